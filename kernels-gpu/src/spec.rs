@@ -1,0 +1,71 @@
+//! What a rung tells the host about itself.
+//!
+//! Each rung file holds one [`Spec`] beside its kernel, built from the constants
+//! the kernel itself uses. The host reads it and never retypes a number.
+
+/// A rung of the ladder: its name, its geometry and what a launch must provide.
+///
+/// Every rung computes `C = alpha * A * B + beta * C` in f32, row-major, with `A`
+/// M x K, `B` K x N and `C` M x N, and has the same parameters, in BLAS order:
+///
+/// ```text
+/// m: u32, n: u32, k: u32, alpha: f32, a: *const f32, lda: u32,
+/// b: *const f32, ldb: u32, beta: f32, c: *mut f32, ldc: u32
+/// ```
+///
+/// `lda`, `ldb` and `ldc` are the distances between rows, in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// The name: `--kernel NAME`, and the kernel's entry point in the PTX.
+    pub name: &'static str,
+    /// One line for lists: what this rung does that the rung before did not.
+    pub summary: &'static str,
+    /// Outputs per block and per thread, and the step along K.
+    pub tile: Tile,
+    /// Threads per block, along x and y. The kernel is right for no other block.
+    pub block: [u32; 2],
+    /// Which dimension of C the grid's x axis walks.
+    pub grid: GridOrder,
+    /// Shared memory per block.
+    pub shared: Shared,
+}
+
+/// How C is cut up. All sizes are counts of f32 elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// Rows of C per block.
+    pub bm: u32,
+    /// Columns of C per block.
+    pub bn: u32,
+    /// Columns of A, and rows of B, per step of the K loop; 1 where K is not tiled.
+    pub bk: u32,
+    /// Rows of C per thread.
+    pub tm: u32,
+    /// Columns of C per thread.
+    pub tn: u32,
+}
+
+/// Which dimension of C the grid's x axis walks; y walks the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GridOrder {
+    /// `blockIdx.x` selects the rows of C, `blockIdx.y` the columns.
+    RowsAlongX,
+    /// `blockIdx.x` selects the columns of C, `blockIdx.y` the rows.
+    ColumnsAlongX,
+}
+
+/// Shared memory per block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// The kernel declares what it needs, this many bytes (possibly none).
+    Static(u32),
+    /// The launch must pass this many bytes, a function of the GEMM's K.
+    Dynamic(fn(k: u32) -> u64),
+}
+
+impl Spec {
+    /// Threads per block.
+    pub const fn threads(&self) -> u32 {
+        self.block[0] * self.block[1]
+    }
+}
