@@ -55,7 +55,7 @@ pub enum GridOrder {
 }
 
 /// Shared memory per block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Shared {
     /// The kernel declares what it needs, this many bytes (possibly none).
     Static(u32),

@@ -1,1 +1,31 @@
-//! Placeholder.
+//! Builds a crate of GPU kernels to PTX, with stock rustc.
+//!
+//! The API is that of Rust-CUDA's `CudaBuilder`, which drives a compiler backend of its
+//! own. Here the compiler is the rustc that is already installed: its LLVM has an NVPTX
+//! backend, and `core` is built for it from the `rust-src` component.
+//!
+//! ```no_run
+//! use cuda_builder::{CudaArch, CudaBuilder};
+//!
+//! let ptx = CudaBuilder::new("../kernels").arch(CudaArch::Sm80).copy_to("kernels.ptx").build()?;
+//! # Ok::<(), cuda_builder::CudaBuilderError>(())
+//! ```
+//!
+//! What it adds to `cargo rustc --target nvptx64-nvidia-cuda`:
+//! - it finds `rust-src`, or fetches it ([`rust_src`]);
+//! - it sets the flags that make the code fast and right, each explained where it is set;
+//! - it writes the launch bounds of `#[kernel]` into the PTX, and refuses PTX in which a
+//!   kernel can panic, calls a function that does not exist, or uses local memory
+//!   ([`ptx`]): kernels are free of panics and spills by construction;
+//! - the PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
+
+mod arch;
+mod builder;
+mod error;
+pub mod ptx;
+pub mod rust_src;
+pub mod sources;
+
+pub use arch::CudaArch;
+pub use builder::{CudaBuilder, DebugInfo, target_dir};
+pub use error::CudaBuilderError;

@@ -1,1 +1,84 @@
-//! Placeholder.
+//! The device standard library: what a kernel needs that `core` does not have.
+//!
+//! The names are those of Rust-CUDA's `cuda_std` wherever it has one. The
+//! implementation is this project's own, on rustc's in-tree NVPTX backend, because the
+//! published crate needs a compiler from 2021.
+//!
+//! ```ignore
+//! #![no_std]
+//! #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+//! use cuda_std::prelude::*;
+//!
+//! /// `y[i] += a * x[i]`.
+//! ///
+//! /// # Safety
+//! /// `x` has at least `y.len()` elements, and nothing else touches `y`.
+//! #[kernel(max_block = 256)]
+//! pub unsafe fn saxpy(a: f32, x: &[f32], y: *mut f32) {
+//!     let i = thread::index_1d() as usize;
+//!     if i < x.len() {
+//!         // SAFETY: `i` is in bounds of both, and belongs to this thread alone.
+//!         unsafe { *y.add(i) = fma(a, x[i], *y.add(i)) }
+//!     }
+//! }
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`thread`] | indices, dimensions, barriers and fences |
+//! | [`shared`] | the block's shared memory |
+//! | [`warp`] | votes, shuffles, matches within a warp |
+//! | [`atomic`] | atomic read-modify-write on global memory |
+//! | [`mem`] | the sizes of shared memory |
+//! | [`vec`] | 128-bit global loads and stores |
+//! | [`float`] | fused multiply-add and the fast approximations |
+//!
+//! On other targets than `nvptx64` everything type-checks, and what only a GPU can do
+//! panics when called: editors work, and a host crate can depend on a crate of kernels
+//! for its constants.
+//!
+//! # What keeps the code fast and right
+//!
+//! - Shared memory has 32-bit addresses of its own here ([`shared`]): rustc cannot place
+//!   a static there, and generic pointers to it compile to slow generic loads.
+//! - Barriers and other convergent operations must not be duplicated by the optimiser.
+//!   Everything here that contains one is `#[inline(always)]` and built on rustc's
+//!   convergent intrinsics, and `cuda_builder` switches off the pass that would copy them.
+//! - A panic is a build error: the panic handler calls a function that does not exist, and
+//!   `cuda_builder` refuses PTX that mentions it.
+
+#![no_std]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(asm_experimental_arch, core_intrinsics, stdarch_nvptx),
+    allow(internal_features)
+)]
+
+pub mod atomic;
+pub mod float;
+pub mod mem;
+pub mod shared;
+pub mod thread;
+pub mod vec;
+pub mod warp;
+
+pub use cuda_std_macros::{gpu_only, kernel, shared_array};
+pub use float::fma;
+
+/// What most kernels use.
+pub mod prelude {
+    pub use crate::float::fma;
+    pub use crate::shared::{self, SharedArray};
+    pub use crate::vec::F32x4;
+    pub use crate::{gpu_only, kernel, shared_array, thread, warp};
+}
+
+#[cfg(target_arch = "nvptx64")]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    unsafe extern "C" {
+        /// Defined nowhere: `cuda_builder` finds the call and refuses the PTX.
+        safe fn cuda_std_panic_is_reachable() -> !;
+    }
+    cuda_std_panic_is_reachable()
+}

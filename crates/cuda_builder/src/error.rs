@@ -1,0 +1,75 @@
+//! What can go wrong, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no PTX.
+#[derive(Debug, thiserror::Error)]
+pub enum CudaBuilderError {
+    /// The folder holds no crate.
+    #[error("there is no crate of kernels in `{}`: no Cargo.toml found there", .0.display())]
+    NoCrate(PathBuf),
+
+    /// `core` cannot be built for the GPU, because its sources are not there.
+    #[error(
+        "the sources of Rust {version}'s `core` are needed to build kernels and are not \
+         installed; type `rustup component add rust-src`{}",
+        if *.fetch { ", or `cargo xtask build-ptx --fetch-rust-src` to use Debian's package" }
+        else { "" }
+    )]
+    NoRustSrc {
+        /// The version of the active toolchain.
+        version: String,
+        /// Whether Debian's package could be used here.
+        fetch: bool,
+    },
+
+    /// Fetching `rust-src` failed.
+    #[error(
+        "Debian's package rust-src {version} could not be fetched: {reason}; type `rustup component add rust-src` instead"
+    )]
+    Fetch {
+        /// The version of the active toolchain.
+        version: String,
+        /// What failed.
+        reason: String,
+    },
+
+    /// cargo or rustc refused the crate; their messages are on stderr.
+    #[error("building the kernels of `{}` for {arch} failed; the compiler's messages say why", .crate_dir.display())]
+    Compile {
+        /// The crate of kernels.
+        crate_dir: PathBuf,
+        /// The architecture.
+        arch: &'static str,
+    },
+
+    /// A program that is needed could not be started.
+    #[error("`{program}` could not be run: {source}")]
+    Run {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// The PTX has something that a kernel must not have.
+    #[error(transparent)]
+    Refused(#[from] crate::ptx::Refused),
+
+    /// A file could not be read or written.
+    #[error("`{}`: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl CudaBuilderError {
+    /// For `map_err` on operations on `path`.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> CudaBuilderError + '_ {
+        move |source| CudaBuilderError::Io { path: path.to_owned(), source }
+    }
+}

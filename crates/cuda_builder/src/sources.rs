@@ -1,0 +1,102 @@
+//! Knowing whether committed PTX still matches the sources it came from.
+//!
+//! The record is a text file in the format of `sha256sum`, so that `sha256sum -c` can check
+//! it too: one line per file, its digest and its path from the workspace's root. The PTX is
+//! listed beside its sources, so that a PTX file edited by hand is as stale as one whose
+//! sources changed. A source file that is not listed cannot matter: to be compiled it must
+//! be named in one that is.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::CudaBuilderError;
+
+/// The folder of a crate of kernels that its committed PTX lies in.
+pub const FOLDER: &str = "ptx";
+
+/// The record's name in that folder.
+pub const RECORD: &str = "SOURCES.sha256";
+
+/// The digests of files, by their path from a common root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceDigests(Vec<(String, String)>);
+
+impl SourceDigests {
+    /// Digests `paths` below `root`. A folder stands for all files in it and below it.
+    ///
+    /// # Errors
+    /// If a file or folder cannot be read.
+    pub fn of(root: &Path, paths: &[&str]) -> Result<Self, CudaBuilderError> {
+        let mut files = Vec::new();
+        for path in paths {
+            collect(&root.join(path), &mut files)?;
+        }
+        let mut digests = Vec::new();
+        for file in files {
+            let relative = file.strip_prefix(root).unwrap_or(&file);
+            let name = relative.to_string_lossy().replace('\\', "/");
+            digests.push((name, digest(&file)?));
+        }
+        digests.sort();
+        Ok(SourceDigests(digests))
+    }
+
+    /// Reads a record that [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(file: &Path) -> Result<Self, CudaBuilderError> {
+        let text = fs::read_to_string(file).map_err(CudaBuilderError::io(file))?;
+        let lines = text.lines().filter_map(|line| line.split_once("  "));
+        Ok(SourceDigests(lines.map(|(digest, path)| (path.into(), digest.into())).collect()))
+    }
+
+    /// Writes the record to `file`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, file: &Path) -> Result<(), CudaBuilderError> {
+        let mut text = String::new();
+        for (path, digest) in &self.0 {
+            let _ = writeln!(text, "{digest}  {path}");
+        }
+        fs::write(file, text).map_err(CudaBuilderError::io(file))
+    }
+
+    /// The files, as paths from the root.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(path, _)| path.as_str())
+    }
+
+    /// The files below `root` that are gone or no longer have their digest.
+    pub fn changed(&self, root: &Path) -> Vec<&str> {
+        self.0
+            .iter()
+            .filter(|(path, recorded)| digest(&root.join(path)).ok().as_ref() != Some(recorded))
+            .map(|(path, _)| path.as_str())
+            .collect()
+    }
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), CudaBuilderError> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(CudaBuilderError::io(path))? {
+        collect(&entry.map_err(CudaBuilderError::io(path))?.path(), files)?;
+    }
+    Ok(())
+}
+
+fn digest(file: &Path) -> Result<String, CudaBuilderError> {
+    let bytes = fs::read(file).map_err(CudaBuilderError::io(file))?;
+    let mut text = String::new();
+    for byte in Sha256::digest(&bytes) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}

@@ -1,0 +1,72 @@
+//! Atomic read-modify-write operations on global memory that `core::sync::atomic` does not
+//! have on the GPU, or only through a compare-and-swap loop.
+//!
+//! All are relaxed: they order nothing but the access itself. Pair them with a fence of
+//! [`thread`](crate::thread) where order matters.
+
+use cuda_std_macros::gpu_only;
+
+#[cfg(target_arch = "nvptx64")]
+use core::arch::asm;
+
+macro_rules! atomics {
+    ($($(#[$doc:meta])* $name:ident($ty:ty) = $op:literal;)*) => {$(
+        $(#[$doc])*
+        /// Returns the value before.
+        ///
+        /// # Safety
+        /// `pointer` is in global memory, aligned, and valid for reads and writes; other
+        /// accesses at the same time are atomic too.
+        #[gpu_only]
+        #[inline(always)]
+        pub unsafe fn $name(pointer: *mut $ty, value: $ty) -> $ty {
+            let before: $ty;
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!("atom.relaxed.", $op, " {}, [{}], {};"),
+                    out(reg32) before,
+                    in(reg64) pointer,
+                    in(reg32) value,
+                    options(nostack, preserves_flags),
+                );
+            }
+            before
+        }
+    )*};
+}
+
+atomics! {
+    /// Adds, device-wide. The order of f32 additions is not fixed, nor are the last bits.
+    atomic_add_f32_device(f32) = "gpu.global.add.f32";
+    /// Adds, wrapping, device-wide.
+    atomic_add_u32_device(u32) = "gpu.global.add.u32";
+    /// Takes the smaller value, device-wide.
+    atomic_min_u32_device(u32) = "gpu.global.min.u32";
+    /// Takes the larger value, device-wide.
+    atomic_max_u32_device(u32) = "gpu.global.max.u32";
+    /// Exchanges, device-wide.
+    atomic_exch_u32_device(u32) = "gpu.global.exch.b32";
+}
+
+/// Stores `new` if the value is `expected`, device-wide. Returns the value before.
+///
+/// # Safety
+/// As for the other operations of this module.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn atomic_cas_u32_device(pointer: *mut u32, expected: u32, new: u32) -> u32 {
+    let before: u32;
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "atom.relaxed.gpu.global.cas.b32 {}, [{}], {}, {};",
+            out(reg32) before,
+            in(reg64) pointer,
+            in(reg32) expected,
+            in(reg32) new,
+            options(nostack, preserves_flags),
+        );
+    }
+    before
+}

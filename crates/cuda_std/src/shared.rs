@@ -1,0 +1,244 @@
+//! The block's shared memory.
+//!
+//! Shared memory has an address space of its own, with 32-bit addresses. Rust's pointers
+//! cannot say so, and a generic pointer to shared memory compiles to a slower generic
+//! access. So an array here is a handle that holds a shared address, and each access is
+//! one `ld.shared` or `st.shared`, of up to 128 bits.
+//!
+//! - [`shared_array!`](crate::shared_array) declares an array of fixed size.
+//! - [`dynamic_shared_mem`] is the memory that the launch asked for.
+//!
+//! No access checks bounds: that would put a panic into the kernel. All are `unsafe`, with
+//! one contract, stated at [`SharedPtr`].
+
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+use cuda_std_macros::gpu_only;
+
+use crate::vec::F32x4;
+
+#[cfg(target_arch = "nvptx64")]
+use core::arch::{asm, global_asm};
+
+/// A pointer to elements of type `T` in the block's shared memory.
+///
+/// # Safety of accesses
+///
+/// For every load and store through it, the caller makes sure that
+/// - the element lies inside the array, and is aligned to the size of the access;
+/// - what is loaded was stored before, by this thread or before a barrier;
+/// - no other thread stores to the element between the same two barriers.
+pub struct SharedPtr<T> {
+    address: u32,
+    element: PhantomData<*mut T>,
+}
+
+/// An array of `N` elements in the block's shared memory; see
+/// [`shared_array!`](crate::shared_array). Dereferences to a [`SharedPtr`] to its first
+/// element.
+pub struct SharedArray<T, const N: usize>(SharedPtr<T>);
+
+impl<T> Clone for SharedPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SharedPtr<T> {}
+
+impl<T, const N: usize> Clone for SharedArray<T, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const N: usize> Copy for SharedArray<T, N> {}
+
+impl<T, const N: usize> Deref for SharedArray<T, N> {
+    type Target = SharedPtr<T>;
+
+    fn deref(&self) -> &SharedPtr<T> {
+        &self.0
+    }
+}
+
+impl<T, const N: usize> SharedArray<T, N> {
+    /// For `shared_array!`.
+    ///
+    /// # Safety
+    /// `N` elements of shared memory lie at `address`.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn from_address(address: u32) -> Self {
+        SharedArray(SharedPtr { address, element: PhantomData })
+    }
+
+    /// For `shared_array!`, where there is no shared memory.
+    #[doc(hidden)]
+    pub fn on_gpu_only() -> Self {
+        unimplemented!("shared memory exists on the GPU only")
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        N
+    }
+
+    /// Whether the array has no elements.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        N == 0
+    }
+}
+
+impl<T> SharedPtr<T> {
+    /// The address in the shared address space, in bytes.
+    #[inline(always)]
+    #[must_use]
+    pub fn address(self) -> u32 {
+        self.address
+    }
+
+    /// The pointer `count` elements further.
+    #[allow(clippy::should_implement_trait, reason = "named as on Rust's own pointers")]
+    #[inline(always)]
+    #[must_use]
+    pub fn add(self, count: u32) -> Self {
+        let address = self.address.wrapping_add(count.wrapping_mul(size_of::<T>() as u32));
+        SharedPtr { address, element: PhantomData }
+    }
+
+    /// The same address, for elements of another type.
+    #[inline(always)]
+    #[must_use]
+    pub fn cast<U>(self) -> SharedPtr<U> {
+        SharedPtr { address: self.address, element: PhantomData }
+    }
+}
+
+/// One `ld.shared` of 32 bits.
+macro_rules! scalar_access {
+    ($ty:ty) => {
+        impl SharedPtr<$ty> {
+            /// Loads element `index` (`ld.shared.b32`).
+            ///
+            /// # Safety
+            /// See [`SharedPtr`].
+            #[gpu_only]
+            #[inline(always)]
+            #[must_use]
+            pub unsafe fn load(self, index: u32) -> $ty {
+                let value: $ty;
+                // SAFETY: the caller's contract. Not `pure`: other threads store here too,
+                // so that a load must not move across a barrier.
+                unsafe {
+                    asm!(
+                        "ld.shared.b32 {}, [{}];",
+                        out(reg32) value,
+                        in(reg32) self.add(index).address,
+                        options(readonly, nostack, preserves_flags),
+                    );
+                }
+                value
+            }
+
+            /// Stores element `index` (`st.shared.b32`).
+            ///
+            /// # Safety
+            /// See [`SharedPtr`].
+            #[gpu_only]
+            #[inline(always)]
+            pub unsafe fn store(self, index: u32, value: $ty) {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    asm!(
+                        "st.shared.b32 [{}], {};",
+                        in(reg32) self.add(index).address,
+                        in(reg32) value,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        }
+    };
+}
+
+scalar_access!(f32);
+scalar_access!(u32);
+scalar_access!(i32);
+
+impl SharedPtr<f32> {
+    /// Loads the four elements from `index` on with one access (`ld.shared.v4.b32`).
+    ///
+    /// # Safety
+    /// See [`SharedPtr`]; the address of element `index` is a multiple of 16.
+    #[gpu_only]
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn load4(self, index: u32) -> F32x4 {
+        let (x, y, z, w): (f32, f32, f32, f32);
+        // SAFETY: the caller's contract. Not `pure`, as for `load`.
+        unsafe {
+            asm!(
+                "ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+                out(reg32) x,
+                out(reg32) y,
+                out(reg32) z,
+                out(reg32) w,
+                in(reg32) self.add(index).address,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        [x, y, z, w]
+    }
+
+    /// Stores four elements from `index` on with one access (`st.shared.v4.b32`).
+    ///
+    /// # Safety
+    /// See [`SharedPtr`]; the address of element `index` is a multiple of 16.
+    #[gpu_only]
+    #[inline(always)]
+    pub unsafe fn store4(self, index: u32, value: F32x4) {
+        let [x, y, z, w] = value;
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};",
+                in(reg32) self.add(index).address,
+                in(reg32) x,
+                in(reg32) y,
+                in(reg32) z,
+                in(reg32) w,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+// One array of unknown size stands for all of the dynamic shared memory, as CUDA C++'s
+// `extern __shared__` does. 128 bytes is the alignment that the bulk copies want.
+#[cfg(target_arch = "nvptx64")]
+global_asm!(".extern .shared .align 128 .b8 cuda_std_dynamic_shared[];");
+
+/// The dynamic shared memory of the block: what the launch asked for, see
+/// [`dynamic_smem_size`](crate::mem::dynamic_smem_size). Aligned to 128 bytes. Every call
+/// gives the same address.
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub fn dynamic_shared_mem<T>() -> SharedPtr<T> {
+    let address: u32;
+    // SAFETY: reads an address; touches no memory.
+    unsafe {
+        asm!(
+            "mov.u32 {}, cuda_std_dynamic_shared;",
+            out(reg32) address,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    SharedPtr { address, element: PhantomData }
+}

@@ -1,0 +1,153 @@
+//! The thread's place in the grid, and barriers and fences.
+//!
+//! A grid is made of blocks, and a block of threads; both have up to three dimensions.
+
+use cuda_std_macros::gpu_only;
+
+#[cfg(target_arch = "nvptx64")]
+use core::arch::{asm, nvptx};
+
+macro_rules! special_registers {
+    ($($(#[$doc:meta])* $name:ident = $intrinsic:ident;)*) => {$(
+        $(#[$doc])*
+        #[gpu_only]
+        #[inline(always)]
+        #[must_use]
+        pub fn $name() -> u32 {
+            // SAFETY: reads a special register.
+            unsafe { nvptx::$intrinsic() as u32 }
+        }
+    )*};
+}
+
+special_registers! {
+    /// The thread's index in its block, along x.
+    thread_idx_x = _thread_idx_x;
+    /// The thread's index in its block, along y.
+    thread_idx_y = _thread_idx_y;
+    /// The thread's index in its block, along z.
+    thread_idx_z = _thread_idx_z;
+    /// The block's index in the grid, along x.
+    block_idx_x = _block_idx_x;
+    /// The block's index in the grid, along y.
+    block_idx_y = _block_idx_y;
+    /// The block's index in the grid, along z.
+    block_idx_z = _block_idx_z;
+    /// Threads per block, along x.
+    block_dim_x = _block_dim_x;
+    /// Threads per block, along y.
+    block_dim_y = _block_dim_y;
+    /// Threads per block, along z.
+    block_dim_z = _block_dim_z;
+    /// Blocks in the grid, along x.
+    grid_dim_x = _grid_dim_x;
+    /// Blocks in the grid, along y.
+    grid_dim_y = _grid_dim_y;
+    /// Blocks in the grid, along z.
+    grid_dim_z = _grid_dim_z;
+}
+
+/// The thread's index in a one-dimensional grid.
+#[inline(always)]
+#[must_use]
+pub fn index_1d() -> u32 {
+    block_idx_x() * block_dim_x() + thread_idx_x()
+}
+
+/// The thread's index in a two-dimensional grid, `[x, y]`.
+#[inline(always)]
+#[must_use]
+pub fn index_2d() -> [u32; 2] {
+    [index_1d(), block_idx_y() * block_dim_y() + thread_idx_y()]
+}
+
+/// Threads in a warp: 32 on every NVIDIA GPU.
+#[inline(always)]
+#[must_use]
+pub const fn warp_size() -> u32 {
+    32
+}
+
+/// Waits until every thread of the block is here (`bar.sync 0`). What each wrote to
+/// shared and global memory before, all may read after.
+///
+/// Every thread of the block that has not returned must reach the same call: never put
+/// it where only some threads go.
+#[gpu_only]
+#[inline(always)]
+pub fn sync_threads() {
+    // SAFETY: the intrinsic is `bar.sync 0`; a missing thread hangs the block but breaks
+    // no memory.
+    unsafe { nvptx::_syncthreads() }
+}
+
+macro_rules! reducing_barriers {
+    ($($(#[$doc:meta])* $name:ident = $op:literal, $ty:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// The same rule as for [`sync_threads`] holds.
+        #[gpu_only]
+        #[inline(always)]
+        pub fn $name(predicate: bool) -> u32 {
+            let result: u32;
+            // SAFETY: a barrier, which orders memory; `asm!` without `nomem` keeps the
+            // compiler's accesses on their side of it.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred p, q;",
+                    "setp.ne.u32 p, {input}, 0;",
+                    concat!("barrier.cta.red.", $op, ".aligned.", $ty, ";"),
+                    "}}",
+                    input = in(reg32) predicate as u32,
+                    result = out(reg32) result,
+                    options(nostack),
+                );
+            }
+            result
+        }
+    )*};
+}
+
+reducing_barriers! {
+    /// [`sync_threads`], and the number of threads whose `predicate` holds.
+    sync_threads_count = "popc", "u32 {result}, 0, p";
+    /// [`sync_threads`], and 1 if `predicate` holds in every thread, else 0.
+    sync_threads_and = "and", "pred q, 0, p; selp.u32 {result}, 1, 0, q";
+    /// [`sync_threads`], and 1 if `predicate` holds in some thread, else 0.
+    sync_threads_or = "or", "pred q, 0, p; selp.u32 {result}, 1, 0, q";
+}
+
+macro_rules! fences {
+    ($($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(
+        $(#[$doc])*
+        #[gpu_only]
+        #[inline(always)]
+        pub fn $name() {
+            // SAFETY: a fence; `asm!` without `nomem` orders the compiler's accesses too.
+            unsafe { asm!($op, options(nostack, preserves_flags)) }
+        }
+    )*};
+}
+
+fences! {
+    /// Orders this thread's memory accesses as seen by its block (`membar.cta`).
+    block_fence = "membar.cta;";
+    /// Orders this thread's memory accesses as seen by the grid and the device
+    /// (`membar.gl`). Rust-CUDA's name for [`device_fence`].
+    grid_fence = "membar.gl;";
+    /// Orders this thread's memory accesses as seen by the whole device (`membar.gl`).
+    device_fence = "membar.gl;";
+    /// Orders this thread's memory accesses as seen by all devices and the host
+    /// (`membar.sys`).
+    system_fence = "membar.sys;";
+}
+
+/// Suspends the thread for about `nanos` nanoseconds, between 0 and twice that
+/// (`nanosleep.u32`).
+#[gpu_only]
+#[inline(always)]
+pub fn nanosleep(nanos: u32) {
+    // SAFETY: touches no memory.
+    unsafe { asm!("nanosleep.u32 {};", in(reg32) nanos, options(nomem, nostack, preserves_flags)) }
+}

@@ -1,0 +1,226 @@
+//! `#[kernel]` and `#[gpu_only]`.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Token, Type};
+
+/// The arguments of `#[kernel(...)]`.
+pub struct Bounds {
+    /// `.reqntid` or `.maxntid`, with its sizes.
+    block: Option<(&'static str, Vec<Expr>)>,
+    min_blocks: Option<Expr>,
+}
+
+impl Parse for Bounds {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        let mut bounds = Bounds { block: None, min_blocks: None };
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            let value: Expr = input.parse()?;
+            match key.to_string().as_str() {
+                "block" | "max_block" if bounds.block.is_some() => {
+                    return Err(Error::new(key.span(), "give `block` or `max_block`, once"));
+                }
+                "block" => bounds.block = Some((".reqntid", sizes(value)?)),
+                "max_block" => bounds.block = Some((".maxntid", sizes(value)?)),
+                "min_blocks" => bounds.min_blocks = Some(value),
+                _ => {
+                    return Err(Error::new(
+                        key.span(),
+                        "expected `block`, `max_block` or `min_blocks`",
+                    ));
+                }
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        if let (None, Some(min_blocks)) = (&bounds.block, &bounds.min_blocks) {
+            let message = "`min_blocks` means nothing without `block` or `max_block`";
+            return Err(Error::new(min_blocks.span(), message));
+        }
+        Ok(bounds)
+    }
+}
+
+/// The sizes in `256` or `(32, 16)`.
+fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
+    match value {
+        Expr::Tuple(tuple) if (1..=3).contains(&tuple.elems.len()) => {
+            Ok(tuple.elems.into_iter().collect())
+        }
+        Expr::Tuple(tuple) => Err(Error::new(tuple.span(), "a block has one to three sizes")),
+        size => Ok(vec![size]),
+    }
+}
+
+/// Expands `#[kernel(bounds)]` on `function`.
+pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
+    check_signature(&function)?;
+    let ItemFn { attrs, vis, sig, block } = &function;
+    let name = &sig.ident;
+
+    let mut parameters = Punctuated::<TokenStream, Token![,]>::new();
+    let mut rebuild = TokenStream::new();
+    let mut types = Vec::new();
+    for (index, input) in sig.inputs.iter().enumerate() {
+        let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
+        let (pattern, ty) = (&*input.pat, &*input.ty);
+        let Some(slice) = Slice::of(ty) else {
+            parameters.push(quote!(#pattern: #ty));
+            types.push(ty);
+            continue;
+        };
+        let (pointer, length) = (format_ident!("__ptr{index}"), format_ident!("__len{index}"));
+        let (pointer_type, value) = slice.assemble(&pointer, &length);
+        parameters.push(quote!(#pointer: #pointer_type));
+        parameters.push(quote!(#length: usize));
+        rebuild.extend(quote!(let #pattern = #value;));
+    }
+
+    let statements = &block.stmts;
+    let directives = directives(name, &bounds);
+    Ok(quote! {
+        #directives
+
+        #(#attrs)*
+        #[cfg(target_arch = "nvptx64")]
+        #[unsafe(no_mangle)]
+        #vis unsafe extern "ptx-kernel" fn #name(#parameters) {
+            const fn __parameters_are_copy<T: Copy>() {}
+            const { #(__parameters_are_copy::<#types>();)* }
+            #rebuild
+            #(#statements)*
+        }
+
+        #(#attrs)*
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[allow(unused)]
+        #vis #sig {
+            const fn __parameters_are_copy<T: Copy>() {}
+            const { #(__parameters_are_copy::<#types>();)* }
+            #(#statements)*
+        }
+    })
+}
+
+fn check_signature(function: &ItemFn) -> syn::Result<()> {
+    let sig = &function.sig;
+    if sig.unsafety.is_none() {
+        let message = "a kernel must be `unsafe fn`: a wrong launch breaks what it relies on";
+        return Err(Error::new(sig.fn_token.span, message));
+    }
+    if let ReturnType::Type(_, ty) = &sig.output {
+        return Err(Error::new(ty.span(), "a kernel returns nothing: write through a pointer"));
+    }
+    if !sig.generics.params.is_empty() {
+        let message = "a kernel cannot be generic: write one kernel per type that calls a \
+                       generic function";
+        return Err(Error::new(sig.generics.span(), message));
+    }
+    if let Some(qualifier) = sig.asyncness.map(|t| t.span).or(sig.constness.map(|t| t.span)) {
+        return Err(Error::new(qualifier, "a kernel is neither `async` nor `const`"));
+    }
+    if let Some(abi) = &sig.abi {
+        return Err(Error::new(abi.span(), "`#[kernel]` sets the ABI"));
+    }
+    for input in &sig.inputs {
+        match input {
+            FnArg::Receiver(receiver) => {
+                return Err(Error::new(receiver.span(), "a kernel has no `self`"));
+            }
+            FnArg::Typed(typed) if !matches!(&*typed.pat, Pat::Ident(_) | Pat::Wild(_)) => {
+                return Err(Error::new(typed.pat.span(), "a kernel's parameter needs a name"));
+            }
+            FnArg::Typed(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// A parameter of slice type, which travels as pointer and length.
+struct Slice<'a> {
+    element: &'a Type,
+    mutable: bool,
+    reference: bool,
+}
+
+impl<'a> Slice<'a> {
+    fn of(ty: &'a Type) -> Option<Self> {
+        let (target, mutable, reference) = match ty {
+            Type::Reference(r) => (&*r.elem, r.mutability.is_some(), true),
+            Type::Ptr(p) => (&*p.elem, p.mutability.is_some(), false),
+            _ => return None,
+        };
+        let Type::Slice(slice) = target else { return None };
+        Some(Slice { element: &slice.elem, mutable, reference })
+    }
+
+    /// The type of the pointer parameter, and the expression that makes the slice.
+    fn assemble(&self, pointer: &Ident, length: &Ident) -> (TokenStream, TokenStream) {
+        let element = self.element;
+        let pointer_type =
+            if self.mutable { quote!(*mut #element) } else { quote!(*const #element) };
+        let make = match (self.reference, self.mutable) {
+            (true, false) => quote!(::core::slice::from_raw_parts),
+            (true, true) => quote!(::core::slice::from_raw_parts_mut),
+            (false, false) => quote!(::core::ptr::slice_from_raw_parts),
+            (false, true) => quote!(::core::ptr::slice_from_raw_parts_mut),
+        };
+        let value = if self.reference {
+            // The launch contract of a kernel with a slice is that the host passes a
+            // device pointer and the length of what it points to.
+            quote! {
+                // SAFETY: the host passes a valid pointer and length; see `#[kernel]`.
+                unsafe { #make(#pointer, #length) }
+            }
+        } else {
+            quote!(#make(#pointer, #length))
+        };
+        (pointer_type, value)
+    }
+}
+
+/// Launch bounds, as PTX comments that `cuda_builder` moves into the entry's head:
+/// rustc has no attribute for them.
+fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
+    let mut lines = TokenStream::new();
+    let mut directive = |text: String, sizes: &[Expr]| {
+        let text = Literal::string(&text);
+        lines.extend(quote! {
+            #[cfg(target_arch = "nvptx64")]
+            ::core::arch::global_asm!(#text, #(const { let size: u32 = #sizes; size }),*);
+        });
+    };
+    if let Some((keyword, sizes)) = &bounds.block {
+        let holes = vec!["{}"; sizes.len()].join(", ");
+        directive(format!("// cuda_std directive {name} {keyword} {holes}"), sizes);
+    }
+    if let Some(min_blocks) = &bounds.min_blocks {
+        let text = format!("// cuda_std directive {name} .minnctapersm {{}}");
+        directive(text, std::slice::from_ref(min_blocks));
+    }
+    lines
+}
+
+/// Expands `#[gpu_only]` on `function`.
+pub fn gpu_only(function: ItemFn) -> TokenStream {
+    let ItemFn { attrs, vis, sig, block } = &function;
+    let message = format!("`{}` runs on the GPU only", sig.ident);
+    quote! {
+        #(#attrs)*
+        #[cfg(target_arch = "nvptx64")]
+        #vis #sig #block
+
+        #(#attrs)*
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[allow(unused_variables)]
+        #vis #sig {
+            ::core::unimplemented!(#message)
+        }
+    }
+}

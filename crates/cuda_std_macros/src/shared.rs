@@ -1,0 +1,69 @@
+//! `shared_array!`.
+
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Token, Type};
+
+/// `T; N`.
+pub struct SharedArray {
+    element: Type,
+    length: Expr,
+}
+
+impl Parse for SharedArray {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        let element = input.parse()?;
+        input.parse::<Token![;]>()?;
+        let length = input.parse()?;
+        Ok(SharedArray { element, length })
+    }
+}
+
+/// Expands `shared_array![T; N]`: a `.shared` variable of the module, whose address the
+/// expression reads. rustc cannot place a `static` in shared memory itself.
+pub fn expand(array: SharedArray) -> TokenStream {
+    let SharedArray { element, length } = array;
+    let symbol = symbol(Span::call_site());
+    let declare = Literal::string(&format!(".shared .align 128 .b8 {symbol}[{{}}];"));
+    let address = Literal::string(&format!("mov.u32 {{}}, {symbol};"));
+    quote! {{
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // `global_asm!` is not allowed among statements, but is in a module.
+            mod declaration {
+                #[allow(unused_imports)]
+                use super::*;
+                ::core::arch::global_asm!(
+                    #declare,
+                    const { ::core::mem::size_of::<#element>() * { let n: usize = #length; n } },
+                );
+            }
+            let address: u32;
+            // SAFETY: reads an address; touches no memory.
+            unsafe {
+                ::core::arch::asm!(
+                    #address,
+                    out(reg32) address,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+                ::cuda_std::shared::SharedArray::<#element, { #length }>::from_address(address)
+            }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            ::cuda_std::shared::SharedArray::<#element, { #length }>::on_gpu_only()
+        }
+    }}
+}
+
+/// A name for the array that is unique in the module and does not depend on where the
+/// checkout lies: the file's name and the place in it.
+fn symbol(span: Span) -> String {
+    let span = span.unwrap();
+    let file = span.file();
+    let stem = file.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".rs");
+    let stem: String =
+        stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("shared_{stem}_{}_{}", span.line(), span.column())
+}

@@ -1,0 +1,98 @@
+//! Rung 1, `naive`: one thread, one output.
+//!
+//! # The idea
+//!
+//! Each of the M x N outputs is a dot product of a row of A and a column of B, and none
+//! depends on another. So give each to a thread, and let the thread loop over K.
+//!
+//! ```text
+//!              B          n
+//!            +-----------|-------+
+//!          K |           |       |
+//!            +-----------|-------+
+//!    A   K                C
+//!   +---------+          +-----------+-------+
+//!   |         |          |           :       |
+//! m |=========|        m |...........x       |   x = one thread
+//!   |         |          |                   |
+//!   +---------+          +-------------------+
+//! ```
+//!
+//! # What it costs
+//!
+//! `threadIdx.x` walks the *rows* of C, as the nested loops of a CPU would. A warp is 32
+//! threads with consecutive `threadIdx.x`, here 16 rows by 2 columns. In one step of the
+//! loop it reads 16 elements of A that lie `lda` apart, each from a memory sector of its
+//! own of which 28 of 32 bytes are thrown away, and its stores to C are spread the same
+//! way. Two loads feed one multiply-add: the memory pipeline is busy, and the arithmetic
+//! units wait.
+//!
+//! # Next
+//!
+//! `coalesced` swaps the two axes, and nothing else.
+
+use cuda_std::prelude::*;
+
+use crate::epilogue;
+use crate::spec::{GridOrder, Shared, Spec, Tile};
+
+/// Rows of C per block.
+const BM: u32 = 16;
+/// Columns of C per block.
+const BN: u32 = 16;
+
+/// What the host needs to launch [`naive`].
+pub const SPEC: Spec = Spec {
+    name: "naive",
+    summary: "one thread, one output; threadIdx.x walks rows",
+    tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
+    block: [BM, BN],
+    grid: GridOrder::RowsAlongX,
+    shared: Shared::Static(0),
+};
+
+/// `C = alpha * A * B + beta * C`, one output per thread.
+///
+/// # Safety
+/// - The grid covers C with blocks as [`SPEC`] says.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
+///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(block = (BM, BN))]
+pub unsafe fn naive(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    a: *const f32,
+    lda: u32,
+    b: *const f32,
+    ldb: u32,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+) {
+    let row = thread::block_idx_x() * BM + thread::thread_idx_x();
+    let col = thread::block_idx_y() * BN + thread::thread_idx_y();
+    if row >= m || col >= n {
+        return;
+    }
+
+    // SAFETY: row < m and col < n, so that each of these lies in its matrix.
+    let (a_row, b_col, c) = unsafe {
+        (
+            a.add(row as usize * lda as usize),
+            b.add(col as usize),
+            c.add(row as usize * ldc as usize + col as usize),
+        )
+    };
+
+    let mut acc = 0.0;
+    for i in 0..k as usize {
+        // SAFETY: i < k: an element of this row of A, and of this column of B.
+        acc = unsafe { fma(*a_row.add(i), *b_col.add(i * ldb as usize), acc) };
+    }
+
+    // SAFETY: each thread has its own (row, col).
+    unsafe { epilogue::store(c, alpha, acc, beta) };
+}

@@ -1,0 +1,181 @@
+//! Rung 7, `tile2d`: each thread computes an 8 x 8 tile of C.
+//!
+//! # The idea
+//!
+//! A thread that keeps TM rows and TN columns of C in registers reads TM + TN values from
+//! shared memory for TM * TN multiply-adds. With 8 x 8 that is 16 loads for 64: a quarter
+//! of a load per result and step, where one output per thread needs two.
+//!
+//! ```text
+//!                     B tile        BN = 128
+//!                   +---------------------------+
+//!           BK = 8  |  o   o   o   o   o   o    |  o = the 8 values of B that one thread
+//!                   +---------------------------+      holds for one k
+//!   A tile  BK        C tile
+//!   +-----+         +---------------------------+
+//!   |  o  |         |  x   x   x   x   x   x    |
+//!   |     |         |                           |
+//!   |  o  | BM=128  |  x   x   x   x   x   x    |  x = its 8 x 8 outputs, 16 apart in
+//!   |     |         |                           |      both directions
+//!   |  o  |         |  x   x   x   x   x   x    |
+//!   +-----+         +---------------------------+
+//! ```
+//!
+//! # What changed
+//!
+//! The block's tile of C grew to 128 x 128, and a thread's from a column of 8 to a square
+//! of 8 x 8. The outputs of a thread lie 16 apart, not side by side: the 16 threads of a
+//! row then read 16 neighbouring words of B at a time, each from a bank of its own, where
+//! eight neighbouring columns per thread would put four threads on each bank. Stores to C
+//! are coalesced for the same reason.
+//!
+//! # What should get better, and what comes next
+//!
+//! Loads from global memory per result fall to K/64, and from shared memory to K/4. What
+//! remains are the shared loads themselves: one word each, 16 for every 64 multiply-adds.
+//! Later rungs make them four words wide.
+
+use cuda_std::prelude::*;
+
+use crate::epilogue;
+use crate::spec::{GridOrder, Shared, Spec, Tile};
+
+/// Rows of C per block.
+const BM: u32 = 128;
+/// Columns of C per block.
+const BN: u32 = 128;
+/// Step along K.
+const BK: u32 = 8;
+/// Rows of C per thread.
+const TM: u32 = 8;
+/// Columns of C per thread.
+const TN: u32 = 8;
+
+/// Threads down and across the block's tile, and all of them.
+const THREADS_M: u32 = BM / TM;
+const THREADS_N: u32 = BN / TN;
+const THREADS: u32 = THREADS_M * THREADS_N;
+
+/// Rows of A, and of B, that the block loads in one go.
+const STRIDE_A: u32 = THREADS / BK;
+const STRIDE_B: u32 = THREADS / BN;
+
+const _: () =
+    assert!(BM.is_multiple_of(TM) && BN.is_multiple_of(TN), "thread tiles fill the block's tile");
+const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
+const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
+
+/// What the host needs to launch [`tile2d`].
+pub const SPEC: Spec = Spec {
+    name: "tile2d",
+    summary: "8x8 outputs per thread, tiles of A and B in shared memory",
+    tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
+    block: [THREADS, 1],
+    grid: GridOrder::ColumnsAlongX,
+    shared: Shared::Static((BM * BK + BK * BN) * 4),
+};
+
+/// `C = alpha * A * B + beta * C`, 8 x 8 outputs per thread.
+///
+/// # Safety
+/// - The grid covers C with blocks as [`SPEC`] says.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
+///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(block = THREADS, min_blocks = 2)]
+pub unsafe fn tile2d(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    a: *const f32,
+    lda: u32,
+    b: *const f32,
+    ldb: u32,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+) {
+    // Where this block and this thread stand in C.
+    let tid = thread::thread_idx_x();
+    let block_row = thread::block_idx_y() * BM;
+    let block_col = thread::block_idx_x() * BN;
+    let (thread_row, thread_col) = (tid / THREADS_N, tid % THREADS_N);
+
+    // What this thread copies to shared memory.
+    let (a_row, a_col) = (tid / BK, tid % BK);
+    let (b_row, b_col) = (tid / BN, tid % BN);
+
+    let a_smem = shared_array![f32; (BM * BK) as usize]; // (BM, BK)
+    let b_smem = shared_array![f32; (BK * BN) as usize]; // (BK, BN)
+
+    let mut acc = [[0.0f32; TN as usize]; TM as usize];
+
+    let mut k0 = 0;
+    while k0 < k {
+        // Load. Past the edges of A and B the tiles are filled with zeros.
+        for offset in (0..BM).step_by(STRIDE_A as usize) {
+            let (row, col) = (block_row + a_row + offset, k0 + a_col);
+            // SAFETY: read in bounds only. Each thread stores its own words of the tile,
+            // and the barrier below the last use keeps them apart from reads.
+            unsafe {
+                let value = if row < m && col < k {
+                    *a.add(row as usize * lda as usize + col as usize)
+                } else {
+                    0.0
+                };
+                a_smem.store((a_row + offset) * BK + a_col, value);
+            }
+        }
+        for offset in (0..BK).step_by(STRIDE_B as usize) {
+            let (row, col) = (k0 + b_row + offset, block_col + b_col);
+            // SAFETY: as above.
+            unsafe {
+                let value = if row < k && col < n {
+                    *b.add(row as usize * ldb as usize + col as usize)
+                } else {
+                    0.0
+                };
+                b_smem.store((b_row + offset) * BN + b_col, value);
+            }
+        }
+        thread::sync_threads();
+
+        // Compute: for each k of the tile, an outer product of 8 values of A and 8 of B.
+        for kk in 0..BK {
+            let mut frag_a = [0.0f32; TM as usize];
+            let mut frag_b = [0.0f32; TN as usize];
+            for i in 0..TM {
+                // SAFETY: inside the tile, and stored before the barrier.
+                frag_a[i as usize] = unsafe { a_smem.load((thread_row + i * THREADS_M) * BK + kk) };
+            }
+            for j in 0..TN {
+                // SAFETY: as above.
+                frag_b[j as usize] = unsafe { b_smem.load(kk * BN + thread_col + j * THREADS_N) };
+            }
+            for i in 0..TM as usize {
+                for j in 0..TN as usize {
+                    acc[i][j] = fma(frag_a[i], frag_b[j], acc[i][j]);
+                }
+            }
+        }
+        // No thread may overwrite the tiles while another still reads them.
+        thread::sync_threads();
+        k0 += BK;
+    }
+
+    // Store.
+    for i in 0..TM {
+        for j in 0..TN {
+            let row = block_row + thread_row + i * THREADS_M;
+            let col = block_col + thread_col + j * THREADS_N;
+            if row < m && col < n {
+                // SAFETY: in bounds, and each thread has its own outputs.
+                unsafe {
+                    let c = c.add(row as usize * ldc as usize + col as usize);
+                    epilogue::store(c, alpha, acc[i as usize][j as usize], beta);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `cargo xtask build-ptx`: the kernels, as PTX that is committed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, Table, presets};
+use cuda_builder::sources::{self, SourceDigests};
+use cuda_builder::{CudaArch, CudaBuilder, ptx};
+
+use crate::ptxas::Ptxas;
+
+/// The architectures that PTX is committed for: the oldest that is supported, and Hopper
+/// with its own instructions.
+const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
+
+/// The crate of kernels, and everything else that decides what PTX comes out of it.
+const KERNELS: &str = "kernels-gpu";
+const SOURCES: [&str; 9] = [
+    "crates/cuda_builder/Cargo.toml",
+    "crates/cuda_builder/src",
+    "crates/cuda_std/Cargo.toml",
+    "crates/cuda_std/src",
+    "crates/cuda_std_macros/Cargo.toml",
+    "crates/cuda_std_macros/src",
+    "kernels-gpu/Cargo.toml",
+    "kernels-gpu/src",
+    "rust-toolchain.toml",
+];
+
+/// Build every kernel to PTX, into kernels-gpu/ptx/
+///
+/// Prints a table of the kernels: instructions and shared memory as the PTX has them and,
+/// where a ptxas is found (in $PTXAS, on the PATH, or in a CUDA toolkit), registers and
+/// spills.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Write nothing; fail if the committed PTX is not what its sources give
+    #[arg(long)]
+    check: bool,
+
+    /// Fetch Debian's rust-src package into the target folder if the toolchain has none
+    #[arg(long)]
+    fetch_rust_src: bool,
+}
+
+/// Builds, and writes or checks.
+pub fn run(args: &Args) -> Result<ExitCode, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
+    let ptxas = Ptxas::find();
+    let mut table = new_table(ptxas.is_some());
+    let mut stale = Vec::new();
+    let mut files: Vec<String> = Vec::new();
+    for arch in ARCHITECTURES {
+        eprintln!("building {KERNELS} for {arch}");
+        let built = CudaBuilder::new(root.join(KERNELS))
+            .arch(arch)
+            .fetch_rust_src(args.fetch_rust_src)
+            .build()
+            .map_err(|error| error.to_string())?;
+        let text = read(&built)?;
+        add_rows(&mut table, arch, &text, ptxas.as_ref())?;
+
+        let file = format!("{KERNELS}/{}/{arch}.ptx", sources::FOLDER);
+        let committed = root.join(&file);
+        if args.check {
+            if fs::read_to_string(&committed).ok().as_deref() != Some(&text) {
+                stale.push(file.clone());
+            }
+        } else {
+            write(&committed, &text)?;
+        }
+        files.push(file);
+    }
+    println!("{}", table.trim_fmt());
+
+    let record = root.join(KERNELS).join(sources::FOLDER).join(sources::RECORD);
+    let all: Vec<&str> = SOURCES.iter().copied().chain(files.iter().map(String::as_str)).collect();
+    let digests = SourceDigests::of(root, &all).map_err(|error| error.to_string())?;
+    if !args.check {
+        digests.write(&record).map_err(|error| error.to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if SourceDigests::read(&record).ok() != Some(digests) {
+        stale.push(format!("{KERNELS}/{}/{}", sources::FOLDER, sources::RECORD));
+    }
+    if stale.is_empty() {
+        eprintln!("the committed PTX is what its sources give");
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("stale: {}; type `cargo xtask build-ptx` and commit the result", stale.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+fn new_table(with_ptxas: bool) -> Table {
+    let mut header = vec!["kernel", "arch", "PTX instructions", "shared bytes"];
+    if with_ptxas {
+        header.extend(["registers", "spill bytes"]);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn add_rows(
+    table: &mut Table,
+    arch: CudaArch,
+    text: &str,
+    ptxas: Option<&Ptxas>,
+) -> Result<(), String> {
+    let usage = ptxas.map(|ptxas| ptxas.resources(text, arch)).transpose()?;
+    for kernel in ptx::kernels(text) {
+        let mut row = vec![
+            kernel.name.clone(),
+            arch.to_string(),
+            kernel.instructions.to_string(),
+            kernel.shared_bytes.to_string(),
+        ];
+        if let Some(usage) = &usage {
+            let of_kernel = usage.iter().find(|usage| usage.kernel == kernel.name);
+            let of_kernel =
+                of_kernel.ok_or_else(|| format!("ptxas said nothing of `{}`", kernel.name))?;
+            row.push(of_kernel.registers.to_string());
+            row.push(of_kernel.spill_bytes.to_string());
+        }
+        table.add_row(row);
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("`{}`: {error}", path.display()))
+}
+
+fn write(path: &PathBuf, text: &str) -> Result<(), String> {
+    let folder = path.parent().ok_or("a file has a folder")?;
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|error| format!("`{}`: {error}", path.display()))
+}

@@ -1,0 +1,111 @@
+//! NVIDIA's assembler, where there is one: it alone knows registers and spills.
+
+use std::env;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use cuda_builder::CudaArch;
+
+/// A `ptxas` that runs.
+pub struct Ptxas(PathBuf);
+
+/// What a kernel takes, as ptxas reports it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resources {
+    pub kernel: String,
+    pub registers: u32,
+    /// Bytes of spill stores and loads together.
+    pub spill_bytes: u32,
+}
+
+impl Ptxas {
+    /// The `ptxas` in $PTXAS, on the PATH, in $CUDA_PATH or $CUDA_HOME, or in the usual
+    /// place; the first that runs.
+    pub fn find() -> Option<Self> {
+        let given = env::var_os("PTXAS").map(PathBuf::from);
+        let toolkits = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(env::var_os);
+        let toolkits = toolkits.map(PathBuf::from).chain(["/usr/local/cuda".into()]);
+        given
+            .into_iter()
+            .chain(["ptxas".into()])
+            .chain(toolkits.map(|toolkit| toolkit.join("bin/ptxas")))
+            .find(|path| {
+                Command::new(path).arg("--version").output().is_ok_and(|run| run.status.success())
+            })
+            .map(Ptxas)
+    }
+
+    /// Assembles `ptx` for `arch`, and reports what each kernel takes.
+    pub fn resources(&self, ptx: &str, arch: CudaArch) -> Result<Vec<Resources>, String> {
+        let mut input = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+        input.write_all(ptx.as_bytes()).map_err(|error| error.to_string())?;
+        let output = Command::new(&self.0)
+            .arg("-v")
+            .arg(format!("-arch={arch}"))
+            .args(["-o", if cfg!(windows) { "NUL" } else { "/dev/null" }])
+            .arg(input.path())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("`{}` could not be run: {error}", self.0.display()))?;
+        let report = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            Ok(parse(&report))
+        } else {
+            Err(format!("ptxas refuses the PTX for {arch}: {}", report.trim()))
+        }
+    }
+}
+
+/// Reads the report of `ptxas -v`.
+fn parse(report: &str) -> Vec<Resources> {
+    let mut kernels: Vec<Resources> = Vec::new();
+    for line in report.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
+            kernels.push(Resources { kernel, registers: 0, spill_bytes: 0 });
+        }
+        let Some(kernel) = kernels.last_mut() else { continue };
+        if line.contains("bytes spill stores") {
+            kernel.spill_bytes = number_before(line, " bytes spill stores")
+                + number_before(line, " bytes spill loads");
+        }
+        if line.contains(" registers") {
+            kernel.registers = number_before(line, " registers");
+        }
+    }
+    kernels
+}
+
+/// The number that stands right before `unit`, or 0.
+fn number_before(line: &str, unit: &str) -> u32 {
+    let before = line.split_once(unit).map_or("", |(before, _)| before);
+    let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_is_read() {
+        let report = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'tile2d' for 'sm_90a'
+ptxas info    : Function properties for tile2d
+    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 8192 bytes smem
+ptxas info    : Compiling entry function 'naive' for 'sm_90a'
+ptxas info    : Function properties for naive
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers
+";
+        let of = |kernel: &str, registers, spill_bytes| Resources {
+            kernel: kernel.into(),
+            registers,
+            spill_bytes,
+        };
+        assert_eq!(parse(report), [of("tile2d", 128, 20), of("naive", 32, 0)]);
+    }
+}
