@@ -1,1 +1,98 @@
-//! Placeholder.
+//! The CUDA driver API in one binary for every machine.
+//!
+//! This crate defines the `cu*` functions that the published `cust` 0.3.2
+//! calls, so a program that uses `cust` links with no CUDA toolkit and no
+//! `libcuda`. At run time two kinds of device answer, in the same process:
+//!
+//! - **the GPUs** of an NVIDIA driver, when the machine has one: `libcuda.so.1`
+//!   (`nvcuda.dll` on Windows) is loaded on first use and calls are forwarded to it;
+//! - **the software device** of [`soft_cuda`], which is always there.
+//!
+//! # Device ordinals
+//!
+//! The GPUs come first, in the driver's order; the software device is the last
+//! ordinal, [`soft_ordinal`]. On a machine without a GPU it is device 0, so
+//! unmodified `cust` programs run on it. `CUDA_VISIBLE_DEVICES` hides GPUs as it
+//! always does. `cuDeviceGetCount` answers the GPUs plus one, and `cuInit` always
+//! succeeds; [`gpu_count`] says why there is no GPU.
+//!
+//! # Where a call goes
+//!
+//! One rule for every function. A call with a handle or a device address goes to
+//! the device that the handle belongs to: the software device's handles and
+//! addresses carry a tag in their upper 16 bits that no real pointer has. A call
+//! without one goes to the calling thread's current context. A call that mixes
+//! the two kinds, such as a copy between a GPU address and a software address,
+//! answers `CUDA_ERROR_INVALID_VALUE`: copy through host memory instead.
+//!
+//! # What the software device leaves out
+//!
+//! Arrays, textures, surfaces, graphs, external memory, the JIT linker and managed
+//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there. Kernels run inside
+//! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
+//! succeeds, and every later call in that context returns the error until the
+//! context is gone. [`soft::last_fault`] has the full text.
+//!
+//! # Linking
+//!
+//! A crate that only calls `cust` has to name this one, or cargo leaves it out of
+//! the link: `use cuda_driver as _;` is enough.
+//!
+//! The symbols stay inside the executable. A forwarded call looks its name up in
+//! the driver's library alone, so it can never come back here, and libraries
+//! loaded later (cuBLAS) find the real `libcuda`, because an executable does not
+//! export its symbols to them. Linking with `-rdynamic` would break that.
+//!
+//! # Error codes
+//!
+//! `cust_raw` turns result codes into a Rust enum, for which a code newer than
+//! the enum is undefined behaviour. Such codes come back as `CUDA_ERROR_UNKNOWN`,
+//! and [`last_error`] keeps the original.
+//!
+//! # A trap in `cust` that cannot be mended here
+//!
+//! `ModuleJitOption::DetermineTargetFromContext` pushes an option without a value,
+//! so the values of all options after it are off by one. As the last option it is
+//! dropped here (it is the default); put it nowhere else.
+
+mod codes;
+mod global;
+mod gpu;
+mod route;
+pub mod soft;
+pub mod sys;
+
+pub use gpu::GpuUnavailable;
+pub use soft_cuda;
+
+/// The number of GPUs, or why there are none.
+///
+/// # Errors
+///
+/// [`GpuUnavailable`] when there is no usable driver or no visible GPU.
+pub fn gpu_count() -> Result<u32, GpuUnavailable> {
+    gpu::driver().map(gpu::Driver::device_count).map_err(Clone::clone)
+}
+
+/// The device ordinal of the software device: one past the last GPU.
+pub fn soft_ordinal() -> u32 {
+    gpu::driver().map_or(0, gpu::Driver::device_count)
+}
+
+/// The name and the description of a result code, for example
+/// `("CUDA_ERROR_INVALID_PTX", "the PTX does not compile")`.
+pub fn error_text(code: sys::CUresult) -> (&'static str, &'static str) {
+    match codes::find(code) {
+        Some(entry) => (codes::text(entry.name), codes::text(entry.description)),
+        None => ("CUDA_ERROR_UNKNOWN", "an error code that this program does not know"),
+    }
+}
+
+/// What the latest failed call on this thread had to say beyond its code: why a
+/// launch was refused, why PTX did not load, which address a copy missed.
+///
+/// The text stays until the next failure with a text replaces it, so read it
+/// right after the call that failed.
+pub fn last_error() -> Option<String> {
+    codes::last_error()
+}

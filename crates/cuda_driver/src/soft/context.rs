@@ -1,0 +1,181 @@
+//! Contexts of the software device.
+
+use std::ffi::{c_int, c_uint};
+
+use super::state::{self, Context, PRIMARY, State};
+use crate::codes::Answer;
+use crate::global::{self, SOFT_API_VERSION};
+use crate::route::{self, SOFT_DEVICE};
+use crate::sys::{CUcontext, CUdevice, CUresult, Out};
+
+/// Limits that can be set and read back, with their defaults in bytes: stack
+/// size, printf buffer, malloc heap. Nothing here needs them.
+const LIMITS: [usize; 3] = [1 << 10, 1 << 20, 8 << 20];
+
+/// `CU_CTX_FLAGS_MASK` of CUDA 13.
+const FLAGS: c_uint = 0xFF;
+
+/// The largest `CUfunc_cache` and `CUsharedconfig`.
+const MAX_CACHE_CONFIG: c_uint = 3;
+const MAX_SHARED_CONFIG: c_uint = 2;
+
+fn check_device(device: CUdevice) -> Answer {
+    global::initialised()?;
+    if device == SOFT_DEVICE { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
+}
+
+pub(crate) fn create(flags: c_uint, device: CUdevice) -> Result<CUcontext, CUresult> {
+    check_device(device)?;
+    if flags & !FLAGS != 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let mut state = state::lock();
+    let context = CUcontext(state.new_handle());
+    state.contexts.insert(context.bits(), Context { flags, ..Context::default() });
+    Ok(context)
+}
+
+pub(crate) fn destroy(context: CUcontext) -> Answer {
+    let mut state = state::lock();
+    if context == PRIMARY || state.contexts.remove(&context.bits()).is_none() {
+        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    clear(state, context);
+    Ok(())
+}
+
+/// Frees what belongs to `context`, outside of the lock.
+fn clear(mut state: std::sync::MutexGuard<'_, State>, context: CUcontext) {
+    let (allocations, modules) = state.clear(context);
+    drop(state);
+    drop(modules);
+    for address in allocations {
+        // It came from `alloc` and was not freed since: it cannot fail.
+        let _ = super::device().free(address);
+    }
+}
+
+/// The context is alive.
+pub(crate) fn check(context: CUcontext) -> Answer {
+    match state::lock().contexts.contains_key(&context.bits()) {
+        true => Ok(()),
+        false => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+    }
+}
+
+pub(crate) fn retain_primary(out: Out<CUcontext>, device: CUdevice) -> Answer {
+    check_device(device)?;
+    out.set(PRIMARY)?;
+    let mut state = state::lock();
+    state.primary_retained += 1;
+    state.contexts.entry(PRIMARY.bits()).or_default();
+    Ok(())
+}
+
+pub(crate) fn release_primary(device: CUdevice) -> Answer {
+    check_device(device)?;
+    let mut state = state::lock();
+    match state.primary_retained {
+        0 => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+        1 => {
+            state.primary_retained = 0;
+            state.contexts.remove(&PRIMARY.bits());
+            clear(state, PRIMARY);
+        }
+        _ => state.primary_retained -= 1,
+    }
+    Ok(())
+}
+
+/// Everything in the primary context goes, a fault too; whoever retained it keeps it.
+pub(crate) fn reset_primary(device: CUdevice) -> Answer {
+    check_device(device)?;
+    let mut state = state::lock();
+    if state.primary_retained > 0 {
+        state.contexts.insert(PRIMARY.bits(), Context::default());
+    }
+    clear(state, PRIMARY);
+    Ok(())
+}
+
+pub(crate) fn set_primary_flags(device: CUdevice, flags: c_uint) -> Answer {
+    check_device(device)?;
+    if flags & !FLAGS != 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    state::lock().primary_flags = flags;
+    Ok(())
+}
+
+pub(crate) fn api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
+    let context = if context == CUcontext::NULL { route::current_soft()? } else { context };
+    check(context)?;
+    version.set(SOFT_API_VERSION as c_uint)
+}
+
+pub(crate) fn device(out: Out<CUdevice>) -> Answer {
+    route::current_soft()?;
+    out.set(SOFT_DEVICE)
+}
+
+pub(crate) fn flags(out: Out<c_uint>) -> Answer {
+    let (context, mut state) = state::current()?;
+    let flags =
+        if context == PRIMARY { state.primary_flags } else { state.context(context)?.flags };
+    out.set(flags)
+}
+
+pub(crate) fn limit(value: Out<usize>, limit: c_uint) -> Answer {
+    let (context, mut state) = state::current()?;
+    let default = LIMITS.get(limit as usize).ok_or(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT)?;
+    value.set(state.context(context)?.limits.get(&limit).copied().unwrap_or(*default))
+}
+
+pub(crate) fn set_limit(limit: c_uint, value: usize) -> Answer {
+    let (context, mut state) = state::current()?;
+    if limit as usize >= LIMITS.len() {
+        return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
+    }
+    state.context(context)?.limits.insert(limit, value);
+    Ok(())
+}
+
+pub(crate) fn cache_config(out: Out<c_uint>) -> Answer {
+    let (context, mut state) = state::current()?;
+    out.set(state.context(context)?.cache_config)
+}
+
+pub(crate) fn set_cache_config(config: c_uint) -> Answer {
+    let (context, mut state) = state::current()?;
+    if config > MAX_CACHE_CONFIG {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    state.context(context)?.cache_config = config;
+    Ok(())
+}
+
+pub(crate) fn shared_config(out: Out<c_uint>) -> Answer {
+    let (context, mut state) = state::current()?;
+    out.set(state.context(context)?.shared_config)
+}
+
+pub(crate) fn set_shared_config(config: c_uint) -> Answer {
+    let (context, mut state) = state::current()?;
+    if config > MAX_SHARED_CONFIG {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    state.context(context)?.shared_config = config;
+    Ok(())
+}
+
+/// There is one priority: work runs when it is submitted.
+pub(crate) fn stream_priority_range(least: Out<c_int>, greatest: Out<c_int>) -> Answer {
+    state::current_context()?;
+    least.set_if_wanted(0);
+    greatest.set_if_wanted(0);
+    Ok(())
+}
+
+pub(crate) fn synchronize() -> Answer {
+    state::current_context().map(|_| ())
+}

@@ -1,0 +1,118 @@
+//! What the software device says about itself: a device of compute capability
+//! 8.0, with the opt-in shared memory of 9.0 so that larger tiles can run.
+
+use std::ffi::{c_char, c_int};
+
+use super::device as the_device;
+use crate::codes::Answer;
+use crate::global;
+use crate::route::SOFT_DEVICE;
+use crate::sys::{
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSOR_COUNT, CUdevice, CUresult, Out,
+};
+
+const NAME: &[u8] = b"Software CUDA device";
+
+/// Threads in a block at most.
+pub(super) const MAX_THREADS_PER_BLOCK: u32 = 1024;
+/// Threads in a warp.
+pub(super) const WARP_SIZE: u32 = 32;
+/// Threads and blocks that a multiprocessor holds at a time.
+pub(super) const MAX_THREADS_PER_SM: u32 = 2048;
+pub(super) const MAX_BLOCKS_PER_SM: u32 = 32;
+/// Shared memory of a block in bytes: without asking, and at most.
+pub(super) const SHARED_PER_BLOCK: u32 = 48 << 10;
+pub(super) const SHARED_PER_BLOCK_OPTIN: u32 = 227 << 10;
+/// Shared memory of a multiprocessor, and the part of it that each block costs on
+/// top of its own, in bytes.
+pub(super) const SHARED_PER_SM: u32 = 228 << 10;
+pub(super) const SHARED_RESERVED_PER_BLOCK: u32 = 1 << 10;
+/// 10 * major + minor of the compute capability.
+pub(super) const COMPUTE_CAPABILITY: c_int = 80;
+
+/// Attributes by their number in `cuda.h`. Clocks, in kHz, and widths are those of
+/// a device of this capability: they are nominal and time nothing.
+const ATTRIBUTES: &[(c_int, c_int)] = &[
+    (1, MAX_THREADS_PER_BLOCK as c_int),
+    (2, 1024),       // MAX_BLOCK_DIM_X
+    (3, 1024),       // MAX_BLOCK_DIM_Y
+    (4, 64),         // MAX_BLOCK_DIM_Z
+    (5, c_int::MAX), // MAX_GRID_DIM_X
+    (6, 65_535),     // MAX_GRID_DIM_Y
+    (7, 65_535),     // MAX_GRID_DIM_Z
+    (8, SHARED_PER_BLOCK as c_int),
+    (9, 64 << 10), // TOTAL_CONSTANT_MEMORY
+    (10, WARP_SIZE as c_int),
+    (11, c_int::MAX), // MAX_PITCH
+    (12, 64 << 10),   // MAX_REGISTERS_PER_BLOCK
+    (13, 1_410_000),  // CLOCK_RATE
+    (14, 512),        // TEXTURE_ALIGNMENT
+    (18, 1),          // INTEGRATED: it lives in the host's memory
+    (36, 1_215_000),  // MEMORY_CLOCK_RATE
+    (37, 5120),       // GLOBAL_MEMORY_BUS_WIDTH, bits
+    (38, 40 << 20),   // L2_CACHE_SIZE
+    (39, MAX_THREADS_PER_SM as c_int),
+    (41, 1), // UNIFIED_ADDRESSING
+    (75, COMPUTE_CAPABILITY / 10),
+    (76, COMPUTE_CAPABILITY % 10),
+    (79, 1), // GLOBAL_L1_CACHE_SUPPORTED
+    (80, 1), // LOCAL_L1_CACHE_SUPPORTED
+    (81, SHARED_PER_SM as c_int),
+    (82, 64 << 10), // MAX_REGISTERS_PER_MULTIPROCESSOR
+    (87, 2),        // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
+    (97, SHARED_PER_BLOCK_OPTIN as c_int),
+    (106, MAX_BLOCKS_PER_SM as c_int),
+    (111, SHARED_RESERVED_PER_BLOCK as c_int),
+    (115, 1), // MEMORY_POOLS_SUPPORTED: cuMemAllocAsync works
+];
+
+/// One past the last attribute of CUDA 13. Those not in the table are 0: features
+/// and limits of features that this device does not have.
+const END_OF_ATTRIBUTES: c_int = 150;
+
+fn check(device: CUdevice) -> Answer {
+    global::initialised()?;
+    if device == SOFT_DEVICE { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
+}
+
+/// How many multiprocessors the device has.
+pub(super) fn sm_count() -> c_int {
+    c_int::try_from(the_device().config().sm_count).unwrap_or(c_int::MAX)
+}
+
+pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, device: CUdevice) -> Answer {
+    check(device)?;
+    if attribute == MULTIPROCESSOR_COUNT {
+        return value.set(sm_count());
+    }
+    if !(1..END_OF_ATTRIBUTES).contains(&attribute) {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let found = ATTRIBUTES.iter().find(|(number, _)| *number == attribute);
+    value.set(found.map_or(0, |(_, value)| *value))
+}
+
+/// Writes the name with its NUL, cut to `len` bytes.
+///
+/// # Safety
+///
+/// `name` is null or valid for writes of `len` bytes.
+pub(crate) unsafe fn name(name: Out<c_char>, len: c_int, device: CUdevice) -> Answer {
+    check(device)?;
+    let room = match usize::try_from(len) {
+        Ok(len) if len > 0 && !name.as_ptr().is_null() => len,
+        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    };
+    let text = &NAME[..NAME.len().min(room - 1)];
+    // SAFETY: text and NUL are at most `room` bytes, which the caller vouches for.
+    unsafe {
+        name.as_ptr().cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        name.as_ptr().add(text.len()).write(0);
+    }
+    Ok(())
+}
+
+pub(crate) fn total_memory(bytes: Out<usize>, device: CUdevice) -> Answer {
+    check(device)?;
+    bytes.set(the_device().memory_info().1 as usize)
+}

@@ -1,0 +1,69 @@
+//! Events of the software device: points in time on the host's clock.
+
+use std::ffi::c_uint;
+use std::time::Instant;
+
+use super::state::{self, Event, State};
+use super::stream;
+use crate::codes::Answer;
+use crate::sys::{CUevent, CUresult, CUstream, Out};
+
+/// `CU_EVENT_DISABLE_TIMING`, and all flags.
+const DISABLE_TIMING: c_uint = 2;
+const FLAGS: c_uint = 7;
+
+fn find(state: &mut State, event: CUevent) -> Result<&mut Event, CUresult> {
+    let unknown = CUresult::CUDA_ERROR_INVALID_HANDLE;
+    let context = state.events.get(&event.bits()).ok_or(unknown)?.context;
+    state.healthy(context)?;
+    state.events.get_mut(&event.bits()).ok_or(unknown)
+}
+
+pub(crate) fn create(out: Out<CUevent>, flags: c_uint) -> Answer {
+    let (context, mut state) = state::current()?;
+    if flags & !FLAGS != 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let event = CUevent(state.new_handle());
+    out.set(event)?;
+    let timed = flags & DISABLE_TIMING == 0;
+    state.events.insert(event.bits(), Event { context, timed, recorded: None });
+    Ok(())
+}
+
+pub(crate) fn destroy(event: CUevent) -> Answer {
+    let mut state = state::lock();
+    find(&mut state, event)?;
+    state.events.remove(&event.bits());
+    Ok(())
+}
+
+pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer {
+    let mut state = state::lock();
+    let context = stream::context_of(&state, stream)?;
+    let event = find(&mut state, event)?;
+    if event.context != context {
+        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+    }
+    event.recorded = Some(Instant::now());
+    Ok(())
+}
+
+/// For both the query and the wait: all work is complete already.
+pub(crate) fn finished(event: CUevent) -> Answer {
+    find(&mut state::lock(), event).map(|_| ())
+}
+
+pub(crate) fn elapsed(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> Answer {
+    let mut state = state::lock();
+    let mut time = |event| {
+        let event = find(&mut state, event)?;
+        event.recorded.filter(|_| event.timed).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    };
+    let (start, end) = (time(start)?, time(end)?);
+    let seconds = match end.checked_duration_since(start) {
+        Some(forward) => forward.as_secs_f64(),
+        None => -start.duration_since(end).as_secs_f64(),
+    };
+    milliseconds.set((seconds * 1e3) as f32)
+}

@@ -1,0 +1,182 @@
+//! Attributes and occupancy of kernels on the software device.
+
+use std::ffi::{c_int, c_uint};
+
+use super::device::{
+    COMPUTE_CAPABILITY, MAX_BLOCKS_PER_SM, MAX_THREADS_PER_BLOCK, MAX_THREADS_PER_SM,
+    SHARED_PER_BLOCK_OPTIN, SHARED_PER_SM, SHARED_RESERVED_PER_BLOCK, WARP_SIZE, sm_count,
+};
+use super::state::{self, Function, State};
+use crate::codes::{self, Answer};
+use crate::sys::{
+    CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CACHE_MODE_CA,
+    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+    CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+    CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction,
+    CUoccupancyB2DSize, CUresult, Out,
+};
+
+pub(super) fn find(state: &mut State, function: CUfunction) -> Result<&mut Function, CUresult> {
+    let unknown = CUresult::CUDA_ERROR_INVALID_HANDLE;
+    let context = state.functions.get(&function.bits()).ok_or(unknown)?.context;
+    state.healthy(context)?;
+    state.functions.get_mut(&function.bits()).ok_or(unknown)
+}
+
+/// The most threads in a block of the kernel.
+fn max_threads(function: &Function) -> u32 {
+    let required = function.kernel.required_block().map(|[x, y, z]| x * y * z);
+    required.or(function.kernel.max_threads()).unwrap_or(MAX_THREADS_PER_BLOCK)
+}
+
+pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, function: CUfunction) -> Answer {
+    let mut state = state::lock();
+    let function = find(&mut state, function)?;
+    value.set(match attribute {
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => max_threads(function) as c_int,
+        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => function.kernel.static_shared_bytes() as c_int,
+        // Nothing is compiled, so there are no registers and nothing spills.
+        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
+        | CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+        | CU_FUNC_ATTRIBUTE_NUM_REGS
+        | CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => COMPUTE_CAPABILITY,
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => function.max_dynamic_shared as c_int,
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => function.carveout,
+        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    })
+}
+
+pub(crate) fn set_attribute(function: CUfunction, attribute: c_int, value: c_int) -> Answer {
+    let mut state = state::lock();
+    let function = find(&mut state, function)?;
+    match attribute {
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+            let fixed = function.kernel.static_shared_bytes();
+            let limit = SHARED_PER_BLOCK_OPTIN.saturating_sub(fixed);
+            function.max_dynamic_shared =
+                u32::try_from(value).ok().filter(|value| *value <= limit).ok_or_else(|| {
+                    codes::explain(format!(
+                        "kernel {} cannot have {value} bytes of dynamic shared memory; \
+                         the device has {limit} bytes left beside its {fixed} static bytes",
+                        function.kernel.name()
+                    ));
+                    CUresult::CUDA_ERROR_INVALID_VALUE
+                })?;
+        }
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT if (-1..=100).contains(&value) => {
+            function.carveout = value;
+        }
+        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+    Ok(())
+}
+
+/// There is no cache to configure.
+pub(crate) fn set_cache_config(function: CUfunction, _config: c_uint) -> Answer {
+    find(&mut state::lock(), function).map(|_| ())
+}
+
+/// There are no banks to configure.
+pub(crate) fn set_shared_config(function: CUfunction, _config: c_uint) -> Answer {
+    find(&mut state::lock(), function).map(|_| ())
+}
+
+/// What occupancy depends on here.
+struct Demand {
+    max_threads: u32,
+    static_shared: u64,
+}
+
+impl Demand {
+    fn of(function: CUfunction) -> Result<Self, CUresult> {
+        let mut state = state::lock();
+        let function = find(&mut state, function)?;
+        let static_shared = function.kernel.static_shared_bytes().into();
+        Ok(Self { max_threads: max_threads(function), static_shared })
+    }
+
+    /// Blocks of `threads` threads, with so much dynamic shared memory, that one
+    /// multiprocessor holds at a time.
+    fn blocks(&self, threads: u32, dynamic: usize) -> u32 {
+        let shared = (dynamic as u64).saturating_add(self.static_shared);
+        if threads == 0 || threads > self.max_threads || shared > SHARED_PER_BLOCK_OPTIN.into() {
+            return 0;
+        }
+        let by_threads = MAX_THREADS_PER_SM / threads.next_multiple_of(WARP_SIZE);
+        let by_shared = u64::from(SHARED_PER_SM) / (shared + u64::from(SHARED_RESERVED_PER_BLOCK));
+        MAX_BLOCKS_PER_SM.min(by_threads).min(by_shared as u32)
+    }
+}
+
+fn positive(value: c_int) -> Result<u32, CUresult> {
+    u32::try_from(value).ok().filter(|value| *value > 0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+}
+
+pub(crate) fn max_active_blocks(
+    blocks: Out<c_int>,
+    function: CUfunction,
+    block_size: c_int,
+    dynamic_shared: usize,
+) -> Answer {
+    let threads = positive(block_size)?;
+    blocks.set(Demand::of(function)?.blocks(threads, dynamic_shared) as c_int)
+}
+
+/// The largest dynamic shared memory with which `blocks` blocks fit.
+pub(crate) fn available_dynamic_shared(
+    bytes: Out<usize>,
+    function: CUfunction,
+    blocks: c_int,
+    block_size: c_int,
+) -> Answer {
+    let (blocks, threads) = (positive(blocks)?, positive(block_size)?);
+    let demand = Demand::of(function)?;
+    if demand.blocks(threads, 0) < blocks {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let share = SHARED_PER_SM / blocks - SHARED_RESERVED_PER_BLOCK;
+    let share = u64::from(share.min(SHARED_PER_BLOCK_OPTIN));
+    bytes.set(share.saturating_sub(demand.static_shared) as usize)
+}
+
+/// The block size with the most threads on a multiprocessor, the largest of those.
+///
+/// # Safety
+///
+/// `dynamic_shared_of` is null or may be called with any block size.
+pub(crate) unsafe fn max_potential_block_size(
+    min_grid_size: Out<c_int>,
+    block_size: Out<c_int>,
+    function: CUfunction,
+    dynamic_shared_of: CUoccupancyB2DSize,
+    dynamic_shared: usize,
+    block_size_limit: c_int,
+) -> Answer {
+    let demand = Demand::of(function)?;
+    let limit = match block_size_limit {
+        0 => demand.max_threads,
+        limit => positive(limit)?.min(demand.max_threads),
+    };
+    let whole_warps = (1..=limit / WARP_SIZE).map(|warps| warps * WARP_SIZE);
+    let rest = (limit % WARP_SIZE != 0).then_some(limit);
+    let best = whole_warps
+        .chain(rest)
+        .map(|threads| {
+            let dynamic = match dynamic_shared_of {
+                // SAFETY: the caller's contract.
+                Some(of) => unsafe { of(threads as c_int) },
+                None => dynamic_shared,
+            };
+            let blocks = demand.blocks(threads, dynamic);
+            (blocks * threads, threads, blocks)
+        })
+        .max()
+        .filter(|(resident, ..)| *resident > 0);
+    let Some((_, threads, blocks)) = best else {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    };
+    min_grid_size.set((blocks as c_int).saturating_mul(sm_count()))?;
+    block_size.set(threads as c_int)
+}

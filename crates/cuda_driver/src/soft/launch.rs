@@ -1,0 +1,257 @@
+//! Launches on the software device.
+
+use std::ffi::{c_uint, c_void};
+use std::slice;
+use std::sync::Arc;
+
+use soft_cuda::{FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError};
+
+use super::state::{self, StickyFault};
+use super::{device, function, stream};
+use crate::codes::{self, Answer};
+use crate::sys::{
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_IGNORE, CUcontext, CUfunction,
+    CUhostFn, CUlaunchConfig, CUresult, CUstream, Out,
+};
+
+/// Names of the entries in the `extra` array of a launch.
+const EXTRA_END: usize = 0;
+const EXTRA_BUFFER_POINTER: usize = 1;
+const EXTRA_BUFFER_SIZE: usize = 2;
+
+/// Launches a kernel.
+///
+/// # Safety
+///
+/// The contract of `cuLaunchKernel`.
+#[expect(clippy::too_many_arguments, reason = "the parameters are C's")]
+pub(crate) unsafe fn kernel(
+    function: CUfunction,
+    grid_dim_x: c_uint,
+    grid_dim_y: c_uint,
+    grid_dim_z: c_uint,
+    block_dim_x: c_uint,
+    block_dim_y: c_uint,
+    block_dim_z: c_uint,
+    dynamic_shared: c_uint,
+    stream: CUstream,
+    kernel_params: Out<*mut c_void>,
+    extra: Out<*mut c_void>,
+) -> Answer {
+    let grid = [grid_dim_x, grid_dim_y, grid_dim_z];
+    let block = [block_dim_x, block_dim_y, block_dim_z];
+    let config = LaunchConfig { grid, block, dynamic_shared };
+    // SAFETY: the caller's contract.
+    unsafe { launch(function, config, stream, kernel_params.as_ptr(), extra.as_ptr()) }
+}
+
+/// Launches a kernel with attributes, of which none is supported that does anything.
+///
+/// # Safety
+///
+/// The contract of `cuLaunchKernelEx`.
+pub(crate) unsafe fn kernel_ex(
+    launch_config: &CUlaunchConfig,
+    function: CUfunction,
+    kernel_params: Out<*mut c_void>,
+    extra: Out<*mut c_void>,
+) -> Answer {
+    let CUlaunchConfig { attrs, num_attrs, .. } = *launch_config;
+    if num_attrs > 0 && attrs.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    for index in 0..num_attrs as usize {
+        // SAFETY: `index` is below the count of the caller's array.
+        let attribute = unsafe { &*attrs.add(index) };
+        let (dimensions, _) = attribute.value.as_chunks::<4>();
+        let single = dimensions[..3].iter().all(|size| u32::from_ne_bytes(*size) <= 1);
+        match attribute.id {
+            CU_LAUNCH_ATTRIBUTE_IGNORE => {}
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if single => {}
+            id => return super::unsupported(&format!("launch attribute {id}")),
+        }
+    }
+    let config = LaunchConfig {
+        grid: [launch_config.grid_dim_x, launch_config.grid_dim_y, launch_config.grid_dim_z],
+        block: [launch_config.block_dim_x, launch_config.block_dim_y, launch_config.block_dim_z],
+        dynamic_shared: launch_config.shared_mem_bytes,
+    };
+    let stream = launch_config.stream;
+    // SAFETY: the caller's contract.
+    unsafe { launch(function, config, stream, kernel_params.as_ptr(), extra.as_ptr()) }
+}
+
+/// # Safety
+///
+/// One of `kernel_params` and `extra` describes the kernel's parameters as
+/// `cuLaunchKernel` says.
+unsafe fn launch(
+    function: CUfunction,
+    config: LaunchConfig,
+    stream: CUstream,
+    kernel_params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Answer {
+    let (context, kernel) = {
+        let mut state = state::lock();
+        let stream_context = stream::context_of(&state, stream)?;
+        let function = function::find(&mut state, function)?;
+        if function.context != stream_context {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
+        let limit = function.max_dynamic_shared;
+        if config.dynamic_shared > limit {
+            codes::explain(format!(
+                "kernel {} may have {limit} bytes of dynamic shared memory and the launch asks \
+                 for {}; raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES first",
+                function.kernel.name(),
+                config.dynamic_shared
+            ));
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        (function.context, function.kernel.clone())
+    };
+    // SAFETY: the caller's contract.
+    let params = unsafe { packed_params(&kernel, kernel_params, extra) }?;
+    // No lock is held here: a launch takes its time, and other threads ask for its
+    // progress.
+    match device().launch(&kernel, config, &params) {
+        Ok(_) => Ok(()),
+        Err(error) => failed(context, &kernel, error),
+    }
+}
+
+/// The parameters as one block of bytes in the kernel's own layout.
+///
+/// # Safety
+///
+/// As [`launch`].
+unsafe fn packed_params(
+    kernel: &Arc<Kernel>,
+    kernel_params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Result<Vec<u8>, CUresult> {
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    if !extra.is_null() {
+        if !kernel_params.is_null() {
+            return Err(invalid);
+        }
+        // SAFETY: the caller's contract.
+        return unsafe { packed_extra(extra) }.ok_or(invalid);
+    }
+    let layout = kernel.params();
+    let bytes = layout.iter().map(|param| param.offset + param.size).max().unwrap_or(0);
+    let mut packed = vec![0; bytes as usize];
+    if bytes > 0 && kernel_params.is_null() {
+        codes::explain(format!("kernel {} has parameters and got none", kernel.name()));
+        return Err(invalid);
+    }
+    for (index, param) in layout.iter().enumerate() {
+        // SAFETY: the array has a pointer for each parameter of the kernel.
+        let value = unsafe { kernel_params.add(index).read() }.cast_const().cast::<u8>();
+        if value.is_null() {
+            codes::explain(format!("parameter {index} of kernel {} is null", kernel.name()));
+            return Err(invalid);
+        }
+        let at = param.offset as usize..(param.offset + param.size) as usize;
+        // SAFETY: the pointer is to a value of the parameter's size; `packed` has room
+        // for the last byte of every parameter.
+        unsafe { packed[at].as_mut_ptr().copy_from_nonoverlapping(value, param.size as usize) };
+    }
+    Ok(packed)
+}
+
+/// The buffer that an `extra` array describes.
+///
+/// # Safety
+///
+/// `extra` is an array of names and values that ends as `cuLaunchKernel` says.
+unsafe fn packed_extra(extra: *mut *mut c_void) -> Option<Vec<u8>> {
+    let (mut buffer, mut size) = (std::ptr::null::<u8>(), 0);
+    let mut at = extra;
+    loop {
+        // SAFETY: the array goes on until its end marker, which was not seen yet.
+        let name = unsafe { at.read() }.addr();
+        if name == EXTRA_END {
+            break;
+        }
+        // SAFETY: a name that is not the end marker has a value.
+        let value = unsafe { at.add(1).read() };
+        match name {
+            EXTRA_BUFFER_POINTER => buffer = value.cast_const().cast(),
+            EXTRA_BUFFER_SIZE if !value.is_null() => {
+                // SAFETY: the value of this name is a pointer to a `size_t`.
+                size = unsafe { value.cast::<usize>().read() };
+            }
+            _ => return None,
+        }
+        // SAFETY: the next name, or the end marker, follows the value.
+        at = unsafe { at.add(2) };
+    }
+    match (buffer.is_null(), size) {
+        (_, 0) => Some(Vec::new()),
+        (true, _) => None,
+        // SAFETY: the caller's buffer has this many bytes.
+        (false, _) => Some(unsafe { slice::from_raw_parts(buffer, size) }.to_vec()),
+    }
+}
+
+/// A launch that cannot start answers at once. A fault belongs to the context: as
+/// on a GPU the launch has succeeded by then, and every later call tells.
+fn failed(context: CUcontext, kernel: &Kernel, error: LaunchError) -> Answer {
+    let text = error.to_string();
+    match error {
+        LaunchError::Fault(fault) => {
+            let code = fault_code(&fault.kind);
+            if let Ok(context) = state::lock().context(context) {
+                context.fault.get_or_insert(StickyFault { code, text });
+            }
+            Ok(())
+        }
+        LaunchError::Invalid { reason, .. } => {
+            codes::explain(text);
+            Err(match reason {
+                InvalidLaunch::TooManyThreads { .. } | InvalidLaunch::ThreadState { .. } => {
+                    CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+                }
+                _ => CUresult::CUDA_ERROR_INVALID_VALUE,
+            })
+        }
+        _ => {
+            codes::explain(format!("kernel {} failed: {text}", kernel.name()));
+            Err(CUresult::CUDA_ERROR_LAUNCH_FAILED)
+        }
+    }
+}
+
+/// The code that a GPU gives for what the kernel did.
+fn fault_code(kind: &FaultKind) -> CUresult {
+    match kind {
+        FaultKind::OutOfBounds { .. }
+        | FaultKind::UseAfterFree { .. }
+        | FaultKind::ReadOnly { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        FaultKind::BudgetExceeded { .. } | FaultKind::Deadlock { .. } => {
+            CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+        }
+        FaultKind::BadBarrier { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        _ => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    }
+}
+
+/// Calls `function` at once: all earlier work in the stream is complete.
+///
+/// # Safety
+///
+/// The contract of `cuLaunchHostFunc`.
+pub(crate) unsafe fn host_function(
+    stream: CUstream,
+    function: CUhostFn,
+    user_data: Out<c_void>,
+) -> Answer {
+    stream::context_of(&state::lock(), stream)?;
+    let Some(function) = function else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
+    // SAFETY: the caller passes the function together with its data.
+    unsafe { function(user_data.as_ptr()) };
+    Ok(())
+}

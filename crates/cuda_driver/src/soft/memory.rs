@@ -1,0 +1,317 @@
+//! Memory of the software device, and page-locked host memory.
+
+use std::alloc::{self, Layout};
+use std::ffi::{c_uint, c_void};
+use std::slice;
+
+use soft_cuda::MemoryError;
+
+use super::state::{self, State};
+use super::{device, stream};
+use crate::codes::{self, Answer};
+use crate::route;
+use crate::sys::{
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUcontext,
+    CUdeviceptr, CUresult, CUstream, Out,
+};
+
+/// Page-locked memory is aligned to pages.
+const PAGE: usize = 4096;
+
+/// The code for a failed memory call; its text is kept for `last_error`.
+fn failed(error: MemoryError) -> CUresult {
+    codes::explain(error.to_string());
+    match error {
+        MemoryError::OutOfMemory { .. } => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        _ => CUresult::CUDA_ERROR_INVALID_VALUE,
+    }
+}
+
+/// The context that owns `address`; memory that no call allocated (a module's
+/// variables) goes by the current context.
+fn owner(state: &State, address: u64) -> Result<CUcontext, CUresult> {
+    let base = device().allocation_of(address).map(|(base, _)| base);
+    match base.and_then(|base| state.allocations.get(&base)) {
+        Some(context) => Ok(*context),
+        None => route::current_soft(),
+    }
+}
+
+/// Memory calls work by address, and still need some current context, as on a GPU.
+fn check(address: CUdeviceptr) -> Answer {
+    route::has_context()?;
+    let state = state::lock();
+    state.healthy(owner(&state, address.0)?)
+}
+
+fn check_stream(stream: CUstream) -> Answer {
+    stream::context_of(&state::lock(), stream).map(|_| ())
+}
+
+pub(crate) fn alloc(out: Out<CUdeviceptr>, bytes: usize) -> Answer {
+    alloc_in(state::current_context()?, out, bytes)
+}
+
+pub(crate) fn alloc_async(out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> Answer {
+    let context = stream::context_of(&state::lock(), stream)?;
+    alloc_in(context, out, bytes)
+}
+
+fn alloc_in(context: CUcontext, out: Out<CUdeviceptr>, bytes: usize) -> Answer {
+    let address = device().alloc(bytes as u64).map_err(failed)?;
+    state::lock().allocations.insert(address, context);
+    out.set(CUdeviceptr(address))
+}
+
+pub(crate) fn free(address: CUdeviceptr) -> Answer {
+    if address.0 == 0 {
+        return Ok(());
+    }
+    check(address)?;
+    // Only what `alloc` gave out: a module's variables go with the module.
+    if state::lock().allocations.remove(&address.0).is_none() {
+        return Err(failed(MemoryError::NotAnAllocation { address: address.0 }));
+    }
+    device().free(address.0).map_err(failed)
+}
+
+pub(crate) fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
+    check_stream(stream)?;
+    free(address)
+}
+
+pub(crate) fn info(free: Out<usize>, total: Out<usize>) -> Answer {
+    state::current_context()?;
+    let (free_bytes, total_bytes) = device().memory_info();
+    free.set_if_wanted(free_bytes as usize);
+    total.set_if_wanted(total_bytes as usize);
+    Ok(())
+}
+
+pub(crate) fn alloc_host(out: Out<*mut c_void>, bytes: usize) -> Answer {
+    state::current_context()?;
+    let layout = Layout::from_size_align(bytes, PAGE)
+        .ok()
+        .filter(|layout| layout.size() > 0)
+        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    // SAFETY: the size is not zero.
+    let memory = unsafe { alloc::alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    state::lock().host_memory.insert(memory.addr(), layout);
+    out.set(memory.cast())
+}
+
+/// Frees memory of [`alloc_host`]; false if it is none.
+pub(crate) fn free_host(memory: *mut c_void) -> bool {
+    let Some(layout) = state::lock().host_memory.remove(&memory.addr()) else { return false };
+    // SAFETY: `alloc_host` allocated it with this layout, and the entry that was just
+    // removed says that it was not freed since.
+    unsafe { alloc::dealloc(memory.cast(), layout) };
+    true
+}
+
+pub(crate) fn copy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Answer {
+    check(dst)?;
+    check(src)?;
+    device().copy(dst.0, src.0, bytes as u64).map_err(failed)
+}
+
+pub(crate) fn copy_async(
+    dst: CUdeviceptr,
+    src: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Answer {
+    check_stream(stream)?;
+    copy(dst, src, bytes)
+}
+
+/// Copies device memory to the host.
+///
+/// # Safety
+///
+/// `dst` is null or valid for writes of `bytes` bytes.
+pub(crate) unsafe fn read(dst: Out<c_void>, src: CUdeviceptr, bytes: usize) -> Answer {
+    check(src)?;
+    // SAFETY: the caller's contract.
+    unsafe { read_bytes(dst.as_ptr(), src.0, bytes) }
+}
+
+/// [`read`] in a stream.
+///
+/// # Safety
+///
+/// As [`read`].
+pub(crate) unsafe fn read_async(
+    dst: Out<c_void>,
+    src: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Answer {
+    check_stream(stream)?;
+    // SAFETY: the caller's contract.
+    unsafe { read(dst, src, bytes) }
+}
+
+/// Copies host memory to the device.
+///
+/// # Safety
+///
+/// `src` is null or valid for reads of `bytes` bytes.
+pub(crate) unsafe fn write(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Answer {
+    check(dst)?;
+    // SAFETY: the caller's contract.
+    unsafe { write_bytes(dst.0, src, bytes) }
+}
+
+/// [`write`] in a stream.
+///
+/// # Safety
+///
+/// As [`write`].
+pub(crate) unsafe fn write_async(
+    dst: CUdeviceptr,
+    src: *const c_void,
+    bytes: usize,
+    stream: CUstream,
+) -> Answer {
+    check_stream(stream)?;
+    // SAFETY: the caller's contract.
+    unsafe { write(dst, src, bytes) }
+}
+
+/// # Safety
+///
+/// `dst` is null or valid for writes of `bytes` bytes.
+unsafe fn read_bytes(dst: *mut c_void, src: u64, bytes: usize) -> Answer {
+    check_host(dst, bytes)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: not null and in no device's address space, so the caller vouches for
+    // it. Host buffers of a copy are the caller's own during the call.
+    let dst = unsafe { slice::from_raw_parts_mut(dst.cast(), bytes) };
+    device().read(src, dst).map_err(failed)
+}
+
+/// # Safety
+///
+/// `src` is null or valid for reads of `bytes` bytes.
+unsafe fn write_bytes(dst: u64, src: *const c_void, bytes: usize) -> Answer {
+    check_host(src, bytes)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: as in `read_bytes`.
+    let src = unsafe { slice::from_raw_parts(src.cast(), bytes) };
+    device().write(dst, src).map_err(failed)
+}
+
+/// `pointer` can be the host's side of a copy.
+fn check_host(pointer: *const c_void, bytes: usize) -> Answer {
+    let wrong = bytes > 0 && pointer.is_null() || route::is_soft(pointer.addr() as u64);
+    if wrong || bytes > isize::MAX as usize {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(())
+}
+
+/// Defines the handlers of one fill, in its two forms.
+macro_rules! fills {
+    ($($fill:ident, $fill_async:ident: $type:ty;)*) => {$(
+        pub(crate) fn $fill(dst: CUdeviceptr, value: $type, count: usize) -> Answer {
+            check(dst)?;
+            device().$fill(dst.0, value, count as u64).map_err(failed)
+        }
+
+        pub(crate) fn $fill_async(
+            dst: CUdeviceptr,
+            value: $type,
+            count: usize,
+            stream: CUstream,
+        ) -> Answer {
+            check_stream(stream)?;
+            $fill(dst, value, count)
+        }
+    )*};
+}
+
+fills! {
+    fill_u8, fill_u8_async: u8;
+    fill_u16, fill_u16_async: u16;
+    fill_u32, fill_u32_async: u32;
+}
+
+/// One end of a pitched copy.
+#[derive(Clone, Copy)]
+enum End {
+    Host(*mut c_void),
+    Device(u64),
+}
+
+impl End {
+    fn new(memory_type: c_uint, host: *mut c_void, device: CUdeviceptr) -> Result<Self, CUresult> {
+        match memory_type {
+            CU_MEMORYTYPE_HOST => Ok(Self::Host(host)),
+            CU_MEMORYTYPE_DEVICE => Ok(Self::Device(device.0)),
+            CU_MEMORYTYPE_UNIFIED if route::is_soft(device.0) => Ok(Self::Device(device.0)),
+            CU_MEMORYTYPE_UNIFIED => {
+                Ok(Self::Host(std::ptr::with_exposed_provenance_mut(device.0 as usize)))
+            }
+            _ => super::unsupported("arrays").map(|()| Self::Device(0)),
+        }
+    }
+
+    fn row(self, offset: usize) -> Self {
+        match self {
+            Self::Host(base) => Self::Host(base.wrapping_byte_add(offset)),
+            Self::Device(base) => Self::Device(base.wrapping_add(offset as u64)),
+        }
+    }
+}
+
+/// Copies a pitched rectangle row by row.
+///
+/// # Safety
+///
+/// Every row of a host end is valid for the read or write of it.
+pub(crate) unsafe fn copy_2d(copy: &CUDA_MEMCPY2D) -> Answer {
+    let src = End::new(copy.src_memory_type, copy.src_host.cast_mut(), copy.src_device)?;
+    let dst = End::new(copy.dst_memory_type, copy.dst_host, copy.dst_device)?;
+    for end in [src, dst] {
+        if let End::Device(address) = end {
+            check(CUdeviceptr(address))?;
+        }
+    }
+    // Where row `row` of an end starts; rows must not reach into each other.
+    let offset = |x: usize, y: usize, pitch: usize, row: usize| {
+        let fits = copy.height == 1 || x.checked_add(copy.width_in_bytes)? <= pitch;
+        y.checked_add(row)?.checked_mul(pitch)?.checked_add(x).filter(|_| fits)
+    };
+    for row in 0..copy.height {
+        let from = offset(copy.src_x_in_bytes, copy.src_y, copy.src_pitch, row);
+        let to = offset(copy.dst_x_in_bytes, copy.dst_y, copy.dst_pitch, row);
+        let (Some(from), Some(to)) = (from, to) else {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        };
+        let bytes = copy.width_in_bytes;
+        match (src.row(from), dst.row(to)) {
+            (End::Device(src), End::Device(dst)) => {
+                device().copy(dst, src, bytes as u64).map_err(failed)?;
+            }
+            // SAFETY: the caller's contract for this row.
+            (End::Device(src), End::Host(dst)) => unsafe { read_bytes(dst, src, bytes) }?,
+            // SAFETY: the caller's contract for this row.
+            (End::Host(src), End::Device(dst)) => unsafe { write_bytes(dst, src, bytes) }?,
+            (End::Host(src), End::Host(dst)) => {
+                check_host(src, bytes)?;
+                check_host(dst, bytes)?;
+                // SAFETY: the caller's contract for this row; rows may overlap.
+                unsafe { std::ptr::copy(src.cast::<u8>(), dst.cast::<u8>(), bytes) };
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Every object of the software device, by handle.
+
+use std::alloc::Layout;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use soft_cuda::{Kernel, Module};
+
+use crate::codes::Answer;
+use crate::route;
+use crate::sys::{CUcontext, CUresult};
+
+/// What a kernel did wrong: every later call in its context answers `code`.
+pub(super) struct StickyFault {
+    pub code: CUresult,
+    pub text: String,
+}
+
+/// A context. What is only kept here to be read back has no effect.
+#[derive(Default)]
+pub(super) struct Context {
+    pub flags: c_uint,
+    pub cache_config: c_uint,
+    pub shared_config: c_uint,
+    /// Limits that were set, by number.
+    pub limits: BTreeMap<c_uint, usize>,
+    pub fault: Option<StickyFault>,
+}
+
+/// A loaded module and the function handles given out for it, by kernel name.
+pub(super) struct LoadedModule {
+    pub context: CUcontext,
+    pub module: Module,
+    pub functions: HashMap<String, u64>,
+}
+
+pub(super) struct Function {
+    pub context: CUcontext,
+    /// The handle of its module.
+    pub module: u64,
+    pub kernel: Arc<Kernel>,
+    /// The most dynamic shared memory that a launch may ask for, in bytes.
+    pub max_dynamic_shared: u32,
+    /// The preferred share of shared memory in percent; -1 is the default.
+    pub carveout: c_int,
+}
+
+pub(super) struct Stream {
+    pub context: CUcontext,
+    pub flags: c_uint,
+}
+
+pub(super) struct Event {
+    pub context: CUcontext,
+    pub timed: bool,
+    pub recorded: Option<Instant>,
+}
+
+/// All of it. Locked for look-ups and changes only, never during a launch, a
+/// copy or a callback.
+pub(super) struct State {
+    pub contexts: BTreeMap<u64, Context>,
+    pub modules: BTreeMap<u64, LoadedModule>,
+    pub functions: BTreeMap<u64, Function>,
+    pub streams: BTreeMap<u64, Stream>,
+    pub events: BTreeMap<u64, Event>,
+    /// The context of each allocation, by its first address.
+    pub allocations: BTreeMap<u64, CUcontext>,
+    /// Page-locked host memory, by address. It belongs to no context: freeing it
+    /// with one would leave safe code with dangling slices.
+    pub host_memory: BTreeMap<usize, Layout>,
+    /// How often the primary context is retained.
+    pub primary_retained: usize,
+    pub primary_flags: c_uint,
+    last_id: u64,
+}
+
+/// The handle of the primary context, the same every time it is retained.
+pub(super) const PRIMARY: CUcontext = CUcontext(route::soft_handle(1));
+
+static STATE: Mutex<State> = Mutex::new(State {
+    contexts: BTreeMap::new(),
+    modules: BTreeMap::new(),
+    functions: BTreeMap::new(),
+    streams: BTreeMap::new(),
+    events: BTreeMap::new(),
+    allocations: BTreeMap::new(),
+    host_memory: BTreeMap::new(),
+    primary_retained: 0,
+    primary_flags: 0,
+    last_id: 1,
+});
+
+/// The state. A panic elsewhere leaves it usable: every change is a single step.
+pub(super) fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The context that calls without a handle belong to, checked to be alive and
+/// without a fault, and the locked state.
+pub(super) fn current() -> Result<(CUcontext, MutexGuard<'static, State>), CUresult> {
+    let context = route::current_soft()?;
+    let state = lock();
+    state.healthy(context)?;
+    Ok((context, state))
+}
+
+/// The context of [`current`] alone.
+pub(super) fn current_context() -> Result<CUcontext, CUresult> {
+    current().map(|(context, _)| context)
+}
+
+impl State {
+    /// A handle that was never given out before.
+    pub fn new_handle(&mut self) -> *mut c_void {
+        self.last_id += 1;
+        route::soft_handle(self.last_id)
+    }
+
+    /// The context is alive.
+    pub fn context(&mut self, context: CUcontext) -> Result<&mut Context, CUresult> {
+        self.contexts.get_mut(&context.bits()).ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    /// The context is alive, and no kernel has failed in it.
+    pub fn healthy(&self, context: CUcontext) -> Answer {
+        match self.contexts.get(&context.bits()) {
+            None => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            Some(Context { fault: Some(fault), .. }) => Err(fault.code),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Takes out everything that belongs to `context`; gives its allocations, for
+    /// the caller to free, and its modules, for the caller to drop.
+    pub fn clear(&mut self, context: CUcontext) -> (Vec<u64>, Vec<LoadedModule>) {
+        self.functions.retain(|_, function| function.context != context);
+        self.streams.retain(|_, stream| stream.context != context);
+        self.events.retain(|_, event| event.context != context);
+        let allocations =
+            self.allocations.extract_if(.., |_, owner| *owner == context).map(|(at, _)| at);
+        let modules = self.modules.extract_if(.., |_, module| module.context == context);
+        (allocations.collect(), modules.map(|(_, module)| module).collect())
+    }
+}
