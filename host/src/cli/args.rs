@@ -1,0 +1,150 @@
+//! The options.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
+use host::DeviceChoice;
+
+/// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
+///
+/// C = alpha * A * B + beta * C in f32, row-major: A is M x K, B is K x N, C is M x N.
+/// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Args {
+    /// The kernel to run; --list shows them all.
+    #[arg(long, value_name = "NAME", required_unless_present = "list")]
+    pub kernel: Option<String>,
+
+    /// M = N = K = SIZE, with random matrices.
+    #[arg(
+        long,
+        conflicts_with_all = ["m", "n", "k", "a"],
+        required_unless_present_any = ["list", "m", "n", "k", "a", "b"]
+    )]
+    size: Option<usize>,
+
+    /// Rows of A and C.
+    #[arg(long, requires = "n", requires = "k", conflicts_with = "a")]
+    m: Option<usize>,
+
+    /// Columns of B and C.
+    #[arg(long, requires = "m", requires = "k", conflicts_with = "a")]
+    n: Option<usize>,
+
+    /// Columns of A, rows of B.
+    #[arg(long, requires = "m", requires = "n", conflicts_with = "a")]
+    k: Option<usize>,
+
+    /// The factor of the product.
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    pub alpha: f32,
+
+    /// The factor of the old C; 0 does not read it.
+    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
+    pub beta: f32,
+
+    /// Where to run: auto takes a GPU if there is one, else the software device.
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceArg,
+
+    /// The seed of the random matrices [default: 42].
+    #[arg(long, conflicts_with = "a")]
+    seed: Option<u64>,
+
+    /// Timed runs [default: 10 on a GPU, 1 on the software device].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: Option<u32>,
+
+    /// A, a .npy file of float32, in C or Fortran order.
+    #[arg(long, value_name = "A.npy", requires = "b")]
+    a: Option<PathBuf>,
+
+    /// B, likewise; the sizes come from the files.
+    #[arg(long, value_name = "B.npy", requires = "a")]
+    b: Option<PathBuf>,
+
+    /// The old C, likewise; needed unless --beta is 0.
+    #[arg(long, value_name = "C.npy", requires = "a")]
+    c: Option<PathBuf>,
+
+    /// Where to store C if it is right, a .npy file.
+    #[arg(long, value_name = "OUT.npy")]
+    pub out: Option<PathBuf>,
+
+    /// A table for people, or JSON: one object per result and line.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// List the kernels and stop.
+    #[arg(long)]
+    pub list: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum DeviceArg {
+    #[default]
+    Auto,
+    Gpu,
+    Soft,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+}
+
+/// Where the matrices come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    Random { m: usize, n: usize, k: usize, seed: u64 },
+    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf> },
+}
+
+impl Args {
+    pub fn device(&self) -> DeviceChoice {
+        match self.device {
+            DeviceArg::Auto => DeviceChoice::Auto,
+            DeviceArg::Gpu => DeviceChoice::Gpu,
+            DeviceArg::Soft => DeviceChoice::Soft,
+        }
+    }
+
+    /// Where the matrices come from. Ends the program with a usage error if the options
+    /// do not say.
+    pub fn source(&self) -> Source {
+        match self {
+            Self { a: Some(a), b: Some(b), c, .. } => {
+                if c.is_none() && self.beta != 0.0 {
+                    usage("with --beta other than 0, the old C is needed: add --c C.npy");
+                }
+                Source::Files { a: a.clone(), b: b.clone(), c: c.clone() }
+            }
+            Self { size: Some(size), .. } => self.random(*size, *size, *size),
+            Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(*m, *n, *k),
+            _ => usage("the sizes are missing: add --size N, or --m, --n and --k, or --a and --b"),
+        }
+    }
+
+    fn random(&self, m: usize, n: usize, k: usize) -> Source {
+        Source::Random { m, n, k, seed: self.seed.unwrap_or(42) }
+    }
+}
+
+fn usage(message: &str) -> ! {
+    Args::command().error(ErrorKind::MissingRequiredArgument, message).exit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_are_consistent() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,6 @@
+//! What only the command line needs.
+
+pub mod args;
+pub mod progress;
+pub mod report;
+pub mod run;

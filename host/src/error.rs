@@ -1,0 +1,257 @@
+//! The one error type of the library: each variant is a sentence that says what
+//! is wrong and what to do about it.
+
+use std::path::PathBuf;
+
+/// What can go wrong between a request and a checked result.
+///
+/// A wrong product is not an error: it is a [`Check`](crate::verify::Check) that
+/// did not pass.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No rung of the ladder has this name.
+    #[error("there is no kernel `{name}`{}; the kernels are {}",
+        .nearest.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default(), .known.join(", "))]
+    UnknownKernel {
+        /// The name asked for.
+        name: String,
+        /// The rung whose name looks most like it, if any does.
+        nearest: Option<&'static str>,
+        /// Every rung, in order.
+        known: Vec<&'static str>,
+    },
+
+    /// A GPU was asked for and there is none to be had.
+    #[error("{reason}; `--device soft` needs no GPU")]
+    NoGpu {
+        /// Why, in the words of the driver layer.
+        reason: String,
+    },
+
+    /// The GPU cannot run the PTX this program carries.
+    #[error(
+        "{name} has compute capability {major}.{minor} and the kernels need 8.0 or newer; \
+         use a newer GPU, or `--device soft` for the software device"
+    )]
+    GpuTooOld {
+        /// The GPU's name.
+        name: String,
+        /// Compute capability, major part.
+        major: u32,
+        /// Compute capability, minor part.
+        minor: u32,
+    },
+
+    /// A dimension or a leading dimension that the kernels' 32-bit sizes cannot hold.
+    #[error("{what} is {value}, and the largest possible is {max}; use a smaller {what}")]
+    TooLarge {
+        /// The parameter's name: `m`, `lda`, ...
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// The largest value accepted.
+        max: usize,
+    },
+
+    /// A leading dimension shorter than the rows it separates.
+    #[error("{what} is {ld} and each row holds {cols} elements; {what} must be at least {cols}")]
+    LeadingDimension {
+        /// The parameter's name: `lda`, `ldb` or `ldc`.
+        what: &'static str,
+        /// Its value, in elements.
+        ld: usize,
+        /// The row's length, in elements.
+        cols: usize,
+    },
+
+    /// alpha or beta is NaN or infinite.
+    #[error("{what} is {value}, and must be a finite number")]
+    NotFinite {
+        /// The parameter's name: `alpha` or `beta`.
+        what: &'static str,
+        /// Its value.
+        value: f32,
+    },
+
+    /// A matrix that does not have the shape the product needs.
+    #[error(
+        "{what} is {rows} x {cols}, and this product needs {need_rows} x {need_cols}; \
+         pass a matrix of that shape"
+    )]
+    Shape {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+        /// Rows it has.
+        rows: usize,
+        /// Columns it has.
+        cols: usize,
+        /// Rows it should have.
+        need_rows: usize,
+        /// Columns it should have.
+        need_cols: usize,
+    },
+
+    /// A device matrix whose leading dimension is not the one that was planned for.
+    #[error(
+        "{what} has leading dimension {ld}, and the call was prepared for {planned}; prepare it again"
+    )]
+    PlannedLd {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+        /// Its leading dimension, in elements.
+        ld: usize,
+        /// The planned one, in elements.
+        planned: usize,
+    },
+
+    /// A device matrix that lives on another device than the kernel.
+    #[error("{what} is on another device than the kernel; copy it to the kernel's device first")]
+    WrongDevice {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+    },
+
+    /// The matrices do not fit into the device's memory.
+    #[error(
+        "this needs {} of device memory and {device} has {} available; use smaller matrices",
+        bytes(*.needed), bytes(u128::from(*.available))
+    )]
+    DeviceMemory {
+        /// The device's name.
+        device: String,
+        /// Bytes the matrices take.
+        needed: u128,
+        /// Bytes the device has free.
+        available: u64,
+    },
+
+    /// The matrices and the reference do not fit into the host's memory.
+    #[error(
+        "this needs {} of host memory (matrices, reference{}) and {} are available; \
+         use smaller matrices",
+        bytes(*.needed), if *.soft { ", software device" } else { "" }, bytes(u128::from(*.available))
+    )]
+    HostMemory {
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes available without swapping.
+        available: u64,
+        /// Whether the software device's memory is part of what is needed.
+        soft: bool,
+    },
+
+    /// A kernel that needs more shared memory per block than the device has.
+    #[error(
+        "`{kernel}` needs {needed} bytes of shared memory per block at k = {k} and {device} allows \
+         {limit}; use a smaller k or another kernel"
+    )]
+    SharedMemory {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+        /// The product's inner dimension.
+        k: usize,
+        /// Bytes the kernel needs at this k.
+        needed: u64,
+        /// Bytes the device allows, opt-in included.
+        limit: u32,
+    },
+
+    /// A `.npy` file that cannot be used.
+    #[error("cannot use {}: {source}", .path.display())]
+    Npy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: crate::npy::NpyError,
+    },
+
+    /// A result that cannot be stored where it was asked for.
+    #[error("cannot write {}: {reason}; choose another output file", .path.display())]
+    Output {
+        /// The output file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+
+    /// The driver refused the PTX.
+    #[error("{device} cannot load the kernels ({reason}); the driver says: {log}")]
+    Jit {
+        /// The device's name.
+        device: String,
+        /// The driver's error.
+        reason: String,
+        /// The driver's compiler log.
+        log: String,
+    },
+
+    /// The PTX for this device has no such kernel.
+    #[error("`{kernel}` is not in the PTX for {device}; choose another kernel with `--list`")]
+    NotInPtx {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+    },
+
+    /// A kernel that stopped with a fault.
+    #[error("a kernel failed on {device}: {reason}; this is a bug in the kernel, not in the input")]
+    KernelFault {
+        /// The device's name.
+        device: String,
+        /// The driver's error and, on the software device, where it happened.
+        reason: String,
+    },
+
+    /// Any other call into the driver that failed.
+    #[error("{call} failed on {device}: {reason}")]
+    Driver {
+        /// What was being done.
+        call: &'static str,
+        /// The device's name.
+        device: String,
+        /// The driver's error.
+        reason: String,
+    },
+}
+
+/// A count of bytes for people: exact below 1 MiB, then in binary units.
+pub fn bytes(count: u128) -> String {
+    const UNITS: [&str; 6] = ["MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"];
+    let mut value = count as f64 / f64::from(1 << 20);
+    if value < 1.0 {
+        return format!("{count} bytes");
+    }
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_readable() {
+        assert_eq!(bytes(12), "12 bytes");
+        assert_eq!(bytes(1 << 20), "1.0 MiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(bytes(1 << 64), "16.0 EiB");
+    }
+
+    #[test]
+    fn an_unknown_kernel_names_the_nearest_and_all() {
+        let known = vec!["naive", "tile2d"];
+        let error = Error::UnknownKernel { name: "tile".into(), nearest: Some("tile2d"), known };
+        assert_eq!(
+            error.to_string(),
+            "there is no kernel `tile` (did you mean `tile2d`?); the kernels are naive, tile2d"
+        );
+    }
+}

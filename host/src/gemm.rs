@@ -1,0 +1,348 @@
+//! What to compute ([`Gemm`]), and how it is launched ([`Plan`]).
+//!
+//! A [`Plan`] is made once, from a rung's [`Spec`] and a device's [`Limits`], and
+//! checks everything that can be wrong about sizes. What comes out is a list of
+//! launches that needs no further check.
+
+use kernels_gpu::{GridOrder, Shared, Spec};
+
+use crate::error::Error;
+
+/// The largest m, n, k or leading dimension: kernels take them as `u32`, and
+/// indices in rows and columns must fit an `i32` on every device.
+pub const MAX_DIMENSION: usize = i32::MAX as usize;
+
+/// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
+/// k x n, C is m x n. Leading dimensions are the distances between rows, in
+/// elements.
+///
+/// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
+/// neither A nor B is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gemm {
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A and rows of B.
+    pub k: usize,
+    /// The factor of the product.
+    pub alpha: f32,
+    /// The factor of the old C.
+    pub beta: f32,
+    /// Leading dimension of A, at least k.
+    pub lda: usize,
+    /// Leading dimension of B, at least n.
+    pub ldb: usize,
+    /// Leading dimension of C, at least n.
+    pub ldc: usize,
+}
+
+impl Gemm {
+    /// `C = A * B` of densely stored matrices.
+    pub const fn new(m: usize, n: usize, k: usize) -> Self {
+        Self { m, n, k, alpha: 1.0, beta: 0.0, lda: k, ldb: n, ldc: n }
+    }
+
+    /// The same product with other factors.
+    #[must_use]
+    pub const fn scaled(self, alpha: f32, beta: f32) -> Self {
+        Self { alpha, beta, ..self }
+    }
+
+    /// The same product with other distances between rows, in elements.
+    #[must_use]
+    pub const fn strided(self, lda: usize, ldb: usize, ldc: usize) -> Self {
+        Self { lda, ldb, ldc, ..self }
+    }
+
+    /// The inner dimension that is really summed over: none of it if alpha is 0.
+    pub fn depth(&self) -> usize {
+        if self.alpha == 0.0 { 0 } else { self.k }
+    }
+
+    /// Floating-point operations, by the field's convention: `2 * m * n * k`, and
+    /// 0 where alpha is 0.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.depth() as f64
+    }
+
+    /// Checks what does not depend on a kernel or a device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::LeadingDimension`] or [`Error::NotFinite`].
+    pub fn validate(&self) -> Result<(), Error> {
+        let sizes = [
+            ("m", self.m),
+            ("n", self.n),
+            ("k", self.k),
+            ("lda", self.lda),
+            ("ldb", self.ldb),
+            ("ldc", self.ldc),
+        ];
+        for (what, value) in sizes {
+            if value > MAX_DIMENSION {
+                return Err(Error::TooLarge { what, value, max: MAX_DIMENSION });
+            }
+        }
+        let rows =
+            [("lda", self.lda, self.k), ("ldb", self.ldb, self.n), ("ldc", self.ldc, self.n)];
+        for (what, ld, cols) in rows {
+            if ld < cols {
+                return Err(Error::LeadingDimension { what, ld, cols });
+            }
+        }
+        for (what, value) in [("alpha", self.alpha), ("beta", self.beta)] {
+            if !value.is_finite() {
+                return Err(Error::NotFinite { what, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that densely stored A, B and C take together. Cannot overflow.
+    pub fn bytes(&self) -> u128 {
+        let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
+        4 * (m * k + k * n + m * n)
+    }
+}
+
+/// What a device allows a launch to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks along x and y.
+    pub grid: [u32; 2],
+    /// Bytes of shared memory per block that need no opt-in.
+    pub shared_default: u32,
+    /// Bytes of shared memory per block with the opt-in.
+    pub shared_optin: u32,
+}
+
+/// One kernel launch: a panel of C, whole rows or whole columns of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks along x and y.
+    pub grid: [u32; 2],
+    /// Rows of this panel of C.
+    pub m: u32,
+    /// Columns of this panel of C.
+    pub n: u32,
+    /// Where the panel's rows of A begin, in elements from A's first.
+    pub a_offset: usize,
+    /// Where the panel's columns of B begin, in elements from B's first.
+    pub b_offset: usize,
+    /// Where the panel of C begins, in elements from C's first.
+    pub c_offset: usize,
+}
+
+/// A [`Gemm`] turned into launches of one rung on one device.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    gemm: Gemm,
+    block: [u32; 2],
+    shared_bytes: u32,
+    launches: Vec<Launch>,
+}
+
+impl Plan {
+    /// Plans a product for a rung, on a device with these limits; `device` is the
+    /// name to put into errors.
+    ///
+    /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
+    /// tiles is done in panels, one launch each. Nothing is launched for an empty C.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds, and [`Error::SharedMemory`].
+    pub fn new(spec: &Spec, gemm: Gemm, limits: &Limits, device: &str) -> Result<Self, Error> {
+        gemm.validate()?;
+        // `depth` fits because `validate` accepted k.
+        let depth = gemm.depth() as u32;
+        let (needed, dynamic) = match spec.shared {
+            Shared::Static(bytes) => (u64::from(bytes), 0),
+            Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
+        };
+        if needed > u64::from(limits.shared_optin) {
+            return Err(Error::SharedMemory {
+                kernel: spec.name,
+                device: device.to_owned(),
+                k: gemm.k,
+                needed,
+                limit: limits.shared_optin,
+            });
+        }
+        let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
+        let launches = panels(spec, &gemm, limits);
+        Ok(Self { gemm, block: spec.block, shared_bytes, launches })
+    }
+
+    /// The product this plan computes.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// Threads per block, along x and y.
+    pub fn block(&self) -> [u32; 2] {
+        self.block
+    }
+
+    /// Bytes of dynamic shared memory that each launch passes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    /// The launches, in any order: they write different parts of C.
+    pub fn launches(&self) -> &[Launch] {
+        &self.launches
+    }
+}
+
+/// Cuts C along the dimension that the grid's y axis walks.
+fn panels(spec: &Spec, gemm: &Gemm, limits: &Limits) -> Vec<Launch> {
+    if gemm.m == 0 || gemm.n == 0 {
+        return Vec::new();
+    }
+    let [bm, bn] = [spec.tile.bm as usize, spec.tile.bn as usize];
+    // Along y: the panel's dimension and its tile.
+    let (length, tile) = match spec.grid {
+        GridOrder::RowsAlongX => (gemm.n, bn),
+        GridOrder::ColumnsAlongX => (gemm.m, bm),
+    };
+    let step = limits.grid[1] as usize * tile;
+    (0..length)
+        .step_by(step)
+        .map(|start| {
+            let part = step.min(length - start);
+            let (m, n, row, col) = match spec.grid {
+                GridOrder::RowsAlongX => (gemm.m, part, 0, start),
+                GridOrder::ColumnsAlongX => (part, gemm.n, start, 0),
+            };
+            // In blocks; both fit 32 bits because m and n do.
+            let rows = m.div_ceil(bm) as u32;
+            let cols = n.div_ceil(bn) as u32;
+            let grid = match spec.grid {
+                GridOrder::RowsAlongX => [rows, cols],
+                GridOrder::ColumnsAlongX => [cols, rows],
+            };
+            Launch {
+                grid,
+                m: m as u32,
+                n: n as u32,
+                a_offset: row * gemm.lda,
+                b_offset: col,
+                c_offset: row * gemm.ldc + col,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels_gpu::{LADDER, Tile};
+
+    const LIMITS: Limits =
+        Limits { grid: [i32::MAX as u32, 65535], shared_default: 49152, shared_optin: 232448 };
+
+    fn spec(grid: GridOrder, shared: Shared) -> Spec {
+        Spec {
+            tile: Tile { bm: 16, bn: 32, bk: 1, tm: 1, tn: 1 },
+            block: [16, 32],
+            grid,
+            shared,
+            ..*LADDER[0]
+        }
+    }
+
+    fn plan(spec: &Spec, gemm: Gemm) -> Result<Plan, Error> {
+        Plan::new(spec, gemm, &LIMITS, "a device")
+    }
+
+    #[test]
+    fn every_rung_fits_every_device() {
+        for spec in LADDER {
+            assert!(spec.threads() <= 1024, "{}", spec.name);
+            plan(spec, Gemm::new(300, 200, 100)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_grid_covers_c_exactly() {
+        let rows_along_x = spec(GridOrder::RowsAlongX, Shared::Static(0));
+        let cols_along_x = spec(GridOrder::ColumnsAlongX, Shared::Static(0));
+        let gemm = Gemm::new(33, 64, 5);
+        assert_eq!(plan(&rows_along_x, gemm).unwrap().launches()[0].grid, [3, 2]);
+        assert_eq!(plan(&cols_along_x, gemm).unwrap().launches()[0].grid, [2, 3]);
+    }
+
+    #[test]
+    fn a_tall_c_is_cut_into_panels() {
+        let cols_along_x = spec(GridOrder::ColumnsAlongX, Shared::Static(0));
+        let m = 65535 * 16 * 2 + 7;
+        let gemm = Gemm::new(m, 3, 5).strided(9, 4, 6);
+        let plan = plan(&cols_along_x, gemm).unwrap();
+        let [first, second, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert_eq!(first.grid, [1, 65535]);
+        assert_eq!((first.a_offset, first.b_offset, first.c_offset), (0, 0, 0));
+        assert_eq!(second.a_offset, 65535 * 16 * 9);
+        assert_eq!(second.c_offset, 65535 * 16 * 6);
+        assert_eq!((last.grid, last.m, last.n), ([1, 1], 7, 3));
+        assert_eq!(plan.launches().iter().map(|l| l.m as usize).sum::<usize>(), m);
+    }
+
+    #[test]
+    fn a_wide_c_is_cut_where_y_walks_columns() {
+        let rows_along_x = spec(GridOrder::RowsAlongX, Shared::Static(0));
+        let n = 65535 * 32 + 1;
+        let plan = plan(&rows_along_x, Gemm::new(3, n, 2)).unwrap();
+        let [first, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert_eq!((first.grid, first.n), ([1, 65535], 65535 * 32));
+        assert_eq!((last.grid, last.n), ([1, 1], 1));
+        assert_eq!((last.a_offset, last.b_offset, last.c_offset), (0, 65535 * 32, 65535 * 32));
+    }
+
+    #[test]
+    fn an_empty_c_launches_nothing_and_an_empty_k_does() {
+        for spec in LADDER {
+            assert!(plan(spec, Gemm::new(0, 5, 5)).unwrap().launches().is_empty());
+            assert!(plan(spec, Gemm::new(5, 0, 5)).unwrap().launches().is_empty());
+            assert_eq!(plan(spec, Gemm::new(5, 5, 0)).unwrap().launches().len(), 1);
+        }
+    }
+
+    #[test]
+    fn alpha_zero_sums_over_nothing() {
+        assert_eq!(Gemm::new(2, 3, 4).scaled(0.0, 1.0).depth(), 0);
+        assert_eq!(Gemm::new(2, 3, 4).scaled(-0.0, 1.0).flops(), 0.0);
+        assert_eq!(Gemm::new(2, 3, 4).flops(), 48.0);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let naive = LADDER[0];
+        let big = MAX_DIMENSION + 1;
+        for gemm in [Gemm::new(big, 1, 1), Gemm::new(1, big, 1), Gemm::new(1, 1, usize::MAX)] {
+            assert!(matches!(plan(naive, gemm), Err(Error::TooLarge { .. })), "{gemm:?}");
+        }
+        for gemm in [Gemm::new(2, 3, 4).strided(3, 3, 3), Gemm::new(2, 3, 4).strided(4, 2, 3)] {
+            assert!(matches!(plan(naive, gemm), Err(Error::LeadingDimension { .. })), "{gemm:?}");
+        }
+        let gemm = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0);
+        assert!(matches!(plan(naive, gemm), Err(Error::NotFinite { what: "alpha", .. })));
+        // The largest accepted: nothing may overflow on the way.
+        let max = MAX_DIMENSION;
+        assert!(plan(naive, Gemm::new(max, max, max)).is_ok());
+        assert!(Gemm::new(max, max, max).bytes() > u128::from(u64::MAX / 2));
+    }
+
+    #[test]
+    fn too_much_shared_memory_names_both_numbers() {
+        let hungry = spec(GridOrder::ColumnsAlongX, Shared::Dynamic(|k| 256 * u64::from(k)));
+        assert_eq!(plan(&hungry, Gemm::new(1, 1, 200)).unwrap().shared_bytes(), 51200);
+        let error = plan(&hungry, Gemm::new(1, 1, 4096)).unwrap_err().to_string();
+        assert!(error.contains("1048576") && error.contains("232448"), "{error}");
+        // With alpha 0 nothing is summed, so nothing is stored.
+        assert!(plan(&hungry, Gemm::new(1, 1, 4096).scaled(0.0, 1.0)).is_ok());
+    }
+}

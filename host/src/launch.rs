@@ -1,0 +1,257 @@
+//! From a rung and a [`Gemm`] to work on a device: [`Device::kernel`], then
+//! [`Kernel::prepare`], then [`Prepared::enqueue`].
+
+use std::ffi::c_void;
+
+use cuda_driver::sys;
+use cust::error::CudaError;
+use cust::function::Function;
+use cust::memory::DevicePointer;
+use kernels_gpu::{LADDER, Spec};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::gemm::{Gemm, Plan};
+use crate::matrix::DeviceMatrix;
+
+/// Finds a rung of the ladder by its name.
+///
+/// # Errors
+///
+/// [`Error::UnknownKernel`], with the name that looks most like it.
+pub fn find_kernel(name: &str) -> Result<&'static Spec, Error> {
+    if let Some(spec) = LADDER.iter().find(|spec| spec.name == name) {
+        return Ok(spec);
+    }
+    let known: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
+    // Names are short: below this likeness a suggestion is a guess.
+    const ALIKE: f64 = 0.7;
+    let lower = name.to_lowercase();
+    let nearest = known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(&lower, known), *known))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known);
+    Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
+}
+
+impl Device {
+    /// A rung's kernel on this device. The first call loads the kernels.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Jit`] if the driver refuses the PTX, [`Error::NotInPtx`] if the PTX for
+    /// this device lacks the kernel, [`Error::Driver`].
+    pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
+        let module = self.module()?;
+        let function = module.get_function(spec.name).map_err(|error| match error {
+            CudaError::NotFound => {
+                Error::NotInPtx { kernel: spec.name, device: self.info().name.clone() }
+            }
+            error => self.error("cuModuleGetFunction", error),
+        })?;
+        Ok(Kernel { device: self, spec, function })
+    }
+}
+
+/// A rung's kernel, loaded on a device.
+pub struct Kernel<'d> {
+    device: &'d Device,
+    spec: &'static Spec,
+    function: Function<'d>,
+}
+
+impl<'d> Kernel<'d> {
+    /// The rung.
+    pub fn spec(&self) -> &'static Spec {
+        self.spec
+    }
+
+    /// Checks a product against the rung and the device, once for any number of calls.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Plan::new`], and [`Error::Driver`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<Prepared<'_, 'd>, Error> {
+        let info = self.device.info();
+        let plan = Plan::new(self.spec, gemm, &info.limits, &info.name)?;
+        if plan.shared_bytes() > info.limits.shared_default {
+            self.allow_shared(plan.shared_bytes())?;
+        }
+        Ok(Prepared { kernel: self, plan })
+    }
+
+    /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
+    /// not know the attribute.
+    fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
+        self.device.make_current()?;
+        // SAFETY: the function is loaded, and belongs to the context just made current.
+        let result = unsafe {
+            sys::cuFuncSetAttribute(
+                self.function.to_raw().into(),
+                sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                // No more than the device's limit, which the driver counts in an i32.
+                bytes.cast_signed(),
+            )
+        };
+        if result == sys::CUresult::CUDA_SUCCESS {
+            return Ok(());
+        }
+        let (name, text) = cuda_driver::error_text(result);
+        Err(Error::Driver {
+            call: "cuFuncSetAttribute",
+            device: self.device.info().name.clone(),
+            reason: format!("{name}, {text}"),
+        })
+    }
+}
+
+/// A product whose launches have been checked: only the matrices are missing.
+pub struct Prepared<'k, 'd> {
+    kernel: &'k Kernel<'d>,
+    plan: Plan,
+}
+
+impl Prepared<'_, '_> {
+    /// The launches.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Enqueues the product on the device's stream.
+    ///
+    /// A GPU returns at once, the software device when it is done. Either way a fault in
+    /// the kernel is reported by the next [`Device::synchronize`] or download.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`], [`Error::Shape`] or [`Error::PlannedLd`] if a matrix is not
+    /// what was prepared for; [`Error::Driver`] if the driver refuses the launch.
+    pub fn enqueue(
+        &self,
+        a: &DeviceMatrix<'_>,
+        b: &DeviceMatrix<'_>,
+        c: &mut DeviceMatrix<'_>,
+    ) -> Result<(), Error> {
+        let Gemm { m, n, k, lda, ldb, ldc, .. } = *self.plan.gemm();
+        self.check("A", a, m, k, lda)?;
+        self.check("B", b, k, n, ldb)?;
+        self.check("C", c, m, n, ldc)?;
+        // SAFETY: the three matrices are on this device and have the shapes and leading
+        // dimensions of the plan. C is borrowed mutably, so it is neither A nor B. They
+        // stay allocated while the kernel runs: freeing device memory waits for the work
+        // that was enqueued before, and so do copies.
+        unsafe { self.enqueue_raw(a.as_device_ptr(), b.as_device_ptr(), c.as_device_ptr()) }
+    }
+
+    /// Enqueues the product on bare addresses, with the plan's leading dimensions.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`] if the driver refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// With the plan's m, n, k and leading dimensions:
+    /// - unless alpha or k is 0, `a` and `b` point to m x k and k x n elements, all
+    ///   initialised, in this device's memory;
+    /// - `c` points to m x n elements there, initialised unless beta is 0;
+    /// - all three are aligned to 4 bytes, C overlaps neither A nor B, and until the
+    ///   work is done nothing frees them, writes A or B, or touches C.
+    pub unsafe fn enqueue_raw(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+    ) -> Result<(), Error> {
+        let Kernel { device, function, .. } = self.kernel;
+        device.make_current()?;
+        let gemm = self.plan.gemm();
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let mut k = gemm.depth() as u32;
+        let [mut lda, mut ldb, mut ldc] = [gemm.lda as u32, gemm.ldb as u32, gemm.ldc as u32];
+        let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
+        for launch in self.plan.launches() {
+            let [mut m, mut n] = [launch.m, launch.n];
+            let mut a = a.wrapping_add(launch.a_offset).as_raw();
+            let mut b = b.wrapping_add(launch.b_offset).as_raw();
+            let mut c = c.wrapping_add(launch.c_offset).as_raw();
+            // The order and the types that every rung has; see `kernels_gpu::Spec`.
+            let arguments: [*mut c_void; 11] = [
+                (&raw mut m).cast(),
+                (&raw mut n).cast(),
+                (&raw mut k).cast(),
+                (&raw mut alpha).cast(),
+                (&raw mut a).cast(),
+                (&raw mut lda).cast(),
+                (&raw mut b).cast(),
+                (&raw mut ldb).cast(),
+                (&raw mut beta).cast(),
+                (&raw mut c).cast(),
+                (&raw mut ldc).cast(),
+            ];
+            // SAFETY: the driver copies the arguments during the call, and they match the
+            // kernel's parameters. The grid covers this panel of C and no more, the block
+            // is the rung's own, and the caller vouches for the memory.
+            unsafe {
+                device.stream().launch(
+                    function,
+                    (launch.grid[0], launch.grid[1]),
+                    (self.plan.block()[0], self.plan.block()[1]),
+                    self.plan.shared_bytes(),
+                    &arguments,
+                )
+            }
+            .map_err(|e| device.error("launching a kernel", e))?;
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        what: &'static str,
+        matrix: &DeviceMatrix<'_>,
+        need_rows: usize,
+        need_cols: usize,
+        planned: usize,
+    ) -> Result<(), Error> {
+        if !std::ptr::eq(matrix.device(), self.kernel.device) {
+            return Err(Error::WrongDevice { what });
+        }
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        if (rows, cols) != (need_rows, need_cols) {
+            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+        }
+        let ld = matrix.layout().ld;
+        if ld != planned {
+            return Err(Error::PlannedLd { what, ld, planned });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_found_by_name() {
+        for spec in LADDER {
+            assert_eq!(find_kernel(spec.name).unwrap().name, spec.name);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_the_nearest() {
+        for (typed, meant) in [("tile2", "tile2d"), ("Tile2D", "tile2d"), ("niave", "naive")] {
+            let Err(Error::UnknownKernel { nearest, known, .. }) = find_kernel(typed) else {
+                panic!("{typed}")
+            };
+            assert_eq!(nearest, Some(meant));
+            assert_eq!(known.len(), LADDER.len());
+        }
+        assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
+        assert!(find_kernel("").is_err());
+    }
+}

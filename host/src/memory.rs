@@ -1,0 +1,82 @@
+//! How much memory the host has to give.
+
+use std::fs;
+
+use crate::error::Error;
+
+/// Bytes of host memory that can be used without swapping, within the limit of the
+/// control group this process runs in. `None` where the system does not say.
+pub fn available() -> Option<u64> {
+    let system = meminfo_available(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    Some(cgroup_available().map_or(system, |group| group.min(system)))
+}
+
+/// Refuses what does not fit, before it is allocated. `soft` says whether the
+/// software device's memory is part of `needed`, for the message.
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+pub fn require(needed: u128, soft: bool) -> Result<(), Error> {
+    match available() {
+        Some(available) if needed > u128::from(available) => {
+            Err(Error::HostMemory { needed, available, soft })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn meminfo_available(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// What the limit of the control group (version 2) leaves: a container sees its own
+/// group as the root of the tree.
+fn cgroup_available() -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
+    cgroup_left(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?)
+}
+
+fn cgroup_left(max: &str, current: &str, stat: &str) -> Option<u64> {
+    // The word `max` means that there is no limit.
+    let max: u64 = max.trim().parse().ok()?;
+    let current: u64 = current.trim().parse().ok()?;
+    // Cached file pages count as used, and are given up when memory is short.
+    let cached: u64 = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("inactive_file "))
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0);
+    Some(max.saturating_sub(current.saturating_sub(cached)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo() {
+        let text = "MemTotal:       24000000 kB\nMemFree:  5 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(meminfo_available(text), Some(23_000_000 * 1024));
+        assert_eq!(meminfo_available("MemTotal: 1 kB\n"), None);
+        assert_eq!(meminfo_available("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn control_groups() {
+        assert_eq!(cgroup_left("1000\n", "700\n", "anon 400\ninactive_file 200\n"), Some(500));
+        assert_eq!(cgroup_left("1000\n", "1200\n", ""), Some(0));
+        assert_eq!(cgroup_left("max\n", "700\n", ""), None);
+    }
+
+    #[test]
+    fn too_much_is_refused_by_name() {
+        require(1 << 10, false).unwrap();
+        if available().is_some() {
+            let error = require(1 << 80, false).unwrap_err().to_string();
+            assert!(error.contains("1024.0 ZiB of host memory") && error.contains("are available"));
+        }
+    }
+}

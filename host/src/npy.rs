@@ -1,0 +1,571 @@
+//! NumPy's `.npy` files: f32 matrices in, f32 matrices out.
+//!
+//! The format is NumPy's own
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>): a magic
+//! number, a version, and a Python dictionary of three keys, then the bare elements.
+//! The dictionary is read here, by hand, because the published readers multiply the
+//! dimensions before they check them.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::matrix::Matrix;
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// Far above any header of a matrix; what is longer is damaged.
+const MAX_HEADER: usize = 1 << 20;
+
+/// What is wrong with a `.npy` file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NpyError {
+    /// The file cannot be opened or read.
+    #[error("{0}; check the path")]
+    Io(#[from] io::Error),
+    /// The magic number is missing.
+    #[error("it is not a .npy file; store it with `numpy.save`")]
+    NotNpy,
+    /// A version of the format that is not 1.0, 2.0 or 3.0.
+    #[error("version {0}.{1} of the .npy format is unknown; store it with `numpy.save`")]
+    Version(u8, u8),
+    /// The dictionary cannot be understood.
+    #[error("its header is damaged ({0}); store it again with `numpy.save`")]
+    Header(&'static str),
+    /// The elements are not little-endian f32.
+    #[error(
+        "its elements are {found}, and must be float32 ('<f4'); convert it with `x.astype('<f4')`"
+    )]
+    Dtype {
+        /// The type as the header gives it.
+        found: String,
+    },
+    /// The array is not a matrix.
+    #[error("it has {rank} dimension(s), and must have 2; reshape it with `x.reshape(rows, cols)`")]
+    Rank {
+        /// The number of its dimensions.
+        rank: usize,
+    },
+    /// The dimensions multiply to more bytes than any memory has.
+    #[error("its shape, {rows} x {cols}, is too large for any memory; store a smaller matrix")]
+    TooLarge {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        cols: usize,
+    },
+    /// The file ends early.
+    #[error(
+        "it is truncated: its header promises {expected} bytes of elements and {found} follow; \
+         store it again with `numpy.save`"
+    )]
+    Truncated {
+        /// Bytes that the shape needs.
+        expected: u64,
+        /// Bytes that there are.
+        found: u64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Header {
+    rows: usize,
+    cols: usize,
+    fortran_order: bool,
+}
+
+/// An opened `.npy` file whose header is known to be a matrix of f32. The elements
+/// are read by [`NpyFile::read`], so that sizes can be checked first.
+#[derive(Debug)]
+pub struct NpyFile {
+    path: PathBuf,
+    header: Header,
+    reader: BufReader<File>,
+}
+
+impl NpyFile {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Npy`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let (header, reader) = Self::open_inner(path)
+            .map_err(|source| Error::Npy { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), header, reader })
+    }
+
+    fn open_inner(path: &Path) -> Result<(Header, BufReader<File>), NpyError> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let mut reader = BufReader::with_capacity(1 << 20, file);
+        let (header, length) = read_header(&mut reader)?;
+        let expected = header.bytes();
+        // A pipe has no length; there the end is found while reading.
+        if metadata.is_file() {
+            let found = metadata.len().saturating_sub(length);
+            if found < expected {
+                return Err(NpyError::Truncated { expected, found });
+            }
+        }
+        Ok((header, reader))
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.header.rows, self.header.cols)
+    }
+
+    /// Reads the elements, in C or in Fortran order, into a row-major matrix.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Npy`].
+    pub fn read(mut self) -> Result<Matrix, Error> {
+        read_elements(&self.header, &mut self.reader)
+            .map_err(|source| Error::Npy { path: self.path, source })
+    }
+}
+
+impl Header {
+    /// Bytes of elements; the header was refused if they overflow.
+    fn bytes(&self) -> u64 {
+        self.rows as u64 * self.cols as u64 * 4
+    }
+}
+
+/// Reads everything in front of the elements; also returns its length in bytes.
+fn read_header(reader: &mut impl Read) -> Result<(Header, u64), NpyError> {
+    let mut start = [0; 8];
+    exact(reader, &mut start, NpyError::NotNpy)?;
+    let [.., major, minor] = start;
+    if start[..6] != *MAGIC {
+        return Err(NpyError::NotNpy);
+    }
+    let cut = || NpyError::Header("it ends early");
+    let (length, width) = match (major, minor) {
+        (1, 0) => {
+            let mut bytes = [0; 2];
+            exact(reader, &mut bytes, cut())?;
+            (usize::from(u16::from_le_bytes(bytes)), 2)
+        }
+        (2 | 3, 0) => {
+            let mut bytes = [0; 4];
+            exact(reader, &mut bytes, cut())?;
+            (u32::from_le_bytes(bytes) as usize, 4)
+        }
+        _ => return Err(NpyError::Version(major, minor)),
+    };
+    if length > MAX_HEADER {
+        return Err(NpyError::Header("it is too long"));
+    }
+    let mut text = vec![0; length];
+    exact(reader, &mut text, cut())?;
+    let text = str::from_utf8(&text).map_err(|_| NpyError::Header("it is not text"))?;
+    Ok((parse_header(text)?, (8 + width + length) as u64))
+}
+
+/// Fills the buffer, or returns `early` if the file ends before.
+fn exact(reader: &mut impl Read, buffer: &mut [u8], early: NpyError) -> Result<(), NpyError> {
+    reader.read_exact(buffer).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => early,
+        _ => NpyError::Io(error),
+    })
+}
+
+/// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, keys in any
+/// order.
+fn parse_header(text: &str) -> Result<Header, NpyError> {
+    let damaged = NpyError::Header;
+    let mut parser = Parser { rest: text };
+    let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+    parser.expect('{')?;
+    while !parser.accept('}') {
+        let key = parser.string()?;
+        parser.expect(':')?;
+        match key {
+            "descr" => descr = Some(parser.descr()?),
+            "fortran_order" => fortran_order = Some(parser.boolean()?),
+            "shape" => shape = Some(parser.shape()?),
+            _ => return Err(damaged("it has an unknown key")),
+        }
+        if !parser.accept(',') {
+            parser.expect('}')?;
+            break;
+        }
+    }
+    if !parser.rest.trim().is_empty() {
+        return Err(damaged("text follows the dictionary"));
+    }
+    let descr = descr.ok_or(damaged("`descr` is missing"))?;
+    let fortran_order = fortran_order.ok_or(damaged("`fortran_order` is missing"))?;
+    let shape = shape.ok_or(damaged("`shape` is missing"))?;
+    if descr != "<f4" {
+        return Err(NpyError::Dtype { found: name_dtype(descr) });
+    }
+    let [rows, cols] = shape[..] else { return Err(NpyError::Rank { rank: shape.len() }) };
+    let fits = rows.checked_mul(cols).is_some_and(|n| n <= isize::MAX as usize / 4);
+    if !fits {
+        return Err(NpyError::TooLarge { rows, cols });
+    }
+    Ok(Header { rows, cols, fortran_order })
+}
+
+/// A type code as the header gives it, with its usual name where it has one.
+fn name_dtype(descr: &str) -> String {
+    let name = match descr {
+        ">f4" => "big-endian float32",
+        "<f2" => "float16",
+        "<f8" => "float64",
+        "<c8" => "complex64",
+        "<c16" => "complex128",
+        "|b1" => "bool",
+        "|i1" => "int8",
+        "|u1" => "uint8",
+        "<i2" => "int16",
+        "<i4" => "int32",
+        "<i8" => "int64",
+        "" => return "records".to_owned(),
+        _ => return format!("'{descr}'"),
+    };
+    format!("{name} ('{descr}')")
+}
+
+/// Reads Python literals off the front of a text.
+struct Parser<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Parser<'a> {
+    fn accept(&mut self, symbol: char) -> bool {
+        self.rest = self.rest.trim_start();
+        self.rest.strip_prefix(symbol).inspect(|rest| self.rest = rest).is_some()
+    }
+
+    fn expect(&mut self, symbol: char) -> Result<(), NpyError> {
+        match self.accept(symbol) {
+            true => Ok(()),
+            false => Err(NpyError::Header("it is not a dictionary of the format")),
+        }
+    }
+
+    fn string(&mut self) -> Result<&'a str, NpyError> {
+        let quote = if self.accept('"') { '"' } else { '\'' };
+        if quote == '\'' {
+            self.expect('\'')?;
+        }
+        let (text, rest) =
+            self.rest.split_once(quote).ok_or(NpyError::Header("a string does not end"))?;
+        self.rest = rest;
+        Ok(text)
+    }
+
+    /// The element type: a string, or a list of fields, for which the answer is empty.
+    fn descr(&mut self) -> Result<&'a str, NpyError> {
+        match self.accept('[') {
+            // Nothing after it matters: records are refused.
+            true => Err(NpyError::Dtype { found: name_dtype("") }),
+            false => self.string(),
+        }
+    }
+
+    fn boolean(&mut self) -> Result<bool, NpyError> {
+        self.rest = self.rest.trim_start();
+        for (word, value) in [("True", true), ("False", false)] {
+            if let Some(rest) = self.rest.strip_prefix(word) {
+                self.rest = rest;
+                return Ok(value);
+            }
+        }
+        Err(NpyError::Header("`fortran_order` is neither True nor False"))
+    }
+
+    fn shape(&mut self) -> Result<Vec<usize>, NpyError> {
+        self.expect('(')?;
+        let mut shape = Vec::new();
+        while !self.accept(')') {
+            self.rest = self.rest.trim_start();
+            let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, rest) = self.rest.split_at(digits);
+            let number =
+                number.parse().map_err(|_| NpyError::Header("`shape` is not a tuple of sizes"))?;
+            shape.push(number);
+            // Python 2 wrote long integers with an L.
+            self.rest = rest.strip_prefix('L').unwrap_or(rest);
+            if !self.accept(',') {
+                self.expect(')')?;
+                break;
+            }
+        }
+        Ok(shape)
+    }
+}
+
+fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyError> {
+    let Header { rows, cols, fortran_order } = *header;
+    let mut matrix = Matrix::zeros(rows, cols);
+    let data = matrix.as_mut_slice();
+    let mut bytes = vec![0; 1 << 18];
+    let mut at = 0;
+    while at < data.len() {
+        let count = (data.len() - at).min(bytes.len() / 4);
+        let piece = &mut bytes[..4 * count];
+        let early = NpyError::Truncated { expected: header.bytes(), found: 4 * at as u64 };
+        exact(reader, piece, early)?;
+        let values = piece.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word));
+        match fortran_order {
+            false => data[at..at + count].iter_mut().zip(values).for_each(|(to, from)| *to = from),
+            // In Fortran order the file goes down the columns.
+            true => {
+                for (i, value) in (at..).zip(values) {
+                    data[i % rows * cols + i / rows] = value;
+                }
+            }
+        }
+        at += count;
+    }
+    Ok(matrix)
+}
+
+/// A place for a result that is known, before any work is done, to be writable.
+#[derive(Clone, Debug)]
+pub struct Output {
+    path: PathBuf,
+    /// `path` with links followed, so that a link is kept and its target replaced.
+    target: PathBuf,
+}
+
+impl Output {
+    /// Checks that a file can be created at, or replaced at, this path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`].
+    pub fn new(path: &Path) -> Result<Self, Error> {
+        let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
+        let target = match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => return Err(fail("it is a folder".to_owned())),
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(fail("it is not a regular file".to_owned()));
+            }
+            Ok(metadata) if metadata.permissions().readonly() => {
+                return Err(fail("it is write-protected".to_owned()));
+            }
+            Ok(_) => fs::canonicalize(path).map_err(|e| fail(e.to_string()))?,
+            Err(_) => path.to_owned(),
+        };
+        if target.file_name().is_none() {
+            return Err(fail("it does not name a file".to_owned()));
+        }
+        let output = Self { path: path.to_owned(), target };
+        // The real test of a folder is to create a file in it, which is gone at once.
+        output.temporary().map_err(|e| fail(e.to_string()))?;
+        Ok(output)
+    }
+
+    /// Writes the matrix, in C order. The file appears under its name only when it is
+    /// complete.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`]; nothing is left behind then.
+    pub fn write(&self, matrix: &Matrix) -> Result<(), Error> {
+        self.write_inner(matrix)
+            .map_err(|e| Error::Output { path: self.path.clone(), reason: e.to_string() })
+    }
+
+    fn write_inner(&self, matrix: &Matrix) -> io::Result<()> {
+        let file = self.temporary()?;
+        let mut writer = BufWriter::with_capacity(1 << 20, file);
+        write_matrix(matrix, &mut writer)?;
+        let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.target).map_err(|e| e.error)?;
+        Ok(())
+    }
+
+    /// A temporary file beside the target, removed unless it is made permanent.
+    fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
+        let folder = match self.target.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".npy-");
+        // As for any new file: what the user's mask leaves of read and write for all.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.tempfile_in(folder)
+    }
+}
+
+fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
+    let mut header = String::new();
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    write!(header, "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}")
+        .expect("a string takes all");
+    // Spaces up to a multiple of 64 for everything in front of the elements, and a newline.
+    let length = (MAGIC.len() + 4 + header.len() + 1).next_multiple_of(64) - MAGIC.len() - 4;
+    writer.write_all(MAGIC)?;
+    writer.write_all(&[1, 0])?;
+    // Two dimensions are at most 40 digits.
+    writer.write_all(&(length as u16).to_le_bytes())?;
+    writeln!(writer, "{header:<width$}", width = length - 1)?;
+    for value in matrix.as_slice() {
+        writer.write_all(&value.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(text: &str) -> Result<Header, NpyError> {
+        parse_header(text)
+    }
+
+    /// A file of version 1.0 with this dictionary and these elements.
+    fn file(dictionary: &str, elements: &[f32]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([1, 0]);
+        bytes.extend((dictionary.len() as u16).to_le_bytes());
+        bytes.extend(dictionary.as_bytes());
+        bytes.extend(elements.iter().flat_map(|x| x.to_le_bytes()));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Matrix, NpyError> {
+        let mut reader = bytes;
+        let (header, _) = read_header(&mut reader)?;
+        read_elements(&header, &mut reader)
+    }
+
+    #[test]
+    fn both_orders_give_the_same_matrix() {
+        let expected = Matrix::from_vec(2, 3, vec![1., 2., 3., 4., 5., 6.]);
+        let c = file(
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
+            expected.as_slice(),
+        );
+        let fortran = file(
+            "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n",
+            &[1., 4., 2., 5., 3., 6.],
+        );
+        assert_eq!(read(&c).unwrap(), expected);
+        assert_eq!(read(&fortran).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_written_is_what_numpy_writes() {
+        // numpy.save of numpy.array([[1, -2.5]], dtype='<f4'), byte for byte.
+        let mut expected = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, \
+            'shape': (1, 2), }"
+            .to_vec();
+        expected.resize(127, b' ');
+        expected.push(b'\n');
+        expected.extend([0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0]);
+        let mut bytes = Vec::new();
+        let matrix = Matrix::from_vec(1, 2, vec![1.0, -2.5]);
+        write_matrix(&matrix, &mut bytes).unwrap();
+        assert_eq!(bytes, expected);
+        assert_eq!(read(&bytes).unwrap(), matrix);
+    }
+
+    #[test]
+    fn empty_matrices() {
+        for (rows, cols) in [(0, 3), (3, 0), (0, 0)] {
+            let mut bytes = Vec::new();
+            write_matrix(&Matrix::zeros(rows, cols), &mut bytes).unwrap();
+            assert_eq!(bytes.len(), 128);
+            assert_eq!(read(&bytes).unwrap(), Matrix::zeros(rows, cols));
+        }
+    }
+
+    #[test]
+    fn headers_in_other_spellings() {
+        let expected = Header { rows: 3, cols: 4, fortran_order: true };
+        for text in [
+            "{'shape': (3, 4), 'fortran_order': True, 'descr': '<f4'}",
+            "{\"descr\":\"<f4\",\"fortran_order\":True,\"shape\":(3L,4L)}   \n",
+            "  { 'descr' : '<f4' , 'fortran_order' : True , 'shape' : ( 3 , 4 , ) , } ",
+        ] {
+            assert_eq!(header(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_two_and_three_have_longer_lengths() {
+        for major in [2, 3] {
+            let text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n";
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend([major, 0]);
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text);
+            bytes.extend(7.0f32.to_le_bytes());
+            assert_eq!(read(&bytes).unwrap().at(0, 0), 7.0);
+        }
+    }
+
+    #[test]
+    fn other_types_and_ranks_are_refused_by_name() {
+        let dtype = |descr: &str| {
+            header(&format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (3, 4), }}"))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(dtype("'<f8'").contains("float64 ('<f8')"));
+        assert!(dtype("'>f4'").contains("big-endian float32"));
+        assert!(dtype("'|O'").contains("'|O'"));
+        assert!(dtype("[('x', '<f4'), ('y', '<i4')]").contains("records"));
+        for (shape, rank) in [("()", 0), ("(5,)", 1), ("(1, 2, 3)", 3)] {
+            let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+            assert!(matches!(header(&text), Err(NpyError::Rank { rank: r }) if r == rank));
+        }
+    }
+
+    #[test]
+    fn shapes_that_overflow_are_refused() {
+        let shape = |shape: &str| {
+            header(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"))
+        };
+        assert!(matches!(shape("(4294967296, 4294967296)"), Err(NpyError::TooLarge { .. })));
+        assert!(matches!(shape("(18446744073709551615, 1)"), Err(NpyError::TooLarge { .. })));
+        assert!(matches!(shape("(99999999999999999999, 1)"), Err(NpyError::Header(_))));
+        assert!(matches!(shape("(-1, 1)"), Err(NpyError::Header(_))));
+    }
+
+    #[test]
+    fn damaged_headers_are_errors_and_never_panics() {
+        let good =
+            file("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }\n", &[1.0, 2.0]);
+        assert!(read(&good).is_ok());
+        for end in 0..good.len() {
+            assert!(read(&good[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..good.len() - 8 {
+            for byte in [0, b'(', b'\'', b'9', 0xff] {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                // Some changes leave a valid header; none may panic.
+                let _ = read(&bad);
+            }
+        }
+        for text in [
+            "",
+            "{",
+            "}",
+            "{}",
+            "[]",
+            "{'descr'",
+            "{'descr': '<f4'}",
+            "{'a': 1}",
+            "{'shape': (1 2)}",
+        ] {
+            assert!(header(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The PTX of every kernel, built into the program.
+
+/// For compute capability 8.0, and by JIT for everything newer.
+pub const SM_80: &str = include_str!(env!("KERNELS_PTX_SM_80"));
+
+/// For compute capability 9.0 and nothing else: it may use what only Hopper has.
+pub const SM_90A: &str = include_str!(env!("KERNELS_PTX_SM_90A"));
+
+/// The PTX for a device of this compute capability (major, minor), which must be
+/// at least 8.0.
+pub const fn for_capability(capability: (u32, u32)) -> &'static str {
+    match capability {
+        (9, 0) => SM_90A,
+        _ => SM_80,
+    }
+}
