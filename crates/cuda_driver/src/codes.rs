@@ -156,8 +156,34 @@ impl fmt::Display for CUresult {
 
 impl std::error::Error for CUresult {}
 
+/// What a failed call had to say.
+struct LastError {
+    text: Option<String>,
+    /// The text is of the call that is running now.
+    fresh: bool,
+}
+
 thread_local! {
-    static LAST_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
+    static LAST_ERROR: RefCell<LastError> =
+        const { RefCell::new(LastError { text: None, fresh: false }) };
+}
+
+/// Runs `f` on the thread's last error; not if a destructor of another thread-local
+/// calls in after it is gone: there is then nobody left to read it.
+fn with_last_error<R>(f: impl FnOnce(&mut LastError) -> R) -> Option<R> {
+    LAST_ERROR.try_with(|last| f(&mut last.borrow_mut())).ok()
+}
+
+/// The C form of a call's answer, made when the call returns. The text of an earlier
+/// failure does not outlive one that has no text.
+pub(crate) fn answer(result: Answer) -> CUresult {
+    let Err(code) = result else { return CUresult::CUDA_SUCCESS };
+    with_last_error(|last| {
+        if !std::mem::take(&mut last.fresh) {
+            last.text = None;
+        }
+    });
+    code
 }
 
 /// The table's entry for `code`; `None` for a code that `cust_raw` does not know.
@@ -170,22 +196,21 @@ pub(crate) fn text(text: &'static CStr) -> &'static str {
     text.to_str().unwrap_or_default()
 }
 
-/// `code` if `cust_raw`'s enum has it, else `CUDA_ERROR_UNKNOWN`.
-pub(crate) fn known(code: CUresult) -> CUresult {
+/// A code of the driver in Rust's form, `CUDA_ERROR_UNKNOWN` if `cust_raw` does not
+/// have it.
+pub(crate) fn checked(code: CUresult) -> Answer {
     if find(code).is_some() {
-        return code;
+        return code.ok();
     }
     explain(format!("the NVIDIA driver answered error code {}, which cust does not know", code.0));
-    CUresult::CUDA_ERROR_UNKNOWN
+    Err(CUresult::CUDA_ERROR_UNKNOWN)
 }
 
-/// Keeps `text` for [`crate::last_error`].
+/// Keeps `text` for [`crate::last_error`]; the running call is about to fail.
 pub(crate) fn explain(text: String) {
-    // A destructor of another thread-local may call in here after this one is gone:
-    // there is then nobody left to read the text.
-    let _ = LAST_ERROR.try_with(|last| last.replace(Some(text)));
+    with_last_error(|last| *last = LastError { text: Some(text), fresh: true });
 }
 
 pub(crate) fn last_error() -> Option<String> {
-    LAST_ERROR.try_with(|last| last.borrow().clone()).ok().flatten()
+    with_last_error(|last| last.text.clone()).flatten()
 }

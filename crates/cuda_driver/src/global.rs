@@ -42,7 +42,7 @@ pub(crate) fn driver_version(out: Out<c_int>) -> Answer {
     }
     let version = out.as_ptr();
     // SAFETY: `version` is the caller's place for the number.
-    unsafe { forward!(cuDriverGetVersion(version: *mut c_int)) }.ok()
+    unsafe { forward!(cuDriverGetVersion(version: *mut c_int)) }
 }
 
 pub(crate) fn error_string(error: CUresult, out: Out<*const c_char>) -> Answer {
@@ -74,7 +74,7 @@ pub(crate) fn device(out: Out<CUdevice>, ordinal: c_int) -> Answer {
     }
     let device = out.as_ptr();
     // SAFETY: `device` is the caller's place for the handle.
-    unsafe { forward!(cuDeviceGet(device: *mut CUdevice, ordinal: c_int)) }.ok()
+    unsafe { forward!(cuDeviceGet(device: *mut CUdevice, ordinal: c_int)) }
 }
 
 fn ordinal_of_soft() -> c_int {
@@ -114,8 +114,7 @@ pub(crate) unsafe fn load_module(
                 options: *mut c_uint,
                 option_values: *mut *mut c_void
             ))
-        }
-        .ok(),
+        },
         Target::Soft => {
             // SAFETY: the caller's contract.
             unsafe { soft::module::load_data_ex(out, image, num_options, options, option_values) }
@@ -151,7 +150,6 @@ pub(crate) unsafe fn launch_kernel_ex(
                     extra: *mut *mut c_void
                 ))
             }
-            .ok()
         }
         // SAFETY: the caller's contract.
         Target::Soft => unsafe { soft::launch::kernel_ex(launch, function, kernel_params, extra) },
@@ -172,7 +170,7 @@ pub(crate) unsafe fn free_host(memory: Out<c_void>) -> Answer {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     // SAFETY: the caller's contract.
-    unsafe { forward!(cuMemFreeHost(memory: *mut c_void)) }.ok()
+    unsafe { forward!(cuMemFreeHost(memory: *mut c_void)) }
 }
 
 /// Copies a pitched rectangle.
@@ -190,7 +188,7 @@ pub(crate) unsafe fn copy_2d(copy: *const CUDA_MEMCPY2D) -> Answer {
     let dst = side_of_end(rectangle.dst_memory_type, rectangle.dst_device);
     match route::target(&[src, dst])? {
         // SAFETY: the caller's contract.
-        Target::Gpu => unsafe { forward!(cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D)) }.ok(),
+        Target::Gpu => unsafe { forward!(cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D)) },
         // SAFETY: the caller's contract.
         Target::Soft => unsafe { soft::memory::copy_2d(rectangle) },
     }

@@ -232,24 +232,21 @@ impl Entry {
     }
 }
 
-/// Calls the driver's function of this name and returns its [`CUresult`], with
-/// codes that `cust_raw` does not know replaced.
+/// Calls the driver's function of this name; codes that `cust_raw` does not know are
+/// replaced.
 ///
 /// Unsafe: the caller vouches for the signature and the arguments.
 macro_rules! forward {
     ($name:ident($($arg:ident: $type:ty),*)) => {{
         static ENTRY: $crate::gpu::Entry =
             $crate::gpu::Entry::new(concat!(stringify!($name), "\0"));
-        match ENTRY.address() {
-            Ok(address) => {
-                let function = std::mem::transmute::<
-                    *const (),
-                    unsafe extern "C" fn($($type),*) -> $crate::sys::CUresult,
-                >(address);
-                $crate::codes::known(function($($arg),*))
-            }
-            Err(code) => code,
-        }
+        ENTRY.address().and_then(|address| {
+            let function = std::mem::transmute::<
+                *const (),
+                unsafe extern "C" fn($($type),*) -> $crate::sys::CUresult,
+            >(address);
+            $crate::codes::checked(function($($arg),*))
+        })
     }};
 }
 pub(crate) use forward;

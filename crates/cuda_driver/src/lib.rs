@@ -89,10 +89,8 @@ pub fn error_text(code: sys::CUresult) -> (&'static str, &'static str) {
 }
 
 /// What the latest failed call on this thread had to say beyond its code: why a
-/// launch was refused, why PTX did not load, which address a copy missed.
-///
-/// The text stays until the next failure with a text replaces it, so read it
-/// right after the call that failed.
+/// launch was refused, why PTX did not load, which address a copy missed. `None` if
+/// it had no more to say.
 pub fn last_error() -> Option<String> {
     codes::last_error()
 }

@@ -164,11 +164,11 @@ pub(crate) fn create_context(out: Out<CUcontext>, flags: c_uint, device: CUdevic
             // SAFETY: `ctx` is the caller's place for the handle.
             unsafe {
                 forward!(cuCtxCreate_v2(ctx: *mut CUcontext, flags: c_uint, device: CUdevice))
-            }
-            .ok()?;
+            }?;
             push(Slot::Driver);
         }
         Target::Soft => {
+            out.check()?;
             let context = soft::context::create(flags, device)?;
             out.set(context)?;
             push(Slot::Soft(context));
@@ -187,7 +187,7 @@ pub(crate) fn destroy_context(ctx: CUcontext) -> Answer {
     }
     let was_current = driver_current()? == ctx;
     // SAFETY: the caller owns the context and gives it up.
-    unsafe { forward!(cuCtxDestroy_v2(ctx: CUcontext)) }.ok()?;
+    unsafe { forward!(cuCtxDestroy_v2(ctx: CUcontext)) }?;
     if was_current {
         // The driver popped it; it was the driver's top, thus our uppermost such slot.
         with_stack(|stack| {
@@ -225,8 +225,12 @@ pub(crate) fn set_current_context(ctx: CUcontext) -> Answer {
     match (target_of_context(ctx)?, top()) {
         (Target::Soft, below) => {
             soft::context::check(ctx)?;
-            if below == Some(Slot::Driver) {
-                driver_pop()?;
+            // A library that popped the driver's entry itself has left none to pop.
+            if below == Some(Slot::Driver)
+                && let Err(code) = driver_pop()
+                && code != CUresult::CUDA_ERROR_INVALID_CONTEXT
+            {
+                return Err(code);
             }
             replace_top(Slot::Soft(ctx));
         }
@@ -280,7 +284,7 @@ fn driver_current() -> Result<CUcontext, CUresult> {
     let mut context = CUcontext::NULL;
     let ctx = &raw mut context;
     // SAFETY: `ctx` points to `context`, which outlives the call.
-    unsafe { forward!(cuCtxGetCurrent(ctx: *mut CUcontext)) }.ok()?;
+    unsafe { forward!(cuCtxGetCurrent(ctx: *mut CUcontext)) }?;
     Ok(context)
 }
 
@@ -288,18 +292,18 @@ fn driver_pop() -> Result<CUcontext, CUresult> {
     let mut context = CUcontext::NULL;
     let ctx = &raw mut context;
     // SAFETY: `ctx` points to `context`, which outlives the call.
-    unsafe { forward!(cuCtxPopCurrent_v2(ctx: *mut CUcontext)) }.ok()?;
+    unsafe { forward!(cuCtxPopCurrent_v2(ctx: *mut CUcontext)) }?;
     Ok(context)
 }
 
 fn driver_push(ctx: CUcontext) -> Answer {
     // SAFETY: the handle is one that the caller got from the driver.
-    unsafe { forward!(cuCtxPushCurrent_v2(ctx: CUcontext)) }.ok()
+    unsafe { forward!(cuCtxPushCurrent_v2(ctx: CUcontext)) }
 }
 
 fn driver_set(ctx: CUcontext) -> Answer {
     // SAFETY: the handle is null or one that the caller got from the driver.
-    unsafe { forward!(cuCtxSetCurrent(ctx: CUcontext)) }.ok()
+    unsafe { forward!(cuCtxSetCurrent(ctx: CUcontext)) }
 }
 
 #[cfg(test)]

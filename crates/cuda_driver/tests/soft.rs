@@ -133,6 +133,10 @@ fn memory_is_counted_and_its_end_is_guarded() {
     let too_much = DeviceBuffer::<u8>::zeroed(total + 1).map(|_| ());
     assert_eq!(too_much, Err(CudaError::OutOfMemory));
     assert!(cuda_driver::last_error().unwrap().contains("bytes of device memory"));
+    // SAFETY: null is refused.
+    let code = unsafe { sys::cuMemAlloc_v2(std::ptr::null_mut(), 1) };
+    assert_eq!(code, CUresult::CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(cuda_driver::last_error(), None, "no text outlives the next failure");
 
     let buffer = DeviceBuffer::<u8>::zeroed(16).unwrap();
     let address = buffer.as_device_ptr().as_raw();

@@ -58,6 +58,7 @@ pub(crate) fn alloc_async(out: Out<CUdeviceptr>, bytes: usize, stream: CUstream)
 }
 
 fn alloc_in(context: CUcontext, out: Out<CUdeviceptr>, bytes: usize) -> Answer {
+    out.check()?;
     let address = device().alloc(bytes as u64).map_err(failed)?;
     state::lock().allocations.insert(address, context);
     out.set(CUdeviceptr(address))
@@ -90,6 +91,7 @@ pub(crate) fn info(free: Out<usize>, total: Out<usize>) -> Answer {
 
 pub(crate) fn alloc_host(out: Out<*mut c_void>, bytes: usize) -> Answer {
     state::current_context()?;
+    out.check()?;
     let layout = Layout::from_size_align(bytes, PAGE)
         .ok()
         .filter(|layout| layout.size() > 0)

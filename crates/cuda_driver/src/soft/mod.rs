@@ -56,14 +56,6 @@ pub fn last_fault() -> Option<String> {
     state::lock().contexts.get(&context.bits())?.fault.as_ref().map(|fault| fault.text.clone())
 }
 
-/// The C form of a handler's answer.
-pub(crate) fn answer(result: Answer) -> CUresult {
-    match result {
-        Ok(()) => CUresult::CUDA_SUCCESS,
-        Err(code) => code,
-    }
-}
-
 /// What the software device answers to `function`, which it does not have.
 pub(crate) fn unsupported(function: &str) -> Answer {
     codes::explain(format!("the software device has no {function}; use a GPU for it"));

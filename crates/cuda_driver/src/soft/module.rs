@@ -38,6 +38,7 @@ pub(crate) unsafe fn load_data_ex(
     options: *mut c_uint,
     option_values: *mut *mut c_void,
 ) -> Answer {
+    out.check()?;
     // SAFETY: the caller's contract.
     let text = unsafe { image_text(image) };
     let (answer, log) = match text.and_then(load) {
@@ -62,6 +63,7 @@ pub(crate) unsafe fn load_data_ex(
 ///
 /// `path` is null or a C string.
 pub(crate) unsafe fn load_file(out: Out<CUmodule>, path: *const c_char) -> Answer {
+    out.check()?;
     if path.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }

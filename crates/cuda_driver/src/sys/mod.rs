@@ -21,7 +21,7 @@ pub use types::*;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::route::{self, Target};
-use crate::{global, gpu, soft};
+use crate::{codes, global, gpu, soft};
 
 macro_rules! constants {
     ($type:ty: $($name:ident = $value:literal,)*) => {$(
@@ -61,6 +61,7 @@ constants! { c_uint:
     CU_JIT_ERROR_LOG_BUFFER = 5,
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
     CU_JIT_TARGET_FROM_CUCONTEXT = 8,
+    CU_JIT_TARGET = 9,
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
     CU_MEMORYTYPE_ARRAY = 3,
@@ -81,7 +82,7 @@ macro_rules! own {
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             // SAFETY: the caller keeps the driver API's contract, which is all that
             // the handlers and the outputs ask for.
-            soft::answer(unsafe { $handler($(Arg::soft($arg)),*) })
+            codes::answer(unsafe { $handler($(Arg::soft($arg)),*) })
         }
     )*};
 }
@@ -98,15 +99,14 @@ macro_rules! routed {
         #[unsafe(no_mangle)]
         #[allow(unused_unsafe, reason = "some handlers are safe and take no pointer")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            match route::target(&[$(Arg::side($arg)),*]) {
+            codes::answer(route::target(&[$(Arg::side($arg)),*]).and_then(|target| match target {
                 // SAFETY: the driver's function of this name has this signature, and
                 // the caller keeps the driver API's contract for the arguments.
-                Ok(Target::Gpu) => unsafe { gpu::forward!($name($($arg: $type),*)) },
+                Target::Gpu => unsafe { gpu::forward!($name($($arg: $type),*)) },
                 // SAFETY: as above: the contract is all that the handlers and the
                 // outputs ask for.
-                Ok(Target::Soft) => soft::answer(unsafe { $handler($(Arg::soft($arg)),*) }),
-                Err(code) => code,
-            }
+                Target::Soft => unsafe { $handler($(Arg::soft($arg)),*) },
+            }))
         }
     )*};
 }
@@ -121,13 +121,12 @@ macro_rules! gpu_only {
         /// See the [module's documentation](self#safety-of-every-function).
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            match route::target(&[$(Arg::side($arg)),*]) {
+            codes::answer(route::target(&[$(Arg::side($arg)),*]).and_then(|target| match target {
                 // SAFETY: the driver's function of this name has this signature, and
                 // the caller keeps the driver API's contract for the arguments.
-                Ok(Target::Gpu) => unsafe { gpu::forward!($name($($arg: $type),*)) },
-                Ok(Target::Soft) => soft::answer(soft::unsupported(stringify!($name))),
-                Err(code) => code,
-            }
+                Target::Gpu => unsafe { gpu::forward!($name($($arg: $type),*)) },
+                Target::Soft => soft::unsupported(stringify!($name)),
+            }))
         }
     )*};
 }

@@ -116,13 +116,16 @@ pub(crate) struct Out<T>(*mut T);
 impl<T> Out<T> {
     /// Writes `value`; a null place is `CUDA_ERROR_INVALID_VALUE`, as in the driver.
     pub(crate) fn set(self, value: T) -> Result<(), CUresult> {
-        if self.0.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-        }
+        self.check()?;
         // SAFETY: not null, and whoever made `self` vouched for it (`Arg::soft`).
         // The place may be uninitialised, so nothing is read or dropped.
         unsafe { self.0.cast::<MaybeUninit<T>>().write(MaybeUninit::new(value)) };
         Ok(())
+    }
+
+    /// Fails where [`set`](Self::set) would, for calls that must not act first.
+    pub(crate) fn check(&self) -> Result<(), CUresult> {
+        if self.0.is_null() { Err(CUresult::CUDA_ERROR_INVALID_VALUE) } else { Ok(()) }
     }
 
     /// Writes `value` unless the place is null.
