@@ -12,12 +12,37 @@
 #![allow(clippy::needless_range_loop, reason = "the indices name rows and columns")]
 #![allow(clippy::too_many_arguments, reason = "a GEMM has eleven parameters, as in BLAS")]
 
-mod epilogue;
+pub mod coalesced;
+pub mod frag_prefetch;
+pub mod matrix;
 pub mod naive;
+pub mod prefetch;
+pub mod regtile;
+pub mod rows2;
+pub mod smem2d;
+pub mod smem_full;
+pub mod smem_tile;
 mod spec;
+pub mod tile1d;
 pub mod tile2d;
+pub mod transposed;
+pub mod vec4;
 
 pub use spec::{GridOrder, Shared, Spec, Tile};
 
 /// Every rung, in the order of the ladder.
-pub const LADDER: &[&Spec] = &[&naive::SPEC, &tile2d::SPEC];
+pub const LADDER: &[&Spec] = &[
+    &naive::SPEC,
+    &coalesced::SPEC,
+    &smem_full::SPEC,
+    &smem_tile::SPEC,
+    &rows2::SPEC,
+    &tile1d::SPEC,
+    &tile2d::SPEC,
+    &vec4::SPEC,
+    &regtile::SPEC,
+    &smem2d::SPEC,
+    &transposed::SPEC,
+    &frag_prefetch::SPEC,
+    &prefetch::SPEC,
+];

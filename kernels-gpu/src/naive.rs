@@ -33,7 +33,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::epilogue;
+use crate::matrix::Output;
 use crate::spec::{GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
@@ -49,6 +49,7 @@ pub const SPEC: Spec = Spec {
     block: [BM, BN],
     grid: GridOrder::RowsAlongX,
     shared: Shared::Static(0),
+    unaligned: None,
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.
@@ -78,14 +79,8 @@ pub unsafe fn naive(
         return;
     }
 
-    // SAFETY: row < m and col < n, so that each of these lies in its matrix.
-    let (a_row, b_col, c) = unsafe {
-        (
-            a.add(row as usize * lda as usize),
-            b.add(col as usize),
-            c.add(row as usize * ldc as usize + col as usize),
-        )
-    };
+    // SAFETY: row < m and col < n: the start of a row of A, and of a column of B.
+    let (a_row, b_col) = unsafe { (a.add(row as usize * lda as usize), b.add(col as usize)) };
 
     let mut acc = 0.0;
     for i in 0..k as usize {
@@ -93,6 +88,6 @@ pub unsafe fn naive(
         acc = unsafe { fma(*a_row.add(i), *b_col.add(i * ldb as usize), acc) };
     }
 
-    // SAFETY: each thread has its own (row, col).
-    unsafe { epilogue::store(c, alpha, acc, beta) };
+    // SAFETY: C is as the launch promises, and each thread has its own (row, col).
+    unsafe { Output::new(c, ldc, m, n, alpha, beta).put(row, col, acc) };
 }

@@ -28,6 +28,11 @@ pub struct Spec {
     pub grid: GridOrder,
     /// Shared memory per block.
     pub shared: Shared,
+    /// For a rung that moves 128 bits at a time: the entry point for matrices that are not
+    /// aligned. The one called `name` then needs pointers that are multiples of 16 bytes,
+    /// and n, k and the three distances between rows multiples of 4. `None`: the rung takes
+    /// any matrix.
+    pub unaligned: Option<&'static str>,
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.

@@ -37,7 +37,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::epilogue;
+use crate::matrix::{Input, Output};
 use crate::spec::{GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
@@ -73,6 +73,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
+    unaligned: None,
 };
 
 /// `C = alpha * A * B + beta * C`, 8 x 8 outputs per thread.
@@ -96,13 +97,15 @@ pub unsafe fn tile2d(
     c: *mut f32,
     ldc: u32,
 ) {
-    // Where this block and this thread stand in C.
     let tid = thread::thread_idx_x();
     let block_row = thread::block_idx_y() * BM;
     let block_col = thread::block_idx_x() * BN;
+    // SAFETY: as the launch promises.
+    let (a, b, c) = unsafe {
+        (Input::new(a, lda, m, k), Input::new(b, ldb, k, n), Output::new(c, ldc, m, n, alpha, beta))
+    };
+    // What this thread computes, and what it copies.
     let (thread_row, thread_col) = (tid / THREADS_N, tid % THREADS_N);
-
-    // What this thread copies to shared memory.
     let (a_row, a_col) = (tid / BK, tid % BK);
     let (b_row, b_col) = (tid / BN, tid % BN);
 
@@ -113,30 +116,14 @@ pub unsafe fn tile2d(
 
     let mut k0 = 0;
     while k0 < k {
-        // Load. Past the edges of A and B the tiles are filled with zeros.
-        for offset in (0..BM).step_by(STRIDE_A as usize) {
-            let (row, col) = (block_row + a_row + offset, k0 + a_col);
-            // SAFETY: read in bounds only. Each thread stores its own words of the tile,
-            // and the barrier below the last use keeps them apart from reads.
-            unsafe {
-                let value = if row < m && col < k {
-                    *a.add(row as usize * lda as usize + col as usize)
-                } else {
-                    0.0
-                };
-                a_smem.store((a_row + offset) * BK + a_col, value);
+        // Load.
+        // SAFETY: inside the tiles, and each thread stores its own words.
+        unsafe {
+            for y in (a_row..BM).step_by(STRIDE_A as usize) {
+                a_smem.store(y * BK + a_col, a.get(block_row + y, k0 + a_col));
             }
-        }
-        for offset in (0..BK).step_by(STRIDE_B as usize) {
-            let (row, col) = (k0 + b_row + offset, block_col + b_col);
-            // SAFETY: as above.
-            unsafe {
-                let value = if row < k && col < n {
-                    *b.add(row as usize * ldb as usize + col as usize)
-                } else {
-                    0.0
-                };
-                b_smem.store((b_row + offset) * BN + b_col, value);
+            for y in (b_row..BK).step_by(STRIDE_B as usize) {
+                b_smem.store(y * BN + b_col, b.get(k0 + y, block_col + b_col));
             }
         }
         thread::sync_threads();
@@ -145,13 +132,16 @@ pub unsafe fn tile2d(
         for kk in 0..BK {
             let mut frag_a = [0.0f32; TM as usize];
             let mut frag_b = [0.0f32; TN as usize];
-            for i in 0..TM {
-                // SAFETY: inside the tile, and stored before the barrier.
-                frag_a[i as usize] = unsafe { a_smem.load((thread_row + i * THREADS_M) * BK + kk) };
-            }
-            for j in 0..TN {
-                // SAFETY: as above.
-                frag_b[j as usize] = unsafe { b_smem.load(kk * BN + thread_col + j * THREADS_N) };
+            // SAFETY: inside the tiles, and stored before the barrier.
+            unsafe {
+                for i in 0..TM {
+                    let y = thread_row + i * THREADS_M;
+                    frag_a[i as usize] = a_smem.load(y * BK + kk);
+                }
+                for j in 0..TN {
+                    let x = thread_col + j * THREADS_N;
+                    frag_b[j as usize] = b_smem.load(kk * BN + x);
+                }
             }
             for i in 0..TM as usize {
                 for j in 0..TN as usize {
@@ -159,23 +149,16 @@ pub unsafe fn tile2d(
                 }
             }
         }
-        // No thread may overwrite the tiles while another still reads them.
         thread::sync_threads();
         k0 += BK;
     }
 
-    // Store.
     for i in 0..TM {
         for j in 0..TN {
             let row = block_row + thread_row + i * THREADS_M;
             let col = block_col + thread_col + j * THREADS_N;
-            if row < m && col < n {
-                // SAFETY: in bounds, and each thread has its own outputs.
-                unsafe {
-                    let c = c.add(row as usize * ldc as usize + col as usize);
-                    epilogue::store(c, alpha, acc[i as usize][j as usize], beta);
-                }
-            }
+            // SAFETY: each thread has its own outputs.
+            unsafe { c.put(row, col, acc[i as usize][j as usize]) };
         }
     }
 }

@@ -1,0 +1,91 @@
+//! Rung 2, `coalesced`: neighbouring threads, neighbouring columns.
+//!
+//! # The idea
+//!
+//! The 32 threads of a warp run in step, and the memory system serves their 32 addresses
+//! together: in one go if they fall into the same line, in 32 if each falls elsewhere. So
+//! let `threadIdx.x`, which tells the lanes of a warp apart, walk along the rows of memory.
+//!
+//! ```text
+//!               B
+//!             +---------+-------+
+//!           i |         |#######|   one 128-byte line
+//!             +---------+-------+
+//!    A   i      C
+//!   +--+--+   +---------+-------+
+//! m |  |# |   |         |01..31 |   a warp: 32 columns of one row
+//!   +--+--+   +---------+-------+
+//! ```
+//!
+//! # What changed
+//!
+//! `threadIdx.x` selects the column, and the block is 32 x 32, so that a warp is one row of
+//! it. In one step a warp now reads one element of A, the same for all, and 32 neighbours of
+//! B.
+//!
+//! # What should get better, and what comes next
+//!
+//! Every byte that is fetched is used. Still two loads feed one multiply-add, and each
+//! element of A and B is loaded again by every thread that needs it. `smem_full` keeps them
+//! in shared memory.
+
+use cuda_std::prelude::*;
+
+use crate::matrix::Output;
+use crate::spec::{GridOrder, Shared, Spec, Tile};
+
+/// Rows of C per block.
+const BM: u32 = 32;
+/// Columns of C per block.
+const BN: u32 = 32;
+
+/// What the host needs to launch [`coalesced`].
+pub const SPEC: Spec = Spec {
+    name: "coalesced",
+    summary: "threadIdx.x walks columns: a warp reads and writes whole lines",
+    tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
+    block: [BN, BM],
+    grid: GridOrder::ColumnsAlongX,
+    shared: Shared::Static(0),
+    unaligned: None,
+};
+
+/// `C = alpha * A * B + beta * C`, one output per thread.
+///
+/// # Safety
+/// - The grid covers C with blocks as [`SPEC`] says.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
+///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(block = (BN, BM))]
+pub unsafe fn coalesced(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    a: *const f32,
+    lda: u32,
+    b: *const f32,
+    ldb: u32,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+) {
+    let row = thread::block_idx_y() * BM + thread::thread_idx_y();
+    let col = thread::block_idx_x() * BN + thread::thread_idx_x();
+    if row >= m || col >= n {
+        return;
+    }
+
+    // SAFETY: row < m and col < n: the start of a row of A, and of a column of B.
+    let (a_row, b_col) = unsafe { (a.add(row as usize * lda as usize), b.add(col as usize)) };
+
+    let mut acc = 0.0;
+    for i in 0..k as usize {
+        // SAFETY: i < k: an element of this row of A, and of this column of B.
+        acc = unsafe { fma(*a_row.add(i), *b_col.add(i * ldb as usize), acc) };
+    }
+
+    // SAFETY: C is as the launch promises, and each thread has its own (row, col).
+    unsafe { Output::new(c, ldc, m, n, alpha, beta).put(row, col, acc) };
+}

@@ -1,0 +1,193 @@
+//! The matrices of a GEMM as a rung sees them, with the edges taken care of.
+//!
+//! A tile that reaches past the edge of its matrix is filled up with zeros, which add
+//! nothing to a product, and what lies past the edge of C is not stored. So a rung can work
+//! on whole tiles, whatever the shape.
+//!
+//! # 128 bits at a time
+//!
+//! Where `ALIGNED` is true, the launch promises that every row starts at a multiple of 16
+//! bytes and holds a multiple of four elements. Four neighbours are then all inside or all
+//! outside, and one 128-bit access moves them. Where it is false they move one by one. The
+//! host chooses, once per launch; see [`Spec::unaligned`](crate::Spec::unaligned).
+
+use cuda_std::prelude::*;
+use cuda_std::vec;
+
+/// A or B: `rows` x `cols` elements, with rows `ld` elements apart.
+#[derive(Clone, Copy)]
+pub struct Input {
+    pointer: *const f32,
+    ld: u32,
+    rows: u32,
+    cols: u32,
+}
+
+impl Input {
+    /// A matrix of `rows` x `cols` elements at `pointer`, with rows `ld` apart.
+    ///
+    /// # Safety
+    /// That is what lies there, in global memory, and nothing writes it during the launch.
+    #[inline(always)]
+    pub unsafe fn new(pointer: *const f32, ld: u32, rows: u32, cols: u32) -> Self {
+        Input { pointer, ld, rows, cols }
+    }
+
+    /// Element (row, col), or 0 outside.
+    #[inline(always)]
+    pub fn get(self, row: u32, col: u32) -> f32 {
+        if row < self.rows && col < self.cols {
+            // SAFETY: in bounds.
+            unsafe { *self.pointer.add(row as usize * self.ld as usize + col as usize) }
+        } else {
+            0.0
+        }
+    }
+
+    /// The four elements from (row, col) on along the row, with 0 for those outside. `col`
+    /// is a multiple of four.
+    ///
+    /// # Safety
+    /// Where `ALIGNED`, the matrix is as the module says.
+    #[inline(always)]
+    pub unsafe fn get4<const ALIGNED: bool>(self, row: u32, col: u32) -> F32x4 {
+        if !ALIGNED {
+            return [
+                self.get(row, col),
+                self.get(row, col + 1),
+                self.get(row, col + 2),
+                self.get(row, col + 3),
+            ];
+        }
+        if row < self.rows && col < self.cols {
+            // SAFETY: `cols` is a multiple of four, so that all four are in bounds, and the
+            // row and `col` keep the address a multiple of 16.
+            unsafe { vec::load4(self.pointer.add(row as usize * self.ld as usize + col as usize)) }
+        } else {
+            [0.0; 4]
+        }
+    }
+}
+
+/// C: `rows` x `cols` elements, with rows `ld` elements apart, and the factors that apply.
+#[derive(Clone, Copy)]
+pub struct Output {
+    pointer: *mut f32,
+    ld: u32,
+    rows: u32,
+    cols: u32,
+    alpha: f32,
+    beta: f32,
+}
+
+impl Output {
+    /// A matrix of `rows` x `cols` elements at `pointer`, with rows `ld` apart, that takes
+    /// `alpha * acc + beta * C`.
+    ///
+    /// # Safety
+    /// That is what lies there, in global memory, and nothing but this launch touches it.
+    #[inline(always)]
+    pub unsafe fn new(
+        pointer: *mut f32,
+        ld: u32,
+        rows: u32,
+        cols: u32,
+        alpha: f32,
+        beta: f32,
+    ) -> Self {
+        Output { pointer, ld, rows, cols, alpha, beta }
+    }
+
+    /// Writes `alpha * acc + beta * C` to element (row, col), or nothing outside.
+    ///
+    /// With `beta == 0` C is not read, so that it may hold anything, NaN included: BLAS says
+    /// so, and so does a caller who passes memory that nothing has written.
+    ///
+    /// # Safety
+    /// No other thread puts this element.
+    #[inline(always)]
+    pub unsafe fn put(self, row: u32, col: u32, acc: f32) {
+        if row < self.rows && col < self.cols {
+            let result = self.alpha * acc;
+            // SAFETY: in bounds, and this thread's own.
+            unsafe {
+                let c = self.pointer.add(row as usize * self.ld as usize + col as usize);
+                *c = if self.beta == 0.0 { result } else { fma(self.beta, *c, result) };
+            }
+        }
+    }
+
+    /// [`put`](Self::put) for the four elements from (row, col) on along the row. `col` is a
+    /// multiple of four.
+    ///
+    /// # Safety
+    /// No other thread puts these elements. Where `ALIGNED`, the matrix is as the module
+    /// says.
+    #[inline(always)]
+    pub unsafe fn put4<const ALIGNED: bool>(self, row: u32, col: u32, acc: F32x4) {
+        if !ALIGNED {
+            for j in 0..4 {
+                // SAFETY: the caller's contract.
+                unsafe { self.put(row, col + j, acc[j as usize]) };
+            }
+            return;
+        }
+        if row < self.rows && col < self.cols {
+            let mut result = acc.map(|acc| self.alpha * acc);
+            // SAFETY: `cols` is a multiple of four, so that all four are in bounds, and the
+            // row and `col` keep the address a multiple of 16.
+            unsafe {
+                let c = self.pointer.add(row as usize * self.ld as usize + col as usize);
+                if self.beta != 0.0 {
+                    let before = vec::load4(c);
+                    for j in 0..4 {
+                        result[j] = fma(self.beta, before[j], result[j]);
+                    }
+                }
+                vec::store4(c, result);
+            }
+        }
+    }
+}
+
+/// Declares the two entry points of a rung that moves 128 bits at a time: one for aligned
+/// matrices, and one for all others. Both call `$gemm`, a function with the parameters that
+/// every rung has, after `const ALIGNED: bool`.
+macro_rules! entry_points {
+    (
+        $(#[$meta:meta])*
+        $aligned:ident, $unaligned:ident => $gemm:ident
+    ) => {
+        entry_points!(@one $(#[$meta])* $aligned, $gemm, true);
+        entry_points!(@one $(#[$meta])* $unaligned, $gemm, false);
+    };
+    (@one $(#[$meta:meta])* $name:ident, $gemm:ident, $is_aligned:literal) => {
+        /// `C = alpha * A * B + beta * C`.
+        ///
+        /// # Safety
+        /// - The grid covers C with blocks as [`SPEC`] says.
+        /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
+        ///   elements, with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        /// - For the entry point without `_unaligned`: the pointers are multiples of 16
+        ///   bytes, and `n`, `k`, `lda`, `ldb` and `ldc` multiples of 4.
+        $(#[$meta])*
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            a: *const f32,
+            lda: u32,
+            b: *const f32,
+            ldb: u32,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+        ) {
+            // SAFETY: the same contract.
+            unsafe { $gemm::<$is_aligned>(m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) }
+        }
+    };
+}
+pub(crate) use entry_points;

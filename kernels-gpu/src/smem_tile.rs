@@ -1,0 +1,114 @@
+//! Rung 4, `smem_tile`: the inner dimension in tiles.
+//!
+//! # The idea
+//!
+//! A sum over K can be cut into pieces. Bring in a tile of A and a tile of B, use them up,
+//! and bring in the next ones into the same place: shared memory no longer depends on K.
+//!
+//! ```text
+//!                     B   +------+
+//!                         |      | <- next
+//!                  BK=32  |######| <- this tile of B
+//!                         |      |
+//!      A     BK           +------+
+//!    +------+---+------+  +------+
+//!    |      |###|      |  |  C   |  BM = BN = 32
+//!    +------+---+------+  +------+
+//!            this tile of A, then the next ->
+//! ```
+//!
+//! # What changed
+//!
+//! The loop over K runs in steps of 32, with two barriers in each: one so that no thread
+//! computes before the tile is there, one so that none overwrites it while another still
+//! computes. Every thread of the block goes through both, also those past the edge of C:
+//! a barrier that some threads skip is undefined behaviour. What lies past the edges is
+//! filled in with zeros.
+//!
+//! # What should get better, and what comes next
+//!
+//! Any K works, and several blocks fit on a multiprocessor, so that one computes while
+//! another waits for memory. Now two loads from *shared* memory feed one multiply-add, and
+//! shared memory is the bottleneck. `rows2` uses each value of B twice.
+
+use cuda_std::prelude::*;
+
+use crate::matrix::{Input, Output};
+use crate::spec::{GridOrder, Shared, Spec, Tile};
+
+/// Rows of C per block.
+const BM: u32 = 32;
+/// Columns of C per block.
+const BN: u32 = 32;
+/// Step along K.
+const BK: u32 = 32;
+
+const _: () = assert!(BK == BN && BK == BM, "each thread loads one element of A and one of B");
+
+/// What the host needs to launch [`smem_tile`].
+pub const SPEC: Spec = Spec {
+    name: "smem_tile",
+    summary: "tiles of A and B in shared memory, step by step along K",
+    tile: Tile { bm: BM, bn: BN, bk: BK, tm: 1, tn: 1 },
+    block: [BN, BM],
+    grid: GridOrder::ColumnsAlongX,
+    shared: Shared::Static((BM * BK + BK * BN) * 4),
+    unaligned: None,
+};
+
+/// `C = alpha * A * B + beta * C`, one output per thread.
+///
+/// # Safety
+/// - The grid covers C with blocks as [`SPEC`] says.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
+///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(block = (BN, BM))]
+pub unsafe fn smem_tile(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    a: *const f32,
+    lda: u32,
+    b: *const f32,
+    ldb: u32,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+) {
+    let (tx, ty) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let row = thread::block_idx_y() * BM + ty;
+    let col = thread::block_idx_x() * BN + tx;
+    // SAFETY: as the launch promises.
+    let (a, b, c) = unsafe {
+        (Input::new(a, lda, m, k), Input::new(b, ldb, k, n), Output::new(c, ldc, m, n, alpha, beta))
+    };
+
+    let a_smem = shared_array![f32; (BM * BK) as usize]; // (BM, BK)
+    let b_smem = shared_array![f32; (BK * BN) as usize]; // (BK, BN)
+
+    let mut acc = 0.0;
+
+    let mut k0 = 0;
+    while k0 < k {
+        // Load.
+        // SAFETY: inside the tiles, and each thread stores its own words.
+        unsafe {
+            a_smem.store(ty * BK + tx, a.get(row, k0 + tx));
+            b_smem.store(ty * BN + tx, b.get(k0 + ty, col));
+        }
+        thread::sync_threads();
+
+        // Compute.
+        for kk in 0..BK {
+            // SAFETY: inside the tiles, and stored before the barrier.
+            acc = unsafe { fma(a_smem.load(ty * BK + kk), b_smem.load(kk * BN + tx), acc) };
+        }
+        thread::sync_threads();
+        k0 += BK;
+    }
+
+    // SAFETY: each thread has its own (row, col).
+    unsafe { c.put(row, col, acc) };
+}
