@@ -64,7 +64,7 @@ pub const SPEC: Spec = Spec {
 };
 
 entry_points! {
-    #[kernel(block = THREADS)]
+    #[kernel(block = THREADS, min_blocks = 2)]
     vec4, vec4_unaligned => gemm
 }
 
