@@ -108,7 +108,7 @@ impl Gemm {
     }
 }
 
-/// What a device allows a launch to be.
+/// What a device allows a launch to be; a limit of 0 blocks counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Blocks along x and y.
@@ -119,7 +119,19 @@ pub struct Limits {
     pub shared_optin: u32,
 }
 
-/// One kernel launch: a panel of C, whole rows or whole columns of it.
+impl Limits {
+    /// What both allow.
+    #[must_use]
+    pub fn min(&self, other: &Self) -> Self {
+        Self {
+            grid: [0, 1].map(|axis| self.grid[axis].min(other.grid[axis])),
+            shared_default: self.shared_default.min(other.shared_default),
+            shared_optin: self.shared_optin.min(other.shared_optin),
+        }
+    }
+}
+
+/// One kernel launch: a panel of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// Blocks along x and y.
@@ -198,43 +210,34 @@ impl Plan {
     }
 }
 
-/// Cuts C along the dimension that the grid's y axis walks.
+/// Cuts C into panels of no more tiles than a grid has blocks.
 fn panels(spec: &Spec, gemm: &Gemm, limits: &Limits) -> Vec<Launch> {
-    if gemm.m == 0 || gemm.n == 0 {
-        return Vec::new();
-    }
     let [bm, bn] = [spec.tile.bm as usize, spec.tile.bn as usize];
-    // Along y: the panel's dimension and its tile.
-    let (length, tile) = match spec.grid {
-        GridOrder::RowsAlongX => (gemm.n, bn),
-        GridOrder::ColumnsAlongX => (gemm.m, bm),
+    let [x, y] = limits.grid.map(|blocks| blocks.max(1) as usize);
+    let (most_rows, most_cols) = match spec.grid {
+        GridOrder::RowsAlongX => (x * bm, y * bn),
+        GridOrder::ColumnsAlongX => (y * bm, x * bn),
     };
-    let step = limits.grid[1] as usize * tile;
-    (0..length)
-        .step_by(step)
-        .map(|start| {
-            let part = step.min(length - start);
-            let (m, n, row, col) = match spec.grid {
-                GridOrder::RowsAlongX => (gemm.m, part, 0, start),
-                GridOrder::ColumnsAlongX => (part, gemm.n, start, 0),
-            };
-            // In blocks; both fit 32 bits because m and n do.
-            let rows = m.div_ceil(bm) as u32;
-            let cols = n.div_ceil(bn) as u32;
-            let grid = match spec.grid {
-                GridOrder::RowsAlongX => [rows, cols],
-                GridOrder::ColumnsAlongX => [cols, rows],
-            };
-            Launch {
-                grid,
+    let mut launches = Vec::new();
+    for row in (0..gemm.m).step_by(most_rows) {
+        for col in (0..gemm.n).step_by(most_cols) {
+            let (m, n) = (most_rows.min(gemm.m - row), most_cols.min(gemm.n - col));
+            // All fit 32 bits because the whole of m and n does.
+            let (rows, cols) = (m.div_ceil(bm) as u32, n.div_ceil(bn) as u32);
+            launches.push(Launch {
+                grid: match spec.grid {
+                    GridOrder::RowsAlongX => [rows, cols],
+                    GridOrder::ColumnsAlongX => [cols, rows],
+                },
                 m: m as u32,
                 n: n as u32,
                 a_offset: row * gemm.lda,
                 b_offset: col,
                 c_offset: row * gemm.ldc + col,
-            }
-        })
-        .collect()
+            });
+        }
+    }
+    launches
 }
 
 #[cfg(test)]

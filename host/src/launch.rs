@@ -11,7 +11,7 @@ use kernels_gpu::{LADDER, Spec};
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::{Gemm, Plan};
+use crate::gemm::{Gemm, Limits, Plan};
 use crate::matrix::DeviceMatrix;
 
 /// Finds a rung of the ladder by its name.
@@ -74,8 +74,19 @@ impl<'d> Kernel<'d> {
     ///
     /// Those of [`Plan::new`], and [`Error::Driver`].
     pub fn prepare(&self, gemm: Gemm) -> Result<Prepared<'_, 'd>, Error> {
+        self.prepare_within(gemm, &self.device.info().limits)
+    }
+
+    /// As [`Kernel::prepare`], within limits that may be tighter than the device's: a
+    /// smaller grid makes more launches.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Plan::new`], and [`Error::Driver`].
+    pub fn prepare_within(&self, gemm: Gemm, limits: &Limits) -> Result<Prepared<'_, 'd>, Error> {
         let info = self.device.info();
-        let plan = Plan::new(self.spec, gemm, &info.limits, &info.name)?;
+        let limits = info.limits.min(limits);
+        let plan = Plan::new(self.spec, gemm, &limits, &info.name)?;
         if plan.shared_bytes() > info.limits.shared_default {
             self.allow_shared(plan.shared_bytes())?;
         }

@@ -88,22 +88,24 @@ pub fn measure(
         run()?;
     }
     device.synchronize()?;
-    let (clock, sample): (_, fn(&Device, &mut dyn FnMut() -> Result<(), Error>) -> _) =
-        match device.info().kind {
-            DeviceKind::Gpu => (Clock::GpuEvents, gpu_sample),
-            DeviceKind::Soft => (Clock::CpuSimulation, cpu_sample),
-        };
+    let clock = match device.info().kind {
+        DeviceKind::Gpu => Clock::GpuEvents,
+        DeviceKind::Soft => Clock::CpuSimulation,
+    };
     let ms = (0..repeat.max(1))
         .map(|_| {
             reset()?;
             device.synchronize()?;
-            sample(device, &mut run)
+            match clock {
+                Clock::GpuEvents => gpu_sample(device, &mut run),
+                Clock::CpuSimulation => cpu_sample(device, &mut run),
+            }
         })
         .collect::<Result<_, _>>()?;
     Ok(Samples { clock, ms })
 }
 
-fn gpu_sample(device: &Device, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+fn gpu_sample(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     device.make_current()?;
     let fail = |e| device.error("timing with CUDA events", e);
     let [start, stop] = [Event::new(EventFlags::DEFAULT), Event::new(EventFlags::DEFAULT)];
@@ -115,7 +117,7 @@ fn gpu_sample(device: &Device, run: &mut dyn FnMut() -> Result<(), Error>) -> Re
     Ok(f64::from(stop.elapsed_time_f32(&start).map_err(fail)?))
 }
 
-fn cpu_sample(device: &Device, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+fn cpu_sample(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let start = Instant::now();
     run()?;
     device.synchronize()?;

@@ -69,21 +69,25 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
         Reference::compute(problem, method, seed.unwrap_or(0))?.check(&result)
     })?;
 
+    let outcome = conclude(&check, &result, output.as_ref())?;
+    report::result(&Record { spec, device: &device, gemm, seed, samples, check }, args.format);
+    Ok(outcome)
+}
+
+/// Stores a right result, and says what is odd about it.
+fn conclude(check: &Check, result: &Matrix, output: Option<&Output>) -> Result<Outcome, Error> {
     if check.overflowed > 0 {
         eprintln!(
             "warning: {} element(s) overflow f32 and are not finite; scale the matrices down",
             check.overflowed
         );
     }
-    let passed = check.passed();
-    if let Some(output) = output {
-        match passed {
-            true => output.write(&result)?,
-            false => eprintln!("warning: the result is wrong, so it is not stored"),
-        }
+    match (check.passed(), output) {
+        (true, Some(output)) => output.write(result)?,
+        (false, Some(_)) => eprintln!("warning: the result is wrong, so it is not stored"),
+        (_, None) => {}
     }
-    report::result(&Record { spec, device: &device, gemm, seed, samples, check }, args.format);
-    Ok(if passed { Outcome::Right } else { Outcome::Wrong })
+    Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
 }
 
 fn open(choice: DeviceChoice) -> Result<Device, Error> {
@@ -214,5 +218,30 @@ impl Input {
                 c: c.filter(|_| with_c).map(NpyFile::read).transpose()?,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_right_result_is_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.npy");
+        let output = Output::new(&path).unwrap();
+        let one = Matrix::from_vec(1, 1, vec![1.0]);
+        let problem =
+            Problem { a: &one, b: &one, c: None, alpha: 1.0, beta: 0.0, bound: Bound::WorstCase };
+        let reference = Reference::compute(problem, Method::Full, 0).unwrap();
+
+        let wrong = Matrix::from_vec(1, 1, vec![2.0]);
+        let check = reference.check(&wrong).unwrap();
+        assert_eq!(conclude(&check, &wrong, Some(&output)).unwrap(), Outcome::Wrong);
+        assert!(!path.exists());
+
+        let check = reference.check(&one).unwrap();
+        assert_eq!(conclude(&check, &one, Some(&output)).unwrap(), Outcome::Right);
+        assert_eq!(NpyFile::open(&path).unwrap().read().unwrap(), one);
     }
 }

@@ -1,0 +1,492 @@
+//! The command line, from outside: exit status, stdout, stderr and files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use approx::assert_relative_eq;
+use host::kernels::LADDER;
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_host"));
+    command.args(arguments);
+    command
+}
+
+fn finish(output: Output) -> Ran {
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn run(arguments: &[&str]) -> Ran {
+    finish(command(arguments).output().unwrap())
+}
+
+/// Runs on the software device, so that every machine does the same.
+fn soft(arguments: &[&str]) -> Ran {
+    run(&[&["--device", "soft"], arguments].concat())
+}
+
+/// Runs something that must fail, in a folder that must stay as it is; checks for exit
+/// status 2, one sentence on stderr and nothing on stdout.
+fn refused(arguments: &[&str], says: &[&str]) {
+    let ran = soft(arguments);
+    expect_refusal(&ran, arguments, says);
+    assert_eq!(ran.stderr.trim_end().lines().count(), 1, "one sentence: {}", ran.stderr);
+}
+
+fn expect_refusal(ran: &Ran, arguments: &[&str], says: &[&str]) {
+    assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
+    assert_eq!(ran.stdout, "", "{arguments:?}");
+    assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    for text in says {
+        assert!(ran.stderr.contains(text), "{arguments:?} should say {text:?}: {}", ran.stderr);
+    }
+}
+
+fn json(ran: &Ran) -> Value {
+    assert_eq!(ran.stdout.lines().count(), 1, "one object per line: {}", ran.stdout);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// A folder for `.npy` files.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file with this dictionary and these bytes of elements.
+    fn raw(&self, name: &str, dictionary: &str, elements: &[u8]) -> String {
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((dictionary.len() as u16).to_le_bytes());
+        bytes.extend(dictionary.as_bytes());
+        bytes.extend(elements);
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn matrix(
+        &self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        f: impl Fn(usize, usize) -> f32,
+    ) -> String {
+        let dictionary =
+            format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
+        let elements: Vec<u8> =
+            (0..rows * cols).flat_map(|i| f(i / cols, i % cols).to_le_bytes()).collect();
+        self.raw(name, &dictionary, &elements)
+    }
+
+    fn fortran(
+        &self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        f: impl Fn(usize, usize) -> f32,
+    ) -> String {
+        let dictionary =
+            format!("{{'descr': '<f4', 'fortran_order': True, 'shape': ({rows}, {cols}), }}");
+        let elements: Vec<u8> =
+            (0..rows * cols).flat_map(|i| f(i % rows, i / rows).to_le_bytes()).collect();
+        self.raw(name, &dictionary, &elements)
+    }
+
+    fn names(&self) -> Vec<PathBuf> {
+        let mut names: Vec<_> =
+            fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// The shape and the elements of a file this program wrote.
+fn read_npy(path: &str) -> (String, Vec<f32>) {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(bytes[..8], *b"\x93NUMPY\x01\x00");
+    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert_eq!((10 + length) % 64, 0, "NumPy aligns the elements");
+    let header = String::from_utf8(bytes[10..10 + length].to_vec()).unwrap();
+    let elements = bytes[10 + length..].as_chunks().0.iter().map(|x| f32::from_le_bytes(*x));
+    (header, elements.collect())
+}
+
+#[test]
+fn every_kernel_passes() {
+    for spec in LADDER {
+        let ran = soft(&["--kernel", spec.name, "--size", "100"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert_eq!(ran.stderr, "", "a chosen device and a good result need no words");
+        for text in [
+            spec.name,
+            "PASS",
+            "M 100 N 100 K 100",
+            "seed 42",
+            "average CPU time",
+            "says nothing about a GPU",
+        ] {
+            assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+        }
+    }
+}
+
+#[test]
+fn json_has_every_field() {
+    let ran = soft(&[
+        "--kernel", "tile2d", "--m", "65", "--n", "130", "--k", "70", "--alpha", "-1.5", "--beta",
+        "0.5", "--seed", "7", "--repeat", "3", "--format", "json",
+    ]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let result = json(&ran);
+    assert_eq!(result["kernel"], "tile2d");
+    assert_eq!(result["device_kind"], "soft");
+    assert!(result["device"].as_str().is_some_and(|name| !name.is_empty()));
+    assert_eq!([&result["m"], &result["n"], &result["k"]], [65, 130, 70]);
+    assert_eq!([&result["alpha"], &result["beta"]], [-1.5, 0.5]);
+    assert_eq!(result["seed"], 7);
+    assert_eq!(result["samples"], 3);
+    assert_eq!(result["clock"], "cpu_simulation");
+    let time = &result["time_ms"];
+    let [min, median, mean, max] =
+        ["min", "median", "mean", "max"].map(|name| time[name].as_f64().unwrap());
+    assert!(0.0 < min && min <= median && median <= max && min <= mean && mean <= max);
+    assert_eq!(time["samples"].as_array().unwrap().len(), 3);
+    let flops = 2.0 * 65.0 * 130.0 * 70.0;
+    assert_relative_eq!(
+        result["gflops"].as_f64().unwrap(),
+        flops / median * 1e-6,
+        max_relative = 1e-9
+    );
+    // A simulated time has no share of a GPU's peak.
+    assert!(result["peak_gflops"].is_null() && result["percent_of_peak"].is_null());
+    let error = result["max_abs_error"].as_f64().unwrap();
+    assert!(error > 0.0 && error <= result["tolerance"].as_f64().unwrap());
+    assert_eq!(result["status"], "PASS");
+    assert_eq!(result["check"]["method"], "full");
+    assert_eq!(result["check"]["bound"], "probabilistic");
+    assert_eq!(result["check"]["elements"], 65 * 130);
+    assert_eq!(result["check"]["failures"], 0);
+    assert!(result["check"]["worst"]["ratio"].as_f64().unwrap() <= 1.0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_error() {
+    let error = |seed: &str| {
+        json(&soft(&["--kernel", "naive", "--size", "60", "--seed", seed, "--format", "json"]))
+            ["max_abs_error"]
+            .clone()
+    };
+    assert_eq!(error("1"), error("1"));
+    assert_ne!(error("1"), error("2"));
+}
+
+#[test]
+fn empty_products_pass() {
+    for sizes in [["0", "5", "5"], ["5", "0", "5"], ["5", "5", "0"], ["0", "0", "0"]] {
+        let [m, n, k] = sizes;
+        let arguments =
+            ["--kernel", "tile2d", "--m", m, "--n", n, "--k", k, "--beta", "2", "--format", "json"];
+        let ran = soft(&arguments);
+        assert_eq!(ran.code, Some(0), "{sizes:?}: {}", ran.stderr);
+        let result = json(&ran);
+        assert_eq!(result["status"], "PASS");
+        assert!(result["gflops"].is_null());
+    }
+}
+
+#[test]
+fn list_shows_the_ladder() {
+    let table = run(&["--list"]);
+    assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
+    let lines = run(&["--list", "--format", "json"]);
+    assert_eq!(lines.stdout.lines().count(), LADDER.len());
+    for (spec, line) in LADDER.iter().zip(lines.stdout.lines()) {
+        assert!(table.stdout.contains(spec.name) && table.stdout.contains(spec.summary));
+        let rung: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(rung["kernel"], spec.name);
+        assert_eq!(rung["threads"], spec.threads());
+    }
+}
+
+#[test]
+fn files_in_and_out() {
+    let files = Files::new();
+    let f = |i: usize, j: usize| ((i * 7 + j * 3) % 11) as f32 - 5.0;
+    let g = |i: usize, j: usize| ((i * 5 + j * 2) % 13) as f32 - 6.0;
+    let h = |i: usize, j: usize| (i + 10 * j) as f32;
+    let (m, n, k) = (9, 12, 20);
+    let expected: Vec<f32> = (0..m * n)
+        .map(|at| {
+            let (i, j) = (at / n, at % n);
+            2.0 * (0..k).map(|l| f(i, l) * g(l, j)).sum::<f32>() - h(i, j)
+        })
+        .collect();
+    let c = files.matrix("c.npy", m, n, h);
+    let rows = (files.matrix("a.npy", m, k, f), files.matrix("b.npy", k, n, g));
+    let columns = (files.fortran("af.npy", m, k, f), files.fortran("bf.npy", k, n, g));
+    for (name, a, b) in
+        [("1", &rows.0, &rows.1), ("2", &columns.0, &rows.1), ("3", &columns.0, &columns.1)]
+    {
+        let out = files.path(name);
+        let ran = soft(&[
+            "--kernel", "tile2d", "--a", a, "--b", b, "--c", &c, "--alpha", "2", "--beta", "-1",
+            "--out", &out, "--format", "json",
+        ]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let result = json(&ran);
+        assert!(result["seed"].is_null());
+        assert_eq!([&result["m"], &result["n"], &result["k"]], [m, n, k]);
+        assert_eq!(result["check"]["bound"], "worst_case");
+        let (header, elements) = read_npy(&out);
+        assert!(header.contains("'shape': (9, 12)") && header.contains("'fortran_order': False"));
+        assert_eq!(elements, expected);
+    }
+    // What was written can be read again, and replaced.
+    let out = files.path("1");
+    let ran = soft(&["--kernel", "naive", "--a", &out, "--b", &out, "--out", &out]);
+    expect_refusal(&ran, &["shape"], &["B is 9 x 12", "needs 12 x 12"]);
+    let square = files.matrix("s.npy", 9, 9, |i, j| f32::from(i == j));
+    let ran = soft(&["--kernel", "naive", "--a", &square, "--b", &out, "--out", &out]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(read_npy(&out).1, expected);
+    assert_eq!(files.names().len(), 9, "no temporary file is left");
+}
+
+#[test]
+fn random_products_can_be_stored_too() {
+    let files = Files::new();
+    let out = files.path("c.npy");
+    assert_eq!(
+        soft(&["--kernel", "naive", "--m", "3", "--n", "4", "--k", "5", "--out", &out]).code,
+        Some(0)
+    );
+    let (header, elements) = read_npy(&out);
+    assert!(header.contains("(3, 4)") && elements.len() == 12);
+}
+
+#[test]
+fn unused_c_is_said() {
+    let files = Files::new();
+    let square = files.matrix("s.npy", 2, 2, |i, j| f32::from(i == j));
+    let ran = soft(&["--kernel", "naive", "--a", &square, "--b", &square, "--c", &square]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stderr.contains("warning: --c is not read"), "{}", ran.stderr);
+}
+
+#[test]
+fn overflow_is_said_and_nan_is_stored() {
+    let files = Files::new();
+    let huge = files.matrix("h.npy", 2, 2, |_, _| 3e38);
+    let ran = soft(&["--kernel", "naive", "--a", &huge, "--b", &huge]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("warning: 4 element(s) overflow f32"), "{}", ran.stderr);
+
+    let nan = files.matrix("n.npy", 2, 2, |i, _| if i == 0 { f32::NAN } else { 1.0 });
+    let out = files.path("out.npy");
+    let ran =
+        soft(&["--kernel", "naive", "--a", &nan, "--b", &nan, "--out", &out, "--format", "json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(json(&ran)["max_abs_error"].is_null(), "no element has a finite reference");
+    assert!(read_npy(&out).1.iter().all(|x| x.is_nan()));
+}
+
+#[test]
+fn unknown_kernels() {
+    refused(
+        &["--kernel", "tile2", "--size", "8"],
+        &["no kernel `tile2`", "did you mean `tile2d`?", "naive"],
+    );
+    refused(&["--kernel", "xyzzy", "--size", "8"], &["no kernel `xyzzy`; the kernels are naive"]);
+}
+
+#[test]
+fn a_gpu_that_is_not_there() {
+    // Hides the GPUs of a machine that has some.
+    let arguments = ["--kernel", "naive", "--size", "8", "--device", "gpu"];
+    let ran = finish(command(&arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+    expect_refusal(&ran, &arguments, &["`--device soft`"]);
+
+    // The automatic choice goes on without, and says so.
+    let arguments = ["--kernel", "naive", "--size", "8"];
+    let ran = finish(command(&arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("note: running on the software device"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("PASS"));
+}
+
+#[test]
+fn memory_that_is_not_there() {
+    let says = ["this needs 10.9 TiB of", "memory", "available"];
+    refused(&["--kernel", "naive", "--size", "1000000"], &says);
+    // More bytes than 64 bits can count.
+    refused(&["--kernel", "naive", "--size", "2147483647"], &["this needs 48.0 EiB"]);
+}
+
+#[test]
+fn sizes_that_overflow() {
+    refused(&["--kernel", "naive", "--size", "2147483648"], &["m is 2147483648", "2147483647"]);
+    refused(
+        &["--kernel", "naive", "--m", "1", "--n", "1", "--k", "18446744073709551615"],
+        &["k is"],
+    );
+    expect_refusal(
+        &soft(&["--kernel", "naive", "--size", "99999999999999999999"]),
+        &[],
+        &["--size"],
+    );
+    expect_refusal(&soft(&["--kernel", "naive", "--size", "-1"]), &[], &["-1"]);
+    refused(&["--kernel", "naive", "--size", "8", "--alpha", "nan"], &["alpha is NaN"]);
+    refused(&["--kernel", "naive", "--size", "8", "--beta", "1e39"], &["beta is inf"]);
+}
+
+#[test]
+fn options_that_do_not_go_together() {
+    for (arguments, says) in [
+        (&["--size", "8"][..], "--kernel"),
+        (&["--kernel", "naive"], "--size"),
+        (&["--kernel", "naive", "--m", "8"], "--n"),
+        (
+            &["--kernel", "naive", "--size", "8", "--m", "8", "--n", "8", "--k", "8"],
+            "cannot be used with",
+        ),
+        (&["--kernel", "naive", "--a", "a.npy"], "--b"),
+        (
+            &["--kernel", "naive", "--a", "a.npy", "--b", "b.npy", "--size", "8"],
+            "cannot be used with",
+        ),
+        (
+            &["--kernel", "naive", "--a", "a.npy", "--b", "b.npy", "--seed", "8"],
+            "cannot be used with",
+        ),
+        (&["--kernel", "naive", "--a", "a.npy", "--b", "b.npy", "--beta", "1"], "--c C.npy"),
+        (&["--kernel", "naive", "--size", "8", "--repeat", "0"], "--repeat"),
+        (&["--kernel", "naive", "--size", "8", "--format", "xml"], "json"),
+        (&["--kernel", "naive", "--size", "8", "--nonsense"], "--nonsense"),
+    ] {
+        expect_refusal(&soft(arguments), arguments, &[says]);
+    }
+}
+
+#[test]
+fn bad_files() {
+    let files = Files::new();
+    let good = files.matrix("good.npy", 4, 4, |i, j| (i + j) as f32);
+    let out = files.path("out.npy");
+    let header = |descr: &str, shape: &str| {
+        format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}")
+    };
+    let double = files.raw("f8.npy", &header("'<f8'", "(4, 4)"), &[0; 128]);
+    let vector = files.raw("vector.npy", &header("'<f4'", "(16,)"), &[0; 64]);
+    let cube = files.raw("cube.npy", &header("'<f4'", "(4, 2, 2)"), &[0; 64]);
+    let short = files.raw("short.npy", &header("'<f4'", "(4, 4)"), &[0; 63]);
+    let promise = files.raw("promise.npy", &header("'<f4'", "(1000000, 1000000)"), &[0; 64]);
+    let endless = files.raw("endless.npy", &header("'<f4'", "(4294967296, 4294967296)"), &[0; 64]);
+    let garbage = files.path("garbage.npy");
+    fs::write(&garbage, "1,2\n3,4\n").unwrap();
+    let cut = files.path("cut.npy");
+    fs::write(&cut, &fs::read(&good).unwrap()[..30]).unwrap();
+    let wide = files.matrix("wide.npy", 3, 5, |_, _| 0.0);
+    let missing = files.path("missing.npy");
+    let before = files.names();
+    for (path, says) in [
+        (&double, &["f8.npy", "float64 ('<f8')", "float32 ('<f4')"][..]),
+        (&vector, &["vector.npy", "1 dimension(s)", "must have 2"]),
+        (&cube, &["3 dimension(s)"]),
+        (&short, &["truncated", "64 bytes", "63 follow"]),
+        (&promise, &["truncated"]),
+        (&endless, &["too large"]),
+        (&garbage, &["not a .npy file"]),
+        (&cut, &["header is damaged (it ends early)"]),
+        (&missing, &["missing.npy"]),
+        (&wide, &["3 x 5"]),
+    ] {
+        refused(
+            &["--kernel", "naive", "--a", path, "--b", &good, "--out", &out],
+            says_of(path, &wide, says),
+        );
+        refused(&["--kernel", "naive", "--a", &good, "--b", path, "--out", &out], says);
+        let with_c = [
+            "--kernel", "naive", "--a", &good, "--b", &good, "--c", path, "--beta", "1", "--out",
+            &out,
+        ];
+        refused(&with_c, says);
+    }
+    assert_eq!(files.names(), before, "no output, whole or partial");
+}
+
+/// A 3 x 5 matrix is a fine A: then it is B that does not fit.
+fn says_of<'a>(path: &str, wide: &str, says: &'a [&'a str]) -> &'a [&'a str] {
+    if path == wide { &["B is 4 x 4", "needs 5 x 4"] } else { says }
+}
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let files = Files::new();
+    let inside = files.path("no/such/folder/out.npy");
+    // So large that computing first would be noticed.
+    let size = ["--kernel", "naive", "--size", "4096", "--out"];
+    refused(&[&size[..], &[&inside]].concat(), &["cannot write", "no/such/folder/out.npy"]);
+    refused(&[&size[..], &[files.0.path().to_str().unwrap()]].concat(), &["it is a folder"]);
+    refused(&[&size[..], &[""]].concat(), &["cannot write"]);
+    if cfg!(unix) {
+        refused(&[&size[..], &["/dev/null"]].concat(), &["not a regular file"]);
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+    let protected = files.matrix("protected.npy", 1, 1, |_, _| 1.0);
+    let mut permissions = fs::metadata(&protected).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&protected, permissions).unwrap();
+    refused(&[&size[..], &[&protected]].concat(), &["write-protected"]);
+    assert_eq!(files.names(), [Path::new(&protected)]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_through_a_link_replaces_the_target() {
+    let files = Files::new();
+    let target = files.path("target.npy");
+    fs::write(&target, "old").unwrap();
+    let link = files.path("link.npy");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    assert_eq!(soft(&["--kernel", "naive", "--size", "2", "--out", &link]).code, Some(0));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(read_npy(&target).1.len(), 4);
+}
+
+#[test]
+fn a_closed_pipe_is_no_drama() {
+    let mut child = command(&["--device", "soft", "--kernel", "naive", "--size", "32"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ran = finish(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn help_tells_the_exit_status() {
+    let ran = run(&["--help"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stdout.contains("Exit status: 0 if the result is right, 1 if it is wrong, 2"));
+}

@@ -1,0 +1,119 @@
+//! A product that is run between guard bands.
+
+use host::kernels::{LADDER, Spec};
+use host::verify::{Bound, Check, Method, Problem, Reference};
+use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix};
+
+use crate::common::devices;
+
+/// What lies around and between the rows of every matrix, and in C where beta is 0: a
+/// quiet NaN, so that one which is read shows up in the result.
+const GUARD: u32 = 0x7fc0_beef;
+
+/// Runs a test for every rung on every device.
+pub fn for_each_kernel(test: impl Fn(&Device, &'static Spec)) {
+    for device in devices() {
+        for spec in LADDER {
+            test(&device, spec);
+        }
+    }
+}
+
+/// A product to run: the matrices, and how they lie in memory.
+#[derive(Clone)]
+pub struct Case {
+    pub gemm: Gemm,
+    pub a: Matrix,
+    pub b: Matrix,
+    pub c: Matrix,
+    /// Offset and tail of A's, B's and C's buffer, in elements; `gemm` has the leading
+    /// dimensions.
+    pub margins: [(usize, usize); 3],
+    pub limits: Option<Limits>,
+}
+
+impl Case {
+    /// A product of random matrices, with some guard elements around each.
+    pub fn random(gemm: Gemm, seed: u64) -> Self {
+        Self::new(gemm, |rows, cols, stream| Matrix::random(rows, cols, seed, stream))
+    }
+
+    /// A product of matrices that `make` makes from rows, columns and a number: 1 for
+    /// A, 2 for B, 3 for C.
+    pub fn new(gemm: Gemm, make: impl Fn(usize, usize, u64) -> Matrix) -> Self {
+        let Gemm { m, n, k, .. } = gemm;
+        Self {
+            gemm,
+            a: make(m, k, 1),
+            b: make(k, n, 2),
+            c: make(m, n, 3),
+            margins: [(64, 64); 3],
+            limits: None,
+        }
+    }
+
+    /// Runs the product and returns C, having made sure that nothing else was written.
+    pub fn run(&self, device: &Device, spec: &'static Spec) -> Matrix {
+        let Self { gemm, .. } = self;
+        let kernel = device.kernel(spec).unwrap();
+        let prepared = match &self.limits {
+            Some(limits) => kernel.prepare_within(*gemm, limits).unwrap(),
+            None => kernel.prepare(*gemm).unwrap(),
+        };
+        let place = |matrix: &Matrix, ld, (offset, tail), fill: bool| {
+            let layout = Layout { offset, ld, tail };
+            let mut copy =
+                DeviceMatrix::zeros_in(device, matrix.rows(), matrix.cols(), layout).unwrap();
+            copy.fill_buffer(GUARD).unwrap();
+            if fill {
+                copy.upload(matrix).unwrap();
+            }
+            copy
+        };
+        let a = place(&self.a, gemm.lda, self.margins[0], true);
+        let b = place(&self.b, gemm.ldb, self.margins[1], true);
+        let mut c = place(&self.c, gemm.ldc, self.margins[2], gemm.beta != 0.0);
+        let before = [&a, &b, &c].map(|matrix| matrix.download_buffer().unwrap());
+        prepared.enqueue(&a, &b, &mut c).unwrap();
+        device.synchronize().unwrap();
+        let after = [&a, &b, &c].map(|matrix| matrix.download_buffer().unwrap());
+
+        let name = format!("{} on {}: {:?}", spec.name, device.info().name, self.gemm);
+        assert_same_bits(&before[0], &after[0], |_| true, &format!("{name}: A"));
+        assert_same_bits(&before[1], &after[1], |_| true, &format!("{name}: B"));
+        let Layout { offset, ld, .. } = c.layout();
+        let outside = |i: usize| {
+            let inside = i >= offset
+                && gemm.n > 0
+                && (i - offset) / ld < gemm.m
+                && (i - offset) % ld < gemm.n;
+            !inside
+        };
+        assert_same_bits(&before[2], &after[2], outside, &format!("{name}: around C"));
+        c.download().unwrap()
+    }
+
+    /// Compares a result with the product in f64.
+    pub fn verify(&self, result: &Matrix, bound: Bound) -> Check {
+        let Self { gemm: Gemm { alpha, beta, .. }, a, b, c, .. } = self;
+        let problem = Problem { a, b, c: Some(c), alpha: *alpha, beta: *beta, bound };
+        Reference::compute(problem, Method::Full, 0).unwrap().check(result).unwrap()
+    }
+
+    /// Runs the product and insists that it is right.
+    pub fn assert_right(&self, device: &Device, spec: &'static Spec, bound: Bound) {
+        let check = self.verify(&self.run(device, spec), bound);
+        let name = format!("{} on {}: {:?}", spec.name, device.info().name, self.gemm);
+        assert!(check.passed(), "{name}: {check:?}");
+        assert_eq!(check.elements, (self.gemm.m * self.gemm.n) as u64, "{name}");
+    }
+}
+
+fn assert_same_bits(before: &[f32], after: &[f32], which: impl Fn(usize) -> bool, name: &str) {
+    assert_eq!(before.len(), after.len());
+    for (i, (x, y)) in before.iter().zip(after).enumerate() {
+        if which(i) {
+            assert_eq!(x.to_bits(), y.to_bits(), "{name}: element {i} of the buffer changed");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What the tests on devices share: the devices.
+
+use std::io::Write;
+use std::sync::Once;
+
+use host::{Device, DeviceChoice};
+
+/// The software device and, where there is one, the GPU. A missing GPU is said aloud,
+/// and is a failure if `REQUIRE_GPU` is set to 1.
+pub fn devices() -> Vec<Device> {
+    static SAY_ONCE: Once = Once::new();
+    let mut devices = vec![Device::open(DeviceChoice::Soft).expect("the software device")];
+    match cuda_driver::gpu_count() {
+        Ok(_) => devices.push(Device::open(DeviceChoice::Gpu).expect("the GPU")),
+        Err(reason) => {
+            let required = std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1");
+            assert!(!required, "REQUIRE_GPU is set and {reason}");
+            SAY_ONCE.call_once(|| {
+                // Past the test harness, which would swallow it.
+                let _ = writeln!(std::io::stderr(), "skipped on the GPU: {reason}");
+            });
+        }
+    }
+    devices
+}

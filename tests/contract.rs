@@ -1,0 +1,270 @@
+//! The contract of every rung, on every device: `C = alpha * A * B + beta * C` for every
+//! shape, factor and layout, with BLAS's rules for what is not read.
+//!
+//! `REQUIRE_GPU=1` turns a missing GPU into a failure.
+
+#[path = "common/case.rs"]
+mod case;
+mod common;
+
+use approx::assert_relative_eq;
+use case::{Case, for_each_kernel};
+use common::devices;
+use cust::memory::DevicePointer;
+use host::kernels::{Spec, Tile};
+use host::verify::Bound;
+use host::{DeviceMatrix, Error, Gemm, Limits, Matrix};
+
+/// alpha and beta: the special values, and some that are not.
+const FACTORS: [(f32, f32); 7] =
+    [(1.0, 0.0), (1.0, 1.0), (-1.5, 0.5), (0.0, 0.0), (0.0, 2.0), (2.0, -1.0), (0.25, 0.0)];
+
+/// Shapes M, N, K that catch mistakes in anyone's kernel, and those around the edges of
+/// this kernel's tiles.
+fn shapes(spec: &Spec) -> Vec<[usize; 3]> {
+    let Tile { bm, bn, bk, .. } = spec.tile;
+    let [bm, bn, bk] = [bm, bn, bk].map(|size| size as usize);
+    vec![
+        [1, 1, 1],
+        [2, 3, 5],
+        [7, 11, 13],
+        [31, 37, 41],
+        [127, 131, 17],
+        [257, 129, 31],
+        [1, 300, 9],
+        [300, 1, 9],
+        [1, 1, 1000],
+        // K shorter than a step, and around whole steps.
+        [bm, bn, 1],
+        [bm, bn, bk.saturating_sub(1)],
+        [bm, bn, bk],
+        [bm, bn, bk + 1],
+        [5, 6, 2 * bk],
+        [5, 6, 3 * bk - 1],
+        // M or N smaller than a tile, and around whole tiles.
+        [bm / 2, 2 * bn, bk],
+        [2 * bm, bn / 2, bk],
+        [bm - 1, bn + 1, bk + 2],
+        [bm + 1, bn - 1, bk + 2],
+        [2 * bm + 1, bn, 3],
+        [bm, 2 * bn + 1, 3],
+        // Nothing to do, and nothing to sum.
+        [0, 5, 5],
+        [5, 0, 5],
+        [5, 5, 0],
+        [bm + 1, bn + 1, 0],
+        [0, 0, 0],
+    ]
+}
+
+#[test]
+fn every_shape_and_factor() {
+    for_each_kernel(|device, spec| {
+        for (seed, [m, n, k]) in (1..).zip(shapes(spec)) {
+            for (alpha, beta) in FACTORS {
+                let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
+                Case::random(gemm, seed).assert_right(device, spec, Bound::Probabilistic);
+            }
+        }
+    });
+}
+
+/// Small integers and halves: every partial sum is exact in f32, so that the result
+/// must be exact too, whatever the order of the sum.
+#[test]
+fn small_integers_are_exact() {
+    for_each_kernel(|device, spec| {
+        for [m, n, k] in shapes(spec) {
+            for (alpha, beta) in [(1.0, 0.0), (-0.5, 2.0)] {
+                let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
+                let case = Case::new(gemm, |rows, cols, salt| {
+                    Matrix::from_fn(rows, cols, |i, j| {
+                        ((i * 31 + j * 17 + salt as usize * 7) % 17) as f32 - 8.0
+                    })
+                });
+                let result = case.run(device, spec);
+                let expected = Matrix::from_fn(m, n, |i, j| {
+                    let sum: f32 = (0..k).map(|l| case.a.at(i, l) * case.b.at(l, j)).sum();
+                    alpha * sum + beta * case.c.at(i, j)
+                });
+                assert_eq!(result, expected, "{} {gemm:?}", spec.name);
+            }
+        }
+    });
+}
+
+/// Rows that lie further apart than they are long, and buffers that begin anywhere.
+#[test]
+fn padded_rows_and_unaligned_bases() {
+    for_each_kernel(|device, spec| {
+        for ([m, n, k], [pad_a, pad_b, pad_c]) in [
+            ([33, 45, 29], [1, 2, 3]),
+            ([130, 140, 20], [4, 4, 4]),
+            ([64, 128, 16], [7, 0, 64]),
+            ([1, 1, 1], [100, 100, 100]),
+            ([3, 200, 0], [5, 5, 5]),
+        ] {
+            for offset in 0..4 {
+                let gemm = Gemm::new(m, n, k)
+                    .scaled(1.5, if offset % 2 == 0 { 0.0 } else { -1.0 })
+                    .strided(k + pad_a, n + pad_b, n + pad_c);
+                let mut case = Case::random(gemm, 9);
+                // Nothing behind the last element: reading on would leave the buffer.
+                case.margins = [(offset, 0), (3 - offset, 0), (offset ^ 1, 0)];
+                case.assert_right(device, spec, Bound::Probabilistic);
+            }
+        }
+    });
+}
+
+/// With beta 0, C is written and not read: it holds NaN before (see `Case::run`).
+#[test]
+fn beta_zero_does_not_read_c() {
+    for_each_kernel(|device, spec| {
+        for (alpha, beta) in [(1.0, 0.0), (0.0, 0.0), (1.0, -0.0)] {
+            for k in [0, 5, 40] {
+                let case = Case::random(Gemm::new(150, 140, k).scaled(alpha, beta), 11);
+                let result = case.run(device, spec);
+                assert!(result.as_slice().iter().all(|x| x.is_finite()), "{}", spec.name);
+                assert!(case.verify(&result, Bound::Probabilistic).passed());
+            }
+        }
+    });
+}
+
+/// With alpha 0 or K 0, neither A nor B is read: they are NaN, or not even there.
+#[test]
+fn alpha_or_k_zero_reads_neither_a_nor_b() {
+    for_each_kernel(|device, spec| {
+        let (m, n, k) = (70, 90, 33);
+        let nan = |rows, cols| Matrix::from_fn(rows, cols, |_, _| f32::NAN);
+        let mut case = Case::random(Gemm::new(m, n, k).scaled(0.0, 0.5), 12);
+        (case.a, case.b) = (nan(m, k), nan(k, n));
+        let result = case.run(device, spec);
+        for i in [0, m - 1] {
+            for j in [0, n - 1] {
+                assert_relative_eq!(result.at(i, j), 0.5 * case.c.at(i, j));
+            }
+        }
+        assert!(case.verify(&result, Bound::WorstCase).passed());
+
+        for gemm in [Gemm::new(m, n, k).scaled(0.0, 0.5), Gemm::new(m, n, 0).scaled(3.0, 0.5)] {
+            let c = DeviceMatrix::from_host(device, &case.c).unwrap();
+            let kernel = device.kernel(spec).unwrap();
+            let prepared = kernel.prepare(gemm).unwrap();
+            // SAFETY: A and B are not read; C has the planned shape and is not in use.
+            unsafe {
+                let nowhere = DevicePointer::from_raw(0);
+                prepared.enqueue_raw(nowhere, nowhere, c.as_device_ptr()).unwrap();
+            }
+            let result = c.download().unwrap();
+            assert!(result.as_slice().iter().zip(case.c.as_slice()).all(|(x, y)| *x == 0.5 * y));
+        }
+    });
+}
+
+/// A NaN or an infinity in A, B or C reaches exactly the elements that depend on it.
+#[test]
+fn nan_and_infinities_go_where_they_belong() {
+    for_each_kernel(|device, spec| {
+        let (m, n, k) = (140, 135, 37);
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for at in [0, 36] {
+                let mut case = Case::random(Gemm::new(m, n, k), 13);
+                case.a.as_mut_slice()[129 * k + at] = value;
+                let result = case.run(device, spec);
+                assert!(case.verify(&result, Bound::Probabilistic).passed());
+                let bad = |i, j| !f32::is_finite(result.at(i, j));
+                assert!((0..n).all(|j| bad(129, j) && !bad(128, j) && !bad(130, j)));
+
+                let mut case = Case::random(Gemm::new(m, n, k), 14);
+                case.b.as_mut_slice()[at * n + 134] = value;
+                let result = case.run(device, spec);
+                assert!(case.verify(&result, Bound::Probabilistic).passed());
+                let bad = |i, j| !f32::is_finite(result.at(i, j));
+                assert!((0..m).all(|i| bad(i, 134) && !bad(i, 133)));
+            }
+            let mut case = Case::random(Gemm::new(m, n, k).scaled(1.0, -2.0), 15);
+            case.c.as_mut_slice()[5 * n + 6] = value;
+            let result = case.run(device, spec);
+            assert!(case.verify(&result, Bound::Probabilistic).passed());
+            assert_eq!(result.as_slice().iter().filter(|x| !x.is_finite()).count(), 1);
+        }
+    });
+}
+
+/// Infinities that cancel, and zeros times infinity, are NaN.
+#[test]
+fn infinities_that_meet_are_nan() {
+    for_each_kernel(|device, spec| {
+        let mut case = Case::random(Gemm::new(3, 3, 20), 16);
+        case.a.as_mut_slice()[2] = f32::INFINITY;
+        case.a.as_mut_slice()[9] = f32::INFINITY;
+        case.b.as_mut_slice()[2 * 3..][..3].copy_from_slice(&[1.0, 1.0, 0.0]);
+        case.b.as_mut_slice()[9 * 3..][..3].copy_from_slice(&[1.0, -1.0, 1.0]);
+        let result = case.run(device, spec);
+        assert_eq!(result.at(0, 0), f32::INFINITY);
+        assert!(result.at(0, 1).is_nan() && result.at(0, 2).is_nan());
+        assert!(case.verify(&result, Bound::Probabilistic).passed());
+    });
+}
+
+/// Equal elements round the same way at every step: the worst case for an error bound.
+#[test]
+fn structured_matrices_keep_the_worst_case_bound() {
+    for_each_kernel(|device, spec| {
+        let gemm = Gemm::new(40, 33, 3000).scaled(1.0, 1.0);
+        let case = Case::new(gemm, |rows, cols, _| Matrix::from_fn(rows, cols, |_, _| 0.1));
+        case.assert_right(device, spec, Bound::WorstCase);
+    });
+}
+
+/// A C with more tiles than a grid has blocks is done in several launches.
+#[test]
+fn a_grid_that_is_too_small_is_launched_in_panels() {
+    for_each_kernel(|device, spec| {
+        let Tile { bm, bn, .. } = spec.tile;
+        let (m, n) = (4 * bm as usize + 3, 3 * bn as usize + 5);
+        let mut case =
+            Case::random(Gemm::new(m, n, 19).scaled(2.0, 1.0).strided(20, n + 1, n + 2), 17);
+        case.limits = Some(Limits { grid: [3, 2], ..device.info().limits });
+        case.assert_right(device, spec, Bound::Probabilistic);
+    });
+}
+
+/// The real limit of the y axis, where it is cheap to reach.
+#[test]
+fn more_than_65535_tiles_along_y() {
+    for_each_kernel(|device, spec| {
+        if spec.name == "naive" {
+            let n = 65_535 * spec.tile.bn as usize + 3;
+            Case::random(Gemm::new(1, n, 2), 18).assert_right(device, spec, Bound::Probabilistic);
+        }
+    });
+}
+
+/// Matrices that were not planned for are refused, not launched.
+#[test]
+fn the_safe_call_refuses_what_was_not_prepared() {
+    for_each_kernel(|device, spec| {
+        let kernel = device.kernel(spec).unwrap();
+        let prepared = kernel.prepare(Gemm::new(4, 5, 6)).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::zeros(device, rows, cols).unwrap();
+        let (a, b, mut c) = (zeros(4, 6), zeros(6, 5), zeros(4, 5));
+        prepared.enqueue(&a, &b, &mut c).unwrap();
+        assert!(matches!(prepared.enqueue(&b, &b, &mut c), Err(Error::Shape { what: "A", .. })));
+        assert!(matches!(prepared.enqueue(&a, &a, &mut c), Err(Error::Shape { what: "B", .. })));
+        let mut wrong = zeros(5, 4);
+        assert!(matches!(
+            prepared.enqueue(&a, &b, &mut wrong),
+            Err(Error::Shape { what: "C", .. })
+        ));
+        let padded = kernel.prepare(Gemm::new(4, 5, 6).strided(6, 8, 5)).unwrap();
+        assert!(matches!(padded.enqueue(&a, &b, &mut c), Err(Error::PlannedLd { what: "B", .. })));
+        for other in devices() {
+            let foreign = DeviceMatrix::zeros(&other, 4, 6).unwrap();
+            let error = prepared.enqueue(&foreign, &b, &mut c);
+            assert!(matches!(error, Err(Error::WrongDevice { what: "A" })));
+        }
+    });
+}

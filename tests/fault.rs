@@ -1,0 +1,33 @@
+//! A kernel that faults. A fault ends the process's context on that device, so this is
+//! a test program of its own.
+
+mod common;
+
+use cust::memory::DevicePointer;
+use host::kernels::LADDER;
+use host::{DeviceMatrix, Error, Gemm};
+
+#[test]
+fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
+    for device in common::devices() {
+        let spec = LADDER[0];
+        let kernel = device.kernel(spec).unwrap();
+        let prepared = kernel.prepare(Gemm::new(20, 20, 20)).unwrap();
+        let c = DeviceMatrix::zeros(&device, 20, 20).unwrap();
+        // SAFETY: not kept: A and B are nowhere. That is the test; the device protects
+        // everything but this process's context.
+        unsafe {
+            let nowhere = DevicePointer::from_raw(0);
+            prepared.enqueue_raw(nowhere, nowhere, c.as_device_ptr()).unwrap();
+        }
+        let error = device.synchronize().unwrap_err();
+        assert!(matches!(error, Error::KernelFault { .. }), "{error}");
+        if device.is_soft() {
+            // The software device knows where it happened.
+            assert!(error.to_string().contains(spec.name), "{error}");
+        }
+        assert!(matches!(device.synchronize(), Err(Error::KernelFault { .. })));
+        assert!(c.download().is_err());
+        assert!(DeviceMatrix::zeros(&device, 2, 2).is_err());
+    }
+}
