@@ -25,10 +25,10 @@
 //! # What should get better, and what comes next
 //!
 //! Four shared loads for 64 multiply-adds, and no more than 128 registers: two blocks fit on
-//! a multiprocessor, and one computes while the other copies. The four stores of a thread go to rows of the tile
-//! that lie a multiple of 32 words apart, so that four lanes of a warp meet in each bank, but
-//! they are few. What remains is waiting: every fragment is used by the very next
-//! instruction. `frag_prefetch` asks for it one step ahead.
+//! a multiprocessor, and one computes while the other copies. The four stores of a thread go
+//! to rows of the tile that lie a multiple of 32 words apart, so that four lanes of a warp
+//! meet in each bank, but they are few. What remains is waiting: every fragment is used by
+//! the very next instruction. `frag_prefetch` asks for it one step ahead.
 
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
