@@ -2,6 +2,7 @@
 //! [`Kernel::prepare`], then [`Prepared::enqueue`].
 
 use std::ffi::c_void;
+use std::iter;
 
 use cuda_driver::sys;
 use cust::error::CudaError;
@@ -45,13 +46,17 @@ impl Device {
     /// this device lacks the kernel, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
         let module = self.module()?;
-        let function = module.get_function(spec.name).map_err(|error| match error {
-            CudaError::NotFound => {
-                Error::NotInPtx { kernel: spec.name, device: self.info().name.clone() }
-            }
-            error => self.error("cuModuleGetFunction", error),
-        })?;
-        Ok(Kernel { device: self, spec, function })
+        let entry = |name| {
+            module.get_function(name).map_err(|error| match error {
+                CudaError::NotFound => {
+                    Error::NotInPtx { kernel: name, device: self.info().name.clone() }
+                }
+                error => self.error("cuModuleGetFunction", error),
+            })
+        };
+        let function = entry(spec.name)?;
+        let unaligned = spec.unaligned.map(entry).transpose()?;
+        Ok(Kernel { device: self, spec, function, unaligned })
     }
 }
 
@@ -60,6 +65,8 @@ pub struct Kernel<'d> {
     device: &'d Device,
     spec: &'static Spec,
     function: Function<'d>,
+    /// For matrices that 128-bit accesses cannot reach, if `function` makes such.
+    unaligned: Option<Function<'d>>,
 }
 
 impl<'d> Kernel<'d> {
@@ -88,19 +95,21 @@ impl<'d> Kernel<'d> {
         let limits = info.limits.min(limits);
         let plan = Plan::new(self.spec, gemm, &limits, &info.name)?;
         if plan.shared_bytes() > info.limits.shared_default {
-            self.allow_shared(plan.shared_bytes())?;
+            for function in iter::once(&self.function).chain(&self.unaligned) {
+                self.allow_shared(function, plan.shared_bytes())?;
+            }
         }
         Ok(Prepared { kernel: self, plan })
     }
 
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
     /// not know the attribute.
-    fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
+    fn allow_shared(&self, function: &Function<'_>, bytes: u32) -> Result<(), Error> {
         self.device.make_current()?;
         // SAFETY: the function is loaded, and belongs to the context just made current.
         let result = unsafe {
             sys::cuFuncSetAttribute(
-                self.function.to_raw().into(),
+                function.to_raw().into(),
                 sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 // No more than the device's limit, which the driver counts in an i32.
                 bytes.cast_signed(),
@@ -176,7 +185,7 @@ impl Prepared<'_, '_> {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
     ) -> Result<(), Error> {
-        let Kernel { device, function, .. } = self.kernel;
+        let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
         let gemm = self.plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
@@ -188,6 +197,10 @@ impl Prepared<'_, '_> {
             let mut a = a.wrapping_add(launch.a_offset).as_raw();
             let mut b = b.wrapping_add(launch.b_offset).as_raw();
             let mut c = c.wrapping_add(launch.c_offset).as_raw();
+            let function = match unaligned {
+                Some(unaligned) if !is_aligned(gemm, [a, b, c]) => unaligned,
+                _ => function,
+            };
             // The order and the types that every rung has; see `kernels_gpu::Spec`.
             let arguments: [*mut c_void; 11] = [
                 (&raw mut m).cast(),
@@ -204,7 +217,8 @@ impl Prepared<'_, '_> {
             ];
             // SAFETY: the driver copies the arguments during the call, and they match the
             // kernel's parameters. The grid covers this panel of C and no more, the block
-            // is the rung's own, and the caller vouches for the memory.
+            // is the rung's own, the matrices are aligned as this entry point needs, and
+            // the caller vouches for the memory.
             unsafe {
                 device.stream().launch(
                     function,
@@ -242,6 +256,14 @@ impl Prepared<'_, '_> {
     }
 }
 
+/// Whether 128-bit accesses reach every row of matrices at these addresses: see
+/// `Spec::unaligned`. Panels keep what holds for the whole, because tiles are multiples
+/// of four wide.
+fn is_aligned(gemm: &Gemm, addresses: [u64; 3]) -> bool {
+    addresses.iter().all(|address| address % 16 == 0)
+        && [gemm.n, gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].iter().all(|size| size % 4 == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +273,20 @@ mod tests {
         for spec in LADDER {
             assert_eq!(find_kernel(spec.name).unwrap().name, spec.name);
         }
+    }
+
+    #[test]
+    fn alignment_is_of_everything() {
+        let gemm = Gemm::new(5, 8, 12);
+        assert!(is_aligned(&gemm, [16, 256, 0]));
+        for bad in [[4, 0, 0], [0, 8, 0], [0, 0, 12]] {
+            assert!(!is_aligned(&gemm, bad));
+        }
+        for bad in [Gemm::new(5, 9, 12), Gemm::new(5, 8, 13), gemm.strided(14, 8, 8)] {
+            assert!(!is_aligned(&bad, [0; 3]));
+        }
+        // Where nothing is summed, rows of A and B are not read, whatever their length.
+        assert!(is_aligned(&Gemm::new(5, 8, 13).scaled(0.0, 1.0).strided(16, 8, 8), [0; 3]));
     }
 
     #[test]

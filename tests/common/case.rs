@@ -1,6 +1,6 @@
 //! A product that is run between guard bands.
 
-use host::kernels::{LADDER, Spec};
+use host::kernels::{LADDER, Shared, Spec};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix};
 
@@ -100,12 +100,34 @@ impl Case {
         Reference::compute(problem, Method::Full, 0).unwrap().check(result).unwrap()
     }
 
-    /// Runs the product and insists that it is right.
+    /// Runs the product and insists that it is right, or that it is refused if it needs
+    /// more shared memory than the device has.
     pub fn assert_right(&self, device: &Device, spec: &'static Spec, bound: Bound) {
-        let check = self.verify(&self.run(device, spec), bound);
         let name = format!("{} on {}: {:?}", spec.name, device.info().name, self.gemm);
+        if let Err(needed) = fits(device, spec, &self.gemm) {
+            let kernel = device.kernel(spec).unwrap();
+            let Err(error) = kernel.prepare(self.gemm) else { panic!("{name}: not refused") };
+            let limit = device.info().limits.shared_optin;
+            for number in [needed, u64::from(limit)] {
+                assert!(error.to_string().contains(&number.to_string()), "{name}: {error}");
+            }
+            return;
+        }
+        let check = self.verify(&self.run(device, spec), bound);
         assert!(check.passed(), "{name}: {check:?}");
         assert_eq!(check.elements, (self.gemm.m * self.gemm.n) as u64, "{name}");
+    }
+}
+
+/// Whether a block's shared memory holds what this rung needs for this product; the
+/// bytes it needs if not.
+pub fn fits(device: &Device, spec: &Spec, gemm: &Gemm) -> Result<(), u64> {
+    match spec.shared {
+        Shared::Static(_) => Ok(()),
+        Shared::Dynamic(bytes) => match bytes(gemm.depth() as u32) {
+            needed if needed > u64::from(device.info().limits.shared_optin) => Err(needed),
+            _ => Ok(()),
+        },
     }
 }
 

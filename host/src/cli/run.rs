@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let input = Input::open(args.source())?;
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
     gemm.validate()?;
-    if args.beta == 0.0 && matches!(&input, Input::Files { c: Some(_), .. }) {
+    if args.beta == 0.0 && matches!(&input, Input::Files(files) if files.c.is_some()) {
         eprintln!("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::new).transpose()?;
@@ -148,7 +148,13 @@ fn compute(
 /// The matrices, as far as they must be known to check sizes.
 enum Input {
     Random { m: usize, n: usize, k: usize, seed: u64 },
-    Files { a: NpyFile, b: NpyFile, c: Option<NpyFile> },
+    Files(Box<Files>),
+}
+
+struct Files {
+    a: NpyFile,
+    b: NpyFile,
+    c: Option<NpyFile>,
 }
 
 struct Matrices {
@@ -161,18 +167,18 @@ impl Input {
     fn open(source: Source) -> Result<Self, Error> {
         Ok(match source {
             Source::Random { m, n, k, seed } => Self::Random { m, n, k, seed },
-            Source::Files { a, b, c } => Self::Files {
+            Source::Files { a, b, c } => Self::Files(Box::new(Files {
                 a: NpyFile::open(&a)?,
                 b: NpyFile::open(&b)?,
                 c: c.as_deref().map(NpyFile::open).transpose()?,
-            },
+            })),
         })
     }
 
     fn gemm(&self) -> Result<Gemm, Error> {
-        let (a, b, c) = match self {
+        let Files { a, b, c } = match self {
             Self::Random { m, n, k, .. } => return Ok(Gemm::new(*m, *n, *k)),
-            Self::Files { a, b, c } => (a, b, c),
+            Self::Files(files) => files.as_ref(),
         };
         let (m, k) = a.shape();
         let n = b.shape().1;
@@ -192,14 +198,14 @@ impl Input {
     fn seed(&self) -> Option<u64> {
         match self {
             Self::Random { seed, .. } => Some(*seed),
-            Self::Files { .. } => None,
+            Self::Files(_) => None,
         }
     }
 
     fn bound(&self) -> Bound {
         match self {
             Self::Random { .. } => Bound::Probabilistic,
-            Self::Files { .. } => Bound::WorstCase,
+            Self::Files(_) => Bound::WorstCase,
         }
     }
 
@@ -212,10 +218,10 @@ impl Input {
                 b: Matrix::random(k, n, seed, 2),
                 c: with_c.then(|| Matrix::random(m, n, seed, 3)),
             },
-            Self::Files { a, b, c } => Matrices {
-                a: a.read()?,
-                b: b.read()?,
-                c: c.filter(|_| with_c).map(NpyFile::read).transpose()?,
+            Self::Files(files) => Matrices {
+                a: files.a.read()?,
+                b: files.b.read()?,
+                c: files.c.filter(|_| with_c).map(NpyFile::read).transpose()?,
             },
         })
     }
