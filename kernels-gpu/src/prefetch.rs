@@ -20,7 +20,8 @@
 //! Shared memory holds two tiles of A and two of B; which pair is read and which is written
 //! swaps with every step along K. One barrier per step is left, not two. The last fragment
 //! of a tile is computed after the store and the barrier, so that they, and the first
-//! fragment of the next tile, overlap with arithmetic.
+//! fragment of the next tile, overlap with arithmetic. Copies happen in two places now,
+//! before the loop and in it, so they move into functions, which is most of the diff.
 //!
 //! # What should get better, and what comes next
 //!

@@ -1,6 +1,7 @@
-//! The project's chores: `cargo xtask build-ptx`.
+//! The project's chores: `cargo xtask build-ptx` and `cargo xtask diff`.
 
 mod build_ptx;
+mod diff;
 mod ptxas;
 
 use std::process::ExitCode;
@@ -18,11 +19,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Chore {
     BuildPtx(build_ptx::Args),
+    Diff(diff::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
         Chore::BuildPtx(args) => build_ptx::run(&args),
+        Chore::Diff(args) => diff::run(&args),
     };
     match result {
         Ok(code) => code,

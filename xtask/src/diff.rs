@@ -1,0 +1,94 @@
+//! `cargo xtask diff A B`: what one rung changes against another.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use kernels_gpu::LADDER;
+use similar::{ChangeTag, TextDiff};
+
+/// Show what changes from one rung of the ladder to another
+///
+/// Header comments are left out: the diff is the lesson. The last line counts the lines
+/// that changed outside comments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A rung, such as tile2d
+    from: String,
+
+    /// The rung to compare it with, such as vec4
+    to: String,
+}
+
+/// Prints the diff.
+pub fn run(args: &Args) -> Result<ExitCode, String> {
+    let (from, to) = (source(&args.from)?, source(&args.to)?);
+    let diff = TextDiff::from_lines(&from, &to);
+    let text = diff.unified_diff().context_radius(3).header(&args.from, &args.to).to_string();
+    let changed = changed_lines(&diff);
+    let summary =
+        format!("{changed} lines change outside comments, from {} to {}", args.from, args.to);
+    match write!(io::stdout(), "{text}\n{summary}\n") {
+        // A pager that was left early is no failure.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A rung's source without its header.
+fn source(rung: &str) -> Result<String, String> {
+    if !LADDER.iter().any(|spec| spec.name == rung) {
+        let names: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
+        return Err(format!("unknown rung `{rung}`; the ladder has {}", names.join(", ")));
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path = root.join("kernels-gpu/src").join(format!("{rung}.rs"));
+    let text =
+        fs::read_to_string(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    let mut lines = text.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());
+    let mut body = String::new();
+    for line in &mut lines {
+        body.push_str(line);
+        body.push('\n');
+    }
+    Ok(body)
+}
+
+/// The larger of the numbers of lines that went and that came, outside comments.
+fn changed_lines(diff: &TextDiff<'_, '_, str>) -> usize {
+    let count = |tag| {
+        diff.iter_all_changes()
+            .filter(|change| change.tag() == tag)
+            .filter(|change| {
+                let line = change.value().trim();
+                !line.is_empty() && !line.starts_with("//")
+            })
+            .count()
+    };
+    count(ChangeTag::Insert).max(count(ChangeTag::Delete))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_blank_lines_do_not_count() {
+        let diff = TextDiff::from_lines("a\nb\n// x\n", "a\nc\nd\n\n// y\n");
+        assert_eq!(changed_lines(&diff), 2);
+    }
+
+    #[test]
+    fn every_rung_has_a_file_of_its_name_without_its_header() {
+        for spec in LADDER {
+            let source = source(spec.name).unwrap();
+            assert!(source.starts_with("use "), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_rung_is_named() {
+        assert!(source("tile3d").unwrap_err().contains("`tile3d`"));
+    }
+}
