@@ -1,0 +1,544 @@
+//! Integer arithmetic, logic and bit operations.
+
+use std::marker::PhantomData;
+
+use super::lanes::{Compare, F1, F2, F3, Lane, W, write_lanes};
+use super::{Cx, Handler, LANES, Op};
+
+/// An integer type of a register.
+pub(crate) trait Int: Lane + Copy + PartialOrd {
+    /// The type twice as wide.
+    type Wide: Lane;
+    const BITS: u32;
+    const SIGNED: bool;
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    fn mul_hi(self, b: Self) -> Self;
+    fn mul_wide(self, b: Self) -> Self::Wide;
+    fn add_wide(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn div(self, b: Self) -> Self;
+    fn rem(self, b: Self) -> Self;
+    fn and(self, b: Self) -> Self;
+    fn or(self, b: Self) -> Self;
+    fn xor(self, b: Self) -> Self;
+    fn shl(self, by: u32) -> Self;
+    fn shr(self, by: u32) -> Self;
+    fn neg(self) -> Self;
+    fn abs(self) -> Self;
+    fn bits64(self) -> u64;
+    fn of_bits(bits: u64) -> Self;
+}
+
+macro_rules! int {
+    ($($ty:ident, $wide:ident, $widest:ident, $signed:literal, $unsigned:ident;)*) => {$(
+        impl Int for $ty {
+            type Wide = $wide;
+            const BITS: u32 = $ty::BITS;
+            const SIGNED: bool = $signed;
+            #[inline(always)]
+            fn add(self, b: $ty) -> $ty {
+                self.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn sub(self, b: $ty) -> $ty {
+                self.wrapping_sub(b)
+            }
+            #[inline(always)]
+            fn mul(self, b: $ty) -> $ty {
+                self.wrapping_mul(b)
+            }
+            #[inline(always)]
+            fn mul_hi(self, b: $ty) -> $ty {
+                ((self as $widest * b as $widest) >> $ty::BITS) as $ty
+            }
+            #[inline(always)]
+            fn mul_wide(self, b: $ty) -> $wide {
+                (self as $wide).wrapping_mul(b as $wide)
+            }
+            #[inline(always)]
+            fn add_wide(a: $wide, b: $wide) -> $wide {
+                a.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn div(self, b: $ty) -> $ty {
+                // PTX leaves division by zero open; GPUs give all ones.
+                if b == 0 { $ty::of_bits(u64::MAX) } else { self.wrapping_div(b) }
+            }
+            #[inline(always)]
+            fn rem(self, b: $ty) -> $ty {
+                if b == 0 { self } else { self.wrapping_rem(b) }
+            }
+            #[inline(always)]
+            fn and(self, b: $ty) -> $ty {
+                self & b
+            }
+            #[inline(always)]
+            fn or(self, b: $ty) -> $ty {
+                self | b
+            }
+            #[inline(always)]
+            fn xor(self, b: $ty) -> $ty {
+                self ^ b
+            }
+            #[inline(always)]
+            fn shl(self, by: u32) -> $ty {
+                let shifted = self.wrapping_shl(by);
+                if by < $ty::BITS { shifted } else { 0 }
+            }
+            #[inline(always)]
+            fn shr(self, by: u32) -> $ty {
+                // Shifting by the width or more leaves only copies of the sign.
+                let by_most = if by < $ty::BITS { by } else { $ty::BITS - 1 };
+                let shifted = self.wrapping_shr(by_most);
+                if $signed || by < $ty::BITS { shifted } else { 0 }
+            }
+            #[inline(always)]
+            fn neg(self) -> $ty {
+                self.wrapping_neg()
+            }
+            #[inline(always)]
+            fn abs(self) -> $ty {
+                if self < 0 as $ty { self.wrapping_neg() } else { self }
+            }
+            #[inline(always)]
+            fn bits64(self) -> u64 {
+                self as $unsigned as u64
+            }
+            #[inline(always)]
+            fn of_bits(bits: u64) -> $ty {
+                bits as $ty
+            }
+        }
+    )*};
+}
+
+// The wide type of 64-bit integers is never used: PTX has no 64-bit `.wide`.
+#[allow(unused_comparisons, reason = "one macro for signed and unsigned types")]
+mod types {
+    use super::*;
+    int! {
+        u16, u32, u32, false, u16;
+        i16, i32, i32, true, u16;
+        u32, u64, u64, false, u32;
+        i32, i64, i64, true, u32;
+        u64, u64, u128, false, u64;
+        i64, i64, i128, true, u64;
+    }
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $d:ty |$x:pat_param| $body:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name<T>(PhantomData<T>);
+        functions!(@impl $name ($($arg: $ty),*) ($d) $x, $body);
+    )*};
+    (@impl $name:ident ($a:ident: $ta:ty) ($d:ty) $x:pat_param, $body:expr) => {
+        impl<T: Int> F1 for $name<T> {
+            type A = $ta;
+            type D = $d;
+            #[inline(always)]
+            fn f($a: $ta, $x: u32) -> $d {
+                $body
+            }
+        }
+    };
+    (@impl $name:ident ($a:ident: $ta:ty, $b:ident: $tb:ty) ($d:ty) $x:pat_param, $body:expr) => {
+        impl<T: Int> F2 for $name<T> {
+            type A = $ta;
+            type B = $tb;
+            type D = $d;
+            #[inline(always)]
+            fn f($a: $ta, $b: $tb, $x: u32) -> $d {
+                $body
+            }
+        }
+    };
+    (@impl $name:ident ($a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty) ($d:ty) $x:pat_param, $body:expr) => {
+        impl<T: Int> F3 for $name<T> {
+            type A = $ta;
+            type B = $tb;
+            type C = $tc;
+            type D = $d;
+            #[inline(always)]
+            fn f($a: $ta, $b: $tb, $c: $tc, $x: u32) -> $d {
+                $body
+            }
+        }
+    };
+}
+
+functions! {
+    Mov(a: T) -> T |_| a;
+    Not(a: T) -> T |_| T::of_bits(!a.bits64());
+    CNot(a: T) -> T |_| T::of_bits(u64::from(a.bits64() == 0));
+    Neg(a: T) -> T |_| a.neg();
+    Abs(a: T) -> T |_| a.abs();
+    Popc(a: T) -> u32 |_| a.bits64().count_ones();
+    Clz(a: T) -> u32 |_| a.bits64().leading_zeros() - (64 - T::BITS);
+    Brev(a: T) -> T |_| T::of_bits(a.bits64().reverse_bits() >> (64 - T::BITS));
+    /// Position of the highest bit that differs from the sign; with `x`, the
+    /// shift that brings it to the top.
+    Bfind(a: T) -> u32 |x| {
+        let bits = if T::SIGNED && a < T::of_bits(0) { T::of_bits(!a.bits64()) } else { a }.bits64();
+        let high = bits.checked_ilog2();
+        match high {
+            None => u32::MAX,
+            Some(bit) if x != 0 => T::BITS - 1 - bit,
+            Some(bit) => bit,
+        }
+    };
+    Add(a: T, b: T) -> T |_| a.add(b);
+    Sub(a: T, b: T) -> T |_| a.sub(b);
+    MulLo(a: T, b: T) -> T |_| a.mul(b);
+    MulHi(a: T, b: T) -> T |_| a.mul_hi(b);
+    MulWide(a: T, b: T) -> T::Wide |_| a.mul_wide(b);
+    Div(a: T, b: T) -> T |_| a.div(b);
+    Rem(a: T, b: T) -> T |_| a.rem(b);
+    Min(a: T, b: T) -> T |_| if b < a { b } else { a };
+    Max(a: T, b: T) -> T |_| if b > a { b } else { a };
+    And(a: T, b: T) -> T |_| a.and(b);
+    Or(a: T, b: T) -> T |_| a.or(b);
+    Xor(a: T, b: T) -> T |_| a.xor(b);
+    Shl(a: T, b: u32) -> T |_| a.shl(b);
+    Shr(a: T, b: u32) -> T |_| a.shr(b);
+    MadLo(a: T, b: T, c: T) -> T |_| a.mul(b).add(c);
+    MadHi(a: T, b: T, c: T) -> T |_| a.mul_hi(b).add(c);
+    MadWide(a: T, b: T, c: T::Wide) -> T::Wide |_| T::add_wide(a.mul_wide(b), c);
+    /// `c` plus the distance of `a` and `b`.
+    Sad(a: T, b: T, c: T) -> T |_| c.add(if a < b { b.sub(a) } else { a.sub(b) });
+    /// The field of `c` bits at bit `b`.
+    Bfe(a: T, b: u32, c: u32) -> T |_| {
+        let (pos, len) = (b & 0xff, c & 0xff);
+        let top = T::BITS - 1;
+        let negative = T::SIGNED && a < T::of_bits(0);
+        let field = if pos > top { 0 } else { a.bits64() >> pos };
+        let have = if pos > top { 0 } else { T::BITS - pos };
+        if len == 0 {
+            T::of_bits(0)
+        } else if len >= have {
+            // Reaches the top: everything above is the sign.
+            let fill = if negative && have < 64 { u64::MAX << have } else { 0 };
+            T::of_bits(field | fill)
+        } else {
+            let kept = field & ((1 << len) - 1);
+            let sign = T::SIGNED && kept >> (len - 1) & 1 != 0;
+            T::of_bits(if sign { kept | u64::MAX << len } else { kept })
+        }
+    };
+    /// `a` if `c` is not negative, else `b`.
+    Slct(a: T, b: T, c: i32) -> T |_| if c >= 0 { a } else { b };
+    /// As [`Slct`], by the sign of a float; NaN counts as negative.
+    SlctF(a: T, b: T, c: f32) -> T |_| if c >= 0.0 { a } else { b };
+    /// Any function of three bits: `x` is its truth table.
+    Lop3(a: T, b: T, c: T) -> T |x| {
+        let (a, b, c) = (a.bits64(), b.bits64(), c.bits64());
+        let mut r = 0;
+        for i in 0..8 {
+            if x >> i & 1 != 0 {
+                let term = |value: u64, bit: u32| if i & bit != 0 { value } else { !value };
+                r |= term(a, 4) & term(b, 2) & term(c, 1);
+            }
+        }
+        T::of_bits(r)
+    };
+}
+
+/// `add.sat.s32` and `sub.sat.s32` (`x` = 1).
+pub(crate) struct AddSat;
+
+impl F2 for AddSat {
+    type A = i32;
+    type B = i32;
+    type D = i32;
+    #[inline(always)]
+    fn f(a: i32, b: i32, x: u32) -> i32 {
+        if x != 0 { a.saturating_sub(b) } else { a.saturating_add(b) }
+    }
+}
+
+/// Funnel shift of the pair `b:a`; `x & 1` shifts right, `x & 2` clamps the
+/// amount to 32 instead of wrapping it.
+pub(crate) struct Shf;
+
+impl F3 for Shf {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
+        let pair = u64::from(b) << 32 | u64::from(a);
+        let by = if x & 2 != 0 { c.min(32) } else { c & 31 };
+        if x & 1 != 0 { (pair >> by) as u32 } else { (pair << by >> 32) as u32 }
+    }
+}
+
+/// Picks four bytes of the pair `b:a`; `x` is the mode, see [`PERMUTES`].
+pub(crate) struct Prmt;
+
+/// Modes of `prmt`, in the order of their numbers; the first is the default.
+pub(crate) const PERMUTES: [&str; 7] = ["", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"];
+
+impl F3 for Prmt {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
+        let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
+        let i = c & 3;
+        let pick = |at: u32| match x {
+            0 => c >> (4 * at) & 0xf,
+            1 => i + at,
+            2 => (i + 8 - at) & 7,
+            3 => i,
+            4 => at.max(i),
+            5 => at.min(i),
+            _ => (i & 1) * 2 + (at & 1),
+        };
+        let mut r = [0; 4];
+        for (at, byte) in r.iter_mut().enumerate() {
+            let choice = pick(at as u32);
+            let value = bytes[(choice & 7) as usize];
+            // In the default mode bit 3 replicates the sign.
+            *byte = if choice & 8 != 0 { ((value as i8) >> 7) as u8 } else { value };
+        }
+        u32::from_le_bytes(r)
+    }
+}
+
+/// Four-way byte dot product plus `c`; `x & 1`: `a` is signed, `x & 2`: `b` is.
+pub(crate) struct Dp4a;
+
+impl F3 for Dp4a {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
+        let mut sum = c;
+        for (a, b) in a.to_le_bytes().into_iter().zip(b.to_le_bytes()) {
+            let a = if x & 1 != 0 { i32::from(a as i8) } else { i32::from(a) };
+            let b = if x & 2 != 0 { i32::from(b as i8) } else { i32::from(b) };
+            sum = sum.wrapping_add((a * b) as u32);
+        }
+        sum
+    }
+}
+
+/// Bit field insert: `d` = `b` with the `y` low bits of `a` at bit `c`. Slots
+/// `a`, `b`, `d` hold `T`, slots `c` and `y` `u32`.
+pub(crate) struct Bfi<T>(PhantomData<T>);
+
+// SAFETY: touches only the slots named.
+unsafe impl<T: Int> Handler for Bfi<T> {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of their types.
+        unsafe {
+            let (a, b) = (cx.slot::<T::Slot>(op.a), cx.slot::<T::Slot>(op.b));
+            let (c, y) = (cx.slot::<u32>(op.c), cx.slot::<u32>(op.y));
+            let d = cx.slot::<T::Slot>(op.d);
+            for i in cx.active() {
+                let (pos, len) = (*c.add(i) & 0xff, *y.add(i) & 0xff);
+                let (field, old) = (T::get(*a.add(i)).bits64(), T::get(*b.add(i)).bits64());
+                let ones = if len >= 64 { u64::MAX } else { (1 << len) - 1 };
+                let mask = if pos >= T::BITS { 0 } else { ones << pos };
+                let moved = if pos >= T::BITS { 0 } else { field << pos };
+                *d.add(i) = T::of_bits(old & !mask | moved & mask).put();
+            }
+        }
+        false
+    }
+}
+
+/// Addition and subtraction with carry. The carry is predicate `c`; `x & 1`
+/// subtracts, `x & 2` reads the carry, `x & 4` writes it.
+pub(crate) struct Carry<T>(PhantomData<T>);
+
+// SAFETY: touches only the slots `d`, `a`, `b` and the predicate `c`.
+unsafe impl<T: Int> Handler for Carry<T> {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have lanes of `T`.
+        unsafe {
+            let (a, b) = (cx.slot::<T::Slot>(op.a), cx.slot::<T::Slot>(op.b));
+            let d = cx.slot::<T::Slot>(op.d);
+            let carry = if op.x & 2 != 0 { cx.pred(op.c) } else { 0 };
+            let mut out = 0;
+            for i in cx.active() {
+                let (a, b) = (T::get(*a.add(i)).bits64(), T::get(*b.add(i)).bits64());
+                let (a, b) = (u128::from(a), u128::from(b));
+                let c = u128::from(carry >> i & 1);
+                let r = if op.x & 1 != 0 { a.wrapping_sub(b).wrapping_sub(c) } else { a + b + c };
+                *d.add(i) = T::of_bits(r as u64).put();
+                out |= u32::from(r >> T::BITS & 1 != 0) << i;
+            }
+            if op.x & 4 != 0 {
+                cx.set_pred(op.c, out);
+            }
+        }
+        false
+    }
+}
+
+/// `mov.b64 d, {a, b}`: two 32-bit halves to one register, low half first.
+pub(crate) struct Pack64;
+
+// SAFETY: touches only the slots `d` (wide), `a` and `b`.
+unsafe impl Handler for Pack64 {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes used here.
+        unsafe {
+            write_lanes(cx, op.d, |j| {
+                let (a, b) = (
+                    super::lanes::chunk::<u32>(cx, op.a, j),
+                    super::lanes::chunk::<u32>(cx, op.b, j),
+                );
+                let mut r = [0u64; W];
+                for i in 0..W {
+                    r[i] = u64::from(b[i]) << 32 | u64::from(a[i]);
+                }
+                r
+            });
+        }
+        false
+    }
+}
+
+/// The `x` bits from bit `y` up of register `a`, to `d`: one part of
+/// `mov.b64 {d, e}, a`. `S` is the lane of `a`, `d` has 32-bit lanes.
+pub(crate) struct Unpack<S>(PhantomData<S>);
+
+// SAFETY: touches only the slots `d` and `a`.
+unsafe impl<S: Copy + Into<u64>> Handler for Unpack<S> {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes used here.
+        unsafe {
+            let keep = u32::MAX >> (32 - op.x);
+            write_lanes(cx, op.d, |j| {
+                let a = super::lanes::chunk::<S>(cx, op.a, j);
+                let mut r = [0u32; W];
+                for i in 0..W {
+                    r[i] = (a[i].into() >> op.y) as u32 & keep;
+                }
+                r
+            });
+        }
+        false
+    }
+}
+
+/// `d` |= `a` << `x`, of 32-bit lanes into lanes of `S`: one part of packing
+/// 16-bit parts.
+pub(crate) struct Insert<S>(PhantomData<S>);
+
+// SAFETY: touches only the slots `d` and `a`.
+unsafe impl<T: Int> Handler for Insert<T> {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes used here.
+        unsafe {
+            let (d, a) = (cx.slot::<T::Slot>(op.d), cx.slot::<u32>(op.a));
+            for i in cx.active() {
+                let old = T::get(*d.add(i)).bits64();
+                *d.add(i) = T::of_bits(old | u64::from(*a.add(i) & 0xffff) << op.x).put();
+            }
+        }
+        false
+    }
+}
+
+/// `%lanemask_*`: `x` is 0 eq, 1 lt, 2 le, 3 gt, 4 ge.
+pub(crate) fn lane_mask(kind: u32, lane: u32) -> u32 {
+    let eq = 1u32 << lane;
+    match kind {
+        0 => eq,
+        1 => eq - 1,
+        2 => eq | (eq - 1),
+        3 => !(eq | (eq - 1)),
+        _ => !(eq - 1),
+    }
+}
+
+/// `%clock`, `%clock64`, `%globaltimer`: nanoseconds since the launch began.
+/// `S` is the lane of `d`; `x` shifts the value right.
+pub(crate) struct Clock<S>(PhantomData<S>);
+
+// SAFETY: touches only the slot `d`.
+unsafe impl<T: Int> Handler for Clock<T> {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let now = cx.started.elapsed().as_nanos() as u64 >> op.x;
+        // SAFETY: `d` has lanes of `T`.
+        unsafe {
+            let d = cx.slot::<T::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) = T::of_bits(now).put();
+            }
+        }
+        false
+    }
+}
+
+/// `activemask`.
+pub(crate) struct ActiveMask;
+
+// SAFETY: touches only the slot `d`.
+unsafe impl Handler for ActiveMask {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let mask = cx.mask;
+        // SAFETY: `d` has 32-bit lanes.
+        unsafe { write_lanes(cx, op.d, |_| [mask; W]) };
+        false
+    }
+}
+
+/// A run of `c` `fma.rn.f32` operations, whose slots `[d, a, b, c]` start at
+/// word `x` of [`Cx::extra`]; saves their dispatch. `full` and masked alike.
+pub(crate) struct FmaRun;
+
+// SAFETY: touches only the slots listed.
+unsafe impl Handler for FmaRun {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        use super::float::{Fma, Plain};
+        use super::lanes::Map3;
+        let words = &cx.extra[op.x as usize..][..4 * op.c as usize];
+        for slots in words.as_chunks::<4>().0 {
+            let [d, a, b, c] = *slots;
+            let one = Op { d, a, b, c, ..*op };
+            // SAFETY: the words are slots of 32-bit lanes.
+            unsafe { <Map3<Plain<Fma<f32>>> as Handler>::run(cx, &one) };
+        }
+        false
+    }
+}
+
+macro_rules! compares {
+    ($($name:ident |$a:ident, $b:ident| $body:expr;)*) => {$(
+        pub(crate) struct $name<T>(PhantomData<T>);
+        impl<T: Int> Compare for $name<T> {
+            type T = T;
+            #[inline(always)]
+            fn f($a: T, $b: T) -> bool {
+                $body
+            }
+        }
+    )*};
+}
+
+compares! {
+    Eq |a, b| a == b;
+    Ne |a, b| a != b;
+    Lt |a, b| a < b;
+    Le |a, b| a <= b;
+}
+
+const _: () = assert!(LANES.is_multiple_of(W));

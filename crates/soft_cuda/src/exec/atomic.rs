@@ -1,0 +1,137 @@
+//! Atomic read-modify-write operations.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use super::float::Float;
+use super::{Cx, Handler, NO_SLOT, Op, mem};
+
+/// What an atomic does with the old value and its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rmw {
+    Add,
+    Min,
+    Max,
+    MinSigned,
+    MaxSigned,
+    Inc,
+    Dec,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareExchange,
+    AddFloat,
+}
+
+/// All of [`Rmw`], in the order of the numbers that operations carry.
+pub(crate) const RMWS: [Rmw; 13] = [
+    Rmw::Add,
+    Rmw::Min,
+    Rmw::Max,
+    Rmw::MinSigned,
+    Rmw::MaxSigned,
+    Rmw::Inc,
+    Rmw::Dec,
+    Rmw::And,
+    Rmw::Or,
+    Rmw::Xor,
+    Rmw::Exchange,
+    Rmw::CompareExchange,
+    Rmw::AddFloat,
+];
+
+/// A word that atomics work on.
+pub(crate) trait Word: Copy + PartialEq + 'static {
+    /// The new value for `old`.
+    fn apply(rmw: Rmw, old: Self, b: Self, c: Self) -> Self;
+    /// # Safety
+    /// `at` is aligned memory that is accessed only atomically.
+    unsafe fn update(at: *mut u8, f: impl Fn(Self) -> Self) -> Self;
+}
+
+macro_rules! word {
+    ($ty:ident, $signed:ident, $float:ident, $atomic:ident) => {
+        impl Word for $ty {
+            fn apply(rmw: Rmw, old: $ty, b: $ty, c: $ty) -> $ty {
+                match rmw {
+                    Rmw::Add => old.wrapping_add(b),
+                    Rmw::Min => old.min(b),
+                    Rmw::Max => old.max(b),
+                    Rmw::MinSigned => (old as $signed).min(b as $signed) as $ty,
+                    Rmw::MaxSigned => (old as $signed).max(b as $signed) as $ty,
+                    Rmw::Inc => {
+                        if old >= b {
+                            0
+                        } else {
+                            old + 1
+                        }
+                    }
+                    Rmw::Dec => {
+                        if old == 0 || old > b {
+                            b
+                        } else {
+                            old - 1
+                        }
+                    }
+                    Rmw::And => old & b,
+                    Rmw::Or => old | b,
+                    Rmw::Xor => old ^ b,
+                    Rmw::Exchange => b,
+                    Rmw::CompareExchange => {
+                        if old == b {
+                            c
+                        } else {
+                            old
+                        }
+                    }
+                    Rmw::AddFloat => {
+                        ($float::from_bits(old) + $float::from_bits(b)).canonical().to_bits()
+                    }
+                }
+            }
+            unsafe fn update(at: *mut u8, f: impl Fn($ty) -> $ty) -> $ty {
+                // SAFETY: by contract.
+                let word = unsafe { &*at.cast::<$atomic>() };
+                let mut old = word.load(SeqCst);
+                loop {
+                    match word.compare_exchange_weak(old, f(old), SeqCst, SeqCst) {
+                        Ok(_) => return old,
+                        Err(now) => old = now,
+                    }
+                }
+            }
+        }
+    };
+}
+
+word!(u32, i32, f32, AtomicU32);
+word!(u64, i64, f64, AtomicU64);
+
+/// `atom` and `red`: `d` receives the old value unless it is
+/// [`NO_SLOT`]; `a` address slot; `b` and `c` operand slots; `y` the number
+/// of the [`Rmw`]; [`Cx::extra`] from `x`: offset, space, whether the address
+/// has 64 bits. Lanes run in increasing order.
+pub(crate) struct Atomic<T>(PhantomData<T>);
+
+// SAFETY: touches only the slots named.
+unsafe impl<T: Word> Handler for Atomic<T> {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let rmw = RMWS[op.y as usize];
+        // SAFETY: the slots have lanes of `T`, the pointers are good.
+        unsafe {
+            let Some(pointers) = mem::resolve_atomic(cx, op, size_of::<T>() as u32) else {
+                return true;
+            };
+            for i in cx.active() {
+                let (b, c) = (*cx.slot::<T>(op.b).add(i), *cx.slot::<T>(op.c).add(i));
+                let old = T::update(pointers[i], |old| T::apply(rmw, old, b, c));
+                if op.d != NO_SLOT {
+                    *cx.slot::<T>(op.d).add(i) = old;
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,507 @@
+//! One block: its warps take turns until all have exited.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use super::code::{Barrier, BarrierKind, Code, Special};
+use super::copy::Copies;
+use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
+use super::{CACHE, CacheEntry, Cx, FULL, LANES, NO_SLOT, bits};
+use crate::error::{FaultKind, Waiting};
+use crate::memory::{Memory, Snapshot};
+
+/// Barriers of a block.
+const BARRIERS: u32 = 16;
+
+/// What all blocks of a launch share.
+pub(crate) struct Launch<'k> {
+    pub code: &'k Code,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Bytes of shared memory per block, static and dynamic.
+    pub shared_bytes: u32,
+    pub dynamic_shared: u32,
+    /// Parameter bytes, padded.
+    pub params: &'k [u64],
+    pub params_size: u32,
+    pub snapshot: &'k Snapshot,
+    pub memory: &'k Memory,
+    pub sm_count: u32,
+    pub budget: Option<u64>,
+    /// Warp instructions of all workers so far.
+    pub executed: AtomicU64,
+    /// Blocks with a higher number need not run: one below it faulted.
+    pub last: AtomicU64,
+    pub started: Instant,
+}
+
+impl Launch<'_> {
+    pub(crate) fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    pub(crate) fn warps(&self) -> usize {
+        (self.threads() as usize).div_ceil(LANES)
+    }
+
+    /// The three-dimensional index of `linear` in `extents`.
+    pub(crate) fn index(linear: u64, extents: [u32; 3]) -> [u32; 3] {
+        let [x, y, _] = extents.map(u64::from);
+        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
+    }
+}
+
+/// Bytes at the alignment of a cache line, and of any vector access.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Line([u8; 128]);
+
+fn lines(bytes: usize, fill: u8) -> Vec<Line> {
+    vec![Line([fill; 128]); bytes.div_ceil(128)]
+}
+
+/// Runs blocks of one launch, one at a time, on one host thread.
+pub(crate) struct Worker<'k> {
+    launch: &'k Launch<'k>,
+    cx: Cx<'k>,
+    warps: Vec<Warp>,
+    registers: Vec<Line>,
+    /// Bytes from one warp's register file to the next.
+    stride: usize,
+    predicates: Vec<u32>,
+    shared: Vec<Line>,
+    local: Vec<Line>,
+    /// Threads that have arrived at each barrier without waiting.
+    arrivals: [u32; BARRIERS as usize],
+    executed: Executed,
+    /// How much of `executed` has been added to the launch's total.
+    flushed: u64,
+}
+
+/// Why a block did not finish.
+pub(crate) enum BlockError {
+    Fault {
+        warp: u32,
+        fault: WarpFault,
+    },
+    /// A block before this one faulted.
+    Abandoned,
+}
+
+impl<'k> Worker<'k> {
+    pub(crate) fn new(launch: &'k Launch<'k>) -> Worker<'k> {
+        let code = launch.code;
+        let warps = launch.warps();
+        // An odd number of lines, so that warps do not share cache sets.
+        let stride = (code.register_bytes.div_ceil(128) | 1) * 128;
+        let cx = Cx {
+            regs: std::ptr::null_mut(),
+            preds: std::ptr::null_mut(),
+            mask: FULL,
+            shared: std::ptr::null_mut(),
+            shared_size: launch.shared_bytes,
+            local: std::ptr::null_mut(),
+            local_size: code.local_bytes,
+            params: launch.params,
+            params_size: launch.params_size,
+            extra: &code.extra,
+            guarded: &code.guarded,
+            snapshot: launch.snapshot,
+            memory: launch.memory,
+            cache: [CacheEntry::EMPTY; CACHE],
+            fault: None,
+            warp: 0,
+            copies: (0..warps).map(|_| Copies::default()).collect(),
+            started: launch.started,
+        };
+        let mut worker = Worker {
+            launch,
+            cx,
+            warps: (0..warps).map(|_| Warp::default()).collect(),
+            registers: lines(stride * warps, 0),
+            stride,
+            predicates: vec![0; code.predicates * warps],
+            shared: lines(launch.shared_bytes as usize, 0),
+            local: lines(code.local_bytes as usize * LANES * warps, 0),
+            arrivals: [0; BARRIERS as usize],
+            executed: Executed::default(),
+            flushed: 0,
+        };
+        for warp in 0..warps {
+            worker.enter(warp);
+            for constant in &code.constants {
+                worker.fill(constant.slot, constant.wide, |_| constant.bits);
+            }
+            worker.fill_specials(warp);
+        }
+        worker
+    }
+
+    /// Instructions executed by this worker.
+    pub(crate) fn executed(&self) -> Executed {
+        self.executed
+    }
+
+    /// Points the context at a warp.
+    fn enter(&mut self, warp: usize) {
+        let cx = &mut self.cx;
+        cx.warp = warp;
+        // SAFETY: each offset is inside its buffer, which has room for all warps.
+        unsafe {
+            cx.regs = self.registers.as_mut_ptr().cast::<u8>().add(warp * self.stride);
+            cx.preds = self.predicates.as_mut_ptr().add(warp * self.launch.code.predicates);
+            let local = warp * LANES * cx.local_size as usize;
+            cx.local = self.local.as_mut_ptr().cast::<u8>().add(local);
+        }
+        cx.shared = self.shared.as_mut_ptr().cast();
+    }
+
+    /// Sets all lanes of a slot of the current warp.
+    fn fill(&mut self, slot: u32, wide: bool, value: impl Fn(usize) -> u64) {
+        for lane in 0..LANES {
+            // SAFETY: `slot` is a slot of this kernel, of that width.
+            unsafe {
+                if wide {
+                    *self.cx.slot::<u64>(slot).add(lane) = value(lane);
+                } else {
+                    *self.cx.slot::<u32>(slot).add(lane) = value(lane) as u32;
+                }
+            }
+        }
+    }
+
+    /// Sets the special registers that are the same in every block.
+    fn fill_specials(&mut self, warp: usize) {
+        let launch = self.launch;
+        for &(slot, special) in &launch.code.specials {
+            let thread = |lane| Launch::index((warp * LANES + lane) as u64, launch.block);
+            match special {
+                Special::Tid(axis) => {
+                    self.fill(slot, false, |lane| thread(lane)[axis as usize].into());
+                }
+                Special::Ntid(axis) => {
+                    self.fill(slot, false, |_| launch.block[axis as usize].into());
+                }
+                Special::Nctaid(axis) => {
+                    self.fill(slot, false, |_| launch.grid[axis as usize].into());
+                }
+                Special::LaneId => self.fill(slot, false, |lane| lane as u64),
+                Special::WarpId => self.fill(slot, false, |_| warp as u64),
+                Special::NWarpId => self.fill(slot, false, |_| launch.warps() as u64),
+                Special::LaneMask(kind) => self.fill(slot, false, |lane| {
+                    super::alu::lane_mask(kind.into(), lane as u32).into()
+                }),
+                Special::NSmId => self.fill(slot, false, |_| launch.sm_count.into()),
+                Special::GridId => self.fill(slot, true, |_| 1),
+                Special::DynamicShared => {
+                    self.fill(slot, false, |_| launch.dynamic_shared.into());
+                }
+                Special::TotalShared => self.fill(slot, false, |_| launch.shared_bytes.into()),
+                Special::Ctaid(_) | Special::SmId => {}
+            }
+        }
+    }
+
+    /// Runs the block with the linear index `block`.
+    pub(crate) fn run(&mut self, block: u64) -> Result<(), BlockError> {
+        self.start(block);
+        loop {
+            let mut progress = false;
+            for warp in 0..self.warps.len() {
+                if self.warps[warp].live == 0 || !self.warps[warp].ready() {
+                    continue;
+                }
+                progress = true;
+                self.enter(warp);
+                let stop = self.warps[warp].run(self.launch.code, &mut self.cx, &mut self.executed);
+                if let Stop::Fault(fault) = stop {
+                    return Err(BlockError::Fault { warp: warp as u32, fault });
+                }
+                if let Stop::Turn = stop {
+                    self.end_turn(block, warp)?;
+                }
+            }
+            if self.warps.iter().all(|warp| warp.live == 0) {
+                self.flush();
+                return self.check_budget(0);
+            }
+            if !progress && !self.complete_barriers()? && !self.unpark() {
+                return Err(self.stuck());
+            }
+        }
+    }
+
+    fn start(&mut self, block: u64) {
+        let launch = self.launch;
+        let [x, y, z] = Launch::index(block, launch.grid);
+        // What a block before has left is not for this one to see: shared and
+        // local memory start as NaN.
+        self.shared.fill(Line([0xff; 128]));
+        self.local.fill(Line([0xff; 128]));
+        self.arrivals = [0; BARRIERS as usize];
+        let threads = launch.threads() as usize;
+        for warp in 0..self.warps.len() {
+            let lanes = (threads - warp * LANES).min(LANES);
+            self.warps[warp].start(FULL >> (LANES - lanes));
+            self.cx.copies[warp].clear();
+            self.enter(warp);
+            for &(slot, special) in &launch.code.specials {
+                match special {
+                    Special::Ctaid(axis) => {
+                        self.fill(slot, false, |_| [x, y, z][axis as usize].into());
+                    }
+                    Special::SmId => {
+                        self.fill(slot, false, |_| block % u64::from(launch.sm_count));
+                    }
+                    _ => {}
+                }
+            }
+            for &(slot, wide) in &launch.code.zeroed {
+                self.fill(slot, wide, |_| 0);
+            }
+            for &predicate in &launch.code.zeroed_predicates {
+                // SAFETY: `predicate` is a predicate of this kernel.
+                unsafe { *self.cx.preds.add(predicate as usize) = 0 };
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let new = self.executed.warp - self.flushed;
+        self.flushed = self.executed.warp;
+        self.launch.executed.fetch_add(new, Relaxed);
+    }
+
+    /// A warp has looped for a while: checks whether it should go on.
+    fn end_turn(&mut self, block: u64, warp: usize) -> Result<(), BlockError> {
+        self.flush();
+        if self.launch.last.load(Relaxed) < block {
+            return Err(BlockError::Abandoned);
+        }
+        self.check_budget(warp)
+    }
+
+    fn check_budget(&self, warp: usize) -> Result<(), BlockError> {
+        match self.launch.budget {
+            Some(budget) if self.launch.executed.load(Relaxed) > budget => {
+                let code = self.launch.code;
+                let split = self.warps[warp].splits.first();
+                let pc = split.map_or(code.segments.len() - 1, |split| split.pc as usize);
+                let segment = &code.segments[pc];
+                let line = match segment.first < segment.last {
+                    true => code.lines[segment.first as usize],
+                    false => segment.line,
+                };
+                let lane = split.map_or(0, |split| split.mask.trailing_zeros());
+                let kind = FaultKind::BudgetExceeded { budget };
+                Err(BlockError::Fault { warp: warp as u32, fault: WarpFault { lane, line, kind } })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The splits that wait at a barrier.
+    fn at_barriers(&self) -> impl Iterator<Item = (usize, usize, Split, &'k Barrier)> {
+        let code = self.launch.code;
+        self.warps.iter().enumerate().flat_map(move |(w, warp)| {
+            warp.splits.iter().enumerate().filter_map(move |(s, split)| match split.state {
+                State::Barrier(index) => Some((w, s, *split, &code.barriers[index as usize])),
+                _ => None,
+            })
+        })
+    }
+
+    /// A register lane of some warp.
+    fn register(&self, warp: usize, slot: u32, lane: u32) -> u32 {
+        let at = warp * self.stride + slot as usize;
+        // SAFETY: `slot` is a slot of 32-bit lanes of this kernel.
+        unsafe {
+            let file = self.registers.as_ptr().cast::<u8>().add(at);
+            *file.cast::<u32>().add(lane as usize)
+        }
+    }
+
+    fn fault(&self, warp: usize, split: Split, kind: FaultKind) -> BlockError {
+        let line = self.launch.code.segments[split.pc as usize].line;
+        let lane = split.mask.trailing_zeros();
+        BlockError::Fault { warp: warp as u32, fault: WarpFault { lane, line, kind } }
+    }
+
+    /// The barrier number and thread count that a waiting split gave.
+    fn operands(
+        &self,
+        (warp, split, barrier): (usize, Split, &Barrier),
+    ) -> Result<(u32, Option<u32>), BlockError> {
+        let lane = split.mask.trailing_zeros();
+        let bad = |reason| Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
+        let id = self.register(warp, barrier.id, lane);
+        if id >= BARRIERS {
+            return bad(format!("its number is {id}, but only 0 to {} exist", BARRIERS - 1));
+        }
+        if bits(split.mask).any(|lane| self.register(warp, barrier.id, lane as u32) != id) {
+            return bad("the threads of a warp name different barriers".to_owned());
+        }
+        if barrier.count == NO_SLOT {
+            return Ok((id, None));
+        }
+        let count = self.register(warp, barrier.count, lane);
+        if count == 0 || !count.is_multiple_of(LANES as u32) {
+            return bad(format!("its thread count is {count}, but must be a multiple of 32"));
+        }
+        Ok((id, Some(count)))
+    }
+
+    /// Lets the threads of all barriers that are complete go on. Returns
+    /// whether there were any.
+    fn complete_barriers(&mut self) -> Result<bool, BlockError> {
+        let mut any = self.take_arrivals()?;
+        for id in 0..BARRIERS {
+            let mut here = Vec::new();
+            let mut expected = None;
+            for (warp, index, split, barrier) in self.at_barriers() {
+                let (its, count) = self.operands((warp, split, barrier))?;
+                if its == id {
+                    here.push((warp, index, split, *barrier));
+                    expected = expected.or(count);
+                }
+            }
+            if here.is_empty() {
+                continue;
+            }
+            let live: u32 = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
+            let done = match expected {
+                None => {
+                    here.iter().map(|(_, _, split, _)| split.mask.count_ones()).sum::<u32>() == live
+                }
+                Some(count) => self.arrived(id, &here) >= count,
+            };
+            if !done {
+                continue;
+            }
+            for &(warp, _, split, barrier) in &here {
+                let together = here
+                    .iter()
+                    .filter(|other| other.0 == warp && other.2.pc == split.pc)
+                    .fold(0, |mask, other| mask | other.2.mask);
+                if barrier.aligned && together != self.warps[warp].live {
+                    let waiting = self.warps[warp].waiting(self.launch.code, warp as u32);
+                    return Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting }));
+                }
+            }
+            self.reduce(&here);
+            self.arrivals[id as usize] = 0;
+            // From the back, so that removing one split moves none that is still to come.
+            for &(warp, index, _, barrier) in here.iter().rev() {
+                self.warps[warp].resume(index, barrier.next);
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Threads at a barrier with a count: whole warps count as 32.
+    fn arrived(&self, id: u32, here: &[(usize, usize, Split, Barrier)]) -> u32 {
+        let mut threads = self.arrivals[id as usize];
+        for (w, warp) in self.warps.iter().enumerate() {
+            let mask = here.iter().filter(|h| h.0 == w).fold(0, |mask, h| mask | h.2.mask);
+            threads +=
+                if mask != 0 && mask == warp.live { LANES as u32 } else { mask.count_ones() };
+        }
+        threads
+    }
+
+    /// Counts the splits at `bar.arrive` and lets them go on at once.
+    fn take_arrivals(&mut self) -> Result<bool, BlockError> {
+        let arriving: Vec<_> = self
+            .at_barriers()
+            .filter(|(.., barrier)| barrier.kind == BarrierKind::Arrive)
+            .collect();
+        for &(warp, index, split, barrier) in arriving.iter().rev() {
+            let (id, _) = self.operands((warp, split, barrier))?;
+            let whole = split.mask == self.warps[warp].live;
+            self.arrivals[id as usize] +=
+                if whole { LANES as u32 } else { split.mask.count_ones() };
+            self.warps[warp].resume(index, barrier.next);
+        }
+        Ok(!arriving.is_empty())
+    }
+
+    /// Hands out the results of `bar.red`.
+    fn reduce(&mut self, here: &[(usize, usize, Split, Barrier)]) {
+        let (mut count, mut all, mut one) = (0, true, false);
+        let is_reduction = |barrier: &Barrier| {
+            matches!(barrier.kind, BarrierKind::Popc | BarrierKind::And | BarrierKind::Or)
+        };
+        for &(warp, _, split, barrier) in here.iter().filter(|h| is_reduction(&h.3)) {
+            self.enter(warp);
+            // SAFETY: `src` is a predicate of this kernel.
+            let value = unsafe { self.cx.pred(barrier.src) };
+            let set = split.mask & if barrier.negated { !value } else { value };
+            count += set.count_ones();
+            all &= set == split.mask;
+            one |= set != 0;
+        }
+        for &(warp, _, split, barrier) in here.iter().filter(|h| is_reduction(&h.3)) {
+            self.enter(warp);
+            self.cx.mask = split.mask;
+            // SAFETY: `dst` is a predicate or, for `popc`, a slot of 32-bit
+            // lanes of this kernel.
+            unsafe {
+                match barrier.kind {
+                    BarrierKind::Popc => {
+                        for lane in bits(split.mask) {
+                            *self.cx.slot::<u32>(barrier.dst).add(lane) = count;
+                        }
+                    }
+                    BarrierKind::And => self.cx.set_pred(barrier.dst, if all { FULL } else { 0 }),
+                    _ => self.cx.set_pred(barrier.dst, if one { FULL } else { 0 }),
+                }
+            }
+        }
+    }
+
+    /// Everybody waits, but some lanes only to reconverge with lanes that
+    /// wait at a barrier that a part of a warp may pass: lets those run.
+    fn unpark(&mut self) -> bool {
+        let code = self.launch.code;
+        let mut any = false;
+        for warp in &mut self.warps {
+            let aligned = warp.splits.iter().any(|split| match split.state {
+                State::Barrier(index) => code.barriers[index as usize].aligned,
+                _ => false,
+            });
+            if !aligned && !warp.splits.is_empty() {
+                any |= warp.unpark();
+            }
+        }
+        any
+    }
+
+    /// Nobody can go on: says why.
+    fn stuck(&self) -> BlockError {
+        let code = self.launch.code;
+        let waiting = |w: usize| self.warps[w].waiting(code, w as u32);
+        // A warp that waits at several places explains the others.
+        let torn = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
+        let warp = torn.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));
+        let warp = warp.unwrap_or(0);
+        let aligned = self.warps[warp].splits.iter().find(|split| match split.state {
+            State::Barrier(index) => code.barriers[index as usize].aligned,
+            _ => split.state == State::Collective,
+        });
+        let kind = match (torn, aligned) {
+            (Some(_), Some(_)) => FaultKind::BarrierDivergence { waiting: waiting(warp) },
+            _ => {
+                let all: Vec<Waiting> = (0..self.warps.len()).flat_map(waiting).collect();
+                FaultKind::Deadlock { waiting: all }
+            }
+        };
+        let split = aligned.or(self.warps[warp].splits.first());
+        match split {
+            Some(&split) => self.fault(warp, split, kind),
+            None => {
+                BlockError::Fault { warp: warp as u32, fault: WarpFault { lane: 0, line: 0, kind } }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A decoded kernel, ready to run.
+
+use super::Op;
+
+/// Stands for "the lanes do not meet again before they exit".
+pub(crate) const NO_RECONVERGENCE: u32 = u32::MAX;
+
+/// A decoded kernel. Program counters are indices into `segments`.
+pub(crate) struct Code {
+    pub segments: Vec<Segment>,
+    pub ops: Vec<Op>,
+    /// PTX line of each of `ops`.
+    pub lines: Vec<u32>,
+    /// Operations behind a guard, see [`super::Guarded`].
+    pub guarded: Vec<Op>,
+    /// Further operands, see [`super::Cx::extra`].
+    pub extra: Vec<u32>,
+    pub barriers: Vec<Barrier>,
+    pub collectives: Vec<Collective>,
+    /// Bytes of one warp's register file.
+    pub register_bytes: usize,
+    /// Predicate registers of one warp.
+    pub predicates: usize,
+    /// Register slots with the same value in all lanes of all warps.
+    pub constants: Vec<Constant>,
+    pub specials: Vec<(u32, Special)>,
+    /// Registers that may be read before they are written, and whether they
+    /// are wide: zeroed so that results do not depend on the block before.
+    pub zeroed: Vec<(u32, bool)>,
+    pub zeroed_predicates: Vec<u32>,
+    /// Bytes of local memory per thread.
+    pub local_bytes: u32,
+    /// PTX text by line, for messages.
+    pub text: std::sync::Arc<[String]>,
+}
+
+/// A register slot that holds a constant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Constant {
+    pub slot: u32,
+    pub wide: bool,
+    pub bits: u64,
+}
+
+/// A special register that keeps its value for the life of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Special {
+    Tid(u8),
+    Ntid(u8),
+    Ctaid(u8),
+    Nctaid(u8),
+    LaneId,
+    WarpId,
+    NWarpId,
+    /// See [`super::alu::lane_mask`].
+    LaneMask(u8),
+    SmId,
+    NSmId,
+    GridId,
+    DynamicShared,
+    TotalShared,
+}
+
+/// Operations without branches, and what comes after them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    pub first: u32,
+    pub last: u32,
+    /// PTX instructions, the one in `end` included.
+    pub instructions: u32,
+    /// PTX line of the instruction in `end`.
+    pub line: u32,
+    pub end: End,
+}
+
+/// How a segment ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Goto(u32),
+    Branch {
+        predicate: u32,
+        negated: bool,
+        taken: u32,
+        next: u32,
+        reconverge: u32,
+    },
+    Exit,
+    Trap,
+    /// Index into [`Code::barriers`].
+    Barrier(u32),
+    /// Index into [`Code::collectives`].
+    Collective(u32),
+}
+
+/// What a barrier does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BarrierKind {
+    Sync,
+    Arrive,
+    /// Counts the true predicates into a register slot.
+    Popc,
+    /// Ands or ors the predicates into a predicate.
+    And,
+    Or,
+}
+
+/// A `bar` or `barrier` instruction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Barrier {
+    pub kind: BarrierKind,
+    /// All lanes of a warp must execute it together.
+    pub aligned: bool,
+    /// Register slot of the barrier's number.
+    pub id: u32,
+    /// Register slot of the thread count, or [`super::NO_SLOT`].
+    pub count: u32,
+    /// Destination and source predicate of a reduction.
+    pub dst: u32,
+    pub src: u32,
+    pub negated: bool,
+    pub next: u32,
+}
+
+/// An instruction that the lanes of a member mask execute together.
+#[derive(Clone, Copy)]
+pub(crate) struct Collective {
+    pub op: Op,
+    /// Register slot of the member mask.
+    pub members: u32,
+    /// `bar.warp.sync`: lanes may meet from different instructions.
+    pub anywhere: bool,
+    pub next: u32,
+}

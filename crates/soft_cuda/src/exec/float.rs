@@ -1,0 +1,322 @@
+//! Floating-point arithmetic with NVIDIA's NaN, zero and denormal rules.
+//!
+//! A result that is NaN is always the canonical NaN: `7fffffff` for f32, and
+//! for f64 the default NaN that NVIDIA documents, `fff8000000000000`. The
+//! operations of IEEE 754 are exact; `.approx` ones are computed in f64 and
+//! rounded once, which keeps their documented error bounds but not the bits
+//! of a GPU.
+
+use std::marker::PhantomData;
+
+use super::lanes::{Compare, F1, F2, F3, Lane};
+
+/// Flush denormal inputs and results to zero (`.ftz`).
+pub(crate) const FTZ: u32 = 1;
+/// Clamp the result to [0, 1], NaN to 0 (`.sat`).
+pub(crate) const SAT: u32 = 2;
+/// `min` and `max` return NaN if an operand is NaN (`.NaN`).
+pub(crate) const NAN: u32 = 4;
+/// The result's sign is the exclusive or of the operands' (`.xorsign.abs`).
+pub(crate) const XORSIGN: u32 = 8;
+
+/// An IEEE type.
+pub(crate) trait Float: Lane + Copy + PartialOrd {
+    const ZERO: Self;
+    const ONE: Self;
+    fn canonical(self) -> Self;
+    /// `self`, or a zero of its sign if it is denormal.
+    fn flush(self) -> Self;
+    fn nan(self) -> bool;
+    fn negative(self) -> bool;
+    fn abs(self) -> Self;
+    fn neg(self) -> Self;
+    fn copysign(self, sign: Self) -> Self;
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    fn div(self, b: Self) -> Self;
+    fn fma(self, b: Self, c: Self) -> Self;
+    fn sqrt(self) -> Self;
+    fn wide(self) -> f64;
+    fn narrow(value: f64) -> Self;
+}
+
+macro_rules! float {
+    ($ty:ident, $bits:ident, $nan:literal) => {
+        impl Float for $ty {
+            const ZERO: $ty = 0.0;
+            const ONE: $ty = 1.0;
+            #[inline(always)]
+            fn canonical(self) -> $ty {
+                $ty::from_bits(if self.is_nan() { $nan } else { self.to_bits() })
+            }
+            #[inline(always)]
+            fn flush(self) -> $ty {
+                if self.abs() < $ty::MIN_POSITIVE {
+                    $ty::from_bits(self.to_bits() & (1 << ($bits::BITS - 1)))
+                } else {
+                    self
+                }
+            }
+            #[inline(always)]
+            fn nan(self) -> bool {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn negative(self) -> bool {
+                self.to_bits() >> ($bits::BITS - 1) != 0
+            }
+            #[inline(always)]
+            fn abs(self) -> $ty {
+                $ty::from_bits(self.to_bits() & ($bits::MAX >> 1))
+            }
+            #[inline(always)]
+            fn neg(self) -> $ty {
+                $ty::from_bits(self.to_bits() ^ (1 << ($bits::BITS - 1)))
+            }
+            #[inline(always)]
+            fn copysign(self, sign: $ty) -> $ty {
+                $ty::copysign(self, sign)
+            }
+            #[inline(always)]
+            fn add(self, b: $ty) -> $ty {
+                self + b
+            }
+            #[inline(always)]
+            fn sub(self, b: $ty) -> $ty {
+                self - b
+            }
+            #[inline(always)]
+            fn mul(self, b: $ty) -> $ty {
+                self * b
+            }
+            #[inline(always)]
+            fn div(self, b: $ty) -> $ty {
+                self / b
+            }
+            #[inline(always)]
+            fn fma(self, b: $ty, c: $ty) -> $ty {
+                self.mul_add(b, c)
+            }
+            #[inline(always)]
+            fn sqrt(self) -> $ty {
+                $ty::sqrt(self)
+            }
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn narrow(value: f64) -> $ty {
+                value as $ty
+            }
+        }
+    };
+}
+
+float!(f32, u32, 0x7fff_ffff);
+float!(f64, u64, 0xfff8_0000_0000_0000);
+
+/// Applies the input side of the flags.
+#[inline(always)]
+fn input<T: Float>(value: T, x: u32) -> T {
+    if x & FTZ != 0 { value.flush() } else { value }
+}
+
+/// Applies the output side of the flags, and the NaN rule.
+#[inline(always)]
+fn output<T: Float>(value: T, x: u32) -> T {
+    let mut value = value;
+    if x & FTZ != 0 {
+        value = value.flush();
+    }
+    if x & SAT != 0 {
+        // Written so that NaN and -0 become +0.
+        value = if value > T::ZERO { value } else { T::ZERO };
+        value = if value < T::ONE { value } else { T::ONE };
+    }
+    value.canonical()
+}
+
+/// Without flags; the flags word is known to be 0.
+pub(crate) struct Plain<F>(PhantomData<F>);
+
+macro_rules! plain {
+    ($trait:ident($($arg:ident: $ty:ident),*)) => {
+        impl<F: $trait> $trait for Plain<F> {
+            $(type $ty = F::$ty;)*
+            type D = F::D;
+            #[inline(always)]
+            fn f($($arg: F::$ty,)* _x: u32) -> F::D {
+                F::f($($arg,)* 0)
+            }
+        }
+    };
+}
+plain!(F1(a: A));
+plain!(F2(a: A, b: B));
+plain!(F3(a: A, b: B, c: C));
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ident),*) -> |$x:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name<T>(PhantomData<T>);
+        functions!(@impl $name ($($arg),*) $x $body);
+    )*};
+    (@impl $name:ident ($a:ident) $x:ident $body:expr) => {
+        impl<T: Float> F1 for $name<T> {
+            type A = T;
+            type D = T;
+            #[inline(always)]
+            fn f($a: T, $x: u32) -> T {
+                let $a = input($a, $x);
+                output($body, $x)
+            }
+        }
+    };
+    (@impl $name:ident ($a:ident, $b:ident) $x:ident $body:expr) => {
+        impl<T: Float> F2 for $name<T> {
+            type A = T;
+            type B = T;
+            type D = T;
+            #[inline(always)]
+            fn f($a: T, $b: T, $x: u32) -> T {
+                let ($a, $b) = (input($a, $x), input($b, $x));
+                output($body, $x)
+            }
+        }
+    };
+    (@impl $name:ident ($a:ident, $b:ident, $c:ident) $x:ident $body:expr) => {
+        impl<T: Float> F3 for $name<T> {
+            type A = T;
+            type B = T;
+            type C = T;
+            type D = T;
+            #[inline(always)]
+            fn f($a: T, $b: T, $c: T, $x: u32) -> T {
+                let ($a, $b, $c) = (input($a, $x), input($b, $x), input($c, $x));
+                output($body, $x)
+            }
+        }
+    };
+}
+
+functions! {
+    Add(a: T, b: T) -> |x| a.add(b);
+    Sub(a: T, b: T) -> |x| a.sub(b);
+    Mul(a: T, b: T) -> |x| a.mul(b);
+    Div(a: T, b: T) -> |x| a.div(b);
+    Fma(a: T, b: T, c: T) -> |x| a.fma(b, c);
+    /// IEEE reciprocal.
+    Rcp(a: T) -> |x| T::ONE.div(a);
+    Sqrt(a: T) -> |x| a.sqrt();
+    Rsqrt(a: T) -> |x| T::narrow(1.0 / a.wide().sqrt());
+    Ex2(a: T) -> |x| T::narrow(a.wide().exp2());
+    Lg2(a: T) -> |x| T::narrow(a.wide().log2());
+    Sin(a: T) -> |x| T::narrow(a.wide().sin());
+    Cos(a: T) -> |x| T::narrow(a.wide().cos());
+    Tanh(a: T) -> |x| T::narrow(a.wide().tanh());
+    Abs(a: T) -> |x| a.abs();
+    Neg(a: T) -> |x| a.neg();
+    Min(a: T, b: T) -> |x| extreme(a, b, x, true);
+    Max(a: T, b: T) -> |x| extreme(a, b, x, false);
+}
+
+/// `min` and `max`: a single NaN operand loses (unless [`NAN`]), and -0 < +0.
+#[inline(always)]
+fn extreme<T: Float>(a: T, b: T, x: u32, min: bool) -> T {
+    let sign = a.negative() != b.negative();
+    let (a, b) = if x & XORSIGN != 0 { (a.abs(), b.abs()) } else { (a, b) };
+    let less = a < b || (a == b && a.negative());
+    let ordered = if less == min { a } else { b };
+    // Adding makes a NaN of the two.
+    let either = if x & NAN != 0 {
+        a.add(b)
+    } else if a.nan() {
+        b
+    } else {
+        a
+    };
+    let value = if a.nan() || b.nan() { either } else { ordered };
+    if x & XORSIGN != 0 && !value.nan() {
+        let value = value.abs();
+        if sign { value.neg() } else { value }
+    } else {
+        value
+    }
+}
+
+/// `copysign`: the sign of `a` on the magnitude of `b`; bits otherwise untouched.
+pub(crate) struct CopySign<T>(PhantomData<T>);
+
+impl<T: Float> F2 for CopySign<T> {
+    type A = T;
+    type B = T;
+    type D = T;
+    #[inline(always)]
+    fn f(a: T, b: T, _x: u32) -> T {
+        b.copysign(a)
+    }
+}
+
+/// `testp`: what it tests is the [`Compare`] type's second operand, as a number.
+pub(crate) struct TestP<T>(PhantomData<T>);
+
+/// The properties `testp` asks for, in the order of their numbers.
+pub(crate) const TESTS: [&str; 6] =
+    ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+
+impl<T: Float> Compare for TestP<T> {
+    type T = T;
+    #[inline(always)]
+    fn f(a: T, test: T) -> bool {
+        let class = a.wide().abs();
+        let subnormal = class > 0.0 && a.flush().wide() == 0.0;
+        match test.wide() as u32 {
+            0 => class < f64::INFINITY,
+            1 => class == f64::INFINITY,
+            2 => !a.nan(),
+            3 => a.nan(),
+            4 => class > 0.0 && class < f64::INFINITY && !subnormal,
+            _ => subnormal,
+        }
+    }
+}
+
+macro_rules! compares {
+    ($($name:ident |$a:ident, $b:ident| $body:expr;)*) => {$(
+        pub(crate) struct $name<T>(PhantomData<T>);
+        impl<T: Float> Compare for $name<T> {
+            type T = T;
+            #[inline(always)]
+            fn f($a: T, $b: T) -> bool {
+                $body
+            }
+        }
+    )*};
+}
+
+// Written without `!(a < b)` so that each is one vector comparison.
+compares! {
+    Eq |a, b| a == b;
+    Ne |a, b| a < b || a > b;
+    Lt |a, b| a < b;
+    Le |a, b| a <= b;
+    Equ |a, b| a == b || a.nan() || b.nan();
+    Neu |a, b| a != b;
+    Ltu |a, b| a < b || a.nan() || b.nan();
+    Leu |a, b| a <= b || a.nan() || b.nan();
+    Num |a, b| !a.nan() && !b.nan();
+    IsNan |a, b| a.nan() || b.nan();
+}
+
+/// A comparison of operands whose denormals are flushed first.
+pub(crate) struct Flushed<F>(PhantomData<F>);
+
+impl<F: Compare<T = f32>> Compare for Flushed<F> {
+    type T = f32;
+    #[inline(always)]
+    fn f(a: f32, b: f32) -> bool {
+        F::f(a.flush(), b.flush())
+    }
+}

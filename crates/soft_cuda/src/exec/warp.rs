@@ -1,0 +1,449 @@
+//! One warp: which lanes are where, and when they meet again.
+//!
+//! Lanes that take different ways at a branch become separate *splits*, each
+//! with its own program counter. A *node* remembers such a branch: its lanes
+//! meet at the branch's immediate post-dominator, where each waits until the
+//! others have come too or have exited. Any split that does not wait may run,
+//! and they take turns at backward branches, so that lanes may wait for each
+//! other in loops.
+
+use super::code::{Code, End, NO_RECONVERGENCE};
+use super::{Cx, bits};
+use crate::error::{FaultKind, Waiting};
+
+/// No node: the split meets nobody.
+const ROOT: usize = usize::MAX;
+/// Backward branches after which other splits of the warp run.
+const SPLIT_TURN: u32 = 16;
+/// Backward branches after which other warps of the block run.
+const WARP_TURN: u32 = 2048;
+
+/// Lanes that are at the same place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Split {
+    pub pc: u32,
+    pub mask: u32,
+    node: usize,
+    pub state: State,
+}
+
+/// What a split does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Ready,
+    /// Waits at the barrier with this number; `pc` is the segment it ends.
+    Barrier(u32),
+    /// Waits for other lanes at the collective that ends segment `pc`.
+    Collective,
+}
+
+/// A branch whose lanes will meet again.
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    reconverge: u32,
+    parent: usize,
+    /// Lanes on their way.
+    pending: u32,
+    /// Lanes that wait at `reconverge`.
+    arrived: u32,
+}
+
+/// Why a warp stopped running.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// All lanes have exited.
+    Exited,
+    /// Every split waits.
+    Blocked,
+    /// Its turn is over.
+    Turn,
+    /// It broke a rule.
+    Fault(WarpFault),
+}
+
+/// A fault, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WarpFault {
+    pub lane: u32,
+    pub line: u32,
+    pub kind: FaultKind,
+}
+
+/// Instructions executed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Executed {
+    pub warp: u64,
+    pub thread: u64,
+}
+
+/// The lanes of one warp.
+#[derive(Debug, Default)]
+pub(crate) struct Warp {
+    /// Lanes that have not exited.
+    pub live: u32,
+    pub splits: Vec<Split>,
+    nodes: Vec<Option<Node>>,
+}
+
+impl Warp {
+    /// Starts the warp at the kernel's entry.
+    pub(crate) fn start(&mut self, mask: u32) {
+        self.live = mask;
+        self.splits.clear();
+        self.nodes.clear();
+        self.splits.push(Split { pc: 0, mask, node: ROOT, state: State::Ready });
+    }
+
+    /// Whether a split can run.
+    pub(crate) fn ready(&self) -> bool {
+        self.splits.iter().any(|s| s.state == State::Ready)
+    }
+
+    /// Lanes that wait where a branch's lanes meet, and where that is.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = (u32, u32)> {
+        let waiting = self.nodes.iter().flatten().filter(|node| node.arrived != 0);
+        waiting.map(|node| (node.reconverge, node.arrived))
+    }
+
+    /// Runs until nothing can run or the turn is over.
+    pub(crate) fn run(&mut self, code: &Code, cx: &mut Cx<'_>, count: &mut Executed) -> Stop {
+        let mut turn = WARP_TURN;
+        let mut at = 0;
+        loop {
+            if self.splits.is_empty() {
+                return Stop::Exited;
+            }
+            // The next ready split, in rotation.
+            let n = self.splits.len();
+            let Some(next) =
+                (0..n).map(|i| (at + i) % n).find(|&i| self.splits[i].state == State::Ready)
+            else {
+                match self.gather(code, cx) {
+                    Ok(true) => continue,
+                    Ok(false) => return Stop::Blocked,
+                    Err(fault) => return Stop::Fault(fault),
+                }
+            };
+            at = next;
+            if let Err(fault) = self.run_split(at, code, cx, count, &mut turn) {
+                return Stop::Fault(fault);
+            }
+            at += 1;
+            if turn == 0 {
+                return Stop::Turn;
+            }
+        }
+    }
+
+    /// Runs split `at` until it stops, splits, exits, or its turn is over.
+    fn run_split(
+        &mut self,
+        at: usize,
+        code: &Code,
+        cx: &mut Cx<'_>,
+        count: &mut Executed,
+        turn: &mut u32,
+    ) -> Result<(), WarpFault> {
+        let Split { mut pc, mask, node, .. } = self.splits[at];
+        let lanes = u64::from(mask.count_ones());
+        let meet = self.reconvergence(node);
+        let mut split_turn = SPLIT_TURN;
+        let alone = self.splits.len() == 1;
+        cx.mask = mask;
+        loop {
+            let segment = &code.segments[pc as usize];
+            for op in &code.ops[segment.first as usize..segment.last as usize] {
+                // SAFETY: the operation was decoded for this kernel, whose
+                // warp `cx` describes.
+                if unsafe { (op.run)(cx, op) } {
+                    return Err(operation_fault(code, cx, op));
+                }
+            }
+            count.warp += u64::from(segment.instructions);
+            count.thread += u64::from(segment.instructions) * lanes;
+            let target = match segment.end {
+                End::Goto(target) => target,
+                End::Branch { predicate, negated, taken, next, reconverge } => {
+                    // SAFETY: `predicate` is a predicate of this kernel.
+                    let value = unsafe { cx.pred(predicate) };
+                    let goes = mask & if negated { !value } else { value };
+                    if goes == mask {
+                        taken
+                    } else if goes == 0 {
+                        next
+                    } else {
+                        let ways = [(next, mask & !goes), (taken, goes)];
+                        self.diverge(at, ways, reconverge, code);
+                        return Ok(());
+                    }
+                }
+                End::Exit => {
+                    self.splits.swap_remove(at);
+                    self.exit(mask, node);
+                    return Ok(());
+                }
+                End::Trap => {
+                    let lane = mask.trailing_zeros();
+                    return Err(WarpFault { lane, line: segment.line, kind: FaultKind::Trap });
+                }
+                End::Barrier(index) => {
+                    let split = &mut self.splits[at];
+                    (split.pc, split.state) = (pc, State::Barrier(index));
+                    return Ok(());
+                }
+                End::Collective(index) => {
+                    let collective = &code.collectives[index as usize];
+                    if !complete(cx, collective.members, mask, self.live) {
+                        let split = &mut self.splits[at];
+                        (split.pc, split.state) = (pc, State::Collective);
+                        return Ok(());
+                    }
+                    execute(cx, collective, mask);
+                    cx.mask = mask;
+                    collective.next
+                }
+            };
+            if target == meet {
+                self.splits.swap_remove(at);
+                self.arrive(node, mask);
+                return Ok(());
+            }
+            if target <= pc {
+                *turn -= 1;
+                split_turn -= 1;
+                if *turn == 0 || (split_turn == 0 && !alone) {
+                    self.splits[at].pc = target;
+                    return Ok(());
+                }
+                split_turn = split_turn.max(1);
+            }
+            pc = target;
+        }
+    }
+
+    fn reconvergence(&self, node: usize) -> u32 {
+        self.nodes.get(node).and_then(Option::as_ref).map_or(NO_RECONVERGENCE, |n| n.reconverge)
+    }
+
+    /// Replaces split `at` by one for each way.
+    fn diverge(&mut self, at: usize, ways: [(u32, u32); 2], reconverge: u32, code: &Code) {
+        let Split { mask, node: parent, .. } = self.splits.swap_remove(at);
+        let mut node = parent;
+        if reconverge != NO_RECONVERGENCE && reconverge != self.reconvergence(parent) {
+            let new = Node { reconverge, parent, pending: mask, arrived: 0 };
+            node = match self.nodes.iter().position(Option::is_none) {
+                Some(free) => free,
+                None => {
+                    self.nodes.push(None);
+                    self.nodes.len() - 1
+                }
+            };
+            self.nodes[node] = Some(new);
+        }
+        for (pc, mask) in ways {
+            let segment = &code.segments[pc as usize];
+            if segment.end == End::Exit && segment.first == segment.last {
+                self.exit(mask, node);
+            } else if pc == self.reconvergence(node) {
+                self.arrive(node, mask);
+            } else {
+                self.splits.push(Split { pc, mask, node, state: State::Ready });
+            }
+        }
+    }
+
+    /// Lanes have come to the place where the node's lanes meet.
+    fn arrive(&mut self, node: usize, mask: u32) {
+        if let Some(Some(n)) = self.nodes.get_mut(node) {
+            n.pending &= !mask;
+            n.arrived |= mask;
+            self.release(node);
+        }
+    }
+
+    /// Lanes have exited: nobody waits for them any longer.
+    fn exit(&mut self, mask: u32, mut node: usize) {
+        self.live &= !mask;
+        while let Some(Some(n)) = self.nodes.get_mut(node) {
+            n.pending &= !mask;
+            let parent = n.parent;
+            self.release(node);
+            node = parent;
+        }
+    }
+
+    /// Lets a node's lanes go on if none is missing.
+    fn release(&mut self, node: usize) {
+        let Some(Some(n)) = self.nodes.get(node) else { return };
+        if n.pending != 0 {
+            return;
+        }
+        let Node { reconverge, parent, arrived, .. } = *n;
+        self.nodes[node] = None;
+        if arrived == 0 {
+            return;
+        }
+        if self.reconvergence(parent) == reconverge {
+            self.arrive(parent, arrived);
+        } else {
+            let state = State::Ready;
+            self.splits.push(Split { pc: reconverge, mask: arrived, node: parent, state });
+        }
+    }
+
+    /// Nothing can run: lets splits that wait at a collective execute it
+    /// together if that makes it complete. Returns whether one did.
+    fn gather(&mut self, code: &Code, cx: &mut Cx<'_>) -> Result<bool, WarpFault> {
+        let waits = |s: &Split| s.state == State::Collective;
+        for i in 0..self.splits.len() {
+            if !waits(&self.splits[i]) {
+                continue;
+            }
+            let pc = self.splits[i].pc;
+            let collective = collective_at(code, pc);
+            let together = |s: &Split| {
+                waits(s)
+                    && (s.pc == pc || collective.anywhere && collective_at(code, s.pc).anywhere)
+            };
+            let all = self.splits.iter().filter(|s| together(s)).fold(0, |all, s| all | s.mask);
+            // For barriers of a warp each instruction names its own mask.
+            let whole = self.splits.iter().filter(|s| together(s)).all(|s| {
+                complete_in(cx, collective_at(code, s.pc).members, s.mask, self.live, all)
+            });
+            if whole {
+                execute(cx, collective, all);
+                let indices: Vec<usize> =
+                    (0..self.splits.len()).filter(|&i| together(&self.splits[i])).collect();
+                // From the back, so that `swap_remove` moves none that is still to come.
+                for &i in indices.iter().rev() {
+                    let next = collective_at(code, self.splits[i].pc).next;
+                    let Split { mask, node, .. } = self.splits[i];
+                    if next == self.reconvergence(node) {
+                        self.splits.swap_remove(i);
+                        self.arrive(node, mask);
+                    } else {
+                        let split = &mut self.splits[i];
+                        (split.pc, split.state) = (next, State::Ready);
+                    }
+                }
+                return Ok(true);
+            }
+        }
+        // At a collective nobody else will come: whoever could is waiting too.
+        if self.splits.iter().any(waits) && self.splits.iter().all(|s| waits(s)) {
+            let first = self.splits[0];
+            let waiting = self.waiting(code, cx.warp as u32);
+            return Err(WarpFault {
+                lane: first.mask.trailing_zeros(),
+                line: code.segments[first.pc as usize].line,
+                kind: FaultKind::BarrierDivergence { waiting },
+            });
+        }
+        Ok(false)
+    }
+
+    /// Where the lanes stand, for messages.
+    pub(crate) fn waiting(&self, code: &Code, warp: u32) -> Vec<Waiting> {
+        let line = |pc: u32| code.segments[pc as usize].line;
+        let splits = self.splits.iter().map(|split| {
+            let reason = match split.state {
+                State::Ready => "can run",
+                State::Barrier(_) => "wait at the barrier",
+                State::Collective => "wait for the other lanes of the warp",
+            };
+            Waiting { warp, lanes: split.mask, line: line(split.pc), reason }
+        });
+        let parked = self.parked().map(|(pc, lanes)| {
+            // The line of the first instruction there.
+            let segment = &code.segments[pc as usize];
+            let line = if segment.first < segment.last {
+                code.lines[segment.first as usize]
+            } else {
+                segment.line
+            };
+            Waiting { warp, lanes, line, reason: "have passed it by and wait to reconverge" }
+        });
+        splits.chain(parked).collect()
+    }
+
+    /// Lets a split that waited at a barrier go on.
+    pub(crate) fn resume(&mut self, at: usize, next: u32) {
+        let Split { mask, node, .. } = self.splits[at];
+        if next == self.reconvergence(node) {
+            self.splits.swap_remove(at);
+            self.arrive(node, mask);
+        } else {
+            let split = &mut self.splits[at];
+            (split.pc, split.state) = (next, State::Ready);
+        }
+    }
+
+    /// Lets lanes that wait to reconverge go on without the others, which
+    /// wait at a barrier for them. Returns whether there were any.
+    pub(crate) fn unpark(&mut self) -> bool {
+        for node in self.nodes.iter_mut().flatten() {
+            if node.arrived != 0 {
+                let split = Split {
+                    pc: node.reconverge,
+                    mask: node.arrived,
+                    node: node.parent,
+                    state: State::Ready,
+                };
+                node.arrived = 0;
+                self.splits.push(split);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn collective_at(code: &Code, pc: u32) -> &super::code::Collective {
+    match code.segments[pc as usize].end {
+        End::Collective(index) => &code.collectives[index as usize],
+        _ => unreachable!("a split waits for a collective only at one"),
+    }
+}
+
+/// Whether the member masks of the lanes `mask` are covered by `mask`.
+fn complete(cx: &Cx<'_>, members: u32, mask: u32, live: u32) -> bool {
+    complete_in(cx, members, mask, live, mask)
+}
+
+/// Whether the member masks of the lanes `mask` are covered by `all`. Lanes
+/// that have exited are not waited for.
+fn complete_in(cx: &Cx<'_>, members: u32, mask: u32, live: u32, all: u32) -> bool {
+    bits(mask).all(|lane| {
+        // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
+        let wanted = unsafe { *cx.slot::<u32>(members).add(lane) };
+        wanted & live & !all == 0
+    })
+}
+
+/// Executes a collective for the lanes `mask`: once for each member mask.
+fn execute(cx: &mut Cx<'_>, collective: &super::code::Collective, mask: u32) {
+    let mut left = mask;
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
+        let members = unsafe { cx.slot::<u32>(collective.members) };
+        // SAFETY: as above.
+        let same = |lane: &usize| unsafe { *members.add(*lane) == *members.add(first) };
+        let group = bits(left).filter(same).fold(0, |group, lane| group | 1 << lane);
+        left &= !group;
+        cx.mask = group;
+        // SAFETY: the operation was decoded for this kernel.
+        unsafe { (collective.op.run)(cx, &collective.op) };
+    }
+}
+
+#[cold]
+fn operation_fault(code: &Code, cx: &mut Cx<'_>, op: &super::Op) -> WarpFault {
+    // `op` is an element of `code.ops`: subtract to get its index.
+    let offset = std::ptr::from_ref(op) as usize - code.ops.as_ptr() as usize;
+    let line = code.lines[offset / size_of::<super::Op>()];
+    match cx.fault.take() {
+        Some(fault) => WarpFault { lane: fault.lane, line, kind: fault.kind },
+        None => WarpFault { lane: cx.mask.trailing_zeros(), line, kind: FaultKind::Trap },
+    }
+}

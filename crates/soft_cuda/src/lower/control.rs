@@ -1,0 +1,349 @@
+//! Instructions that jump, stop, wait, or need the lanes of a warp together.
+
+use std::collections::HashMap;
+
+use super::ir::{B, Class, Field, Inst, Terminator, V};
+use super::names::{Binding, Kind, Ty};
+use super::{Context, Lowering, MAX_CALLS, Result};
+use crate::error::LoadError;
+use crate::exec::code::BarrierKind;
+use crate::exec::collective::{
+    Elect, Match, Meet, REDUCTIONS, Redux, SHUFFLES, Shuffle, VOTES, Vote,
+};
+use crate::exec::{NO_SLOT, OpFn, pick};
+use crate::ptx::ast::Operand;
+
+const PREDICATE: Ty = Ty { kind: Kind::Predicate, bits: 1 };
+
+impl<'m> Lowering<'m> {
+    /// Lowers `base` if it is an instruction of this file.
+    pub(super) fn control(&mut self, base: &str, at: &mut Context<'m>, exit: B) -> Result<bool> {
+        let is_control = matches!(
+            base,
+            "bra"
+                | "ret"
+                | "exit"
+                | "trap"
+                | "call"
+                | "bar"
+                | "barrier"
+                | "shfl"
+                | "vote"
+                | "match"
+                | "redux"
+                | "elect"
+                | "nanosleep"
+                | "setmaxnreg"
+                | "griddepcontrol"
+                | "brkpt"
+                | "pmevent"
+                | "brx"
+        );
+        if !is_control {
+            return Ok(false);
+        }
+        let line = at.inst.line;
+        if self.blocks[self.current as usize].end.is_some() {
+            self.current = self.new_block();
+        }
+        if base == "bra" {
+            self.bra(at)?;
+            return Ok(true);
+        }
+        // Everything else with a guard is jumped around.
+        let next = at.guard.take().map(|(predicate, negated)| {
+            let (taken, next) = (self.new_block(), self.new_block());
+            self.finish(Terminator::Branch { predicate, negated, taken, next }, line, false);
+            self.current = taken;
+            next
+        });
+        match base {
+            "ret" => {
+                at.take("uni");
+                let end = match self.calls.is_empty() {
+                    true => Terminator::Exit,
+                    false => Terminator::Goto(exit),
+                };
+                self.finish(end, line, true);
+            }
+            "exit" => self.finish(Terminator::Exit, line, true),
+            "trap" => self.finish(Terminator::Trap, line, true),
+            "call" => self.call(at)?,
+            "bar" | "barrier" => self.barrier(base, at)?,
+            "shfl" | "vote" | "match" | "redux" | "elect" => self.collective(base, at)?,
+            "nanosleep" => {
+                let ty = at.ty()?;
+                let [time] = at.operands()?;
+                self.src(at, time, ty)?;
+            }
+            // Hints to the scheduler of a GPU.
+            "setmaxnreg" | "griddepcontrol" => {
+                at.take_all(|_| true);
+            }
+            "brx" => {
+                return Err(
+                    at.unsupported("indirect branches are not available; avoid a jump table")
+                );
+            }
+            _ => return Err(at.unsupported("debugging instructions are not available")),
+        }
+        if let Some(next) = next {
+            self.start(next, line);
+        }
+        Ok(true)
+    }
+
+    fn bra(&mut self, at: &mut Context<'_>) -> Result<()> {
+        at.take("uni");
+        let [Operand::Name(label)] = at.operands()? else {
+            return Err(at.bad_operands("it takes a label"));
+        };
+        let target = match self.find(label) {
+            Some(Binding::Label(target)) => target,
+            Some(_) => return Err(at.bad_operands(&format!("`{label}` is not a label"))),
+            None => {
+                return Err(LoadError::Undeclared { line: at.inst.line, name: label.clone() });
+            }
+        };
+        match at.guard.take() {
+            None => self.finish(Terminator::Goto(target), at.inst.line, true),
+            Some((predicate, negated)) => {
+                let next = self.new_block();
+                let end = Terminator::Branch { predicate, negated, taken: target, next };
+                self.finish(end, at.inst.line, true);
+                self.current = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// A direct call: the body of the function goes here.
+    fn call(&mut self, at: &mut Context<'m>) -> Result<()> {
+        at.take("uni");
+        let mut operands = at.inst.operands.as_slice();
+        let mut returns: &[Operand] = &[];
+        if let [Operand::List(list), rest @ ..] = operands {
+            (returns, operands) = (list, rest);
+        }
+        let [Operand::Name(name), rest @ ..] = operands else {
+            return Err(at.bad_operands("it takes the name of a function"));
+        };
+        let arguments: &[Operand] = match rest {
+            [] => &[],
+            [Operand::List(list)] => list,
+            _ => return Err(at.unsupported("indirect calls are not available")),
+        };
+        let module = self.module;
+        let mut same_name = module.functions.iter().filter(|f| &f.name == name && !f.entry);
+        let Some(function) = same_name.clone().find(|f| f.body.is_some()).or(same_name.next())
+        else {
+            return Err(LoadError::Undeclared { line: at.inst.line, name: name.clone() });
+        };
+        let Some(body) = &function.body else {
+            let help =
+                format!("`{name}` has no body in this module; link it in, or do not call it");
+            return Err(at.unsupported(&help));
+        };
+        if self.calls.len() >= MAX_CALLS || self.calls.iter().any(|(caller, _)| caller == name) {
+            return Err(
+                at.unsupported(&format!("`{name}` calls itself; recursion is not available"))
+            );
+        }
+        let mut scope = HashMap::new();
+        let pairs = [(&function.returns, returns), (&function.params, arguments)];
+        for (declared, given) in pairs {
+            if declared.len() != given.len() {
+                return Err(at.bad_operands(&format!("`{name}` takes another number of arguments")));
+            }
+            for (variable, operand) in declared.iter().zip(given) {
+                let binding = match operand {
+                    Operand::Name(name) => self.find(name),
+                    _ => None,
+                };
+                let Some(binding @ Binding::Variable { .. }) = binding else {
+                    return Err(at.bad_operands("arguments of calls are `.param` variables"));
+                };
+                scope.insert(variable.name.clone(), binding);
+            }
+        }
+        let back = self.new_block();
+        let floor = std::mem::replace(&mut self.floor, self.scopes.len());
+        self.scopes.push(scope);
+        self.scopes.push(HashMap::new());
+        self.calls.push((name.clone(), back));
+        self.body(body, back)?;
+        self.calls.pop();
+        self.scopes.truncate(self.floor);
+        self.floor = floor;
+        self.start(back, at.inst.line);
+        Ok(())
+    }
+
+    fn barrier(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+        if base == "bar" && at.take("warp") {
+            at.take("sync");
+            let [mask] = at.operands()?;
+            let members = self.src(at, mask, Ty::B32)?;
+            let run = pick::<Meet>(self.path);
+            let inst = self.collective_inst(at, run, [Field::Raw(0); 6]);
+            self.end_collective(inst, members, true);
+            return Ok(());
+        }
+        at.take("cta");
+        let aligned = at.take("aligned") || base == "bar";
+        let operands = at.inst.operands.as_slice();
+        let id = self.src(at, at.operand(0)?, Ty::B32);
+        let (mut dst, mut src, mut count) = (None, None, None);
+        let (kind, id) = match at.take_one(&["sync", "arrive", "red"]) {
+            Some(0) => {
+                if operands.len() > 2 {
+                    return Err(at.bad_operands("it takes 1 or 2"));
+                }
+                count = operands.get(1);
+                (BarrierKind::Sync, id?)
+            }
+            Some(1) => {
+                count = Some(at.operand(1)?);
+                (BarrierKind::Arrive, id?)
+            }
+            Some(_) => {
+                let ty = at.ty()?;
+                let kind = match at.take_one(&["popc", "and", "or"]) {
+                    Some(0) => BarrierKind::Popc,
+                    Some(1) => BarrierKind::And,
+                    Some(_) => BarrierKind::Or,
+                    None => return Err(at.unsupported("its reduction is unknown")),
+                };
+                let (d, id, rest) = match operands {
+                    [d, id, rest @ ..] if !rest.is_empty() && rest.len() <= 2 => (d, id, rest),
+                    _ => return Err(at.bad_operands("it takes 3 or 4")),
+                };
+                if rest.len() == 2 {
+                    count = Some(&rest[0]);
+                }
+                src = Some(self.predicate(at, &rest[rest.len() - 1])?);
+                let ty = if kind == BarrierKind::Popc { ty } else { PREDICATE };
+                dst = Some(self.dst(at, d, ty)?);
+                (kind, self.src(at, id, Ty::B32)?)
+            }
+            None => return Err(at.unsupported("it needs `.sync`, `.arrive` or `.red`")),
+        };
+        let count = match count {
+            Some(count) => Some(self.src(at, count, Ty::B32)?),
+            None => None,
+        };
+        let next = self.new_block();
+        let end = Terminator::Barrier { kind, aligned, id, count, dst, src, next };
+        self.finish(end, at.inst.line, true);
+        self.current = next;
+        Ok(())
+    }
+
+    fn collective_inst(&self, at: &Context<'_>, run: OpFn, fields: [Field; 6]) -> Inst {
+        Inst { run, fields, extra: Vec::new(), line: at.inst.line, guard: None, fma: false }
+    }
+
+    fn end_collective(&mut self, inst: Inst, members: V, anywhere: bool) {
+        let next = self.new_block();
+        let line = inst.line;
+        self.finish(Terminator::Collective { inst, members, anywhere, next }, line, true);
+        self.current = next;
+    }
+
+    fn collective(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+        if !at.take("sync") {
+            return Err(at.unsupported("only the `.sync` form exists since sm_70"));
+        }
+        let (raw, none) = (Field::Raw, Field::Raw(NO_SLOT));
+        let b32 = Ty::B32;
+        let mut fields = [raw(0), raw(0), raw(0), raw(0), raw(0), none];
+        let run;
+        let members;
+        // A destination `d|p`.
+        let split = |operand: &'_ Operand| match operand {
+            Operand::Pair(d, p) => ((**d).clone(), Some((**p).clone())),
+            one => (one.clone(), None),
+        };
+        match base {
+            "shfl" => {
+                let Some(mode) = at.take_one(&SHUFFLES) else {
+                    return Err(at.unsupported("its mode is unknown"));
+                };
+                at.ty()?;
+                let [d, a, b, c, mask] = at.operands()?;
+                for (field, operand) in [(1, a), (2, b), (3, c)] {
+                    fields[field] = Field::Use(self.src(at, operand, b32)?);
+                }
+                members = self.src(at, mask, b32)?;
+                let (d, p) = split(d);
+                if let Some(p) = p {
+                    fields[5] = Field::Def(self.dst(at, &p, PREDICATE)?);
+                }
+                fields[0] = Field::Def(self.dst(at, &d, b32)?);
+                fields[4] = raw(mode as u32);
+                run = pick::<Shuffle>(self.path);
+            }
+            "vote" => {
+                let Some(mode) = at.take_one(&VOTES) else {
+                    return Err(at.unsupported("its mode is unknown"));
+                };
+                at.ty()?;
+                let [d, p, mask] = at.operands()?;
+                let (p, negated) = self.predicate(at, p)?;
+                members = self.src(at, mask, b32)?;
+                let ty = if VOTES[mode] == "ballot" { b32 } else { PREDICATE };
+                fields[0] = Field::Def(self.dst(at, d, ty)?);
+                fields[1] = Field::Use(p);
+                fields[4] = raw(mode as u32 | u32::from(negated) << 2);
+                run = pick::<Vote>(self.path);
+            }
+            "match" => {
+                let Some(all) = at.take_one(&["any", "all"]) else {
+                    return Err(at.unsupported("it needs `.any` or `.all`"));
+                };
+                let ty = at.ty()?;
+                let [d, a, mask] = at.operands()?;
+                fields[1] = Field::Use(self.src(at, a, ty)?);
+                members = self.src(at, mask, b32)?;
+                let (d, p) = split(d);
+                if let Some(p) = p {
+                    fields[5] = Field::Def(self.dst(at, &p, PREDICATE)?);
+                }
+                fields[0] = Field::Def(self.dst(at, &d, b32)?);
+                fields[4] = raw(all as u32);
+                run = match ty.class() {
+                    Class::Wide => pick::<Match<u64>>(self.path),
+                    _ => pick::<Match<u32>>(self.path),
+                };
+            }
+            "redux" => {
+                let ty = at.ty()?;
+                let Some(op) = at.take_one(&REDUCTIONS).filter(|_| ty.is_int()) else {
+                    return Err(at.unsupported("its operation is unknown"));
+                };
+                let [d, a, mask] = at.operands()?;
+                fields[1] = Field::Use(self.src(at, a, b32)?);
+                members = self.src(at, mask, b32)?;
+                fields[0] = Field::Def(self.dst(at, d, b32)?);
+                fields[4] = raw(op as u32 | u32::from(ty.signed()) << 3);
+                run = pick::<Redux>(self.path);
+            }
+            _ => {
+                let [d, mask] = at.operands()?;
+                let (Operand::Name(_), Some(p)) = split(d) else {
+                    return Err(at.bad_operands("its destination is `d|p`"));
+                };
+                members = self.src(at, mask, b32)?;
+                fields[5] = Field::Def(self.dst(at, &p, PREDICATE)?);
+                fields[0] = match split(d).0 {
+                    Operand::Name(name) if name == "_" => none,
+                    d => Field::Def(self.dst(at, &d, b32)?),
+                };
+                run = pick::<Elect>(self.path);
+            }
+        }
+        let inst = self.collective_inst(at, run, fields);
+        self.end_collective(inst, members, false);
+        Ok(())
+    }
+}

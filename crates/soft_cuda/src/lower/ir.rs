@@ -1,0 +1,148 @@
+//! The form of a kernel between PTX and decoded operations: operations over
+//! virtual registers, in basic blocks.
+
+use crate::exec::OpFn;
+use crate::exec::code::{BarrierKind, Special};
+
+/// A virtual register: an index into [`Ir::registers`].
+pub(crate) type V = u32;
+/// A basic block: an index into [`Ir::blocks`].
+pub(crate) type B = u32;
+
+/// What a register holds, by the size of its lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// Up to 32 bits.
+    Narrow,
+    /// 64 bits.
+    Wide,
+    Predicate,
+}
+
+/// A virtual register.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Register {
+    pub class: Class,
+    pub fixed: Option<Fixed>,
+}
+
+/// A register that is never written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Fixed {
+    Constant(u64),
+    Special(Special),
+}
+
+/// One field of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    Raw(u32),
+    Use(V),
+    Def(V),
+    /// Read and written.
+    Both(V),
+}
+
+/// An operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Inst {
+    pub run: OpFn,
+    /// `d`, `a`, `b`, `c`, `x`, `y`.
+    pub fields: [Field; 6],
+    /// Further operands; if there are any, `x` becomes their place.
+    pub extra: Vec<Field>,
+    pub line: u32,
+    /// Runs only where the predicate is true (or false, if negated).
+    pub guard: Option<(V, bool)>,
+    /// A plain `fma.rn.f32`, which may become part of a run.
+    pub fma: bool,
+}
+
+impl Inst {
+    /// All fields that name registers.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = Field> {
+        let guard = self.guard.map(|(v, _)| Field::Use(v));
+        // A guarded write keeps the old value in the other lanes.
+        let guarded = self.guard.is_some();
+        let fields = self.fields.iter().chain(&self.extra).map(move |&field| match field {
+            Field::Def(v) if guarded => Field::Both(v),
+            field => field,
+        });
+        fields.chain(guard)
+    }
+}
+
+/// How a block ends.
+#[derive(Debug, Clone)]
+pub(crate) enum Terminator {
+    Goto(B),
+    Branch {
+        predicate: V,
+        negated: bool,
+        taken: B,
+        next: B,
+    },
+    Exit,
+    Trap,
+    Barrier {
+        kind: BarrierKind,
+        aligned: bool,
+        id: V,
+        count: Option<V>,
+        dst: Option<V>,
+        src: Option<(V, bool)>,
+        next: B,
+    },
+    Collective {
+        inst: Inst,
+        members: V,
+        anywhere: bool,
+        next: B,
+    },
+}
+
+impl Terminator {
+    pub(crate) fn successors(&self) -> impl Iterator<Item = B> {
+        let (first, second) = match *self {
+            Terminator::Goto(next)
+            | Terminator::Barrier { next, .. }
+            | Terminator::Collective { next, .. } => (Some(next), None),
+            Terminator::Branch { taken, next, .. } => (Some(taken), Some(next)),
+            Terminator::Exit | Terminator::Trap => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// All registers it reads or writes.
+    pub(crate) fn operands(&self) -> Vec<Field> {
+        match self {
+            Terminator::Branch { predicate, .. } => vec![Field::Use(*predicate)],
+            Terminator::Barrier { id, count, dst, src, .. } => {
+                let uses = [Some(*id), *count, src.map(|(v, _)| v)].into_iter().flatten();
+                uses.map(Field::Use).chain(dst.map(Field::Def)).collect()
+            }
+            Terminator::Collective { inst, members, .. } => {
+                inst.operands().chain([Field::Use(*members)]).collect()
+            }
+            Terminator::Goto(_) | Terminator::Exit | Terminator::Trap => Vec::new(),
+        }
+    }
+}
+
+/// A basic block.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    pub insts: Vec<Inst>,
+    pub end: Terminator,
+    /// PTX line of the terminator.
+    pub line: u32,
+    /// Whether the terminator stands for a PTX instruction.
+    pub counted: bool,
+}
+
+/// A kernel. Block 0 is the entry.
+#[derive(Debug, Default)]
+pub(crate) struct Ir {
+    pub registers: Vec<Register>,
+    pub blocks: Vec<Block>,
+}

@@ -1,0 +1,503 @@
+//! A PTX function to decoded code: names are resolved, instructions become
+//! operations of the executor, calls are inlined, registers get slots.
+
+mod alu;
+mod control;
+mod encode;
+mod graph;
+mod ir;
+mod memory;
+mod names;
+
+use std::collections::HashMap;
+
+use self::ir::{B, Block, Class, Field, Fixed, Inst, Ir, Register, Terminator, V};
+use self::names::{Binding, Ty};
+use crate::error::LoadError;
+use crate::exec::code::Code;
+use crate::exec::mem::{LOCAL_BASE, SHARED_BASE};
+use crate::exec::{OpFn, Path};
+use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, Variable};
+
+type Result<T, E = LoadError> = std::result::Result<T, E>;
+
+/// How deep calls may nest; recursion runs into this.
+const MAX_CALLS: usize = 64;
+
+/// A lowered kernel.
+pub(crate) struct Lowered {
+    pub code: Code,
+    /// Bytes of static shared memory.
+    pub static_shared: u32,
+    /// Where dynamic shared memory starts, in bytes from the first of shared
+    /// memory; `None` if the kernel uses none.
+    pub dynamic_shared_at: Option<u32>,
+}
+
+/// Lowers the entry `function` of `module`. `globals` are the addresses of
+/// the module's global and constant variables, `text` the lines of the source.
+pub(crate) fn lower(
+    module: &Module,
+    function: &Function,
+    globals: &HashMap<String, u64>,
+    path: Path,
+    text: std::sync::Arc<[String]>,
+) -> Result<Lowered> {
+    let mut lowering = Lowering::new(module, globals, path);
+    let layout = lowering.place_shared(function)?;
+    lowering.place_parameters(&function.params);
+    let body = function.body.as_deref().unwrap_or_default();
+    lowering.scopes.push(HashMap::new());
+    let exit = lowering.new_block();
+    lowering.body(body, exit)?;
+    lowering.finish(Terminator::Goto(exit), function.line, false);
+    lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
+    let local_bytes = lowering.local_bytes(function)?;
+    let ir = lowering.into_ir();
+    let code = encode::encode(&ir, local_bytes, path, text);
+    Ok(Lowered { code, static_shared: layout.0, dynamic_shared_at: layout.1 })
+}
+
+/// A block under construction.
+#[derive(Default)]
+struct Open {
+    insts: Vec<Inst>,
+    end: Option<(Terminator, u32, bool)>,
+}
+
+/// The state of lowering one kernel.
+struct Lowering<'m> {
+    module: &'m Module,
+    path: Path,
+    registers: Vec<Register>,
+    fixed: HashMap<(Class, Fixed), V>,
+    blocks: Vec<Open>,
+    current: B,
+    /// Names, innermost scope last.
+    scopes: Vec<HashMap<String, Binding>>,
+    /// The scope that calls cannot see beyond.
+    floor: usize,
+    local: u64,
+    /// The carry flag of `add.cc` and friends.
+    carry: Option<V>,
+    /// Functions being inlined, outermost first, and where each returns to.
+    calls: Vec<(String, B)>,
+}
+
+impl<'m> Lowering<'m> {
+    fn new(module: &'m Module, globals: &HashMap<String, u64>, path: Path) -> Lowering<'m> {
+        let mut scope = HashMap::new();
+        for variable in &module.variables {
+            if let Some(&address) = globals.get(&variable.name) {
+                let binding = Binding::Variable { space: variable.space, address, bytes: None };
+                scope.insert(variable.name.clone(), binding);
+            }
+        }
+        Lowering {
+            module,
+            path,
+            registers: Vec::new(),
+            fixed: HashMap::new(),
+            blocks: vec![Open::default()],
+            current: 0,
+            scopes: vec![scope],
+            floor: 1,
+            local: 0,
+            carry: None,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Lays out the shared variables that the kernel uses: static ones first,
+    /// then the dynamic part. Returns the bytes of the former and the place of
+    /// the latter.
+    fn place_shared(&mut self, function: &Function) -> Result<(u32, Option<u32>)> {
+        let used = used_names(self.module, function);
+        let mut inner = Vec::new();
+        for statement in function.body.iter().flatten() {
+            match statement {
+                Statement::Variable(v) if v.space == Space::Shared => inner.push(v),
+                _ => {}
+            }
+        }
+        let outer = self.module.variables.iter();
+        let all: Vec<&Variable> = outer
+            .filter(|v| v.space == Space::Shared && used.contains(v.name.as_str()))
+            .chain(inner)
+            .collect();
+        let (mut bytes, mut dynamic) = (0u64, None);
+        let too_large = |v: &Variable| LoadError::Syntax {
+            line: v.line,
+            text: v.name.clone(),
+            help: "the kernel's shared variables exceed any device's memory".to_owned(),
+        };
+        for variable in all.iter().filter(|v| v.count.is_some()) {
+            let at = bytes.next_multiple_of(variable.align);
+            bytes = at + variable.element * variable.count.unwrap_or(0);
+            if bytes > 1 << 24 {
+                return Err(too_large(variable));
+            }
+            self.bind_shared(variable, at);
+        }
+        let align = all.iter().filter(|v| v.count.is_none()).map(|v| v.align).max();
+        if let Some(align) = align {
+            let at = bytes.next_multiple_of(align.min(u64::from(SHARED_BASE)));
+            dynamic = Some(at as u32);
+            for variable in all.iter().filter(|v| v.count.is_none()) {
+                self.bind_shared(variable, at);
+            }
+        }
+        Ok((bytes as u32, dynamic))
+    }
+
+    fn bind_shared(&mut self, variable: &Variable, at: u64) {
+        let address = u64::from(SHARED_BASE) + at;
+        let binding = Binding::Variable { space: Space::Shared, address, bytes: None };
+        self.scopes[0].insert(variable.name.clone(), binding);
+    }
+
+    fn place_parameters(&mut self, params: &[Variable]) {
+        for (variable, address) in params.iter().zip(parameter_offsets(params)) {
+            let bytes = Some(variable.element * variable.count.unwrap_or(0));
+            let binding = Binding::Variable { space: Space::Param, address, bytes };
+            self.scopes[0].insert(variable.name.clone(), binding);
+        }
+    }
+
+    /// Reserves local memory for a variable, or for a parameter of a call.
+    fn place_local(&mut self, variable: &Variable) -> Binding {
+        let at = self.local.next_multiple_of(variable.align.max(variable.element));
+        let bytes = variable.element * variable.count.unwrap_or(0);
+        self.local = at.saturating_add(bytes);
+        let address = u64::from(LOCAL_BASE) + at;
+        Binding::Variable { space: Space::Local, address, bytes: Some(bytes) }
+    }
+
+    fn local_bytes(&self, function: &Function) -> Result<u32> {
+        // 512 KiB per thread is the limit of every GPU.
+        match u32::try_from(self.local.next_multiple_of(16)) {
+            Ok(bytes) if bytes <= 512 << 10 => Ok(bytes),
+            _ => Err(LoadError::Syntax {
+                line: function.line,
+                text: function.name.clone(),
+                help: format!(
+                    "it needs {} bytes of local memory per thread, but 512 KiB is the limit; shrink its arrays",
+                    self.local
+                ),
+            }),
+        }
+    }
+
+    fn into_ir(self) -> Ir {
+        let blocks = self.blocks.into_iter().map(|block| {
+            // A label at the very end of a body is followed by nothing.
+            let (end, line, counted) = block.end.unwrap_or((Terminator::Exit, 0, false));
+            Block { insts: block.insts, end, line, counted }
+        });
+        Ir { blocks: blocks.collect(), registers: self.registers }
+    }
+
+    fn new_block(&mut self) -> B {
+        self.blocks.push(Open::default());
+        (self.blocks.len() - 1) as B
+    }
+
+    /// Ends the current block, if it has not ended yet.
+    fn finish(&mut self, end: Terminator, line: u32, counted: bool) {
+        let block = &mut self.blocks[self.current as usize];
+        if block.end.is_none() {
+            block.end = Some((end, line, counted));
+        }
+    }
+
+    /// Ends the current block and starts `next`.
+    fn start(&mut self, next: B, line: u32) {
+        self.finish(Terminator::Goto(next), line, false);
+        self.current = next;
+    }
+
+    fn register(&mut self, class: Class) -> V {
+        self.registers.push(Register { class, fixed: None });
+        (self.registers.len() - 1) as V
+    }
+
+    fn fixed(&mut self, class: Class, fixed: Fixed) -> V {
+        let registers = &mut self.registers;
+        *self.fixed.entry((class, fixed)).or_insert_with(|| {
+            registers.push(Register { class, fixed: Some(fixed) });
+            (registers.len() - 1) as V
+        })
+    }
+
+    fn constant(&mut self, ty: Ty, bits: u64) -> V {
+        let (class, bits) = match ty.bits {
+            64 => (Class::Wide, bits),
+            width => (Class::Narrow, bits & (u64::MAX >> (64 - width))),
+        };
+        self.fixed(class, Fixed::Constant(bits))
+    }
+
+    fn narrow(&mut self, bits: u32) -> V {
+        self.fixed(Class::Narrow, Fixed::Constant(bits.into()))
+    }
+
+    /// Appends an operation to the current block.
+    fn emit(&mut self, at: &Context<'_>, run: OpFn, fields: [Field; 6]) -> &mut Inst {
+        self.emit_extra(at, run, fields, Vec::new())
+    }
+
+    fn emit_extra(
+        &mut self,
+        at: &Context<'_>,
+        run: OpFn,
+        fields: [Field; 6],
+        extra: Vec<Field>,
+    ) -> &mut Inst {
+        if self.blocks[self.current as usize].end.is_some() {
+            // Code after a jump that no label leads to.
+            self.current = self.new_block();
+        }
+        let inst = Inst { run, fields, extra, line: at.inst.line, guard: at.guard, fma: false };
+        let insts = &mut self.blocks[self.current as usize].insts;
+        insts.push(inst);
+        let last = insts.len() - 1;
+        &mut insts[last]
+    }
+
+    /// Lowers the statements of a function body; `exit` is where `ret` goes.
+    fn body(&mut self, statements: &'m [Statement], exit: B) -> Result<()> {
+        self.declare_labels(statements)?;
+        for (i, statement) in statements.iter().enumerate() {
+            match statement {
+                Statement::Open => {
+                    self.scopes.push(HashMap::new());
+                    self.declare_labels(&statements[i + 1..])?;
+                }
+                Statement::Close => {
+                    self.scopes.pop();
+                }
+                Statement::Label(name, line) => {
+                    let Some(Binding::Label(block)) = self.find(name) else {
+                        return Err(LoadError::Undeclared { line: *line, name: name.clone() });
+                    };
+                    self.start(block, *line);
+                }
+                Statement::Register { name, ty, count, line } => {
+                    self.declare_registers(name, ty, *count, *line)?;
+                }
+                Statement::Variable(variable) => match variable.space {
+                    Space::Local | Space::Param => {
+                        let binding = self.place_local(variable);
+                        self.declare(&variable.name, binding, variable.line)?;
+                    }
+                    Space::Shared
+                        if matches!(self.find(&variable.name), Some(Binding::Variable { .. })) => {}
+                    _ => {
+                        return Err(LoadError::Syntax {
+                            line: variable.line,
+                            text: variable.name.clone(),
+                            help: "declare this variable at module scope".to_owned(),
+                        });
+                    }
+                },
+                Statement::Instruction(inst) => self.instruction(inst, exit)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, name: &str, binding: Binding, line: u32) -> Result<()> {
+        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        if scope.insert(name.to_owned(), binding).is_some() {
+            return Err(LoadError::Redeclared { line, name: name.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Declares the labels of the scope that `statements` start in, so that
+    /// jumps forward find them.
+    fn declare_labels(&mut self, statements: &[Statement]) -> Result<()> {
+        let mut depth = 0;
+        for statement in statements {
+            match statement {
+                Statement::Open => depth += 1,
+                Statement::Close if depth == 0 => return Ok(()),
+                Statement::Close => depth -= 1,
+                Statement::Label(name, line) if depth == 0 => {
+                    let block = self.new_block();
+                    self.declare(name, Binding::Label(block), *line)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn declare_registers(
+        &mut self,
+        name: &str,
+        ty: &str,
+        count: Option<u32>,
+        line: u32,
+    ) -> Result<()> {
+        let Some(ty) = Ty::parse(ty).filter(|ty| ty.bits <= 64 && ty.bits != 8) else {
+            return Err(LoadError::Syntax {
+                line,
+                text: ty.to_owned(),
+                help: "the software device has no registers of this type".to_owned(),
+            });
+        };
+        let first = self.registers.len() as V;
+        for _ in 0..count.unwrap_or(1) {
+            self.register(ty.class());
+        }
+        match count {
+            None => self.declare(name, Binding::Register(first, ty), line),
+            Some(count) => {
+                // The range is found by its prefix; `<` is in no name.
+                self.declare(&format!("{name}<"), Binding::Registers { first, count, ty }, line)
+            }
+        }
+    }
+
+    fn instruction(&mut self, inst: &'m Instruction, exit: B) -> Result<()> {
+        let mut parts = inst.opcode.split('.');
+        let base = parts.next().unwrap_or_default();
+        let mut at = Context { inst, mods: parts.collect(), guard: None };
+        if let Some((name, negated)) = &inst.guard {
+            let predicate = self.predicate_register(&at, name)?;
+            at.guard = Some((predicate, *negated));
+        }
+        let known = self.control(base, &mut at, exit)?
+            || self.memory(base, &mut at)?
+            || self.arithmetic(base, &mut at)?;
+        if !known {
+            return Err(at.unsupported("this instruction is unknown"));
+        }
+        match at.mods.first() {
+            None => Ok(()),
+            Some(unknown) => Err(at.unsupported(&format!("the modifier `.{unknown}` is unknown"))),
+        }
+    }
+}
+
+/// The instruction being lowered, and its modifiers that nobody has claimed
+/// yet. Whatever is left at the end is an unknown modifier.
+struct Context<'a> {
+    inst: &'a Instruction,
+    mods: Vec<&'a str>,
+    guard: Option<(V, bool)>,
+}
+
+impl<'a> Context<'a> {
+    /// Claims a modifier if it is there.
+    fn take(&mut self, modifier: &str) -> bool {
+        match self.mods.iter().position(|&m| m == modifier) {
+            Some(at) => {
+                self.mods.remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Claims the first of `modifiers` that is there, and says which.
+    fn take_one(&mut self, modifiers: &[&str]) -> Option<usize> {
+        modifiers.iter().position(|m| !m.is_empty() && self.take(m))
+    }
+
+    /// Claims all modifiers that `f` accepts.
+    fn take_all(&mut self, f: impl Fn(&str) -> bool) {
+        self.mods.retain(|m| !f(m));
+    }
+
+    /// Claims the last modifier as a type.
+    fn ty(&mut self) -> Result<Ty> {
+        match self.mods.last().and_then(|m| Ty::parse(m)) {
+            Some(ty) => {
+                self.mods.pop();
+                Ok(ty)
+            }
+            None => Err(self.unsupported("its last modifier is not a type")),
+        }
+    }
+
+    fn unsupported(&self, help: &str) -> LoadError {
+        LoadError::Unsupported {
+            line: self.inst.line,
+            opcode: self.inst.opcode.clone(),
+            help: help.to_owned(),
+        }
+    }
+
+    fn bad_operands(&self, help: &str) -> LoadError {
+        LoadError::Operands {
+            line: self.inst.line,
+            opcode: self.inst.opcode.clone(),
+            help: help.to_owned(),
+        }
+    }
+
+    /// Exactly `N` operands.
+    fn operands<const N: usize>(&self) -> Result<&'a [Operand; N]> {
+        self.inst.operands.as_slice().try_into().map_err(|_| {
+            let got = self.inst.operands.len();
+            self.bad_operands(&format!("it takes {N}, but {got} are given"))
+        })
+    }
+
+    /// Operand `i`.
+    fn operand(&self, i: usize) -> Result<&'a Operand> {
+        self.inst
+            .operands
+            .get(i)
+            .ok_or_else(|| self.bad_operands(&format!("it takes at least {}", i + 1)))
+    }
+}
+
+/// Offsets of parameters in the parameter bytes.
+pub(crate) fn parameter_offsets(params: &[Variable]) -> Vec<u64> {
+    let mut at = 0u64;
+    params
+        .iter()
+        .map(|param| {
+            let offset = at.next_multiple_of(param.align);
+            at = offset.saturating_add(param.element * param.count.unwrap_or(0));
+            offset
+        })
+        .collect()
+}
+
+/// All names in the operands of a function and of the functions it calls.
+fn used_names<'m>(
+    module: &'m Module,
+    function: &'m Function,
+) -> std::collections::HashSet<&'m str> {
+    let mut names = std::collections::HashSet::new();
+    let mut queue = vec![function];
+    while let Some(function) = queue.pop() {
+        for statement in function.body.iter().flatten() {
+            let Statement::Instruction(inst) = statement else { continue };
+            for name in inst.operands.iter().flat_map(operand_names) {
+                if names.insert(name)
+                    && let Some(callee) = module.functions.iter().find(|f| f.name == name)
+                {
+                    queue.push(callee);
+                }
+            }
+        }
+    }
+    names
+}
+
+fn operand_names(operand: &Operand) -> Vec<&str> {
+    match operand {
+        Operand::Name(name) | Operand::Not(name) | Operand::Offset(name, _) => vec![name],
+        Operand::Address(Some(name), _) => vec![name],
+        Operand::Vector(all) | Operand::List(all) => all.iter().flat_map(operand_names).collect(),
+        Operand::Pair(a, b) => [a, b].into_iter().flat_map(|o| operand_names(o)).collect(),
+        Operand::Address(None, _) | Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
+            Vec::new()
+        }
+    }
+}

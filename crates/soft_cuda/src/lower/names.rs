@@ -1,0 +1,299 @@
+//! Types and names: what an operand refers to.
+
+use super::ir::{B, Class, Field, Fixed, V};
+use super::{Context, Lowering, Result};
+use crate::error::LoadError;
+use crate::exec::code::Special;
+use crate::exec::lanes::{Map1, PredLogic};
+use crate::exec::{NO_SLOT, alu, pick};
+use crate::ptx::ast::{Operand, Space};
+
+/// What a type's bits mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bits,
+    Unsigned,
+    Signed,
+    Float,
+    Predicate,
+    /// `f16x2` and other types that few instructions take.
+    Other,
+}
+
+/// A PTX type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ty {
+    pub kind: Kind,
+    /// 1 for predicates.
+    pub bits: u32,
+}
+
+impl Ty {
+    pub(super) const B32: Ty = Ty { kind: Kind::Bits, bits: 32 };
+    pub(super) const B64: Ty = Ty { kind: Kind::Bits, bits: 64 };
+
+    pub(super) fn parse(name: &str) -> Option<Ty> {
+        let (kind, bits) = match name {
+            "pred" => (Kind::Predicate, 1),
+            "f32" => (Kind::Float, 32),
+            "f64" => (Kind::Float, 64),
+            "f16" | "bf16" => (Kind::Other, 16),
+            "f16x2" | "bf16x2" => (Kind::Other, 32),
+            "b128" => (Kind::Bits, 128),
+            _ => {
+                let kind = match name.as_bytes().first()? {
+                    b'b' => Kind::Bits,
+                    b'u' => Kind::Unsigned,
+                    b's' => Kind::Signed,
+                    _ => return None,
+                };
+                let bits = match &name[1..] {
+                    "8" => 8,
+                    "16" => 16,
+                    "32" => 32,
+                    "64" => 64,
+                    _ => return None,
+                };
+                (kind, bits)
+            }
+        };
+        Some(Ty { kind, bits })
+    }
+
+    pub(super) fn class(self) -> Class {
+        match self {
+            Ty { kind: Kind::Predicate, .. } => Class::Predicate,
+            Ty { bits: 64, .. } => Class::Wide,
+            _ => Class::Narrow,
+        }
+    }
+
+    pub(super) fn signed(self) -> bool {
+        self.kind == Kind::Signed
+    }
+
+    pub(super) fn is_int(self) -> bool {
+        matches!(self.kind, Kind::Bits | Kind::Unsigned | Kind::Signed)
+    }
+
+    pub(super) fn is_float(self) -> bool {
+        self.kind == Kind::Float
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Binding {
+    Register(V, Ty),
+    /// `.reg .b32 %r<4>`
+    Registers {
+        first: V,
+        count: u32,
+        ty: Ty,
+    },
+    /// A variable at an address of its own space; `bytes` where known.
+    Variable {
+        space: Space,
+        address: u64,
+        bytes: Option<u64>,
+    },
+    Label(B),
+}
+
+impl Lowering<'_> {
+    /// What `name` stands for here.
+    pub(super) fn find(&self, name: &str) -> Option<Binding> {
+        let visible = self.scopes[self.floor..].iter().rev().chain(self.scopes.first());
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let (prefix, number) = name.split_at(name.len() - digits);
+        let number: Option<u32> = number.parse().ok();
+        let range = format!("{prefix}<");
+        for scope in visible {
+            if let Some(&found) = scope.get(name) {
+                return Some(found);
+            }
+            if let (Some(n), Some(&Binding::Registers { first, count, ty })) =
+                (number, scope.get(&range))
+                && n < count
+            {
+                return Some(Binding::Register(first + n, ty));
+            }
+        }
+        None
+    }
+
+    fn undeclared<T>(&self, at: &Context<'_>, name: &str) -> Result<T> {
+        Err(LoadError::Undeclared { line: at.inst.line, name: name.to_owned() })
+    }
+
+    /// The register `name`, of class `class`.
+    fn register_of(&self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
+        let Some(binding) = self.find(name) else { return self.undeclared(at, name) };
+        match binding {
+            Binding::Register(v, ty) if ty.class() == class => Ok(v),
+            Binding::Register(_, ty) => {
+                let has = if ty.class() == Class::Predicate {
+                    "a predicate".to_owned()
+                } else {
+                    format!("a {}-bit register", ty.bits)
+                };
+                let want = match class {
+                    Class::Narrow => "a register of at most 32 bits",
+                    Class::Wide => "a 64-bit register",
+                    Class::Predicate => "a predicate",
+                };
+                Err(at.bad_operands(&format!("`{name}` is {has}, but {want} belongs here")))
+            }
+            _ => Err(at.bad_operands(&format!("`{name}` is not a register"))),
+        }
+    }
+
+    pub(super) fn predicate_register(&self, at: &Context<'_>, name: &str) -> Result<V> {
+        self.register_of(at, name, Class::Predicate)
+    }
+
+    /// A predicate operand, and whether it is negated.
+    pub(super) fn predicate(&mut self, at: &Context<'_>, operand: &Operand) -> Result<(V, bool)> {
+        match operand {
+            Operand::Name(name) => Ok((self.predicate_register(at, name)?, false)),
+            Operand::Not(name) => Ok((self.predicate_register(at, name)?, true)),
+            &Operand::Int(value) => {
+                let v = self.register(Class::Predicate);
+                let x = if value != 0 { 6 } else { 5 };
+                let raw = Field::Raw;
+                let run = pick::<PredLogic>(self.path);
+                self.emit(at, run, [Field::Def(v), raw(0), raw(0), raw(0), raw(x), raw(0)]);
+                Ok((v, false))
+            }
+            _ => Err(at.bad_operands("a predicate belongs here")),
+        }
+    }
+
+    /// The register that a result of type `ty` goes to. `_` is a register
+    /// that nobody reads.
+    pub(super) fn dst(&mut self, at: &Context<'_>, operand: &Operand, ty: Ty) -> Result<V> {
+        match operand {
+            Operand::Name(name) if name == "_" => Ok(self.register(ty.class())),
+            Operand::Name(name) => self.register_of(at, name, ty.class()),
+            _ => Err(at.bad_operands("the destination must be a register")),
+        }
+    }
+
+    /// A source of type `ty`: a register, a special register or a constant.
+    pub(super) fn src(&mut self, at: &Context<'_>, operand: &Operand, ty: Ty) -> Result<V> {
+        match operand {
+            Operand::Name(name) if name == "WARP_SZ" => Ok(self.constant(ty, 32)),
+            Operand::Name(name) if name.starts_with('%') && self.find(name).is_none() => {
+                self.special(at, name, ty)
+            }
+            Operand::Name(name) => self.register_of(at, name, ty.class()),
+            &Operand::Int(value) if ty.is_float() && ty.bits == 64 => {
+                Ok(self.constant(ty, (value as f64).to_bits()))
+            }
+            &Operand::Int(value) => {
+                let fits = value >= -(1i128 << 63) && value < 1i128 << 64;
+                if !fits {
+                    return Err(at.bad_operands(&format!("{value} does not fit 64 bits")));
+                }
+                Ok(self.constant(ty, value as u64))
+            }
+            &Operand::F32(bits) if ty.bits == 32 => Ok(self.narrow(bits)),
+            &Operand::F64(bits) if ty.bits == 64 => Ok(self.constant(ty, bits)),
+            &Operand::F64(bits) if ty.bits == 32 && ty.is_float() => {
+                Ok(self.narrow((f64::from_bits(bits) as f32).to_bits()))
+            }
+            _ => Err(at.bad_operands("a register or a constant of its type belongs here")),
+        }
+    }
+
+    /// The address of a variable as a constant, with the space it lies in.
+    pub(super) fn symbol(&self, name: &str) -> Option<(Space, u64, Option<u64>)> {
+        match self.find(name)? {
+            Binding::Variable { space, address, bytes } => Some((space, address, bytes)),
+            _ => None,
+        }
+    }
+
+    fn special(&mut self, at: &Context<'_>, name: &str, ty: Ty) -> Result<V> {
+        let (base, axis) = name.split_once('.').unwrap_or((name, ""));
+        let axis = match axis {
+            "x" => Some(0),
+            "y" => Some(1),
+            "z" => Some(2),
+            _ => None,
+        };
+        let special = match (base, axis) {
+            ("%tid", Some(axis)) => Special::Tid(axis),
+            ("%ntid", Some(axis)) => Special::Ntid(axis),
+            ("%ctaid" | "%clusterid", Some(axis)) => Special::Ctaid(axis),
+            ("%nctaid" | "%nclusterid", Some(axis)) => Special::Nctaid(axis),
+            // Every block is a cluster of its own.
+            ("%cluster_ctaid", Some(_)) | ("%cluster_ctarank", None) => {
+                return Ok(self.constant(ty, 0));
+            }
+            ("%cluster_nctaid", Some(_)) | ("%cluster_nctarank", None) => {
+                return Ok(self.constant(ty, 1));
+            }
+            ("%laneid", None) => Special::LaneId,
+            ("%warpid", None) => Special::WarpId,
+            ("%nwarpid", None) => Special::NWarpId,
+            ("%smid", None) => Special::SmId,
+            ("%nsmid", None) => Special::NSmId,
+            ("%gridid", None) => Special::GridId,
+            ("%dynamic_smem_size", None) => Special::DynamicShared,
+            ("%total_smem_size", None) => Special::TotalShared,
+            ("%lanemask_eq", None) => Special::LaneMask(0),
+            ("%lanemask_lt", None) => Special::LaneMask(1),
+            ("%lanemask_le", None) => Special::LaneMask(2),
+            ("%lanemask_gt", None) => Special::LaneMask(3),
+            ("%lanemask_ge", None) => Special::LaneMask(4),
+            _ => return self.clock(at, name, ty),
+        };
+        let wide = special == Special::GridId;
+        if wide != (ty.bits == 64) {
+            let bits = if wide { 64 } else { 32 };
+            return Err(at.bad_operands(&format!("`{name}` has {bits} bits")));
+        }
+        let class = if wide { Class::Wide } else { Class::Narrow };
+        Ok(self.fixed(class, Fixed::Special(special)))
+    }
+
+    fn clock(&mut self, at: &Context<'_>, name: &str, ty: Ty) -> Result<V> {
+        let (bits, shift) = match name {
+            "%clock" | "%globaltimer_lo" => (32, 0),
+            "%clock_hi" | "%globaltimer_hi" => (32, 32),
+            "%clock64" | "%globaltimer" => (64, 0),
+            _ => return self.undeclared(at, name),
+        };
+        if ty.bits != bits {
+            return Err(at.bad_operands(&format!("`{name}` has {bits} bits")));
+        }
+        let v = self.register(ty.class());
+        let run = match bits {
+            32 => pick::<alu::Clock<u32>>(self.path),
+            _ => pick::<alu::Clock<u64>>(self.path),
+        };
+        let raw = Field::Raw;
+        self.emit(at, run, [Field::Def(v), raw(0), raw(0), raw(NO_SLOT), raw(shift), raw(0)]);
+        Ok(v)
+    }
+
+    /// `d = a`, of the class of `ty`.
+    pub(super) fn copy(&mut self, at: &Context<'_>, d: V, a: V, ty: Ty) {
+        let raw = Field::Raw;
+        match ty.class() {
+            Class::Predicate => {
+                let run = pick::<PredLogic>(self.path);
+                let fields = [Field::Def(d), Field::Use(a), Field::Use(a), raw(0), raw(4), raw(0)];
+                self.emit(at, run, fields);
+            }
+            class => {
+                let run = match class {
+                    Class::Wide => pick::<Map1<alu::Mov<u64>>>(self.path),
+                    _ => pick::<Map1<alu::Mov<u32>>>(self.path),
+                };
+                self.emit(at, run, [Field::Def(d), Field::Use(a), raw(0), raw(0), raw(0), raw(0)]);
+            }
+        }
+    }
+}

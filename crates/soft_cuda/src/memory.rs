@@ -1,0 +1,396 @@
+//! Device memory: an address space of its own over host memory.
+//!
+//! Addresses start at [`GLOBAL_BASE`], far above any address of a real GPU or
+//! of the host, so that a pointer of the wrong kind is never taken for one.
+//! Every allocation is followed by a gap that belongs to nobody, and no
+//! address is handed out twice, so that a stale pointer stays recognisable.
+//!
+//! Every access to the host memory behind an allocation is a relaxed atomic:
+//! blocks run in parallel and kernels may race, which must not be undefined
+//! behaviour on the host. A racing access still tears only where a GPU's would.
+
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{MemoryError, Place};
+
+/// The first device address.
+pub(crate) const GLOBAL_BASE: u64 = 0x0050_0000_0000_0000;
+/// One past the last device address.
+pub(crate) const GLOBAL_END: u64 = 0x0051_0000_0000_0000;
+/// Alignment of every allocation, in bytes.
+const ALIGN: u64 = 256;
+/// Bytes that belong to nobody after every allocation.
+const GUARD: u64 = 1 << 20;
+/// How many freed ranges are remembered.
+const QUARANTINE: usize = 1 << 16;
+/// A bad address is described by an allocation at most this far away.
+const NEAR: u64 = 1 << 40;
+
+/// One allocation and the host memory behind it. It outlives `free` for as
+/// long as a launch holds it.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub base: u64,
+    pub size: u64,
+    data: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: `data` is owned by this value, and every access to it goes through
+// relaxed atomics.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    fn new(base: u64, size: u64) -> Option<Allocation> {
+        let padded = usize::try_from(size.next_multiple_of(ALIGN)).ok()?;
+        let layout = Layout::from_size_align(padded, ALIGN as usize).ok()?;
+        // SAFETY: `size` is not zero, so neither is the layout's.
+        let data = unsafe { std::alloc::alloc_zeroed(layout) };
+        (!data.is_null()).then_some(Allocation { base, size, data, layout })
+    }
+
+    /// The host address of the first byte.
+    pub(crate) fn host(&self) -> *mut u8 {
+        self.data
+    }
+
+    /// Host address of `address`, if `bytes` bytes from there are inside.
+    pub(crate) fn resolve(&self, address: u64, bytes: u64) -> Option<*mut u8> {
+        let offset = address.checked_sub(self.base)?;
+        if offset.checked_add(bytes)? > self.size {
+            return None;
+        }
+        // SAFETY: `offset + bytes <= size`, so the result is inside `data`.
+        Some(unsafe { self.data.add(offset as usize) })
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: `data` came from `alloc_zeroed` with this layout.
+        unsafe { std::alloc::dealloc(self.data, self.layout) }
+    }
+}
+
+/// The allocations that were live at one moment, sorted by address.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    allocations: Vec<Arc<Allocation>>,
+}
+
+impl Snapshot {
+    /// The allocation that contains `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<&Allocation> {
+        let after = self.allocations.partition_point(|a| a.base <= address);
+        let found = self.allocations.get(after.checked_sub(1)?)?;
+        (address - found.base < found.size).then_some(found)
+    }
+}
+
+#[derive(Debug)]
+struct Space {
+    live: BTreeMap<u64, Arc<Allocation>>,
+    /// Base and size of freed allocations.
+    freed: BTreeMap<u64, u64>,
+    next: u64,
+    used: u64,
+}
+
+/// The address space of a device.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    total: u64,
+    space: Mutex<Space>,
+}
+
+impl Memory {
+    pub(crate) fn new(total: u64) -> Memory {
+        let space =
+            Space { live: BTreeMap::new(), freed: BTreeMap::new(), next: GLOBAL_BASE, used: 0 };
+        Memory { total, space: Mutex::new(space) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
+        if bytes == 0 {
+            return Err(MemoryError::ZeroSize);
+        }
+        let mut space = self.lock();
+        let free = self.total - space.used;
+        let refused = MemoryError::OutOfMemory { requested: bytes, free };
+        let padded = match bytes.checked_next_multiple_of(ALIGN) {
+            Some(padded) if padded <= free && padded < GLOBAL_END - space.next - GUARD => padded,
+            _ => return Err(refused),
+        };
+        let base = space.next;
+        let Some(allocation) = Allocation::new(base, bytes) else { return Err(refused) };
+        space.next += padded + GUARD;
+        space.used += padded;
+        space.live.insert(base, Arc::new(allocation));
+        Ok(base)
+    }
+
+    pub(crate) fn free(&self, address: u64) -> Result<(), MemoryError> {
+        let mut space = self.lock();
+        let Some(allocation) = space.live.remove(&address) else {
+            return Err(MemoryError::NotAnAllocation { address });
+        };
+        space.used -= allocation.size.next_multiple_of(ALIGN);
+        space.freed.insert(address, allocation.size);
+        if space.freed.len() > QUARANTINE {
+            space.freed.pop_first();
+        }
+        Ok(())
+    }
+
+    /// Bytes free, and bytes in all.
+    pub(crate) fn info(&self) -> (u64, u64) {
+        (self.total - self.lock().used, self.total)
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot { allocations: self.lock().live.values().cloned().collect() }
+    }
+
+    /// The allocation that contains `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<Arc<Allocation>> {
+        let space = self.lock();
+        let (_, found) = space.live.range(..=address).next_back()?;
+        (address - found.base < found.size).then(|| found.clone())
+    }
+
+    /// Says where `address` lies, for messages about an access that failed.
+    pub(crate) fn place(&self, address: u64) -> Place {
+        let space = self.lock();
+        let below = space.live.range(..=address).next_back().map(|(_, a)| (a.base, a.size));
+        let above = space.live.range(address..).next().map(|(_, a)| (a.base, a.size));
+        if let Some((base, size)) = below
+            && address - base < size
+        {
+            return Place::After { base, size, past_end: (address - base) as i64 - size as i64 };
+        }
+        if let Some((&base, &size)) = space.freed.range(..=address).next_back()
+            && address - base < size
+        {
+            return Place::Freed { base, size };
+        }
+        let after = below.map(|(base, size)| (address - base - size, base, size));
+        let before = above.map(|(base, size)| (base - address, base, size));
+        match (after, before) {
+            (Some((past, base, size)), other)
+                if past < NEAR && other.is_none_or(|(distance, ..)| past <= distance) =>
+            {
+                Place::After { base, size, past_end: past as i64 }
+            }
+            (_, Some((distance, base, size))) if distance < NEAR => {
+                Place::Before { base, size, distance }
+            }
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// The host memory behind `bytes` bytes at `address`.
+    fn range(&self, address: u64, bytes: u64) -> Result<(Arc<Allocation>, *mut u8), MemoryError> {
+        self.find(address)
+            .and_then(|found| found.resolve(address, bytes).map(|host| (found, host)))
+            .ok_or_else(|| {
+                let place = self.place(address);
+                MemoryError::OutOfBounds { address, bytes, place }
+            })
+    }
+
+    pub(crate) fn read(&self, address: u64, dst: &mut [u8]) -> Result<(), MemoryError> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let (_keep, host) = self.range(address, dst.len() as u64)?;
+        // SAFETY: `range` checked the source, and `_keep` keeps it alive.
+        unsafe { load_bytes(host, dst) };
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, address: u64, src: &[u8]) -> Result<(), MemoryError> {
+        if src.is_empty() {
+            return Ok(());
+        }
+        let (_keep, host) = self.range(address, src.len() as u64)?;
+        // SAFETY: `range` checked the destination, and `_keep` keeps it alive.
+        unsafe { store_bytes(host, src) };
+        Ok(())
+    }
+
+    pub(crate) fn copy(&self, dst: u64, src: u64, bytes: u64) -> Result<(), MemoryError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (_keep_src, from) = self.range(src, bytes)?;
+        let (_keep_dst, to) = self.range(dst, bytes)?;
+        const CHUNK: u64 = 1 << 16;
+        let mut buffer = vec![0; bytes.min(CHUNK) as usize];
+        // An overlapping copy to a higher address runs backwards, as memmove does.
+        let backwards = dst > src;
+        for i in 0..bytes.div_ceil(CHUNK) {
+            let i = if backwards { bytes.div_ceil(CHUNK) - 1 - i } else { i };
+            let start = i * CHUNK;
+            let part = &mut buffer[..CHUNK.min(bytes - start) as usize];
+            // SAFETY: both ranges were checked in full, and are kept alive.
+            unsafe {
+                load_bytes(from.add(start as usize), part);
+                store_bytes(to.add(start as usize), part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the pattern `value` `count` times.
+    pub(crate) fn fill<const N: usize>(
+        &self,
+        address: u64,
+        value: [u8; N],
+        count: u64,
+    ) -> Result<(), MemoryError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let bytes = count.checked_mul(N as u64).unwrap_or(u64::MAX);
+        let (_keep, host) = self.range(address, bytes)?;
+        if address % N as u64 != 0 {
+            return Err(MemoryError::Misaligned { address, align: N as u64 });
+        }
+        const CHUNK: usize = 1 << 12;
+        let pattern: Vec<u8> = value.iter().copied().cycle().take(CHUNK).collect();
+        let mut at = 0;
+        while at < bytes {
+            let part = &pattern[..(CHUNK as u64).min(bytes - at) as usize];
+            // SAFETY: `at + part.len() <= bytes`, which `range` checked.
+            unsafe { store_bytes(host.add(at as usize), part) };
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Copies device memory to `dst`.
+///
+/// # Safety
+/// `dst.len()` bytes at `host` belong to a live allocation.
+unsafe fn load_bytes(host: *const u8, dst: &mut [u8]) {
+    let head = host.align_offset(8).min(dst.len());
+    let (first, rest) = dst.split_at_mut(head);
+    for (i, byte) in first.iter_mut().enumerate() {
+        // SAFETY: `i < dst.len()`.
+        *byte = unsafe { (*host.add(i).cast::<AtomicU8>()).load(Relaxed) };
+    }
+    let (words, tail) = rest.as_chunks_mut::<8>();
+    for (i, word) in words.iter_mut().enumerate() {
+        // SAFETY: in bounds as above; `host + head` is a multiple of 8.
+        let value = unsafe { (*host.add(head + i * 8).cast::<AtomicU64>()).load(Relaxed) };
+        *word = value.to_ne_bytes();
+    }
+    let done = head + words.len() * 8;
+    for (i, byte) in tail.iter_mut().enumerate() {
+        // SAFETY: `done + i < dst.len()`.
+        *byte = unsafe { (*host.add(done + i).cast::<AtomicU8>()).load(Relaxed) };
+    }
+}
+
+/// Copies `src` to device memory.
+///
+/// # Safety
+/// `src.len()` bytes at `host` belong to a live allocation.
+unsafe fn store_bytes(host: *mut u8, src: &[u8]) {
+    let head = host.align_offset(8).min(src.len());
+    let (first, rest) = src.split_at(head);
+    for (i, &byte) in first.iter().enumerate() {
+        // SAFETY: `i < src.len()`.
+        unsafe { (*host.add(i).cast::<AtomicU8>()).store(byte, Relaxed) };
+    }
+    let (words, tail) = rest.as_chunks::<8>();
+    for (i, &word) in words.iter().enumerate() {
+        let word = u64::from_ne_bytes(word);
+        // SAFETY: in bounds as above; `host + head` is a multiple of 8.
+        unsafe { (*host.add(head + i * 8).cast::<AtomicU64>()).store(word, Relaxed) };
+    }
+    let done = head + words.len() * 8;
+    for (i, &byte) in tail.iter().enumerate() {
+        // SAFETY: `done + i < src.len()`.
+        unsafe { (*host.add(done + i).cast::<AtomicU8>()).store(byte, Relaxed) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_aligned_apart_and_never_reused() {
+        let memory = Memory::new(1 << 20);
+        let a = memory.alloc(100).unwrap();
+        let b = memory.alloc(1).unwrap();
+        assert_eq!((a % 256, b % 256), (0, 0));
+        assert!(b - a >= 100 + GUARD);
+        memory.free(b).unwrap();
+        assert_ne!(memory.alloc(1).unwrap(), b);
+        assert_eq!(memory.free(b), Err(MemoryError::NotAnAllocation { address: b }));
+        assert_eq!(memory.place(b), Place::Freed { base: b, size: 1 });
+    }
+
+    #[test]
+    fn the_budget_is_kept() {
+        let memory = Memory::new(1024);
+        assert_eq!(memory.alloc(0), Err(MemoryError::ZeroSize));
+        let a = memory.alloc(600).unwrap();
+        assert_eq!(memory.info(), (256, 1024));
+        assert_eq!(memory.alloc(257), Err(MemoryError::OutOfMemory { requested: 257, free: 256 }));
+        memory.free(a).unwrap();
+        assert_eq!(memory.info(), (1024, 1024));
+        assert!(memory.alloc(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn unaligned_reads_writes_and_copies() {
+        let memory = Memory::new(1 << 30);
+        let base = memory.alloc(1 << 18).unwrap();
+        let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
+        memory.write(base + 3, &data).unwrap();
+        for (start, len) in [(0, 200_000), (1, 17), (5, 3), (13, 64)] {
+            let mut back = vec![0; len];
+            memory.read(base + 3 + start as u64, &mut back).unwrap();
+            assert_eq!(back, data[start..start + len]);
+        }
+        memory.copy(base + 1003, base + 3, 150_000).unwrap();
+        let mut back = vec![0; 150_000];
+        memory.read(base + 1003, &mut back).unwrap();
+        assert_eq!(back, data[..150_000]);
+        memory.fill(base + 4, 0x1234_5678u32.to_le_bytes(), 3).unwrap();
+        let mut word = [0; 4];
+        memory.read(base + 12, &mut word).unwrap();
+        assert_eq!(u32::from_le_bytes(word), 0x1234_5678);
+        assert_eq!(
+            memory.fill(base + 2, [0u8; 4], 1),
+            Err(MemoryError::Misaligned { address: base + 2, align: 4 })
+        );
+    }
+
+    #[test]
+    fn bad_ranges_say_where_they_lie() {
+        let memory = Memory::new(1 << 20);
+        let a = memory.alloc(100).unwrap();
+        let message =
+            |address, len: usize| memory.read(address, &mut vec![0; len]).unwrap_err().to_string();
+        assert!(message(a + 96, 8).contains("starts 4 bytes before the end of the 100-byte"));
+        assert!(message(a + 104, 4).contains("4 bytes past the end of the 100-byte"));
+        assert!(message(a - 8, 4).contains("8 bytes before the 100-byte"));
+        assert!(message(0, 4).contains("no allocation is near"));
+        memory.free(a).unwrap();
+        assert!(message(a, 4).contains("was freed"));
+    }
+}

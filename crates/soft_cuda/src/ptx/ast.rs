@@ -1,0 +1,113 @@
+//! The syntax tree of a PTX module.
+
+/// A whole module.
+#[derive(Debug, Default)]
+pub(crate) struct Module {
+    /// Module-scope variables, in order.
+    pub variables: Vec<Variable>,
+    /// Entries and functions, in order.
+    pub functions: Vec<Function>,
+}
+
+/// The state space a variable is declared in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    Global,
+    Const,
+    Shared,
+    Local,
+    Param,
+}
+
+/// A variable declaration: `.shared .align 16 .b8 tile[4096];`
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub name: String,
+    pub space: Space,
+    /// Bytes of one element.
+    pub element: u64,
+    /// Elements; `None` for `name[]`, whose size is chosen at launch.
+    pub count: Option<u64>,
+    /// Bytes.
+    pub align: u64,
+    /// Declared `.extern`: memory or size comes from elsewhere.
+    pub external: bool,
+    /// Initial values, one per element; missing ones are zero.
+    pub init: Vec<Init>,
+    pub line: u32,
+}
+
+/// One element of an initialiser.
+#[derive(Debug, Clone)]
+pub(crate) enum Init {
+    Bits(u64),
+    /// The address of a variable, plus an offset; `generic(name)` says the
+    /// same thing for the spaces supported here.
+    Address(String, i64),
+}
+
+/// `.entry` or `.func`.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub name: String,
+    pub entry: bool,
+    /// Return parameters of a `.func`.
+    pub returns: Vec<Variable>,
+    pub params: Vec<Variable>,
+    pub max_threads: Option<[u32; 3]>,
+    pub required_threads: Option<[u32; 3]>,
+    pub min_blocks_per_sm: Option<u32>,
+    /// `None` for a declaration.
+    pub body: Option<Vec<Statement>>,
+    pub line: u32,
+}
+
+/// What a function body is made of.
+#[derive(Debug)]
+pub(crate) enum Statement {
+    Label(String, u32),
+    /// `.reg .b32 %r<4>;` is `("%r", "b32", Some(4))`.
+    Register {
+        name: String,
+        ty: String,
+        count: Option<u32>,
+        line: u32,
+    },
+    Variable(Variable),
+    Instruction(Instruction),
+    Open,
+    Close,
+}
+
+/// One instruction.
+#[derive(Debug, Clone)]
+pub(crate) struct Instruction {
+    /// `@p` is `(p, false)`, `@!p` is `(p, true)`.
+    pub guard: Option<(String, bool)>,
+    /// The opcode with its modifiers: `ld.global.v4.b32`.
+    pub opcode: String,
+    pub operands: Vec<Operand>,
+    pub line: u32,
+}
+
+/// One operand.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Operand {
+    /// A register, special register, label or variable.
+    Name(String),
+    /// `!p`
+    Not(String),
+    /// `a|b`: two destinations.
+    Pair(Box<Operand>, Box<Operand>),
+    Int(i128),
+    F32(u32),
+    F64(u64),
+    /// `name+4`, outside of brackets.
+    Offset(String, i64),
+    /// `[base+offset]`; no base means an absolute address.
+    Address(Option<String>, i64),
+    /// `{a, b}`
+    Vector(Vec<Operand>),
+    /// `(a, b)` of a call.
+    List(Vec<Operand>),
+}

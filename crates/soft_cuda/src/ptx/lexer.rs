@@ -1,0 +1,209 @@
+//! PTX text to tokens. Every token knows its line.
+
+use crate::error::LoadError;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Token {
+    /// Identifiers, directives and opcodes, dots included: `.reg`, `%r1`,
+    /// `ld.global.L1::evict_last.b32`.
+    Word(String),
+    Int(i128),
+    /// `0f3F800000`, as bits.
+    F32(u32),
+    /// `0d3FF0000000000000` and decimal floats, as bits.
+    F64(u64),
+    Text,
+    Punct(char),
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Token::Word(word) => write!(f, "`{word}`"),
+            Token::Int(value) => write!(f, "`{value}`"),
+            Token::F32(bits) => write!(f, "`0f{bits:08X}`"),
+            Token::F64(bits) => write!(f, "`0d{bits:016X}`"),
+            Token::Text => write!(f, "a string"),
+            Token::Punct(c) => write!(f, "`{c}`"),
+        }
+    }
+}
+
+/// Splits `text` into `(token, line)`; lines count from 1.
+pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, u32)>, LoadError> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len() / 4);
+    let (mut at, mut line) = (0, 1);
+    while let Some(&c) = bytes.get(at) {
+        let start = at;
+        match c {
+            b'\n' => {
+                line += 1;
+                at += 1;
+            }
+            b' ' | b'\t' | b'\r' | 0 => at += 1,
+            b'/' if bytes.get(at + 1) == Some(&b'/') => {
+                while at < bytes.len() && bytes[at] != b'\n' {
+                    at += 1;
+                }
+            }
+            b'/' if bytes.get(at + 1) == Some(&b'*') => {
+                let opened = line;
+                at += 2;
+                loop {
+                    match bytes.get(at) {
+                        None => {
+                            return Err(syntax(opened, "/*", "close this comment with `*/`"));
+                        }
+                        Some(b'*') if bytes.get(at + 1) == Some(&b'/') => break,
+                        Some(b'\n') => line += 1,
+                        Some(_) => {}
+                    }
+                    at += 1;
+                }
+                at += 2;
+            }
+            b'"' => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != b'"' && bytes[at] != b'\n' {
+                    at += 1;
+                }
+                if bytes.get(at) != Some(&b'"') {
+                    return Err(syntax(line, &text[start..at], "close this string with `\"`"));
+                }
+                at += 1;
+                out.push((Token::Text, line));
+            }
+            b'0'..=b'9' => {
+                while at < bytes.len()
+                    && (bytes[at].is_ascii_alphanumeric()
+                        || bytes[at] == b'.'
+                        || (matches!(bytes[at], b'+' | b'-') && is_exponent(&bytes[start..at])))
+                {
+                    at += 1;
+                }
+                out.push((number(&text[start..at], line)?, line));
+            }
+            _ if is_word(c) => {
+                at += 1;
+                while at < bytes.len() {
+                    if is_word(bytes[at]) || bytes[at].is_ascii_digit() {
+                        at += 1;
+                    } else if bytes[at] == b':' && bytes.get(at + 1) == Some(&b':') {
+                        at += 2;
+                    } else {
+                        break;
+                    }
+                }
+                out.push((Token::Word(text[start..at].to_owned()), line));
+            }
+            b',' | b';' | b'[' | b']' | b'{' | b'}' | b'(' | b')' | b'+' | b'-' | b'!' | b'@'
+            | b'|' | b':' | b'<' | b'>' | b'=' | b'*' => {
+                at += 1;
+                out.push((Token::Punct(char::from(c)), line));
+            }
+            _ => {
+                let odd = text[start..].chars().next().map(String::from).unwrap_or_default();
+                return Err(syntax(line, &odd, "PTX has no such character here; remove it"));
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn is_word(c: u8) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, b'_' | b'$' | b'%' | b'.')
+}
+
+/// Whether a number read so far ends in the `e` of a decimal exponent.
+fn is_exponent(read: &[u8]) -> bool {
+    read.contains(&b'.') && matches!(read.last(), Some(b'e' | b'E'))
+}
+
+fn syntax(line: u32, text: &str, help: &str) -> LoadError {
+    LoadError::Syntax { line, text: text.to_owned(), help: help.to_owned() }
+}
+
+fn number(text: &str, line: u32) -> Result<Token, LoadError> {
+    let bad = || syntax(line, text, "this is not a PTX number");
+    let body = text.trim_end_matches('U');
+    if let Some(hex) = strip(body, "0x") {
+        return i128::from_str_radix(hex, 16).map(Token::Int).map_err(|_| bad());
+    }
+    if let Some(bits) = strip(body, "0f").filter(|hex| hex.len() == 8) {
+        return u32::from_str_radix(bits, 16).map(Token::F32).map_err(|_| bad());
+    }
+    if let Some(bits) = strip(body, "0d").filter(|hex| hex.len() == 16) {
+        return u64::from_str_radix(bits, 16).map(Token::F64).map_err(|_| bad());
+    }
+    if let Some(bits) = strip(body, "0b") {
+        return i128::from_str_radix(bits, 2).map(Token::Int).map_err(|_| bad());
+    }
+    if body.contains('.') {
+        return body.parse().map(|value: f64| Token::F64(value.to_bits())).map_err(|_| bad());
+    }
+    if body.len() > 1 && body.starts_with('0') {
+        return i128::from_str_radix(body, 8).map(Token::Int).map_err(|_| bad());
+    }
+    body.parse().map(Token::Int).map_err(|_| bad())
+}
+
+/// `text` without `prefix`, whose letter may be of either case.
+fn strip<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let head = text.get(..prefix.len())?;
+    head.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<Token> {
+        tokens(text).unwrap().into_iter().map(|(token, _)| token).collect()
+    }
+
+    #[test]
+    fn words_keep_dots_and_double_colons() {
+        assert_eq!(
+            kinds("$L_1: ld.global.L1::evict_last.b32"),
+            [
+                Token::Word("$L_1".into()),
+                Token::Punct(':'),
+                Token::Word("ld.global.L1::evict_last.b32".into())
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_of_every_base() {
+        assert_eq!(
+            kinds("10 0x1F 010 0b11 0f3F800000 0d3FF0000000000000 5U 1.5"),
+            [
+                Token::Int(10),
+                Token::Int(31),
+                Token::Int(8),
+                Token::Int(3),
+                Token::F32(0x3f80_0000),
+                Token::F64(0x3ff0_0000_0000_0000),
+                Token::Int(5),
+                Token::F64(1.5f64.to_bits()),
+            ]
+        );
+    }
+
+    #[test]
+    fn comments_count_lines() {
+        let tokens = tokens("/* a\nb */ x // y\nz").unwrap();
+        assert_eq!(tokens, [(Token::Word("x".into()), 2), (Token::Word("z".into()), 3)]);
+    }
+
+    #[test]
+    fn bad_input_names_its_line() {
+        for (text, line) in [("\n#", 2), ("/* a\n", 1), ("\n\n\"abc\n", 3), ("0xZZ", 1)] {
+            match tokens(text) {
+                Err(LoadError::Syntax { line: at, .. }) => assert_eq!(at, line, "{text:?}"),
+                other => panic!("{text:?}: {other:?}"),
+            }
+        }
+    }
+}
