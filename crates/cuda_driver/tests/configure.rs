@@ -11,12 +11,10 @@ use cust::stream::{Stream, StreamFlags};
 
 #[test]
 fn the_first_configuration_stands() {
-    let config = Config {
-        sm_count: 3,
-        total_memory: 1 << 24,
-        instruction_budget: Some(100_000),
-        ..Config::default()
-    };
+    let default = soft::default_config();
+    assert!(default.total_memory > 0 && default.total_memory <= Config::default().total_memory);
+    let config =
+        Config { sm_count: 3, total_memory: 1 << 24, instruction_budget: Some(100_000), ..default };
     soft::configure(config).unwrap();
     assert_eq!(soft::configure(Config::default()), Err(AlreadyInUse));
 

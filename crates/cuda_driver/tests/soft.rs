@@ -255,9 +255,9 @@ fn parameters_are_laid_out_as_the_kernel_says() {
     let parameters = Parameters { byte: 1, word: 2, out: out.as_device_ptr().as_raw() };
     let mut size = size_of::<Parameters>();
     let mut extra: [*mut c_void; 5] = [
-        1 as *mut c_void,
+        std::ptr::without_provenance_mut(1),
         (&raw const parameters).cast_mut().cast(),
-        2 as *mut c_void,
+        std::ptr::without_provenance_mut(2),
         (&raw mut size).cast(),
         std::ptr::null_mut(),
     ];

@@ -3,6 +3,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use soft_cuda::{MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK};
+
 use super::device as the_device;
 use crate::codes::Answer;
 use crate::global;
@@ -13,16 +15,11 @@ use crate::sys::{
 
 const NAME: &[u8] = b"Software CUDA device";
 
-/// Threads in a block at most.
-pub(super) const MAX_THREADS_PER_BLOCK: u32 = 1024;
 /// Threads in a warp.
 pub(super) const WARP_SIZE: u32 = 32;
 /// Threads and blocks that a multiprocessor holds at a time.
 pub(super) const MAX_THREADS_PER_SM: u32 = 2048;
 pub(super) const MAX_BLOCKS_PER_SM: u32 = 32;
-/// Shared memory of a block in bytes: without asking, and at most.
-pub(super) const SHARED_PER_BLOCK: u32 = 48 << 10;
-pub(super) const SHARED_PER_BLOCK_OPTIN: u32 = 227 << 10;
 /// Shared memory of a multiprocessor, and the part of it that each block costs on
 /// top of its own, in bytes.
 pub(super) const SHARED_PER_SM: u32 = 228 << 10;
@@ -34,13 +31,13 @@ pub(super) const COMPUTE_CAPABILITY: c_int = 80;
 /// a device of this capability: they are nominal and time nothing.
 const ATTRIBUTES: &[(c_int, c_int)] = &[
     (1, MAX_THREADS_PER_BLOCK as c_int),
-    (2, 1024),       // MAX_BLOCK_DIM_X
-    (3, 1024),       // MAX_BLOCK_DIM_Y
-    (4, 64),         // MAX_BLOCK_DIM_Z
-    (5, c_int::MAX), // MAX_GRID_DIM_X
-    (6, 65_535),     // MAX_GRID_DIM_Y
-    (7, 65_535),     // MAX_GRID_DIM_Z
-    (8, SHARED_PER_BLOCK as c_int),
+    (2, MAX_BLOCK[0] as c_int), // MAX_BLOCK_DIM_X
+    (3, MAX_BLOCK[1] as c_int), // MAX_BLOCK_DIM_Y
+    (4, MAX_BLOCK[2] as c_int), // MAX_BLOCK_DIM_Z
+    (5, MAX_GRID[0] as c_int),  // MAX_GRID_DIM_X
+    (6, MAX_GRID[1] as c_int),  // MAX_GRID_DIM_Y
+    (7, MAX_GRID[2] as c_int),  // MAX_GRID_DIM_Z
+    (8, MAX_STATIC_SHARED as c_int),
     (9, 64 << 10), // TOTAL_CONSTANT_MEMORY
     (10, WARP_SIZE as c_int),
     (11, c_int::MAX), // MAX_PITCH
@@ -60,7 +57,7 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
     (81, SHARED_PER_SM as c_int),
     (82, 64 << 10), // MAX_REGISTERS_PER_MULTIPROCESSOR
     (87, 2),        // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
-    (97, SHARED_PER_BLOCK_OPTIN as c_int),
+    (97, MAX_SHARED as c_int),
     (106, MAX_BLOCKS_PER_SM as c_int),
     (111, SHARED_RESERVED_PER_BLOCK as c_int),
     (115, 1), // MEMORY_POOLS_SUPPORTED: cuMemAllocAsync works

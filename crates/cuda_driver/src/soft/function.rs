@@ -2,9 +2,11 @@
 
 use std::ffi::{c_int, c_uint};
 
+use soft_cuda::MAX_SHARED;
+
 use super::device::{
-    COMPUTE_CAPABILITY, MAX_BLOCKS_PER_SM, MAX_THREADS_PER_BLOCK, MAX_THREADS_PER_SM,
-    SHARED_PER_BLOCK_OPTIN, SHARED_PER_SM, SHARED_RESERVED_PER_BLOCK, WARP_SIZE, sm_count,
+    COMPUTE_CAPABILITY, MAX_BLOCKS_PER_SM, MAX_THREADS_PER_SM, SHARED_PER_SM,
+    SHARED_RESERVED_PER_BLOCK, WARP_SIZE, sm_count,
 };
 use super::state::{self, Function, State};
 use crate::codes::{self, Answer};
@@ -24,21 +26,15 @@ pub(super) fn find(state: &mut State, function: CUfunction) -> Result<&mut Funct
     state.functions.get_mut(&function.bits()).ok_or(unknown)
 }
 
-/// The most threads in a block of the kernel.
-fn max_threads(function: &Function) -> u32 {
-    let required = function.kernel.required_block().map(|[x, y, z]| x * y * z);
-    required.or(function.kernel.max_threads()).unwrap_or(MAX_THREADS_PER_BLOCK)
-}
-
 pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, function: CUfunction) -> Answer {
     let mut state = state::lock();
     let function = find(&mut state, function)?;
     value.set(match attribute {
-        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => max_threads(function) as c_int,
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => function.kernel.max_threads() as c_int,
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => function.kernel.static_shared_bytes() as c_int,
-        // Nothing is compiled, so there are no registers and nothing spills.
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => function.kernel.local_bytes() as c_int,
+        // Registers are not allocated, since nothing is compiled.
         CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
-        | CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
         | CU_FUNC_ATTRIBUTE_NUM_REGS
         | CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
         CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => COMPUTE_CAPABILITY,
@@ -54,7 +50,7 @@ pub(crate) fn set_attribute(function: CUfunction, attribute: c_int, value: c_int
     match attribute {
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
             let fixed = function.kernel.static_shared_bytes();
-            let limit = SHARED_PER_BLOCK_OPTIN.saturating_sub(fixed);
+            let limit = MAX_SHARED.saturating_sub(fixed);
             function.max_dynamic_shared =
                 u32::try_from(value).ok().filter(|value| *value <= limit).ok_or_else(|| {
                     codes::explain(format!(
@@ -94,14 +90,14 @@ impl Demand {
         let mut state = state::lock();
         let function = find(&mut state, function)?;
         let static_shared = function.kernel.static_shared_bytes().into();
-        Ok(Self { max_threads: max_threads(function), static_shared })
+        Ok(Self { max_threads: function.kernel.max_threads(), static_shared })
     }
 
     /// Blocks of `threads` threads, with so much dynamic shared memory, that one
     /// multiprocessor holds at a time.
     fn blocks(&self, threads: u32, dynamic: usize) -> u32 {
         let shared = (dynamic as u64).saturating_add(self.static_shared);
-        if threads == 0 || threads > self.max_threads || shared > SHARED_PER_BLOCK_OPTIN.into() {
+        if threads == 0 || threads > self.max_threads || shared > MAX_SHARED.into() {
             return 0;
         }
         let by_threads = MAX_THREADS_PER_SM / threads.next_multiple_of(WARP_SIZE);
@@ -137,7 +133,7 @@ pub(crate) fn available_dynamic_shared(
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let share = SHARED_PER_SM / blocks - SHARED_RESERVED_PER_BLOCK;
-    let share = u64::from(share.min(SHARED_PER_BLOCK_OPTIN));
+    let share = u64::from(share.min(MAX_SHARED));
     bytes.set(share.saturating_sub(demand.static_shared) as usize)
 }
 

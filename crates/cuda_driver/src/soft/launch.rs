@@ -137,26 +137,27 @@ unsafe fn packed_params(
             return Err(invalid);
         }
         // SAFETY: the caller's contract.
-        return unsafe { packed_extra(extra) }.ok_or(invalid);
+        let mut packed = unsafe { packed_extra(extra) }.ok_or(invalid)?;
+        // A C structure may end in padding.
+        packed.truncate(kernel.params_size());
+        return Ok(packed);
     }
-    let layout = kernel.params();
-    let bytes = layout.iter().map(|param| param.offset + param.size).max().unwrap_or(0);
-    let mut packed = vec![0; bytes as usize];
-    if bytes > 0 && kernel_params.is_null() {
+    let mut packed = vec![0; kernel.params_size()];
+    if !packed.is_empty() && kernel_params.is_null() {
         codes::explain(format!("kernel {} has parameters and got none", kernel.name()));
         return Err(invalid);
     }
-    for (index, param) in layout.iter().enumerate() {
+    for (index, param) in kernel.params().iter().enumerate() {
         // SAFETY: the array has a pointer for each parameter of the kernel.
         let value = unsafe { kernel_params.add(index).read() }.cast_const().cast::<u8>();
         if value.is_null() {
             codes::explain(format!("parameter {index} of kernel {} is null", kernel.name()));
             return Err(invalid);
         }
-        let at = param.offset as usize..(param.offset + param.size) as usize;
+        let at = param.offset..param.offset + param.size;
         // SAFETY: the pointer is to a value of the parameter's size; `packed` has room
         // for the last byte of every parameter.
-        unsafe { packed[at].as_mut_ptr().copy_from_nonoverlapping(value, param.size as usize) };
+        unsafe { packed[at].as_mut_ptr().copy_from_nonoverlapping(value, param.size) };
     }
     Ok(packed)
 }

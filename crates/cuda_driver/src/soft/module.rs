@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
-use super::device::SHARED_PER_BLOCK;
+use soft_cuda::MAX_STATIC_SHARED;
+
 use super::state::{self, Function, LoadedModule, State};
 use crate::codes::{self, Answer};
 use crate::sys::{
@@ -249,7 +250,8 @@ pub(crate) unsafe fn function(
     let function = Function {
         context: loaded.context,
         module: module.bits(),
-        max_dynamic_shared: SHARED_PER_BLOCK.saturating_sub(kernel.static_shared_bytes()),
+        // Static and dynamic shared memory together have this much without asking.
+        max_dynamic_shared: MAX_STATIC_SHARED.saturating_sub(kernel.static_shared_bytes()),
         kernel,
         carveout: -1,
     };
