@@ -1,5 +1,8 @@
 //! A stand-in for `libcuda.so.1`, built by the test `forward`: contexts are
 //! numbers, device memory is host memory, and what a real driver may lack is missing.
+//!
+//! Safety of all unsafe blocks here: the pointers come from the test through `cust`,
+//! and are valid for the one value or the bytes that the driver API says.
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
