@@ -48,6 +48,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: None,
+    source: include_str!("coalesced.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.

@@ -61,6 +61,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BK * BM + BK * BN) * 4),
     unaligned: Some("frag_prefetch_unaligned"),
+    source: include_str!("frag_prefetch.rs"),
 };
 
 entry_points! {

@@ -50,6 +50,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::RowsAlongX,
     shared: Shared::Static(0),
     unaligned: None,
+    source: include_str!("naive.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.

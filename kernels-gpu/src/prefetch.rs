@@ -70,6 +70,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(2 * (BK * BM + BK * BN) * 4),
     unaligned: Some("prefetch_unaligned"),
+    source: include_str!("prefetch.rs"),
 };
 
 entry_points! {

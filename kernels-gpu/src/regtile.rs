@@ -58,6 +58,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: Some("regtile_unaligned"),
+    source: include_str!("regtile.rs"),
 };
 
 entry_points! {

@@ -54,6 +54,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
+    source: include_str!("rows2.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, two outputs per thread.

@@ -72,6 +72,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: Some("smem2d_unaligned"),
+    source: include_str!("smem2d.rs"),
 };
 
 entry_points! {

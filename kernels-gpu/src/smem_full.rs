@@ -49,6 +49,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|k| (BM as u64 + BN as u64) * k as u64 * 4),
     unaligned: None,
+    source: include_str!("smem_full.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.

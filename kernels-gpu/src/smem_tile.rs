@@ -54,6 +54,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
+    source: include_str!("smem_tile.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.

@@ -14,7 +14,7 @@
 /// ```
 ///
 /// `lda`, `ldb` and `ldc` are the distances between rows, in elements.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Spec {
     /// The name: `--kernel NAME`, and the kernel's entry point in the PTX.
     pub name: &'static str,
@@ -33,6 +33,8 @@ pub struct Spec {
     /// and n, k and the three distances between rows multiples of 4. `None`: the rung takes
     /// any matrix.
     pub unaligned: Option<&'static str>,
+    /// The text of the rung's file, whose header explains it.
+    pub source: &'static str,
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.
@@ -69,6 +71,12 @@ pub enum Shared {
 }
 
 impl Spec {
+    /// The header of the rung's file, as Markdown.
+    pub fn header(&self) -> impl Iterator<Item = &'static str> {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line))
+    }
+
     /// Threads per block.
     pub const fn threads(&self) -> u32 {
         self.block[0] * self.block[1]

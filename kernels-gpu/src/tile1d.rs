@@ -60,6 +60,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
+    source: include_str!("tile1d.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, eight outputs per thread.

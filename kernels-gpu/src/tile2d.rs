@@ -74,6 +74,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
+    source: include_str!("tile2d.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, 8 x 8 outputs per thread.

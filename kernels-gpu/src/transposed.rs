@@ -67,6 +67,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BK * BM + BK * BN) * 4),
     unaligned: Some("transposed_unaligned"),
+    source: include_str!("transposed.rs"),
 };
 
 entry_points! {

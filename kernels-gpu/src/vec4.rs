@@ -61,6 +61,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: Some("vec4_unaligned"),
+    source: include_str!("vec4.rs"),
 };
 
 entry_points! {
