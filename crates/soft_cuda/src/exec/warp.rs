@@ -5,7 +5,7 @@
 //! meet at the branch's immediate post-dominator, where each waits until the
 //! others have come too or have exited. Any split that does not wait may run,
 //! and they take turns at backward branches, so that lanes may wait for each
-//! other in loops.
+//! other in loops. Lanes that loop for long stop being waited for.
 
 use super::code::{Code, End, NO_RECONVERGENCE};
 use super::{Cx, bits};
@@ -130,6 +130,9 @@ impl Warp {
             }
             at += 1;
             if turn == 0 {
+                // Lanes that loop this long may wait for one that waits for
+                // them to reconverge, as with a lock: let it go ahead.
+                self.unpark();
                 return Stop::Turn;
             }
         }
@@ -378,8 +381,8 @@ impl Warp {
         }
     }
 
-    /// Lets lanes that wait to reconverge go on without the others, which
-    /// wait at a barrier for them. Returns whether there were any.
+    /// Lets lanes that wait to reconverge go on without the others, which may
+    /// be waiting for them. Returns whether there were any.
     pub(crate) fn unpark(&mut self) -> bool {
         for node in self.nodes.iter_mut().flatten() {
             if node.arrived != 0 {

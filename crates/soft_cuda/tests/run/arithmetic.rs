@@ -1,0 +1,448 @@
+//! Results of instructions, bit by bit.
+
+use super::{Case, f, kernel};
+
+const NAN: u32 = 0x7fff_ffff;
+
+/// Runs `code`, which computes `%r10` from `%r2`, `%r3`, `%r4`, for each row
+/// of operands.
+fn op3(code: &str, rows: &[[u32; 3]]) -> Vec<u32> {
+    let body = format!(
+        "  add.s64 %rd5, %rd1, %rd0; ld.global.b32 %r2, [%rd5];
+  add.s64 %rd6, %rd2, %rd0; ld.global.b32 %r3, [%rd6];
+  add.s64 %rd7, %rd3, %rd0; ld.global.b32 %r4, [%rd7];
+  {code}
+  add.s64 %rd8, %rd4, %rd0; st.global.b32 [%rd8], %r10;"
+    );
+    let column = |i: usize| rows.iter().map(|row| row[i]).collect::<Vec<u32>>();
+    let buffers = [column(0), column(1), column(2), vec![0; rows.len()]];
+    let case = Case::new(kernel(4, &body), &buffers).threads(rows.len() as u32);
+    // Also with all 32 lanes, where other code runs.
+    let mut padded = buffers.clone();
+    for buffer in &mut padded {
+        buffer.resize(32, buffer[0]);
+    }
+    let full = Case::new(kernel(4, &body), &padded).run();
+    let partial = case.run();
+    assert_eq!(full[..rows.len()], partial[..], "{code}: full and partial warps disagree");
+    partial
+}
+
+/// As [`op3`] for one operation in the usual form.
+fn check(opcode: &str, arity: usize, rows: &[([u32; 3], u32)]) {
+    let operands = ["%r2", "%r3", "%r4"][..arity].join(", ");
+    let inputs: Vec<[u32; 3]> = rows.iter().map(|row| row.0).collect();
+    let got = op3(&format!("{opcode} %r10, {operands};"), &inputs);
+    for (row, got) in rows.iter().zip(got) {
+        assert_eq!(got, row.1, "{opcode} of {:#x?} gave {got:#x}, not {:#x}", row.0, row.1);
+    }
+}
+
+fn check1(opcode: &str, rows: &[(u32, u32)]) {
+    let rows: Vec<_> = rows.iter().map(|&(a, d)| ([a, 0, 0], d)).collect();
+    check(opcode, 1, &rows);
+}
+
+fn check2(opcode: &str, rows: &[(u32, u32, u32)]) {
+    let rows: Vec<_> = rows.iter().map(|&(a, b, d)| ([a, b, 0], d)).collect();
+    check(opcode, 2, &rows);
+}
+
+/// As [`check`] for 64-bit operands; results are compared in full.
+fn check_wide(opcode: &str, arity: usize, rows: &[([u64; 3], u64)]) {
+    for (input, want) in rows {
+        let operands = ["%rd10", "%rd11", "%rd12"][..arity].join(", ");
+        let body = format!(
+            "  ld.global.v2.b64 {{%rd10, %rd11}}, [%rd1]; ld.global.b64 %rd12, [%rd1+16];
+  {opcode} %rd13, {operands};
+  st.global.b64 [%rd2], %rd13;"
+        );
+        let words: Vec<u32> = input.iter().flat_map(|&v| [v as u32, (v >> 32) as u32]).collect();
+        let got = Case::new(kernel(2, &body), &[words, vec![0; 2]]).run();
+        let got = u64::from(got[1]) << 32 | u64::from(got[0]);
+        assert_eq!(got, *want, "{opcode} of {input:#x?} gave {got:#x}, not {want:#x}");
+    }
+}
+
+const INF: f32 = f32::INFINITY;
+/// The smallest denormal, and the smallest normal number.
+const TINY: u32 = 1;
+const MIN: u32 = 0x0080_0000;
+
+#[test]
+fn fma_rounds_once() {
+    check(
+        "fma.rn.f32",
+        3,
+        &[
+            // Through f64 this would be 16777216.
+            ([f(24929.0), f(673.0), f(2f32.powi(-40))], f(16_777_218.0)),
+            ([f(2.0), f(3.0), f(4.0)], f(10.0)),
+            ([f(INF), f(0.0), f(1.0)], NAN),
+            ([f(1.0), f(INF), f(-INF)], NAN),
+            ([0xffc0_1234, f(1.0), f(1.0)], NAN),
+            ([f(-0.0), f(1.0), f(-0.0)], f(-0.0)),
+            ([f(-0.0), f(1.0), f(0.0)], f(0.0)),
+            ([TINY, f(1.0), f(0.0)], TINY),
+            ([f(f32::MAX), f(2.0), f(0.0)], f(INF)),
+        ],
+    );
+}
+
+#[test]
+fn a_run_of_fmas_gives_the_same() {
+    let code = "fma.rn.f32 %r5, %r2, %r3, %r4; fma.rn.f32 %r6, %r5, %r3, %r2;
+  fma.rn.f32 %r6, %r6, %r6, %r6; fma.rn.f32 %r10, %r6, %r5, %r6;";
+    let rows = [[f(1.5), f(-2.25), f(0.1)], [f(INF), f(0.0), f(1.0)], [f(3.0), f(1e-30), f(1e-9)]];
+    let got = op3(code, &rows);
+    for (row, got) in rows.iter().zip(got) {
+        let [a, b, c] = row.map(f32::from_bits);
+        let r5 = a.mul_add(b, c);
+        let r6 = r5.mul_add(b, a);
+        let r6 = r6.mul_add(r6, r6);
+        let want = r6.mul_add(r5, r6);
+        assert_eq!(got, if want.is_nan() { NAN } else { f(want) });
+    }
+}
+
+#[test]
+fn nan_is_canonical_and_zeros_keep_their_sign() {
+    check2(
+        "add.rn.f32",
+        &[
+            (f(INF), f(-INF), NAN),
+            (0x7fc0_0001, f(1.0), NAN),
+            (f(-0.0), f(-0.0), f(-0.0)),
+            (f(-0.0), f(0.0), f(0.0)),
+            (f(1.0), f(-1.0), f(0.0)),
+        ],
+    );
+    check2("mul.rn.f32", &[(f(0.0), f(INF), NAN), (f(-0.0), f(2.0), f(-0.0))]);
+    check2("sub.f32", &[(f(INF), f(INF), NAN), (f(0.0), f(0.0), f(0.0))]);
+    check2(
+        "div.rn.f32",
+        &[(f(0.0), f(0.0), NAN), (f(1.0), f(-0.0), f(-INF)), (f(1.0), f(3.0), f(1.0 / 3.0))],
+    );
+    check1("sqrt.rn.f32", &[(f(-1.0), NAN), (f(-0.0), f(-0.0)), (f(2.0), f(2f32.sqrt()))]);
+    check1("rcp.rn.f32", &[(f(3.0), f(1.0 / 3.0)), (f(-0.0), f(-INF))]);
+    check_wide(
+        "add.rn.f64",
+        2,
+        &[
+            ([0x7ff0_0000_0000_0000, 0xfff0_0000_0000_0000, 0], 0xfff8_0000_0000_0000),
+            ([0.1f64.to_bits(), 0.2f64.to_bits(), 0], (0.1f64 + 0.2).to_bits()),
+        ],
+    );
+    check_wide(
+        "fma.rn.f64",
+        3,
+        &[(
+            [0.1f64.to_bits(), 10f64.to_bits(), (-1f64).to_bits()],
+            0.1f64.mul_add(10.0, -1.0).to_bits(),
+        )],
+    );
+}
+
+#[test]
+fn flushing_is_per_operation() {
+    check2(
+        "add.ftz.f32",
+        &[(TINY, TINY, f(0.0)), (TINY | 1 << 31, f(-0.0), f(-0.0)), (MIN, 0, MIN)],
+    );
+    check2("add.f32", &[(TINY, TINY, 2)]);
+    check2("mul.ftz.f32", &[(MIN, f(0.5), f(0.0)), (MIN, f(-0.5), f(-0.0))]);
+    check2("mul.f32", &[(MIN, f(0.5), MIN / 2)]);
+    check2(
+        "add.sat.f32",
+        &[(f(0.75), f(0.5), f(1.0)), (f(-2.0), f(1.0), f(0.0)), (NAN, f(1.0), f(0.0))],
+    );
+}
+
+#[test]
+fn min_and_max_order_zeros_and_drop_nan() {
+    check2(
+        "min.f32",
+        &[
+            (f(-0.0), f(0.0), f(-0.0)),
+            (f(0.0), f(-0.0), f(-0.0)),
+            (NAN, f(1.0), f(1.0)),
+            (f(1.0), 0xffc0_0000, f(1.0)),
+            (NAN, NAN, NAN),
+            (f(-3.0), f(2.0), f(-3.0)),
+        ],
+    );
+    check2(
+        "max.f32",
+        &[(f(-0.0), f(0.0), f(0.0)), (f(0.0), f(-0.0), f(0.0)), (f(5.0), NAN, f(5.0))],
+    );
+    check2("max.NaN.f32", &[(f(5.0), NAN, NAN), (f(5.0), f(6.0), f(6.0))]);
+}
+
+#[test]
+fn integers_wrap_and_divide() {
+    let min = i32::MIN as u32;
+    check2("add.s32", &[(u32::MAX, 1, 0), (min, min, 0)]);
+    check2("sub.s32", &[(0, 1, u32::MAX)]);
+    check2("mul.lo.s32", &[(0x1234_5678, 0x9abc_def0, 0x1234_5678u32.wrapping_mul(0x9abc_def0))]);
+    check2("mul.hi.u32", &[(u32::MAX, u32::MAX, u32::MAX - 1), (1 << 31, 2, 1)]);
+    check2("mul.hi.s32", &[(u32::MAX, u32::MAX, 0), (min, 2, u32::MAX), (min, min, 1 << 30)]);
+    check2("div.u32", &[(7, 2, 3), (7, 0, u32::MAX)]);
+    check2("div.s32", &[(-7i32 as u32, 2, -3i32 as u32), (min, u32::MAX, min), (5, 0, u32::MAX)]);
+    check2("rem.u32", &[(7, 4, 3), (7, 0, 7)]);
+    check2("rem.s32", &[(-7i32 as u32, 4, -3i32 as u32), (min, u32::MAX, 0)]);
+    check2("min.s32", &[(u32::MAX, 1, u32::MAX)]);
+    check2("min.u32", &[(u32::MAX, 1, 1)]);
+    check2("max.s32", &[(u32::MAX, 1, 1)]);
+    check1("abs.s32", &[(u32::MAX, 1), (min, min)]);
+    check1("neg.s32", &[(5, -5i32 as u32), (min, min)]);
+    check2("add.sat.s32", &[(i32::MAX as u32, 1, i32::MAX as u32), (min, u32::MAX, min)]);
+    check("mad.lo.s32", 3, &[([3, 4, 5], 17)]);
+    check("mad.hi.u32", 3, &[([u32::MAX, u32::MAX, 2], 0)]);
+    check("sad.u32", 3, &[([3, 10, 5], 12)]);
+    check_wide("mul.hi.u64", 2, &[([u64::MAX, u64::MAX, 0], u64::MAX - 1)]);
+    check_wide("mul.hi.s64", 2, &[([u64::MAX, u64::MAX, 0], 0)]);
+    check_wide(
+        "div.s64",
+        2,
+        &[([i64::MIN as u64, u64::MAX, 0], i64::MIN as u64), ([9, 0, 0], u64::MAX)],
+    );
+    check_wide("rem.u64", 2, &[([10, 4, 0], 2)]);
+    check_wide("mad.lo.s64", 3, &[([1 << 40, 3, 7], (3 << 40) + 7)]);
+}
+
+#[test]
+fn shifts_beyond_the_width() {
+    check2("shl.b32", &[(1, 31, 1 << 31), (1, 32, 0), (1, 33, 0), (1, u32::MAX, 0)]);
+    check2("shr.u32", &[(1 << 31, 31, 1), (u32::MAX, 32, 0), (u32::MAX, u32::MAX, 0)]);
+    check2("shr.s32", &[(1 << 31, 31, u32::MAX), (1 << 31, 64, u32::MAX), (1, 40, 0)]);
+    for (by, want) in [("63", 1u64 << 63), ("64", 0), ("200", 0)] {
+        let body = format!(
+            "  mov.b64 %rd10, 1; mov.b32 %r20, {by}; shl.b64 %rd11, %rd10, %r20; st.global.b64 [%rd1], %rd11;"
+        );
+        let got = Case::new(kernel(1, &body), &[vec![0; 2]]).run();
+        assert_eq!(u64::from(got[1]) << 32 | u64::from(got[0]), want);
+    }
+    check("shf.l.wrap.b32", 3, &[([0x8000_0001, 0xf, 4], 0xf8), ([1, 2, 32], 2)]);
+    check("shf.r.clamp.b32", 3, &[([0x10, 0xab, 4], 0xb000_0001), ([1, 2, 40], 2)]);
+}
+
+#[test]
+fn bit_fields_and_permutes() {
+    check(
+        "bfe.u32",
+        3,
+        &[([0xabcd_1234, 8, 8], 0x12), ([u32::MAX, 31, 8], 1), ([u32::MAX, 4, 0], 0)],
+    );
+    check(
+        "bfe.s32",
+        3,
+        &[
+            ([0xabcd_1294, 4, 4], u32::MAX << 3 | 1),
+            ([1 << 31, 31, 1], u32::MAX),
+            ([1 << 31, 40, 4], u32::MAX),
+            ([0x7f, 0, 32], 0x7f),
+        ],
+    );
+    check(
+        "prmt.b32",
+        3,
+        &[
+            ([0x3322_1100, 0x7766_5544, 0x7531], 0x7755_3311),
+            ([0x0000_0080, 0, 0x0008], 0x8080_80ff),
+        ],
+    );
+    let got = op3("lop3.b32 %r10, %r2, %r3, %r4, 0x96;", &[[0xff00, 0x0ff0, 0x00ff]]);
+    assert_eq!(got, [0xff00 ^ 0x0ff0 ^ 0x00ff]);
+    let got = op3("bfi.b32 %r10, %r2, %r3, 8, 4;", &[[0xabc, 0xffff_ffff, 0]]);
+    assert_eq!(got, [0xffff_fcff]);
+    check1("popc.b32", &[(0xf0f0_0001, 9)]);
+    check1("clz.b32", &[(1, 31), (0, 32)]);
+    check1("brev.b32", &[(1, 1 << 31)]);
+    check1("bfind.u32", &[(0, u32::MAX), (0x100, 8)]);
+    check1("bfind.s32", &[(u32::MAX, u32::MAX), (-256i32 as u32, 7)]);
+    check1("cnot.b32", &[(0, 1), (7, 0)]);
+    check1("not.b32", &[(0, u32::MAX)]);
+    check("dp4a.u32.u32", 3, &[([0x0102_0304, 0x0101_0101, 10], 20)]);
+    check("dp4a.s32.s32", 3, &[([0xff, 2, 0], -2i32 as u32)]);
+}
+
+#[test]
+fn sixteen_bit_arithmetic() {
+    let code = "cvt.u16.u32 %h1, %r2; cvt.u16.u32 %h2, %r3; OP cvt.u32.u16 %r10, %h3;";
+    for (op, a, b, want) in [
+        ("add.s16 %h3, %h1, %h2;", 0xffff, 2, 1),
+        ("mul.lo.s16 %h3, %h1, %h2;", 0x1234, 0x100, 0x3400),
+        ("shr.s16 %h3, %h1, 20;", 0x8000, 0, 0xffff),
+        ("shr.u16 %h3, %h1, 4;", 0x8000, 0, 0x0800),
+        ("min.s16 %h3, %h1, %h2;", 0x8000, 1, 0x8000),
+        ("min.u16 %h3, %h1, %h2;", 0x8000, 1, 1),
+        ("not.b16 %h3, %h1;", 0x00ff, 0, 0xff00),
+    ] {
+        assert_eq!(op3(&code.replace("OP", op), &[[a, b, 0]]), [want], "{op}");
+    }
+    let wide = op3("cvt.u16.u32 %h1, %r2; mul.wide.s16 %r10, %h1, %h1;", &[[0xffff, 0, 0]]);
+    assert_eq!(wide, [1]);
+}
+
+#[test]
+fn carries() {
+    let code = "add.cc.u32 %r5, %r2, %r3; addc.u32 %r10, %r4, 0;";
+    assert_eq!(op3(code, &[[u32::MAX, 1, 5], [1, 1, 5]]), [6, 5]);
+    let code = "sub.cc.u32 %r5, %r2, %r3; subc.u32 %r10, %r4, 0;";
+    assert_eq!(op3(code, &[[0, 1, 5], [1, 1, 5]]), [4, 5]);
+}
+
+#[test]
+fn comparisons() {
+    let set = |cmp: &str, rows: &[(u32, u32, bool)]| {
+        let code = format!("setp.{cmp} %p1, %r2, %r3; selp.b32 %r10, 1, 0, %p1;");
+        let inputs: Vec<_> = rows.iter().map(|&(a, b, _)| [a, b, 0]).collect();
+        let want: Vec<u32> = rows.iter().map(|row| row.2.into()).collect();
+        assert_eq!(op3(&code, &inputs), want, "{cmp}");
+    };
+    set("lt.s32", &[(u32::MAX, 0, true), (0, 0, false)]);
+    set("lt.u32", &[(u32::MAX, 0, false), (0, 1, true)]);
+    set("hi.u32", &[(u32::MAX, 0, true)]);
+    set("ge.s32", &[(u32::MAX, 0, false), (3, 3, true)]);
+    set("ne.b32", &[(1, 2, true), (2, 2, false)]);
+    for (cmp, with_nan, equal, less, greater) in [
+        ("eq", false, true, false, false),
+        ("ne", false, false, true, true),
+        ("lt", false, false, true, false),
+        ("le", false, true, true, false),
+        ("gt", false, false, false, true),
+        ("ge", false, true, false, true),
+        ("equ", true, true, false, false),
+        ("neu", true, false, true, true),
+        ("ltu", true, false, true, false),
+        ("leu", true, true, true, false),
+        ("gtu", true, false, false, true),
+        ("geu", true, true, false, true),
+        ("num", false, true, true, true),
+        ("nan", true, false, false, false),
+    ] {
+        let rows = [
+            (NAN, f(1.0), with_nan),
+            (f(1.0), NAN, with_nan),
+            (f(0.0), f(-0.0), equal),
+            (f(1.0), f(2.0), less),
+            (f(2.0), f(1.0), greater),
+        ];
+        set(&format!("{cmp}.f32"), &rows);
+    }
+    set("eq.ftz.f32", &[(TINY, 0, true)]);
+    set("eq.f32", &[(TINY, 0, false)]);
+    let code = "setp.ne.u32 %p3, %r4, 0; setp.lt.and.u32 %p1|%p2, %r2, %r3, !%p3;
+  selp.b32 %r5, 1, 0, %p1; selp.b32 %r6, 2, 0, %p2; or.b32 %r10, %r5, %r6;";
+    assert_eq!(op3(code, &[[1, 2, 0], [1, 2, 1], [2, 1, 0]]), [1, 0, 2]);
+    let code = "testp.finite.f32 %p1, %r2; selp.b32 %r10, 1, 0, %p1;";
+    assert_eq!(op3(code, &[[f(1.0), 0, 0], [f(INF), 0, 0], [NAN, 0, 0]]), [1, 0, 0]);
+    let code = "testp.subnormal.f32 %p1, %r2; selp.b32 %r10, 1, 0, %p1;";
+    assert_eq!(op3(code, &[[TINY, 0, 0], [MIN, 0, 0], [0, 0, 0]]), [1, 0, 0]);
+    check2("set.lt.u32.s32", &[(u32::MAX, 0, u32::MAX), (1, 0, 0)]);
+    check2("set.lt.f32.s32", &[(u32::MAX, 0, f(1.0))]);
+}
+
+#[test]
+fn predicate_logic() {
+    let code = "setp.ne.u32 %p1, %r2, 0; setp.ne.u32 %p2, %r3, 0;
+  and.pred %p3, %p1, %p2; xor.pred %p4, %p1, !%p2; not.pred %p5, %p1; or.pred %p6, %p3, %p5; mov.pred %p7, -1;
+  selp.b32 %r5, 1, 0, %p3; selp.b32 %r6, 2, 0, %p4; selp.b32 %r7, 4, 0, %p6; selp.b32 %r8, 8, 0, %p7;
+  or.b32 %r5, %r5, %r6; or.b32 %r7, %r7, %r8; or.b32 %r10, %r5, %r7;";
+    assert_eq!(
+        op3(code, &[[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0]]),
+        [2 + 4 + 8, 4 + 8, 8, 1 + 2 + 4 + 8]
+    );
+}
+
+#[test]
+fn conversions_saturate() {
+    check1(
+        "cvt.rzi.s32.f32",
+        &[
+            (f(-1.9), -1i32 as u32),
+            (f(3e9), i32::MAX as u32),
+            (f(-3e9), i32::MIN as u32),
+            (NAN, 0),
+            (f(INF), i32::MAX as u32),
+        ],
+    );
+    check1("cvt.rzi.u32.f32", &[(f(-1.0), 0), (f(5e9), u32::MAX), (f(3.99), 3)]);
+    check1("cvt.rni.s32.f32", &[(f(2.5), 2), (f(3.5), 4), (f(-2.5), -2i32 as u32)]);
+    check1("cvt.rmi.f32.f32", &[(f(-1.5), f(-2.0)), (f(-0.0), f(-0.0))]);
+    check1("cvt.rpi.f32.f32", &[(f(1.1), f(2.0))]);
+    check1("cvt.rn.f32.s32", &[(u32::MAX, f(-1.0)), (16_777_217, f(16_777_216.0))]);
+    check1("cvt.rn.f32.u32", &[(u32::MAX, f(4_294_967_296.0))]);
+    check1("cvt.rz.f32.u32", &[(u32::MAX, f(4_294_967_040.0))]);
+    check1("cvt.rp.f32.u32", &[(16_777_217, f(16_777_218.0))]);
+    check1("cvt.u32.u8", &[(0x1ff, 0xff)]);
+    check1("cvt.s32.s8", &[(0x80, -128i32 as u32)]);
+    check1("cvt.sat.u8.s32", &[(300, 255), (-5i32 as u32, 0)]);
+    check1("cvt.sat.f32.f32", &[(f(2.0), f(1.0)), (NAN, f(0.0))]);
+    check1(
+        "cvt.rna.tf32.f32",
+        &[(0x3f80_1000, 0x3f80_2000), (0x3f80_0fff, 0x3f80_0000), (NAN, NAN)],
+    );
+    let to64 = op3(
+        "cvt.s64.s32 %rd10, %r2; shr.s64 %rd10, %rd10, 32; cvt.u32.u64 %r10, %rd10;",
+        &[[u32::MAX, 0, 0]],
+    );
+    assert_eq!(to64, [u32::MAX]);
+    let double = op3(
+        "cvt.f64.f32 %rd10, %r2; add.f64 %rd10, %rd10, 0d3DF0000000000000; cvt.rn.f32.f64 %r10, %rd10;",
+        &[[f(1.5), 0, 0]],
+    );
+    assert_eq!(double, [f(1.5)]);
+}
+
+#[test]
+fn half_precision_conversions() {
+    let code = "cvt.rn.f16.f32 %h1, %r2; cvt.u32.u16 %r10, %h1;";
+    let rows = [
+        (1.0, 0x3c00),
+        (-2.0, 0xc000),
+        (65504.0, 0x7bff),
+        (65520.0, 0x7c00),
+        (65519.0, 0x7bff),
+        (2f32.powi(-24), 1),
+        (2f32.powi(-25), 0),
+        (2f32.powi(-14), 0x0400),
+        (0.1, 0x2e66),
+        (-0.0, 0x8000),
+    ];
+    let got = op3(code, &rows.map(|(value, _)| [f(value), 0, 0]));
+    assert_eq!(got, rows.map(|row| row.1));
+    let back = "cvt.u16.u32 %h1, %r2; cvt.f32.f16 %r10, %h1;";
+    let got = op3(back, &rows.map(|(_, half)| [half, 0, 0]));
+    assert_eq!(got[0], f(1.0));
+    assert_eq!(got[2], f(65504.0));
+    assert_eq!(got[5], f(2f32.powi(-24)));
+    let pair = op3("cvt.rn.bf16x2.f32 %r10, %r2, %r3;", &[[f(1.0), f(-2.0), 0]]);
+    assert_eq!(pair, [0x3f80_c000]);
+}
+
+#[test]
+fn moves_pack_and_unpack() {
+    let code = "mov.b64 %rd10, {%r2, %r3}; mov.b64 {%r5, %r6}, %rd10; sub.s32 %r10, %r6, %r5;";
+    assert_eq!(op3(code, &[[3, 10, 0]]), [7]);
+    let code = "mov.b32 {%h1, %h2}, %r2; mov.b32 %r10, {%h2, %h1};";
+    assert_eq!(op3(code, &[[0x1234_abcd, 0, 0]]), [0xabcd_1234]);
+    // A part that overwrites its source.
+    let code = "mov.b64 %rd10, {%r2, %r3}; mov.b64 {%r3, %r2}, %rd10; sub.s32 %r10, %r2, %r3;";
+    assert_eq!(op3(code, &[[3, 10, 0]]), [7]);
+}
+
+#[test]
+fn approximations_are_close() {
+    let code = "ex2.approx.ftz.f32 %r5, %r2; lg2.approx.f32 %r6, %r5; rsqrt.approx.f32 %r7, %r3; mul.f32 %r8, %r7, %r7; mul.f32 %r8, %r8, %r3; add.f32 %r10, %r6, %r8;";
+    let got = op3(code, &[[f(3.25), f(7.0), 0]]);
+    assert!((f32::from_bits(got[0]) - 4.25).abs() < 1e-5);
+}
+
+#[test]
+fn guarded_instructions_keep_the_other_lanes() {
+    let code = "mov.b32 %r10, 7; setp.gt.u32 %p1, %r2, 10; @%p1 add.u32 %r10, %r2, 1; @!%p1 mov.b32 %r10, %r3;";
+    assert_eq!(op3(code, &[[20, 5, 0], [3, 5, 0]]), [21, 5]);
+    let code = "mov.b32 %r10, 7; setp.gt.u32 %p1, %r2, 10; @%p1 mov.b32 %r10, %r3;";
+    assert_eq!(op3(code, &[[20, 5, 0], [3, 5, 0]]), [5, 7]);
+}

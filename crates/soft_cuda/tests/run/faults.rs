@@ -1,0 +1,176 @@
+//! Accesses that are wrong, and what is said about them.
+
+use super::{Case, kernel, line_of, module};
+use soft_cuda::{
+    Access, AddressSpace, Config, Device, FaultKind, InvalidLaunch, LaunchConfig, LaunchError,
+    Place,
+};
+
+#[test]
+fn out_of_bounds_says_everything() {
+    let body = "  add.s64 %rd5, %rd1, %rd0;\n  ld.global.b32 %r2, [%rd5+64];\n  st.global.b32 [%rd5], %r2;";
+    let ptx = kernel(1, body);
+    let fault = Case::new(ptx.clone(), &[vec![0; 40]]).fault();
+    let base = 0x50_0000_0000_0000u64;
+    assert_eq!(fault.line, line_of(&ptx, "[%rd5+64]"));
+    assert_eq!(fault.thread, [24, 0, 0]);
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds {
+            address: base + 160,
+            bytes: 4,
+            access: Access::Load,
+            space: AddressSpace::Global,
+            place: Place::After { base, size: 160, past_end: 0 },
+        }
+    );
+    assert_eq!(
+        fault.to_string(),
+        format!(
+            "kernel `k`, PTX line {} (`ld.global.b32 %r2, [%rd5+64];`), block (0, 0, 0), thread (24, 0, 0): \
+             4-byte global load out of bounds at 0x500000000000a0: 0 bytes past the end of the 160-byte allocation at 0x50000000000000",
+            fault.line
+        )
+    );
+}
+
+#[test]
+fn the_first_block_is_reported() {
+    let body = "  mov.u32 %r2, %ctaid.x;\n  mul.wide.u32 %rd5, %r2, 4;\n  add.s64 %rd5, %rd1, %rd5;\n  st.global.b32 [%rd5], %r2;";
+    for _ in 0..10 {
+        let fault = Case::new(kernel(1, body), &[vec![0; 50]]).blocks(1000).fault();
+        assert_eq!((fault.block, fault.thread), ([50, 0, 0], [0, 0, 0]));
+    }
+}
+
+#[test]
+fn other_wrong_addresses() {
+    let place = |kind| match kind {
+        FaultKind::OutOfBounds { place, .. } => place,
+        other => panic!("{other:?}"),
+    };
+    let run = |body: &str| Case::new(kernel(1, body), &[vec![0; 40]]).fault_kind();
+    let base = 0x50_0000_0000_0000u64;
+    let before = run("  ld.global.b32 %r2, [%rd1+-8];");
+    assert_eq!(place(before), Place::Before { base, size: 160, distance: 8 });
+    let over_the_end = run("  ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1+160];");
+    assert_eq!(place(over_the_end), Place::After { base, size: 160, past_end: 0 });
+    assert_eq!(place(run("  mov.b64 %rd5, 0; ld.b32 %r2, [%rd5];")), Place::Nowhere);
+    assert_eq!(place(run("  mov.b64 %rd5, 140000000000000; st.b32 [%rd5], 1;")), Place::Nowhere);
+    let kind = run("  st.global.b32 [%rd1+2], 1;");
+    assert_eq!(
+        kind.to_string(),
+        "4-byte global store at 0x50000000000002, which is not a multiple of 4"
+    );
+    let kind = run("  ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1+8];");
+    assert!(matches!(kind, FaultKind::Misaligned { bytes: 16, .. }), "{kind:?}");
+    let kind = run("  atom.global.add.u32 %r2, [%rd1+160], 1;");
+    assert!(matches!(kind, FaultKind::OutOfBounds { access: Access::Atomic, .. }), "{kind:?}");
+}
+
+#[test]
+fn shared_memory_has_an_end_and_a_beginning() {
+    let shared = ".shared .align 16 .b8 tile[64];";
+    let run = |body: &str| Case::new(module(1, shared, body), &[vec![0; 40]]).fault();
+    let fault = run("  mov.b32 %r2, tile;\n  ld.shared.b32 %r3, [%r2+64];");
+    assert_eq!(
+        fault.kind.to_string(),
+        "4-byte shared load out of bounds at 0x440: 0 bytes past the end of the 64-byte allocation at 0x400"
+    );
+    let fault = run("  mov.b32 %r2, 0;\n  st.shared.b32 [%r2], 1;");
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { space: AddressSpace::Shared, .. }));
+    let fault = run("  mov.b32 %r2, tile;\n  st.shared.v4.b32 [%r2+8], {%r1, %r1, %r1, %r1};");
+    assert!(matches!(fault.kind, FaultKind::Misaligned { bytes: 16, .. }));
+    let fault =
+        run("  mov.b64 %rd5, tile;\n  cvta.shared.u64 %rd6, %rd5;\n  ld.b32 %r3, [%rd6+64];");
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { space: AddressSpace::Generic, .. }));
+    // A shared address is not a global one.
+    let fault =
+        run("  mov.b64 %rd5, tile;\n  cvta.shared.u64 %rd6, %rd5;\n  ld.global.b32 %r3, [%rd6];");
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { space: AddressSpace::Global, .. }));
+}
+
+#[test]
+fn use_after_free_is_told_from_out_of_bounds() {
+    let device = Device::new(Config::default());
+    let module = device.load(&kernel(1, "  ld.global.b32 %r2, [%rd1+8];")).unwrap();
+    let (a, _b) = (device.alloc(64).unwrap(), device.alloc(64).unwrap());
+    device.free(a).unwrap();
+    let config = LaunchConfig { grid: [1; 3], block: [1; 3], dynamic_shared: 0 };
+    let error = device.launch(&module.kernel("k").unwrap(), config, &a.to_ne_bytes()).unwrap_err();
+    let LaunchError::Fault(fault) = error else { panic!("{error}") };
+    assert_eq!(
+        fault.kind,
+        FaultKind::UseAfterFree {
+            address: a + 8,
+            bytes: 4,
+            access: Access::Load,
+            base: a,
+            size: 64
+        }
+    );
+    assert!(fault.to_string().contains("after free"), "{fault}");
+}
+
+#[test]
+fn parameters_are_read_only() {
+    let body = "  mov.b64 %rd5, p1;\n  cvta.param.u64 %rd6, %rd5;\n  ld.b64 %rd7, [%rd6];\n  st.b64 [%rd6], %rd7;";
+    let kind = Case::new(kernel(1, body), &[vec![0]]).fault_kind();
+    assert!(matches!(kind, FaultKind::ReadOnly { .. }), "{kind:?}");
+}
+
+#[test]
+fn launches_that_do_not_fit() {
+    let device = Device::new(Config::default());
+    let ptx = ".version 8.7\n.target sm_80\n.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.entry req() .reqntid 16, 16 { ret; }
+.entry max() .maxntid 64 { ret; }
+.entry shared() { .reg .b32 %r<2>; mov.b32 %r1, dynamic; ret; }
+.entry params(.param .u32 a, .param .u64 b) { ret; }";
+    let module = device.load(ptx).unwrap();
+    let launch = |name: &str, grid, block, dynamic_shared, params: &[u8]| {
+        let config = LaunchConfig { grid, block, dynamic_shared };
+        match device.launch(&module.kernel(name).unwrap(), config, params) {
+            Err(LaunchError::Invalid { reason, .. }) => Some(reason),
+            Err(other) => panic!("{other}"),
+            Ok(_) => None,
+        }
+    };
+    assert_eq!(launch("req", [1; 3], [16, 16, 1], 0, &[]), None);
+    assert_eq!(
+        launch("req", [1; 3], [256, 1, 1], 0, &[]),
+        Some(InvalidLaunch::RequiredBlock { block: [256, 1, 1], required: [16, 16, 1] })
+    );
+    assert_eq!(
+        launch("max", [1; 3], [65, 1, 1], 0, &[]),
+        Some(InvalidLaunch::TooManyThreads { block: [65, 1, 1], threads: 65, limit: 64 })
+    );
+    assert!(matches!(
+        launch("params", [1; 3], [33, 32, 1], 0, &[0; 16]),
+        Some(InvalidLaunch::Block { .. })
+    ));
+    assert!(matches!(
+        launch("req", [1, 0, 1], [16, 16, 1], 0, &[]),
+        Some(InvalidLaunch::Grid { .. })
+    ));
+    assert!(matches!(
+        launch("req", [1, 65536, 1], [16, 16, 1], 0, &[]),
+        Some(InvalidLaunch::Grid { .. })
+    ));
+    assert_eq!(launch("shared", [1; 3], [1; 3], 232_448, &[]), None);
+    assert_eq!(
+        launch("shared", [1; 3], [1; 3], 232_449, &[]),
+        Some(InvalidLaunch::SharedMemory {
+            bytes: 232_449,
+            fixed: 0,
+            dynamic: 232_449,
+            limit: 232_448
+        })
+    );
+    assert_eq!(
+        launch("params", [1; 3], [1; 3], 0, &[0; 12]),
+        Some(InvalidLaunch::Parameters { expected: 16, got: 12 })
+    );
+    assert_eq!(launch("params", [1; 3], [1; 3], 0, &[0; 16]), None);
+}

@@ -1,0 +1,129 @@
+//! What is refused at load, and the line it is refused at.
+
+use super::{kernel, line_of, module};
+use soft_cuda::{Config, Device, LoadError};
+
+fn refuse(ptx: &str) -> LoadError {
+    match Device::new(Config::default()).load(ptx) {
+        Err(error) => error,
+        Ok(_) => panic!("loaded:\n{ptx}"),
+    }
+}
+
+#[test]
+fn unknown_instructions_and_modifiers() {
+    for (inst, part) in [
+        ("frobnicate.b32 %r2, %r3;", "this instruction is unknown"),
+        ("add.frob.s32 %r2, %r3, %r4;", "`.frob` is unknown"),
+        ("ld.global.frob.b32 %r2, [%rd1];", "`.frob` is unknown"),
+        ("fma.rz.f32 %r2, %r3, %r4, %r5;", "`.rz` is unknown"),
+        ("mul.s32 %r2, %r3, %r4;", "`.lo`, `.hi` or `.wide`"),
+        ("wgmma.fence.sync.aligned;", "this instruction is unknown"),
+        ("brx.idx %r2, TABLE;", "indirect branches"),
+    ] {
+        let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}"));
+        let error = refuse(&ptx);
+        let LoadError::Unsupported { line, opcode, .. } = &error else { panic!("{inst}: {error}") };
+        assert_eq!(*line, line_of(&ptx, inst), "{inst}");
+        assert!(inst.starts_with(opcode.as_str()), "{inst}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn wrong_operands() {
+    for inst in [
+        "add.s32 %r2, %r3;",
+        "add.s32 %r2, %r3, %rd4;",
+        "add.s64 %rd2, %rd3, %r4;",
+        "mov.b32 %p1, %r2;",
+        "ld.global.b32 %r2, [%r3];",
+        "ld.global.v2.b32 %r2, [%rd1];",
+        "ld.global.v2.b32 {%r2, %r3, %r4, %r5}, [%rd1];",
+        "ld.param.b64 %rd2, [p1+4];",
+        "st.param.b32 [p1], %r2;",
+        "setp.eq.s32 %r2, %r3, %r4;",
+        "add.s32 5, %r3, %r4;",
+        "cp.async.cg.shared.global [%r2], [%rd3], 8;",
+        "lop3.b32 %r2, %r3, %r4, %r5, 256;",
+    ] {
+        let ptx = kernel(1, &format!("  {inst}"));
+        match refuse(&ptx) {
+            LoadError::Operands { line, .. } => assert_eq!(line, line_of(&ptx, inst), "{inst}"),
+            other => panic!("{inst}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn names() {
+    let undeclared = |body: &str, name: &str| {
+        let ptx = kernel(1, body);
+        match refuse(&ptx) {
+            LoadError::Undeclared { name: found, line } => {
+                assert_eq!((found.as_str(), line), (name, line_of(&ptx, name)));
+            }
+            other => panic!("{body}: {other}"),
+        }
+    };
+    undeclared("  bra.uni NOWHERE;", "NOWHERE");
+    undeclared("  mov.b32 %r2, %r100;", "%r100");
+    undeclared("  ld.global.b32 %r2, [nothing];", "nothing");
+    undeclared("  mov.u32 %r2, %frob;", "%frob");
+    undeclared("  { .reg .b32 %q; }\n  mov.b32 %q0, 1;", "%q0");
+    undeclared("  call nobody;", "nobody");
+    let scoped = kernel(1, "  { .reg .b32 inner; }\n  mov.b32 inner, 1;");
+    assert!(matches!(refuse(&scoped), LoadError::Undeclared { .. }));
+    let twice = kernel(1, "L:\nL:");
+    assert!(matches!(refuse(&twice), LoadError::Redeclared { .. }));
+}
+
+#[test]
+fn functions_without_a_body_and_recursion() {
+    let external = module(1, ".extern .func panic () .noreturn;", "  call.uni panic, ();");
+    assert!(refuse(&external).to_string().contains("`panic` has no body"));
+    let recursive = module(1, ".func f() { call.uni f, (); ret; }", "  call.uni f, ();");
+    assert!(refuse(&recursive).to_string().contains("recursion"));
+    // Not called, they do no harm.
+    let device = Device::new(Config::default());
+    device.load(&module(1, ".extern .func panic () .noreturn;", "")).unwrap();
+}
+
+#[test]
+fn hostile_text_is_refused_without_a_panic() {
+    let ptx = kernel(
+        1,
+        "  add.s32 %r2, %r3, 0f3F800000; ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1+16];",
+    );
+    let device = Device::new(Config::default());
+    for end in 0..ptx.len() {
+        let _ = device.load(&ptx[..end]);
+    }
+    for at in 0..ptx.len() {
+        for junk in ["{", "}", "[", ";", "-9223372036854775809", "\u{e9}", "%r1", "."] {
+            let _ = device.load(&format!("{}{junk}{}", &ptx[..at], &ptx[at + 1..]));
+        }
+    }
+}
+
+#[test]
+fn what_a_module_tells() {
+    let ptx = module(
+        2,
+        ".global .align 4 .b8 table[40];\n.shared .align 16 .b8 a[64];\n.shared .b8 unused[99];",
+        "  mov.b32 %r2, a;",
+    );
+    let device = Device::new(Config::default());
+    let before = device.memory_info();
+    let loaded = device.load(&ptx).unwrap();
+    let kernel = loaded.kernel("k").unwrap();
+    assert_eq!(kernel.static_shared_bytes(), 64);
+    assert_eq!(kernel.params().len(), 2);
+    assert_eq!((kernel.params()[1].offset, kernel.params()[1].size), (8, 8));
+    assert_eq!(kernel.max_threads(), 1024);
+    let (address, size) = loaded.global("table").unwrap();
+    assert_eq!((size, device.contains(address)), (40, true));
+    assert!(loaded.kernel("nobody").is_none());
+    drop((loaded, kernel));
+    assert_eq!(device.memory_info(), before);
+}
