@@ -69,6 +69,19 @@ fn every_shape_and_factor() {
     });
 }
 
+/// Every K up to a few steps: loops over K are unrolled by factors that nobody wrote down.
+#[test]
+fn every_short_k() {
+    for_each_kernel(|device, spec| {
+        for k in 0..=40.max(3 * spec.tile.bk as usize + 1) {
+            for n in [9, 12] {
+                let case = Case::random(Gemm::new(6, n, k).scaled(1.0, 0.5), k as u64);
+                case.assert_right(device, spec, Bound::Probabilistic);
+            }
+        }
+    });
+}
+
 /// Small integers and halves: every partial sum is exact in f32, so that the result
 /// must be exact too, whatever the order of the sum.
 #[test]

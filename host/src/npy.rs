@@ -361,8 +361,12 @@ impl Output {
             return Err(fail("it does not name a file".to_owned()));
         }
         let output = Self { path: path.to_owned(), target };
-        // The real test of a folder is to create a file in it, which is gone at once.
-        output.temporary().map_err(|e| fail(e.to_string()))?;
+        if !output.folder().is_dir() {
+            return Err(fail("its folder does not exist".to_owned()));
+        }
+        // The real test of a folder is to create a file in it, which is gone at once. The
+        // error's text would name that file.
+        output.temporary().map_err(|e| fail(e.kind().to_string()))?;
         Ok(output)
     }
 
@@ -387,18 +391,21 @@ impl Output {
         Ok(())
     }
 
-    /// A temporary file beside the target, removed unless it is made permanent.
-    fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
-        let folder = match self.target.parent() {
+    fn folder(&self) -> &Path {
+        match self.target.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
-        };
+        }
+    }
+
+    /// A temporary file beside the target, removed unless it is made permanent.
+    fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".npy-");
         // As for any new file: what the user's mask leaves of read and write for all.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        builder.tempfile_in(folder)
+        builder.tempfile_in(self.folder())
     }
 }
 

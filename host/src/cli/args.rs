@@ -17,12 +17,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", required_unless_present = "list")]
     pub kernel: Option<String>,
 
-    /// M = N = K = SIZE, with random matrices.
-    #[arg(
-        long,
-        conflicts_with_all = ["m", "n", "k", "a"],
-        required_unless_present_any = ["list", "m", "n", "k", "a", "b"]
-    )]
+    /// M, N and K at once, for random square matrices.
+    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"])]
     size: Option<usize>,
 
     /// Rows of A and C.

@@ -55,7 +55,8 @@ pub fn list(format: Format) {
     match format {
         Format::Json => print(&rungs.map(|rung| json_line(&rung)).collect::<String>()),
         Format::Table => {
-            let mut table = table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", ""], 1..5);
+            let mut table =
+                table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", "what it does"], 1..5);
             for rung in rungs {
                 let [bm, bn, bk] = rung.block_tile;
                 let [tm, tn] = rung.thread_tile;
@@ -64,7 +65,8 @@ pub fn list(format: Format) {
                     format!("{bm},{bn},{bk}"),
                     format!("{tm}x{tn}"),
                     rung.threads.to_string(),
-                    rung.shared_bytes.map_or("by K".to_owned(), |bytes| format!("{bytes} B")),
+                    rung.shared_bytes
+                        .map_or("grows with K".to_owned(), |bytes| format!("{bytes} B")),
                     rung.summary.to_owned(),
                 ]);
             }
