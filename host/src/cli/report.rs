@@ -283,7 +283,7 @@ fn describe(check: &Check) -> String {
         Method::Full => format!("{} elements against the full product in f64", check.elements),
         Method::Sampled { group } => format!(
             "{} elements against f64 rows and columns, and all by Freivalds' check in groups of \
-             {group}, because the full product would take too long",
+             {group}, because the full product is too large",
             check.elements
         ),
     };
