@@ -321,12 +321,17 @@ impl Device {
             done: &self.blocks_done,
             executed: Mutex::new((0, 0)),
             fault: Mutex::new(None),
+            workers: AtomicU64::new(0),
         };
         match self.pool().filter(|_| blocks > 1) {
             Some(pool) => {
                 pool.broadcast(|_| run.work());
             }
             None => run.work(),
+        }
+        if run.workers.load(Relaxed) == 0 {
+            let reason = InvalidLaunch::ThreadState { bytes: launch.state_bytes() };
+            return Err(LaunchError::Invalid { kernel: kernel.name.clone(), reason });
         }
         let fault = run.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some((block, warp, fault)) = fault {
@@ -367,12 +372,15 @@ struct Run<'k> {
     executed: Mutex<(u64, u64)>,
     /// Block, warp and fault of the first block that faulted.
     fault: Mutex<Option<(u64, u32, WarpFault)>>,
+    /// Threads that found memory to work with; one is enough.
+    workers: AtomicU64,
 }
 
 impl Run<'_> {
     /// Runs blocks until there are no more.
     fn work(&self) {
-        let mut worker = Worker::new(self.launch);
+        let Some(mut worker) = Worker::new(self.launch) else { return };
+        self.workers.fetch_add(1, Relaxed);
         loop {
             let block = self.next.fetch_add(1, Relaxed);
             if block >= self.blocks || block > self.launch.last.load(Relaxed) {

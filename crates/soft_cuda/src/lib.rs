@@ -1,4 +1,92 @@
-//! A software CUDA device.
+//! A software CUDA device: it loads PTX and runs it on the CPU.
+//!
+//! It is a backend of its own, not a mock. A kernel computes the same bits
+//! here as on a GPU wherever PTX defines them, and where a GPU would corrupt
+//! memory or hang, a launch here ends with a [`Fault`] that names the kernel,
+//! the PTX line, the thread and the allocation.
+//!
+//! ```
+//! use soft_cuda::{Config, Device, LaunchConfig};
+//!
+//! let device = Device::new(Config::default());
+//! let module = device.load(
+//!     ".version 8.0 .target sm_80 .address_size 64
+//!      .entry triple(.param .u64 data) {
+//!        .reg .b32 %r<3>; .reg .b64 %rd<4>;
+//!        ld.param.b64 %rd1, [data];
+//!        mov.u32 %r1, %tid.x;
+//!        mul.wide.u32 %rd2, %r1, 4;
+//!        add.s64 %rd3, %rd1, %rd2;
+//!        mul.lo.s32 %r2, %r1, 3;
+//!        st.global.b32 [%rd3], %r2;
+//!        ret;
+//!      }",
+//! )?;
+//! let kernel = module.kernel("triple").expect("the module has it");
+//! let data = device.alloc(64 * 4)?;
+//! let config = LaunchConfig { grid: [1, 1, 1], block: [64, 1, 1], dynamic_shared: 0 };
+//! device.launch(&kernel, config, &data.to_ne_bytes())?;
+//! let mut last = [0; 4];
+//! device.read(data + 63 * 4, &mut last)?;
+//! assert_eq!(u32::from_ne_bytes(last), 189);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A tour
+//!
+//! - `ptx` turns text into a syntax tree. It knows PTX's grammar and nothing
+//!   about what instructions mean.
+//! - `lower` turns a kernel of that tree into decoded code, once, at load:
+//!   `names` resolves operands, `alu`, `memory` and `control` turn
+//!   instructions into operations over virtual registers (`ir`), calls are
+//!   inlined, `graph` finds where divergent lanes meet again and lets
+//!   registers share slots, `encode` writes the flat result.
+//! - `exec` runs it. An operation is a function pointer and the places of its
+//!   operands, and works on all 32 lanes of a warp (`lanes`). The functions
+//!   are written once, as plain loops, and compiled per instruction set.
+//!   `warp` keeps track of divergent lanes, `block` of warps and barriers.
+//! - `memory` is the address space; `device` ties everything together and
+//!   spreads the blocks of a launch over the host's cores.
+//!
+//! # What holds
+//!
+//! - An instruction or a modifier that is not implemented is refused at load,
+//!   by name and line. None is ever skipped.
+//! - All instruction-set paths give the same bits.
+//! - Every access is checked: against the live allocations, against the
+//!   block's shared memory, and for alignment. Addresses are never reused, and
+//!   no device address is a valid host or GPU address.
+//! - A result of floating-point arithmetic that is NaN is the canonical NaN:
+//!   `7fffffff` for f32, `fff8000000000000` for f64. `fma` rounds once. `.approx`
+//!   operations are computed in f64 and rounded once: within the error that
+//!   PTX promises, but not bit-equal to a GPU.
+//! - Integer division by zero gives all ones, the remainder the dividend; PTX
+//!   leaves both open.
+//! - Shared and local memory start out as NaN in every block, so that reading
+//!   them too early is seen. Device memory starts out as zeros. Registers that
+//!   were never written read as zero.
+//! - `cp.async` copies at the wait: a missing wait is seen, every time.
+//! - Lanes that diverged meet at the immediate post-dominator. A barrier waits
+//!   for every thread that has not exited. Lanes may wait for each other in
+//!   loops, and warps of a block for each other.
+//! - Of several blocks that fault, the first is reported. Blocks share nothing
+//!   but device memory, so without races between them launches are
+//!   deterministic.
+//! - Shared memory belongs to one host thread at a time and is accessed
+//!   plainly. Device memory is accessed by relaxed atomics, element by element,
+//!   so that racing kernels are not undefined behaviour on the host; atomics
+//!   of different sizes may meet, which Rust's memory model leaves open and
+//!   every host the crate runs on defines.
+//!
+//! # What is not here
+//!
+//! Simulated time, caches, warp scheduling as a GPU does it: nothing here
+//! predicts speed. Waiting for a block that has not started yet: blocks run to
+//! their end in order of their index, as many at a time as there are cores.
+//! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
+//! precision, textures, surfaces, indirect calls and branches, recursion,
+//! tensor cores, clusters of more than one block, `mbarrier` and bulk copies.
+
 mod device;
 mod error;
 mod exec;

@@ -126,8 +126,9 @@ impl Memory {
         let mut space = self.lock();
         let free = self.total - space.used;
         let refused = MemoryError::OutOfMemory { requested: bytes, free };
+        let left = (GLOBAL_END - space.next).saturating_sub(GUARD);
         let padded = match bytes.checked_next_multiple_of(ALIGN) {
-            Some(padded) if padded <= free && padded < GLOBAL_END - space.next - GUARD => padded,
+            Some(padded) if padded <= free && padded <= left => padded,
             _ => return Err(refused),
         };
         let base = space.next;
@@ -260,9 +261,9 @@ impl Memory {
         if count == 0 {
             return Ok(());
         }
-        let bytes = count.checked_mul(N as u64).unwrap_or(u64::MAX);
+        let bytes = count.saturating_mul(N as u64);
         let (_keep, host) = self.range(address, bytes)?;
-        if address % N as u64 != 0 {
+        if !address.is_multiple_of(N as u64) {
             return Err(MemoryError::Misaligned { address, align: N as u64 });
         }
         const CHUNK: usize = 1 << 12;

@@ -44,6 +44,16 @@ impl Launch<'_> {
         (self.threads() as usize).div_ceil(LANES)
     }
 
+    /// Bytes of local memory of a block.
+    fn local_bytes(&self) -> usize {
+        self.code.local_bytes as usize * LANES * self.warps()
+    }
+
+    /// Bytes of host memory that one block's threads need.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        (self.code.register_bytes * self.warps() + self.local_bytes()) as u64
+    }
+
     /// The three-dimensional index of `linear` in `extents`.
     pub(crate) fn index(linear: u64, extents: [u32; 3]) -> [u32; 3] {
         let [x, y, _] = extents.map(u64::from);
@@ -56,8 +66,12 @@ impl Launch<'_> {
 #[repr(C, align(128))]
 struct Line([u8; 128]);
 
-fn lines(bytes: usize, fill: u8) -> Vec<Line> {
-    vec![Line([fill; 128]); bytes.div_ceil(128)]
+/// A buffer of zeros, if the host has room for it.
+fn lines(bytes: usize) -> Option<Vec<Line>> {
+    let mut lines = Vec::new();
+    lines.try_reserve_exact(bytes.div_ceil(128)).ok()?;
+    lines.resize(bytes.div_ceil(128), Line([0; 128]));
+    Some(lines)
 }
 
 /// Runs blocks of one launch, one at a time, on one host thread.
@@ -89,7 +103,9 @@ pub(crate) enum BlockError {
 }
 
 impl<'k> Worker<'k> {
-    pub(crate) fn new(launch: &'k Launch<'k>) -> Worker<'k> {
+    /// A worker for `launch`; `None` if the host has no memory for the state
+    /// of a block's threads.
+    pub(crate) fn new(launch: &'k Launch<'k>) -> Option<Worker<'k>> {
         let code = launch.code;
         let warps = launch.warps();
         // An odd number of lines, so that warps do not share cache sets.
@@ -118,11 +134,11 @@ impl<'k> Worker<'k> {
             launch,
             cx,
             warps: (0..warps).map(|_| Warp::default()).collect(),
-            registers: lines(stride * warps, 0),
+            registers: lines(stride * warps)?,
             stride,
             predicates: vec![0; code.predicates * warps],
-            shared: lines(launch.shared_bytes as usize, 0),
-            local: lines(code.local_bytes as usize * LANES * warps, 0),
+            shared: lines(launch.shared_bytes as usize)?,
+            local: lines(launch.local_bytes())?,
             arrivals: [0; BARRIERS as usize],
             executed: Executed::default(),
             flushed: 0,
@@ -134,7 +150,7 @@ impl<'k> Worker<'k> {
             }
             worker.fill_specials(warp);
         }
-        worker
+        Some(worker)
     }
 
     /// Instructions executed by this worker.
@@ -286,7 +302,7 @@ impl<'k> Worker<'k> {
             Some(budget) if self.launch.executed.load(Relaxed) > budget => {
                 let code = self.launch.code;
                 let split = self.warps[warp].splits.first();
-                let pc = split.map_or(code.segments.len() - 1, |split| split.pc as usize);
+                let pc = split.map_or(0, |split| split.pc as usize);
                 let segment = &code.segments[pc];
                 let line = match segment.first < segment.last {
                     true => code.lines[segment.first as usize],

@@ -296,10 +296,9 @@ macro_rules! compares {
     )*};
 }
 
-// Written without `!(a < b)` so that each is one vector comparison.
 compares! {
     Eq |a, b| a == b;
-    Ne |a, b| a < b || a > b;
+    Ne |a, b| a != b && !a.nan() && !b.nan();
     Lt |a, b| a < b;
     Le |a, b| a <= b;
     Equ |a, b| a == b || a.nan() || b.nan();

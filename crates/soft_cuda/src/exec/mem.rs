@@ -238,7 +238,7 @@ pub(crate) fn resolve(
     space: AddressSpace,
     access: Access,
 ) -> Result<*mut u8, FaultKind> {
-    if address % u64::from(bytes) != 0 {
+    if !address.is_multiple_of(bytes.into()) {
         return Err(FaultKind::Misaligned { address, bytes, access, space });
     }
     find(cx, lane, (address, bytes), space, space, access)
@@ -253,7 +253,7 @@ pub(crate) fn resolve_part(
     align: u32,
 ) -> Result<*mut u8, FaultKind> {
     let (space, access) = (AddressSpace::Global, Access::Copy);
-    if address % u64::from(align) != 0 {
+    if !address.is_multiple_of(align.into()) {
         return Err(FaultKind::Misaligned { address, bytes: align, access, space });
     }
     find(cx, lane, (address, have), space, space, access)

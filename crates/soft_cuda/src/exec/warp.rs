@@ -333,7 +333,7 @@ impl Warp {
             }
         }
         // At a collective nobody else will come: whoever could is waiting too.
-        if self.splits.iter().any(waits) && self.splits.iter().all(|s| waits(s)) {
+        if self.splits.iter().any(waits) && self.splits.iter().all(waits) {
             let first = self.splits[0];
             let waiting = self.waiting(code, cx.warp as u32);
             return Err(WarpFault {

@@ -122,6 +122,9 @@ impl Lowering<'_> {
             "prmt" => {
                 let mode = at.take_one(&PERMUTES).unwrap_or(0) as u32;
                 let ty = at.ty()?;
+                if ty.bits != 32 {
+                    return Err(at.unsupported("it takes `.b32`"));
+                }
                 self.apply(at, pick::<Map3<alu::Prmt>>(self.path), ty, &[ty, ty, ty], mode)?;
             }
             "sad" => {
@@ -150,6 +153,9 @@ impl Lowering<'_> {
             "cvt" => self.cvt(at)?,
             "activemask" => {
                 let ty = at.ty()?;
+                if ty.bits != 32 {
+                    return Err(at.unsupported("it takes `.b32`"));
+                }
                 let [d] = at.operands()?;
                 let d = self.dst(at, d, ty)?;
                 self.emit(at, pick::<alu::ActiveMask>(self.path), fields(d, &[], 0));
@@ -211,7 +217,7 @@ impl Lowering<'_> {
             self.emit(at, pick::<PredLogic>(self.path), fields(d, &[a, a], x));
             return Ok(());
         }
-        if ty.bits > 64 || ty.bits < 16 {
+        if ty.bits < 16 {
             return Err(at.unsupported("it is not available for this type"));
         }
         let named = match from {
@@ -593,6 +599,9 @@ impl Lowering<'_> {
 
     fn selp(&mut self, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
+        if ty.bits < 16 {
+            return Err(at.unsupported("it is not available for this type"));
+        }
         let [d, a, b, p] = at.operands()?;
         let (a, b) = (self.src(at, a, ty)?, self.src(at, b, ty)?);
         let (p, negated) = self.predicate(at, p)?;

@@ -222,7 +222,10 @@ impl<'m> Lowering<'m> {
                     count = Some(&rest[0]);
                 }
                 src = Some(self.predicate(at, &rest[rest.len() - 1])?);
-                let ty = if kind == BarrierKind::Popc { ty } else { PREDICATE };
+                let want = if kind == BarrierKind::Popc { 32 } else { 1 };
+                if ty.bits != want {
+                    return Err(at.unsupported("its type does not fit its reduction"));
+                }
                 dst = Some(self.dst(at, d, ty)?);
                 (kind, self.src(at, id, Ty::B32)?)
             }
@@ -302,6 +305,9 @@ impl<'m> Lowering<'m> {
                     return Err(at.unsupported("it needs `.any` or `.all`"));
                 };
                 let ty = at.ty()?;
+                if ty.bits < 32 {
+                    return Err(at.unsupported("it is not available for this type"));
+                }
                 let [d, a, mask] = at.operands()?;
                 fields[1] = Field::Use(self.src(at, a, ty)?);
                 members = self.src(at, mask, b32)?;

@@ -131,6 +131,9 @@ impl Lowering<'_> {
                     m == "fractional" || m == "range" || m == "global" || is_cache_hint(m)
                 });
                 let ty = at.ty()?;
+                if ty.bits != 64 {
+                    return Err(at.unsupported("it takes `.b64`"));
+                }
                 let d = self.dst(at, at.operand(0)?, ty)?;
                 let zero = self.constant(ty, 0);
                 self.copy(at, d, zero, ty);

@@ -340,7 +340,7 @@ impl<'m> Lowering<'m> {
         count: Option<u32>,
         line: u32,
     ) -> Result<()> {
-        let Some(ty) = Ty::parse(ty).filter(|ty| ty.bits <= 64 && ty.bits != 8) else {
+        let Some(ty) = Ty::parse(ty).filter(|ty| ty.bits != 8) else {
             return Err(LoadError::Syntax {
                 line,
                 text: ty.to_owned(),

@@ -39,7 +39,6 @@ impl Ty {
             "f64" => (Kind::Float, 64),
             "f16" | "bf16" => (Kind::Other, 16),
             "f16x2" | "bf16x2" => (Kind::Other, 32),
-            "b128" => (Kind::Bits, 128),
             _ => {
                 let kind = match name.as_bytes().first()? {
                     b'b' => Kind::Bits,
@@ -191,8 +190,7 @@ impl Lowering<'_> {
                 Ok(self.constant(ty, (value as f64).to_bits()))
             }
             &Operand::Int(value) => {
-                let fits = value >= -(1i128 << 63) && value < 1i128 << 64;
-                if !fits {
+                if !(-(1i128 << 63)..1i128 << 64).contains(&value) {
                     return Err(at.bad_operands(&format!("{value} does not fit 64 bits")));
                 }
                 Ok(self.constant(ty, value as u64))
