@@ -31,8 +31,8 @@ pub mod launch;
 pub mod matrix;
 pub mod memory;
 pub mod npy;
+mod product;
 pub mod ptx;
-mod reference;
 pub mod time;
 pub mod verify;
 
