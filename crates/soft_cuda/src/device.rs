@@ -30,11 +30,9 @@ pub const MAX_SHARED: u32 = 227 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Isa {
-    /// The best that the host has.
+    /// AVX2 and FMA if the host has them.
     #[default]
     Auto,
-    /// AVX2 and FMA if the host has them, nothing wider.
-    Avx2,
     /// Only what every host has.
     Portable,
 }
@@ -137,14 +135,12 @@ impl Device {
         &self.config
     }
 
-    /// The host instructions in use: `"AVX-512"`, `"AVX2"` or `"portable"`.
+    /// The host instructions in use: `"AVX2"` or `"portable"`.
     pub fn isa_name(&self) -> &'static str {
         match self.path {
             Path::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => "AVX2",
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => "AVX-512",
         }
     }
 
@@ -419,15 +415,8 @@ fn path(isa: Isa) -> Path {
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("popcnt");
-        let avx512 = avx2
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw");
-        match isa {
-            Isa::Auto if avx512 => return Path::Avx512,
-            Isa::Auto | Isa::Avx2 if avx2 => return Path::Avx2,
-            _ => {}
+        if isa == Isa::Auto && avx2 {
+            return Path::Avx2;
         }
     }
     let _ = isa;

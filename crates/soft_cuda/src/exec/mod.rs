@@ -33,8 +33,6 @@ pub(crate) enum Path {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
 }
 
 /// Executes one operation for the active lanes. Returns whether it failed;
@@ -67,35 +65,36 @@ pub(crate) unsafe trait Handler {
     /// # Safety
     /// As for the trait.
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool;
-}
 
-unsafe fn portable<H: Handler>(cx: &mut Cx<'_>, op: &Op) -> bool {
-    // SAFETY: the caller keeps the contract of `Handler`.
-    unsafe { H::run(cx, op) }
-}
+    /// `run`, compiled for [`Path::Portable`].
+    ///
+    /// # Safety
+    /// As for the trait.
+    // A method, not a function beside the trait, so that the compiler spreads
+    // the many instances over the modules of their types and builds in parallel.
+    unsafe fn portable(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the caller keeps the contract.
+        unsafe { Self::run(cx, op) }
+    }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-unsafe fn avx2<H: Handler>(cx: &mut Cx<'_>, op: &Op) -> bool {
-    // SAFETY: the caller keeps the contract of `Handler`.
-    unsafe { H::run(cx, op) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-unsafe fn avx512<H: Handler>(cx: &mut Cx<'_>, op: &Op) -> bool {
-    // SAFETY: the caller keeps the contract of `Handler`.
-    unsafe { H::run(cx, op) }
+    /// `run`, compiled for [`Path::Avx2`].
+    ///
+    /// # Safety
+    /// As for the trait, and the host has these features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx2(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the caller keeps the contract.
+        unsafe { Self::run(cx, op) }
+    }
 }
 
 /// The function that runs `H` on `path`.
 pub(crate) fn pick<H: Handler>(path: Path) -> OpFn {
     match path {
-        Path::Portable => portable::<H>,
+        Path::Portable => H::portable,
         #[cfg(target_arch = "x86_64")]
-        Path::Avx2 => avx2::<H>,
-        #[cfg(target_arch = "x86_64")]
-        Path::Avx512 => avx512::<H>,
+        Path::Avx2 => H::avx2,
     }
 }
 
