@@ -155,9 +155,10 @@ impl Prepared<'_, '_> {
         c: &mut DeviceMatrix<'_>,
     ) -> Result<(), Error> {
         let Gemm { m, n, k, lda, ldb, ldc, .. } = *self.plan.gemm();
-        self.check("A", a, m, k, lda)?;
-        self.check("B", b, k, n, ldb)?;
-        self.check("C", c, m, n, ldc)?;
+        let device = self.kernel.device;
+        expect_planned(device, "A", a, [m, k], lda)?;
+        expect_planned(device, "B", b, [k, n], ldb)?;
+        expect_planned(device, "C", c, [m, n], ldc)?;
         // SAFETY: the three matrices are on this device and have the shapes and leading
         // dimensions of the plan. C is borrowed mutably, so it is neither A nor B. They
         // stay allocated while the kernel runs: freeing device memory waits for the work
@@ -232,28 +233,29 @@ impl Prepared<'_, '_> {
         }
         Ok(())
     }
+}
 
-    fn check(
-        &self,
-        what: &'static str,
-        matrix: &DeviceMatrix<'_>,
-        need_rows: usize,
-        need_cols: usize,
-        planned: usize,
-    ) -> Result<(), Error> {
-        if !std::ptr::eq(matrix.device(), self.kernel.device) {
-            return Err(Error::WrongDevice { what });
-        }
-        let (rows, cols) = (matrix.rows(), matrix.cols());
-        if (rows, cols) != (need_rows, need_cols) {
-            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
-        }
-        let ld = matrix.layout().ld;
-        if ld != planned {
-            return Err(Error::PlannedLd { what, ld, planned });
-        }
-        Ok(())
+/// Whether a matrix is on this device, and has the shape and the leading dimension that
+/// a call was prepared for.
+pub(crate) fn expect_planned(
+    device: &Device,
+    what: &'static str,
+    matrix: &DeviceMatrix<'_>,
+    [need_rows, need_cols]: [usize; 2],
+    planned: usize,
+) -> Result<(), Error> {
+    if !std::ptr::eq(matrix.device(), device) {
+        return Err(Error::WrongDevice { what });
     }
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    if (rows, cols) != (need_rows, need_cols) {
+        return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+    }
+    let ld = matrix.layout().ld;
+    if ld != planned {
+        return Err(Error::PlannedLd { what, ld, planned });
+    }
+    Ok(())
 }
 
 /// Whether 128-bit accesses reach every row of matrices at these addresses: see

@@ -24,6 +24,7 @@
 //! returns is safe to call. [`verify`] says whether a result is right, [`time`] how
 //! long it took.
 
+pub mod cublas;
 pub mod device;
 pub mod error;
 pub mod gemm;
@@ -36,6 +37,7 @@ pub mod ptx;
 pub mod time;
 pub mod verify;
 
+pub use cublas::{Cublas, CublasProduct};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, Limits, Plan};
