@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! For one k a thread needs eight values of A from eight rows of the tile, each a load of its
-//! own. Stored transposed, [k][m], they are two groups of four neighbours: two wide loads.
+//! own. Stored transposed, `[k][m]`, they are two groups of four neighbours: two wide loads.
 //!
 //! ```text
 //!    A in global memory        a_smem, (BK, BM)
