@@ -97,7 +97,7 @@ macro_rules! reducing_barriers {
                     "{{",
                     ".reg .pred p, q;",
                     "setp.ne.u32 p, {input}, 0;",
-                    concat!("barrier.cta.red.", $op, ".aligned.", $ty, ";"),
+                    concat!("bar.red.", $op, ".", $ty, ";"),
                     "}}",
                     input = in(reg32) predicate as u32,
                     result = out(reg32) result,

@@ -1,0 +1,207 @@
+//! Builds a crate of kernels, looks at the PTX, and runs it on the software device.
+//!
+//! Needs the sources of `core`. Where there are none the tests say so and pass;
+//! `REQUIRE_RUST_SRC=1` makes them fail instead.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use cuda_builder::ptx::Refused;
+use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
+use soft_cuda::{Config, Device, LaunchConfig};
+
+/// cargo builds in one folder per architecture: one build at a time.
+static BUILDING: Mutex<()> = Mutex::new(());
+
+fn fixture() -> CudaBuilder {
+    CudaBuilder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture"))
+}
+
+/// Builds, and returns the text; `None` where `core` has no sources.
+fn build(builder: CudaBuilder) -> Option<Result<String, CudaBuilderError>> {
+    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    match builder.build() {
+        Err(error @ CudaBuilderError::NoRustSrc { .. }) => {
+            let required = std::env::var_os("REQUIRE_RUST_SRC").is_some_and(|value| value == "1");
+            assert!(!required, "REQUIRE_RUST_SRC is set and {error}");
+            eprintln!("skipped: {error}");
+            None
+        }
+        result => Some(result.map(|path| std::fs::read_to_string(path).unwrap())),
+    }
+}
+
+fn refused(feature: &str) -> Option<Refused> {
+    match build(fixture().build_args(["--features", feature]))? {
+        Err(CudaBuilderError::Refused(refused)) => Some(refused),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn launch_bounds_are_in_the_ptx() {
+    let Some(text) = build(fixture()) else { return };
+    let text = text.unwrap();
+    let head = |kernel: &str| {
+        let (_, rest) = text.split_once(&format!(".entry {kernel}(")).unwrap();
+        rest.split_once('{').unwrap().0.to_owned()
+    };
+    assert!(head("add_slices").ends_with(".maxntid 64\n.minnctapersm 2\n"));
+    assert!(head("reverse").ends_with(".reqntid 32, 2\n"));
+    assert!(!head("grid").contains("ntid"));
+    // Two slices and a pointer: five parameters.
+    assert_eq!(head("add_slices").matches(".param").count(), 5);
+}
+
+#[test]
+fn settings_reach_the_compiler() {
+    let Some(text) = build(fixture()) else { return };
+    // `a * b + c` is rounded twice, unless contraction is asked for.
+    assert!(text.unwrap().contains("mul.rn.f32"));
+    let other = fixture().arch(CudaArch::Sm90a).fma_contraction(true).emit_llvm_ir(true);
+    let text = build(other).unwrap().unwrap();
+    assert!(text.contains(".target sm_90a"));
+    assert!(text.contains("fma.rn.f32") && !text.contains("mul.rn.f32"));
+}
+
+#[test]
+fn what_a_kernel_must_not_have_is_refused() {
+    let Some(panics) = refused("panics") else { return };
+    assert!(matches!(&panics, Refused::Panic { kernel, .. } if kernel == "panics"), "{panics}");
+    let local = refused("local_memory");
+    assert!(
+        matches!(&local, Some(Refused::LocalMemory { kernel, .. }) if kernel == "local_memory")
+    );
+    let undefined = refused("undefined");
+    assert!(matches!(
+        &undefined,
+        Some(Refused::Undefined { kernel, callee, .. })
+            if kernel == "undefined" && callee == "from_nowhere"
+    ));
+}
+
+#[test]
+fn a_folder_without_a_crate_is_an_error() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
+    let error = CudaBuilder::new(&folder).build().unwrap_err();
+    assert!(matches!(error, CudaBuilderError::NoCrate(path) if path == folder));
+}
+
+/// A launch on the software device, with parameters packed by hand.
+struct Launch {
+    device: Device,
+    module: soft_cuda::Module,
+}
+
+impl Launch {
+    fn new() -> Option<Self> {
+        let text = build(fixture())?.unwrap();
+        let device = Device::new(Config::default());
+        let module = device.load(&text).unwrap();
+        Some(Launch { device, module })
+    }
+
+    fn alloc(&self, words: &[u32]) -> u64 {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let address = self.device.alloc(bytes.len() as u64).unwrap();
+        self.device.write(address, &bytes).unwrap();
+        address
+    }
+
+    fn read(&self, address: u64, words: usize) -> Vec<u32> {
+        let mut bytes = vec![0; words * 4];
+        self.device.read(address, &mut bytes).unwrap();
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+    }
+
+    fn run(&self, kernel: &str, grid: [u32; 3], block: [u32; 3], shared: u32, params: &[u64]) {
+        let kernel = self.module.kernel(kernel).unwrap();
+        let params: Vec<u8> = params.iter().flat_map(|param| param.to_le_bytes()).collect();
+        let config = LaunchConfig { grid, block, dynamic_shared: shared };
+        self.device.launch(&kernel, config, &params).unwrap();
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn slices_are_pointer_and_length() {
+    let Some(launch) = Launch::new() else { return };
+    let x = launch.alloc(&bits(&[1.0, 2.0, 3.0]));
+    let y = launch.alloc(&bits(&[10.0, 20.0, 30.0, 40.0]));
+    let out = launch.alloc(&[0; 4]);
+    launch.run("add_slices", [1; 3], [64, 1, 1], 0, &[x, 3, y, 4, out]);
+    assert_eq!(launch.read(out, 4), bits(&[11.0, 22.0, 33.0, 0.0]));
+}
+
+#[test]
+fn shared_memory_holds_what_was_stored() {
+    let Some(launch) = Launch::new() else { return };
+    let out = launch.alloc(&[0; 68]);
+    launch.run("reverse", [1; 3], [32, 2, 1], 1024, &[out]);
+    let found = launch.read(out, 68);
+    for (i, &value) in (0..64).zip(&found) {
+        assert_eq!(value, (63 - i) * 1001, "thread {i}");
+    }
+    assert_eq!(found[64..], [64, 1024, 1024 + 256, 16]);
+}
+
+#[test]
+fn warps_and_blocks_exchange_values() {
+    let Some(launch) = Launch::new() else { return };
+    let out = launch.alloc(&[0; 64 * 16]);
+    launch.run("collectives", [1; 3], [64, 1, 1], 0, &[out]);
+    let found = launch.read(out, 64 * 16);
+    for (i, found) in (0..64u32).zip(found.chunks_exact(16)) {
+        let (first, lane) = (i / 32 * 32, i % 32);
+        let expected = [
+            u32::MAX,
+            if lane == 0 { i } else { i - 1 },
+            if lane == 31 { i } else { i + 1 },
+            first + 5,
+            i ^ 3,
+            1,
+            0,
+            0x5555_5555,
+            0xff << (lane / 8 * 8),
+            1,
+            31 * 32 / 2,
+            10,
+            0,
+            1,
+            32,
+            lane,
+        ];
+        assert_eq!(found, expected, "thread {i}");
+    }
+}
+
+#[test]
+fn grids_and_atomics() {
+    let Some(launch) = Launch::new() else { return };
+    let (out, counters) = (launch.alloc(&[0; 48]), launch.alloc(&[0, 0, 100, 0, 0, 0]));
+    launch.run("grid", [2, 3, 1], [4, 2, 1], 0, &[out, counters]);
+    assert_eq!(launch.read(out, 48), [4; 48]);
+    let found = launch.read(counters, 6);
+    assert_eq!(found, [48, 7, 5, 7, 9, 24.0f32.to_bits()]);
+}
+
+#[test]
+fn floats_round_as_they_say() {
+    let Some(launch) = Launch::new() else { return };
+    // 24929 * 673 + 2^-40 is just above a tie: only one rounding sees it.
+    let tiny = (0.5f32).powi(40);
+    let x = launch.alloc(&bits(&[24929.0, 673.0, tiny, 4.0]));
+    let (out, wide) = (launch.alloc(&[0; 12]), launch.alloc(&[0; 2]));
+    launch.run("floats", [1; 3], [1, 1, 1], 0, &[x, out, wide]);
+    let found: Vec<f32> = launch.read(out, 8).into_iter().map(f32::from_bits).collect();
+    assert_eq!(found[..4], [16_777_218.0, 2.0, 0.25, 16_777_216.0]);
+    for (found, exact) in found[4..7].iter().zip([0.5, 16.0, 2.0]) {
+        assert!((found - exact).abs() <= exact * 1e-6, "{found} {exact}");
+    }
+    let words = launch.read(wide, 2);
+    let wide = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32);
+    assert_eq!(wide, 24929.0 * 673.0 + f64::from(tiny));
+}
