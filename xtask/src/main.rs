@@ -1,8 +1,9 @@
-//! The project's chores: `cargo xtask build-ptx` and `cargo xtask diff`.
+//! The project's chores; see `cargo xtask --help`.
 
 mod build_ptx;
 mod diff;
 mod ptxas;
+mod readme;
 
 use std::process::ExitCode;
 
@@ -20,12 +21,14 @@ struct Cli {
 enum Chore {
     BuildPtx(build_ptx::Args),
     Diff(diff::Args),
+    Readme(readme::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
+        Chore::Readme(args) => readme::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -1,0 +1,109 @@
+//! `cargo xtask readme`: the measurements in the README, from the recorded runs.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+/// Fill in the tables of the README from the recorded runs
+///
+/// A table stands between `<!-- run: FILE -->` and `<!-- end -->`, where FILE is a file
+/// that `host --save` wrote.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Write nothing; fail if a table is not what its run says
+    #[arg(long)]
+    check: bool,
+}
+
+const BEGIN: &str = "<!-- run: ";
+const END: &str = "<!-- end -->";
+
+/// Fills in the tables, or checks them.
+pub fn run(args: &Args) -> Result<ExitCode, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path = root.join("README.md");
+    let before = read(&path)?;
+    let after = fill(&before, |file| table(&read(&root.join(file))?))?;
+    if before == after {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.check {
+        eprintln!("the README's tables are stale; type `cargo xtask readme` and commit the result");
+        return Ok(ExitCode::FAILURE);
+    }
+    fs::write(&path, after).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces what stands between each pair of markers by what `table` makes of the file.
+fn fill(text: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((head, tail)) = rest.split_once(BEGIN) {
+        let (file, tail) = tail.split_once(" -->").ok_or("a marker `<!-- run:` has no end")?;
+        let (_, tail) = tail.split_once(END).ok_or("a marker `<!-- run:` has no `<!-- end -->`")?;
+        filled += &format!("{head}{BEGIN}{file} -->\n{}{END}", table(file)?);
+        rest = tail;
+    }
+    Ok(filled + rest)
+}
+
+/// The results of a run, one line of Markdown each.
+fn table(run: &str) -> Result<String, String> {
+    let mut lines = String::from(
+        "| kernel | time | TFLOP/s | against the rung before | against cuBLAS |\n\
+         |---|---:|---:|---:|---:|\n",
+    );
+    for line in run.lines() {
+        let result: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let Some(kernel) = result["kernel"].as_str() else { continue };
+        let number = |value: &Value, unit: f64, digits: usize| {
+            value.as_f64().map(|value| format!("{:.digits$}", value / unit))
+        };
+        let times = |value: &Value| number(value, 1.0, 2).map(|value| value + " x");
+        let cells = [
+            number(&result["time_ms"]["median"], 1.0, 3).map(|value| value + " ms"),
+            number(&result["gflops"], 1e3, 1),
+            times(&result["speedup"]),
+            times(&result["share_of_cublas"]),
+        ];
+        let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
+        lines += &format!("| `{kernel}` | {} |\n", cells.join(" | "));
+    }
+    Ok(lines)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("`{}`: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "{\"environment\": {}}\n\
+        {\"kernel\": \"naive\", \"time_ms\": {\"median\": 2.0}, \"gflops\": 1500.0}\n\
+        {\"kernel\": \"smem_full\", \"status\": \"REFUSED\"}\n";
+
+    #[test]
+    fn a_table_has_a_line_per_result() {
+        let table = table(RUN).unwrap();
+        assert!(
+            table.ends_with(
+                "| `naive` | 2.000 ms | 1.5 | - | - |\n| `smem_full` | - | - | - | - |\n"
+            )
+        );
+    }
+
+    #[test]
+    fn only_what_is_between_markers_changes() {
+        let text = "a\n<!-- run: x.jsonl -->\nold\n<!-- end -->\nb\n";
+        let filled = fill(text, |file| Ok(format!("new {file}\n"))).unwrap();
+        assert_eq!(filled, "a\n<!-- run: x.jsonl -->\nnew x.jsonl\n<!-- end -->\nb\n");
+        let again = fill(&filled, |file| Ok(format!("new {file}\n"))).unwrap();
+        assert_eq!(again, filled);
+        assert!(fill("<!-- run: x -->", |_| Ok(String::new())).is_err());
+    }
+}
