@@ -298,7 +298,7 @@ fn overflow_is_said_and_nan_is_stored() {
     let huge = files.matrix("h.npy", 2, 2, |_, _| 3e38);
     let ran = soft(&["--kernel", "naive", "--a", &huge, "--b", &huge]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("warning: 4 element(s) overflow f32"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("warning: naive: 4 element(s) overflow f32"), "{}", ran.stderr);
 
     let nan = files.matrix("n.npy", 2, 2, |i, _| if i == 0 { f32::NAN } else { 1.0 });
     let out = files.path("out.npy");

@@ -194,18 +194,22 @@ impl Device {
         CurrentContext::set_current(&self.context).map_err(|e| self.error("cuCtxSetCurrent", e))
     }
 
+    /// The PTX that this device loads.
+    pub fn ptx(&self) -> &'static str {
+        // The software device is measured against the PTX that every GPU can run.
+        match self.info.kind {
+            DeviceKind::Gpu => ptx::for_capability(self.info.capability),
+            DeviceKind::Soft => ptx::SM_80,
+        }
+    }
+
     /// The kernels, loaded on first use.
     pub(crate) fn module(&self) -> Result<&Module, Error> {
         if let Some(module) = self.module.get() {
             return Ok(module);
         }
         self.make_current()?;
-        // The software device is measured against the PTX that every GPU can run.
-        let text = match self.info.kind {
-            DeviceKind::Gpu => ptx::for_capability(self.info.capability),
-            DeviceKind::Soft => ptx::SM_80,
-        };
-        let module = load(text, &self.info.name)?;
+        let module = load(self.ptx(), &self.info.name)?;
         Ok(self.module.get_or_init(|| module))
     }
 

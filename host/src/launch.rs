@@ -25,16 +25,21 @@ pub fn find_kernel(name: &str) -> Result<&'static Spec, Error> {
         return Ok(spec);
     }
     let known: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
+    let nearest = nearest_name(name, &known);
+    Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
+}
+
+/// The name that looks most like a misspelt one, if any does.
+pub fn nearest_name(name: &str, known: &[&'static str]) -> Option<&'static str> {
     // Names are short: below this likeness a suggestion is a guess.
     const ALIKE: f64 = 0.7;
     let lower = name.to_lowercase();
-    let nearest = known
+    known
         .iter()
         .map(|known| (strsim::jaro_winkler(&lower, known), *known))
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known);
-    Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
+        .map(|(_, known)| known)
 }
 
 impl Device {

@@ -26,7 +26,9 @@
 
 pub mod cublas;
 pub mod device;
+pub mod environment;
 pub mod error;
+pub mod explain;
 pub mod gemm;
 pub mod launch;
 pub mod matrix;
@@ -42,5 +44,5 @@ pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, Limits, Plan};
 pub use kernels_gpu as kernels;
-pub use launch::{Kernel, Prepared, find_kernel};
+pub use launch::{Kernel, Prepared, find_kernel, nearest_name};
 pub use matrix::{DeviceMatrix, Layout, Matrix};

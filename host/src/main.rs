@@ -1,4 +1,5 @@
-//! The command line: `host --kernel NAME --size N` and its relatives.
+//! The command line: `host --kernel NAME --size N`, `host explain NAME` and their
+//! relatives.
 //!
 //! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
@@ -10,12 +11,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::args::Args;
+use cli::args::{Args, Command};
+use cli::explain;
 use cli::run::{self, Outcome};
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run::run(&args) {
+    let outcome = match &args.command {
+        Some(Command::Explain(args)) => explain::run(args),
+        None => run::run(&args),
+    };
+    match outcome {
         Ok(Outcome::Right) => ExitCode::SUCCESS,
         Ok(Outcome::Wrong) => ExitCode::from(1),
         Err(error) => {

@@ -14,3 +14,21 @@ pub const fn for_capability(capability: (u32, u32)) -> &'static str {
         _ => SM_80,
     }
 }
+
+/// The architecture that PTX was built for, as in `sm_80`.
+pub fn target(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix(".target ")).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_built_for_what_it_says() {
+        assert_eq!(target(for_capability((8, 6))), Some("sm_80"));
+        assert_eq!(target(for_capability((9, 0))), Some("sm_90a"));
+        assert_eq!(target(for_capability((12, 0))), Some("sm_80"));
+        assert_eq!(target("nonsense"), None);
+    }
+}

@@ -70,42 +70,51 @@ impl Samples {
     }
 }
 
-/// Runs `run` `warmup` times without and then `repeat` times (at least once) with a
-/// clock around it, each time after `reset`, which is not timed.
+/// Times `count` ways to do something: `run(i)` is the i-th, and runs after `reset`, which
+/// is not timed.
+///
+/// Each runs `warmup` times without a clock, then `repeat` times (at least once) with it,
+/// in turn: first, second, third, and first again. So whatever makes a GPU faster or
+/// slower as time goes on, its clocks above all, does so for all of them, and ratios are
+/// fair. The samples come back in the order of the ways.
 ///
 /// # Errors
 ///
 /// The first error of `reset` or `run`, a fault of a kernel, or [`Error::Driver`].
-pub fn measure(
+pub fn measure_in_turn(
     device: &Device,
+    count: usize,
     warmup: u32,
     repeat: u32,
     mut reset: impl FnMut() -> Result<(), Error>,
-    mut run: impl FnMut() -> Result<(), Error>,
-) -> Result<Samples, Error> {
+    mut run: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<Vec<Samples>, Error> {
     for _ in 0..warmup {
-        reset()?;
-        run()?;
+        for i in 0..count {
+            reset()?;
+            run(i)?;
+        }
     }
     device.synchronize()?;
     let clock = match device.info().kind {
         DeviceKind::Gpu => Clock::GpuEvents,
         DeviceKind::Soft => Clock::CpuSimulation,
     };
-    let ms = (0..repeat.max(1))
-        .map(|_| {
+    let mut samples = vec![Samples { clock, ms: Vec::new() }; count];
+    for _ in 0..repeat.max(1) {
+        for (i, samples) in samples.iter_mut().enumerate() {
             reset()?;
             device.synchronize()?;
-            match clock {
-                Clock::GpuEvents => gpu_sample(device, &mut run),
-                Clock::CpuSimulation => cpu_sample(device, &mut run),
-            }
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Samples { clock, ms })
+            samples.ms.push(match clock {
+                Clock::GpuEvents => gpu_sample(device, || run(i)),
+                Clock::CpuSimulation => cpu_sample(device, || run(i)),
+            }?);
+        }
+    }
+    Ok(samples)
 }
 
-fn gpu_sample(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+fn gpu_sample(device: &Device, run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
     device.make_current()?;
     let fail = |e| device.error("timing with CUDA events", e);
     let [start, stop] = [Event::new(EventFlags::DEFAULT), Event::new(EventFlags::DEFAULT)];
@@ -117,7 +126,7 @@ fn gpu_sample(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Re
     Ok(f64::from(stop.elapsed_time_f32(&start).map_err(fail)?))
 }
 
-fn cpu_sample(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+fn cpu_sample(device: &Device, run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
     let start = Instant::now();
     run()?;
     device.synchronize()?;
@@ -137,6 +146,23 @@ mod tests {
         let odd = samples(&[3.0, 1.0, 8.0]);
         assert_eq!((odd.mean(), odd.median(), odd.min(), odd.max()), (4.0, 3.0, 1.0, 8.0));
         assert_eq!(samples(&[4.0, 1.0, 2.0, 8.0]).median(), 3.0);
+    }
+
+    #[test]
+    fn turns_are_taken() {
+        let device = Device::open(crate::DeviceChoice::Soft).unwrap();
+        let order = std::cell::RefCell::new(String::new());
+        let reset = || {
+            order.borrow_mut().push('r');
+            Ok(())
+        };
+        let run = |i: usize| {
+            order.borrow_mut().push(['a', 'b'][i]);
+            Ok(())
+        };
+        let samples = measure_in_turn(&device, 2, 1, 3, reset, run).unwrap();
+        assert_eq!(order.into_inner(), "rarb".repeat(4));
+        assert!(samples.len() == 2 && samples.iter().all(|samples| samples.ms().len() == 3));
     }
 
     #[test]

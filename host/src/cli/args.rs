@@ -3,17 +3,26 @@
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use host::DeviceChoice;
+
+use super::contender::Choice;
 
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
 ///
 /// C = alpha * A * B + beta * C in f32, row-major: A is M x K, B is K x N, C is M x N.
 /// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
-    /// The kernel to run; --list shows them all.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// The kernel to run: a rung of the ladder (--list shows them), cublas, or all.
+    ///
+    /// cublas is NVIDIA's library, loaded if it is there; it runs on GPUs. all runs the
+    /// ladder and cublas on the same matrices, and compares them; what cannot run says why,
+    /// and one wrong result makes the exit status 1.
     #[arg(long, value_name = "NAME", required_unless_present = "list")]
     pub kernel: Option<String>,
 
@@ -73,9 +82,33 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 
+    /// Add the results to this file as they are made, as lines of JSON, after a line that
+    /// says where and how.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
     /// List the kernels and stop.
     #[arg(long)]
     pub list: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Explains a rung: the idea, the geometry, and the arithmetic that follows from it.
+    ///
+    /// Without a name it lists the rungs. Where there is a GPU, it says what its peak is.
+    Explain(ExplainArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// The rung to explain.
+    #[arg(value_name = "RUNG")]
+    pub rung: Option<String>,
+
+    /// Text for people, or JSON.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -110,19 +143,30 @@ impl Args {
         }
     }
 
+    /// Ends the program with a usage error if the options do not go with the choice.
+    pub fn check(&self, choice: Choice) {
+        if choice.is_all() && self.out.is_some() {
+            let message = "--out stores one result: name one kernel with --kernel";
+            usage(ErrorKind::ArgumentConflict, message);
+        }
+    }
+
     /// Where the matrices come from. Ends the program with a usage error if the options
     /// do not say.
     pub fn source(&self) -> Source {
         match self {
             Self { a: Some(a), b: Some(b), c, .. } => {
                 if c.is_none() && self.beta != 0.0 {
-                    usage("with --beta other than 0, the old C is needed: add --c C.npy");
+                    usage(MISSING, "with --beta other than 0, the old C is needed: add --c C.npy");
                 }
                 Source::Files { a: a.clone(), b: b.clone(), c: c.clone() }
             }
             Self { size: Some(size), .. } => self.random(*size, *size, *size),
             Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(*m, *n, *k),
-            _ => usage("the sizes are missing: add --size N, or --m, --n and --k, or --a and --b"),
+            _ => usage(
+                MISSING,
+                "the sizes are missing: add --size N, or --m, --n and --k, or --a and --b",
+            ),
         }
     }
 
@@ -131,8 +175,10 @@ impl Args {
     }
 }
 
-fn usage(message: &str) -> ! {
-    Args::command().error(ErrorKind::MissingRequiredArgument, message).exit()
+const MISSING: ErrorKind = ErrorKind::MissingRequiredArgument;
+
+fn usage(kind: ErrorKind, message: &str) -> ! {
+    Args::command().error(kind, message).exit()
 }
 
 #[cfg(test)]

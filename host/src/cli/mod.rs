@@ -1,6 +1,14 @@
 //! What only the command line needs.
 
 pub mod args;
-pub mod progress;
-pub mod report;
+mod bench;
+mod contender;
+pub mod explain;
+mod input;
+mod json;
+mod ladder;
+mod progress;
+mod report;
 pub mod run;
+mod save;
+mod sink;

@@ -4,27 +4,24 @@ use std::io::{self, Write};
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use host::Gemm;
 use host::kernels::{LADDER, Shared};
 use host::time::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use serde::Serialize;
 
 use super::args::Format;
-use super::run::Record;
+use super::json;
+use super::run::{Record, Setting};
 
 /// Writes to stdout. A reader that has gone away has seen what it wanted.
-fn print(text: &str) {
+pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         eprintln!("warning: stdout cannot be written: {error}");
     }
-}
-
-fn json_line(value: &impl Serialize) -> String {
-    // These types have string keys only, so serialisation cannot fail.
-    serde_json::to_string(value).expect("plain data") + "\n"
 }
 
 /// A rung of the ladder, in JSON. Sizes are in elements, bytes where it says so.
@@ -53,7 +50,7 @@ pub fn list(format: Format) {
         },
     });
     match format {
-        Format::Json => print(&rungs.map(|rung| json_line(&rung)).collect::<String>()),
+        Format::Json => print(&rungs.map(|rung| json::line(&rung)).collect::<String>()),
         Format::Table => {
             let mut table =
                 table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", "what it does"], 1..5);
@@ -78,153 +75,20 @@ pub fn list(format: Format) {
 /// Prints one result.
 pub fn result(record: &Record<'_>, format: Format) {
     print(&match format {
-        Format::Json => json_line(&ResultLine::new(record)),
+        Format::Json => json::result(record),
         Format::Table => page(record),
     });
 }
 
-/// One result in JSON. What does not apply is null, and so is what is not finite.
-#[derive(Serialize)]
-struct ResultLine<'a> {
-    kernel: &'a str,
-    device: &'a str,
-    device_kind: &'static str,
-    compute_capability: String,
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: f32,
-    beta: f32,
-    /// Null if the matrices came from files.
-    seed: Option<u64>,
-    /// How many runs were timed.
-    samples: usize,
-    /// `gpu_events`, or `cpu_simulation` for the time the software device took, which
-    /// says nothing about a GPU; `gflops` is from the same clock.
-    clock: &'static str,
-    time_ms: Times,
-    /// At the median time. Null if there is nothing to compute.
-    gflops: Option<f64>,
-    /// Null on the software device.
-    peak_gflops: Option<f64>,
-    percent_of_peak: Option<f64>,
-    max_abs_error: Option<f64>,
-    /// The tolerance of the element with the largest error.
-    tolerance: Option<f64>,
-    status: &'static str,
-    check: CheckLine,
-}
-
-#[derive(Serialize)]
-struct Times {
-    median: f64,
-    mean: f64,
-    min: f64,
-    max: f64,
-    samples: Vec<f64>,
-}
-
-#[derive(Serialize)]
-struct CheckLine {
-    /// `full`, or `sampled` for sampled rows and columns and Freivalds' check of all.
-    method: &'static str,
-    /// Elements per group of Freivalds' check.
-    group: Option<usize>,
-    /// `probabilistic` or `worst_case`.
-    bound: &'static str,
-    elements: u64,
-    failures: u64,
-    overflowed: u64,
-    /// The element with the largest share of its tolerance.
-    worst: Option<Worst>,
-}
-
-#[derive(Serialize)]
-struct Worst {
-    row: usize,
-    col: usize,
-    error: f64,
-    tolerance: f64,
-    ratio: f64,
-}
-
-impl<'a> ResultLine<'a> {
-    fn new(record: &'a Record<'_>) -> Self {
-        let Record { spec, device, gemm, seed, samples, check } = record;
-        let info = device.info();
-        let gflops = samples.gflops(gemm.flops());
-        let peak = info.peak.map(|peak| peak.gflops());
-        Self {
-            kernel: spec.name,
-            device: &info.name,
-            device_kind: if device.is_soft() { "soft" } else { "gpu" },
-            compute_capability: format!("{}.{}", info.capability.0, info.capability.1),
-            m: gemm.m,
-            n: gemm.n,
-            k: gemm.k,
-            alpha: gemm.alpha,
-            beta: gemm.beta,
-            seed: *seed,
-            samples: samples.ms().len(),
-            clock: match samples.clock() {
-                Clock::GpuEvents => "gpu_events",
-                Clock::CpuSimulation => "cpu_simulation",
-            },
-            time_ms: Times {
-                median: samples.median(),
-                mean: samples.mean(),
-                min: samples.min(),
-                max: samples.max(),
-                samples: samples.ms().to_vec(),
-            },
-            gflops,
-            peak_gflops: peak,
-            percent_of_peak: percent(gflops, peak),
-            max_abs_error: check.largest.map(|d| d.error),
-            tolerance: check.largest.map(|d| d.tolerance),
-            status: status(check),
-            check: CheckLine {
-                method: match check.method {
-                    Method::Full => "full",
-                    Method::Sampled { .. } => "sampled",
-                },
-                group: match check.method {
-                    Method::Full => None,
-                    Method::Sampled { group } => Some(group),
-                },
-                bound: match check.bound {
-                    Bound::Probabilistic => "probabilistic",
-                    Bound::WorstCase => "worst_case",
-                },
-                elements: check.elements,
-                failures: check.failures,
-                overflowed: check.overflowed,
-                worst: check.worst.map(|d| Worst {
-                    row: d.row,
-                    col: d.col,
-                    error: d.error,
-                    tolerance: d.tolerance,
-                    ratio: d.ratio(),
-                }),
-            },
-        }
-    }
-}
-
 /// One result for people: what was asked, a row of numbers, and what they mean.
 fn page(record: &Record<'_>) -> String {
-    let Record { spec, device, gemm, seed, samples, check } = record;
-    let info = device.info();
-    let gflops = samples.gflops(gemm.flops());
+    let Record { setting, name, samples, check, .. } = record;
+    let gflops = samples.gflops(setting.gemm.flops());
+    let peak = setting.device.info().peak.map(|peak| peak.gflops());
     let (time, rate) = match samples.clock() {
         Clock::GpuEvents => ("time", "GFLOP/s"),
         Clock::CpuSimulation => ("CPU time", "simulated GFLOP/s"),
     };
-    let number = |value: Option<f64>, digits: usize| match value {
-        Some(value) => format!("{value:.digits$}"),
-        None => "-".to_owned(),
-    };
-    let error = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3e}"));
     let mut table = table(
         [
             "kernel",
@@ -239,58 +103,54 @@ fn page(record: &Record<'_>) -> String {
         1..7,
     );
     table.add_row([
-        spec.name.to_owned(),
+        (*name).to_owned(),
         milliseconds(samples.mean()),
         milliseconds(samples.median()),
         number(gflops, 1),
-        number(percent(gflops, info.peak.map(|peak| peak.gflops())), 1),
-        error(check.largest.map(|d| d.error)),
-        error(check.largest.map(|d| d.tolerance)),
+        number(percent(gflops, peak), 1),
+        scientific(check.largest.map(|d| d.error)),
+        scientific(check.largest.map(|d| d.tolerance)),
         status(check).to_owned(),
     ]);
-    let matrices = match seed {
-        Some(seed) => format!("random matrices, seed {seed}"),
-        None => "matrices from files".to_owned(),
-    };
-    let (major, minor) = info.capability;
-    let runs = samples.ms().len();
-    let speed = match info.peak {
-        Some(peak) => format!("peak:    {peak}\n"),
-        None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
-    };
+    let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
     format!(
-        "device:  {}, compute capability {major}.{minor}\n\
-         product: C = {} A B + {} C, M {} N {} K {}, {matrices}\n\
-         {table}\n\
-         runs:    {runs}, from {} to {}\n\
-         {speed}\
-         check:   {}\n",
-        info.name,
-        gemm.alpha,
-        gemm.beta,
-        gemm.m,
-        gemm.n,
-        gemm.k,
-        milliseconds(samples.min()),
-        milliseconds(samples.max()),
+        "{}{table}\nruns:    {}, from {min} to {max}\n{}check:   {}\n",
+        product(setting),
+        samples.ms().len(),
+        speed(setting),
         describe(check),
     )
 }
 
+/// What runs where.
+pub fn product(setting: &Setting<'_>) -> String {
+    let Gemm { m, n, k, alpha, beta, .. } = setting.gemm;
+    let matrices = match setting.seed {
+        Some(seed) => format!("random matrices, seed {seed}"),
+        None => "matrices from files".to_owned(),
+    };
+    format!(
+        "device:  {}, compute capability {}\n\
+         product: C = {alpha} A B + {beta} C, M {m} N {n} K {k}, {matrices}\n",
+        setting.device.info().name,
+        setting.compute_capability(),
+    )
+}
+
+/// What a speed is to be compared with.
+pub fn speed(setting: &Setting<'_>) -> String {
+    let cublas = match setting.cublas_version {
+        Some(version) => format!("cuBLAS:  {version}, f32 arithmetic (no TF32)\n"),
+        None => String::new(),
+    };
+    match setting.device.info().peak {
+        Some(peak) => format!("peak:    {peak}\n{cublas}"),
+        None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
+    }
+}
+
 /// The check in words.
 fn describe(check: &Check) -> String {
-    let method = match check.method {
-        Method::Full => format!("{} elements against the full product in f64", check.elements),
-        Method::Sampled { group } => format!(
-            "{} elements against f64 rows and columns, and all by Freivalds' check in groups of \
-             {group}, because the full product is too large",
-            check.elements
-        ),
-    };
-    let bound = match check.bound {
-        Bound::Probabilistic => "probabilistic rounding bound, 8 sigma",
-        Bound::WorstCase => "worst-case rounding bound",
-    };
     let worst = match check.worst {
         Some(worst @ Deviation { row, col, .. }) => {
             format!(
@@ -304,19 +164,48 @@ fn describe(check: &Check) -> String {
         0 => String::new(),
         count => format!("; at least {count} wrong"),
     };
-    format!("{method}, {bound}{worst}{failures}")
+    format!("{}{worst}{failures}", method(check))
 }
 
-fn status(check: &Check) -> &'static str {
+/// What was compared with what.
+pub fn method(check: &Check) -> String {
+    let method = match check.method {
+        Method::Full => format!("{} elements against the full product in f64", check.elements),
+        Method::Sampled { group } => format!(
+            "{} elements against f64 rows and columns, and all by Freivalds' check in groups of \
+             {group}, because the full product is too large",
+            check.elements
+        ),
+    };
+    let bound = match check.bound {
+        Bound::Probabilistic => "probabilistic rounding bound, 8 sigma",
+        Bound::WorstCase => "worst-case rounding bound",
+    };
+    format!("{method}, {bound}")
+}
+
+/// The verdict in a word.
+pub fn status(check: &Check) -> &'static str {
     if check.passed() { "PASS" } else { "FAIL" }
 }
 
-fn percent(gflops: Option<f64>, peak: Option<f64>) -> Option<f64> {
+/// One as a percentage of the other.
+pub fn percent(gflops: Option<f64>, peak: Option<f64>) -> Option<f64> {
     Some(100.0 * gflops? / peak?)
 }
 
+/// A number, or a dash for none.
+pub fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// A small number, or a dash for none.
+pub fn scientific(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.3e}"))
+}
+
 /// A time with four digits, in ms.
-fn milliseconds(ms: f64) -> String {
+pub fn milliseconds(ms: f64) -> String {
     let digits = (3 - ms.max(1e-3).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{ms:.digits$} ms")
 }

@@ -1,23 +1,16 @@
-//! From the options to a checked result.
+//! From the options to checked results.
 
-use host::kernels::Spec;
-use host::npy::{NpyFile, Output};
-use host::time::{self, Samples};
-use host::verify::{Bound, Check, Method, Problem, Reference};
-use host::{
-    Device, DeviceChoice, DeviceMatrix, Error, Gemm, Matrix, Prepared, find_kernel, memory,
-};
+use host::npy::Output;
+use host::time::Samples;
+use host::verify::{Check, Method, Problem, Reference};
+use host::{Device, DeviceChoice, Error, Gemm, Matrix, memory};
 
-use super::args::{Args, Source};
+use super::args::Args;
+use super::bench::Bench;
+use super::contender::Choice;
+use super::input::{Input, Matrices};
+use super::sink::Sink;
 use super::{progress, report};
-
-/// Timed runs on a GPU, and untimed ones before them, while clocks rise.
-const GPU_REPEAT: u32 = 10;
-const GPU_WARMUP: u32 = 2;
-
-/// A quiet NaN that no product makes: C holds it before each run if beta is 0, so that
-/// a kernel that reads C, or leaves out an element, is found out.
-const POISON: u32 = 0x7fc0_dead;
 
 /// Whether the results are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +19,42 @@ pub enum Outcome {
     Wrong,
 }
 
-/// Everything there is to say about one result.
-pub struct Record<'a> {
-    pub spec: &'a Spec,
+/// What all results of one call have in common.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
     pub device: &'a Device,
     pub gemm: Gemm,
     /// Of the random matrices; none if they came from files.
     pub seed: Option<u64>,
+    /// The version of cuBLAS, if it takes part.
+    pub cublas_version: Option<&'a str>,
+}
+
+impl Setting<'_> {
+    /// For JSON.
+    pub fn device_kind(&self) -> &'static str {
+        if self.device.is_soft() { "soft" } else { "gpu" }
+    }
+
+    /// As in `9.0`.
+    pub fn compute_capability(&self) -> String {
+        let (major, minor) = self.device.info().capability;
+        format!("{major}.{minor}")
+    }
+}
+
+/// Everything there is to say about one result.
+pub struct Record<'a> {
+    pub setting: Setting<'a>,
+    pub name: &'static str,
+    /// The place in the ladder, from 1; none for cuBLAS.
+    pub rung: Option<usize>,
     pub samples: Samples,
     pub check: Check,
+    /// How many times as fast as the rung before: the last one that ran.
+    pub speedup: Option<f64>,
+    /// The throughput as a share of cuBLAS's, measured in turn with it.
+    pub share_of_cublas: Option<f64>,
 }
 
 /// Does what the options say.
@@ -44,47 +64,93 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
-    let spec = find_kernel(args.kernel.as_deref().unwrap_or_default())?;
+    let choice = Choice::parse(args.kernel.as_deref().unwrap_or_default())?;
+    args.check(choice);
     let input = Input::open(args.source())?;
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
     gemm.validate()?;
-    if args.beta == 0.0 && matches!(&input, Input::Files(files) if files.c.is_some()) {
+    if args.beta == 0.0 && input.has_c() {
         eprintln!("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::new).transpose()?;
+    let mut sink = Sink::new(args.format, choice, args.save.as_deref())?;
 
     let device = open(args.device())?;
-    let kernel = device.kernel(spec)?;
-    let prepared = kernel.prepare(gemm)?;
+    let loaded = choice.load(&device)?;
+    let entries: Vec<_> =
+        loaded.iter().map(|loaded| loaded.prepare(gemm, choice)).collect::<Result<_, _>>()?;
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;
 
-    let seed = input.seed();
-    let bound = input.bound();
+    let (seed, bound) = (input.seed(), input.bound());
+    let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
+    let setting = Setting { device: &device, gemm, seed, cublas_version };
+    sink.begin(&setting)?;
     let matrices = progress::step("preparing the matrices", || input.read(&gemm))?;
-    let (result, samples) = compute(&device, &prepared, &matrices, args.repeat)?;
     let Matrices { a, b, c } = &matrices;
+    let bench = Bench::new(&device, &gemm, &matrices, args.repeat)?;
     let problem = Problem { a, b, c: c.as_ref(), alpha: gemm.alpha, beta: gemm.beta, bound };
-    let check = progress::step("checking against the product in f64", || {
-        Reference::compute(problem, method, seed.unwrap_or(0))?.check(&result)
-    })?;
+    let mut reference = None;
 
-    let outcome = conclude(&check, &result, output.as_ref())?;
-    report::result(&Record { spec, device: &device, gemm, seed, samples, check }, args.format);
+    let mut outcome = Outcome::Right;
+    let mut before: Option<f64> = None;
+    // On a GPU all run in turn. On the software device, whose times mean little, they run
+    // one after the other, and each result is there as soon as it can be.
+    for group in entries.chunks(if device.is_soft() { 1 } else { entries.len() }) {
+        let timed = bench.measure(group)?;
+        let cublas = (group.iter().zip(&timed))
+            .find(|(entry, _)| entry.rung.is_none())
+            .and_then(|(_, timed)| timed.as_ref().ok())
+            .map(|(_, samples)| samples.median());
+        for (entry, timed) in group.iter().zip(timed) {
+            let (job, samples) = match timed {
+                Ok(timed) => timed,
+                Err(reason) => {
+                    sink.refusal(&setting, entry.name, entry.rung, reason)?;
+                    continue;
+                }
+            };
+            let result = bench.result(job, group.len() > 1)?;
+            let check = progress::step("checking against the product in f64", || {
+                if reference.is_none() {
+                    reference = Some(Reference::compute(problem, method, seed.unwrap_or(0))?);
+                }
+                let reference = reference.as_ref().expect("just computed");
+                reference.check(&result)
+            })?;
+            let median = samples.median();
+            let ratio = |other: Option<f64>| {
+                other.map(|other| other / median).filter(|ratio| ratio.is_finite())
+            };
+            let speedup = entry.rung.and_then(|_| ratio(before.replace(median)));
+            let share_of_cublas = ratio(cublas);
+            if conclude(entry.name, &check, &result, output.as_ref())? == Outcome::Wrong {
+                outcome = Outcome::Wrong;
+            }
+            let (name, rung) = (entry.name, entry.rung);
+            sink.result(&Record { setting, name, rung, samples, check, speedup, share_of_cublas })?;
+        }
+    }
+    sink.end(&setting);
     Ok(outcome)
 }
 
 /// Stores a right result, and says what is odd about it.
-fn conclude(check: &Check, result: &Matrix, output: Option<&Output>) -> Result<Outcome, Error> {
+fn conclude(
+    name: &str,
+    check: &Check,
+    result: &Matrix,
+    output: Option<&Output>,
+) -> Result<Outcome, Error> {
     if check.overflowed > 0 {
         eprintln!(
-            "warning: {} element(s) overflow f32 and are not finite; scale the matrices down",
+            "warning: {name}: {} element(s) overflow f32 and are not finite; scale the matrices down",
             check.overflowed
         );
     }
     match (check.passed(), output) {
         (true, Some(output)) => output.write(result)?,
-        (false, Some(_)) => eprintln!("warning: the result is wrong, so it is not stored"),
+        (false, Some(_)) => eprintln!("warning: {name}: the result is wrong, so it is not stored"),
         (_, None) => {}
     }
     Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
@@ -114,122 +180,11 @@ fn require_memory(device: &Device, gemm: &Gemm, method: Method) -> Result<(), Er
     memory::require(needed + old + reference + soft, device.is_soft())
 }
 
-/// Runs the product, with a clock, and returns the last run's C.
-fn compute(
-    device: &Device,
-    prepared: &Prepared<'_, '_>,
-    Matrices { a, b, c }: &Matrices,
-    repeat: Option<u32>,
-) -> Result<(Matrix, Samples), Error> {
-    let gemm = prepared.plan().gemm();
-    let a = DeviceMatrix::from_host(device, a)?;
-    let b = DeviceMatrix::from_host(device, b)?;
-    let target = std::cell::RefCell::new(DeviceMatrix::zeros(device, gemm.m, gemm.n)?);
-    let reset = || match c {
-        Some(c) if gemm.beta != 0.0 => target.borrow_mut().upload(c),
-        _ => target.borrow_mut().fill_buffer(POISON),
-    };
-    let run = || prepared.enqueue(&a, &b, &mut target.borrow_mut());
-    let samples = if device.is_soft() {
-        let repeat = repeat.unwrap_or(1);
-        time::measure(device, 0, repeat, reset, || {
-            progress::simulation(|| {
-                run()?;
-                device.synchronize()
-            })
-        })?
-    } else {
-        time::measure(device, GPU_WARMUP, repeat.unwrap_or(GPU_REPEAT), reset, run)?
-    };
-    let result = target.borrow().download()?;
-    Ok((result, samples))
-}
-
-/// The matrices, as far as they must be known to check sizes.
-enum Input {
-    Random { m: usize, n: usize, k: usize, seed: u64 },
-    Files(Box<Files>),
-}
-
-struct Files {
-    a: NpyFile,
-    b: NpyFile,
-    c: Option<NpyFile>,
-}
-
-struct Matrices {
-    a: Matrix,
-    b: Matrix,
-    c: Option<Matrix>,
-}
-
-impl Input {
-    fn open(source: Source) -> Result<Self, Error> {
-        Ok(match source {
-            Source::Random { m, n, k, seed } => Self::Random { m, n, k, seed },
-            Source::Files { a, b, c } => Self::Files(Box::new(Files {
-                a: NpyFile::open(&a)?,
-                b: NpyFile::open(&b)?,
-                c: c.as_deref().map(NpyFile::open).transpose()?,
-            })),
-        })
-    }
-
-    fn gemm(&self) -> Result<Gemm, Error> {
-        let Files { a, b, c } = match self {
-            Self::Random { m, n, k, .. } => return Ok(Gemm::new(*m, *n, *k)),
-            Self::Files(files) => files.as_ref(),
-        };
-        let (m, k) = a.shape();
-        let n = b.shape().1;
-        let expect = |what, (rows, cols), (need_rows, need_cols)| match (rows, cols)
-            == (need_rows, need_cols)
-        {
-            true => Ok(()),
-            false => Err(Error::Shape { what, rows, cols, need_rows, need_cols }),
-        };
-        expect("B", b.shape(), (k, n))?;
-        if let Some(c) = c {
-            expect("C", c.shape(), (m, n))?;
-        }
-        Ok(Gemm::new(m, n, k))
-    }
-
-    fn seed(&self) -> Option<u64> {
-        match self {
-            Self::Random { seed, .. } => Some(*seed),
-            Self::Files(_) => None,
-        }
-    }
-
-    fn bound(&self) -> Bound {
-        match self {
-            Self::Random { .. } => Bound::Probabilistic,
-            Self::Files(_) => Bound::WorstCase,
-        }
-    }
-
-    /// Reads or makes the matrices; C only if beta is not 0.
-    fn read(self, gemm: &Gemm) -> Result<Matrices, Error> {
-        let with_c = gemm.beta != 0.0;
-        Ok(match self {
-            Self::Random { m, n, k, seed } => Matrices {
-                a: Matrix::random(m, k, seed, 1),
-                b: Matrix::random(k, n, seed, 2),
-                c: with_c.then(|| Matrix::random(m, n, seed, 3)),
-            },
-            Self::Files(files) => Matrices {
-                a: files.a.read()?,
-                b: files.b.read()?,
-                c: files.c.filter(|_| with_c).map(NpyFile::read).transpose()?,
-            },
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host::npy::NpyFile;
+    use host::verify::Bound;
 
     #[test]
     fn only_a_right_result_is_stored() {
@@ -243,11 +198,11 @@ mod tests {
 
         let wrong = Matrix::from_vec(1, 1, vec![2.0]);
         let check = reference.check(&wrong).unwrap();
-        assert_eq!(conclude(&check, &wrong, Some(&output)).unwrap(), Outcome::Wrong);
+        assert_eq!(conclude("naive", &check, &wrong, Some(&output)).unwrap(), Outcome::Wrong);
         assert!(!path.exists());
 
         let check = reference.check(&one).unwrap();
-        assert_eq!(conclude(&check, &one, Some(&output)).unwrap(), Outcome::Right);
+        assert_eq!(conclude("naive", &check, &one, Some(&output)).unwrap(), Outcome::Right);
         assert_eq!(NpyFile::open(&path).unwrap().read().unwrap(), one);
     }
 }

@@ -1,0 +1,102 @@
+//! The matrices on the device, and what runs on them.
+
+use std::cell::RefCell;
+
+use host::time::{self, Samples};
+use host::{Device, DeviceMatrix, Error, Gemm, Matrix};
+
+use super::contender::{Entry, Job};
+use super::input::Matrices;
+use super::progress;
+
+/// Timed runs on a GPU, and untimed ones before them, while clocks rise.
+const GPU_REPEAT: u32 = 10;
+const GPU_WARMUP: u32 = 2;
+
+/// A quiet NaN that no product makes: C holds it before each run if beta is 0, so that
+/// a kernel that reads C, or leaves out an element, is found out.
+const POISON: u32 = 0x7fc0_dead;
+
+/// One set of matrices for all that run.
+pub struct Bench<'a, 'd> {
+    device: &'d Device,
+    warmup: u32,
+    repeat: u32,
+    a: DeviceMatrix<'d>,
+    b: DeviceMatrix<'d>,
+    target: RefCell<DeviceMatrix<'d>>,
+    /// What C holds before each run; none if it is not read.
+    old: Option<&'a Matrix>,
+}
+
+impl<'a, 'd> Bench<'a, 'd> {
+    /// Copies the matrices to the device.
+    pub fn new(
+        device: &'d Device,
+        gemm: &Gemm,
+        matrices: &'a Matrices,
+        repeat: Option<u32>,
+    ) -> Result<Self, Error> {
+        let (warmup, usual) = if device.is_soft() { (0, 1) } else { (GPU_WARMUP, GPU_REPEAT) };
+        Ok(Self {
+            device,
+            warmup,
+            repeat: repeat.unwrap_or(usual),
+            a: DeviceMatrix::from_host(device, &matrices.a)?,
+            b: DeviceMatrix::from_host(device, &matrices.b)?,
+            target: RefCell::new(DeviceMatrix::zeros(device, gemm.m, gemm.n)?),
+            old: matrices.c.as_ref(),
+        })
+    }
+
+    /// Times everything that can run, in turn, in the order of `entries`; why not for what
+    /// cannot.
+    pub fn measure<'e, 'k>(
+        &self,
+        entries: &'e [Entry<'k, 'd>],
+    ) -> Result<Vec<Result<(&'e Job<'k, 'd>, Samples), &'e str>>, Error> {
+        let jobs: Vec<_> = entries.iter().filter_map(|entry| entry.job.as_ref().ok()).collect();
+        let reset = || self.reset();
+        let samples = if self.device.is_soft() {
+            let run = |i: usize| {
+                progress::simulation(|| {
+                    self.run(jobs[i])?;
+                    self.device.synchronize()
+                })
+            };
+            time::measure_in_turn(self.device, jobs.len(), self.warmup, self.repeat, reset, run)
+        } else {
+            progress::step("running on the GPU", || {
+                let run = |i: usize| self.run(jobs[i]);
+                time::measure_in_turn(self.device, jobs.len(), self.warmup, self.repeat, reset, run)
+            })
+        }?;
+        let mut samples = samples.into_iter();
+        let timed = entries.iter().map(|entry| match &entry.job {
+            Ok(job) => Ok((job, samples.next().expect("one for each job"))),
+            Err(reason) => Err(reason.as_str()),
+        });
+        Ok(timed.collect())
+    }
+
+    /// What a job computes. `again` says whether others have run since.
+    pub fn result(&self, job: &Job<'_, 'd>, again: bool) -> Result<Matrix, Error> {
+        if again {
+            self.reset()?;
+            self.run(job)?;
+        }
+        self.target.borrow().download()
+    }
+
+    fn reset(&self) -> Result<(), Error> {
+        let mut target = self.target.borrow_mut();
+        match self.old {
+            Some(old) => target.upload(old),
+            None => target.fill_buffer(POISON),
+        }
+    }
+
+    fn run(&self, job: &Job<'_, 'd>) -> Result<(), Error> {
+        job.enqueue(&self.a, &self.b, &mut self.target.borrow_mut())
+    }
+}

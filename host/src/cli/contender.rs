@@ -1,0 +1,165 @@
+//! What runs: a rung, all of them, cuBLAS.
+
+use host::kernels::{LADDER, Spec};
+use host::{
+    Cublas, CublasProduct, Device, DeviceMatrix, Error, Gemm, Kernel, Prepared, find_kernel,
+    nearest_name,
+};
+
+/// The name of the peer, and of everything.
+const CUBLAS: &str = "cublas";
+const ALL: &str = "all";
+
+/// What `--kernel` asks for.
+#[derive(Clone, Copy)]
+pub enum Choice {
+    /// The ladder, and cuBLAS.
+    All,
+    Cublas,
+    Rung(&'static Spec),
+}
+
+impl Choice {
+    /// # Errors
+    ///
+    /// [`Error::UnknownKernel`].
+    pub fn parse(name: &str) -> Result<Self, Error> {
+        match name {
+            ALL => Ok(Self::All),
+            CUBLAS => Ok(Self::Cublas),
+            name => find_kernel(name).map(Self::Rung).map_err(|error| match error {
+                Error::UnknownKernel { name, mut known, .. } => {
+                    known.extend([CUBLAS, ALL]);
+                    let nearest = nearest_name(&name, &known);
+                    Error::UnknownKernel { name, nearest, known }
+                }
+                error => error,
+            }),
+        }
+    }
+
+    pub fn is_all(self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    /// Loads what was asked for. Where that is everything, what cannot run says why.
+    pub fn load(self, device: &Device) -> Result<Vec<Loaded<'_>>, Error> {
+        let specs = match &self {
+            Self::All => LADDER,
+            Self::Cublas => &[],
+            Self::Rung(spec) => std::slice::from_ref(spec),
+        };
+        let rungs = specs.iter().map(|spec| {
+            let place = LADDER.iter().position(|other| other.name == spec.name);
+            (spec.name, place, device.kernel(spec).map(Code::Rung))
+        });
+        let mut wanted: Vec<_> = rungs.collect();
+        if !matches!(self, Self::Rung(_)) {
+            wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
+        }
+        let loaded = wanted.into_iter().map(|(name, place, code)| {
+            Ok(Loaded { name, rung: place.map(|place| place + 1), code: self.tolerate(code)? })
+        });
+        loaded.collect()
+    }
+
+    /// Where everything was asked for, turns what a rung or cuBLAS refuses into a reason.
+    fn tolerate<T>(self, result: Result<T, Error>) -> Result<Result<T, String>, Error> {
+        match result {
+            Ok(value) => Ok(Ok(value)),
+            Err(
+                error @ (Error::SharedMemory { .. }
+                | Error::NotInPtx { .. }
+                | Error::CublasNeedsGpu
+                | Error::CublasNotFound { .. }
+                | Error::CublasPrecision { .. }
+                | Error::Cublas { .. }),
+            ) if self.is_all() => Ok(Err(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Something that runs, on a device.
+pub struct Loaded<'d> {
+    name: &'static str,
+    rung: Option<usize>,
+    code: Result<Code<'d>, String>,
+}
+
+enum Code<'d> {
+    Rung(Kernel<'d>),
+    Cublas(Cublas<'d>),
+}
+
+impl<'d> Loaded<'d> {
+    /// Checks a product against it.
+    pub fn prepare(&self, gemm: Gemm, choice: Choice) -> Result<Entry<'_, 'd>, Error> {
+        let job = match &self.code {
+            Ok(Code::Rung(kernel)) => choice.tolerate(kernel.prepare(gemm).map(Job::Rung))?,
+            Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
+            Err(reason) => Err(reason.clone()),
+        };
+        Ok(Entry { name: self.name, rung: self.rung, job })
+    }
+
+    pub fn cublas_version(&self) -> Option<&str> {
+        match &self.code {
+            Ok(Code::Cublas(cublas)) => Some(cublas.version()),
+            _ => None,
+        }
+    }
+}
+
+/// One row of a report, before it has run.
+pub struct Entry<'k, 'd> {
+    pub name: &'static str,
+    /// The place in the ladder, from 1; none for cuBLAS.
+    pub rung: Option<usize>,
+    /// Why not, if it cannot run.
+    pub job: Result<Job<'k, 'd>, String>,
+}
+
+/// A product that has been checked, and needs only the matrices.
+pub enum Job<'k, 'd> {
+    Rung(Prepared<'k, 'd>),
+    Cublas(CublasProduct<'k, 'd>),
+}
+
+impl Job<'_, '_> {
+    pub fn enqueue(
+        &self,
+        a: &DeviceMatrix<'_>,
+        b: &DeviceMatrix<'_>,
+        c: &mut DeviceMatrix<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Rung(prepared) => prepared.enqueue(a, b, c),
+            Self::Cublas(product) => product.enqueue(a, b, c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert!(matches!(Choice::parse("all"), Ok(Choice::All)));
+        assert!(matches!(Choice::parse("cublas"), Ok(Choice::Cublas)));
+        assert!(matches!(Choice::parse("tile2d"), Ok(Choice::Rung(spec)) if spec.name == "tile2d"));
+        let Err(Error::UnknownKernel { nearest, known, .. }) = Choice::parse("cubals") else {
+            panic!()
+        };
+        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + 2));
+    }
+
+    #[test]
+    fn only_all_tolerates_a_refusal() {
+        let refused = || Err::<(), _>(Error::CublasNeedsGpu);
+        assert!(Choice::All.tolerate(refused()).unwrap().is_err());
+        assert!(Choice::Cublas.tolerate(refused()).is_err());
+        assert!(Choice::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! `explain`: what a rung is about, and the arithmetic of its geometry.
+
+use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
+use host::kernels::{GridOrder, LADDER, Shared, Spec, Tile};
+use host::{Device, DeviceChoice, Error, find_kernel};
+use serde::Serialize;
+
+use super::args::{ExplainArgs, Format};
+use super::run::Outcome;
+use super::{json, report};
+
+/// The example of seed document 000: 16 results of a product of 7 x 7 matrices.
+const EXAMPLE_RESULTS: u64 = 16;
+const EXAMPLE_K: u64 = 7;
+
+/// Does what the options say.
+pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
+    let Some(name) = &args.rung else {
+        report::list(args.format);
+        if args.format == Format::Table {
+            report::print("`explain NAME` says more about one of them.\n");
+        }
+        return Ok(Outcome::Right);
+    };
+    let spec = find_kernel(name)?;
+    match args.format {
+        Format::Json => report::print(&json::line(&Explanation::of(spec))),
+        Format::Table => report::print(&text(spec)),
+    }
+    Ok(Outcome::Right)
+}
+
+/// The place in the ladder, from 0.
+fn place(spec: &Spec) -> usize {
+    LADDER.iter().position(|other| other.name == spec.name).unwrap_or_default()
+}
+
+fn text(spec: &Spec) -> String {
+    let peak = match peak() {
+        Ok(peak) => format!("  {peak}\n"),
+        Err(reason) => format!("  no GPU here: {reason}\n"),
+    };
+    [
+        plain(spec.header()),
+        title("Geometry"),
+        geometry(spec),
+        title("Arithmetic"),
+        "For one result, with K for the inner dimension and aligned matrices: values follow from\n\
+         the geometry, instructions are counted in the PTX, and nothing is measured.\n\n"
+            .to_owned(),
+        arithmetic(spec),
+        title("Peak of the GPU"),
+        peak,
+    ]
+    .concat()
+}
+
+fn title(text: &str) -> String {
+    format!("\n{text}\n{}\n\n", "-".repeat(text.len()))
+}
+
+/// The header of a rung's file, without the marks of Markdown.
+fn plain<'a>(markdown: impl Iterator<Item = &'a str>) -> String {
+    let mut text = String::new();
+    let mut in_picture = false;
+    for line in markdown {
+        if line.starts_with("```") {
+            in_picture = !in_picture;
+        } else if in_picture {
+            text += line;
+            text.push('\n');
+        } else if let Some(heading) = line.strip_prefix("# ") {
+            // The empty line in front of a heading is there already.
+            text += title(heading).trim_start_matches('\n').trim_end();
+            text.push('\n');
+        } else {
+            text += &without_links(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// `[text](target)` becomes `text`.
+fn without_links(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((text, after)) =
+            link.split_once("](").and_then(|(text, after)| Some((text, after.split_once(')')?.1)))
+        else {
+            break;
+        };
+        out += before;
+        out += text;
+        rest = after;
+    }
+    out + rest
+}
+
+fn geometry(spec: &Spec) -> String {
+    let Tile { bm, bn, bk, tm, tn } = spec.tile;
+    let [x, y] = spec.block;
+    let shared = match spec.shared {
+        Shared::Static(0) => "none".to_owned(),
+        Shared::Static(bytes) => format!("{bytes} bytes per block"),
+        Shared::Dynamic(bytes) => {
+            format!("{} bytes per block for each step of K: {} at K = 100", bytes(1), bytes(100))
+        }
+    };
+    let grid = match spec.grid {
+        GridOrder::RowsAlongX => "x walks the rows of C, y the columns",
+        GridOrder::ColumnsAlongX => "x walks the columns of C, y the rows",
+    };
+    let entries = match spec.unaligned {
+        None => format!("{}, for any matrices", spec.name),
+        Some(unaligned) => format!(
+            "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements, \
+             {unaligned} for all other matrices",
+            spec.name, ""
+        ),
+    };
+    format!(
+        "  block's tile    BM = {bm}, BN = {bn}, BK = {bk}\n\
+         \u{20} thread's tile   TM = {tm}, TN = {tn}\n\
+         \u{20} threads         {x} x {y} = {} per block\n\
+         \u{20} shared memory   {shared}\n\
+         \u{20} grid            {grid}\n\
+         \u{20} entry points    {entries}\n",
+        spec.threads()
+    )
+}
+
+fn arithmetic(spec: &Spec) -> String {
+    let Tile { bm, bn, tm, tn, .. } = spec.tile;
+    let found = Arithmetic::of(spec);
+    let from_global = match found.shared {
+        Some(_) => format!("(BM + BN) / (BM BN) = ({bm} + {bn}) / ({bm} x {bn})"),
+        None => format!("(TM + TN) / (TM TN) = ({tm} + {tn}) / ({tm} x {tn})"),
+    };
+    let mut text = format!(
+        "  global loads    {}\n\
+         \u{20}                 {from_global} = {} for each step\n",
+        loads(found.global),
+        found.global.values,
+    );
+    if let Some(shared) = found.shared {
+        text += &format!(
+            "  shared loads    {}\n\
+             \u{20}                 (TM + TN) / (TM TN) = ({tm} + {tn}) / ({tm} x {tn}) = {} for \
+             each step\n",
+            loads(shared),
+            shared.values,
+        );
+    }
+    text += &format!(
+        "  intensity       {} multiply-adds per value that a thread loads\n\
+         \u{20}                 TM TN / (TM + TN), N/2 for a tile of N x N\n",
+        decimal(found.intensity),
+    );
+    let example = accesses_without_sharing(spec.tile, EXAMPLE_K, EXAMPLE_RESULTS);
+    text += &format!(
+        "  accesses        {} to global memory for {EXAMPLE_RESULTS} results with K = {EXAMPLE_K}, \
+         if no thread shared\n\
+         \u{20}                 {EXAMPLE_RESULTS} (TM K + TN K + 2 TM TN) / (TM TN): A, B, the old \
+         C and the new\n",
+        decimal(example),
+    );
+    let place = place(spec);
+    let earlier = match place {
+        0 => vec![],
+        1 => vec![LADDER[0]],
+        _ => vec![LADDER[0], LADDER[place - 1]],
+    };
+    for other in earlier {
+        let before = Arithmetic::of(other).global.instructions;
+        text += &format!(
+            "  against         {}: {} global load instructions\n",
+            other.name,
+            change(found.global.instructions, before),
+        );
+    }
+    text
+}
+
+fn loads(Loads { values, instructions }: Loads) -> String {
+    let values = values.times_k();
+    match instructions.times_k() {
+        same if same == values => format!("{values} values, one by one"),
+        instructions => format!("{values} values in {instructions} instructions"),
+    }
+}
+
+fn decimal(ratio: Ratio) -> String {
+    match ratio.under {
+        1 => ratio.to_string(),
+        _ => format!("{:.2}", ratio.value()),
+    }
+}
+
+fn change(now: Ratio, before: Ratio) -> String {
+    match now.percent_less_than(before) {
+        0.0 => "as many".to_owned(),
+        less if less > 0.0 => format!("{less:.1} % fewer"),
+        _ => format!("{:.1} times as many", now.value() / before.value()),
+    }
+}
+
+/// The formula of the first GPU's peak.
+fn peak() -> Result<String, String> {
+    cuda_driver::gpu_count().map_err(|reason| reason.to_string())?;
+    let device = Device::open(DeviceChoice::Gpu).map_err(|error| error.to_string())?;
+    let info = device.info();
+    // A GPU has one: only the software device does not.
+    let peak = info.peak.map(|peak| peak.to_string()).unwrap_or_default();
+    Ok(format!("{}: {peak}", info.name))
+}
+
+/// An explanation in JSON. Loads are per result and step along K.
+#[derive(Serialize)]
+struct Explanation {
+    kernel: &'static str,
+    /// The place in the ladder, from 1.
+    rung: usize,
+    summary: &'static str,
+    text: String,
+    block_tile: [u32; 3],
+    thread_tile: [u32; 2],
+    threads: u32,
+    /// Null where it depends on K.
+    shared_bytes: Option<u32>,
+    global_values: f64,
+    global_instructions: f64,
+    /// Null without shared memory.
+    shared_values: Option<f64>,
+    shared_instructions: Option<f64>,
+    intensity: f64,
+    /// For 16 results of a product of 7 x 7 matrices, if no thread shared.
+    example_accesses: f64,
+}
+
+impl Explanation {
+    fn of(spec: &Spec) -> Self {
+        let Arithmetic { global, shared, intensity } = Arithmetic::of(spec);
+        let Tile { bm, bn, bk, tm, tn } = spec.tile;
+        Self {
+            kernel: spec.name,
+            rung: place(spec) + 1,
+            summary: spec.summary,
+            text: plain(spec.header()),
+            block_tile: [bm, bn, bk],
+            thread_tile: [tm, tn],
+            threads: spec.threads(),
+            shared_bytes: match spec.shared {
+                Shared::Static(bytes) => Some(bytes),
+                Shared::Dynamic(_) => None,
+            },
+            global_values: global.values.value(),
+            global_instructions: global.instructions.value(),
+            shared_values: shared.map(|shared| shared.values.value()),
+            shared_instructions: shared.map(|shared| shared.instructions.value()),
+            intensity: intensity.value(),
+            example_accesses: accesses_without_sharing(spec.tile, EXAMPLE_K, EXAMPLE_RESULTS)
+                .value(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_becomes_text() {
+        let lines =
+            ["Rung.", "", "# The idea", "", "See [`x`](crate::x) [1].", "```text", "[a](b)", "```"];
+        assert_eq!(
+            plain(lines.into_iter()),
+            "Rung.\n\nThe idea\n--------\n\nSee `x` [1].\n[a](b)\n"
+        );
+    }
+
+    #[test]
+    fn every_rung_is_explained() {
+        for spec in LADDER {
+            let text = text(spec);
+            assert!(text.contains(spec.name) && text.contains("The idea"), "{text}");
+            assert!(!text.contains("```") && !text.contains("]("), "{text}");
+            // The last section is as long as the driver's words.
+            let (explanation, _) = text.split_once("Peak of the GPU").unwrap();
+            assert!(explanation.lines().all(|line| line.len() <= 100), "{text}");
+        }
+    }
+
+    #[test]
+    fn changes() {
+        let ratio = |over| Ratio::new(over, 100);
+        assert_eq!(change(ratio(50), ratio(50)), "as many");
+        assert_eq!(change(ratio(10), ratio(40)), "75.0 % fewer");
+        assert_eq!(change(ratio(40), ratio(10)), "4.0 times as many");
+    }
+}
