@@ -6,6 +6,14 @@
 #[path = "common/case.rs"]
 mod case;
 mod common;
+#[path = "contract/cublas.rs"]
+mod cublas;
+#[path = "contract/entry_points.rs"]
+mod entry_points;
+#[path = "contract/property.rs"]
+mod property;
+#[path = "contract/shared_limit.rs"]
+mod shared_limit;
 
 use approx::assert_relative_eq;
 use case::{Case, fits, for_each_kernel};

@@ -144,6 +144,25 @@ impl Prepared<'_, '_> {
         &self.plan
     }
 
+    /// The entry point that is launched for matrices at these addresses: the rung's own,
+    /// or, where 128-bit accesses do not reach every row, its unaligned one.
+    pub fn entry_point(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+    ) -> &'static str {
+        let Spec { name, unaligned, .. } = *self.kernel.spec;
+        match unaligned {
+            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
+            _ => name,
+        }
+    }
+
+    fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
+        is_aligned(self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
+    }
+
     /// Enqueues the product on the device's stream.
     ///
     /// A GPU returns at once, the software device when it is done. Either way a fault in
@@ -193,6 +212,11 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
+        // Panels keep what holds for the whole, because tiles are multiples of four wide.
+        let function = match unaligned {
+            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
+            _ => function,
+        };
         let gemm = self.plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
         let mut k = gemm.depth() as u32;
@@ -203,10 +227,6 @@ impl Prepared<'_, '_> {
             let mut a = a.wrapping_add(launch.a_offset).as_raw();
             let mut b = b.wrapping_add(launch.b_offset).as_raw();
             let mut c = c.wrapping_add(launch.c_offset).as_raw();
-            let function = match unaligned {
-                Some(unaligned) if !is_aligned(gemm, [a, b, c]) => unaligned,
-                _ => function,
-            };
             // The order and the types that every rung has; see `kernels_gpu::Spec`.
             let arguments: [*mut c_void; 11] = [
                 (&raw mut m).cast(),
@@ -264,8 +284,7 @@ pub(crate) fn expect_planned(
 }
 
 /// Whether 128-bit accesses reach every row of matrices at these addresses: see
-/// `Spec::unaligned`. Panels keep what holds for the whole, because tiles are multiples
-/// of four wide.
+/// `Spec::unaligned`.
 fn is_aligned(gemm: &Gemm, addresses: [u64; 3]) -> bool {
     addresses.iter().all(|address| address % 16 == 0)
         && [gemm.n, gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].iter().all(|size| size % 4 == 0)

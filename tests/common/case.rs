@@ -2,7 +2,7 @@
 
 use host::kernels::{LADDER, Shared, Spec};
 use host::verify::{Bound, Check, Method, Problem, Reference};
-use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix};
+use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits, Matrix};
 
 use crate::common::devices;
 
@@ -54,12 +54,26 @@ impl Case {
 
     /// Runs the product and returns C, having made sure that nothing else was written.
     pub fn run(&self, device: &Device, spec: &'static Spec) -> Matrix {
-        let Self { gemm, .. } = self;
         let kernel = device.kernel(spec).unwrap();
         let prepared = match &self.limits {
-            Some(limits) => kernel.prepare_within(*gemm, limits).unwrap(),
-            None => kernel.prepare(*gemm).unwrap(),
+            Some(limits) => kernel.prepare_within(self.gemm, limits).unwrap(),
+            None => kernel.prepare(self.gemm).unwrap(),
         };
+        self.run_with(device, spec.name, |a, b, c| prepared.enqueue(a, b, c))
+    }
+
+    /// As [`Case::run`], with anything that computes this product.
+    pub fn run_with(
+        &self,
+        device: &Device,
+        name: &str,
+        enqueue: impl FnOnce(
+            &DeviceMatrix<'_>,
+            &DeviceMatrix<'_>,
+            &mut DeviceMatrix<'_>,
+        ) -> Result<(), Error>,
+    ) -> Matrix {
+        let Self { gemm, .. } = self;
         let place = |matrix: &Matrix, ld, (offset, tail), fill: bool| {
             let layout = Layout { offset, ld, tail };
             let mut copy =
@@ -74,11 +88,11 @@ impl Case {
         let b = place(&self.b, gemm.ldb, self.margins[1], true);
         let mut c = place(&self.c, gemm.ldc, self.margins[2], gemm.beta != 0.0);
         let before = [&a, &b, &c].map(|matrix| matrix.download_buffer().unwrap());
-        prepared.enqueue(&a, &b, &mut c).unwrap();
+        enqueue(&a, &b, &mut c).unwrap();
         device.synchronize().unwrap();
         let after = [&a, &b, &c].map(|matrix| matrix.download_buffer().unwrap());
 
-        let name = format!("{} on {}: {:?}", spec.name, device.info().name, self.gemm);
+        let name = format!("{name} on {}: {gemm:?}", device.info().name);
         assert_same_bits(&before[0], &after[0], |_| true, &format!("{name}: A"));
         assert_same_bits(&before[1], &after[1], |_| true, &format!("{name}: B"));
         let Layout { offset, ld, .. } = c.layout();

@@ -12,14 +12,17 @@ pub fn devices() -> Vec<Device> {
     let mut devices = vec![Device::open(DeviceChoice::Soft).expect("the software device")];
     match cuda_driver::gpu_count() {
         Ok(_) => devices.push(Device::open(DeviceChoice::Gpu).expect("the GPU")),
-        Err(reason) => {
-            let required = std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1");
-            assert!(!required, "REQUIRE_GPU is set and {reason}");
-            SAY_ONCE.call_once(|| {
-                // Past the test harness, which would swallow it.
-                let _ = writeln!(std::io::stderr(), "skipped on the GPU: {reason}");
-            });
-        }
+        Err(reason) => skip(&SAY_ONCE, "on the GPU", &reason.to_string()),
     }
     devices
+}
+
+/// Says once that something is skipped, and why; fails if `REQUIRE_GPU` is set to 1.
+pub fn skip(once: &Once, what: &str, reason: &str) {
+    let required = std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1");
+    assert!(!required, "REQUIRE_GPU is set and {reason}");
+    once.call_once(|| {
+        // Past the test harness, which would swallow it.
+        let _ = writeln!(std::io::stderr(), "skipped {what}: {reason}");
+    });
 }

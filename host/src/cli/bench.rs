@@ -17,6 +17,9 @@ const GPU_WARMUP: u32 = 2;
 /// a kernel that reads C, or leaves out an element, is found out.
 const POISON: u32 = 0x7fc0_dead;
 
+/// What was measured, or why it cannot run.
+pub type Timed<'e, 'k, 'd> = Result<(&'e Job<'k, 'd>, Samples), &'e str>;
+
 /// One set of matrices for all that run.
 pub struct Bench<'a, 'd> {
     device: &'d Device,
@@ -54,7 +57,7 @@ impl<'a, 'd> Bench<'a, 'd> {
     pub fn measure<'e, 'k>(
         &self,
         entries: &'e [Entry<'k, 'd>],
-    ) -> Result<Vec<Result<(&'e Job<'k, 'd>, Samples), &'e str>>, Error> {
+    ) -> Result<Vec<Timed<'e, 'k, 'd>>, Error> {
         let jobs: Vec<_> = entries.iter().filter_map(|entry| entry.job.as_ref().ok()).collect();
         let reset = || self.reset();
         let samples = if self.device.is_soft() {

@@ -1,0 +1,87 @@
+//! cuBLAS keeps the same contract, and agrees with the rungs.
+
+use std::sync::Once;
+
+use host::kernels::LADDER;
+use host::verify::Bound;
+use host::{Cublas, Device, DeviceMatrix, Error, Gemm, Matrix};
+
+use crate::case::{Case, fits};
+use crate::common::{devices, skip};
+
+/// Runs a test with cuBLAS on the GPU, if there are both.
+fn with_cublas(test: impl Fn(&Device, &Cublas<'_>)) {
+    static SAY_ONCE: Once = Once::new();
+    for device in devices().iter().filter(|device| !device.is_soft()) {
+        match Cublas::open(device) {
+            Ok(cublas) => test(device, &cublas),
+            Err(error) => skip(&SAY_ONCE, "with cuBLAS", &error.to_string()),
+        }
+    }
+}
+
+fn run(device: &Device, cublas: &Cublas<'_>, case: &Case) -> Matrix {
+    let product = cublas.prepare(case.gemm).unwrap();
+    case.run_with(device, "cublas", |a, b, c| product.enqueue(a, b, c))
+}
+
+#[test]
+fn cublas_and_the_rungs_agree() {
+    with_cublas(|device, cublas| {
+        assert!(cublas.version().split('.').count() == 3, "{}", cublas.version());
+        for (gemm, offset) in [
+            (Gemm::new(1, 1, 1), 0),
+            (Gemm::new(257, 129, 31), 1),
+            (Gemm::new(128, 256, 64).scaled(-1.5, 0.5), 0),
+            (Gemm::new(100, 77, 300).scaled(2.0, 1.0).strided(303, 80, 90), 3),
+            (Gemm::new(512, 512, 512), 0),
+            (Gemm::new(40, 50, 0).scaled(1.0, 0.5), 0),
+            (Gemm::new(40, 50, 0), 0),
+            (Gemm::new(0, 5, 5), 0),
+            (Gemm::new(5, 0, 5), 0),
+        ] {
+            let mut case = Case::random(gemm, 31);
+            case.margins = [(64 + offset, 64); 3];
+            let check = case.verify(&run(device, cublas, &case), Bound::Probabilistic);
+            assert!(check.passed(), "{gemm:?}: {check:?}");
+
+            // With small integers every sum is exact, so that results are equal.
+            let small = |rows, cols, salt| {
+                let value = move |i, j| ((i * 31 + j * 17 + salt * 7) % 17) as f32 - 8.0;
+                Matrix::from_fn(rows, cols, value)
+            };
+            let mut case = Case::new(gemm, |rows, cols, salt| small(rows, cols, salt as usize));
+            case.margins = [(64 + offset, 64); 3];
+            let theirs = run(device, cublas, &case);
+            for spec in LADDER.iter().filter(|spec| fits(device, spec, &gemm).is_ok()) {
+                assert_eq!(case.run(device, spec), theirs, "{} {gemm:?}", spec.name);
+            }
+        }
+    });
+}
+
+/// BLAS's rules for what is not read.
+#[test]
+fn cublas_reads_neither_a_nor_b_if_alpha_is_zero() {
+    with_cublas(|device, cublas| {
+        let mut case = Case::random(Gemm::new(70, 90, 33).scaled(0.0, 0.5), 32);
+        case.a.as_mut_slice().fill(f32::NAN);
+        case.b.as_mut_slice().fill(f32::NAN);
+        let result = run(device, cublas, &case);
+        assert!(case.verify(&result, Bound::WorstCase).passed());
+    });
+}
+
+#[test]
+fn cublas_refuses_what_was_not_prepared() {
+    with_cublas(|device, cublas| {
+        let zeros = |rows, cols| DeviceMatrix::zeros(device, rows, cols).unwrap();
+        let (a, b, mut c) = (zeros(4, 6), zeros(6, 5), zeros(4, 5));
+        let product = cublas.prepare(Gemm::new(4, 5, 6)).unwrap();
+        product.enqueue(&a, &b, &mut c).unwrap();
+        assert!(matches!(product.enqueue(&b, &b, &mut c), Err(Error::Shape { what: "A", .. })));
+        let padded = cublas.prepare(Gemm::new(4, 5, 6).strided(6, 8, 5)).unwrap();
+        assert!(matches!(padded.enqueue(&a, &b, &mut c), Err(Error::PlannedLd { what: "B", .. })));
+        assert!(cublas.prepare(Gemm::new(2, 3, 4).strided(3, 3, 3)).is_err());
+    });
+}

@@ -1,0 +1,57 @@
+//! 128-bit accesses: made exactly where every row is aligned.
+
+use cust::memory::DevicePointer;
+use host::Gemm;
+use host::verify::Bound;
+
+use crate::case::{Case, for_each_kernel};
+
+/// What alignment depends on, in elements: where A, B and C begin, the distances between
+/// their rows, n and k.
+type Measures = [usize; 8];
+
+const ALIGNED: Measures = [0, 4, 8, 64, 64, 64, 36, 20];
+
+fn gemm([_, _, _, lda, ldb, ldc, n, k]: Measures) -> Gemm {
+    Gemm::new(37, n, k).scaled(1.0, 0.5).strided(lda, ldb, ldc)
+}
+
+/// All measures aligned, and each of them off by 0 to 4.
+fn variations() -> impl Iterator<Item = (Measures, bool)> {
+    (0..ALIGNED.len()).flat_map(|which| {
+        (0..=4).map(move |by| {
+            let mut measures = ALIGNED;
+            measures[which] += by;
+            (measures, by % 4 == 0)
+        })
+    })
+}
+
+#[test]
+fn wide_entry_points_are_chosen_exactly_where_they_work() {
+    for_each_kernel(|device, spec| {
+        let kernel = device.kernel(spec).unwrap();
+        for (measures, aligned) in variations() {
+            let prepared = kernel.prepare(gemm(measures)).unwrap();
+            let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
+            let [a, b, c] = [measures[0], measures[1], measures[2]].map(pointer);
+            let expected = match spec.unaligned {
+                Some(unaligned) if !aligned => unaligned,
+                _ => spec.name,
+            };
+            assert_eq!(prepared.entry_point(a, b, c), expected, "{measures:?}");
+        }
+    });
+}
+
+/// Nothing faults, and nothing is wrong, whichever is chosen.
+#[test]
+fn every_alignment_is_right() {
+    for_each_kernel(|device, spec| {
+        for (measures, _) in variations() {
+            let mut case = Case::random(gemm(measures), 21);
+            case.margins = [0, 1, 2].map(|i| (measures[i], 0));
+            case.assert_right(device, spec, Bound::Probabilistic);
+        }
+    });
+}

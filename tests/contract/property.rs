@@ -1,0 +1,121 @@
+//! The contract at random: shapes, layouts and factors that nobody thought of.
+//!
+//! Each run draws new cases. A failure is reduced to a small case, and the seed that
+//! leads there is printed: `PROPTEST_RNG_SEED` repeats it. `PROPTEST_CASES` asks for more.
+
+use std::env;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::kernels::LADDER;
+use host::verify::Bound;
+use host::{Gemm, Matrix};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use crate::case::{Case, fits};
+use crate::common::devices;
+
+/// Cases if nobody asks for another number; each runs on every rung and device.
+const CASES: u32 = 100;
+
+/// A drawn product.
+#[derive(Clone, Debug)]
+struct Drawn {
+    sizes: [usize; 3],
+    /// Added to each row of A, B and C, in elements.
+    padding: [usize; 3],
+    /// In front of A, B and C, in elements.
+    offsets: [usize; 3],
+    alpha: f32,
+    beta: f32,
+    /// What comes after the last element; with nothing, reading on leaves the buffer.
+    tail: usize,
+    /// Round everything up to fours, so that 128-bit accesses are possible.
+    aligned: bool,
+    /// Small integers, for which every sum is exact.
+    exact: bool,
+    seed: u64,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let size = || prop_oneof![2 => 0..=9usize, 3 => 1..=70usize, 3 => 0..=300usize];
+    // Halves and integers: exact products of exact sums.
+    let factor = || prop::sample::select(vec![0.0f32, 1.0, -1.0, 0.5, -2.0, 1.5]);
+    (
+        [size(), size(), size()],
+        [0..=9usize, 0..=9, 0..=9],
+        [0..=3usize, 0..=3, 0..=3],
+        (factor(), factor()),
+        prop::sample::select(vec![0, 64]),
+        (any::<bool>(), any::<bool>()),
+        any::<u64>(),
+    )
+        .prop_map(|(sizes, padding, offsets, (alpha, beta), tail, (aligned, exact), seed)| {
+            Drawn { sizes, padding, offsets, alpha, beta, tail, aligned, exact, seed }
+        })
+}
+
+impl Drawn {
+    fn case(&self) -> Case {
+        let round = |size: usize| if self.aligned { size.next_multiple_of(4) } else { size };
+        let [m, n, k] = self.sizes.map(round);
+        let [a, b, c] = self.padding.map(round);
+        let gemm = Gemm::new(m, n, k).scaled(self.alpha, self.beta).strided(k + a, n + b, n + c);
+        let mut case = Case::new(gemm, |rows, cols, stream| {
+            let mut matrix = Matrix::random(rows, cols, self.seed, stream);
+            if self.exact {
+                for value in matrix.as_mut_slice() {
+                    *value = (*value * 8.0).round();
+                }
+            }
+            matrix
+        });
+        case.margins = self.offsets.map(|offset| (round(offset), self.tail));
+        case
+    }
+}
+
+#[test]
+fn random_products() {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let seed = match env::var("PROPTEST_RNG_SEED") {
+        Ok(seed) => seed.parse().expect("PROPTEST_RNG_SEED is a number"),
+        Err(_) => time as u64,
+    };
+    // The default has read `PROPTEST_CASES`, if it is set.
+    let cases = match env::var_os("PROPTEST_CASES") {
+        Some(_) => Config::default().cases,
+        None => CASES,
+    };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed),
+        max_shrink_iters: 200,
+        ..Config::default()
+    };
+    let devices = devices();
+    let result = TestRunner::new(config).run(&drawn(), |drawn| {
+        let case = drawn.case();
+        for device in &devices {
+            for spec in LADDER {
+                if !drawn.exact || fits(device, spec, &case.gemm).is_err() {
+                    case.assert_right(device, spec, Bound::Probabilistic);
+                    continue;
+                }
+                let check = case.verify(&case.run(device, spec), Bound::Probabilistic);
+                let error = check.largest.map_or(0.0, |largest| largest.error);
+                assert!(
+                    check.passed() && error == 0.0,
+                    "{} on {}: {check:?}",
+                    spec.name,
+                    device.info().name
+                );
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}\nPROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases} repeats this");
+    }
+}

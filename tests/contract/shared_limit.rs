@@ -1,0 +1,34 @@
+//! `smem_full`, whose shared memory grows with K: up to the device's limit, and not beyond.
+
+use host::kernels::Shared;
+use host::verify::Bound;
+use host::{Error, Gemm, find_kernel};
+
+use crate::case::Case;
+use crate::common::devices;
+
+#[test]
+fn the_largest_k_that_fits_runs_and_the_next_is_refused() {
+    let spec = find_kernel("smem_full").unwrap();
+    let Shared::Dynamic(bytes) = spec.shared else { panic!("smem_full depends on K") };
+    for device in devices() {
+        let limit = device.info().limits.shared_optin;
+        let most = u64::from(limit) / bytes(1);
+        assert!(bytes(most as u32) > 48 << 10, "the opt-in is needed");
+        let case = Case::random(Gemm::new(33, 40, most as usize).scaled(1.0, 1.0), 22);
+        case.assert_right(&device, spec, Bound::Probabilistic);
+
+        let kernel = device.kernel(spec).unwrap();
+        for k in [most as usize + 1, 4096] {
+            let Err(error) = kernel.prepare(Gemm::new(33, 40, k)) else { panic!("{k} runs") };
+            let text = error.to_string();
+            let needed = bytes(k as u32);
+            assert!(matches!(error, Error::SharedMemory { .. }), "{text}");
+            for number in [needed.to_string(), limit.to_string()] {
+                assert!(text.contains(&number), "{number}: {text}");
+            }
+        }
+        // A refusal leaves the kernel usable.
+        case.assert_right(&device, spec, Bound::Probabilistic);
+    }
+}
