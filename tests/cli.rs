@@ -1,5 +1,7 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -53,6 +55,11 @@ fn expect_refusal(ran: &Ran, arguments: &[&str], says: &[&str]) {
     for text in says {
         assert!(ran.stderr.contains(text), "{arguments:?} should say {text:?}: {}", ran.stderr);
     }
+}
+
+/// Every line as an object.
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn json(ran: &Ran) -> Value {
@@ -214,6 +221,177 @@ fn empty_products_pass() {
 }
 
 #[test]
+fn all_is_the_ladder_in_order_and_cublas() {
+    let ran = soft(&["--kernel", "all", "--size", "70"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let names: Vec<_> = ran
+        .stdout
+        .lines()
+        .filter(|line| line.ends_with("PASS"))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(names, LADDER.iter().map(|spec| spec.name).collect::<Vec<_>>());
+    for text in [
+        "cublas ",
+        "REFUSED",
+        "cuBLAS runs on a GPU",
+        "simulated speed-up",
+        "says nothing about a GPU",
+        &format!("{} right, 0 wrong, 1 refused", LADDER.len()),
+    ] {
+        assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn all_says_what_it_cannot_run_and_goes_on() {
+    let k = ["--kernel", "all", "--m", "40", "--n", "50", "--k", "1000", "--beta", "0.5"];
+    let ran = soft(&[&k[..], &["--format", "json"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let lines = json_lines(&ran.stdout);
+    assert_eq!(lines.len(), LADDER.len() + 1);
+    let mut before: Option<f64> = None;
+    for (i, (spec, line)) in LADDER.iter().zip(&lines).enumerate() {
+        assert_eq!((&line["kernel"], &line["rung"]), (&spec.name.into(), &(i + 1).into()));
+        assert_eq!([&line["m"], &line["n"], &line["k"]], [40, 50, 1000]);
+        if spec.name == "smem_full" {
+            assert_eq!(line["status"], "REFUSED");
+            let reason = line["reason"].as_str().unwrap();
+            assert!(reason.contains("256000 bytes") && reason.contains("232448"), "{reason}");
+            assert!(line["time_ms"].is_null());
+            continue;
+        }
+        assert_eq!(line["status"], "PASS", "{line}");
+        assert!(line["share_of_cublas"].is_null() && line["cublas_version"].is_null());
+        let median = line["time_ms"]["median"].as_f64().unwrap();
+        // Over the last one that ran, not the one that was refused.
+        match before {
+            None => assert!(line["speedup"].is_null()),
+            Some(before) => assert_relative_eq!(
+                line["speedup"].as_f64().unwrap(),
+                before / median,
+                max_relative = 1e-9
+            ),
+        }
+        before = Some(median);
+    }
+    let cublas = &lines[LADDER.len()];
+    assert_eq!((&cublas["kernel"], &cublas["status"]), (&"cublas".into(), &"REFUSED".into()));
+    assert!(cublas["rung"].is_null());
+    assert!(soft(&k).stdout.contains("needs 256000 bytes"));
+}
+
+#[test]
+fn all_on_a_gpu_is_compared_with_cublas() {
+    // Says so if there is none, or fails if there must be one.
+    if common::devices().iter().all(host::Device::is_soft) {
+        return;
+    }
+    let files = Files::new();
+    let save = files.path("runs.jsonl");
+    let ran = run(&[
+        "--device", "gpu", "--kernel", "all", "--size", "256", "--repeat", "3", "--format", "json",
+        "--save", &save,
+    ]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let lines = json_lines(&ran.stdout);
+    let (cublas, rungs) = lines.split_last().unwrap();
+    assert_eq!(rungs.len(), LADDER.len());
+    let kept = json_lines(&fs::read_to_string(&save).unwrap());
+    assert_eq!(kept[1..], lines);
+    let environment = &kept[0]["environment"];
+    assert!(environment["cuda_version"].as_str().is_some_and(|version| version.contains('.')));
+    assert_eq!(environment["cublas_version"], cublas["cublas_version"]);
+    for line in rungs {
+        assert_eq!((&line["status"], &line["clock"]), (&"PASS".into(), &"gpu_events".into()));
+        assert_eq!(line["share_of_cublas"].is_null(), cublas["status"] == "REFUSED");
+    }
+    if cublas["status"] == "REFUSED" {
+        assert!(cublas["reason"].as_str().unwrap().contains("cuBLAS"));
+        return;
+    }
+    assert_eq!(cublas["status"], "PASS");
+    assert_eq!(cublas["share_of_cublas"], 1.0);
+    let median = |line: &Value| line["time_ms"]["median"].as_f64().unwrap();
+    for line in rungs {
+        let share = line["share_of_cublas"].as_f64().unwrap();
+        assert_relative_eq!(share, median(cublas) / median(line), max_relative = 1e-9);
+    }
+
+    // cuBLAS in another precision is no peer.
+    let alone = ["--device", "gpu", "--kernel", "cublas", "--size", "64"];
+    assert_eq!(run(&alone).code, Some(0));
+    let ran = finish(command(&alone).env("NVIDIA_TF32_OVERRIDE", "1").output().unwrap());
+    expect_refusal(&ran, &alone, &["NVIDIA_TF32_OVERRIDE=1", "unset"]);
+}
+
+#[test]
+fn results_are_kept_with_their_environment() {
+    let files = Files::new();
+    let save = files.path("runs.jsonl");
+    let arguments = ["--kernel", "tile2d", "--size", "33", "--format", "json", "--save", &save];
+    let first = soft(&arguments);
+    let second = soft(&["--kernel", "all", "--size", "20", "--save", &save]);
+    assert_eq!((first.code, second.code), (Some(0), Some(0)));
+    let lines = json_lines(&fs::read_to_string(&save).unwrap());
+    // Two environments, one result, and the ladder with cuBLAS.
+    assert_eq!(lines.len(), 2 + 1 + LADDER.len() + 1);
+    let environment = &lines[0]["environment"];
+    let command: Vec<_> = ["--device", "soft"].iter().chain(&arguments).copied().collect();
+    assert_eq!(environment["command"], Value::from(command));
+    assert_eq!(environment["device_kind"], "soft");
+    assert_eq!(environment["ptx_arch"], "sm_80");
+    assert_eq!(environment["host_version"], env!("CARGO_PKG_VERSION"));
+    assert!(environment["unix_time"].as_u64().unwrap() > 1_700_000_000);
+    assert!(environment["driver_version"].is_null() && environment["cublas_version"].is_null());
+    assert_eq!(lines[1], json(&first));
+    assert!(!lines[2]["environment"].is_null());
+    for (spec, line) in LADDER.iter().zip(&lines[3..]) {
+        assert_eq!((&line["kernel"], &line["status"]), (&spec.name.into(), &"PASS".into()));
+    }
+
+    // A call that is refused leaves nothing.
+    let none = files.path("none.jsonl");
+    refused(&["--kernel", "cublas", "--size", "8", "--save", &none], &["cuBLAS"]);
+    assert_eq!(files.names(), [Path::new(&save)]);
+}
+
+#[test]
+fn explain_says_what_the_header_says_and_computes() {
+    for spec in LADDER {
+        let ran = run(&["explain", spec.name]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", spec.name);
+        let title = spec.header().next().unwrap();
+        for text in [title, "The idea", "Geometry", "Arithmetic", "Peak of the GPU"] {
+            assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+        }
+        assert!(ran.stdout.contains(&format!("BM = {}", spec.tile.bm)), "{}", ran.stdout);
+    }
+    // The seed documents' own numbers.
+    for (name, says) in [
+        ("naive", &["256 to global memory"][..]),
+        ("vec4", &["88 to global memory", "naive: 84.4 % fewer", "5 K/16 instructions"]),
+        ("tile2d", &["K/64 values", "K/4 values"]),
+        ("smem2d", &["regtile: 97.5 % fewer", "smem2d_unaligned"]),
+    ] {
+        let ran = run(&["explain", name]);
+        for text in says {
+            assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+        }
+    }
+    let explained = json(&run(&["explain", "tile2d", "--format", "json"]));
+    assert_eq!((&explained["kernel"], &explained["rung"]), (&"tile2d".into(), &7.into()));
+    assert_eq!(explained["global_values"], 1.0 / 64.0);
+    assert_eq!(explained["shared_values"], 0.25);
+
+    let all = run(&["explain"]);
+    assert_eq!(all.code, Some(0));
+    assert!(LADDER.iter().all(|spec| all.stdout.contains(spec.summary)), "{}", all.stdout);
+    let ran = run(&["explain", "tile3d"]);
+    expect_refusal(&ran, &["explain", "tile3d"], &["did you mean `tile2d`?"]);
+}
+
+#[test]
 fn list_shows_the_ladder() {
     let table = run(&["--list"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
@@ -315,7 +493,12 @@ fn unknown_kernels() {
         &["--kernel", "tile2", "--size", "8"],
         &["no kernel `tile2`", "did you mean `tile2d`?", "naive"],
     );
-    refused(&["--kernel", "xyzzy", "--size", "8"], &["no kernel `xyzzy`; the kernels are naive"]);
+    refused(
+        &["--kernel", "xyzzy", "--size", "8"],
+        &["no kernel `xyzzy`; the kernels are naive", "cublas, all"],
+    );
+    refused(&["--kernel", "cubals", "--size", "8"], &["did you mean `cublas`?"]);
+    refused(&["--kernel", "cublas", "--size", "8"], &["cuBLAS runs on a GPU"]);
 }
 
 #[test]
@@ -381,6 +564,7 @@ fn options_that_do_not_go_together() {
         (&["--kernel", "naive", "--size", "8", "--repeat", "0"], "--repeat"),
         (&["--kernel", "naive", "--size", "8", "--format", "xml"], "json"),
         (&["--kernel", "naive", "--size", "8", "--nonsense"], "--nonsense"),
+        (&["--kernel", "all", "--size", "8", "--out", "c.npy"], "one kernel"),
     ] {
         expect_refusal(&soft(arguments), arguments, &[says]);
     }
@@ -450,6 +634,9 @@ fn outputs_that_cannot_be_written() {
     );
     refused(&[&size[..], &[files.0.path().to_str().unwrap()]].concat(), &["it is a folder"]);
     refused(&[&size[..], &["/"]].concat(), &["it is a folder"]);
+    let save = ["--kernel", "all", "--size", "4096", "--save"];
+    refused(&[&save[..], &[&inside]].concat(), &["cannot write", "its folder does not exist"]);
+    refused(&[&save[..], &[files.0.path().to_str().unwrap()]].concat(), &["it is a folder"]);
     expect_refusal(&soft(&[&size[..], &[""]].concat()), &[], &["--out"]);
     if cfg!(unix) {
         refused(&[&size[..], &["/dev/null"]].concat(), &["not a regular file"]);
@@ -494,5 +681,9 @@ fn help_tells_the_exit_status() {
     assert_eq!(ran.code, Some(0));
     // However it is wrapped.
     let words: Vec<_> = ran.stdout.split_whitespace().collect();
-    assert!(words.join(" ").contains("Exit status: 0 if the result is right, 1 if it is wrong, 2"));
+    let words = words.join(" ");
+    assert!(words.contains("Exit status: 0 if the result is right, 1 if it is wrong, 2"));
+    for text in ["explain", "cublas", "all runs the ladder", "--save", "makes the exit status 1"] {
+        assert!(words.contains(text), "{text}");
+    }
 }
