@@ -112,10 +112,10 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
             };
             let result = bench.result(job, group.len() > 1)?;
             let check = progress::step("checking against the product in f64", || {
-                if reference.is_none() {
-                    reference = Some(Reference::compute(problem, method, seed.unwrap_or(0))?);
-                }
-                let reference = reference.as_ref().expect("just computed");
+                let reference = match &mut reference {
+                    Some(reference) => reference,
+                    none => none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?),
+                };
                 reference.check(&result)
             })?;
             let median = samples.median();
