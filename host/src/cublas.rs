@@ -11,6 +11,7 @@
 //! is refused: results in another precision are no measure for these kernels.
 
 use std::env;
+use std::error::Error as _;
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::mem::ManuallyDrop;
@@ -138,7 +139,7 @@ impl<'d> Cublas<'d> {
     ///
     /// [`Error::CublasNeedsGpu`] on the software device; [`Error::CublasPrecision`] if the
     /// environment makes it compute in less than f32; [`Error::CublasNotFound`]; and
-    /// [`Error::Cublas`] if what was found does not start.
+    /// [`Error::CublasBroken`] or [`Error::Cublas`] if what was found does not start.
     pub fn open(device: &'d Device) -> Result<Self, Error> {
         if device.is_soft() {
             return Err(Error::CublasNeedsGpu);
@@ -154,11 +155,16 @@ impl<'d> Cublas<'d> {
         // One that is there and does not start says more than all that are not there.
         let mut failure = None;
         for path in candidates() {
-            let Ok(functions) = Functions::load(&path) else { continue };
-            match Self::start(device, functions) {
-                Ok(cublas) => return Ok(cublas),
-                Err(error) => failure = failure.or(Some(error)),
-            }
+            let error = match Functions::load(&path) {
+                Ok(functions) => match Self::start(device, functions) {
+                    Ok(cublas) => return Ok(cublas),
+                    Err(error) => error,
+                },
+                // The loader does not say whether there is a file of a bare name.
+                Err(_) if !path.is_file() => continue,
+                Err(error) => broken(path, &error),
+            };
+            failure = failure.or(Some(error));
         }
         Err(failure.unwrap_or_else(|| Error::CublasNotFound {
             files: VERSIONS.map(file_name).join(", "),
@@ -273,6 +279,12 @@ impl CublasProduct<'_, '_> {
     }
 }
 
+fn broken(path: PathBuf, error: &libloading::Error) -> Error {
+    // The details are in what caused it.
+    let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    Error::CublasBroken { path, reason }
+}
+
 fn check(call: &'static str, status: Status) -> Result<(), Error> {
     let name = match status {
         0 => return Ok(()),
@@ -359,6 +371,17 @@ mod tests {
         let error = check("cublasSgemm", 13).unwrap_err().to_string();
         assert!(error.contains("cublasSgemm") && error.contains("EXECUTION_FAILED"), "{error}");
         assert!(check("cublasSgemm", 99).unwrap_err().to_string().contains("99"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_cublas_is_named() {
+        let file = tempfile::Builder::new().suffix("libcublas.so.13").tempfile().unwrap();
+        let Err(error) = Functions::load(file.path()) else { panic!("an empty file loads") };
+        let text = broken(file.path().to_owned(), &error).to_string();
+        assert!(
+            text.contains(&*file.path().to_string_lossy()) && text.contains("reinstall"),
+            "{text}"
+        );
     }
 
     #[test]

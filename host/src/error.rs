@@ -223,6 +223,15 @@ pub enum Error {
         variables: String,
     },
 
+    /// There is a file that should be cuBLAS, and is not, or needs another that is missing.
+    #[error("cuBLAS: cannot load {}: {reason}; reinstall CUDA's libraries", .path.display())]
+    CublasBroken {
+        /// The file.
+        path: PathBuf,
+        /// Why not, in the loader's words.
+        reason: String,
+    },
+
     /// The environment makes cuBLAS compute f32 products in less than f32.
     #[error(
         "cuBLAS: {variable}={value} makes it compute in less than f32, so that it cannot be compared; \

@@ -72,6 +72,7 @@ impl Choice {
                 | Error::NotInPtx { .. }
                 | Error::CublasNeedsGpu
                 | Error::CublasNotFound { .. }
+                | Error::CublasBroken { .. }
                 | Error::CublasPrecision { .. }
                 | Error::Cublas { .. }),
             ) if self.is_all() => Ok(Err(error.to_string())),
