@@ -56,6 +56,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const SPEC: Spec = Spec {
     name: "frag_prefetch",
     summary: "the fragments of the next step load while this one computes",
+    seed: "004, gemm_hide_smem_latency",
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

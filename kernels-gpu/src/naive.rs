@@ -45,6 +45,7 @@ const BN: u32 = 16;
 pub const SPEC: Spec = Spec {
     name: "naive",
     summary: "one thread, one output; threadIdx.x walks rows",
+    seed: "004, gemm_naive",
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BM, BN],
     grid: GridOrder::RowsAlongX,

@@ -20,6 +20,8 @@ pub struct Spec {
     pub name: &'static str,
     /// One line for lists: what this rung does that the rung before did not.
     pub summary: &'static str,
+    /// The seed document, and the kernel in it, that this rung rebuilds.
+    pub seed: &'static str,
     /// Outputs per block and per thread, and the step along K.
     pub tile: Tile,
     /// Threads per block, along x and y. The kernel is right for no other block.

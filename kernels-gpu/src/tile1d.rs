@@ -55,6 +55,7 @@ const _: () = assert!(THREADS == BK * BN, "each thread loads one element of B");
 pub const SPEC: Spec = Spec {
     name: "tile1d",
     summary: "a column of eight outputs per thread",
+    seed: "000, section 1",
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: 1 },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

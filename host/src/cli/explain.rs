@@ -126,8 +126,10 @@ fn geometry(spec: &Spec) -> String {
          \u{20} threads         {x} x {y} = {} per block\n\
          \u{20} shared memory   {shared}\n\
          \u{20} grid            {grid}\n\
-         \u{20} entry points    {entries}\n",
-        spec.threads()
+         \u{20} entry points    {entries}\n\
+         \u{20} rebuilds        seed {}\n",
+        spec.threads(),
+        spec.seed
     )
 }
 
@@ -223,6 +225,8 @@ struct Explanation {
     /// The place in the ladder, from 1.
     rung: usize,
     summary: &'static str,
+    /// The seed document and the kernel in it that the rung rebuilds.
+    seed: &'static str,
     text: String,
     block_tile: [u32; 3],
     thread_tile: [u32; 2],
@@ -247,6 +251,7 @@ impl Explanation {
             kernel: spec.name,
             rung: place(spec) + 1,
             summary: spec.summary,
+            seed: spec.seed,
             text: plain(spec.header()),
             block_tile: [bm, bn, bk],
             thread_tile: [tm, tn],
