@@ -27,8 +27,8 @@
 //!
 //! Global loads fall to a 32nd. But the panels take 2 * 32 * K * 4 bytes, so that K is
 //! limited by the size of shared memory, and long before that only one block fits on a
-//! multiprocessor and nothing runs while it copies. That is slower than `coalesced`, whose
-//! repeated loads hit the cache. `smem_tile` cuts K into pieces.
+//! multiprocessor and nothing runs while it copies: little is left of the gain.
+//! `smem_tile` cuts K into pieces.
 
 use cuda_std::prelude::*;
 
