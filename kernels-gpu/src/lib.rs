@@ -12,8 +12,11 @@
 #![allow(clippy::needless_range_loop, reason = "the indices name rows and columns")]
 #![allow(clippy::too_many_arguments, reason = "a GEMM has eleven parameters, as in BLAS")]
 
+pub mod async_copy;
 pub mod coalesced;
 pub mod frag_prefetch;
+mod fragment;
+mod grouped;
 pub mod matrix;
 pub mod naive;
 pub mod prefetch;
@@ -27,6 +30,7 @@ pub mod tile1d;
 pub mod tile2d;
 pub mod transposed;
 pub mod vec4;
+pub mod warptile;
 
 pub use spec::{GridOrder, Shared, Spec, Tile};
 
@@ -45,4 +49,6 @@ pub const LADDER: &[&Spec] = &[
     &transposed::SPEC,
     &frag_prefetch::SPEC,
     &prefetch::SPEC,
+    &warptile::SPEC,
+    &async_copy::SPEC,
 ];

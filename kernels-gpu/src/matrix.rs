@@ -33,12 +33,34 @@ impl Input {
         Input { pointer, ld, rows, cols }
     }
 
+    /// The address of element (row, col).
+    ///
+    /// # Safety
+    /// The element is inside.
+    #[inline(always)]
+    pub unsafe fn address(self, row: u32, col: u32) -> *const f32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.pointer.add(row as usize * self.ld as usize + col as usize) }
+    }
+
+    /// The address of element (row, col), and true; or some aligned address, and false,
+    /// outside.
+    #[inline(always)]
+    pub fn address_if_inside(self, row: u32, col: u32) -> (*const f32, bool) {
+        if row < self.rows && col < self.cols {
+            // SAFETY: inside.
+            (unsafe { self.address(row, col) }, true)
+        } else {
+            (self.pointer, false)
+        }
+    }
+
     /// Element (row, col), or 0 outside.
     #[inline(always)]
     pub fn get(self, row: u32, col: u32) -> f32 {
         if row < self.rows && col < self.cols {
             // SAFETY: in bounds.
-            unsafe { *self.pointer.add(row as usize * self.ld as usize + col as usize) }
+            unsafe { *self.address(row, col) }
         } else {
             0.0
         }
@@ -62,7 +84,7 @@ impl Input {
         if row < self.rows && col < self.cols {
             // SAFETY: `cols` is a multiple of four, so that all four are in bounds, and the
             // row and `col` keep the address a multiple of 16.
-            unsafe { vec::load4(self.pointer.add(row as usize * self.ld as usize + col as usize)) }
+            unsafe { vec::load4(self.address(row, col)) }
         } else {
             [0.0; 4]
         }

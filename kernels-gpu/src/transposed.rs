@@ -31,8 +31,8 @@
 //! the very next instruction. `frag_prefetch` asks for it one step ahead.
 
 use cuda_std::prelude::*;
-use cuda_std::shared::SharedPtr;
 
+use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 use crate::spec::{GridOrder, Shared, Spec, Tile};
 
@@ -156,17 +156,4 @@ unsafe fn gemm<const ALIGNED: bool>(
             c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
-}
-
-/// The eight values of one row of a tile that a thread uses: two groups of four, half a row
-/// apart.
-///
-/// # Safety
-/// `row` points to a row of `LEN` elements in shared memory, stored before the last barrier.
-#[inline(always)]
-unsafe fn fragment<const LEN: u32>(row: SharedPtr<f32>, first: u32) -> [f32; 8] {
-    // SAFETY: inside the row; `first` and `LEN / 2` are multiples of four.
-    let ([x0, x1, x2, x3], [x4, x5, x6, x7]) =
-        unsafe { (row.load4(first), row.load4(first + LEN / 2)) };
-    [x0, x1, x2, x3, x4, x5, x6, x7]
 }

@@ -30,6 +30,7 @@
 //! | [`warp`] | votes, shuffles, matches within a warp |
 //! | [`atomic`] | atomic read-modify-write on global memory |
 //! | [`mem`] | the sizes of shared memory |
+//! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`vec`] | 128-bit global loads and stores |
 //! | [`float`] | fused multiply-add and the fast approximations |
 //!
@@ -55,6 +56,7 @@
 )]
 
 pub mod atomic;
+pub mod cp_async;
 pub mod float;
 pub mod mem;
 pub mod shared;

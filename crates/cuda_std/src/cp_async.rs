@@ -1,0 +1,86 @@
+//! Asynchronous copies from global to shared memory (`cp.async`, sm_80).
+//!
+//! A copy bypasses the registers: the thread asks for it and goes on. Copies are counted in
+//! groups. [`commit_group`] closes a group, and [`wait_group`] waits until at most so many
+//! of the latest groups are under way. A wait covers this thread's own copies; a barrier
+//! after it makes everybody's visible to everybody.
+
+use cuda_std_macros::gpu_only;
+
+use crate::shared::SharedPtr;
+
+#[cfg(target_arch = "nvptx64")]
+use core::arch::asm;
+
+macro_rules! copies {
+    ($($(#[$doc:meta])* $whole:ident, $or_zero:ident = $op:literal, $bytes:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// - `from` is in global memory, aligned to the size of the copy, and valid for
+        ///   reading that much, which nothing writes before the copy is done.
+        /// - `to` is aligned likewise, and nothing else reads or writes there before the copy
+        ///   is done.
+        #[gpu_only]
+        #[inline(always)]
+        pub unsafe fn $whole(to: SharedPtr<f32>, from: *const f32) {
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!($op, " [{}], [{}], ", $bytes, ";"),
+                    in(reg32) to.address(),
+                    in(reg64) from,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+
+        $(#[$doc])*
+        /// If not `inside`, nothing is read, and zeros are stored.
+        ///
+        /// # Safety
+        /// As without `_or_zero`; if not `inside`, `from` need only be aligned.
+        #[gpu_only]
+        #[inline(always)]
+        pub unsafe fn $or_zero(to: SharedPtr<f32>, from: *const f32, inside: bool) {
+            let bytes: u32 = if inside { $bytes } else { 0 };
+            // SAFETY: the caller's contract; with a source size of 0 nothing is read.
+            unsafe {
+                asm!(
+                    concat!($op, " [{}], [{}], ", $bytes, ", {};"),
+                    in(reg32) to.address(),
+                    in(reg64) from,
+                    in(reg32) bytes,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+    )*};
+}
+
+copies! {
+    /// Copies one f32 to `to` (`cp.async.ca.shared.global`, 4 bytes).
+    copy, copy_or_zero = "cp.async.ca.shared.global", 4;
+    /// Copies four f32 to `to` (`cp.async.cg.shared.global`, 16 bytes).
+    copy4, copy4_or_zero = "cp.async.cg.shared.global", 16;
+}
+
+/// Makes a group of the copies asked for since the last one (`cp.async.commit_group`). The
+/// group may be empty.
+#[gpu_only]
+#[inline(always)]
+pub fn commit_group() {
+    // SAFETY: moves no memory by itself; without `nomem` it stays after the copies.
+    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }
+}
+
+/// Waits until at most the latest `PENDING` groups of this thread are under way
+/// (`cp.async.wait_group`).
+#[gpu_only]
+#[inline(always)]
+pub fn wait_group<const PENDING: u32>() {
+    // SAFETY: waits; without `nomem` no load moves before it.
+    unsafe {
+        asm!("cp.async.wait_group {};", const PENDING, options(nostack, preserves_flags));
+    }
+}

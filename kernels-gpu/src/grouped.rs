@@ -1,0 +1,30 @@
+//! Which tile of C a block computes.
+
+use cuda_std::prelude::*;
+
+/// Rows of tiles in a group.
+const GROUP: u32 = 8;
+
+/// The tile (row, column) of this block, in the order that the L2 cache likes.
+///
+/// Blocks start in the order of their numbers, so that neighbours run at the same time. In
+/// plain row-major order, those that run together share a row of tiles of A but need nearly
+/// all of B. Here they go down GROUP rows of tiles before they move on to the next column,
+/// and so need a few rows of A and a few columns of B:
+///
+/// ```text
+///   0  4  8        plain:  0  1  2
+///   1  5  9                3  4  5
+///   2  6 10                6  7  8
+///   3  7 11  ...           ...
+/// ```
+#[inline(always)]
+pub fn grouped_tile() -> (u32, u32) {
+    let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
+    let number = thread::block_idx_y() * width + thread::block_idx_x();
+    let first = number / (width * GROUP).max(1) * GROUP;
+    // The last group may be lower.
+    let rows = (height - first).clamp(1, GROUP);
+    let within = number - first * width;
+    (first + within % rows, within / rows)
+}
