@@ -215,12 +215,17 @@ unsafe fn gemm<const ALIGNED: bool>(
 /// Nothing else uses those words of shared memory. `whole`: all of it is inside.
 #[inline(always)]
 unsafe fn copy_a(a: Input, row: u32, col: u32, to: SharedPtr<f32>, whole: bool) {
-    for i in (0..BM).step_by(STRIDE_A as usize) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            if whole {
-                cp_async::copy(to.add(i), a.address(row + i, col));
-            } else {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if whole {
+            // One address, and then steps: this runs once per tile.
+            let mut from = a.address(row, col);
+            for i in (0..BM).step_by(STRIDE_A as usize) {
+                cp_async::copy(to.add(i), from);
+                from = from.wrapping_add(a.step(STRIDE_A));
+            }
+        } else {
+            for i in (0..BM).step_by(STRIDE_A as usize) {
                 let (from, inside) = a.address_if_inside(row + i, col);
                 cp_async::copy_or_zero(to.add(i), from, inside);
             }
@@ -240,19 +245,24 @@ unsafe fn copy_b<const ALIGNED: bool>(
     to: SharedPtr<f32>,
     whole: bool,
 ) {
-    for i in (0..BK).step_by(STRIDE_B as usize) {
-        let to = to.add(i * LD_B);
-        // SAFETY: the caller's contract; where ALIGNED, four neighbours are inside together.
-        unsafe {
-            if ALIGNED && whole {
-                cp_async::copy4(to, b.address(row + i, col));
-            } else if ALIGNED {
+    // SAFETY: the caller's contract; where ALIGNED, four neighbours are inside together.
+    unsafe {
+        if ALIGNED && whole {
+            let mut from = b.address(row, col);
+            for i in (0..BK).step_by(STRIDE_B as usize) {
+                cp_async::copy4(to.add(i * LD_B), from);
+                from = from.wrapping_add(b.step(STRIDE_B));
+            }
+        } else if ALIGNED {
+            for i in (0..BK).step_by(STRIDE_B as usize) {
                 let (from, inside) = b.address_if_inside(row + i, col);
-                cp_async::copy4_or_zero(to, from, inside);
-            } else {
+                cp_async::copy4_or_zero(to.add(i * LD_B), from, inside);
+            }
+        } else {
+            for i in (0..BK).step_by(STRIDE_B as usize) {
                 for j in 0..4 {
                     let (from, inside) = b.address_if_inside(row + i, col + j);
-                    cp_async::copy_or_zero(to.add(j), from, inside);
+                    cp_async::copy_or_zero(to.add(i * LD_B + j), from, inside);
                 }
             }
         }

@@ -43,6 +43,12 @@ impl Input {
         unsafe { self.pointer.add(row as usize * self.ld as usize + col as usize) }
     }
 
+    /// Elements from one row to the one `rows` below.
+    #[inline(always)]
+    pub fn step(self, rows: u32) -> usize {
+        rows as usize * self.ld as usize
+    }
+
     /// The address of element (row, col), and true; or some aligned address, and false,
     /// outside.
     #[inline(always)]
