@@ -1,15 +1,16 @@
-//! `cargo xtask readme`: the measurements in the README, from the recorded runs.
+//! `cargo xtask readme`: the README's tables, from the ladder and from the recorded runs.
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
+use kernels_gpu::LADDER;
 use serde_json::Value;
 
-/// Fill in the tables of the README from the recorded runs
+/// Fill in the tables of the README, from the ladder and from the recorded runs
 ///
-/// A table stands between `<!-- run: FILE -->` and `<!-- end -->`, where FILE is a file
-/// that `host --save` wrote.
+/// A table stands between `<!-- table: WHAT -->` and `<!-- end -->`, where WHAT is
+/// `ladder`, or a file that `host --save` wrote.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail if a table is not what its run says
@@ -17,7 +18,7 @@ pub struct Args {
     check: bool,
 }
 
-const BEGIN: &str = "<!-- run: ";
+const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end -->";
 
 /// Fills in the tables, or checks them.
@@ -25,7 +26,10 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let path = root.join("README.md");
     let before = read(&path)?;
-    let after = fill(&before, |file| table(&read(&root.join(file))?))?;
+    let after = fill(&before, |what| match what {
+        "ladder" => Ok(ladder()),
+        file => table(&read(&root.join(file))?),
+    })?;
     if before == after {
         return Ok(ExitCode::SUCCESS);
     }
@@ -37,17 +41,28 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces what stands between each pair of markers by what `table` makes of the file.
+/// Replaces what stands between each pair of markers by the table that the first one names.
 fn fill(text: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((head, tail)) = rest.split_once(BEGIN) {
-        let (file, tail) = tail.split_once(" -->").ok_or("a marker `<!-- run:` has no end")?;
-        let (_, tail) = tail.split_once(END).ok_or("a marker `<!-- run:` has no `<!-- end -->`")?;
-        filled += &format!("{head}{BEGIN}{file} -->\n{}{END}", table(file)?);
+        let (what, tail) = tail.split_once(" -->").ok_or("a marker `<!-- table:` has no end")?;
+        let (_, tail) =
+            tail.split_once(END).ok_or("a marker `<!-- table:` has no `<!-- end -->`")?;
+        filled += &format!("{head}{BEGIN}{what} -->\n{}{END}", table(what)?);
         rest = tail;
     }
     Ok(filled + rest)
+}
+
+/// The rungs, one line of Markdown each.
+fn ladder() -> String {
+    let mut lines = String::from("| rung | what it does |\n|---|---|\n");
+    for spec in LADDER {
+        let (name, summary) = (spec.name, spec.summary);
+        lines += &format!("| [`{name}`](kernels-gpu/src/{name}.rs) | {summary} |\n");
+    }
+    lines
 }
 
 /// The results of a run, one line of Markdown each.
@@ -99,11 +114,11 @@ mod tests {
 
     #[test]
     fn only_what_is_between_markers_changes() {
-        let text = "a\n<!-- run: x.jsonl -->\nold\n<!-- end -->\nb\n";
+        let text = "a\n<!-- table: x.jsonl -->\nold\n<!-- end -->\nb\n";
         let filled = fill(text, |file| Ok(format!("new {file}\n"))).unwrap();
-        assert_eq!(filled, "a\n<!-- run: x.jsonl -->\nnew x.jsonl\n<!-- end -->\nb\n");
+        assert_eq!(filled, "a\n<!-- table: x.jsonl -->\nnew x.jsonl\n<!-- end -->\nb\n");
         let again = fill(&filled, |file| Ok(format!("new {file}\n"))).unwrap();
         assert_eq!(again, filled);
-        assert!(fill("<!-- run: x -->", |_| Ok(String::new())).is_err());
+        assert!(fill("<!-- table: x -->", |_| Ok(String::new())).is_err());
     }
 }
