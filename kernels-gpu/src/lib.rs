@@ -22,6 +22,7 @@ pub mod naive;
 pub mod prefetch;
 pub mod regtile;
 pub mod rows2;
+mod share;
 pub mod smem2d;
 pub mod smem_full;
 pub mod smem_tile;

@@ -21,7 +21,7 @@
 //! swaps with every step along K. One barrier per step is left, not two. The last fragment
 //! of a tile is computed after the store and the barrier, so that they, and the first
 //! fragment of the next tile, overlap with arithmetic. Copies happen in two places now,
-//! before the loop and in it, so they move into functions, which is most of the diff.
+//! before the loop and in it, so they move into functions, which `share.rs` holds.
 //!
 //! # What should get better, and what comes next
 //!
@@ -31,10 +31,10 @@
 //! conflicts, copies that need no registers at all.
 
 use cuda_std::prelude::*;
-use cuda_std::shared::SharedPtr;
 
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
+use crate::share::{load_share, store_share, store_share_transposed};
 use crate::spec::{GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
@@ -56,8 +56,8 @@ const THREADS: u32 = BM / TM * THREADS_N;
 const STRIDE_A: u32 = THREADS * 4 / BK;
 const STRIDE_B: u32 = THREADS * 4 / BN;
 /// 128-bit loads of A, and of B, per thread and tile.
-const LOADS_A: u32 = BM / STRIDE_A;
-const LOADS_B: u32 = BK / STRIDE_B;
+const LOADS_A: usize = (BM / STRIDE_A) as usize;
+const LOADS_B: usize = (BK / STRIDE_B) as usize;
 
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
@@ -117,10 +117,10 @@ unsafe fn gemm<const ALIGNED: bool>(
     // SAFETY: the matrices are as the launch promises; inside the tiles, and each thread
     // stores its own words.
     unsafe {
-        let tile_a = load_a::<ALIGNED>(a, block_row + a_row, a_col);
-        let tile_b = load_b::<ALIGNED>(b, b_row, block_col + b_col);
-        store_a(*a_smem, tile_a, a_row, a_col);
-        store_b(*b_smem, tile_b, b_row, b_col);
+        let tile_a = load_share::<ALIGNED, STRIDE_A, LOADS_A>(a, block_row + a_row, a_col);
+        let tile_b = load_share::<ALIGNED, STRIDE_B, LOADS_B>(b, b_row, block_col + b_col);
+        store_share_transposed::<BM, STRIDE_A, LOADS_A>(*a_smem, tile_a, a_row, a_col);
+        store_share::<BN, STRIDE_B, LOADS_B>(*b_smem, tile_b, b_row, b_col);
     }
     thread::sync_threads();
 
@@ -139,8 +139,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         // SAFETY: the matrices are as the launch promises.
         let (tile_a, tile_b) = unsafe {
             (
-                load_a::<ALIGNED>(a, block_row + a_row, k0 + BK + a_col),
-                load_b::<ALIGNED>(b, k0 + BK + b_row, block_col + b_col),
+                load_share::<ALIGNED, STRIDE_A, LOADS_A>(a, block_row + a_row, k0 + BK + a_col),
+                load_share::<ALIGNED, STRIDE_B, LOADS_B>(b, k0 + BK + b_row, block_col + b_col),
             )
         };
 
@@ -152,8 +152,18 @@ unsafe fn gemm<const ALIGNED: bool>(
                 // SAFETY: inside the other tiles, which nobody reads before the barrier,
                 // and each thread stores its own words.
                 unsafe {
-                    store_a(a_smem.add(buffer * BK * BM), tile_a, a_row, a_col);
-                    store_b(b_smem.add(buffer * BK * BN), tile_b, b_row, b_col);
+                    store_share_transposed::<BM, STRIDE_A, LOADS_A>(
+                        a_smem.add(buffer * BK * BM),
+                        tile_a,
+                        a_row,
+                        a_col,
+                    );
+                    store_share::<BN, STRIDE_B, LOADS_B>(
+                        b_smem.add(buffer * BK * BN),
+                        tile_b,
+                        b_row,
+                        b_col,
+                    );
                 }
                 thread::sync_threads();
             }
@@ -181,52 +191,5 @@ unsafe fn gemm<const ALIGNED: bool>(
             c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
             c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
-    }
-}
-
-/// This thread's share of a tile of A, whose first element it has at (row, col).
-///
-/// # Safety
-/// As for [`Input::get4`].
-#[inline(always)]
-unsafe fn load_a<const ALIGNED: bool>(a: Input, row: u32, col: u32) -> [F32x4; LOADS_A as usize] {
-    // SAFETY: the caller's contract.
-    core::array::from_fn(|i| unsafe { a.get4::<ALIGNED>(row + i as u32 * STRIDE_A, col) })
-}
-
-/// This thread's share of a tile of B, likewise.
-///
-/// # Safety
-/// As for [`Input::get4`].
-#[inline(always)]
-unsafe fn load_b<const ALIGNED: bool>(b: Input, row: u32, col: u32) -> [F32x4; LOADS_B as usize] {
-    // SAFETY: the caller's contract.
-    core::array::from_fn(|i| unsafe { b.get4::<ALIGNED>(row + i as u32 * STRIDE_B, col) })
-}
-
-/// Stores this thread's share of a tile of A, transposed.
-///
-/// # Safety
-/// `a_smem` points to a tile (BK, BM) that no other thread reads or writes there.
-#[inline(always)]
-unsafe fn store_a(a_smem: SharedPtr<f32>, tile: [F32x4; LOADS_A as usize], row: u32, col: u32) {
-    for i in 0..LOADS_A {
-        for j in 0..4 {
-            let (x, y) = (row + i * STRIDE_A, col + j);
-            // SAFETY: inside the tile, and this thread's own.
-            unsafe { a_smem.store(y * BM + x, tile[i as usize][j as usize]) };
-        }
-    }
-}
-
-/// Stores this thread's share of a tile of B.
-///
-/// # Safety
-/// `b_smem` points to a tile (BK, BN) that no other thread reads or writes there.
-#[inline(always)]
-unsafe fn store_b(b_smem: SharedPtr<f32>, tile: [F32x4; LOADS_B as usize], row: u32, col: u32) {
-    for i in 0..LOADS_B {
-        // SAFETY: inside the tile, and this thread's own.
-        unsafe { b_smem.store4((row + i * STRIDE_B) * BN + col, tile[i as usize]) };
     }
 }
