@@ -16,7 +16,9 @@ fn main() {
 }
 
 fn embed() -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // Asked for now, not when this script was compiled: checkouts may share a target folder.
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
+    let root = Path::new(&manifest_dir).join("..");
     let kernels = root.join("kernels-gpu");
     let folder = kernels.join(FOLDER);
     let record = folder.join(RECORD);

@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Builds, and writes or checks.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
+    let root = crate::root();
     let ptxas = Ptxas::find();
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
     let record = root.join(KERNELS).join(sources::FOLDER).join(sources::RECORD);
     let all: Vec<&str> = SOURCES.iter().copied().chain(files.iter().map(String::as_str)).collect();
-    let digests = SourceDigests::of(root, &all).map_err(|error| error.to_string())?;
+    let digests = SourceDigests::of(&root, &all).map_err(|error| error.to_string())?;
     if !args.check {
         digests.write(&record).map_err(|error| error.to_string())?;
         return Ok(ExitCode::SUCCESS);

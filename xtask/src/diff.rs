@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use kernels_gpu::LADDER;
@@ -42,8 +41,7 @@ fn source(rung: &str) -> Result<String, String> {
         let names: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
         return Err(format!("unknown rung `{rung}`; the ladder has {}", names.join(", ")));
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let path = root.join("kernels-gpu/src").join(format!("{rung}.rs"));
+    let path = crate::root().join("kernels-gpu/src").join(format!("{rung}.rs"));
     let text =
         fs::read_to_string(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let mut lines = text.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());

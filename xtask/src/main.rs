@@ -5,6 +5,8 @@ mod diff;
 mod ptxas;
 mod readme;
 
+use std::env;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,4 +39,11 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The root of the workspace. Asked for now, not when this was compiled, where cargo says:
+/// checkouts may share a target folder.
+fn root() -> PathBuf {
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR");
+    manifest_dir.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from).join("..")
 }

@@ -23,7 +23,7 @@ const END: &str = "<!-- end -->";
 
 /// Fills in the tables, or checks them.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = crate::root();
     let path = root.join("README.md");
     let before = read(&path)?;
     let after = fill(&before, |what| match what {
