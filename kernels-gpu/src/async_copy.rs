@@ -38,7 +38,7 @@ use cuda_std::shared::SharedPtr;
 use crate::fragment::fragment;
 use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -87,6 +87,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|_| (SLOTS * (SLOT_A + SLOT_B)) as u64 * 4),
     unaligned: Some("async_copy_unaligned"),
+    arguments: Arguments::Gemm,
     source: include_str!("async_copy.rs"),
 };
 

@@ -32,7 +32,7 @@
 use cuda_std::prelude::*;
 
 use crate::matrix::Output;
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -49,6 +49,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: None,
+    arguments: Arguments::Gemm,
     source: include_str!("coalesced.rs"),
 };
 

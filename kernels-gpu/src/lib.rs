@@ -33,7 +33,7 @@ pub mod transposed;
 pub mod vec4;
 pub mod warptile;
 
-pub use spec::{GridOrder, Shared, Spec, Tile};
+pub use spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Every rung, in the order of the ladder.
 pub const LADDER: &[&Spec] = &[

@@ -34,7 +34,7 @@
 use cuda_std::prelude::*;
 
 use crate::matrix::Output;
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 16;
@@ -51,6 +51,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::RowsAlongX,
     shared: Shared::Static(0),
     unaligned: None,
+    arguments: Arguments::Gemm,
     source: include_str!("naive.rs"),
 };
 

@@ -35,7 +35,7 @@ use cuda_std::prelude::*;
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -72,6 +72,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(2 * (BK * BM + BK * BN) * 4),
     unaligned: Some("prefetch_unaligned"),
+    arguments: Arguments::Gemm,
     source: include_str!("prefetch.rs"),
 };
 

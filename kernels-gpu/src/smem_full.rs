@@ -33,7 +33,7 @@
 use cuda_std::prelude::*;
 
 use crate::matrix::{Input, Output};
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -50,6 +50,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|k| (BM as u64 + BN as u64) * k as u64 * 4),
     unaligned: None,
+    arguments: Arguments::Gemm,
     source: include_str!("smem_full.rs"),
 };
 

@@ -34,7 +34,7 @@
 use cuda_std::prelude::*;
 
 use crate::matrix::{Input, Output};
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -55,6 +55,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
+    arguments: Arguments::Gemm,
     source: include_str!("smem_tile.rs"),
 };
 

@@ -6,14 +6,7 @@
 /// A rung of the ladder: its name, its geometry and what a launch must provide.
 ///
 /// Every rung computes `C = alpha * A * B + beta * C` in f32, row-major, with `A`
-/// M x K, `B` K x N and `C` M x N, and has the same parameters, in BLAS order:
-///
-/// ```text
-/// m: u32, n: u32, k: u32, alpha: f32, a: *const f32, lda: u32,
-/// b: *const f32, ldb: u32, beta: f32, c: *mut f32, ldc: u32
-/// ```
-///
-/// `lda`, `ldb` and `ldc` are the distances between rows, in elements.
+/// M x K, `B` K x N and `C` M x N.
 #[derive(Clone, Copy)]
 pub struct Spec {
     /// The name: `--kernel NAME`, and the kernel's entry point in the PTX.
@@ -35,8 +28,36 @@ pub struct Spec {
     /// and n, k and the three distances between rows multiples of 4. `None`: the rung takes
     /// any matrix.
     pub unaligned: Option<&'static str>,
+    /// The parameters of both entry points.
+    pub arguments: Arguments,
     /// The text of the rung's file, whose header explains it.
     pub source: &'static str,
+}
+
+/// What a kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    /// The product, in BLAS order:
+    ///
+    /// ```text
+    /// m: u32, n: u32, k: u32, alpha: f32, a: *const f32, lda: u32,
+    /// b: *const f32, ldb: u32, beta: f32, c: *mut f32, ldc: u32
+    /// ```
+    ///
+    /// `lda`, `ldb` and `ldc` are the distances between rows, in elements.
+    Gemm,
+    /// Those of `Gemm`, and what splitting K needs:
+    ///
+    /// ```text
+    /// depth: u32, partials: *mut f32, counters: *mut u32
+    /// ```
+    ///
+    /// The grid's z axis walks the splits: split z sums over k from `z * depth` to
+    /// `(z + 1) * depth` or the end; `depth` is a multiple of [`Tile::bk`]. With one split
+    /// `partials` and `counters` are not touched. With more, `partials` has room for
+    /// `BM * BN` elements per block, and `counters` for one zero per tile of C, which is zero
+    /// again at the end.
+    Split,
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.

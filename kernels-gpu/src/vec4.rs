@@ -37,7 +37,7 @@ use cuda_std::prelude::*;
 use cuda_std::vec;
 
 use crate::matrix::{Output, entry_points};
-use crate::spec::{GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 64;
@@ -62,6 +62,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: Some("vec4_unaligned"),
+    arguments: Arguments::Gemm,
     source: include_str!("vec4.rs"),
 };
 
