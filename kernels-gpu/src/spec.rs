@@ -58,6 +58,14 @@ pub enum Arguments {
     /// `BM * BN` elements per block, and `counters` for one zero per tile of C, which is zero
     /// again at the end.
     Split,
+    /// The product with A and B behind tensor maps, and what stream-K needs:
+    ///
+    /// ```text
+    /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
+    /// beta: f32, c: *mut f32, ldc: u32,
+    /// streamed: u32, partials: *mut f32, counters: *mut u32
+    /// ```
+    Tensor,
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.

@@ -89,8 +89,22 @@ pub fn finish(text: &str) -> Result<String, Refused> {
 
     let mut finished = String::with_capacity(text.len());
     let mut entry = None;
+    let mut parameter = 0;
     for line in text.lines().filter(|line| !line.trim_start().starts_with(DIRECTIVE)) {
-        entry = entry_name(line).or(entry);
+        if let Some(name) = entry_name(line) {
+            (entry, parameter) = (Some(name), 0);
+        }
+        if let Some(name) = entry
+            && line.trim_start().starts_with(".param ")
+        {
+            let wanted = bounds.get_mut(name).and_then(|bounds| take_alignment(bounds, parameter));
+            parameter += 1;
+            if let Some(wanted) = wanted {
+                finished.push_str(&align_parameter(line, wanted));
+                finished.push('\n');
+                continue;
+            }
+        }
         if line == "{"
             && let Some(name) = entry.take()
         {
@@ -106,6 +120,20 @@ pub fn finish(text: &str) -> Result<String, Refused> {
         Some(kernel) => Err(Refused::UnknownKernel(kernel.to_owned())),
         None => Ok(finished),
     }
+}
+
+/// Takes `.param INDEX .align BYTES` out of a kernel's directives: what comes after the index.
+fn take_alignment<'a>(directives: &mut Vec<&'a str>, index: usize) -> Option<&'a str> {
+    let prefix = format!(".param {index} ");
+    let place = directives.iter().position(|directive| directive.starts_with(&prefix))?;
+    Some(&directives.remove(place)[prefix.len()..])
+}
+
+/// `.param .align 16 .b8 name[128]`, with another alignment.
+fn align_parameter(line: &str, alignment: &str) -> String {
+    let Some((head, tail)) = line.split_once(".align ") else { return line.to_owned() };
+    let rest = tail.split_once(' ').map_or("", |(_, rest)| rest);
+    format!("{head}{alignment} {rest}")
 }
 
 /// What the PTX says about each of its kernels, in order.
@@ -134,17 +162,22 @@ struct Function<'a> {
 fn functions(text: &str) -> Vec<Function<'_>> {
     let mut functions = Vec::new();
     let mut head: Option<Function<'_>> = None;
-    let mut in_body = false;
+    // Braces that are open: inline assembly has some of its own.
+    let mut depth = 0;
     for (number, line) in (1..).zip(text.lines()) {
-        if in_body {
-            if line == "}" {
+        if depth > 0 {
+            match line.trim() {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
                 functions.extend(head.take());
-                in_body = false;
             } else if let Some(function) = &mut head {
                 function.body.push((number, line.trim()));
             }
         } else if line == "{" {
-            in_body = head.is_some();
+            depth = usize::from(head.is_some());
         } else if let Some(name) = entry_name(line) {
             head = Some(Function { name, is_entry: true, body: Vec::new() });
         } else if let Some(name) = func_name(line) {

@@ -41,6 +41,8 @@ atomics! {
     atomic_add_f32_device(f32) = "gpu.global.add.f32";
     /// Adds, wrapping, device-wide.
     atomic_add_u32_device(u32) = "gpu.global.add.u32";
+    /// Adds one, or starts again at zero where the value is `value` or more, device-wide.
+    atomic_inc_u32_device(u32) = "gpu.global.inc.u32";
     /// Takes the smaller value, device-wide.
     atomic_min_u32_device(u32) = "gpu.global.min.u32";
     /// Takes the larger value, device-wide.

@@ -31,6 +31,8 @@
 //! | [`atomic`] | atomic read-modify-write on global memory |
 //! | [`mem`] | the sizes of shared memory |
 //! | [`cp_async`] | asynchronous copies to shared memory |
+//! | [`mbarrier`] | barriers that count arrivals and bytes |
+//! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`vec`] | 128-bit global loads and stores |
 //! | [`float`] | fused multiply-add and the fast approximations |
 //!
@@ -58,9 +60,11 @@
 pub mod atomic;
 pub mod cp_async;
 pub mod float;
+pub mod mbarrier;
 pub mod mem;
 pub mod shared;
 pub mod thread;
+pub mod tma;
 pub mod vec;
 pub mod warp;
 

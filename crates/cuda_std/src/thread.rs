@@ -81,6 +81,40 @@ pub fn sync_threads() {
     unsafe { nvptx::_syncthreads() }
 }
 
+/// Waits until `THREADS` threads of the block, whole warps, are at the barrier `ID`
+/// (`barrier.sync`): as [`sync_threads`], for a part of the block. `ID` is 1 to 15; barrier 0
+/// is that of [`sync_threads`].
+#[gpu_only]
+#[inline(always)]
+pub fn sync_some_threads<const ID: u32, const THREADS: u32>() {
+    const { assert!(ID >= 1 && ID <= 15 && THREADS.is_multiple_of(32)) };
+    // SAFETY: a barrier, which orders memory; `asm!` without `nomem` keeps the compiler's
+    // accesses on their side of it. Unlike `bar.sync` it may stand where a warp diverges, so
+    // that a copy of it, which the compiler may make, waits for the same threads.
+    unsafe { asm!("barrier.sync {}, {};", const ID, const THREADS, options(nostack)) }
+}
+
+/// Lets each thread of the warp's group of four warps have `REGISTERS` registers, more than
+/// before (`setmaxnreg.inc`, sm_90a); waits until another group has given them back. A
+/// multiple of 8 between 24 and 256.
+#[gpu_only]
+#[inline(always)]
+pub fn raise_registers<const REGISTERS: u32>() {
+    const { assert!(REGISTERS.is_multiple_of(8) && REGISTERS >= 24 && REGISTERS <= 256) };
+    // SAFETY: registers in use stay as they are.
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack)) }
+}
+
+/// Gives registers back, down to `REGISTERS` for each thread of the group of four warps
+/// (`setmaxnreg.dec`, sm_90a). A multiple of 8 between 24 and 256.
+#[gpu_only]
+#[inline(always)]
+pub fn lower_registers<const REGISTERS: u32>() {
+    const { assert!(REGISTERS.is_multiple_of(8) && REGISTERS >= 24 && REGISTERS <= 256) };
+    // SAFETY: the assembler keeps what follows within them.
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const REGISTERS, options(nostack)) }
+}
+
 macro_rules! reducing_barriers {
     ($($(#[$doc:meta])* $name:ident = $op:literal, $ty:literal;)*) => {$(
         $(#[$doc])*

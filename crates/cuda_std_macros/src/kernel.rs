@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Token, Type};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatType, ReturnType, Token, Type};
 
 /// The arguments of `#[kernel(...)]`.
 pub struct Bounds {
@@ -67,9 +67,19 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     let mut parameters = Punctuated::<TokenStream, Token![,]>::new();
     let mut rebuild = TokenStream::new();
     let mut types = Vec::new();
+    let mut directives = directives(name, &bounds);
     for (index, input) in sig.inputs.iter().enumerate() {
         let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
         let (pattern, ty) = (&*input.pat, &*input.ty);
+        if let Some(constant) = GridConstant::of(input)? {
+            let (parameter, value) = constant.assemble(name, parameters.len());
+            let value_type = constant.0;
+            let place = format_ident!("__value{index}");
+            parameters.push(quote!(#place: #value_type));
+            rebuild.extend(quote!(let _ = #place; let #pattern = #value;));
+            directives.extend(parameter);
+            continue;
+        }
         let Some(slice) = Slice::of(ty) else {
             parameters.push(quote!(#pattern: #ty));
             types.push(ty);
@@ -83,7 +93,12 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     }
 
     let statements = &block.stmts;
-    let directives = directives(name, &bounds);
+    let mut plain = sig.clone();
+    for input in &mut plain.inputs {
+        if let FnArg::Typed(input) = input {
+            input.attrs.retain(|attribute| !attribute.path().is_ident(GRID_CONSTANT));
+        }
+    }
     Ok(quote! {
         #directives
 
@@ -100,7 +115,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         #(#attrs)*
         #[cfg(not(target_arch = "nvptx64"))]
         #[allow(unused)]
-        #vis #sig {
+        #vis #plain {
             const fn __parameters_are_copy<T: Copy>() {}
             const { #(__parameters_are_copy::<#types>();)* }
             #(#statements)*
@@ -182,6 +197,55 @@ impl<'a> Slice<'a> {
             quote!(#make(#pointer, #length))
         };
         (pointer_type, value)
+    }
+}
+
+/// The attribute of a parameter that stays where the launch put it.
+const GRID_CONSTANT: &str = "grid_constant";
+
+/// A parameter `#[grid_constant] name: &T`: the launch passes a `T`, and the kernel sees it in
+/// place, as CUDA's `const __grid_constant__ T`.
+struct GridConstant<'a>(&'a Type);
+
+impl<'a> GridConstant<'a> {
+    fn of(input: &'a PatType) -> syn::Result<Option<Self>> {
+        if !input.attrs.iter().any(|attribute| attribute.path().is_ident(GRID_CONSTANT)) {
+            return Ok(None);
+        }
+        match &*input.ty {
+            Type::Reference(r) if r.mutability.is_none() => Ok(Some(GridConstant(&r.elem))),
+            ty => {
+                Err(Error::new(ty.span(), "a `#[grid_constant]` is a `&T`: the launch passes `T`"))
+            }
+        }
+    }
+
+    /// The directive that aligns the parameter, and the expression that is the reference.
+    fn assemble(&self, kernel: &Ident, index: usize) -> (TokenStream, TokenStream) {
+        let ty = self.0;
+        // rustc passes no value of greater alignment than 16, and tensor maps need 64.
+        let align =
+            Literal::string(&format!("// cuda_std directive {kernel} .param {index} .align 64"));
+        // LLVM would copy the parameter to local memory to take its address.
+        let address = Literal::string(&format!("cvta.param.u64 {{}}, {kernel}_param_{index};"));
+        let directive = quote! {
+            #[cfg(target_arch = "nvptx64")]
+            ::core::arch::global_asm!(#align);
+        };
+        let value = quote! {{
+            let address: *const #ty;
+            // SAFETY: the parameter of that number is a value of this type, which nothing
+            // writes and which lives as long as the launch.
+            unsafe {
+                ::core::arch::asm!(
+                    #address,
+                    out(reg64) address,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+                &*address
+            }
+        }};
+        (directive, value)
     }
 }
 

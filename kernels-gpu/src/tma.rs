@@ -1,0 +1,302 @@
+//! Rung 16, `tma`: warps that only move, and warps that only compute.
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::tma::{self, TensorMap};
+
+use crate::fragment::{fragment, fragment16};
+use crate::grouped::place;
+use crate::matrix::Output;
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::stream_k::{Meeting, Piece, Shares};
+
+/// Rows of C per block.
+const BM: u32 = 128;
+/// Columns of C per block.
+const BN: u32 = 256;
+/// Step along K.
+const BK: u32 = 16;
+/// Rows and columns of C per warp that computes.
+const WM: u32 = 64;
+const WN: u32 = 64;
+/// Rows of C per thread, in two groups of four.
+const TM: u32 = 8;
+/// Columns of C per thread, in four groups of four.
+const TN: u32 = 16;
+/// Tiles in shared memory that are ready to compute with, or nearly.
+const SLOTS: u32 = 4;
+/// Tiles of A in shared memory as they came, to be transposed.
+const RAW_SLOTS: u32 = 3;
+
+/// Threads that compute, and threads that move.
+const WARPS_N: u32 = BN / WN;
+const LANES_N: u32 = WN / TN;
+const COMPUTING: u32 = BM / WM * WARPS_N * 32;
+const MOVING: u32 = 128;
+
+/// Elements from one slot to the next.
+const SLOT_A: u32 = BK * BM;
+const SLOT_B: u32 = BK * BN;
+/// Places in shared memory, in elements from its beginning.
+const B_AT: u32 = SLOTS * SLOT_A;
+const RAW_AT: u32 = B_AT + SLOTS * SLOT_B;
+const BARRIERS_AT: u32 = RAW_AT + RAW_SLOTS * SLOT_A;
+const WORD_AT: u32 = BARRIERS_AT + 2 * (2 * SLOTS + RAW_SLOTS);
+const OUT_AT: u32 = WORD_AT + 2;
+/// A row of each thread of a warp on its way out, and elements from one to the next.
+const LD_OUT: u32 = WN + 1;
+const SLOT_OUT: u32 = 32 / LANES_N * LD_OUT;
+
+const _: () = assert!(BM == MOVING, "each moving thread transposes one row");
+const _: () = assert!(BK == 16, "a row of A as it came is 64 bytes, four groups of four");
+
+/// What the host needs to launch [`tma`].
+pub const SPEC: Spec = Spec {
+    name: "tma",
+    summary: "bulk tensor copies, warps that only move, stream-K",
+    seed: "none, beyond them",
+    tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
+    block: [COMPUTING + MOVING, 1],
+    grid: GridOrder::ColumnsAlongX,
+    shared: Shared::Dynamic(|_| (OUT_AT + COMPUTING / 32 * SLOT_OUT) as u64 * 4),
+    unaligned: None,
+    arguments: Arguments::Tensor,
+    source: include_str!("tma.rs"),
+};
+
+/// # Safety
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+#[kernel(block = COMPUTING + MOVING, min_blocks = 1)]
+pub unsafe fn tma(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    #[grid_constant] map_a: &TensorMap,
+    #[grid_constant] map_b: &TensorMap,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+    streamed: u32,
+    partials: *mut f32,
+    counters: *mut u32,
+) {
+    unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, partials, counters) }
+}
+
+/// Slots used in turn, and the parity of the phase that is waited for.
+#[derive(Clone, Copy)]
+struct Ring<const LEN: u32> {
+    slot: u32,
+    parity: u32,
+}
+
+impl<const LEN: u32> Ring<LEN> {
+    #[inline(always)]
+    fn step(&mut self) {
+        self.slot += 1;
+        if self.slot == LEN {
+            self.slot = 0;
+            self.parity ^= 1;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn gemm(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    map_a: &TensorMap,
+    map_b: &TensorMap,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+    streamed: u32,
+    partials: *mut f32,
+    counters: *mut u32,
+) {
+    let tid = thread::thread_idx_x();
+    let (warp, lane) = (tid / 32, tid % 32);
+    let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
+    let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed };
+
+    let a_smem = shared::dynamic_shared_mem::<f32>(); // (SLOTS, BK, BM)
+    let b_smem = a_smem.add(B_AT); // (SLOTS, BK, BN)
+    let raw_smem = a_smem.add(RAW_AT); // (RAW_SLOTS, BM, BK)
+    let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
+    let empty = full.add(SLOTS);
+    let raw = empty.add(SLOTS);
+    if tid == 0 {
+        // SAFETY: nobody uses them before the barrier.
+        unsafe {
+            for slot in 0..SLOTS {
+                // One for B's bytes, and one for each warp that transposes A.
+                full.add(slot).init(1 + MOVING / 32);
+                empty.add(slot).init(COMPUTING / 32);
+            }
+            for slot in 0..RAW_SLOTS {
+                raw.add(slot).init(1);
+            }
+        }
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+    let mut pieces = shares.pieces();
+
+    if warp >= COMPUTING / 32 {
+        thread::lower_registers::<56>();
+        let mover = warp - COMPUTING / 32;
+        // A travels RAW_SLOTS tiles ahead of B.
+        let mut ahead = pieces;
+        let (mut a_row, mut a_col, mut a_left) = (0, 0, 0);
+        let mut a_slot = 0;
+        let mut due = RAW_SLOTS;
+        let mut from = Ring::<RAW_SLOTS> { slot: 0, parity: 0 };
+        let mut to = Ring::<SLOTS> { slot: 0, parity: 1 };
+        let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
+        let target = a_smem.add(mover * 4 * BM + lane * 4);
+        while let Some(piece) = pieces.next() {
+            let b_col = place(piece.tile, width, height).1 * BN;
+            let mut b_row = piece.first * BK;
+            let mut left = piece.steps;
+            while left > 0 {
+                while due > 0 && tid == COMPUTING {
+                    due -= 1;
+                    if a_left == 0
+                        && let Some(piece) = ahead.next()
+                    {
+                        a_row = place(piece.tile, width, height).0 * BM;
+                        a_col = piece.first * BK;
+                        a_left = piece.steps;
+                    }
+                    if a_left > 0 {
+                        unsafe {
+                            let barrier = raw.add(a_slot);
+                            barrier.arrive_expect_tx(SLOT_A * 4);
+                            tma::load_2d(
+                                raw_smem.add(a_slot * SLOT_A),
+                                map_a,
+                                a_col,
+                                a_row,
+                                barrier,
+                            );
+                        }
+                        a_col += BK;
+                        a_left -= 1;
+                        a_slot = if a_slot + 1 == RAW_SLOTS { 0 } else { a_slot + 1 };
+                    }
+                }
+                unsafe {
+                    let barrier = full.add(to.slot);
+                    empty.add(to.slot).wait_parity(to.parity);
+                    if tid == COMPUTING + 32 {
+                        barrier.arrive_expect_tx(SLOT_B * 4);
+                        tma::load_2d(b_smem.add(to.slot * SLOT_B), map_b, b_col, b_row, barrier);
+                    }
+                    raw.add(from.slot).wait_parity(from.parity);
+                    let source = source.add(from.slot * SLOT_A);
+                    let rows: [F32x4; 4] =
+                        core::array::from_fn(|i| source.load4(i as u32 * 32 * BK));
+                    let target = target.add(to.slot * SLOT_A);
+                    for k in 0..4 {
+                        target.store4(k * BM, rows.map(|row| row[k as usize]));
+                    }
+                    warp::sync_warp(u32::MAX);
+                    if lane == 0 {
+                        barrier.arrive();
+                    }
+                }
+                // All have read the tile as it came.
+                tma::fence_shared();
+                thread::sync_some_threads::<2, MOVING>();
+                due = 1;
+                from.step();
+                to.step();
+                b_row += BK;
+                left -= 1;
+            }
+        }
+        return;
+    }
+
+    thread::raise_registers::<224>();
+    let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
+    let (lane_row, lane_col) = (lane / LANES_N * 4, lane % LANES_N * 4);
+    let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+    let out_smem = a_smem.add(OUT_AT + warp * SLOT_OUT);
+    let meeting = Meeting { partials, counters, word: a_smem.add(WORD_AT).cast() };
+    let mut ring = Ring::<SLOTS> { slot: 0, parity: 0 };
+    while let Some(piece) = pieces.next() {
+        let mut acc = [[0.0f32; TN as usize]; TM as usize];
+        let mut left = piece.steps;
+        while left > 0 {
+            unsafe { full.add(ring.slot).wait_parity(ring.parity) };
+            let a_tile = a_smem.add(ring.slot * SLOT_A + warp_row);
+            let b_tile = b_smem.add(ring.slot * SLOT_B + warp_col);
+            let mut frag_a = [[0.0f32; TM as usize]; 2];
+            let mut frag_b = [[0.0f32; TN as usize]; 2];
+            unsafe {
+                frag_a[0] = fragment::<WM>(a_tile, lane_row);
+                frag_b[0] = fragment16::<WN>(b_tile, lane_col);
+            }
+            for kk in 0..BK {
+                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
+                if kk + 1 < BK {
+                    unsafe {
+                        frag_a[next] = fragment::<WM>(a_tile.add((kk + 1) * BM), lane_row);
+                        frag_b[next] = fragment16::<WN>(b_tile.add((kk + 1) * BN), lane_col);
+                    }
+                }
+                // Two rows by four columns at a time, there and back.
+                for pair in 0..TM as usize / 2 {
+                    for turn in 0..TN as usize / 4 {
+                        let group = if pair % 2 == 0 { turn } else { TN as usize / 4 - 1 - turn };
+                        for col in 0..4 {
+                            for side in 0..2 {
+                                let i = pair * 2 + if col % 2 == 0 { side } else { 1 - side };
+                                let j = group * 4 + col;
+                                acc[i][j] = fma(frag_a[this][i], frag_b[this][j], acc[i][j]);
+                            }
+                        }
+                    }
+                }
+            }
+            // The next copy may only overwrite the tile when this warp has read all of it: a
+            // copy does not queue up behind loads, as a store would.
+            tma::fence_shared();
+            warp::sync_warp(u32::MAX);
+            if lane == 0 {
+                // SAFETY: one arrival per warp.
+                unsafe { empty.add(ring.slot).arrive() };
+            }
+            ring.step();
+            left -= 1;
+        }
+        if unsafe {
+            meeting.join::<1, COMPUTING, { TM as usize }, { TN as usize }>(
+                shares, piece, tid, &mut acc,
+            )
+        } {
+            let (y, x) = place(piece.tile, width, height);
+            let (row, col) = (y * BM + warp_row / 4, x * BN + warp_col);
+            // Through shared memory, a row of each thread at a time: so the warp writes whole
+            // lines, and nothing ties the accumulators to registers in groups of four.
+            for i in 0..TM {
+                for j in 0..TN {
+                    let at = lane / LANES_N * LD_OUT + lane_col + j / 4 * (WN / 4) + j % 4;
+                    unsafe { out_smem.store(at, acc[i as usize][j as usize]) };
+                }
+                warp::sync_warp(u32::MAX);
+                for r in 0..32 / LANES_N {
+                    for j in (lane..WN).step_by(32) {
+                        let value = unsafe { out_smem.load(r * LD_OUT + j) };
+                        let row = row + i / 4 * (WM / 8) + i % 4 * 32 + r;
+                        unsafe { c.put(row, col + j, value) };
+                    }
+                }
+                warp::sync_warp(u32::MAX);
+            }
+        }
+    }
+}
