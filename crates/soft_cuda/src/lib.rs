@@ -93,6 +93,7 @@ mod exec;
 mod lower;
 mod memory;
 mod ptx;
+mod tensor;
 
 pub use device::{
     Config, Device, Isa, Kernel, LaunchConfig, LaunchReport, MAX_BLOCK, MAX_GRID, MAX_SHARED,
@@ -102,3 +103,4 @@ pub use error::{
     Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError,
     Place, Waiting,
 };
+pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};
