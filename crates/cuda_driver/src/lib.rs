@@ -30,7 +30,8 @@
 //! # What the software device leaves out
 //!
 //! Arrays, textures, surfaces, graphs, external memory, the JIT linker and managed
-//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there. Kernels run inside
+//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there, and so do tensor maps of other types
+//! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
 //! context is gone. [`soft::last_fault`] has the full text.

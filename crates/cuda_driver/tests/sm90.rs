@@ -55,7 +55,7 @@ WAIT:
 /// `cust` has no such parameter.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Map(#[expect(dead_code, reason = "read by the kernel")] CUtensorMap);
+struct Map(CUtensorMap);
 
 // SAFETY: plain bytes without a pointer of the host.
 unsafe impl DeviceCopy for Map {}

@@ -288,8 +288,7 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let from = shared(cx, lane, inner, map.box_bytes(), TENSOR_ALIGN)?;
         (from, map.box_bytes() as u32, Target::Tensor { map, start })
     };
-    let reads = (from..from + bytes).step_by(ALIGN as usize).map(|at| (lane, at));
-    cx.order.access((cx.warp, line, Access::Load), reads).map_err(|(_, kind)| kind)?;
+    cx.order.read(cx.warp, line, from, bytes)?;
     cx.bulk_bytes += u64::from(bytes);
     let stores = &mut cx.stores[cx.warp];
     let group = stores.committed[lane];

@@ -670,34 +670,6 @@ unsafe impl Handler for Fence {
     }
 }
 
-/// Checks an access of shared memory against bulk copies, before the operation
-/// that performs it: `a` address slot, `b` whether it has 64 bits, `c` whether
-/// it is generic, `x` offset, `d` PTX line, `y` whether it is a load.
-pub(crate) struct Watch;
-
-// SAFETY: touches only the slot `a`.
-unsafe impl Handler for Watch {
-    #[inline(always)]
-    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let access = if op.y != 0 { Access::Load } else { Access::Store };
-        let first = if op.c != 0 { SHARED_WINDOW } else { 0 } + u64::from(SHARED_BASE);
-        let mut offsets = [(0, 0); LANES];
-        let mut n = 0;
-        for lane in cx.active() {
-            // SAFETY: by the contract of the trait.
-            let address = unsafe { address_of(cx, lane, (op.a, op.b != 0, op.x)) };
-            if let Ok(offset) = u32::try_from(address.wrapping_sub(first)) {
-                offsets[n] = (lane, offset);
-                n += 1;
-            }
-        }
-        match cx.order.access((cx.warp, op.d, access), offsets[..n].iter().copied()) {
-            Ok(()) => false,
-            Err((lane, kind)) => cx.fail(lane as u32, kind),
-        }
-    }
-}
-
 /// `isspacep`: predicate `d` = whether the generic address in slot `a` lies in
 /// space number `x`.
 pub(crate) struct IsSpace;

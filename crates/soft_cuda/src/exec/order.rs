@@ -12,8 +12,9 @@
 //! which they run here. Neither makes a kernel that is right look wrong.
 //! Races between accesses of threads are not looked for.
 
+use super::mem::{SHARED_BASE, SHARED_WINDOW};
+use super::{Cx, FULL, Handler, LANES, Op};
 use crate::error::{Access, FaultKind};
-use crate::exec::mem::SHARED_BASE;
 
 /// Bytes that are checked together. Bulk copies write whole granules, and no
 /// access by a thread is larger or crosses from one to the next.
@@ -185,33 +186,54 @@ impl Order {
         self.clocks.get(warp).is_none_or(|known| known.at(other) >= clock)
     }
 
-    /// Notes accesses of `warp` at these offsets into shared memory, in turn.
-    /// Fails at the first that is not ordered after the bulk copy that wrote
+    /// Notes accesses of `warp` at `offsets` into shared memory, one per lane of
+    /// `mask`. Fails at one that is not ordered after the bulk copy that wrote
     /// there, and says which it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn access(
         &mut self,
         (warp, line, access): (usize, u32, Access),
-        offsets: impl Iterator<Item = (usize, u32)>,
+        mask: u32,
+        offsets: &[u32; LANES],
     ) -> Result<(), (usize, FaultKind)> {
         let granules = self.copied.len();
         let known = &self.clocks[warp].0[..];
         let store = if access == Access::Load { 0 } else { STORE };
         let entry = Accessed { clock: known[warp], line: line | store };
+        let copied = &self.copied[..granules];
         let mine = &mut self.accessed[warp * granules..][..granules];
-        let mut last = usize::MAX;
-        for (lane, offset) in offsets {
-            let granule = (offset / GRANULE) as usize;
-            // Neighbours often share one. Out of bounds is the access's own fault.
-            if granule == last || granule >= granules {
+        // Lanes often share a granule. Those that were checked, by their low bits.
+        let mut checked = [u32::MAX; LANES];
+        for (lane, &offset) in offsets.iter().enumerate() {
+            let granule = offset / GRANULE;
+            let slot = &mut checked[granule as usize % LANES];
+            // Out of bounds is the access's own fault.
+            if *slot == granule || mask >> lane & 1 == 0 || granule as usize >= granules {
                 continue;
             }
-            last = granule;
-            let copied = self.copied[granule];
-            if copied.phase > known[copied.component as usize] {
-                return Err((lane, race(offset, access, (Access::Copy, copied.warp, copied.line))));
+            *slot = granule;
+            let other = copied[granule as usize];
+            if other.phase > known[other.component as usize] {
+                let other = (Access::Copy, other.warp, other.line);
+                return Err((lane, race(offset, access, other)));
             }
-            mine[granule] = entry;
+            mine[granule as usize] = entry;
+        }
+        Ok(())
+    }
+
+    /// Notes a read of `bytes` bytes from offset `at` as [`access`](Order::access) does.
+    pub(crate) fn read(
+        &mut self,
+        warp: usize,
+        line: u32,
+        at: u32,
+        bytes: u32,
+    ) -> Result<(), FaultKind> {
+        let last = at + bytes.saturating_sub(GRANULE);
+        for first in (at..at + bytes).step_by(LANES * GRANULE as usize) {
+            let offsets = std::array::from_fn(|i| (first + i as u32 * GRANULE).min(last));
+            self.access((warp, line, Access::Load), FULL, &offsets).map_err(|(_, kind)| kind)?;
         }
         Ok(())
     }
@@ -258,4 +280,39 @@ fn race(
 ) -> FaultKind {
     let address = u64::from(SHARED_BASE + offset);
     FaultKind::Race { address, access, other, other_warp, other_line }
+}
+
+/// Checks an access of shared memory against bulk copies, before the operation
+/// that performs it: `a` address slot, `b` whether it has 64 bits, `c` whether
+/// it is generic, `x` offset, `d` PTX line, `y` whether it is a load.
+pub(crate) struct Watch;
+
+// SAFETY: touches only the slot `a`.
+unsafe impl Handler for Watch {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let access = if op.y != 0 { Access::Load } else { Access::Store };
+        let base = SHARED_BASE.wrapping_sub(op.x);
+        let window = if op.c != 0 { SHARED_WINDOW } else { 0 };
+        let mut offsets = [0; LANES];
+        for (lane, offset) in offsets.iter_mut().enumerate() {
+            // SAFETY: `a` is a slot of lanes of the size that `b` says.
+            unsafe {
+                *offset = match op.b {
+                    0 => (*cx.slot::<u32>(op.a).add(lane)).wrapping_sub(base),
+                    _ => {
+                        let address = (*cx.slot::<u64>(op.a).add(lane)).wrapping_sub(window);
+                        // What is no shared address becomes one out of bounds.
+                        let address = address.wrapping_add(i64::from(op.x as i32) as u64);
+                        let offset = address.wrapping_sub(SHARED_BASE.into());
+                        u32::try_from(offset).unwrap_or(u32::MAX)
+                    }
+                };
+            }
+        }
+        match cx.order.access((cx.warp, op.d, access), cx.mask, &offsets) {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane as u32, kind),
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::memory::{Address, space_number};
 use super::names::{Kind, Ty};
 use super::{Context, InstKind, Lowering, Result};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
-use crate::exec::mem::Watch;
+use crate::exec::order::Watch;
 use crate::exec::{NO_SLOT, bulk, pick};
 use crate::ptx::ast::{Operand, Space};
 
