@@ -157,6 +157,17 @@ fn every_kernel_passes() {
 }
 
 #[test]
+fn the_software_device_comes_in_two_models() {
+    for (device, capability) in [("soft", "8.0"), ("soft-sm90", "9.0")] {
+        let ran =
+            run(&["--device", device, "--kernel", "naive", "--size", "20", "--format", "json"]);
+        let result = json(&ran);
+        assert_eq!(result["compute_capability"], capability, "{device}");
+        assert_eq!(result["status"], "PASS", "{device}");
+    }
+}
+
+#[test]
 fn json_has_every_field() {
     let ran = soft(&[
         "--kernel", "tile2d", "--m", "65", "--n", "130", "--k", "70", "--alpha", "-1.5", "--beta",

@@ -28,6 +28,9 @@ pub enum DeviceChoice {
     Gpu,
     /// The software device, even if there is a GPU.
     Soft,
+    /// The software device as one of compute capability 9.0, which runs the PTX of
+    /// Hopper.
+    SoftSm90,
 }
 
 /// What runs the kernels.
@@ -122,6 +125,9 @@ impl Device {
     pub fn open(choice: DeviceChoice) -> Result<Self, Error> {
         match choice {
             DeviceChoice::Soft => Self::open_soft(),
+            DeviceChoice::SoftSm90 => {
+                Self::open_ordinal(cuda_driver::soft_sm90_ordinal(), DeviceKind::Soft)
+            }
             DeviceChoice::Gpu => Self::open_gpu(),
             DeviceChoice::Auto if cuda_driver::gpu_count().is_ok() => Self::open_gpu(),
             DeviceChoice::Auto => Self::open_soft(),
@@ -196,11 +202,7 @@ impl Device {
 
     /// The PTX that this device loads.
     pub fn ptx(&self) -> &'static str {
-        // The software device is measured against the PTX that every GPU can run.
-        match self.info.kind {
-            DeviceKind::Gpu => ptx::for_capability(self.info.capability),
-            DeviceKind::Soft => ptx::SM_80,
-        }
+        ptx::for_capability(self.info.capability)
     }
 
     /// The kernels, loaded on first use.

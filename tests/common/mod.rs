@@ -5,11 +5,13 @@ use std::sync::Once;
 
 use host::{Device, DeviceChoice};
 
-/// The software device and, where there is one, the GPU. A missing GPU is said aloud,
+/// Both models of the software device and, where there is one, the GPU. A missing GPU is said aloud,
 /// and is a failure if `REQUIRE_GPU` is set to 1.
 pub fn devices() -> Vec<Device> {
     static SAY_ONCE: Once = Once::new();
-    let mut devices = vec![Device::open(DeviceChoice::Soft).expect("the software device")];
+    let soft = [DeviceChoice::Soft, DeviceChoice::SoftSm90];
+    let mut devices =
+        Vec::from(soft.map(|choice| Device::open(choice).expect("the software device")));
     match cuda_driver::gpu_count() {
         Ok(_) => devices.push(Device::open(DeviceChoice::Gpu).expect("the GPU")),
         Err(reason) => skip(&SAY_ONCE, "on the GPU", &reason.to_string()),

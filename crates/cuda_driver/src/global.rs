@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::codes::{self, Answer};
 use crate::gpu::{self, forward};
-use crate::route::{self, SOFT_DEVICE, Side, Target};
+use crate::route::{self, SOFT_DEVICES, Side, Target};
 use crate::soft;
 use crate::sys::{
     Arg, CU_JIT_TARGET_FROM_CUCONTEXT, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D,
@@ -60,16 +60,17 @@ fn text_of(text: Option<*const c_char>, out: Out<*const c_char>) -> Answer {
 
 pub(crate) fn device_count(out: Out<c_int>) -> Answer {
     initialised()?;
-    out.set(ordinal_of_soft() + 1)
+    out.set(first_soft_ordinal() + SOFT_DEVICES.len() as c_int)
 }
 
 pub(crate) fn device(out: Out<CUdevice>, ordinal: c_int) -> Answer {
     initialised()?;
-    let soft = ordinal_of_soft();
-    if ordinal == soft {
-        return out.set(SOFT_DEVICE);
+    let after_gpus = ordinal.saturating_sub(first_soft_ordinal());
+    if let Ok(after_gpus) = usize::try_from(after_gpus) {
+        let device = SOFT_DEVICES.get(after_gpus).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        return out.set(*device);
     }
-    if !(0..soft).contains(&ordinal) {
+    if ordinal < 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
     }
     let device = out.as_ptr();
@@ -77,8 +78,9 @@ pub(crate) fn device(out: Out<CUdevice>, ordinal: c_int) -> Answer {
     unsafe { forward!(cuDeviceGet(device: *mut CUdevice, ordinal: c_int)) }
 }
 
-fn ordinal_of_soft() -> c_int {
-    c_int::try_from(crate::soft_ordinal()).unwrap_or(c_int::MAX - 1)
+fn first_soft_ordinal() -> c_int {
+    const LAST: c_int = c_int::MAX - SOFT_DEVICES.len() as c_int;
+    c_int::try_from(crate::soft_ordinal()).map_or(LAST, |ordinal| ordinal.min(LAST))
 }
 
 /// Loads a module into the current context.

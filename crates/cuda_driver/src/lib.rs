@@ -10,11 +10,13 @@
 //!
 //! # Device ordinals
 //!
-//! The GPUs come first, in the driver's order; the software device is the last
-//! ordinal, [`soft_ordinal`]. On a machine without a GPU it is device 0, so
-//! unmodified `cust` programs run on it. `CUDA_VISIBLE_DEVICES` hides GPUs as it
-//! always does. `cuDeviceGetCount` answers the GPUs plus one, and `cuInit` always
-//! succeeds; [`gpu_count`] says why there is no GPU.
+//! The GPUs come first, in the driver's order. After them comes the software device,
+//! of compute capability 8.0, as [`soft_ordinal`]; on a machine without a GPU it is
+//! device 0, so unmodified `cust` programs run on it. It has a second model, of
+//! compute capability 9.0, as [`soft_sm90_ordinal`], which loads PTX for `sm_90a`
+//! and has tensor maps. Both have the same memory. `CUDA_VISIBLE_DEVICES` hides GPUs
+//! as it always does. `cuDeviceGetCount` answers the GPUs plus two, and `cuInit`
+//! always succeeds; [`gpu_count`] says why there is no GPU.
 //!
 //! # Where a call goes
 //!
@@ -28,7 +30,8 @@
 //! # What the software device leaves out
 //!
 //! Arrays, textures, surfaces, graphs, external memory, the JIT linker and managed
-//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there. Kernels run inside
+//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there, and so do tensor maps of other types
+//! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
 //! context is gone. [`soft::last_fault`] has the full text.
@@ -74,9 +77,15 @@ pub fn gpu_count() -> Result<u32, GpuUnavailable> {
     gpu::driver().map(gpu::Driver::device_count).map_err(Clone::clone)
 }
 
-/// The device ordinal of the software device: one past the last GPU.
+/// The device ordinal of the software device of compute capability 8.0: one past the
+/// last GPU.
 pub fn soft_ordinal() -> u32 {
     gpu::driver().map_or(0, gpu::Driver::device_count)
+}
+
+/// The device ordinal of the software device of compute capability 9.0: the last one.
+pub fn soft_sm90_ordinal() -> u32 {
+    soft_ordinal() + 1
 }
 
 /// The name and the description of a result code, for example

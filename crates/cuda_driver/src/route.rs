@@ -18,8 +18,9 @@ use crate::{global, soft};
 /// process that asks for them.
 const SOFT_TAG: u64 = 0x0050;
 
-/// The software device's `CUdevice`; a driver's are small ordinals.
-pub(crate) const SOFT_DEVICE: CUdevice = CUdevice(0x0050_0000);
+/// The `CUdevice`s of the software device's models, in the order of their ordinals;
+/// a driver's are small ordinals.
+pub(crate) const SOFT_DEVICES: [CUdevice; 2] = [CUdevice(0x0050_0000), CUdevice(0x0050_0001)];
 
 /// Whether a handle or an address belongs to the software device.
 pub(crate) const fn is_soft(bits: u64) -> bool {

@@ -118,7 +118,10 @@ fn ordinals() {
     cust::init(cust::CudaFlags::empty()).unwrap();
     let names: Vec<_> =
         Device::devices().unwrap().map(|device| device.unwrap().name().unwrap()).collect();
-    assert_eq!(names, ["Fake GPU 0", "Fake GPU 1", "Software CUDA device"]);
+    assert_eq!(
+        names,
+        ["Fake GPU 0", "Fake GPU 1", "Software CUDA device", "Software CUDA device (sm_90a)"]
+    );
     assert_eq!(cust::CudaApiVersion::get().unwrap().major(), 12);
 }
 

@@ -34,11 +34,11 @@ fn raw(function: &Function) -> CUfunction {
 }
 
 #[test]
-fn the_last_ordinal_is_the_software_device() {
+fn the_last_two_ordinals_are_the_software_device() {
     let (device, _context) = soft();
     let count = Device::num_devices().unwrap();
-    assert_eq!(count, cuda_driver::soft_ordinal() + 1);
-    assert_eq!(count, cuda_driver::gpu_count().unwrap_or(0) + 1);
+    assert_eq!(count, cuda_driver::soft_sm90_ordinal() + 1);
+    assert_eq!(count, cuda_driver::gpu_count().unwrap_or(0) + 2);
     assert_eq!(Device::get_device(count).unwrap_err(), CudaError::InvalidDevice);
     assert_eq!(device.name().unwrap(), "Software CUDA device");
     assert!(device.total_memory().unwrap() > 0);

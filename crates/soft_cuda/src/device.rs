@@ -86,6 +86,9 @@ pub struct LaunchReport {
     pub warp_instructions: u64,
     /// PTX instructions executed, counted once per active thread.
     pub thread_instructions: u64,
+    /// Bytes that bulk copies moved, what they filled in outside of a tensor
+    /// included.
+    pub bulk_bytes: u64,
     /// Time on the host. It says nothing about a GPU.
     pub elapsed: Duration,
 }
@@ -261,7 +264,7 @@ impl Device {
                 globals: globals.clone(),
             }));
         }
-        Ok(Module { kernels, globals })
+        Ok(Module { target: ast.target, kernels, globals })
     }
 
     /// Runs a kernel to its end: blocks in parallel on the host's cores.
@@ -315,7 +318,7 @@ impl Device {
             blocks,
             next: AtomicU64::new(0),
             done: &self.blocks_done,
-            executed: Mutex::new((0, 0)),
+            executed: Mutex::new((0, 0, 0)),
             fault: Mutex::new(None),
             workers: AtomicU64::new(0),
         };
@@ -333,10 +336,10 @@ impl Device {
         if let Some((block, warp, fault)) = fault {
             return Err(LaunchError::Fault(Box::new(kernel.fault(&launch, block, warp, fault))));
         }
-        let (warp_instructions, thread_instructions) =
+        let (warp_instructions, thread_instructions, bulk_bytes) =
             run.executed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let elapsed = started.elapsed();
-        Ok(LaunchReport { warp_instructions, thread_instructions, elapsed })
+        Ok(LaunchReport { warp_instructions, thread_instructions, bulk_bytes, elapsed })
     }
 
     /// How far the running (or last) launch is. Does not wait for anything.
@@ -364,8 +367,8 @@ struct Run<'k> {
     /// The first block that nobody has taken.
     next: AtomicU64,
     done: &'k AtomicU64,
-    /// Warp and thread instructions.
-    executed: Mutex<(u64, u64)>,
+    /// Warp and thread instructions, bytes of bulk copies.
+    executed: Mutex<(u64, u64, u64)>,
     /// Block, warp and fault of the first block that faulted.
     fault: Mutex<Option<(u64, u32, WarpFault)>>,
     /// Threads that found memory to work with; one is enough.
@@ -403,6 +406,7 @@ impl Run<'_> {
         let mut total = self.executed.lock().unwrap_or_else(PoisonError::into_inner);
         total.0 += executed.warp;
         total.1 += executed.thread;
+        total.2 += worker.bulk_bytes();
     }
 }
 
@@ -426,11 +430,18 @@ fn path(isa: Isa) -> Path {
 /// A loaded module. Its variables live as long as it or one of its kernels.
 #[derive(Debug)]
 pub struct Module {
+    target: String,
     kernels: Vec<Arc<Kernel>>,
     globals: Arc<Globals>,
 }
 
 impl Module {
+    /// The architecture that the text is written for, such as `sm_90a`. The
+    /// device loads those of all GPUs.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
     /// All kernels, in the order of the text.
     pub fn kernels(&self) -> &[Arc<Kernel>] {
         &self.kernels

@@ -334,7 +334,33 @@ pub enum FaultKind {
         /// Where each group of threads of the block stands.
         waiting: Vec<Waiting>,
     },
-    /// A barrier operand out of range.
+    /// Two accesses of the same shared memory, at least one of them a bulk copy,
+    /// that nothing orders. The GPU may do either first, or both at once.
+    Race {
+        /// Where, as an address of shared memory.
+        address: u64,
+        /// How this thread accessed it.
+        access: Access,
+        /// The earlier access.
+        other: Access,
+        /// The warp it was made by, by index in the block.
+        other_warp: u32,
+        /// Its PTX line.
+        other_line: u32,
+    },
+    /// A tensor map that the software device did not encode, or one of another rank.
+    BadTensorMap {
+        /// Where it lies.
+        address: u64,
+        /// Dimensions of the tensor; `None` if there is no tensor map.
+        rank: Option<u32>,
+    },
+    /// A bulk copy of a number of bytes that is not a multiple of 16.
+    BulkSize {
+        /// The bytes.
+        bytes: u32,
+    },
+    /// A barrier operand out of range, or an mbarrier used wrongly.
     BadBarrier {
         /// What is wrong.
         reason: String,
@@ -358,7 +384,7 @@ pub struct Waiting {
     /// Line of the PTX text, from 1.
     pub line: u32,
     /// What the group waits for, in words.
-    pub reason: &'static str,
+    pub reason: String,
 }
 
 impl fmt::Display for Waiting {
@@ -446,6 +472,26 @@ impl fmt::Display for FaultKind {
             FaultKind::Deadlock { waiting } => {
                 write!(f, "deadlock, no thread of the block can go on: ")?;
                 list(f, waiting)
+            }
+            FaultKind::Race { address, access, other, other_warp, other_line } => {
+                let advice = match (access, other) {
+                    (_, Access::Copy) => "wait for that copy's mbarrier first",
+                    _ => "let that warp arrive at an mbarrier, and wait for it before the copy",
+                };
+                write!(
+                    f,
+                    "race on shared memory at {address:#x}: this {access} and the {other} by warp {other_warp} at line {other_line} are not ordered; {advice}"
+                )
+            }
+            FaultKind::BadTensorMap { address, rank: None } => write!(
+                f,
+                "there is no tensor map of the software device at {address:#x}; encode one with cuTensorMapEncodeTiled for this device"
+            ),
+            FaultKind::BadTensorMap { address, rank: Some(rank) } => {
+                write!(f, "the tensor map at {address:#x} has {rank} dimensions")
+            }
+            FaultKind::BulkSize { bytes } => {
+                write!(f, "a bulk copy of {bytes} bytes, which is not a multiple of 16")
             }
             FaultKind::BadBarrier { reason } => write!(f, "bad barrier: {reason}"),
             FaultKind::BudgetExceeded { budget } => write!(

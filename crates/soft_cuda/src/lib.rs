@@ -37,14 +37,15 @@
 //! - `ptx` turns text into a syntax tree. It knows PTX's grammar and nothing
 //!   about what instructions mean.
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
-//!   `names` resolves operands, `alu`, `memory` and `control` turn
+//!   `names` resolves operands, `alu`, `memory`, `bulk` and `control` turn
 //!   instructions into operations over virtual registers (`ir`), calls are
 //!   inlined, `graph` finds where divergent lanes meet again and lets
 //!   registers share slots, `encode` writes the flat result.
 //! - `exec` runs it. An operation is a function pointer and the places of its
 //!   operands, and works on all 32 lanes of a warp (`lanes`). The functions
 //!   are written once, as plain loops, and compiled per instruction set.
-//!   `warp` keeps track of divergent lanes, `block` of warps and barriers.
+//!   `warp` keeps track of divergent lanes, `block` of warps and barriers,
+//!   `mbarrier` of barriers in shared memory, `order` of what happens before what.
 //! - `memory` is the address space; `device` ties everything together and
 //!   spreads the blocks of a launch over the host's cores.
 //!
@@ -65,7 +66,20 @@
 //! - Shared and local memory start out as NaN in every block, so that reading
 //!   them too early is seen. Device memory starts out as zeros. Registers that
 //!   were never written read as zero.
-//! - `cp.async` copies at the wait: a missing wait is seen, every time.
+//! - `cp.async`, and bulk copies to global memory, copy at the wait: a missing
+//!   wait is seen, every time.
+//! - Races between bulk copies to shared memory and accesses of the same bytes
+//!   are faults: every access of a thread must come after a wait for the
+//!   copy's mbarrier, and every copy after the accesses of what it overwrites,
+//!   by way of mbarriers, barriers or fences, through other threads as well. No
+//!   kernel that is right is reported. Not seen are races between lanes of one
+//!   warp or between accesses of threads, races that fences in the order of
+//!   this run happen to prevent, and a missing `fence.proxy.async`.
+//! - An `mbarrier` that is waited for in a loop costs no time here: the loop runs
+//!   on when a phase is complete. If nobody in the block can go on, that is a
+//!   deadlock, and the fault says what each wait lacks.
+//! - A kernel may use what its `.target` has. Which target a device runs is for
+//!   its user to say: see [`Module::target`].
 //! - Lanes that diverged meet at the immediate post-dominator. A barrier waits
 //!   for every thread that has not exited. Lanes may wait for each other in
 //!   loops, and warps of a block for each other.
@@ -85,7 +99,9 @@
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
 //! precision, textures, surfaces, indirect calls and branches, recursion,
-//! tensor cores, clusters of more than one block, `mbarrier` and bulk copies.
+//! tensor cores, clusters of more than one block. Of bulk copies: other types than
+//! f32, rows shorter than their swizzle, im2col, interleaving, reductions,
+//! prefetches.
 
 mod device;
 mod error;
@@ -93,6 +109,7 @@ mod exec;
 mod lower;
 mod memory;
 mod ptx;
+mod tensor;
 
 pub use device::{
     Config, Device, Isa, Kernel, LaunchConfig, LaunchReport, MAX_BLOCK, MAX_GRID, MAX_SHARED,
@@ -102,3 +119,4 @@ pub use error::{
     Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError,
     Place, Waiting,
 };
+pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};

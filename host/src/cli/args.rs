@@ -117,6 +117,8 @@ enum DeviceArg {
     Auto,
     Gpu,
     Soft,
+    /// The software device as one of compute capability 9.0.
+    SoftSm90,
 }
 
 /// How results are printed.
@@ -140,6 +142,7 @@ impl Args {
             DeviceArg::Auto => DeviceChoice::Auto,
             DeviceArg::Gpu => DeviceChoice::Gpu,
             DeviceArg::Soft => DeviceChoice::Soft,
+            DeviceArg::SoftSm90 => DeviceChoice::SoftSm90,
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::state::{self, Context, PRIMARY, State};
+use super::device::Model;
+use super::state::{self, Context, State, is_primary, primary};
 use crate::codes::Answer;
-use crate::global::{self, SOFT_API_VERSION};
-use crate::route::{self, SOFT_DEVICE};
+use crate::global::SOFT_API_VERSION;
+use crate::route;
 use crate::sys::{CUcontext, CUdevice, CUresult, Out};
 
 /// Limits that can be set and read back, with their defaults in bytes: stack
@@ -19,25 +20,20 @@ const FLAGS: c_uint = 0xFF;
 const MAX_CACHE_CONFIG: c_uint = 3;
 const MAX_SHARED_CONFIG: c_uint = 2;
 
-fn check_device(device: CUdevice) -> Answer {
-    global::initialised()?;
-    if device == SOFT_DEVICE { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
-}
-
 pub(crate) fn create(flags: c_uint, device: CUdevice) -> Result<CUcontext, CUresult> {
-    check_device(device)?;
+    let model = Model::of(device)?;
     if flags & !FLAGS != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let mut state = state::lock();
     let context = CUcontext(state.new_handle());
-    state.contexts.insert(context.bits(), Context { flags, ..Context::default() });
+    state.contexts.insert(context.bits(), Context { model, flags, ..Context::default() });
     Ok(context)
 }
 
 pub(crate) fn destroy(context: CUcontext) -> Answer {
     let mut state = state::lock();
-    if context == PRIMARY || state.contexts.remove(&context.bits()).is_none() {
+    if is_primary(context) || state.contexts.remove(&context.bits()).is_none() {
         return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
     }
     clear(state, context);
@@ -64,46 +60,45 @@ pub(crate) fn check(context: CUcontext) -> Answer {
 }
 
 pub(crate) fn retain_primary(out: Out<CUcontext>, device: CUdevice) -> Answer {
-    check_device(device)?;
-    out.set(PRIMARY)?;
+    let model = Model::of(device)?;
+    out.set(primary(model))?;
     let mut state = state::lock();
-    state.primary_retained += 1;
-    state.contexts.entry(PRIMARY.bits()).or_default();
+    state.primaries[model as usize].retained += 1;
+    let fresh = || Context { model, ..Context::default() };
+    state.contexts.entry(primary(model).bits()).or_insert_with(fresh);
     Ok(())
 }
 
 pub(crate) fn release_primary(device: CUdevice) -> Answer {
-    check_device(device)?;
+    let model = Model::of(device)?;
     let mut state = state::lock();
-    match state.primary_retained {
-        0 => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
-        1 => {
-            state.primary_retained = 0;
-            state.contexts.remove(&PRIMARY.bits());
-            clear(state, PRIMARY);
-        }
-        _ => state.primary_retained -= 1,
+    let retained = &mut state.primaries[model as usize].retained;
+    *retained = retained.checked_sub(1).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+    if *retained == 0 {
+        state.contexts.remove(&primary(model).bits());
+        clear(state, primary(model));
     }
     Ok(())
 }
 
 /// Everything in the primary context goes, a fault too; whoever retained it keeps it.
 pub(crate) fn reset_primary(device: CUdevice) -> Answer {
-    check_device(device)?;
+    let model = Model::of(device)?;
     let mut state = state::lock();
-    if state.primary_retained > 0 {
-        state.contexts.insert(PRIMARY.bits(), Context::default());
+    if state.primaries[model as usize].retained > 0 {
+        let fresh = Context { model, ..Context::default() };
+        state.contexts.insert(primary(model).bits(), fresh);
     }
-    clear(state, PRIMARY);
+    clear(state, primary(model));
     Ok(())
 }
 
 pub(crate) fn set_primary_flags(device: CUdevice, flags: c_uint) -> Answer {
-    check_device(device)?;
+    let model = Model::of(device)?;
     if flags & !FLAGS != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    state::lock().primary_flags = flags;
+    state::lock().primaries[model as usize].flags = flags;
     Ok(())
 }
 
@@ -114,15 +109,14 @@ pub(crate) fn api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
 }
 
 pub(crate) fn device(out: Out<CUdevice>) -> Answer {
-    route::current_soft()?;
-    out.set(SOFT_DEVICE)
+    let context = route::current_soft()?;
+    out.set(state::lock().context(context)?.model.device())
 }
 
 pub(crate) fn flags(out: Out<c_uint>) -> Answer {
     let (context, mut state) = state::current()?;
-    let flags =
-        if context == PRIMARY { state.primary_flags } else { state.context(context)?.flags };
-    out.set(flags)
+    let &mut Context { model, flags, .. } = state.context(context)?;
+    out.set(if is_primary(context) { state.primaries[model as usize].flags } else { flags })
 }
 
 pub(crate) fn limit(value: Out<usize>, limit: c_uint) -> Answer {

@@ -1,5 +1,6 @@
 //! What the software device says about itself: a device of compute capability
-//! 8.0, with the opt-in shared memory of 9.0 so that larger tiles can run.
+//! 8.0, with the opt-in shared memory of 9.0 so that larger tiles can run, and one
+//! of 9.0 that runs what is written for `sm_90a`.
 
 use std::ffi::{c_char, c_int};
 
@@ -8,12 +9,66 @@ use soft_cuda::{MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_
 use super::device as the_device;
 use crate::codes::Answer;
 use crate::global;
-use crate::route::SOFT_DEVICE;
+use crate::route::SOFT_DEVICES;
 use crate::sys::{
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSOR_COUNT, CUdevice, CUresult, Out,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as CAPABILITY_MAJOR,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as CAPABILITY_MINOR,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSOR_COUNT,
+    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED as TENSOR_MAP_ACCESS_SUPPORTED, CUdevice,
+    CUresult, Out,
 };
 
-const NAME: &[u8] = b"Software CUDA device";
+/// A model of the software device. They differ in what they say they can do, and so
+/// in the PTX they load; memory and interpreter are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Model {
+    #[default]
+    Sm80,
+    Sm90,
+}
+
+impl Model {
+    /// In the order of [`SOFT_DEVICES`].
+    pub(super) const ALL: [Self; 2] = [Self::Sm80, Self::Sm90];
+
+    /// The model that a `CUdevice` is.
+    pub(super) fn of(device: CUdevice) -> Result<Self, CUresult> {
+        global::initialised()?;
+        let found = SOFT_DEVICES.iter().zip(Self::ALL).find(|(other, _)| **other == device);
+        found.map(|(_, model)| model).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+    }
+
+    pub(super) fn device(self) -> CUdevice {
+        SOFT_DEVICES[self as usize]
+    }
+
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Sm80 => b"Software CUDA device",
+            Self::Sm90 => b"Software CUDA device (sm_90a)",
+        }
+    }
+
+    /// 10 * major + minor of the compute capability.
+    pub(super) fn capability(self) -> c_int {
+        match self {
+            Self::Sm80 => 80,
+            Self::Sm90 => 90,
+        }
+    }
+
+    /// Whether PTX for `target`, such as `sm_90a`, runs on this model: if it is for
+    /// this capability or an older one, and, with a letter, for no other.
+    pub(super) fn runs(self, target: &str) -> bool {
+        let Some(number) = target.strip_prefix("sm_") else { return true };
+        let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        match digits.parse::<c_int>() {
+            Ok(number) if digits.len() < target.len() - 3 => number == self.capability(),
+            Ok(number) => number <= self.capability(),
+            Err(_) => true,
+        }
+    }
+}
 
 /// Threads in a warp.
 pub(super) const WARP_SIZE: u32 = 32;
@@ -24,8 +79,6 @@ pub(super) const MAX_BLOCKS_PER_SM: u32 = 32;
 /// top of its own, in bytes.
 pub(super) const SHARED_PER_SM: u32 = 228 << 10;
 pub(super) const SHARED_RESERVED_PER_BLOCK: u32 = 1 << 10;
-/// 10 * major + minor of the compute capability.
-pub(super) const COMPUTE_CAPABILITY: c_int = 80;
 
 /// Attributes by their number in `cuda.h`. Clocks, in kHz, and widths are those of
 /// a device of this capability: they are nominal and time nothing.
@@ -50,8 +103,6 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
     (38, 40 << 20),   // L2_CACHE_SIZE
     (39, MAX_THREADS_PER_SM as c_int),
     (41, 1), // UNIFIED_ADDRESSING
-    (75, COMPUTE_CAPABILITY / 10),
-    (76, COMPUTE_CAPABILITY % 10),
     (79, 1), // GLOBAL_L1_CACHE_SUPPORTED
     (80, 1), // LOCAL_L1_CACHE_SUPPORTED
     (81, SHARED_PER_SM as c_int),
@@ -67,20 +118,22 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
 /// and limits of features that this device does not have.
 const END_OF_ATTRIBUTES: c_int = 150;
 
-fn check(device: CUdevice) -> Answer {
-    global::initialised()?;
-    if device == SOFT_DEVICE { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
-}
-
 /// How many multiprocessors the device has.
 pub(super) fn sm_count() -> c_int {
     c_int::try_from(the_device().config().sm_count).unwrap_or(c_int::MAX)
 }
 
 pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, device: CUdevice) -> Answer {
-    check(device)?;
-    if attribute == MULTIPROCESSOR_COUNT {
-        return value.set(sm_count());
+    let model = Model::of(device)?;
+    let of_model = match attribute {
+        MULTIPROCESSOR_COUNT => Some(sm_count()),
+        CAPABILITY_MAJOR => Some(model.capability() / 10),
+        CAPABILITY_MINOR => Some(model.capability() % 10),
+        TENSOR_MAP_ACCESS_SUPPORTED => Some((model == Model::Sm90).into()),
+        _ => None,
+    };
+    if let Some(of_model) = of_model {
+        return value.set(of_model);
     }
     if !(1..END_OF_ATTRIBUTES).contains(&attribute) {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -95,12 +148,12 @@ pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, device: CUdevice) -
 ///
 /// `name` is null or valid for writes of `len` bytes.
 pub(crate) unsafe fn name(name: Out<c_char>, len: c_int, device: CUdevice) -> Answer {
-    check(device)?;
+    let model = Model::of(device)?;
     let room = match usize::try_from(len) {
         Ok(len) if len > 0 && !name.as_ptr().is_null() => len,
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     };
-    let text = &NAME[..NAME.len().min(room - 1)];
+    let text = &model.name()[..model.name().len().min(room - 1)];
     // SAFETY: text and NUL are at most `room` bytes, which the caller vouches for.
     unsafe {
         name.as_ptr().cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
@@ -110,6 +163,6 @@ pub(crate) unsafe fn name(name: Out<c_char>, len: c_int, device: CUdevice) -> An
 }
 
 pub(crate) fn total_memory(bytes: Out<usize>, device: CUdevice) -> Answer {
-    check(device)?;
+    Model::of(device)?;
     bytes.set(the_device().memory_info().1 as usize)
 }

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_uint};
 use soft_cuda::MAX_SHARED;
 
 use super::device::{
-    COMPUTE_CAPABILITY, MAX_BLOCKS_PER_SM, MAX_THREADS_PER_SM, SHARED_PER_SM,
-    SHARED_RESERVED_PER_BLOCK, WARP_SIZE, sm_count,
+    MAX_BLOCKS_PER_SM, MAX_THREADS_PER_SM, SHARED_PER_SM, SHARED_RESERVED_PER_BLOCK, WARP_SIZE,
+    sm_count,
 };
 use super::state::{self, Function, State};
 use crate::codes::{self, Answer};
@@ -28,6 +28,8 @@ pub(super) fn find(state: &mut State, function: CUfunction) -> Result<&mut Funct
 
 pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, function: CUfunction) -> Answer {
     let mut state = state::lock();
+    let context = find(&mut state, function)?.context;
+    let capability = state.context(context)?.model.capability();
     let function = find(&mut state, function)?;
     value.set(match attribute {
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => function.kernel.max_threads() as c_int,
@@ -37,7 +39,7 @@ pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, function: CUfunctio
         CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
         | CU_FUNC_ATTRIBUTE_NUM_REGS
         | CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
-        CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => COMPUTE_CAPABILITY,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => capability,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => function.max_dynamic_shared as c_int,
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => function.carveout,
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),

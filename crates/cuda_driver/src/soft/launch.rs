@@ -235,7 +235,9 @@ fn fault_code(kind: &FaultKind) -> CUresult {
         FaultKind::BudgetExceeded { .. } | FaultKind::Deadlock { .. } => {
             CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
         }
-        FaultKind::BadBarrier { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        FaultKind::BadBarrier { .. }
+        | FaultKind::BadTensorMap { .. }
+        | FaultKind::BulkSize { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
         _ => CUresult::CUDA_ERROR_LAUNCH_FAILED,
     }
 }

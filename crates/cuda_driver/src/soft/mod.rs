@@ -13,6 +13,7 @@ pub(crate) mod memory;
 pub(crate) mod module;
 mod state;
 pub(crate) mod stream;
+pub(crate) mod tensor;
 
 use std::sync::OnceLock;
 

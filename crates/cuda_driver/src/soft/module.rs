@@ -122,10 +122,23 @@ fn is_binary(byte: impl Fn(usize) -> Option<u8>) -> bool {
 }
 
 fn load(text: &str) -> Result<CUmodule, Refused> {
-    let context = state::current_context().map_err(|code| (code, String::new()))?;
+    let unexplained = |code| (code, String::new());
+    let (context, mut state) = state::current().map_err(unexplained)?;
+    let model = state.context(context).map_err(unexplained)?.model;
+    drop(state);
     let module = super::device()
         .load(text)
         .map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, error.to_string()))?;
+    if !model.runs(module.target()) {
+        let capability = model.capability();
+        let text = format!(
+            "the PTX is for {}, and the device has compute capability {}.{}; give it PTX for that",
+            module.target(),
+            capability / 10,
+            capability % 10
+        );
+        return Err((CUresult::CUDA_ERROR_INVALID_PTX, text));
+    }
     let mut state = state::lock();
     let handle = CUmodule(state.new_handle());
     let loaded = LoadedModule { context, module, functions: HashMap::new() };

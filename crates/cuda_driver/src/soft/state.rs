@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use soft_cuda::{Kernel, Module};
 
+use super::device::Model;
 use crate::codes::Answer;
 use crate::route;
 use crate::sys::{CUcontext, CUresult};
@@ -21,6 +22,7 @@ pub(super) struct StickyFault {
 /// A context. What is only kept here to be read back has no effect.
 #[derive(Default)]
 pub(super) struct Context {
+    pub model: Model,
     pub flags: c_uint,
     pub cache_config: c_uint,
     pub shared_config: c_uint,
@@ -71,14 +73,32 @@ pub(super) struct State {
     /// Page-locked host memory, by address. It belongs to no context: freeing it
     /// with one would leave safe code with dangling slices.
     pub host_memory: BTreeMap<usize, Layout>,
-    /// How often the primary context is retained.
-    pub primary_retained: usize,
-    pub primary_flags: c_uint,
+    /// By model.
+    pub primaries: [Primary; 2],
     last_id: u64,
 }
 
-/// The handle of the primary context, the same every time it is retained.
-pub(super) const PRIMARY: CUcontext = CUcontext(route::soft_handle(1));
+/// What outlives a primary context.
+#[derive(Clone, Copy)]
+pub(super) struct Primary {
+    /// How often it is retained.
+    pub retained: usize,
+    pub flags: c_uint,
+}
+
+/// The handles of the primary contexts by model, the same every time one is retained.
+const PRIMARIES: [CUcontext; 2] =
+    [CUcontext(route::soft_handle(1)), CUcontext(route::soft_handle(2))];
+
+/// The handle of a model's primary context.
+pub(super) fn primary(model: Model) -> CUcontext {
+    PRIMARIES[model as usize]
+}
+
+/// Whether this is the primary context of some model.
+pub(super) fn is_primary(context: CUcontext) -> bool {
+    PRIMARIES.contains(&context)
+}
 
 static STATE: Mutex<State> = Mutex::new(State {
     contexts: BTreeMap::new(),
@@ -88,9 +108,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     events: BTreeMap::new(),
     allocations: BTreeMap::new(),
     host_memory: BTreeMap::new(),
-    primary_retained: 0,
-    primary_flags: 0,
-    last_id: 1,
+    primaries: [Primary { retained: 0, flags: 0 }; 2],
+    last_id: 2,
 });
 
 /// The state. A panic elsewhere leaves it usable: every change is a single step.

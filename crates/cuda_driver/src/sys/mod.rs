@@ -43,6 +43,7 @@ constants! { c_int:
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
     CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK = 111,
+    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED = 127,
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
     CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = 2,
@@ -288,6 +289,16 @@ routed! {
     ) => soft::memory::fill_u32_async;
 }
 
+// Tensor maps.
+routed! {
+    cuTensorMapEncodeTiled(
+        tensor_map: *mut CUtensorMap, data_type: c_uint, rank: c_uint, address: *mut c_void,
+        global_dim: *const u64, global_strides: *const u64, box_dim: *const c_uint,
+        element_strides: *const c_uint, interleave: c_uint, swizzle: c_uint, l2_promotion: c_uint,
+        oob_fill: c_uint,
+    ) => soft::tensor::encode_tiled;
+}
+
 // What only a GPU has. Structures that this crate has no use for are `c_void`.
 gpu_only! {
     cuLinkAddData_v2(
@@ -335,10 +346,4 @@ gpu_only! {
     cuGraphKernelNodeGetParams(node: CUgraphNode, node_params: *mut c_void);
     cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint);
     cuDeviceGetPCIBusId(name: *mut c_char, len: c_int, device: CUdevice);
-    cuTensorMapEncodeTiled(
-        tensor_map: *mut CUtensorMap, data_type: c_uint, rank: c_uint, address: *mut c_void,
-        global_dim: *const u64, global_strides: *const u64, box_dim: *const c_uint,
-        element_strides: *const c_uint, interleave: c_uint, swizzle: c_uint, l2_promotion: c_uint,
-        oob_fill: c_uint,
-    );
 }

@@ -169,8 +169,8 @@ impl Arg for CUdevice {
 
     fn side(self) -> Side {
         match self {
-            route::SOFT_DEVICE => Side::Soft,
             CU_DEVICE_CPU => Side::Any,
+            device if route::SOFT_DEVICES.contains(&device) => Side::Soft,
             _ => Side::Gpu,
         }
     }

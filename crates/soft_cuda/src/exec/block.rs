@@ -3,15 +3,21 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::bulk::Stores;
 use super::code::{Barrier, BarrierKind, Code, Special};
 use super::copy::Copies;
+use super::mbarrier::Barriers;
+use super::order::Order;
 use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
 use super::{CACHE, CacheEntry, Cx, FULL, LANES, NO_SLOT, bits};
 use crate::error::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
 
 /// Barriers of a block.
-const BARRIERS: u32 = 16;
+pub(super) const BARRIERS: u32 = 16;
+/// How often in a row a block that cannot go on ends its waits for mbarriers
+/// without success before it counts as stuck.
+const MAX_EXPIRIES: u32 = 64;
 
 /// What all blocks of a launch share.
 pub(crate) struct Launch<'k> {
@@ -87,6 +93,12 @@ pub(crate) struct Worker<'k> {
     local: Vec<Line>,
     /// Threads that have arrived at each barrier without waiting.
     arrivals: [u32; BARRIERS as usize],
+    /// Completed phases of mbarriers when waits for them were last tried again.
+    completions: u64,
+    /// Changes of mbarriers when the block last could not go on, and how often
+    /// in a row that has been.
+    changes: u64,
+    expiries: u32,
     executed: Executed,
     /// How much of `executed` has been added to the launch's total.
     flushed: u64,
@@ -128,6 +140,10 @@ impl<'k> Worker<'k> {
             fault: None,
             warp: 0,
             copies: (0..warps).map(|_| Copies::default()).collect(),
+            stores: (0..warps).map(|_| Stores::default()).collect(),
+            barriers: Barriers::default(),
+            order: Order::new(code.bulk, warps, launch.shared_bytes),
+            bulk_bytes: 0,
             started: launch.started,
         };
         let mut worker = Worker {
@@ -140,6 +156,9 @@ impl<'k> Worker<'k> {
             shared: lines(launch.shared_bytes as usize)?,
             local: lines(launch.local_bytes())?,
             arrivals: [0; BARRIERS as usize],
+            completions: 0,
+            changes: 0,
+            expiries: 0,
             executed: Executed::default(),
             flushed: 0,
         };
@@ -156,6 +175,11 @@ impl<'k> Worker<'k> {
     /// Instructions executed by this worker.
     pub(crate) fn executed(&self) -> Executed {
         self.executed
+    }
+
+    /// Bytes that bulk copies of this worker's blocks have moved.
+    pub(crate) fn bulk_bytes(&self) -> u64 {
+        self.cx.bulk_bytes
     }
 
     /// Points the context at a warp.
@@ -236,15 +260,45 @@ impl<'k> Worker<'k> {
                 if let Stop::Turn = stop {
                     self.end_turn(block, warp)?;
                 }
+                self.retry_waits();
             }
             if self.warps.iter().all(|warp| warp.live == 0) {
                 self.flush();
                 return self.check_budget(0);
             }
-            if !progress && !self.complete_barriers()? && !self.unpark() {
+            if !progress && !self.complete_barriers()? && !self.unpark() && !self.expire_waits() {
                 return Err(self.stuck());
             }
         }
+    }
+
+    /// Lets splits that wait for an mbarrier look again if one has completed a
+    /// phase.
+    fn retry_waits(&mut self) {
+        if self.completions != self.cx.barriers.completions {
+            self.completions = self.cx.barriers.completions;
+            for warp in &mut self.warps {
+                warp.end_waits(State::Ready);
+            }
+        }
+    }
+
+    /// Nobody can run: ends waits for mbarriers without success, as a GPU does
+    /// after some time, in case their threads have something else to do.
+    /// Returns whether that is worth trying.
+    fn expire_waits(&mut self) -> bool {
+        if self.changes != self.cx.barriers.changes {
+            self.changes = self.cx.barriers.changes;
+            self.expiries = 0;
+        }
+        self.expiries += 1;
+        let mut any = false;
+        if self.expiries <= MAX_EXPIRIES {
+            for warp in &mut self.warps {
+                any |= warp.end_waits(State::Expired);
+            }
+        }
+        any
     }
 
     fn start(&mut self, block: u64) {
@@ -255,11 +309,15 @@ impl<'k> Worker<'k> {
         self.shared.fill(Line([0xff; 128]));
         self.local.fill(Line([0xff; 128]));
         self.arrivals = [0; BARRIERS as usize];
+        self.cx.barriers.clear();
+        self.cx.order.clear();
+        self.expiries = 0;
         let threads = launch.threads() as usize;
         for warp in 0..self.warps.len() {
             let lanes = (threads - warp * LANES).min(LANES);
             self.warps[warp].start(FULL >> (LANES - lanes));
             self.cx.copies[warp].clear();
+            self.cx.stores[warp].clear();
             self.enter(warp);
             for &(slot, special) in &launch.code.specials {
                 match special {
@@ -400,12 +458,14 @@ impl<'k> Worker<'k> {
                     .filter(|other| other.0 == warp && other.2.pc == split.pc)
                     .fold(0, |mask, other| mask | other.2.mask);
                 if barrier.aligned && together != self.warps[warp].live {
-                    let waiting = self.warps[warp].waiting(self.launch.code, warp as u32);
+                    let waiting = self.waiting(warp);
                     return Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting }));
                 }
             }
             self.reduce(&here);
             self.arrivals[id as usize] = 0;
+            self.expiries = 0;
+            self.cx.order.meet(here.iter().map(|&(warp, ..)| warp), id);
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {
                 self.warps[warp].resume(index, barrier.next);
@@ -437,6 +497,7 @@ impl<'k> Worker<'k> {
             let whole = split.mask == self.warps[warp].live;
             self.arrivals[id as usize] +=
                 if whole { LANES as u32 } else { split.mask.count_ones() };
+            self.cx.order.arrive(warp, id);
             self.warps[warp].resume(index, barrier.next);
         }
         Ok(!arriving.is_empty())
@@ -493,10 +554,24 @@ impl<'k> Worker<'k> {
         any
     }
 
+    /// Where the lanes of a warp stand, for messages.
+    fn waiting(&self, warp: usize) -> Vec<Waiting> {
+        self.warps[warp].waiting(self.launch.code, &self.cx.barriers, warp as u32)
+    }
+
     /// Nobody can go on: says why.
     fn stuck(&self) -> BlockError {
         let code = self.launch.code;
-        let waiting = |w: usize| self.warps[w].waiting(code, w as u32);
+        let waiting = |w: usize| self.waiting(w);
+        // Whoever waits for an mbarrier is not waited for by its warp's other lanes.
+        let at_mbarrier = self.warps.iter().enumerate().find_map(|(w, warp)| {
+            let split = warp.splits.iter().find(|s| matches!(s.state, State::Mbarrier(_)))?;
+            Some((w, *split))
+        });
+        if let Some((warp, split)) = at_mbarrier {
+            let all = (0..self.warps.len()).flat_map(waiting).collect();
+            return self.fault(warp, split, FaultKind::Deadlock { waiting: all });
+        }
         // A warp that waits at several places explains the others.
         let torn = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
         let warp = torn.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));

@@ -1,6 +1,7 @@
 //! A decoded kernel, ready to run.
 
 use super::Op;
+use super::mbarrier::Wait;
 
 /// Stands for "the lanes do not meet again before they exit".
 pub(crate) const NO_RECONVERGENCE: u32 = u32::MAX;
@@ -17,6 +18,9 @@ pub(crate) struct Code {
     pub extra: Vec<u32>,
     pub barriers: Vec<Barrier>,
     pub collectives: Vec<Collective>,
+    pub waits: Vec<Wait>,
+    /// Whether there are bulk copies, which accesses must be ordered with.
+    pub bulk: bool,
     /// Bytes of one warp's register file.
     pub register_bytes: usize,
     /// Predicate registers of one warp.
@@ -90,6 +94,8 @@ pub(crate) enum End {
     Barrier(u32),
     /// Index into [`Code::collectives`].
     Collective(u32),
+    /// Index into [`Code::waits`]. The segment has no operations.
+    Wait(u32),
 }
 
 /// What a barrier does.

@@ -211,13 +211,7 @@ unsafe fn resolve_lanes(
     let mut out = [std::ptr::null_mut(); LANES];
     for lane in cx.active() {
         // SAFETY: by contract.
-        let address = unsafe {
-            if wide {
-                (*cx.slot::<u64>(a).add(lane)).wrapping_add(i64::from(offset as i32) as u64)
-            } else {
-                u64::from((*cx.slot::<u32>(a).add(lane)).wrapping_add(offset))
-            }
-        };
+        let address = unsafe { address_of(cx, lane, (a, wide, offset)) };
         match resolve(cx, lane as u32, address, bytes, space, access) {
             Ok(host) => out[lane] = host,
             Err(kind) => {
@@ -227,6 +221,26 @@ unsafe fn resolve_lanes(
         }
     }
     Some(out)
+}
+
+/// The address of one lane: slot, whether it has 64 bits, and offset.
+///
+/// # Safety
+/// The slot has lanes of that size.
+#[inline(always)]
+pub(crate) unsafe fn address_of(
+    cx: &Cx<'_>,
+    lane: usize,
+    (slot, wide, offset): (u32, bool, u32),
+) -> u64 {
+    // SAFETY: by contract.
+    unsafe {
+        if wide {
+            (*cx.slot::<u64>(slot).add(lane)).wrapping_add(i64::from(offset as i32) as u64)
+        } else {
+            u64::from((*cx.slot::<u32>(slot).add(lane)).wrapping_add(offset))
+        }
+    }
 }
 
 /// The host memory behind one access of one lane.
@@ -257,6 +271,18 @@ pub(crate) fn resolve_part(
         return Err(FaultKind::Misaligned { address, bytes: align, access, space });
     }
     find(cx, lane, (address, have), space, space, access)
+}
+
+/// As [`resolve`], whatever the alignment.
+pub(crate) fn range(
+    cx: &Cx<'_>,
+    lane: u32,
+    address: u64,
+    bytes: u32,
+    space: AddressSpace,
+    access: Access,
+) -> Result<*mut u8, FaultKind> {
+    find(cx, lane, (address, bytes), space, space, access)
 }
 
 /// `named` is the space the instruction names, for messages.
@@ -637,8 +663,9 @@ pub(crate) struct Fence;
 // SAFETY: touches no slot.
 unsafe impl Handler for Fence {
     #[inline(always)]
-    unsafe fn run(_cx: &mut Cx<'_>, _op: &Op) -> bool {
+    unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        cx.order.fence(cx.warp);
         false
     }
 }

@@ -8,13 +8,16 @@
 pub(crate) mod alu;
 pub(crate) mod atomic;
 pub(crate) mod block;
+pub(crate) mod bulk;
 pub(crate) mod code;
 pub(crate) mod collective;
 pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod float;
 pub(crate) mod lanes;
+pub(crate) mod mbarrier;
 pub(crate) mod mem;
+pub(crate) mod order;
 pub(crate) mod warp;
 
 use crate::error::FaultKind;
@@ -154,6 +157,14 @@ pub(crate) struct Cx<'k> {
     pub warp: usize,
     /// Asynchronous copies that have not been waited for, by warp.
     pub copies: Vec<copy::Copies>,
+    /// Bulk copies to global memory that have not been waited for, by warp.
+    pub stores: Vec<bulk::Stores>,
+    /// The block's mbarriers.
+    pub barriers: mbarrier::Barriers,
+    /// What happens before what in the block.
+    pub order: order::Order,
+    /// Bytes that bulk copies have moved.
+    pub bulk_bytes: u64,
     /// Time the launch began, for `%clock` and friends.
     pub started: std::time::Instant,
 }

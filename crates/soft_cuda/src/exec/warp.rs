@@ -8,6 +8,7 @@
 //! other in loops. Lanes that loop for long stop being waited for.
 
 use super::code::{Code, End, NO_RECONVERGENCE};
+use super::mbarrier::{self, Barriers, Waited};
 use super::{Cx, bits};
 use crate::error::{FaultKind, Waiting};
 
@@ -35,6 +36,16 @@ pub(crate) enum State {
     Barrier(u32),
     /// Waits for other lanes at the collective that ends segment `pc`.
     Collective,
+    /// Waits for the mbarrier with this number at the wait that ends segment `pc`.
+    Mbarrier(u32),
+    /// As before, but nobody else can run: the wait is over without success.
+    Expired,
+}
+
+impl State {
+    fn can_run(self) -> bool {
+        matches!(self, State::Ready | State::Expired)
+    }
 }
 
 /// A branch whose lanes will meet again.
@@ -96,7 +107,20 @@ impl Warp {
 
     /// Whether a split can run.
     pub(crate) fn ready(&self) -> bool {
-        self.splits.iter().any(|s| s.state == State::Ready)
+        self.splits.iter().any(|s| s.state.can_run())
+    }
+
+    /// Gives splits that wait for an mbarrier another state. Returns whether
+    /// there were any.
+    pub(crate) fn end_waits(&mut self, state: State) -> bool {
+        let mut any = false;
+        for split in &mut self.splits {
+            if matches!(split.state, State::Mbarrier(_)) {
+                split.state = state;
+                any = true;
+            }
+        }
+        any
     }
 
     /// Lanes that wait where a branch's lanes meet, and where that is.
@@ -115,8 +139,7 @@ impl Warp {
             }
             // The next ready split, in rotation.
             let n = self.splits.len();
-            let Some(next) =
-                (0..n).map(|i| (at + i) % n).find(|&i| self.splits[i].state == State::Ready)
+            let Some(next) = (0..n).map(|i| (at + i) % n).find(|&i| self.splits[i].state.can_run())
             else {
                 match self.gather(code, cx) {
                     Ok(true) => continue,
@@ -147,7 +170,9 @@ impl Warp {
         count: &mut Executed,
         turn: &mut u32,
     ) -> Result<(), WarpFault> {
-        let Split { mut pc, mask, node, .. } = self.splits[at];
+        let Split { mut pc, mask, node, state } = self.splits[at];
+        let mut expired = state == State::Expired;
+        self.splits[at].state = State::Ready;
         let lanes = u64::from(mask.count_ones());
         let meet = self.reconvergence(node);
         let mut split_turn = SPLIT_TURN;
@@ -204,6 +229,22 @@ impl Warp {
                     execute(cx, collective, mask);
                     cx.mask = mask;
                     collective.next
+                }
+                End::Wait(index) => {
+                    let wait = &code.waits[index as usize];
+                    let give_up = std::mem::take(&mut expired);
+                    // SAFETY: the wait was decoded for this kernel.
+                    match unsafe { mbarrier::wait(cx, wait, give_up) } {
+                        Ok(Waited::Over) => wait.next,
+                        Ok(Waited::Blocked(barrier)) => {
+                            let split = &mut self.splits[at];
+                            (split.pc, split.state) = (pc, State::Mbarrier(barrier));
+                            return Ok(());
+                        }
+                        Err((lane, kind)) => {
+                            return Err(WarpFault { lane, line: segment.line, kind });
+                        }
+                    }
                 }
             };
             if target == meet {
@@ -335,7 +376,7 @@ impl Warp {
         // At a collective nobody else will come: whoever could is waiting too.
         if self.splits.iter().any(waits) && self.splits.iter().all(waits) {
             let first = self.splits[0];
-            let waiting = self.waiting(code, cx.warp as u32);
+            let waiting = self.waiting(code, &cx.barriers, cx.warp as u32);
             return Err(WarpFault {
                 lane: first.mask.trailing_zeros(),
                 line: code.segments[first.pc as usize].line,
@@ -346,13 +387,14 @@ impl Warp {
     }
 
     /// Where the lanes stand, for messages.
-    pub(crate) fn waiting(&self, code: &Code, warp: u32) -> Vec<Waiting> {
+    pub(crate) fn waiting(&self, code: &Code, barriers: &Barriers, warp: u32) -> Vec<Waiting> {
         let line = |pc: u32| code.segments[pc as usize].line;
         let splits = self.splits.iter().map(|split| {
             let reason = match split.state {
-                State::Ready => "can run",
-                State::Barrier(_) => "wait at the barrier",
-                State::Collective => "wait for the other lanes of the warp",
+                State::Ready | State::Expired => "can run".into(),
+                State::Barrier(_) => "wait at the barrier".into(),
+                State::Collective => "wait for the other lanes of the warp".into(),
+                State::Mbarrier(barrier) => barriers.describe(barrier),
             };
             Waiting { warp, lanes: split.mask, line: line(split.pc), reason }
         });
@@ -364,7 +406,7 @@ impl Warp {
             } else {
                 segment.line
             };
-            Waiting { warp, lanes, line, reason: "have passed it by and wait to reconverge" }
+            Waiting { warp, lanes, line, reason: "have passed it by and wait to reconverge".into() }
         });
         splits.chain(parked).collect()
     }

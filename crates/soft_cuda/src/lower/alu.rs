@@ -1,6 +1,6 @@
 //! Instructions that compute: everything without an address or a jump.
 
-use super::ir::{Class, Field, V};
+use super::ir::{Class, Field, InstKind, V};
 use super::names::{Kind, Ty};
 use super::{Context, Lowering, Result};
 use crate::exec::alu::{self, PERMUTES};
@@ -410,7 +410,7 @@ impl Lowering<'_> {
             && flags == 0
             && let Some(inst) = self.blocks[self.current as usize].insts.last_mut()
         {
-            inst.fma = true;
+            inst.kind = InstKind::Fma;
         }
         Ok(())
     }

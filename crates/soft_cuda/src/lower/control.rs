@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::ir::{B, Class, Field, Inst, Terminator, V};
+use super::ir::{B, Class, Field, Inst, InstKind, Terminator, V};
 use super::names::{Binding, Kind, Ty};
 use super::{Context, Lowering, MAX_CALLS, Result};
 use crate::error::LoadError;
@@ -39,7 +39,8 @@ impl<'m> Lowering<'m> {
                 | "pmevent"
                 | "brx"
         );
-        if !is_control {
+        let waits = base == "mbarrier" && at.mods.iter().any(|m| m.ends_with("_wait"));
+        if !is_control && !waits {
             return Ok(false);
         }
         let line = at.inst.line;
@@ -76,9 +77,11 @@ impl<'m> Lowering<'m> {
                 let [time] = at.operands()?;
                 self.src(at, time, ty)?;
             }
-            // Hints to the scheduler of a GPU.
-            "setmaxnreg" | "griddepcontrol" => {
-                at.take_all(|_| true);
+            "mbarrier" => self.mbarrier_wait(at)?,
+            "setmaxnreg" => self.setmaxnreg(at)?,
+            // A grid does not start before the one in front of it has ended.
+            "griddepcontrol" => {
+                at.take_one(&["launch_dependents", "wait"]);
             }
             "brx" => {
                 return Err(
@@ -243,7 +246,8 @@ impl<'m> Lowering<'m> {
     }
 
     fn collective_inst(&self, at: &Context<'_>, run: OpFn, fields: [Field; 6]) -> Inst {
-        Inst { run, fields, extra: Vec::new(), line: at.inst.line, guard: None, fma: false }
+        let kind = InstKind::Plain;
+        Inst { run, fields, extra: Vec::new(), line: at.inst.line, guard: None, kind }
     }
 
     fn end_collective(&mut self, inst: Inst, members: V, anywhere: bool) {

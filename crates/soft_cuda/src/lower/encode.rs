@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::graph::{self, Slots};
-use super::ir::{Block, Class, Field, Fixed, Inst, Ir, Terminator};
+use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::alu::FmaRun;
 use crate::exec::code::{Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment};
+use crate::exec::mbarrier::Wait;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick};
 
 /// Decodes `ir`.
@@ -20,6 +21,8 @@ pub(super) fn encode(ir: &Ir, local_bytes: u32, path: Path, text: Arc<[String]>)
         extra: Vec::new(),
         barriers: Vec::new(),
         collectives: Vec::new(),
+        waits: Vec::new(),
+        bulk: false,
         register_bytes: slots.bytes as usize,
         // At least one, so that the pointer to a warp's predicates is never dangling.
         predicates: slots.predicates.max(1) as usize,
@@ -93,7 +96,7 @@ impl Encoder {
 
     fn block(&mut self, block: &Block, reconverge: u32) {
         let first = self.code.ops.len() as u32;
-        let plain_fma = |inst: &Inst| inst.fma && inst.guard.is_none();
+        let plain_fma = |inst: &Inst| inst.kind == InstKind::Fma && inst.guard.is_none();
         let mut rest = block.insts.as_slice();
         while let Some(inst) = rest.first() {
             let run = rest.iter().take_while(|inst| plain_fma(inst)).count();
@@ -104,10 +107,11 @@ impl Encoder {
             rest = &rest[taken..];
         }
         let end = self.end(&block.end, reconverge);
+        let instructions = block.insts.iter().filter(|inst| inst.kind != InstKind::Check).count();
         self.code.segments.push(Segment {
             first,
             last: self.code.ops.len() as u32,
-            instructions: block.insts.len() as u32 + u32::from(block.counted),
+            instructions: instructions as u32 + u32::from(block.counted),
             line: block.line,
             end,
         });
@@ -145,6 +149,19 @@ impl Encoder {
                 };
                 self.code.barriers.push(barrier);
                 End::Barrier((self.code.barriers.len() - 1) as u32)
+            }
+            &Terminator::Wait { address, phase, parity, acquire, dst, next } => {
+                let (base, wide, offset, space) = address;
+                self.code.waits.push(Wait {
+                    address: (slot(base), wide, offset),
+                    space,
+                    phase: slot(phase),
+                    parity,
+                    acquire,
+                    dst: slot(dst),
+                    next,
+                });
+                End::Wait((self.code.waits.len() - 1) as u32)
             }
             Terminator::Collective { inst, members, anywhere, next } => {
                 let members = slot(*members);

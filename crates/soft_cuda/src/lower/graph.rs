@@ -8,7 +8,8 @@ use super::ir::{B, Class, Field, Ir, Terminator, V};
 ///
 /// A branch to a block that only exits (or traps) counts as no way at all as
 /// long as there is another: lanes that leave are waited for by nobody, so the
-/// others should meet as if those had never been.
+/// others should meet as if those had never been. But a loop that can only be
+/// left that way is left there.
 pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
     let n = ir.blocks.len();
     let exit = n;
@@ -30,16 +31,16 @@ pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
         }
         successors.push(ways);
     }
-    // Endless loops get a way out, so that every block reaches the exit.
-    let mut predecessors = vec![Vec::new(); n + 1];
-    for (b, ways) in successors.iter().enumerate() {
-        for &s in ways {
-            predecessors[s].push(b);
+    // One way out at a time: the first may be the only one that is needed.
+    let (mut predecessors, mut seen, mut order) = backwards(&successors, exit);
+    for (b, block) in ir.blocks.iter().enumerate() {
+        let out: Vec<B> = block.end.successors().filter(|&way| leaves(way)).collect();
+        if !seen[b] && !out.is_empty() {
+            successors[b].extend(out.iter().map(|&way| way as usize));
+            (predecessors, seen, order) = backwards(&successors, exit);
         }
     }
-    let mut order = Vec::with_capacity(n + 1);
-    let mut seen = vec![false; n + 1];
-    post_order(exit, &predecessors, &mut seen, &mut order);
+    // Endless loops get a way out, so that every block reaches the exit.
     for b in (0..n).rev() {
         if !seen[b] {
             successors[b].push(exit);
@@ -75,6 +76,21 @@ pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
         }
     }
     idom[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect()
+}
+
+/// The predecessors of every block, which blocks reach the exit, and those in
+/// post-order from there.
+fn backwards(successors: &[Vec<usize>], exit: usize) -> (Vec<Vec<usize>>, Vec<bool>, Vec<usize>) {
+    let mut predecessors = vec![Vec::new(); exit + 1];
+    for (b, ways) in successors.iter().enumerate() {
+        for &s in ways {
+            predecessors[s].push(b);
+        }
+    }
+    let mut order = Vec::with_capacity(exit + 1);
+    let mut seen = vec![false; exit + 1];
+    post_order(exit, &predecessors, &mut seen, &mut order);
+    (predecessors, seen, order)
 }
 
 fn intersect(mut a: usize, mut b: usize, idom: &[usize], rank: &[usize]) -> usize {
@@ -312,6 +328,14 @@ mod tests {
     fn a_loop_meets_at_its_exit() {
         let meet = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]]));
         assert_eq!(meet[1], Some(2));
+    }
+
+    #[test]
+    fn a_loop_that_only_an_exit_leaves() {
+        // 1: exit (7) or 2; 2: if -> 3 or 4, which may exit as well; both -> 5 -> 1.
+        let meet = reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]));
+        assert_eq!(meet[2], Some(5));
+        assert_eq!(meet[4], Some(5));
     }
 
     #[test]

@@ -54,8 +54,17 @@ pub(crate) struct Inst {
     pub line: u32,
     /// Runs only where the predicate is true (or false, if negated).
     pub guard: Option<(V, bool)>,
+    pub kind: InstKind,
+}
+
+/// What is special about an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InstKind {
+    Plain,
     /// A plain `fma.rn.f32`, which may become part of a run.
-    pub fma: bool,
+    Fma,
+    /// A check that stands for no PTX instruction.
+    Check,
 }
 
 impl Inst {
@@ -99,6 +108,16 @@ pub(crate) enum Terminator {
         anywhere: bool,
         next: B,
     },
+    /// `mbarrier.test_wait` and `mbarrier.try_wait`; the block has no operations.
+    Wait {
+        /// Register, whether it has 64 bits, offset, number of the space.
+        address: (V, bool, u32, u32),
+        phase: V,
+        parity: bool,
+        acquire: bool,
+        dst: V,
+        next: B,
+    },
 }
 
 impl Terminator {
@@ -106,7 +125,8 @@ impl Terminator {
         let (first, second) = match *self {
             Terminator::Goto(next)
             | Terminator::Barrier { next, .. }
-            | Terminator::Collective { next, .. } => (Some(next), None),
+            | Terminator::Collective { next, .. }
+            | Terminator::Wait { next, .. } => (Some(next), None),
             Terminator::Branch { taken, next, .. } => (Some(taken), Some(next)),
             Terminator::Exit | Terminator::Trap => (None, None),
         };
@@ -123,6 +143,9 @@ impl Terminator {
             }
             Terminator::Collective { inst, members, .. } => {
                 inst.operands().chain([Field::Use(*members)]).collect()
+            }
+            Terminator::Wait { address, phase, dst, .. } => {
+                vec![Field::Use(address.0), Field::Use(*phase), Field::Def(*dst)]
             }
             Terminator::Goto(_) | Terminator::Exit | Terminator::Trap => Vec::new(),
         }

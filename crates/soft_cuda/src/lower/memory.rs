@@ -70,18 +70,18 @@ macro_rules! store {
 }
 
 /// An address operand: register, constant offset, space.
-struct Address {
-    base: V,
-    wide: bool,
-    offset: u32,
-    space: Option<Space>,
+pub(super) struct Address {
+    pub base: V,
+    pub wide: bool,
+    pub offset: u32,
+    pub space: Option<Space>,
     /// The offset into the parameters if it is known, and how many bytes may
     /// be read from there.
     param: Option<(u64, u64)>,
 }
 
 /// The number of a space in [`SPACES`].
-fn space_number(space: Option<Space>) -> u32 {
+pub(super) fn space_number(space: Option<Space>) -> u32 {
     match space {
         Some(Space::Global) => 0,
         Some(Space::Shared) => 1,
@@ -106,24 +106,37 @@ impl Lowering<'_> {
                 at.take_one(&["cta", "gl", "sys"]);
                 self.fence(at);
             }
+            "mbarrier" => self.mbarrier(at)?,
+            // Between threads and bulk copies: nothing here runs out of order.
+            // They do not order threads.
+            "fence" if at.take("proxy") => {
+                if at.take_one(&["alias", "async"]).is_none() {
+                    return Err(at.unsupported("only `.alias` and `.async` are available"));
+                }
+                self.space(at);
+            }
+            "fence" if at.take("mbarrier_init") => {
+                if !(at.take("release") && at.take("cluster")) {
+                    return Err(at.unsupported("it needs `.release.cluster`"));
+                }
+            }
             "fence" => {
                 // All fences are the strongest one.
                 at.take_all(|m| {
                     ["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys"]
                         .contains(&m)
-                        || m == "proxy"
-                        || m == "async"
-                        || m == "alias"
-                        || m.starts_with("async::")
                 });
                 self.fence(at);
             }
-            "cp" if at.take("async") => self.cp_async(at)?,
+            "cp" if at.take("async") => match at.take("bulk") {
+                true => self.bulk(at)?,
+                false => self.cp_async(at)?,
+            },
             // Hints: nothing to do, but the operands must make sense.
             "prefetch" | "prefetchu" | "discard" | "applypriority" => {
-                at.take_all(|m| {
-                    m == "global" || m == "local" || m == "L1" || m == "L2" || is_cache_hint(m)
-                });
+                const OF: [&str; 7] =
+                    ["global", "local", "param", "const", "tensormap", "L1", "L2"];
+                at.take_all(|m| OF.contains(&m) || is_cache_hint(m));
                 self.address(at, at.operand(0)?, None)?;
             }
             "createpolicy" => {
@@ -149,7 +162,7 @@ impl Lowering<'_> {
     }
 
     /// Claims the state space; `None` is generic.
-    fn space(&self, at: &mut Context<'_>) -> Option<Space> {
+    pub(super) fn space(&self, at: &mut Context<'_>) -> Option<Space> {
         const NAMES: [(&str, Space); 9] = [
             ("global", Space::Global),
             ("shared", Space::Shared),
@@ -164,7 +177,7 @@ impl Lowering<'_> {
         NAMES.iter().find(|(name, _)| at.take(name)).map(|&(_, space)| space)
     }
 
-    fn address(
+    pub(super) fn address(
         &mut self,
         at: &Context<'_>,
         operand: &Operand,
@@ -241,6 +254,7 @@ impl Lowering<'_> {
     fn access(&mut self, at: &Context<'_>, access: &Access, address: &Address, parts: &[Field]) {
         let raw = Field::Raw;
         let n = parts.len();
+        self.watch(at, address, matches!(parts[0], Field::Def(_)));
         let way = match (address.space, address.wide) {
             (Some(Space::Global | Space::Const), true) => Some(0),
             (None, true) => Some(1),
@@ -409,10 +423,8 @@ impl Lowering<'_> {
 
     fn atomic(&mut self, at: &mut Context<'_>, returns: bool) -> Result<()> {
         let policy = at.take("L2::cache_hint");
-        at.take_all(|m| {
-            ["relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz"]
-                .contains(&m)
-        });
+        let orders = at.take_one(&["acquire", "release", "acq_rel"]).is_some();
+        at.take_all(|m| ["relaxed", "cta", "cluster", "gpu", "sys", "noftz"].contains(&m));
         let space = self.space(at);
         let ty = at.ty()?;
         let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
@@ -465,8 +477,12 @@ impl Lowering<'_> {
         let number = RMWS.iter().position(|&r| r == rmw).unwrap_or(0) as u32;
         let fields =
             [d, Field::Use(address.base), Field::Use(b), Field::Use(c), raw(0), raw(number)];
+        self.watch(at, &address, false);
         let extra = [address.offset, space_number(address.space), address.wide.into()];
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
+        if orders {
+            self.fence(at);
+        }
         Ok(())
     }
 
@@ -535,6 +551,7 @@ impl Lowering<'_> {
             },
             _ => return Err(at.bad_operands("it takes 3 or 4")),
         };
+        self.watch(at, &to, false);
         let extra = [bytes as u32, to.wide.into(), to.offset, from.offset];
         let fields = [raw(0), Field::Use(to.base), Field::Use(from.base), have, raw(0), raw(0)];
         let run = pick::<copy::CpAsync>(self.path);

@@ -2,6 +2,7 @@
 //! operations of the executor, calls are inlined, registers get slots.
 
 mod alu;
+mod bulk;
 mod control;
 mod encode;
 mod graph;
@@ -9,9 +10,9 @@ mod ir;
 mod memory;
 mod names;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use self::ir::{B, Block, Class, Field, Fixed, Inst, Ir, Register, Terminator, V};
+use self::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
 use self::names::{Binding, Ty};
 use crate::error::LoadError;
 use crate::exec::code::Code;
@@ -44,7 +45,9 @@ pub(crate) fn lower(
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered> {
     let mut lowering = Lowering::new(module, globals, path);
-    let layout = lowering.place_shared(function)?;
+    let used = used_names(module, function);
+    lowering.bulk = has_bulk_copies(module, function, &used);
+    let layout = lowering.place_shared(function, &used)?;
     lowering.place_parameters(&function.params);
     let body = function.body.as_deref().unwrap_or_default();
     lowering.scopes.push(HashMap::new());
@@ -53,8 +56,9 @@ pub(crate) fn lower(
     lowering.finish(Terminator::Goto(exit), function.line, false);
     lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
     let local_bytes = lowering.local_bytes(function)?;
+    let bulk = lowering.bulk;
     let ir = lowering.into_ir();
-    let code = encode::encode(&ir, local_bytes, path, text);
+    let code = Code { bulk, ..encode::encode(&ir, local_bytes, path, text) };
     Ok(Lowered { code, static_shared: layout.0, dynamic_shared_at: layout.1 })
 }
 
@@ -82,6 +86,8 @@ struct Lowering<'m> {
     carry: Option<V>,
     /// Functions being inlined, outermost first, and where each returns to.
     calls: Vec<(String, B)>,
+    /// Whether there are bulk copies, which accesses must be ordered with.
+    bulk: bool,
 }
 
 impl<'m> Lowering<'m> {
@@ -105,14 +111,18 @@ impl<'m> Lowering<'m> {
             local: 0,
             carry: None,
             calls: Vec::new(),
+            bulk: false,
         }
     }
 
     /// Lays out the shared variables that the kernel uses: static ones first,
     /// then the dynamic part. Returns the bytes of the former and the place of
     /// the latter.
-    fn place_shared(&mut self, function: &Function) -> Result<(u32, Option<u32>)> {
-        let used = used_names(self.module, function);
+    fn place_shared(
+        &mut self,
+        function: &Function,
+        used: &HashSet<&str>,
+    ) -> Result<(u32, Option<u32>)> {
         let mut inner = Vec::new();
         for statement in function.body.iter().flatten() {
             match statement {
@@ -257,7 +267,8 @@ impl<'m> Lowering<'m> {
             // Code after a jump that no label leads to.
             self.current = self.new_block();
         }
-        let inst = Inst { run, fields, extra, line: at.inst.line, guard: at.guard, fma: false };
+        let line = at.inst.line;
+        let inst = Inst { run, fields, extra, line, guard: at.guard, kind: InstKind::Plain };
         let insts = &mut self.blocks[self.current as usize].insts;
         insts.push(inst);
         let last = insts.len() - 1;
@@ -469,11 +480,8 @@ pub(crate) fn parameter_offsets(params: &[Variable]) -> Vec<u64> {
 }
 
 /// All names in the operands of a function and of the functions it calls.
-fn used_names<'m>(
-    module: &'m Module,
-    function: &'m Function,
-) -> std::collections::HashSet<&'m str> {
-    let mut names = std::collections::HashSet::new();
+fn used_names<'m>(module: &'m Module, function: &'m Function) -> HashSet<&'m str> {
+    let mut names = HashSet::new();
     let mut queue = vec![function];
     while let Some(function) = queue.pop() {
         for statement in function.body.iter().flatten() {
@@ -490,10 +498,21 @@ fn used_names<'m>(
     names
 }
 
+/// Whether a function, or one that it calls, has bulk copies.
+fn has_bulk_copies(module: &Module, function: &Function, used: &HashSet<&str>) -> bool {
+    let called = module.functions.iter().filter(|f| !f.entry && used.contains(f.name.as_str()));
+    called.chain([function]).flat_map(|f| f.body.iter().flatten()).any(|statement| {
+        matches!(statement, Statement::Instruction(i) if i.opcode.starts_with("cp.async.bulk."))
+    })
+}
+
 fn operand_names(operand: &Operand) -> Vec<&str> {
     match operand {
         Operand::Name(name) | Operand::Not(name) | Operand::Offset(name, _) => vec![name],
         Operand::Address(Some(name), _) => vec![name],
+        Operand::Tensor(name, _, all) => {
+            all.iter().flat_map(operand_names).chain([name.as_str()]).collect()
+        }
         Operand::Vector(all) | Operand::List(all) => all.iter().flat_map(operand_names).collect(),
         Operand::Pair(a, b) => [a, b].into_iter().flat_map(|o| operand_names(o)).collect(),
         Operand::Address(None, _) | Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {

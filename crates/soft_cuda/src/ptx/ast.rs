@@ -3,6 +3,8 @@
 /// A whole module.
 #[derive(Debug, Default)]
 pub(crate) struct Module {
+    /// The architecture it is written for, such as `sm_90a`.
+    pub target: String,
     /// Module-scope variables, in order.
     pub variables: Vec<Variable>,
     /// Entries and functions, in order.
@@ -106,6 +108,8 @@ pub(crate) enum Operand {
     Offset(String, i64),
     /// `[base+offset]`; no base means an absolute address.
     Address(Option<String>, i64),
+    /// `[map+offset, {x, y}]`: a tensor and coordinates in it.
+    Tensor(String, i64, Vec<Operand>),
     /// `{a, b}`
     Vector(Vec<Operand>),
     /// `(a, b)` of a call.

@@ -104,7 +104,12 @@ impl Parser {
         loop {
             let word = self.word("a directive")?;
             match word.as_str() {
-                ".version" | ".file" | ".target" => {
+                ".target" => {
+                    module.target = self.word("an architecture")?;
+                    self.skip_line();
+                    return Ok(());
+                }
+                ".version" | ".file" => {
                     self.skip_line();
                     return Ok(());
                 }
@@ -558,11 +563,17 @@ impl Parser {
                     _ => None,
                 };
                 let offset = if base.is_some() { self.offset()? } else { self.unsigned()? };
-                if self.is(',') {
-                    return self.error("tensor coordinates are not supported");
-                }
+                let operand = match base {
+                    Some(map) if self.take(',') => {
+                        if !self.is('{') {
+                            return self.error("coordinates `{...}` belong here");
+                        }
+                        Operand::Tensor(map, offset, self.list('}')?)
+                    }
+                    base => Operand::Address(base, offset),
+                };
                 self.expect(']')?;
-                Ok(Operand::Address(base, offset))
+                Ok(operand)
             }
             Some(&Token::F32(bits)) => {
                 self.at += 1;
@@ -671,7 +682,7 @@ $L__1:
             ("\n .reg .b32 %r<;", 5),
             ("\n .frobnicate 3;", 5),
             (" mov.b32 r, {{a}};", 4),
-            ("\n ld.b32 r, [a, {b}];", 5),
+            ("\n ld.b32 r, [a, b];", 5),
         ] {
             let text = format!("{HEADER}.entry k() {{{body}\n}}");
             assert_eq!(line_of(parse(&text).unwrap_err()), line, "{body}");

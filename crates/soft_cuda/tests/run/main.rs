@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod barriers;
+mod bulk;
 mod divergence;
 mod faults;
 mod gemm;

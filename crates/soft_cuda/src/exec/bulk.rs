@@ -1,0 +1,354 @@
+//! Bulk copies (`cp.async.bulk`) between global and shared memory.
+//!
+//! A copy to shared memory is performed when it is issued. That nobody may look
+//! before a wait for its mbarrier is checked by [`super::order`]. A copy to
+//! global memory is performed when its thread waits for its group, as `cp.async`
+//! does: a kernel that overwrites the source too early stores wrong data here,
+//! every time.
+
+use super::mem::{self, Element, SHARED_BASE, SPACES};
+use super::order::Issued;
+use super::{Cx, Handler, LANES, Op, mbarrier};
+use crate::error::{Access, AddressSpace, FaultKind};
+use crate::tensor::{ELEMENT, MAP_BYTES, TensorMap};
+
+/// Alignment of a tensor copy's shared memory.
+const TENSOR_ALIGN: u32 = 128;
+/// Alignment and granularity of everything else.
+const ALIGN: u32 = 16;
+
+/// An address operand: slot, whether it has 64 bits, offset, number of the space.
+#[derive(Clone, Copy)]
+struct Operand {
+    address: (u32, bool, u32),
+    space: AddressSpace,
+}
+
+/// Words of [`Cx::extra`] per address operand.
+const WORDS: usize = 4;
+
+impl Operand {
+    /// Number `i` of the operands at `words`.
+    fn at(words: &[u32], i: usize) -> Operand {
+        let w = &words[i * WORDS..][..WORDS];
+        Operand { address: (w[0], w[1] != 0, w[2]), space: SPACES[w[3] as usize] }
+    }
+
+    /// # Safety
+    /// The operand was decoded for the kernel that runs.
+    unsafe fn of(self, cx: &Cx<'_>, lane: usize) -> u64 {
+        // SAFETY: by contract.
+        unsafe { mem::address_of(cx, lane, self.address) }
+    }
+}
+
+/// A copy from shared to global memory that its thread has not waited for.
+#[derive(Debug)]
+struct Store {
+    lane: usize,
+    /// Number of the lane's group it belongs to.
+    group: u64,
+    /// Offset into shared memory.
+    from: u32,
+    to: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    Bytes { address: u64, bytes: u32 },
+    Tensor { map: TensorMap, start: [i32; 5] },
+}
+
+/// The stores of one warp that nobody has waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Stores {
+    pending: Vec<Store>,
+    /// Groups committed so far, by lane.
+    committed: [u64; LANES],
+}
+
+impl Stores {
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+        self.committed = [0; LANES];
+    }
+}
+
+/// The offset of `bytes` bytes at a shared address, which has to be aligned.
+fn shared(
+    cx: &Cx<'_>,
+    lane: usize,
+    (address, space): (u64, AddressSpace),
+    bytes: u64,
+    align: u32,
+) -> Result<u32, FaultKind> {
+    let access = Access::Copy;
+    if !address.is_multiple_of(align.into()) {
+        return Err(FaultKind::Misaligned { address, bytes: align, access, space });
+    }
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let host = mem::range(cx, lane as u32, address, bytes, space, access)?;
+    Ok((host as usize - cx.shared as usize) as u32)
+}
+
+/// The tensor map at an address.
+fn tensor_map(
+    cx: &Cx<'_>,
+    lane: usize,
+    (address, space): (u64, AddressSpace),
+) -> Result<TensorMap, FaultKind> {
+    let access = Access::Load;
+    if !address.is_multiple_of(64) {
+        return Err(FaultKind::Misaligned { address, bytes: 64, access, space });
+    }
+    let host = mem::range(cx, lane as u32, address, MAP_BYTES, space, access)?;
+    let mut bytes = [0; MAP_BYTES as usize];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        // SAFETY: `range` checked that the bytes can be read.
+        *byte = unsafe { u8::load_atomic(host.add(i)) };
+    }
+    TensorMap::from_bytes(&bytes).ok_or(FaultKind::BadTensorMap { address, rank: None })
+}
+
+/// Copies the box of `map` at `start` to offset `at` of shared memory, or back
+/// if `store`.
+fn copy_box(
+    cx: &Cx<'_>,
+    lane: usize,
+    map: &TensorMap,
+    start: [i32; 5],
+    at: u32,
+    store: bool,
+) -> Result<(), FaultKind> {
+    let elements = map.row_bytes() / ELEMENT;
+    for row in map.rows(start) {
+        let inside = row.inside;
+        let host = match inside.len() as u32 * ELEMENT {
+            0 => std::ptr::null_mut(),
+            bytes => {
+                let (space, access) = (AddressSpace::Global, Access::Copy);
+                mem::range(cx, lane as u32, row.address, bytes, space, access)?
+            }
+        };
+        for i in 0..elements {
+            let to = map.swizzle().apply(SHARED_BASE + at + row.at + i * ELEMENT) - SHARED_BASE;
+            let is_inside = inside.contains(&i);
+            // SAFETY: the caller checked the box in shared memory, and a swizzle
+            // permutes the bytes of a row, which has its span's length and
+            // alignment; `range` checked the elements inside the tensor. All
+            // are aligned, since the map's addresses are.
+            unsafe {
+                let to = cx.shared.add(to as usize).cast::<u32>();
+                let from = |first: u32| host.add(((i - first) * ELEMENT) as usize);
+                match (store, is_inside) {
+                    (false, true) => to.write(u32::load_atomic(from(inside.start))),
+                    (false, false) => to.write(map.fill_bits()),
+                    (true, true) => u32::store_atomic(from(inside.start), to.read()),
+                    (true, false) => {}
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A copy to shared memory: `y` number of coordinates of a tensor copy, 0 for
+/// plain bytes, whose number is in slot `c`. [`Cx::extra`] from `x`: the operands
+/// destination, source or tensor map, and mbarrier, the PTX line, the slots of
+/// the coordinates.
+pub(crate) struct Load;
+
+// SAFETY: touches only the slots named.
+unsafe impl Handler for Load {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        for lane in cx.active() {
+            // SAFETY: by the contract of the trait.
+            if let Err(kind) = unsafe { load(cx, op, lane) } {
+                return cx.fail(lane as u32, kind);
+            }
+        }
+        false
+    }
+}
+
+/// # Safety
+/// As for [`Load`].
+#[inline(never)]
+unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
+    let words = &cx.extra[op.x as usize..];
+    let [dst, src, barrier] = [0, 1, 2].map(|i| Operand::at(words, i));
+    let (line, slots) = (words[3 * WORDS], &words[3 * WORDS + 1..][..op.y as usize]);
+    // SAFETY: by contract.
+    let (to, from, barrier_at) =
+        unsafe { (dst.of(cx, lane), src.of(cx, lane), barrier.of(cx, lane)) };
+    let (index, component, phase) = mbarrier::of_copy(cx, lane, barrier_at, barrier.space)?;
+    let issued = Issued { warp: cx.warp, line, component, phase };
+    let to = (to, dst.space);
+    let bytes = if slots.is_empty() {
+        // SAFETY: `c` has 32-bit lanes.
+        let bytes = unsafe { *cx.slot::<u32>(op.c).add(lane) };
+        let (at, host) = plain(cx, lane, to, (from, src.space), bytes)?;
+        cx.order.copy(issued, at, bytes)?;
+        // SAFETY: `plain` checked both ends.
+        unsafe { mem::copy(cx.shared.add(at as usize), host, bytes, bytes) };
+        bytes.into()
+    } else {
+        // SAFETY: by contract.
+        let (map, start) = unsafe { tensor(cx, lane, (from, src.space), slots) }?;
+        let bytes = map.box_bytes();
+        let at = shared(cx, lane, to, bytes, TENSOR_ALIGN)?;
+        cx.order.copy(issued, at, bytes as u32)?;
+        copy_box(cx, lane, &map, start, at, false)?;
+        bytes
+    };
+    cx.bulk_bytes += bytes;
+    mbarrier::copied(cx, index, bytes as i64)
+}
+
+/// Checks a copy of plain bytes. Returns the offset into shared memory and the
+/// host address of the bytes in global memory.
+fn plain(
+    cx: &Cx<'_>,
+    lane: usize,
+    inner: (u64, AddressSpace),
+    (address, space): (u64, AddressSpace),
+    bytes: u32,
+) -> Result<(u32, *mut u8), FaultKind> {
+    let access = Access::Copy;
+    if !address.is_multiple_of(ALIGN.into()) {
+        return Err(FaultKind::Misaligned { address, bytes: ALIGN, access, space });
+    }
+    if !bytes.is_multiple_of(ALIGN) {
+        return Err(FaultKind::BulkSize { bytes });
+    }
+    let at = shared(cx, lane, inner, bytes.into(), ALIGN)?;
+    Ok((at, mem::range(cx, lane as u32, address, bytes, space, access)?))
+}
+
+/// The tensor map at `place`, and the coordinates in `slots`.
+///
+/// # Safety
+/// `slots` are slots of 32-bit lanes.
+unsafe fn tensor(
+    cx: &Cx<'_>,
+    lane: usize,
+    place: (u64, AddressSpace),
+    slots: &[u32],
+) -> Result<(TensorMap, [i32; 5]), FaultKind> {
+    let map = tensor_map(cx, lane, place)?;
+    if map.rank() != slots.len() {
+        let (address, rank) = (place.0, Some(map.rank() as u32));
+        return Err(FaultKind::BadTensorMap { address, rank });
+    }
+    let mut start = [0; 5];
+    for (at, &slot) in start.iter_mut().zip(slots) {
+        // SAFETY: by contract.
+        *at = unsafe { *cx.slot::<i32>(slot).add(lane) };
+    }
+    Ok((map, start))
+}
+
+/// A copy to global memory: as [`Load`], with the operands destination or
+/// tensor map, and source.
+pub(crate) struct Save;
+
+// SAFETY: touches only the slots named.
+unsafe impl Handler for Save {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        for lane in cx.active() {
+            // SAFETY: by the contract of the trait.
+            if let Err(kind) = unsafe { save(cx, op, lane) } {
+                return cx.fail(lane as u32, kind);
+            }
+        }
+        false
+    }
+}
+
+/// # Safety
+/// As for [`Save`].
+#[inline(never)]
+unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
+    let words = &cx.extra[op.x as usize..];
+    let [dst, src] = [0, 1].map(|i| Operand::at(words, i));
+    let (line, slots) = (words[2 * WORDS], &words[2 * WORDS + 1..][..op.y as usize]);
+    // SAFETY: by contract.
+    let (address, inner) = unsafe { (dst.of(cx, lane), (src.of(cx, lane), src.space)) };
+    let (from, bytes, to) = if slots.is_empty() {
+        // SAFETY: `c` has 32-bit lanes.
+        let bytes = unsafe { *cx.slot::<u32>(op.c).add(lane) };
+        let (from, _) = plain(cx, lane, inner, (address, dst.space), bytes)?;
+        (from, bytes, Target::Bytes { address, bytes })
+    } else {
+        // SAFETY: by contract.
+        let (map, start) = unsafe { tensor(cx, lane, (address, dst.space), slots) }?;
+        let from = shared(cx, lane, inner, map.box_bytes(), TENSOR_ALIGN)?;
+        (from, map.box_bytes() as u32, Target::Tensor { map, start })
+    };
+    cx.order.read(cx.warp, line, from, bytes)?;
+    cx.bulk_bytes += u64::from(bytes);
+    let stores = &mut cx.stores[cx.warp];
+    let group = stores.committed[lane];
+    stores.pending.push(Store { lane, group, from, to });
+    Ok(())
+}
+
+/// `cp.async.bulk.commit_group`.
+pub(crate) struct Commit;
+
+// SAFETY: touches no slot.
+unsafe impl Handler for Commit {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
+        for lane in cx.active() {
+            cx.stores[cx.warp].committed[lane] += 1;
+        }
+        false
+    }
+}
+
+/// `cp.async.bulk.wait_group` with `x` groups left over.
+pub(crate) struct Wait;
+
+// SAFETY: touches no slot.
+unsafe impl Handler for Wait {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        match perform(cx, cx.mask, u64::from(op.x)) {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane as u32, kind),
+        }
+    }
+}
+
+/// Performs the stores of `lanes` in all but the latest `keep` groups.
+#[inline(never)]
+fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKind)> {
+    let stores = &mut cx.stores[cx.warp];
+    let committed = stores.committed;
+    let due: Vec<Store> = stores
+        .pending
+        .extract_if(.., |store| {
+            lanes >> store.lane & 1 != 0 && store.group + keep < committed[store.lane]
+        })
+        .collect();
+    for Store { lane, from, to, .. } in due {
+        let done = match to {
+            Target::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
+            Target::Bytes { address, bytes } => {
+                let (space, access) = (AddressSpace::Global, Access::Copy);
+                mem::range(cx, lane as u32, address, bytes, space, access).map(|host| {
+                    for i in 0..bytes as usize {
+                        // SAFETY: `range` checked the destination, and `save` the source.
+                        unsafe { u8::store_atomic(host.add(i), *cx.shared.add(from as usize + i)) };
+                    }
+                })
+            }
+        };
+        done.map_err(|kind| (lane, kind))?;
+    }
+    Ok(())
+}

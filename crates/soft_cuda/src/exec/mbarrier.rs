@@ -1,0 +1,375 @@
+//! `mbarrier`: barriers in shared memory that count arrivals and bytes.
+//!
+//! The eight bytes in shared memory say only which barrier they are, so that
+//! one that was never initialised, or that something overwrote, is recognised.
+
+use super::mem::{self, SHARED_BASE, SPACES};
+use super::order::Clock;
+use super::{Cx, Handler, NO_SLOT, Op};
+use crate::error::{Access, AddressSpace, FaultKind};
+
+/// The largest arrival count, and the largest count of bytes.
+const MAX_COUNT: u32 = (1 << 20) - 1;
+/// The eight bytes of the initialised barrier number 0. The number changes the
+/// lower half, which is not 0 for any.
+const MAGIC: u64 = 0x6d62_6172_9d9d_9e8d;
+/// What they hold after `mbarrier.inval`.
+const INVALID: u64 = u64::MAX;
+
+/// What an operation on a barrier does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Init,
+    Inval,
+    Arrive,
+    ExpectTx,
+    ArriveExpectTx,
+    CompleteTx,
+}
+
+/// All of [`Action`], in the order of the numbers that operations carry.
+pub(crate) const ACTIONS: [Action; 6] = [
+    Action::Init,
+    Action::Inval,
+    Action::Arrive,
+    Action::ExpectTx,
+    Action::ArriveExpectTx,
+    Action::CompleteTx,
+];
+
+/// One barrier.
+#[derive(Debug)]
+struct Barrier {
+    /// Offset into shared memory.
+    at: u32,
+    /// Arrivals that complete a phase.
+    count: u32,
+    /// Arrivals that the current phase lacks.
+    pending: u32,
+    /// Bytes expected in the current phase, less those that have come.
+    bytes: i64,
+    /// Phases completed since it was initialised.
+    phase: u32,
+    /// Phases completed since the block began: its component of the clocks.
+    completed: u32,
+    component: usize,
+    /// What those who arrived knew, and what of it a wait passes on.
+    arrived: Clock,
+    done: Clock,
+    /// Who initialised it, and when.
+    by: (usize, u32),
+}
+
+/// The barriers of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Barriers {
+    all: Vec<Barrier>,
+    /// Phases completed, of all barriers: when it changes, waits may end.
+    pub completions: u64,
+    /// Changes of any kind, of all barriers.
+    pub changes: u64,
+}
+
+impl Barriers {
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    /// What a thread that waits for barrier `index` waits for, in words.
+    pub(crate) fn describe(&self, index: u32) -> String {
+        let Some(barrier) = self.all.get(index as usize) else {
+            return "wait for an mbarrier".to_owned();
+        };
+        let Barrier { at, count, pending, bytes, phase, .. } = barrier;
+        let bytes = match *bytes {
+            0 => String::new(),
+            more @ 1.. => format!(" and {more} bytes of bulk copies"),
+            less => format!(", which got {} bytes too many,", -less),
+        };
+        let address = SHARED_BASE + at;
+        format!(
+            "wait for {pending} of {count} arrivals{bytes} in phase {phase} of the mbarrier at {address:#x}"
+        )
+    }
+}
+
+/// The offset into shared memory of the barrier that one lane names, and the
+/// host address of its eight bytes.
+fn place(
+    cx: &Cx<'_>,
+    lane: usize,
+    address: u64,
+    space: AddressSpace,
+) -> Result<(u32, *mut u64), FaultKind> {
+    let access = Access::Atomic;
+    let host = mem::resolve(cx, lane as u32, address, 8, space, access)?;
+    let offset = (host as usize).wrapping_sub(cx.shared as usize);
+    match u32::try_from(offset) {
+        Ok(offset) if offset < cx.shared_size => Ok((offset, host.cast())),
+        _ => Err(bad(format!("{address:#x} is not in shared memory, where mbarriers live"))),
+    }
+}
+
+fn bad(reason: String) -> FaultKind {
+    FaultKind::BadBarrier { reason }
+}
+
+/// The number of the initialised barrier that one lane names.
+fn find(cx: &Cx<'_>, lane: usize, address: u64, space: AddressSpace) -> Result<usize, FaultKind> {
+    let (offset, host) = place(cx, lane, address, space)?;
+    // SAFETY: `place` checked that the eight bytes are inside shared memory and aligned.
+    let word = unsafe { host.read() };
+    let index = (word ^ MAGIC) as usize;
+    let known = cx.barriers.all.get(index).filter(|barrier| barrier.at == offset);
+    let shared = SHARED_BASE + offset;
+    let Some(barrier) = known else {
+        return Err(bad(format!(
+            "there is no mbarrier at {shared:#x}: `mbarrier.init` has not run, or something overwrote it"
+        )));
+    };
+    let (warp, clock) = barrier.by;
+    if !cx.order.knows(cx.warp, warp, clock) {
+        return Err(bad(format!(
+            "the mbarrier at {shared:#x} is used without a barrier after warp {warp} initialised it"
+        )));
+    }
+    Ok(index)
+}
+
+/// Completes the barrier's phase if nothing is missing.
+fn advance(cx: &mut Cx<'_>, index: usize) {
+    cx.barriers.changes += 1;
+    let barrier = &mut cx.barriers.all[index];
+    if barrier.pending == 0 && barrier.bytes == 0 {
+        barrier.phase = barrier.phase.wrapping_add(1);
+        barrier.completed += 1;
+        barrier.pending = barrier.count;
+        barrier.arrived.set(barrier.component, barrier.completed);
+        barrier.done.clone_from(&barrier.arrived);
+        cx.barriers.completions += 1;
+    }
+}
+
+/// `tx` bytes more are expected, or, if negative, have come.
+fn transfer(cx: &mut Cx<'_>, index: usize, tx: i64) -> Result<(), FaultKind> {
+    let barrier = &mut cx.barriers.all[index];
+    barrier.bytes += tx;
+    if barrier.bytes.unsigned_abs() > MAX_COUNT.into() {
+        return Err(bad(format!(
+            "the mbarrier at {:#x} expects {} bytes, but {MAX_COUNT} is the limit",
+            SHARED_BASE + barrier.at,
+            barrier.bytes
+        )));
+    }
+    Ok(())
+}
+
+/// The barrier of a bulk copy that one lane starts: its number, its component
+/// of the clocks, and what that is once the current phase is complete.
+pub(super) fn of_copy(
+    cx: &Cx<'_>,
+    lane: usize,
+    address: u64,
+    space: AddressSpace,
+) -> Result<(usize, usize, u32), FaultKind> {
+    let index = find(cx, lane, address, space)?;
+    let barrier = &cx.barriers.all[index];
+    Ok((index, barrier.component, barrier.completed + 1))
+}
+
+/// Tells barrier `index` that the bytes of a bulk copy have come.
+pub(super) fn copied(cx: &mut Cx<'_>, index: usize, bytes: i64) -> Result<(), FaultKind> {
+    transfer(cx, index, -bytes)?;
+    advance(cx, index);
+    Ok(())
+}
+
+/// Everything about a barrier but waiting: `a` address slot, `b` slot of the
+/// count or the bytes, `d` slot of the resulting state or [`NO_SLOT`], `y` the
+/// number of the [`Action`]; [`Cx::extra`] from `x`: offset, space, whether the
+/// address has 64 bits, whether an arrival releases.
+pub(crate) struct Mbarrier;
+
+// SAFETY: touches only the slots `a`, `b` and `d`.
+unsafe impl Handler for Mbarrier {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        for lane in cx.active() {
+            // SAFETY: by the contract of the trait.
+            if let Err(kind) = unsafe { act(cx, op, lane) } {
+                return cx.fail(lane as u32, kind);
+            }
+        }
+        false
+    }
+}
+
+/// # Safety
+/// As for [`Mbarrier`].
+#[inline(never)]
+unsafe fn act(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
+    let [offset, space, wide, release] = [0, 1, 2, 3].map(|i| cx.extra[op.x as usize + i]);
+    let space = SPACES[space as usize];
+    // SAFETY: the extra words describe slot `a`, and `b` has 32-bit lanes.
+    let (address, operand) = unsafe {
+        let operand = if op.b == NO_SLOT { 1 } else { *cx.slot::<u32>(op.b).add(lane) };
+        (mem::address_of(cx, lane, (op.a, wide != 0, offset)), operand)
+    };
+    let index = match ACTIONS[op.y as usize] {
+        Action::Init => return init(cx, lane, address, space, operand),
+        _ => find(cx, lane, address, space)?,
+    };
+    let state = cx.barriers.all[index].phase;
+    match ACTIONS[op.y as usize] {
+        Action::Init | Action::Inval => {
+            let (_, host) = place(cx, lane, address, space)?;
+            // SAFETY: `place` checked that the eight bytes are inside shared memory.
+            unsafe { host.write(INVALID) };
+        }
+        Action::ExpectTx => transfer(cx, index, operand.into())?,
+        Action::CompleteTx => {
+            transfer(cx, index, -i64::from(operand))?;
+            advance(cx, index);
+        }
+        Action::ArriveExpectTx => {
+            transfer(cx, index, operand.into())?;
+            arrive(cx, index, 1, release != 0)?;
+        }
+        Action::Arrive => arrive(cx, index, operand, release != 0)?,
+    }
+    if op.d != NO_SLOT {
+        // SAFETY: `d` has 64-bit lanes.
+        unsafe { *cx.slot::<u64>(op.d).add(lane) = state.into() };
+    }
+    Ok(())
+}
+
+fn init(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    address: u64,
+    space: AddressSpace,
+    count: u32,
+) -> Result<(), FaultKind> {
+    if !(1..=MAX_COUNT).contains(&count) {
+        return Err(bad(format!(
+            "an mbarrier for {count} arrivals; 1 to {MAX_COUNT} are possible"
+        )));
+    }
+    let (at, host) = place(cx, lane, address, space)?;
+    let all = &mut cx.barriers.all;
+    // One at the place of an old one goes on with its component of the clocks.
+    let index = all.iter().position(|barrier| barrier.at == at).unwrap_or(all.len());
+    let component = cx.order.component(index);
+    let completed = all.get(index).map_or(0, |barrier| barrier.completed);
+    let barrier = Barrier {
+        at,
+        count,
+        pending: count,
+        bytes: 0,
+        phase: 0,
+        completed,
+        component,
+        arrived: Clock::default(),
+        done: Clock::default(),
+        by: (cx.warp, cx.order.now(cx.warp)),
+    };
+    match all.get_mut(index) {
+        Some(old) => *old = barrier,
+        None => all.push(barrier),
+    }
+    cx.barriers.changes += 1;
+    // SAFETY: `place` checked that the eight bytes are inside shared memory and aligned.
+    unsafe { host.write(MAGIC ^ index as u64) };
+    Ok(())
+}
+
+fn arrive(cx: &mut Cx<'_>, index: usize, count: u32, release: bool) -> Result<(), FaultKind> {
+    let warp = cx.warp;
+    let barrier = &mut cx.barriers.all[index];
+    let (address, pending) = (SHARED_BASE + barrier.at, barrier.pending);
+    if count == 0 || count > pending {
+        return Err(bad(format!(
+            "{count} arrivals at the mbarrier at {address:#x}, whose phase {} lacks {pending} of {}",
+            barrier.phase, barrier.count
+        )));
+    }
+    barrier.pending -= count;
+    if release {
+        cx.order.release(warp, &mut barrier.arrived);
+    }
+    advance(cx, index);
+    Ok(())
+}
+
+/// A `mbarrier.test_wait` or `mbarrier.try_wait` instruction.
+///
+/// Both may say "not yet", and both wait here as long as another thread of the
+/// block can run: a loop around them takes no time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    /// Address slot, whether it has 64 bits, offset, and number of the space.
+    pub address: (u32, bool, u32),
+    pub space: u32,
+    /// Slot of what to wait for, a phase's parity or, in 64 bits, a state.
+    pub phase: u32,
+    pub parity: bool,
+    /// Whether what happened before the arrivals comes before what follows.
+    pub acquire: bool,
+    /// Predicate "the phase is complete".
+    pub dst: u32,
+    pub next: u32,
+}
+
+/// What came of a wait.
+pub(crate) enum Waited {
+    /// The predicate is set.
+    Over,
+    /// No lane's phase is complete; the first lane waits for this barrier.
+    Blocked(u32),
+}
+
+/// Executes `wait` for the active lanes. It is over when a lane's phase is
+/// complete, or with `give_up`.
+///
+/// # Safety
+/// `wait` was decoded for the kernel whose warp `cx` describes.
+pub(crate) unsafe fn wait(
+    cx: &mut Cx<'_>,
+    wait: &Wait,
+    give_up: bool,
+) -> Result<Waited, (u32, FaultKind)> {
+    let mut done = 0;
+    let mut first = None;
+    for lane in cx.active() {
+        // SAFETY: by contract.
+        let address = unsafe { mem::address_of(cx, lane, wait.address) };
+        let index = find(cx, lane, address, SPACES[wait.space as usize])
+            .map_err(|kind| (lane as u32, kind))?;
+        let phase = cx.barriers.all[index].phase;
+        // SAFETY: the slot has lanes of this size.
+        let complete = unsafe {
+            match wait.parity {
+                true => (phase ^ *cx.slot::<u32>(wait.phase).add(lane)) & 1 != 0,
+                false => u64::from(phase) != *cx.slot::<u64>(wait.phase).add(lane),
+            }
+        };
+        if complete {
+            done |= 1 << lane;
+            if wait.acquire {
+                cx.order.acquire(cx.warp, &cx.barriers.all[index].done);
+            }
+        } else {
+            first.get_or_insert(index as u32);
+        }
+    }
+    match first {
+        Some(index) if done == 0 && !give_up => Ok(Waited::Blocked(index)),
+        _ => {
+            // SAFETY: `dst` is a predicate.
+            unsafe { cx.set_pred(wait.dst, done) };
+            Ok(Waited::Over)
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Instructions of Hopper: `mbarrier` and bulk copies.
+
+use super::ir::{Field, Terminator, V};
+use super::memory::{Address, space_number};
+use super::names::{Kind, Ty};
+use super::{Context, InstKind, Lowering, Result};
+use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
+use crate::exec::order::Watch;
+use crate::exec::{NO_SLOT, bulk, pick};
+use crate::ptx::ast::{Operand, Space};
+
+/// Dimensions of a tensor, as a modifier says them; the rank is the index plus 1.
+const RANKS: [&str; 5] = ["1d", "2d", "3d", "4d", "5d"];
+const COMPLETE_TX: &str = "mbarrier::complete_tx::bytes";
+
+impl Lowering<'_> {
+    /// Fails unless the module is written for `sm` or newer.
+    fn since(&self, at: &Context<'_>, sm: u32) -> Result<()> {
+        let target = &self.module.target;
+        let number = target.strip_prefix("sm_").unwrap_or_default();
+        let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        if digits.parse().is_ok_and(|number: u32| number >= sm) {
+            return Ok(());
+        }
+        Err(at.unsupported(&format!(
+            "it needs `.target sm_{sm}` or newer, but the module is for `{target}`"
+        )))
+    }
+
+    /// `setmaxnreg`: registers are not allocated here, so it only has to be right.
+    pub(super) fn setmaxnreg(&self, at: &mut Context<'_>) -> Result<()> {
+        if self.module.target != "sm_90a" {
+            self.since(at, 100)?;
+        }
+        let known = at.take_one(&["inc", "dec"]).is_some() && at.take("sync") && at.take("aligned");
+        if !known || at.ty()? != (Ty { kind: Kind::Unsigned, bits: 32 }) {
+            return Err(at.unsupported("it needs `.inc` or `.dec`, and `.sync.aligned.u32`"));
+        }
+        match at.operands()? {
+            [Operand::Int(n @ 24..=256)] if n % 8 == 0 => Ok(()),
+            _ => Err(at.bad_operands("it takes a multiple of 8 from 24 to 256")),
+        }
+    }
+
+    /// An address operand as further operands of an operation.
+    fn place(&self, address: &Address) -> [Field; 4] {
+        let raw = Field::Raw;
+        [
+            Field::Use(address.base),
+            raw(address.wide.into()),
+            raw(address.offset),
+            raw(space_number(address.space)),
+        ]
+    }
+
+    /// Everything about an mbarrier but waiting for it.
+    pub(super) fn mbarrier(&mut self, at: &mut Context<'_>) -> Result<()> {
+        const NAMES: [&str; 5] = ["init", "inval", "arrive", "expect_tx", "complete_tx"];
+        let arrives = at.take("arrive");
+        let action = match (arrives, at.take_one(&NAMES).map(|which| NAMES[which])) {
+            (true, None) => Action::Arrive,
+            (true, Some("expect_tx")) => Action::ArriveExpectTx,
+            (false, Some("init")) => Action::Init,
+            (false, Some("inval")) => Action::Inval,
+            (false, Some("expect_tx")) => Action::ExpectTx,
+            (false, Some("complete_tx")) => Action::CompleteTx,
+            _ => return Err(at.unsupported("this operation is unknown")),
+        };
+        self.since(
+            at,
+            if matches!(action, Action::Init | Action::Inval | Action::Arrive) { 80 } else { 90 },
+        )?;
+        let release = !at.take("relaxed");
+        at.take_all(|m| ["release", "cta", "cluster"].contains(&m));
+        let space = self.space(at);
+        if at.ty()? != Ty::B64 {
+            return Err(at.unsupported("it takes `.b64`"));
+        }
+        let raw = Field::Raw;
+        let operands = at.inst.operands.as_slice();
+        let (state, operands) = match operands {
+            [state, rest @ ..] if arrives => (Some(state), rest),
+            all => (None, all),
+        };
+        let (address, operand) = match (action, operands) {
+            (Action::Inval | Action::Arrive, [address]) => (address, None),
+            (Action::Inval, _) => return Err(at.bad_operands("it takes an address")),
+            (_, [address, operand]) => (address, Some(operand)),
+            _ => return Err(at.bad_operands("it takes an address and a number")),
+        };
+        let address = self.address(at, address, space)?;
+        let operand = match operand {
+            Some(operand) => Field::Use(self.src(at, operand, Ty::B32)?),
+            None => raw(NO_SLOT),
+        };
+        let state = match state {
+            Some(Operand::Name(name)) if name != "_" => {
+                Field::Def(self.dst(at, &Operand::Name(name.clone()), Ty::B64)?)
+            }
+            Some(Operand::Name(_)) | None => raw(NO_SLOT),
+            Some(_) => return Err(at.bad_operands("it takes a register for the state, or `_`")),
+        };
+        let number = ACTIONS.iter().position(|&a| a == action).unwrap_or(0) as u32;
+        let fields = [state, Field::Use(address.base), operand, raw(0), raw(0), raw(number)];
+        let space = space_number(address.space);
+        let extra = [address.offset, space, address.wide.into(), release.into()];
+        let run = pick::<Mbarrier>(self.path);
+        self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
+        Ok(())
+    }
+
+    /// `mbarrier.test_wait` and `mbarrier.try_wait`.
+    pub(super) fn mbarrier_wait(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let tries = at.take_one(&["try_wait", "test_wait"]) == Some(0);
+        self.since(at, if tries { 90 } else { 80 })?;
+        let parity = at.take("parity");
+        let acquire = !at.take("relaxed");
+        at.take_all(|m| ["acquire", "cta", "cluster"].contains(&m));
+        let space = self.space(at);
+        if at.ty()? != Ty::B64 {
+            return Err(at.unsupported("it takes `.b64`"));
+        }
+        let (dst, address, phase) = match at.inst.operands.as_slice() {
+            [dst, address, phase] => (dst, address, phase),
+            [dst, address, phase, hint] if tries => {
+                self.src(at, hint, Ty::B32)?;
+                (dst, address, phase)
+            }
+            _ => return Err(at.bad_operands("it takes a predicate, an address and a phase")),
+        };
+        let phase = self.src(at, phase, if parity { Ty::B32 } else { Ty::B64 })?;
+        let address = self.address(at, address, space)?;
+        let dst = self.dst(at, dst, Ty { kind: Kind::Predicate, bits: 1 })?;
+        // In a block of its own: it is executed again until it succeeds.
+        let (alone, next) = (self.new_block(), self.new_block());
+        self.start(alone, at.inst.line);
+        let space = space_number(address.space);
+        let address = (address.base, address.wide, address.offset, space);
+        let end = Terminator::Wait { address, phase, parity, acquire, dst, next };
+        self.finish(end, at.inst.line, true);
+        self.current = next;
+        Ok(())
+    }
+
+    /// `cp.async.bulk`, of which `cp.async.bulk` has been claimed.
+    pub(super) fn bulk(&mut self, at: &mut Context<'_>) -> Result<()> {
+        self.since(at, 90)?;
+        let raw = Field::Raw;
+        if at.take("commit_group") {
+            self.emit(at, pick::<bulk::Commit>(self.path), [raw(0); 6]);
+            return Ok(());
+        }
+        if at.take("wait_group") {
+            at.take("read");
+            let [Operand::Int(left @ 0..=0xffff)] = at.operands()? else {
+                return Err(at.bad_operands("the number of groups is a constant"));
+            };
+            let fields = [raw(0), raw(0), raw(0), raw(0), raw(*left as u32), raw(0)];
+            self.emit(at, pick::<bulk::Wait>(self.path), fields);
+            return Ok(());
+        }
+        let tensor = at.take("tensor");
+        let rank = if tensor {
+            at.take("tile");
+            match at.take_one(&RANKS) {
+                Some(rank) => rank + 1,
+                None => return Err(at.unsupported("it needs the tensor's dimensions")),
+            }
+        } else {
+            0
+        };
+        // The order of the spaces says which way: destination first.
+        let spaces: Vec<&str> =
+            at.mods.iter().copied().filter(|m| *m == "global" || m.starts_with("shared")).collect();
+        at.take_all(|m| ["global", "shared::cta", "shared::cluster"].contains(&m));
+        let policy = at.take("L2::cache_hint");
+        let operands = match (policy, at.inst.operands.as_slice()) {
+            (true, [operands @ .., policy]) => {
+                self.src(at, policy, Ty::B64)?;
+                operands
+            }
+            (_, operands) => operands,
+        };
+        match *spaces {
+            ["shared::cta" | "shared::cluster", "global"] if at.take(COMPLETE_TX) => {
+                let (dst, src, bytes, barrier) = match (tensor, operands) {
+                    (true, [dst, src, barrier]) => (dst, src, None, barrier),
+                    (false, [dst, src, bytes, barrier]) => (dst, src, Some(bytes), barrier),
+                    _ => return Err(at.bad_operands("they are too many or too few")),
+                };
+                let dst = self.address(at, dst, Some(Space::Shared))?;
+                let (src, start) = self.outer(at, src, rank)?;
+                let barrier = self.address(at, barrier, Some(Space::Shared))?;
+                self.bulk_copy(at, &[dst, src, barrier], bytes, &start)
+            }
+            ["global", "shared::cta"] if at.take("bulk_group") => {
+                let (dst, src, bytes) = match (tensor, operands) {
+                    (true, [dst, src]) => (dst, src, None),
+                    (false, [dst, src, bytes]) => (dst, src, Some(bytes)),
+                    _ => return Err(at.bad_operands("they are too many or too few")),
+                };
+                let (dst, start) = self.outer(at, dst, rank)?;
+                let src = self.address(at, src, Some(Space::Shared))?;
+                self.bulk_copy(at, &[dst, src], bytes, &start)
+            }
+            _ => Err(at.unsupported(&format!(
+                "only copies from `.global` to shared memory with `.{COMPLETE_TX}`, and from `.shared::cta` to `.global` with `.bulk_group`, are available"
+            ))),
+        }
+    }
+
+    /// The operand of a bulk copy in global memory: an address, or a tensor map
+    /// and the coordinates in it.
+    fn outer(
+        &mut self,
+        at: &Context<'_>,
+        operand: &Operand,
+        rank: usize,
+    ) -> Result<(Address, Vec<V>)> {
+        match operand {
+            Operand::Tensor(map, offset, start) if start.len() == rank => {
+                let map = Operand::Address(Some(map.clone()), *offset);
+                let start: Result<_> = start.iter().map(|x| self.src(at, x, Ty::B32)).collect();
+                Ok((self.address(at, &map, None)?, start?))
+            }
+            Operand::Address(..) if rank == 0 => {
+                Ok((self.address(at, operand, Some(Space::Global))?, Vec::new()))
+            }
+            _ => Err(at.bad_operands("it takes a tensor map with as many coordinates as dimensions, or, without `.tensor`, an address")),
+        }
+    }
+
+    /// Emits a copy to shared memory, which has three places, or from there.
+    fn bulk_copy(
+        &mut self,
+        at: &Context<'_>,
+        places: &[Address],
+        bytes: Option<&Operand>,
+        start: &[V],
+    ) -> Result<()> {
+        let raw = Field::Raw;
+        let bytes = match bytes {
+            Some(bytes) => Field::Use(self.src(at, bytes, Ty::B32)?),
+            None => raw(NO_SLOT),
+        };
+        let run = match places {
+            [_, _, _] => pick::<bulk::Load>(self.path),
+            _ => pick::<bulk::Save>(self.path),
+        };
+        let mut extra: Vec<Field> = places.iter().flat_map(|place| self.place(place)).collect();
+        extra.push(raw(at.inst.line));
+        extra.extend(start.iter().map(|&v| Field::Use(v)));
+        let fields = [raw(0), raw(0), raw(0), bytes, raw(0), raw(start.len() as u32)];
+        self.emit_extra(at, run, fields, extra);
+        Ok(())
+    }
+
+    /// Before an access in a kernel with bulk copies: checks it against them.
+    pub(super) fn watch(&mut self, at: &Context<'_>, address: &Address, load: bool) {
+        if !self.bulk || !matches!(address.space, None | Some(Space::Shared)) {
+            return;
+        }
+        let raw = Field::Raw;
+        let generic = address.space.is_none();
+        let fields = [
+            raw(at.inst.line),
+            Field::Use(address.base),
+            raw(address.wide.into()),
+            raw(generic.into()),
+            raw(address.offset),
+            raw(load.into()),
+        ];
+        let run = pick::<Watch>(self.path);
+        self.emit(at, run, fields).kind = InstKind::Check;
+    }
+}

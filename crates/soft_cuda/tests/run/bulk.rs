@@ -1,0 +1,613 @@
+//! Bulk copies and mbarriers: what they do, and what is found out about kernels
+//! that use them wrongly.
+
+use super::line_of;
+use soft_cuda::{
+    Config, Device, Fault, FaultKind, Fill, Isa, LaunchConfig, LaunchError, LaunchReport, Swizzle,
+    TensorMap,
+};
+
+/// A kernel with a tensor map, and the addresses of a source and of a result in
+/// `%rd1` and `%rd2`; the generic address of the map is in `%rd3`. The thread
+/// index is in `%r1`, the shared address of `tile` in `%r2`, that of the
+/// mbarriers `full` and `empty` in `%r3` and `%r4`.
+fn kernel(body: &str) -> String {
+    format!(
+        ".version 8.0
+.target sm_90a
+.address_size 64
+.shared .align 1024 .b8 tile[16384];
+.shared .align 8 .b8 full[32];
+.shared .align 8 .b8 empty[32];
+.visible .entry k(.param .u32 pad, .param .align 64 .b8 map[128], .param .u64 src, .param .u64 dst)
+{{
+  .reg .pred %p<20>;
+  .reg .b32 %r<100>;
+  .reg .b64 %rd<100>;
+  ld.param.b64 %rd1, [src];
+  ld.param.b64 %rd2, [dst];
+  mov.b64 %rd3, map;
+  cvta.param.u64 %rd3, %rd3;
+  mov.u32 %r1, %tid.x;
+  mov.b32 %r2, tile;
+  mov.b32 %r3, full;
+  mov.b32 %r4, empty;
+{body}
+  ret;
+}}
+"
+    )
+}
+
+/// A launch: the source holds 0.0, 1.0, 2.0, ...
+struct Case {
+    ptx: String,
+    threads: u32,
+    source: usize,
+    /// Dimensions, stride in bytes, box, swizzle, fill.
+    map: ([u64; 2], u64, [u32; 2], Swizzle, Fill),
+    result: usize,
+}
+
+/// One tensor of 64 by 32, boxes of 32 by 8.
+fn case(body: &str) -> Case {
+    let map = ([64, 32], 256, [32, 8], Swizzle::None, Fill::Zeros);
+    Case { ptx: kernel(body), threads: 32, source: 64 * 32, map, result: 4096 }
+}
+
+type Outcome = Result<(Vec<f32>, LaunchReport), LaunchError>;
+
+impl Case {
+    fn run_on(&self, isa: Isa) -> Outcome {
+        let config = Config { isa, instruction_budget: Some(10_000_000), ..Config::default() };
+        let device = Device::new(config);
+        let module = device.load(&self.ptx).unwrap_or_else(|error| panic!("{error}"));
+        let kernel = module.kernel("k").expect("the kernel is called k");
+        assert_eq!(module.target(), "sm_90a");
+        let src = device.alloc(self.source as u64 * 4).unwrap();
+        let dst = device.alloc(self.result as u64 * 4).unwrap();
+        let values: Vec<u8> =
+            (0..self.source).flat_map(|i| (i as f32).to_bits().to_le_bytes()).collect();
+        device.write(src, &values).unwrap();
+        device.fill_u32(dst, (-1f32).to_bits(), self.result as u64).unwrap();
+        let (dims, stride, boxes, swizzle, fill) = self.map;
+        let map = TensorMap::new(src, &dims, &[stride], &boxes, swizzle, fill).unwrap();
+        let mut params = vec![0; 64];
+        params.extend(map.to_bytes());
+        params.extend(src.to_le_bytes());
+        params.extend(dst.to_le_bytes());
+        let (grid, block) = ([1; 3], [self.threads, 1, 1]);
+        let report =
+            device.launch(&kernel, LaunchConfig { grid, block, dynamic_shared: 0 }, &params)?;
+        let mut bytes = vec![0; self.result * 4];
+        device.read(dst, &mut bytes).unwrap();
+        let result = bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
+        Ok((result, report))
+    }
+
+    fn outcome(&self) -> Outcome {
+        let portable = self.run_on(Isa::Portable);
+        let auto = self.run_on(Isa::Auto);
+        let bits = |outcome: &Outcome| {
+            let outcome = outcome.as_ref().map_err(Clone::clone);
+            outcome.map(|(result, _)| result.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+        };
+        assert_eq!(bits(&auto), bits(&portable), "the two paths disagree");
+        portable
+    }
+
+    fn run(&self) -> Vec<f32> {
+        self.outcome().unwrap_or_else(|error| panic!("{error}")).0
+    }
+
+    fn fault(&self) -> Fault {
+        match self.outcome() {
+            Err(LaunchError::Fault(fault)) => *fault,
+            other => panic!("expected a fault, got {:?}", other.map(|(_, report)| report)),
+        }
+    }
+
+    fn threads(mut self, threads: u32) -> Case {
+        self.threads = threads;
+        self
+    }
+}
+
+/// Thread 0 initialises `full` for one arrival, and loads the box at `x`, `y`.
+fn load_box(x: i32, y: i32, bytes: u32) -> String {
+    format!(
+        "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra WAIT;
+  mbarrier.init.shared::cta.b64 [%r3], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {bytes};
+  mov.b32 %r10, {x};
+  mov.b32 %r11, {y};
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%rd3, {{%r10, %r11}}], [%r3];
+WAIT:
+  bar.sync 0;
+"
+    )
+}
+
+/// Waits for phase parity 0 of `full`.
+const WAIT: &str = "SPIN:
+  mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p2, [%r3], 0, 1000;
+  @!%p2 bra SPIN;
+";
+
+/// Copies the first `words` words of the tile to the result.
+fn store_tile(words: u32) -> String {
+    format!(
+        "  mov.b32 %r20, %r1;
+STORE:
+  shl.b32 %r21, %r20, 2;
+  add.s32 %r22, %r2, %r21;
+  ld.shared.b32 %r23, [%r22];
+  cvt.u64.u32 %rd20, %r21;
+  add.s64 %rd20, %rd2, %rd20;
+  st.global.b32 [%rd20], %r23;
+  mov.u32 %r24, %ntid.x;
+  add.s32 %r20, %r20, %r24;
+  setp.lt.u32 %p3, %r20, {words};
+  @%p3 bra STORE;
+"
+    )
+}
+
+/// What a box at `x`, `y` of the 64 by 32 source holds, row by row.
+fn box_at(x: i32, y: i32, columns: i32, rows: i32, outside: f32) -> Vec<f32> {
+    let at = |x: i32, y: i32| match (0..64).contains(&x) && (0..32).contains(&y) {
+        true => (y * 64 + x) as f32,
+        false => outside,
+    };
+    (0..columns * rows).map(|i| at(x + i % columns, y + i / columns)).collect()
+}
+
+#[test]
+fn boxes_inside_and_across_every_edge() {
+    for (x, y) in [(0, 0), (32, 24), (3, 5), (-5, -3), (50, 30), (-5, 30), (50, -3)] {
+        let got = case(&(load_box(x, y, 1024) + WAIT + &store_tile(256))).run();
+        assert_eq!(got[..256], box_at(x, y, 32, 8, 0.0), "{x} {y}");
+        assert_eq!(got[256], -1.0);
+    }
+    for (x, y) in [(64, 0), (-32, 0), (0, 32), (0, -8), (i32::MIN, i32::MAX)] {
+        let got = case(&(load_box(x, y, 1024) + WAIT + &store_tile(256))).run();
+        assert!(got[..256].iter().all(|&v| v == 0.0), "{x} {y}");
+    }
+    let mut nan = case(&(load_box(60, 0, 1024) + WAIT + &store_tile(256)));
+    nan.map.4 = Fill::Nan;
+    let got = nan.run();
+    assert_eq!(got[..4], [60.0, 61.0, 62.0, 63.0]);
+    assert!(got[4..32].iter().all(|v| v.is_nan()));
+}
+
+#[test]
+fn every_swizzle_moves_the_chunks_it_says() {
+    for (swizzle, row, bits) in
+        [(Swizzle::Bytes32, 8u32, 1), (Swizzle::Bytes64, 16, 3), (Swizzle::Bytes128, 32, 7)]
+    {
+        let words = row * 16;
+        let mut case = case(&(load_box(40, 20, words * 4) + WAIT + &store_tile(words)));
+        case.map = ([64, 32], 256, [row, 16], swizzle, Fill::Zeros);
+        let got = case.run();
+        let plain = box_at(40, 20, row as i32, 16, 0.0);
+        for word in 0..words {
+            // Chunks of four words; the number of the 128-byte line moves them.
+            let moved = word ^ (((word >> 5) & bits) << 2);
+            assert_eq!(got[moved as usize], plain[word as usize], "{swizzle:?} {word}");
+        }
+    }
+}
+
+#[test]
+fn the_bytes_of_the_whole_box_are_counted() {
+    let (_, report) = case(&(load_box(60, 0, 1024) + WAIT + &store_tile(256))).outcome().unwrap();
+    assert_eq!(report.bulk_bytes, 1024);
+    let fault = case(&(load_box(60, 0, 1040) + WAIT)).fault();
+    assert!(matches!(fault.kind, FaultKind::Deadlock { .. }), "{fault}");
+    let text = fault.to_string();
+    let says = "wait for 0 of 1 arrivals and 16 bytes of bulk copies in phase 0 of the mbarrier";
+    assert!(text.contains(says), "{text}");
+}
+
+#[test]
+fn a_map_in_global_memory() {
+    // The kernel copies the map from its parameters to the result, and uses that.
+    let copy: String = (0..16)
+        .map(|i| {
+            let at = i * 8;
+            format!("  ld.param.b64 %rd10, [map+{at}];\n  st.global.b64 [%rd2+{at}], %rd10;\n")
+        })
+        .collect();
+    let move_ = "  cvta.global.u64 %rd3, %rd2;\n  prefetch.tensormap [%rd3];\n";
+    let body = copy + move_ + &load_box(8, 1, 1024) + WAIT + &store_tile(256);
+    assert_eq!(case(&body).run()[..256], box_at(8, 1, 32, 8, 0.0));
+}
+
+#[test]
+fn plain_bytes() {
+    let body = "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra WAIT;
+  mbarrier.init.shared.b64 [%r3], 1;
+  mov.b32 %r10, 512;
+  mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r3], 512;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+16], [%rd1+64], %r10, [%r3];
+  mbarrier.arrive.shared::cta.b64 %rd30, [%r3];
+WAIT:
+  bar.sync 0;
+";
+    let got = case(&(body.to_owned() + WAIT + &store_tile(132))).run();
+    assert!(got[..4].iter().all(|v| v.is_nan()), "shared memory starts as NaN");
+    assert_eq!(got[4..132], (16..144).map(|i| i as f32).collect::<Vec<_>>());
+    for (from, to, text) in [
+        ("[%r2+16]", "[%r2+8]", "not a multiple of 16"),
+        ("[%rd1+64]", "[%rd1+60]", "not a multiple of 16"),
+        ("mov.b32 %r10, 512", "mov.b32 %r10, 500", "a bulk copy of 500 bytes"),
+        ("[%rd1+64]", "[%rd1+8192]", "out of bounds"),
+        ("[%r2+16]", "[%r2+65536]", "out of bounds"),
+    ] {
+        let fault = case(&(body.replace(from, to) + WAIT)).fault();
+        assert_eq!(fault.instruction.split('.').nth(2), Some("bulk"), "{fault}");
+        assert!(fault.to_string().contains(text), "{fault}");
+    }
+}
+
+/// Warp 0 loads boxes of 32 by 8, one for each of four steps, into two slots;
+/// the warps after it add them up. `full` and `empty` say when.
+fn pipeline(skip_full: bool, skip_empty: bool) -> Case {
+    let wait = |skip: bool, label: &str, barrier: &str, parity: &str| match skip {
+        true => String::new(),
+        false => format!(
+            "{label}:
+  mbarrier.try_wait.parity.shared::cta.b64 %p2, [{barrier}], {parity};
+  @!%p2 bra {label};
+"
+        ),
+    };
+    let body = format!(
+        "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra READY;
+  mbarrier.init.shared::cta.b64 [%r3], 1;
+  mbarrier.init.shared::cta.b64 [%r3+8], 1;
+  mbarrier.init.shared::cta.b64 [%r4], 2;
+  mbarrier.init.shared::cta.b64 [%r4+8], 2;
+READY:
+  bar.sync 0;
+  shr.u32 %r5, %r1, 5;
+  mov.b32 %r10, 0;
+  mov.b32 %r11, 0;
+  setp.ne.b32 %p1, %r5, 0;
+  @%p1 bra CONSUME;
+  setmaxnreg.dec.sync.aligned.u32 24;
+  elect.sync %r12|%p4, 0xffffffff;
+  @!%p4 bra END;
+PRODUCE:
+  and.b32 %r13, %r10, 1;
+  shl.b32 %r14, %r13, 10;
+  add.s32 %r14, %r2, %r14;
+  shl.b32 %r15, %r13, 3;
+  add.s32 %r16, %r3, %r15;
+  add.s32 %r17, %r4, %r15;
+  shr.u32 %r18, %r10, 1;
+  and.b32 %r18, %r18, 1;
+  xor.b32 %r19, %r18, 1;
+{empty}  mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%r16], 1024;
+  shl.b32 %r20, %r10, 3;
+  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%r14], [%rd3, {{%r11, %r20}}], [%r16], %rd40;
+  add.s32 %r10, %r10, 1;
+  setp.lt.u32 %p3, %r10, 4;
+  @%p3 bra PRODUCE;
+  bra.uni END;
+CONSUME:
+  setmaxnreg.inc.sync.aligned.u32 240;
+  and.b32 %r6, %r1, 31;
+  sub.s32 %r7, %r5, 1;
+  shl.b32 %r7, %r7, 7;
+  shl.b32 %r8, %r6, 2;
+  add.s32 %r9, %r7, %r8;
+  mov.f32 %r50, 0f00000000;
+STEP:
+  and.b32 %r13, %r10, 1;
+  shl.b32 %r14, %r13, 10;
+  add.s32 %r14, %r2, %r14;
+  add.s32 %r14, %r14, %r9;
+  shl.b32 %r15, %r13, 3;
+  add.s32 %r16, %r3, %r15;
+  add.s32 %r17, %r4, %r15;
+  shr.u32 %r18, %r10, 1;
+  and.b32 %r18, %r18, 1;
+{full}  ld.shared.f32 %r51, [%r14];
+  add.f32 %r50, %r50, %r51;
+  bar.warp.sync 0xffffffff;
+  setp.eq.b32 %p5, %r6, 0;
+  @%p5 mbarrier.arrive.shared::cta.b64 _, [%r17];
+  add.s32 %r10, %r10, 1;
+  setp.lt.u32 %p3, %r10, 4;
+  @%p3 bra STEP;
+  barrier.sync 1, 64;
+  sub.s32 %r60, %r1, 32;
+  mul.wide.u32 %rd20, %r60, 4;
+  add.s64 %rd20, %rd2, %rd20;
+  st.global.f32 [%rd20], %r50;
+END:",
+        empty = wait(skip_empty, "EMPTY", "%r17", "%r19"),
+        full = wait(skip_full, "FULL", "%r16", "%r18"),
+    );
+    case(&body).threads(96)
+}
+
+#[test]
+fn a_pipeline_of_a_producer_and_two_consumers() {
+    let got = pipeline(false, false).run();
+    for warp in 0..2 {
+        for lane in 0..32 {
+            // Row `warp` of each box.
+            let sum: usize = (0..4).map(|step| (step * 8 + warp) * 64 + lane).sum();
+            assert_eq!(got[warp * 32 + lane], sum as f32, "{warp} {lane}");
+        }
+    }
+}
+
+#[test]
+fn reading_without_waiting_for_the_copy_is_a_race() {
+    let case = pipeline(true, false);
+    let fault = case.fault();
+    let copy = line_of(&case.ptx, "cp.async.bulk");
+    assert_eq!(fault.line, line_of(&case.ptx, "ld.shared.f32"));
+    let FaultKind::Race { other_line, other_warp, .. } = fault.kind else { panic!("{fault}") };
+    assert_eq!((other_line, other_warp), (copy, 0));
+    let text = fault.to_string();
+    let says = format!("this load and the asynchronous copy by warp 0 at line {copy} are not");
+    assert!(text.contains(&says) && text.contains("wait for that copy's mbarrier"), "{text}");
+}
+
+#[test]
+fn copying_over_what_is_being_read_is_a_race() {
+    // Without waiting, the second round meets the first, which nobody waited for.
+    let case = pipeline(false, true);
+    let fault = case.fault();
+    assert_eq!(fault.line, line_of(&case.ptx, "cp.async.bulk"));
+    let FaultKind::Race { .. } = fault.kind else { panic!("{fault}") };
+    // A thread that waits for the copy, but not for the other warps' reading.
+    let body = load_box(0, 0, 1024)
+        + WAIT
+        + "  ld.shared.b32 %r30, [%r2+256];
+  setp.ne.b32 %p1, %r1, 32;
+  @%p1 bra END;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 1024;
+  mov.b32 %r10, 0;
+  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd3, {%r10, %r10}], [%r3]; // again
+END:";
+    let unordered = self::case(&body).threads(64);
+    let fault = unordered.fault();
+    assert_eq!(fault.line, line_of(&unordered.ptx, "// again"));
+    let FaultKind::Race { other_line, other_warp, .. } = fault.kind else { panic!("{fault}") };
+    let read = line_of(&unordered.ptx, "ld.shared.b32 %r30");
+    assert_eq!((other_line, other_warp), (read, 0));
+    // Every way to order the two.
+    for order in [
+        "bar.sync 0;",
+        "barrier.sync 2, 64;",
+        "membar.cta; bar.warp.sync 0xffffffff;",
+        "fence.acq_rel.gpu;",
+    ] {
+        let ordered = body.replace("[%r2+256];", &format!("[%r2+256];\n  {order}"));
+        let outcome = self::case(&ordered).threads(64).outcome();
+        assert!(outcome.is_ok(), "{order}: {outcome:?}");
+    }
+    // What orders bulk copies and threads does not order threads.
+    let proxy = body.replace("[%r2+256];", "[%r2+256];\n  fence.proxy.async.shared::cta;");
+    let kind = self::case(&proxy).threads(64).fault().kind;
+    assert!(matches!(kind, FaultKind::Race { .. }), "{kind:?}");
+}
+
+#[test]
+fn what_one_thread_knows_another_learns_at_a_barrier() {
+    // Only warp 0 waits for the copy; the barrier tells the others.
+    let body = load_box(0, 0, 1024)
+        + "  setp.gt.u32 %p1, %r1, 31;
+  @%p1 bra MEET;
+" + WAIT + "MEET:
+  bar.sync 0;
+" + &store_tile(256);
+    assert_eq!(case(&body).threads(64).run()[..256], box_at(0, 0, 32, 8, 0.0));
+    let fault = case(&body.replace("MEET:\n  bar.sync 0;", "MEET:")).threads(64).fault();
+    assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+    // Generic addresses are checked, too.
+    let generic = load_box(0, 0, 1024)
+        + "  cvta.shared.u64 %rd30, %rd31;\n  cvt.u64.u32 %rd31, %r2;\n  cvta.shared.u64 %rd30, %rd31;\n  ld.b32 %r30, [%rd30];\n";
+    let fault = case(&generic).fault();
+    assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+}
+
+#[test]
+fn a_wait_that_nobody_ends_is_a_deadlock() {
+    let body = "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra READY;
+  mbarrier.init.shared::cta.b64 [%r3], 3;
+READY:
+  bar.sync 0;
+  setp.gt.u32 %p1, %r1, 1;
+  @%p1 bra END;
+  mbarrier.arrive.shared::cta.b64 _, [%r3];
+SPIN:
+  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+  @!%p2 bra SPIN;
+END:
+  bar.sync 0;";
+    let case = case(body).threads(64);
+    let fault = case.fault();
+    let wait = line_of(&case.ptx, "try_wait");
+    assert_eq!(fault.line, wait);
+    let FaultKind::Deadlock { waiting } = &fault.kind else { panic!("{fault}") };
+    let first = waiting.iter().find(|w| w.line == wait).unwrap();
+    assert_eq!((first.warp, first.lanes), (0, 3));
+    assert!(first.reason.contains("wait for 1 of 3 arrivals in phase 0"), "{fault}");
+    assert!(waiting.iter().any(|w| w.warp == 1 && w.line == wait + 3), "{fault}");
+}
+
+#[test]
+fn a_failed_wait_leaves_time_for_other_work() {
+    // Thread 0 arrives only once its wait has failed; `test_wait` as well.
+    for wait in ["try_wait", "test_wait"] {
+        let body = format!(
+            "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra END;
+  mbarrier.init.shared::cta.b64 [%r3], 1;
+  mbarrier.{wait}.parity.shared::cta.b64 %p2, [%r3], 0;
+  @%p2 bra END;
+  mbarrier.arrive.shared::cta.b64 %rd30, [%r3];
+  mbarrier.{wait}.shared::cta.b64 %p3, [%r3], %rd30;
+  @!%p3 bra END;
+  mbarrier.{wait}.parity.shared::cta.b64 %p4, [%r3], 1;
+  @%p4 bra END;
+  mov.b32 %r10, 7;
+  st.global.b32 [%rd2], %r10;
+END:"
+        );
+        assert_eq!(case(&body).run()[0].to_bits(), 7, "{wait}");
+    }
+}
+
+#[test]
+fn wrong_barriers() {
+    let init = "  mbarrier.init.shared::cta.b64 [%r3], 40;\n";
+    let cases = [
+        ("  mbarrier.arrive.shared::cta.b64 _, [%r3];", "`mbarrier.init` has not run"),
+        ("  mbarrier.init.shared::cta.b64 [%r3], 0;", "an mbarrier for 0 arrivals"),
+        ("  mbarrier.init.shared::cta.b64 [%r3+4], 1;", "not a multiple of 8"),
+        ("  mbarrier.init.b64 [%rd2], 1;", "not in shared memory"),
+        ("  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;", "has not run"),
+        (
+            "INIT  st.shared.b32 [%r3], %r1;\n  mbarrier.arrive.shared::cta.b64 _, [%r3];",
+            "something overwrote it",
+        ),
+        (
+            "INIT  mbarrier.inval.shared::cta.b64 [%r3];\n  mbarrier.expect_tx.shared::cta.b64 [%r3], 4;",
+            "there is no mbarrier at",
+        ),
+        (
+            "INIT  mbarrier.arrive.shared::cta.b64 _, [%r3], 2;",
+            "2 arrivals at the mbarrier at 0x4400, whose phase 0 lacks 1 of 3",
+        ),
+        (
+            "INIT  mbarrier.expect_tx.shared::cta.b64 [%r3], 1048575;\n  mbarrier.expect_tx.shared::cta.b64 [%r3], 1;",
+            "1048575 is the limit",
+        ),
+    ];
+    for (body, text) in cases {
+        let body = body.replace("INIT", &init.replace("40", "3"));
+        let fault = case(&body).threads(1 + u32::from(body.contains("], 2"))).fault();
+        assert!(fault.to_string().contains(text), "{fault}");
+    }
+    // Another warp uses it, and nothing says that it was initialised before. That
+    // is followed in kernels with bulk copies.
+    let early = load_box(0, 0, 1024).replace("WAIT:\n  bar.sync 0;", "WAIT:") + WAIT;
+    let fault = case(&early).threads(64).fault();
+    assert!(fault.to_string().contains("without a barrier after warp 0"), "{fault}");
+}
+
+#[test]
+fn wrong_tensor_maps() {
+    let copy = |from: &str, to: &str| {
+        let fault = case(&(load_box(0, 0, 1024).replace(from, to) + WAIT)).fault();
+        assert!(fault.instruction.starts_with("cp.async.bulk"), "{fault}");
+        (fault.kind.clone(), fault.to_string())
+    };
+    let (kind, text) = copy("[%rd3, {", "[%rd1, {");
+    assert!(matches!(kind, FaultKind::BadTensorMap { rank: None, .. }), "{text}");
+    assert!(text.contains("there is no tensor map of the software device"), "{text}");
+    let (kind, text) = copy("[%rd3, {", "[%rd3+32, {");
+    assert!(matches!(kind, FaultKind::Misaligned { bytes: 64, .. }), "{text}");
+    let line = load_box(0, 0, 1024).replace(".2d.", ".3d.").replace("{%r10,", "{%r10, %r10,");
+    let fault = case(&(line + WAIT)).fault();
+    assert!(matches!(fault.kind, FaultKind::BadTensorMap { rank: Some(2), .. }), "{fault}");
+    let (kind, text) = copy("[%r2], [", "[%r2+64], [");
+    assert!(matches!(kind, FaultKind::Misaligned { bytes: 128, .. }), "{text}");
+    // A tensor that is larger than its memory.
+    let mut large = case(&(load_box(0, 30, 1024) + WAIT));
+    large.map.0 = [64, 33];
+    let fault = large.fault();
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
+}
+
+#[test]
+fn stores_happen_at_the_wait() {
+    let body = |wait: &str| {
+        load_box(0, 0, 1024)
+            + WAIT
+            + &format!(
+                "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra END;
+  fence.proxy.async.shared::cta;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2], 64;
+  cp.async.bulk.commit_group;
+  {wait}
+  st.shared.b32 [%r2], %r1;
+END:"
+            )
+    };
+    let got = case(&body("cp.async.bulk.wait_group.read 0;")).run();
+    assert_eq!(got[..16], box_at(0, 0, 16, 1, 0.0));
+    assert_eq!(got[16], -1.0);
+    assert_eq!(case(&body("cp.async.bulk.wait_group 1;")).run()[0], -1.0);
+    // To a tensor: what lies outside is left out.
+    let tensor = load_box(0, 0, 1024)
+        + WAIT
+        + "  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra END;
+  mov.b32 %r10, 60;
+  mov.b32 %r11, -1;
+  cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd3, {%r10, %r11}], [%r2];
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+  ld.global.v4.b32 {%r20, %r21, %r22, %r23}, [%rd1+240];
+  st.global.v4.b32 [%rd2], {%r20, %r21, %r22, %r23};
+  ld.global.b32 %r20, [%rd1+256];
+  st.global.b32 [%rd2+16], %r20;
+END:";
+    let got = case(&tensor).run();
+    assert_eq!(got[..5], [64.0, 65.0, 66.0, 67.0, 64.0]);
+}
+
+#[test]
+fn what_is_refused_at_load() {
+    let device = Device::new(Config::default());
+    for (inst, part) in [
+        ("setmaxnreg.inc.sync.aligned.u32 20;", "multiple of 8 from 24 to 256"),
+        ("setmaxnreg.inc.sync.u32 24;", "`.sync.aligned.u32`"),
+        ("mbarrier.arrive_drop.shared::cta.b64 %rd5, [%r3];", "unknown"),
+        ("mbarrier.init.shared::cta.b64 [%r3];", "an address and a number"),
+        ("mbarrier.init.shared::cta.b32 [%r3], 1;", "it takes `.b64`"),
+        ("cp.async.bulk.prefetch.L2.global [%rd1], 16;", "only copies from"),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%rd3, {%r1}], [%r3];",
+            "as many coordinates",
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r2], [%rd3, {%r1, %r1}], [%r3];",
+            "`.im2col` is unknown",
+        ),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd1], 16, [%r3];",
+            "`.multicast::cluster` is unknown",
+        ),
+        ("fence.proxy.tensormap::generic.release.gpu;", "`.alias` and `.async`"),
+        ("ld.global.b32 %r5, [%rd1, {%r1}];", "an address in brackets"),
+    ] {
+        let ptx = kernel(&format!("  {inst}"));
+        let error = device.load(&ptx).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("PTX line {}: ", line_of(&ptx, inst))), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+    for inst in [
+        "cp.async.bulk.commit_group;",
+        "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;",
+        "setmaxnreg.inc.sync.aligned.u32 24;",
+    ] {
+        let old = kernel(&format!("  {inst}")).replace("sm_90a", "sm_80");
+        let error = device.load(&old).unwrap_err().to_string();
+        assert!(error.contains("but the module is for `sm_80`"), "{error}");
+    }
+}
