@@ -45,6 +45,8 @@ atomics! {
     atomic_min_u32_device(u32) = "gpu.global.min.u32";
     /// Takes the larger value, device-wide.
     atomic_max_u32_device(u32) = "gpu.global.max.u32";
+    /// Adds 1, or stores 0 if the value before is `value` or more, device-wide.
+    atomic_inc_u32_device(u32) = "gpu.global.inc.u32";
     /// Exchanges, device-wide.
     atomic_exch_u32_device(u32) = "gpu.global.exch.b32";
 }
