@@ -28,8 +28,6 @@ pub struct CopyA<const BM: u32, const BK: u32, const THREADS: u32> {
     col: u32,
     /// Rows from there to the edge of A.
     rows: u32,
-    /// Whether all rows of the tile lie inside.
-    interior: bool,
 }
 
 impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
@@ -56,7 +54,6 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
             to: smem.add(col * ld_a(BM) + tid_row),
             col,
             rows: m.saturating_sub(row + tid_row),
-            interior: row + BM <= m,
         }
     }
 
@@ -68,8 +65,9 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
     #[inline(always)]
     pub unsafe fn copy(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
-        let whole = self.interior && k_left >= BK;
         let cols = k_left.saturating_sub(self.col);
+        // Whether the last copy is inside, and so all are.
+        let whole = self.rows > BM - Self::ROWS && cols > BK - Self::COLS;
         for row in (0..BM).step_by(Self::ROWS as usize) {
             for col in (0..BK).step_by(Self::COLS as usize) {
                 let (to, from) = (to.add(col * ld_a(BM) + row), from.wrapping_add(col as usize));
@@ -98,8 +96,6 @@ pub struct CopyB<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED
     row: u32,
     /// Columns from there to the edge of B.
     cols: u32,
-    /// Whether all columns of the tile lie inside.
-    interior: bool,
 }
 
 impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
@@ -130,7 +126,6 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
             to: smem.add(row * BN + tid_col),
             row,
             cols: n.saturating_sub(col + tid_col),
-            interior: col + BN <= n,
         }
     }
 
@@ -141,8 +136,8 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
     #[inline(always)]
     pub unsafe fn copy(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
-        let whole = self.interior && k_left >= BK;
         let rows = k_left.saturating_sub(self.row);
+        let whole = rows > BK.saturating_sub(Self::ROWS) && self.cols > BN - Self::COLS;
         if Self::ROWS <= BK || self.row < BK {
             for row in (0..BK).step_by(Self::ROWS as usize) {
                 for col in (0..BN).step_by(Self::COLS as usize) {
@@ -162,6 +157,11 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
                 from = from.wrapping_add(Self::ROWS as usize * self.ldb as usize);
             }
         }
-        self.from = self.from.wrapping_add(BK as usize * self.ldb as usize);
+        // The walk has ended where the next tile starts, unless it was one step for all.
+        self.from = if Self::ROWS <= BK {
+            from
+        } else {
+            self.from.wrapping_add(BK as usize * self.ldb as usize)
+        };
     }
 }

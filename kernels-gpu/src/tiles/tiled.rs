@@ -117,14 +117,14 @@ impl<
         let mut copy_a = CopyA::<BM, BK, THREADS>::new(a, lda, m, block_row, begin, a_smem);
         let mut copy_b =
             CopyB::<BN, BK, THREADS, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
-        // Asks for the next tile, which starts at k0; past the end for nothing.
-        let mut copy_tile = |k0: u32, slot: u32| {
-            if k0 < end {
+        // Asks for the next tile, where `left` of K is left; for nothing if none is.
+        let mut copy_tile = |left: u32, slot: u32| {
+            if left > 0 {
                 // SAFETY: the matrices are as the launch promises, and nobody uses the slot
                 // before the copies are waited for.
                 unsafe {
-                    copy_a.copy(slot * Self::SLOT_A, end - k0);
-                    copy_b.copy(slot * Self::SLOT_B, end - k0);
+                    copy_a.copy(slot * Self::SLOT_A, left);
+                    copy_b.copy(slot * Self::SLOT_B, left);
                 }
             }
             cp_async::commit_group();
@@ -132,18 +132,18 @@ impl<
 
         let mut acc = [[0.0f32; TN]; TM];
 
+        let mut left = end.saturating_sub(begin);
         for slot in 0..Self::SLOTS - 1 {
-            copy_tile(begin + slot * BK, slot);
+            copy_tile(left.saturating_sub(slot * BK), slot);
         }
 
         let mut slot = 0;
-        let mut k0 = begin;
-        while k0 < end {
-            // The tile at k0 has arrived, and nobody uses the slot before it any more.
+        while left > 0 {
+            // The next tile has arrived, and nobody uses the slot before it any more.
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
             let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy_tile(k0 + (Self::SLOTS - 1) * BK, free);
+            copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free);
 
             let a_tile = a_frag.add(slot * Self::SLOT_A);
             let b_tile = b_frag.add(slot * Self::SLOT_B);
@@ -177,7 +177,7 @@ impl<
                 }
             }
             slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
-            k0 += BK;
+            left = left.saturating_sub(BK);
         }
 
         let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
