@@ -58,22 +58,20 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
     }
 
     /// Asks for the share in the next tile, which goes to the slot at `offset` elements from
-    /// the first. `k_left` columns of A are left, one at least.
+    /// the first. `k_left` columns of A are left, one at least; `WHOLE`: the tile is inside.
     ///
     /// # Safety
-    /// `new` was told the truth about A, and nothing uses the slot.
+    /// `new` and the parameters tell the truth about A, and nothing uses the slot.
     #[inline(always)]
-    pub unsafe fn copy(&mut self, offset: u32, k_left: u32) {
+    pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
         let cols = k_left.saturating_sub(self.col);
-        // Whether the last copy is inside, and so all are.
-        let whole = self.rows > BM - Self::ROWS && cols > BK - Self::COLS;
         for row in (0..BM).step_by(Self::ROWS as usize) {
             for col in (0..BK).step_by(Self::COLS as usize) {
                 let (to, from) = (to.add(col * ld_a(BM) + row), from.wrapping_add(col as usize));
                 // SAFETY: this thread's own word of the slot; inside A where it is read.
                 unsafe {
-                    if whole {
+                    if WHOLE {
                         cp_async::copy(to, from);
                     } else {
                         cp_async::copy_or_zero(to, from, row < self.rows && col < cols);
@@ -134,10 +132,9 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
     /// # Safety
     /// As for [`CopyA::copy`]; where `ALIGNED`, B is as [`matrix`](crate::matrix) says.
     #[inline(always)]
-    pub unsafe fn copy(&mut self, offset: u32, k_left: u32) {
+    pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
         let rows = k_left.saturating_sub(self.row);
-        let whole = rows > BK.saturating_sub(Self::ROWS) && self.cols > BN - Self::COLS;
         if Self::ROWS <= BK || self.row < BK {
             for row in (0..BK).step_by(Self::ROWS as usize) {
                 for col in (0..BN).step_by(Self::COLS as usize) {
@@ -146,7 +143,7 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
                     // SAFETY: this thread's own words of the slot; inside B where they are
                     // read, four together where they are four.
                     unsafe {
-                        match (ALIGNED, whole) {
+                        match (ALIGNED, WHOLE) {
                             (true, true) => cp_async::copy4(to, from),
                             (true, false) => cp_async::copy4_or_zero(to, from, inside),
                             (false, true) => cp_async::copy(to, from),

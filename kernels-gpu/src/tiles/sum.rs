@@ -95,10 +95,12 @@ pub unsafe fn add_splits<const GROUPS: u32>(
     let splits = thread::grid_dim_z();
     let tile = (thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()) as usize;
     let elements = whose.elements() as usize;
-    let of_tile = partials.wrapping_add(tile * splits as usize * elements);
-    let of_split = |z: u32, quad: u32| {
-        of_tile.wrapping_add(z as usize * elements).wrapping_add(whose.place(quad) as usize)
-    };
+    // Where this thread's quads begin in the first split's part; the others follow at constant
+    // distances.
+    let first = partials
+        .wrapping_add(tile * splits as usize * elements + whose.place(whose.group) as usize);
+    let distance = (GROUPS * whose.threads * 4) as usize;
+    let of_split = |z: u32, i: usize| first.wrapping_add(z as usize * elements + i * distance);
     let share = whose.share(GROUPS);
 
     // SAFETY: room for a tile per block, of which this one fills its own.
@@ -106,7 +108,7 @@ pub unsafe fn add_splits<const GROUPS: u32>(
         for i in 0..share {
             let quad = whose.group + i as u32 * GROUPS;
             if whose.has(quad) {
-                vec::store4_cg(of_split(thread::block_idx_z(), quad), sums[i]);
+                vec::store4_cg(of_split(thread::block_idx_z(), i), sums[i]);
             }
         }
     }
@@ -132,28 +134,28 @@ pub unsafe fn add_splits<const GROUPS: u32>(
     for i in 0..share {
         sums[i] = [0.0; 4];
     }
-    let mut first = 0;
-    while first < splits {
+    let mut begin = 0;
+    while begin < splits {
         let mut loaded: Quads = [[0.0; 4]; MOST_QUADS];
         for ahead in 0..at_once {
             // Past the end the last once more, unused.
-            let z = (first + ahead as u32).min(splits - 1);
+            let z = (begin + ahead as u32).min(splits - 1);
             for i in 0..share {
                 let quad = whose.group + i as u32 * GROUPS;
                 if whose.has(quad) {
                     // SAFETY: stored by the block of this split, as said above.
-                    loaded[ahead * share + i] = unsafe { vec::load4_cg(of_split(z, quad)) };
+                    loaded[ahead * share + i] = unsafe { vec::load4_cg(of_split(z, i)) };
                 }
             }
         }
         for ahead in 0..at_once {
-            if first + (ahead as u32) < splits {
+            if begin + (ahead as u32) < splits {
                 for i in 0..share {
                     add(&mut sums[i], loaded[ahead * share + i]);
                 }
             }
         }
-        first += at_once as u32;
+        begin += at_once as u32;
     }
     true
 }

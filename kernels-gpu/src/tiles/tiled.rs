@@ -117,14 +117,20 @@ impl<
         let mut copy_a = CopyA::<BM, BK, THREADS>::new(a, lda, m, block_row, begin, a_smem);
         let mut copy_b =
             CopyB::<BN, BK, THREADS, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
+        // Whether every tile of this block lies inside, but for the last step along K.
+        let interior = block_row + BM <= m && block_col + BN <= n;
         // Asks for the next tile, where `left` of K is left; for nothing if none is.
         let mut copy_tile = |left: u32, slot: u32| {
-            if left > 0 {
-                // SAFETY: the matrices are as the launch promises, and nobody uses the slot
-                // before the copies are waited for.
-                unsafe {
-                    copy_a.copy(slot * Self::SLOT_A, left);
-                    copy_b.copy(slot * Self::SLOT_B, left);
+            let (slot_a, slot_b) = (slot * Self::SLOT_A, slot * Self::SLOT_B);
+            // SAFETY: the matrices are as the launch promises, and nobody uses the slot before
+            // the copies are waited for.
+            unsafe {
+                if interior && left >= BK {
+                    copy_a.copy::<true>(slot_a, left);
+                    copy_b.copy::<true>(slot_b, left);
+                } else if left > 0 {
+                    copy_a.copy::<false>(slot_a, left);
+                    copy_b.copy::<false>(slot_b, left);
                 }
             }
             cp_async::commit_group();
