@@ -35,8 +35,10 @@ use tiled::Tiled;
 pub const TILES: &[&Spec] = &[
     &tile_128x128::SPEC,
     &tile_128x64::SPEC,
+    &tile_128x64_g4::SPEC,
     &tile_64x128::SPEC,
     &tile_64x64::SPEC,
+    &tile_64x64_g8::SPEC,
     &tile_128x32::SPEC,
     &tile_32x128::SPEC,
     &tile_64x32::SPEC,
@@ -138,90 +140,136 @@ macro_rules! tile {
 
 tile! {
     /// As `async_copy`, with splits.
-    tile_128x128, tile_128x128_unaligned, "128x128, 8x8 per thread, 8 warps, split along K",
-    block (128, 128, 16), warp (32, 64), thread (8, 8), groups 1, pending 1, threads 256, min_blocks 2
+    tile_128x128, tile_128x128_unaligned,
+    "128x128 outputs, 8x8 per thread, 1 group of 8 warps",
+    block (128, 128, 16), warp (32, 64), thread (8, 8),
+    groups 1, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
-    /// 1024 x 1024 in 128 tiles, one per multiprocessor.
-    tile_128x64, tile_128x64_unaligned, "128x64, 8x8 per thread, 2 groups of 4 warps, split along K",
-    block (128, 64, 32), warp (32, 64), thread (8, 8), groups 2, pending 1, threads 256, min_blocks 2
+    /// 1024 x 1024 is 128 of these, one per multiprocessor.
+    tile_128x64, tile_128x64_unaligned,
+    "128x64 outputs, 8x8 per thread, 2 groups of 4 warps",
+    block (128, 64, 32), warp (32, 64), thread (8, 8),
+    groups 2, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
-    /// The same for a C that is wide and low.
-    tile_64x128, tile_64x128_unaligned, "64x128, 8x8 per thread, 2 groups of 4 warps, split along K",
-    block (64, 128, 32), warp (32, 64), thread (8, 8), groups 2, pending 1, threads 256, min_blocks 2
+    /// The same with sixteen warps, for one block per multiprocessor.
+    tile_128x64_g4, tile_128x64_g4_unaligned,
+    "128x64 outputs, 8x8 per thread, 4 groups of 4 warps",
+    block (128, 64, 64), warp (32, 64), thread (8, 8),
+    groups 4, pending 1, threads 512, min_blocks 1
 }
 
 tile! {
-    /// Four groups: a warp of each in every quarter of the multiprocessor.
-    tile_64x64, tile_64x64_unaligned, "64x64, 8x8 per thread, 4 groups of 2 warps, split along K",
-    block (64, 64, 32), warp (32, 64), thread (8, 8), groups 4, pending 2, threads 256, min_blocks 2
+    /// For a C that is wide and low: M up to 64.
+    tile_64x128, tile_64x128_unaligned,
+    "64x128 outputs, 8x8 per thread, 2 groups of 4 warps",
+    block (64, 128, 32), warp (32, 64), thread (8, 8),
+    groups 2, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// Mid-sized products with splits.
+    tile_64x64, tile_64x64_unaligned,
+    "64x64 outputs, 8x8 per thread, 4 groups of 2 warps",
+    block (64, 64, 64), warp (32, 64), thread (8, 8),
+    groups 4, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// The same with sixteen warps, for one block per multiprocessor.
+    tile_64x64_g8, tile_64x64_g8_unaligned,
+    "64x64 outputs, 8x8 per thread, 8 groups of 2 warps",
+    block (64, 64, 64), warp (32, 64), thread (8, 8),
+    groups 8, pending 1, threads 512, min_blocks 1
 }
 
 tile! {
     /// N up to 32.
-    tile_128x32, tile_128x32_unaligned, "128x32, 8x8 per thread, 4 groups of 2 warps, split along K",
-    block (128, 32, 32), warp (64, 32), thread (8, 8), groups 4, pending 2, threads 256, min_blocks 2
+    tile_128x32, tile_128x32_unaligned,
+    "128x32 outputs, 8x8 per thread, 4 groups of 2 warps",
+    block (128, 32, 32), warp (64, 32), thread (8, 8),
+    groups 4, pending 2, threads 256, min_blocks 2
 }
 
 tile! {
     /// M up to 32.
-    tile_32x128, tile_32x128_unaligned, "32x128, 8x8 per thread, 4 groups of 2 warps, split along K",
-    block (32, 128, 32), warp (32, 64), thread (8, 8), groups 4, pending 2, threads 256, min_blocks 2
+    tile_32x128, tile_32x128_unaligned,
+    "32x128 outputs, 8x8 per thread, 4 groups of 2 warps",
+    block (32, 128, 32), warp (32, 64), thread (8, 8),
+    groups 4, pending 2, threads 256, min_blocks 2
 }
 
 tile! {
-    /// 512 x 512 in 128 tiles.
-    tile_64x32, tile_64x32_unaligned, "64x32, 8x8 per thread, 8 groups of a warp, split along K",
-    block (64, 32, 64), warp (64, 32), thread (8, 8), groups 8, pending 1, threads 256, min_blocks 2
+    /// 512 x 512 is 128 of these, one per multiprocessor.
+    tile_64x32, tile_64x32_unaligned,
+    "64x32 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (64, 32, 64), warp (64, 32), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// The same for a C that is wide and low.
-    tile_32x64, tile_32x64_unaligned, "32x64, 8x8 per thread, 8 groups of a warp, split along K",
-    block (32, 64, 64), warp (32, 64), thread (8, 8), groups 8, pending 1, threads 256, min_blocks 2
+    tile_32x64, tile_32x64_unaligned,
+    "32x64 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (32, 64, 64), warp (32, 64), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// The smallest products.
-    tile_32x32, tile_32x32_unaligned, "32x32, 8x4 per thread, 8 groups of a warp, split along K",
-    block (32, 32, 64), warp (32, 32), thread (8, 4), groups 8, pending 2, threads 256, min_blocks 3
+    tile_32x32, tile_32x32_unaligned,
+    "32x32 outputs, 8x4 per thread, 8 groups of 1 warp",
+    block (32, 32, 64), warp (32, 32), thread (8, 4),
+    groups 8, pending 1, threads 256, min_blocks 3
 }
 
 tile! {
     /// N up to 16: reads A once.
-    tile_128x16, tile_128x16_unaligned, "128x16, 8x8 per thread, 8 groups of a warp, split along K",
-    block (128, 16, 64), warp (128, 16), thread (8, 8), groups 8, pending 1, threads 256, min_blocks 2
+    tile_128x16, tile_128x16_unaligned,
+    "128x16 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (128, 16, 64), warp (128, 16), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// M up to 16: reads B once.
-    tile_16x128, tile_16x128_unaligned, "16x128, 8x8 per thread, 8 groups of a warp, split along K",
-    block (16, 128, 64), warp (16, 128), thread (8, 8), groups 8, pending 1, threads 256, min_blocks 2
+    tile_16x128, tile_16x128_unaligned,
+    "16x128 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (16, 128, 64), warp (16, 128), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// N up to 8.
-    tile_128x8, tile_128x8_unaligned, "128x8, 4x8 per thread, 8 groups of a warp, split along K",
-    block (128, 8, 64), warp (128, 8), thread (4, 8), groups 8, pending 1, threads 256, min_blocks 2
+    tile_128x8, tile_128x8_unaligned,
+    "128x8 outputs, 4x8 per thread, 8 groups of 1 warp",
+    block (128, 8, 64), warp (128, 8), thread (4, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// M up to 8.
-    tile_8x128, tile_8x128_unaligned, "8x128, 8x4 per thread, 8 groups of a warp, split along K",
-    block (8, 128, 64), warp (8, 128), thread (8, 4), groups 8, pending 1, threads 256, min_blocks 2
+    tile_8x128, tile_8x128_unaligned,
+    "8x128 outputs, 8x4 per thread, 8 groups of 1 warp",
+    block (8, 128, 64), warp (8, 128), thread (8, 4),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// N up to 4, matrix times vector among them.
-    tile_128x4, tile_128x4_unaligned, "128x4, 4x4 per thread, 8 groups of a warp, split along K",
-    block (128, 4, 64), warp (128, 4), thread (4, 4), groups 8, pending 1, threads 256, min_blocks 2
+    tile_128x4, tile_128x4_unaligned,
+    "128x4 outputs, 4x4 per thread, 8 groups of 1 warp",
+    block (128, 4, 64), warp (128, 4), thread (4, 4),
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {
     /// M up to 4, vector times matrix among them.
-    tile_4x128, tile_4x128_unaligned, "4x128, 4x4 per thread, 8 groups of a warp, split along K",
-    block (4, 128, 64), warp (4, 128), thread (4, 4), groups 8, pending 1, threads 256, min_blocks 2
+    tile_4x128, tile_4x128_unaligned,
+    "4x128 outputs, 4x4 per thread, 8 groups of 1 warp",
+    block (4, 128, 64), warp (4, 128), thread (4, 4),
+    groups 8, pending 1, threads 256, min_blocks 2
 }

@@ -112,17 +112,16 @@ pub unsafe fn add_splits<const GROUPS: u32>(
             }
         }
     }
-    // The barrier puts the block's stores before the fence of its first thread, and the fence
-    // puts them before the count. The last to count comes after all others, and so do the
-    // loads of its block, after the second fence and barrier.
+    // The barrier puts the block's stores before its count, which releases them. The last to
+    // count acquires all others' stores, and the second barrier puts them before its block's
+    // loads.
     thread::sync_threads();
     let mut is_last = false;
     if thread::thread_idx_x() == 0 {
-        thread::device_fence();
         // SAFETY: one counter per tile, which only this touches. It wraps to zero, ready for
         // the next launch.
-        let before = unsafe { atomic::atomic_inc_u32_device(counters.add(tile), splits - 1) };
-        thread::device_fence();
+        let before =
+            unsafe { atomic::atomic_inc_acq_rel_u32_device(counters.add(tile), splits - 1) };
         is_last = before == splits - 1;
     }
     if thread::sync_threads_or(is_last) == 0 {
