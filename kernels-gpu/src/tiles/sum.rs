@@ -37,11 +37,16 @@ impl Whose {
         (quad * self.threads + self.in_group) * 4
     }
 
-    /// Whether there is a quad of this number. There are fewer quads than groups in the
-    /// smallest tiles.
+    /// The number of the quad that is this thread's `i`th when the groups share them.
     #[inline(always)]
-    pub fn has(self, quad: u32) -> bool {
-        quad < self.quads
+    fn quad<const GROUPS: u32>(self, i: usize) -> u32 {
+        self.group + i as u32 * GROUPS
+    }
+
+    /// Whether there is such a quad: the smallest tiles have fewer than groups.
+    #[inline(always)]
+    pub fn has<const GROUPS: u32>(self, i: usize) -> bool {
+        self.quads.is_multiple_of(GROUPS) || self.quad::<GROUPS>(i) < self.quads
     }
 
     /// How many quads a thread looks after when `groups` share them.
@@ -68,11 +73,11 @@ pub unsafe fn add_groups<const GROUPS: u32>(whose: Whose, smem: SharedPtr<f32>, 
         }
         thread::sync_threads();
         for i in 0..whose.share(GROUPS) {
-            let quad = whose.group + i as u32 * GROUPS;
             sums[i] = [0.0; 4];
-            if whose.has(quad) {
+            if whose.has::<GROUPS>(i) {
                 for group in 0..GROUPS {
-                    add(&mut sums[i], tile(group).load4(whose.place(quad)));
+                    let place = whose.place(whose.quad::<GROUPS>(i));
+                    add(&mut sums[i], tile(group).load4(place));
                 }
             }
         }
@@ -106,8 +111,7 @@ pub unsafe fn add_splits<const GROUPS: u32>(
     // SAFETY: room for a tile per block, of which this one fills its own.
     unsafe {
         for i in 0..share {
-            let quad = whose.group + i as u32 * GROUPS;
-            if whose.has(quad) {
+            if whose.has::<GROUPS>(i) {
                 vec::store4_cg(of_split(thread::block_idx_z(), i), sums[i]);
             }
         }
@@ -140,8 +144,7 @@ pub unsafe fn add_splits<const GROUPS: u32>(
             // Past the end the last once more, unused.
             let z = (begin + ahead as u32).min(splits - 1);
             for i in 0..share {
-                let quad = whose.group + i as u32 * GROUPS;
-                if whose.has(quad) {
+                if whose.has::<GROUPS>(i) {
                     // SAFETY: stored by the block of this split, as said above.
                     loaded[ahead * share + i] = unsafe { vec::load4_cg(of_split(z, i)) };
                 }

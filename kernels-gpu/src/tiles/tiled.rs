@@ -50,17 +50,19 @@ impl<
     const SLOT_A: u32 = BK * ld_a(BM);
     const SLOT_B: u32 = BK * BN;
 
-    /// Outputs of a thread, in fours; fours in a row of them; and how many are its own once the
-    /// groups have added up.
+    /// Outputs of a thread, in fours; fours in a row of them; how many are its own once the
+    /// groups have added up; and how many of these it stores at a time.
     const QUADS: usize = TM * TN / 4;
     const ROW: usize = TN / 4;
     const SHARE: usize = Self::QUADS.div_ceil(GROUPS as usize);
+    const PART: usize = if Self::SHARE < 4 { Self::SHARE } else { 4 };
 
     const CONSISTENT: () = {
         assert!(WM / TM as u32 * Self::LANES_N == 32, "the lanes of a warp fill its tile");
         assert!(Self::GROUP * GROUPS == THREADS, "groups of threads make the block");
         assert!(TM.is_multiple_of(4) && TN.is_multiple_of(4), "fragments are loaded in fours");
         assert!(Self::QUADS <= sum::MOST_QUADS, "a thread's outputs fit its registers");
+        assert!(Self::SHARE.is_multiple_of(Self::PART), "all outputs are stored");
         assert!(BK.is_multiple_of(GROUPS), "every group has the same share of a step");
     };
 
@@ -207,19 +209,31 @@ impl<
             }
         }
 
-        for i in 0..Self::SHARE {
+        let place = |i: usize| {
             let quad = group + i as u32 * GROUPS;
             let (i_row, i_col) = (quad / Self::ROW as u32, quad % Self::ROW as u32);
             let row = i_row / 4 * (WM / (TM as u32 / 4)) + i_row % 4;
             let col = i_col * (WN / Self::ROW as u32);
-            if whose.has(quad) {
-                // SAFETY: each quad of the tile belongs to one thread.
-                unsafe {
-                    c.put4::<ALIGNED>(
-                        block_row + warp_row + lane_row + row,
-                        block_col + warp_col + lane_col + col,
-                        sums[i],
-                    );
+            (block_row + warp_row + lane_row + row, block_col + warp_col + lane_col + col)
+        };
+        let mine = |i: usize| whose.has::<GROUPS>(i);
+        // A part of the old C is asked for before the first of it is overwritten.
+        for part in 0..Self::SHARE / Self::PART {
+            let mut old = [[0.0; 4]; 4];
+            for i in 0..Self::PART {
+                let (row, col) = place(part * Self::PART + i);
+                if mine(part * Self::PART + i) {
+                    // SAFETY: each quad of the tile belongs to one thread.
+                    old[i] = unsafe { c.old4::<ALIGNED>(row, col) };
+                }
+            }
+            for i in 0..Self::PART {
+                let (row, col) = place(part * Self::PART + i);
+                if mine(part * Self::PART + i) {
+                    // SAFETY: as above.
+                    unsafe {
+                        c.put4_over::<ALIGNED>(row, col, sums[part * Self::PART + i], old[i]);
+                    }
                 }
             }
         }
