@@ -21,8 +21,20 @@
 //! Both add in a fixed order, so that the same call gives the same bits every time.
 //!
 //! Everything else is as in [`async_copy`](crate::async_copy): copies in a ring of slots, A
-//! transposed on the way, fragments one step ahead. Where M or N is small, the same loop is
-//! bound by memory, and the slots keep up to 76 KiB on their way to each block.
+//! transposed on the way, fragments one step ahead.
+//!
+//! # Small M or N
+//!
+//! Where M or N is small, B or A is read once and the same loop waits for memory alone. Then
+//! what counts is how much is on its way: 4.8 TB/s times 700 ns of latency are 26 KB per
+//! multiprocessor of an H200, and a block here has two tiles, 66 to 72 KiB, on their way while it
+//! computes on a third. The copies need no registers, so that the same kernel does both.
+//!
+//! # How many blocks fit
+//!
+//! The limits are registers (`min_blocks` keeps the compiler to them) and shared memory; both
+//! are checked here for the 228 KiB of Hopper, a KiB per block of which is the system's. GPUs
+//! with less hold fewer blocks, and refuse a launch that holds none.
 
 mod copy;
 mod sum;
@@ -59,27 +71,23 @@ macro_rules! tile {
     (
         $(#[$doc:meta])*
         $name:ident, $unaligned:ident, $summary:literal,
-        block $block:tt, warp $warp:tt, thread $thread:tt,
-        groups $groups:literal, pending $pending:literal, threads $threads:literal, min_blocks $min_blocks:literal
-    ) => {
-        tile! {
-            @geometry $(#[$doc])*
-            $name, $unaligned, $summary, $block, $warp, $thread, $groups, $pending, $threads, $min_blocks
-        }
-    };
-    (
-        @geometry $(#[$doc:meta])*
-        $name:ident, $unaligned:ident, $summary:literal,
-        ($bm:literal, $bn:literal, $bk:literal), ($wm:literal, $wn:literal),
-        ($tm:literal, $tn:literal), $groups:literal, $pending:literal, $threads:literal, $min_blocks:literal
+        block ($bm:literal, $bn:literal, $bk:literal), warp ($wm:literal, $wn:literal),
+        thread ($tm:literal, $tn:literal), groups $groups:literal, pending $pending:literal,
+        threads $threads:literal, min_blocks $min_blocks:literal
     ) => {
         $(#[$doc])*
+        #[doc = concat!("\n\nBlocks of ", $threads, " threads per multiprocessor: ", $min_blocks, ".")]
         pub mod $name {
             use super::*;
             use cuda_std::prelude::*;
 
             type Geometry = Tiled<$bm, $bn, $bk, $wm, $wn, $tm, $tn, $groups, $pending, $threads>;
             const THREADS: u32 = $threads;
+
+            const _: () = assert!(
+                $min_blocks * (Geometry::SHARED_BYTES + 1024) <= 228 * 1024,
+                "so many blocks share a multiprocessor's memory"
+            );
 
             /// What the host needs to launch this tile.
             pub const SPEC: Spec = Spec {
