@@ -39,7 +39,7 @@ impl Whose {
 
     /// The number of the quad that is this thread's `i`th when the groups share them.
     #[inline(always)]
-    fn quad<const GROUPS: u32>(self, i: usize) -> u32 {
+    pub fn quad<const GROUPS: u32>(self, i: usize) -> u32 {
         self.group + i as u32 * GROUPS
     }
 
@@ -56,7 +56,7 @@ impl Whose {
 }
 
 /// Adds up the outputs of all groups. Each has a sum of every output; afterwards `sums[i]` is
-/// the total of quad `group + i * GROUPS`.
+/// the total of the thread's `i`th [`quad`](Whose::quad).
 ///
 /// # Safety
 /// Every thread of the block calls this. `smem` has room for a tile of C per group, and no

@@ -194,7 +194,7 @@ impl<
                 sums[quad][j] = acc[quad / Self::ROW][quad % Self::ROW * 4 + j];
             }
         }
-        // From here on, `sums[i]` is the quad with the number `group + i * GROUPS`.
+        // From here on, `sums[i]` is the quad with the number `whose.quad(i)`.
         let whose = sum::Whose { quads: Self::QUADS as u32, threads: Self::GROUP, in_group, group };
         if GROUPS > 1 {
             // SAFETY: shared memory has room for all sums, all copies were waited for, and
@@ -210,30 +210,27 @@ impl<
         }
 
         let place = |i: usize| {
-            let quad = group + i as u32 * GROUPS;
+            let quad = whose.quad::<GROUPS>(i);
             let (i_row, i_col) = (quad / Self::ROW as u32, quad % Self::ROW as u32);
             let row = i_row / 4 * (WM / (TM as u32 / 4)) + i_row % 4;
             let col = i_col * (WN / Self::ROW as u32);
             (block_row + warp_row + lane_row + row, block_col + warp_col + lane_col + col)
         };
-        let mine = |i: usize| whose.has::<GROUPS>(i);
         // A part of the old C is asked for before the first of it is overwritten.
-        for part in 0..Self::SHARE / Self::PART {
+        for first in (0..Self::SHARE).step_by(Self::PART) {
             let mut old = [[0.0; 4]; 4];
             for i in 0..Self::PART {
-                let (row, col) = place(part * Self::PART + i);
-                if mine(part * Self::PART + i) {
+                let (row, col) = place(first + i);
+                if whose.has::<GROUPS>(first + i) {
                     // SAFETY: each quad of the tile belongs to one thread.
                     old[i] = unsafe { c.old4::<ALIGNED>(row, col) };
                 }
             }
             for i in 0..Self::PART {
-                let (row, col) = place(part * Self::PART + i);
-                if mine(part * Self::PART + i) {
+                let (row, col) = place(first + i);
+                if whose.has::<GROUPS>(first + i) {
                     // SAFETY: as above.
-                    unsafe {
-                        c.put4_over::<ALIGNED>(row, col, sums[part * Self::PART + i], old[i]);
-                    }
+                    unsafe { c.put4_over::<ALIGNED>(row, col, sums[first + i], old[i]) };
                 }
             }
         }
