@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use approx::assert_relative_eq;
-use host::kernels::LADDER;
+use host::kernels::{Arguments, LADDER, TILES};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -403,16 +403,30 @@ fn explain_says_what_the_header_says_and_computes() {
 }
 
 #[test]
-fn list_shows_the_ladder() {
+fn list_shows_all_kernels() {
     let table = run(&["--list"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
     let lines = run(&["--list", "--format", "json"]);
-    assert_eq!(lines.stdout.lines().count(), LADDER.len());
-    for (spec, line) in LADDER.iter().zip(lines.stdout.lines()) {
+    assert_eq!(lines.stdout.lines().count(), LADDER.len() + TILES.len());
+    for (spec, line) in LADDER.iter().chain(TILES).zip(lines.stdout.lines()) {
         assert!(table.stdout.contains(spec.name) && table.stdout.contains(spec.summary));
         let rung: Value = serde_json::from_str(line).unwrap();
         assert_eq!(rung["kernel"], spec.name);
         assert_eq!(rung["threads"], spec.threads());
+        assert_eq!(rung["splits"], spec.arguments == Arguments::Split);
+    }
+}
+
+#[test]
+fn splits_are_for_the_tiles() {
+    let size = ["--m", "20", "--n", "30", "--k", "400", "--splits", "3"];
+    let with = |kernel| soft(&[&["--kernel", kernel][..], &size].concat());
+    let ran = with("tile_32x32");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    for (kernel, says) in [("naive", "naive does not split K"), ("all", "--splits is for one")] {
+        let ran = with(kernel);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The contract of every rung, on every device: `C = alpha * A * B + beta * C` for every
+//! The contract of every kernel, on every device: `C = alpha * A * B + beta * C` for every
 //! shape, factor and layout, with BLAS's rules for what is not read.
 //!
 //! `REQUIRE_GPU=1` turns a missing GPU into a failure.
@@ -14,9 +14,11 @@ mod entry_points;
 mod property;
 #[path = "contract/shared_limit.rs"]
 mod shared_limit;
+#[path = "contract/splits.rs"]
+mod splits;
 
 use approx::assert_relative_eq;
-use case::{Case, fits, for_each_kernel};
+use case::{Case, SPLITS, fits, for_each_kernel};
 use common::devices;
 use cust::memory::DevicePointer;
 use host::kernels::{Spec, Tile};
@@ -49,6 +51,7 @@ fn shapes(spec: &Spec) -> Vec<[usize; 3]> {
         [bm, bn, bk + 1],
         [5, 6, 2 * bk],
         [5, 6, 3 * bk - 1],
+        [bm + 1, 5, 7 * bk],
         // M or N smaller than a tile, and around whole tiles.
         [bm / 2, 2 * bn, bk],
         [2 * bm, bn / 2, bk],
@@ -69,9 +72,10 @@ fn shapes(spec: &Spec) -> Vec<[usize; 3]> {
 fn every_shape_and_factor() {
     for_each_kernel(|device, spec| {
         for (seed, [m, n, k]) in (1..).zip(shapes(spec)) {
-            for (alpha, beta) in FACTORS {
+            for ((alpha, beta), splits) in FACTORS.into_iter().zip(SPLITS.into_iter().cycle()) {
                 let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
-                Case::random(gemm, seed).assert_right(device, spec, Bound::Probabilistic);
+                let case = Case { splits, ..Case::random(gemm, seed) };
+                case.assert_right(device, spec, Bound::Probabilistic);
             }
         }
     });
@@ -83,7 +87,8 @@ fn every_short_k() {
     for_each_kernel(|device, spec| {
         for k in 0..=40.max(3 * spec.tile.bk as usize + 1) {
             for n in [9, 12] {
-                let case = Case::random(Gemm::new(6, n, k).scaled(1.0, 0.5), k as u64);
+                let gemm = Gemm::new(6, n, k).scaled(1.0, 0.5);
+                let case = Case { splits: SPLITS[k % 4], ..Case::random(gemm, k as u64) };
                 case.assert_right(device, spec, Bound::Probabilistic);
             }
         }
@@ -96,16 +101,17 @@ fn every_short_k() {
 fn small_integers_are_exact() {
     for_each_kernel(|device, spec| {
         for [m, n, k] in shapes(spec) {
-            for (alpha, beta) in [(1.0, 0.0), (-0.5, 2.0)] {
+            for (alpha, beta, splits) in [(1.0, 0.0, 7), (-0.5, 2.0, 2)] {
                 let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
                 if fits(device, spec, &gemm).is_err() {
                     continue;
                 }
-                let case = Case::new(gemm, |rows, cols, salt| {
+                let mut case = Case::new(gemm, |rows, cols, salt| {
                     Matrix::from_fn(rows, cols, |i, j| {
                         ((i * 31 + j * 17 + salt as usize * 7) % 17) as f32 - 8.0
                     })
                 });
+                case.splits = splits;
                 let result = case.run(device, spec);
                 let expected = Matrix::from_fn(m, n, |i, j| {
                     let sum: f32 = (0..k).map(|l| case.a.at(i, l) * case.b.at(l, j)).sum();
@@ -196,17 +202,20 @@ fn alpha_or_k_zero_reads_neither_a_nor_b() {
 #[test]
 fn nan_and_infinities_go_where_they_belong() {
     for_each_kernel(|device, spec| {
-        let (m, n, k) = (140, 135, 37);
+        // More than a step, so that splits share it.
+        let (m, n, k) = (140, 135, 37.max(spec.tile.bk as usize + 5));
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for at in [0, 36] {
-                let mut case = Case::random(Gemm::new(m, n, k), 13);
+            for at in [0, k - 1] {
+                let case = Case::random(Gemm::new(m, n, k), 13);
+                let mut case = Case { splits: 2, ..case };
                 case.a.as_mut_slice()[129 * k + at] = value;
                 let result = case.run(device, spec);
                 assert!(case.verify(&result, Bound::Probabilistic).passed());
                 let bad = |i, j| !f32::is_finite(result.at(i, j));
                 assert!((0..n).all(|j| bad(129, j) && !bad(128, j) && !bad(130, j)));
 
-                let mut case = Case::random(Gemm::new(m, n, k), 14);
+                let case = Case::random(Gemm::new(m, n, k), 14);
+                let mut case = Case { splits: 2, ..case };
                 case.b.as_mut_slice()[at * n + 134] = value;
                 let result = case.run(device, spec);
                 assert!(case.verify(&result, Bound::Probabilistic).passed());
@@ -244,6 +253,7 @@ fn structured_matrices_keep_the_worst_case_bound() {
     for_each_kernel(|device, spec| {
         let gemm = Gemm::new(40, 33, 3000).scaled(1.0, 1.0);
         let case = Case::new(gemm, |rows, cols, _| Matrix::from_fn(rows, cols, |_, _| 0.1));
+        let case = Case { splits: 3, ..case };
         case.assert_right(device, spec, Bound::WorstCase);
     });
 }
@@ -254,8 +264,9 @@ fn a_grid_that_is_too_small_is_launched_in_panels() {
     for_each_kernel(|device, spec| {
         let Tile { bm, bn, .. } = spec.tile;
         let (m, n) = (4 * bm as usize + 3, 3 * bn as usize + 5);
-        let mut case =
-            Case::random(Gemm::new(m, n, 19).scaled(2.0, 1.0).strided(20, n + 1, n + 2), 17);
+        let k = 2 * spec.tile.bk as usize + 3;
+        let gemm = Gemm::new(m, n, k).scaled(2.0, 1.0).strided(k + 1, n + 1, n + 2);
+        let mut case = Case { splits: 2, ..Case::random(gemm, 17) };
         case.limits = Some(Limits { grid: [3, 2], ..device.info().limits });
         case.assert_right(device, spec, Bound::Probabilistic);
     });

@@ -1,6 +1,6 @@
-//! What the PTX of the rungs must not contain, as text.
+//! What the PTX of the kernels must not contain, as text.
 
-use host::kernels::LADDER;
+use host::kernels::{LADDER, TILES};
 use host::ptx;
 
 /// The lines of an entry point, without predicates.
@@ -23,7 +23,7 @@ fn body<'a>(text: &'a str, entry: &str) -> Vec<&'a str> {
 
 fn for_each_entry(test: impl Fn(&str, &[&str])) {
     for text in [ptx::SM_80, ptx::SM_90A] {
-        for spec in LADDER {
+        for spec in LADDER.iter().chain(TILES) {
             for entry in [Some(spec.name), spec.unaligned].into_iter().flatten() {
                 let name = format!("{entry} for {}", ptx::target(text).unwrap());
                 test(&name, &body(text, entry));
@@ -62,11 +62,11 @@ fn nothing_is_in_local_memory() {
     });
 }
 
-/// A rung that moves 128 bits does so where it may, and does not where it must not.
+/// A kernel that moves 128 bits does so where it may, and does not where it must not.
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
     for text in [ptx::SM_80, ptx::SM_90A] {
-        for spec in LADDER {
+        for spec in LADDER.iter().chain(TILES) {
             let is_wide = |entry| {
                 body(text, entry).iter().any(|line| {
                     line.starts_with("ld.global.v4") || line.starts_with("st.global.v4")

@@ -1,29 +1,32 @@
 #!/usr/bin/env bash
-# Runs every rung under all four tools of compute-sanitizer, at awkward shapes, on a GPU.
+# Runs every kernel under all four tools of compute-sanitizer, at awkward shapes, on a GPU.
 #
 # usage: tests/sanitize.sh HOST
 #   HOST  the host's binary, such as target/debug/host
 #
-# Prints a line per tool, rung and shape. Exit status: 0 if all are clean, else 1.
+# Prints a line per tool, kernel and shape. Kernels that can split K split it in three.
+# Exit status: 0 if all are clean, else 1.
 set -u
 host=$1
-rungs=$("$host" --list --format json | sed -n 's/.*"kernel":"\([a-z0-9_]*\)".*/\1/p')
+kernels=$("$host" --list --format json | sed -n \
+    -e 's/.*"kernel":"\([a-z0-9_]*\)".*"splits":true.*/\1 --splits 3/p;t' \
+    -e 's/.*"kernel":"\([a-z0-9_]*\)".*/\1/p')
 status=0
 for tool in memcheck racecheck initcheck synccheck; do
     for shape in "257 129 31" "260 132 36" "1 1 1" "64 200 900"; do
         read -r m n k <<<"$shape"
-        for rung in $rungs; do
+        while read -r kernel splits; do
             out=$(compute-sanitizer --tool "$tool" --error-exitcode 9 \
-                "$host" --kernel "$rung" --m "$m" --n "$n" --k "$k" --alpha -1.5 --beta 0.5 \
+                "$host" --kernel "$kernel" $splits --m "$m" --n "$n" --k "$k" --alpha -1.5 --beta 0.5 \
                 --repeat 1 --device gpu --format json 2>&1)
             code=$?
             summary=$(grep 'SUMMARY' <<<"$out" | sed 's/^=* //')
-            echo "$tool $rung ${m}x${n}x$k: exit $code, ${summary:-no summary}"
+            echo "$tool $kernel ${m}x${n}x$k: exit $code, ${summary:-no summary}"
             if [ $code -ne 0 ]; then
                 status=1
                 grep -v '^{' <<<"$out" | head -20
             fi
-        done
+        done <<<"$kernels"
     done
 done
 exit $status

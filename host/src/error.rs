@@ -10,15 +10,15 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No rung of the ladder has this name.
+    /// No kernel has this name.
     #[error("there is no kernel `{name}`{}; the kernels are {}",
         .nearest.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default(), .known.join(", "))]
     UnknownKernel {
         /// The name asked for.
         name: String,
-        /// The rung whose name looks most like it, if any does.
+        /// The kernel whose name looks most like it, if any does.
         nearest: Option<&'static str>,
-        /// Every rung, in order.
+        /// Every kernel, in order.
         known: Vec<&'static str>,
     },
 
@@ -63,6 +63,13 @@ pub enum Error {
         ld: usize,
         /// The row's length, in elements.
         cols: usize,
+    },
+
+    /// A kernel without splits was asked for some.
+    #[error("{kernel} does not split K; leave out `--splits`, or take one of the tiles (`--list`)")]
+    CannotSplit {
+        /// The kernel.
+        kernel: &'static str,
     },
 
     /// alpha or beta is NaN or infinite.

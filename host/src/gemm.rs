@@ -4,13 +4,16 @@
 //! checks everything that can be wrong about sizes. What comes out is a list of
 //! launches that needs no further check.
 
-use kernels_gpu::{GridOrder, Shared, Spec};
+use kernels_gpu::{Arguments, GridOrder, Shared, Spec};
 
 use crate::error::Error;
 
 /// The largest m, n, k or leading dimension: kernels take them as `u32`, and
 /// indices in rows and columns must fit an `i32` on every device.
 pub const MAX_DIMENSION: usize = i32::MAX as usize;
+
+/// The most blocks along a grid's z axis, on every device.
+const MAX_SPLITS: u32 = 65535;
 
 /// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
 /// k x n, C is m x n. Leading dimensions are the distances between rows, in
@@ -154,7 +157,27 @@ pub struct Plan {
     gemm: Gemm,
     block: [u32; 2],
     shared_bytes: u32,
+    splits: u32,
+    split_depth: u32,
+    workspace: Workspace,
     launches: Vec<Launch>,
+}
+
+/// What the blocks of a split product pass each other in device memory. Counts of elements;
+/// all are 0 without splits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Workspace {
+    /// Of f32: a tile of C per block.
+    pub partials: u128,
+    /// Of u32, zeros: one per tile of C.
+    pub counters: u128,
+}
+
+impl Workspace {
+    /// Bytes of both.
+    pub fn bytes(&self) -> u128 {
+        4 * (self.partials + self.counters)
+    }
 }
 
 impl Plan {
@@ -168,9 +191,33 @@ impl Plan {
     ///
     /// What [`Gemm::validate`] finds, and [`Error::SharedMemory`].
     pub fn new(spec: &Spec, gemm: Gemm, limits: &Limits, device: &str) -> Result<Self, Error> {
+        Self::split(spec, gemm, 1, limits, device)
+    }
+
+    /// As [`Plan::new`], with K split among `splits` blocks per tile of C, for a kernel with
+    /// [`Arguments::Split`]. There are fewer splits if K has fewer steps, or where whole steps
+    /// do not go further, and at most 65535.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Plan::new`], and [`Error::CannotSplit`] for any other kernel.
+    pub fn split(
+        spec: &Spec,
+        gemm: Gemm,
+        splits: u32,
+        limits: &Limits,
+        device: &str,
+    ) -> Result<Self, Error> {
         gemm.validate()?;
+        if splits > 1 && spec.arguments != Arguments::Split {
+            return Err(Error::CannotSplit { kernel: spec.name });
+        }
         // `depth` fits because `validate` accepted k.
         let depth = gemm.depth() as u32;
+        let steps = depth.div_ceil(spec.tile.bk);
+        let split_steps = steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
+        // No split is empty, but for the only one of an empty sum.
+        let splits = steps.div_ceil(split_steps).max(1);
         let (needed, dynamic) = match spec.shared {
             Shared::Static(bytes) => (u64::from(bytes), 0),
             Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
@@ -186,7 +233,17 @@ impl Plan {
         }
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
         let launches = panels(spec, &gemm, limits);
-        Ok(Self { gemm, block: spec.block, shared_bytes, launches })
+        let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
+        let workspace = match tiles.max() {
+            Some(tiles) if splits > 1 => Workspace {
+                partials: u128::from(splits * spec.tile.bm * spec.tile.bn) * tiles,
+                counters: tiles,
+            },
+            _ => Workspace::default(),
+        };
+        let split_depth = split_steps * spec.tile.bk;
+        let block = spec.block;
+        Ok(Self { gemm, block, shared_bytes, splits, split_depth, workspace, launches })
     }
 
     /// The product this plan computes.
@@ -202,6 +259,21 @@ impl Plan {
     /// Bytes of dynamic shared memory that each launch passes.
     pub fn shared_bytes(&self) -> u32 {
         self.shared_bytes
+    }
+
+    /// How many blocks share each tile of C, each with its part of K.
+    pub fn splits(&self) -> u32 {
+        self.splits
+    }
+
+    /// How much of K a split sums over, in elements; the last may have less.
+    pub fn split_depth(&self) -> u32 {
+        self.split_depth
+    }
+
+    /// What the splits need; the launches may share it, one after the other.
+    pub fn workspace(&self) -> Workspace {
+        self.workspace
     }
 
     /// The launches, in any order: they write different parts of C.
@@ -243,7 +315,7 @@ fn panels(spec: &Spec, gemm: &Gemm, limits: &Limits) -> Vec<Launch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernels_gpu::{LADDER, Tile};
+    use kernels_gpu::{LADDER, TILES, Tile};
 
     const LIMITS: Limits =
         Limits { grid: [i32::MAX as u32, 65535], shared_default: 49152, shared_optin: 232448 };
@@ -264,7 +336,7 @@ mod tests {
 
     #[test]
     fn every_rung_fits_every_device() {
-        for spec in LADDER {
+        for spec in LADDER.iter().chain(TILES) {
             assert!(spec.threads() <= 1024, "{}", spec.name);
             plan(spec, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned.
@@ -315,6 +387,34 @@ mod tests {
             assert!(plan(spec, Gemm::new(5, 0, 5)).unwrap().launches().is_empty());
             assert_eq!(plan(spec, Gemm::new(5, 5, 0)).unwrap().launches().len(), 1);
         }
+    }
+
+    #[test]
+    fn splits_are_whole_steps_and_never_empty() {
+        let spec = Spec {
+            arguments: Arguments::Split,
+            ..spec(GridOrder::ColumnsAlongX, Shared::Static(0))
+        };
+        let spec = Spec { tile: Tile { bk: 8, ..spec.tile }, ..spec };
+        let plan = |k, splits| {
+            Plan::split(&spec, Gemm::new(17, 33, k), splits, &LIMITS, "a device").unwrap()
+        };
+        for k in 0..200 {
+            for splits in [0, 1, 2, 3, 7, 65536, u32::MAX] {
+                let plan = plan(k, splits);
+                let (count, depth) = (plan.splits() as usize, plan.split_depth() as usize);
+                assert!((1..=splits.clamp(1, MAX_SPLITS)).contains(&plan.splits()));
+                assert!(depth > 0 && depth.is_multiple_of(8) && count * depth >= k);
+                assert!(count == 1 || (count - 1) * depth < k, "{k} {splits}: {count} of {depth}");
+            }
+        }
+        // Two by two tiles of 16 x 32.
+        let workspace = plan(100, 3).workspace();
+        assert_eq!(workspace, Workspace { partials: 3 * 4 * 16 * 32, counters: 4 });
+        assert_eq!(workspace.bytes(), 4 * (3 * 4 * 16 * 32 + 4));
+        assert_eq!(plan(100, 1).workspace(), Workspace::default());
+        let refused = Plan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &LIMITS, "a device");
+        assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
     }
 
     #[test]

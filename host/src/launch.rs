@@ -7,24 +7,25 @@ use std::iter;
 use cuda_driver::sys;
 use cust::error::CudaError;
 use cust::function::Function;
-use cust::memory::DevicePointer;
-use kernels_gpu::{LADDER, Spec};
+use cust::memory::{DeviceBuffer, DevicePointer};
+use kernels_gpu::{Arguments, LADDER, Spec, TILES};
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::{Gemm, Limits, Plan};
+use crate::gemm::{Gemm, Limits, Plan, Workspace};
 use crate::matrix::DeviceMatrix;
 
-/// Finds a rung of the ladder by its name.
+/// Finds a kernel by its name: a rung of the ladder, or a tile.
 ///
 /// # Errors
 ///
 /// [`Error::UnknownKernel`], with the name that looks most like it.
 pub fn find_kernel(name: &str) -> Result<&'static Spec, Error> {
-    if let Some(spec) = LADDER.iter().find(|spec| spec.name == name) {
+    let kernels = LADDER.iter().chain(TILES);
+    if let Some(spec) = kernels.clone().find(|spec| spec.name == name) {
         return Ok(spec);
     }
-    let known: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
+    let known: Vec<_> = kernels.map(|spec| spec.name).collect();
     let nearest = nearest_name(name, &known);
     Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
 }
@@ -96,15 +97,40 @@ impl<'d> Kernel<'d> {
     ///
     /// Those of [`Plan::new`], and [`Error::Driver`].
     pub fn prepare_within(&self, gemm: Gemm, limits: &Limits) -> Result<Prepared<'_, 'd>, Error> {
+        self.prepare_split_within(gemm, 1, limits)
+    }
+
+    /// As [`Kernel::prepare`], with K split among `splits` blocks per tile of C: see
+    /// [`Plan::split`]. The memory that these need is allocated here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Plan::split`], [`Error::DeviceMemory`] and [`Error::Driver`].
+    pub fn prepare_split(&self, gemm: Gemm, splits: u32) -> Result<Prepared<'_, 'd>, Error> {
+        self.prepare_split_within(gemm, splits, &self.device.info().limits)
+    }
+
+    /// As [`Kernel::prepare_split`], within limits, as for [`Kernel::prepare_within`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Kernel::prepare_split`].
+    pub fn prepare_split_within(
+        &self,
+        gemm: Gemm,
+        splits: u32,
+        limits: &Limits,
+    ) -> Result<Prepared<'_, 'd>, Error> {
         let info = self.device.info();
         let limits = info.limits.min(limits);
-        let plan = Plan::new(self.spec, gemm, &limits, &info.name)?;
+        let plan = Plan::split(self.spec, gemm, splits, &limits, &info.name)?;
         if plan.shared_bytes() > info.limits.shared_default {
             for function in iter::once(&self.function).chain(&self.unaligned) {
                 self.allow_shared(function, plan.shared_bytes())?;
             }
         }
-        Ok(Prepared { kernel: self, plan })
+        let buffers = Buffers::new(self.device, plan.workspace())?;
+        Ok(Prepared { kernel: self, plan, buffers })
     }
 
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
@@ -136,6 +162,45 @@ impl<'d> Kernel<'d> {
 pub struct Prepared<'k, 'd> {
     kernel: &'k Kernel<'d>,
     plan: Plan,
+    buffers: Option<Buffers<'d>>,
+}
+
+/// A [`Workspace`] on a device. Work on the device's one stream uses it in turn, and leaves
+/// zeros in the counters each time.
+struct Buffers<'d> {
+    device: &'d Device,
+    partials: DeviceBuffer<f32>,
+    counters: DeviceBuffer<u32>,
+}
+
+impl<'d> Buffers<'d> {
+    /// Allocates a workspace; none if nothing is needed.
+    fn new(device: &'d Device, workspace: Workspace) -> Result<Option<Self>, Error> {
+        let needed = workspace.bytes();
+        if needed == 0 {
+            return Ok(None);
+        }
+        let available = device.free_memory()?;
+        if needed > u128::from(available) {
+            let device = device.info().name.clone();
+            return Err(Error::DeviceMemory { device, needed, available });
+        }
+        let failed = |e| device.error("allocating device memory", e);
+        // Both counts fit, since the bytes are no more than the device has.
+        let [partials, counters] =
+            [workspace.partials, workspace.counters].map(|count| count as usize);
+        // SAFETY: the kernels store every partial sum before they load it.
+        let partials = unsafe { DeviceBuffer::uninitialized(partials) }.map_err(failed)?;
+        let counters = DeviceBuffer::zeroed(counters).map_err(failed)?;
+        Ok(Some(Self { device, partials, counters }))
+    }
+}
+
+impl Drop for Buffers<'_> {
+    fn drop(&mut self) {
+        // The buffers are freed in the current context; see `Device::drop`.
+        let _ = self.device.make_current();
+    }
 }
 
 impl Prepared<'_, '_> {
@@ -222,13 +287,18 @@ impl Prepared<'_, '_> {
         let mut k = gemm.depth() as u32;
         let [mut lda, mut ldb, mut ldc] = [gemm.lda as u32, gemm.ldb as u32, gemm.ldc as u32];
         let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
+        let mut depth = self.plan.split_depth();
+        // Without splits neither is touched.
+        let (mut partials, mut counters) = self.buffers.as_ref().map_or((0, 0), |buffers| {
+            (buffers.partials.as_device_ptr().as_raw(), buffers.counters.as_device_ptr().as_raw())
+        });
         for launch in self.plan.launches() {
             let [mut m, mut n] = [launch.m, launch.n];
             let mut a = a.wrapping_add(launch.a_offset).as_raw();
             let mut b = b.wrapping_add(launch.b_offset).as_raw();
             let mut c = c.wrapping_add(launch.c_offset).as_raw();
-            // The order and the types that every rung has; see `kernels_gpu::Spec`.
-            let arguments: [*mut c_void; 11] = [
+            // The order and the types that every kernel has; see `kernels_gpu::Arguments`.
+            let arguments: [*mut c_void; 14] = [
                 (&raw mut m).cast(),
                 (&raw mut n).cast(),
                 (&raw mut k).cast(),
@@ -240,18 +310,26 @@ impl Prepared<'_, '_> {
                 (&raw mut beta).cast(),
                 (&raw mut c).cast(),
                 (&raw mut ldc).cast(),
+                (&raw mut depth).cast(),
+                (&raw mut partials).cast(),
+                (&raw mut counters).cast(),
             ];
+            let arguments = match self.kernel.spec.arguments {
+                Arguments::Gemm => &arguments[..11],
+                Arguments::Split => &arguments[..],
+            };
             // SAFETY: the driver copies the arguments during the call, and they match the
             // kernel's parameters. The grid covers this panel of C and no more, the block
             // is the rung's own, the matrices are aligned as this entry point needs, and
-            // the caller vouches for the memory.
+            // the caller vouches for the memory. The workspace is as large as the largest
+            // launch needs; one launch after the other uses it, and it is freed after them.
             unsafe {
                 device.stream().launch(
                     function,
-                    (launch.grid[0], launch.grid[1]),
+                    (launch.grid[0], launch.grid[1], self.plan.splits()),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    &arguments,
+                    arguments,
                 )
             }
             .map_err(|e| device.error("launching a kernel", e))?;
@@ -296,7 +374,7 @@ mod tests {
 
     #[test]
     fn kernels_are_found_by_name() {
-        for spec in LADDER {
+        for spec in LADDER.iter().chain(TILES) {
             assert_eq!(find_kernel(spec.name).unwrap().name, spec.name);
         }
     }
@@ -322,7 +400,7 @@ mod tests {
                 panic!("{typed}")
             };
             assert_eq!(nearest, Some(meant));
-            assert_eq!(known.len(), LADDER.len());
+            assert_eq!(known.len(), LADDER.len() + TILES.len());
         }
         assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
         assert!(find_kernel("").is_err());

@@ -30,12 +30,14 @@ mod spec;
 mod stream_k;
 pub mod tile1d;
 pub mod tile2d;
+pub mod tiles;
 pub mod tma;
 pub mod transposed;
 pub mod vec4;
 pub mod warptile;
 
 pub use spec::{Arguments, GridOrder, Shared, Spec, Tile};
+pub use tiles::TILES;
 
 /// Every rung, in the order of the ladder.
 pub const LADDER: &[&Spec] = &[

@@ -178,6 +178,51 @@ impl Output {
     }
 }
 
+impl Output {
+    /// The four elements of C from (row, col) on along the row, with 0 for those outside; 0 for
+    /// all of them, and nothing is read, with `beta == 0`. Several of these, then as many
+    /// [`put4_over`](Self::put4_over), wait for memory once.
+    ///
+    /// # Safety
+    /// As for [`put4`](Self::put4).
+    #[inline(always)]
+    pub unsafe fn old4<const ALIGNED: bool>(self, row: u32, col: u32) -> F32x4 {
+        if self.beta == 0.0 {
+            return [0.0; 4];
+        }
+        // SAFETY: C is a matrix that can be read as well.
+        unsafe { Input::new(self.pointer, self.ld, self.rows, self.cols).get4::<ALIGNED>(row, col) }
+    }
+
+    /// [`put4`](Self::put4), where the four elements of C are known to be `old`.
+    ///
+    /// # Safety
+    /// As for [`put4`](Self::put4).
+    #[inline(always)]
+    pub unsafe fn put4_over<const ALIGNED: bool>(self, row: u32, col: u32, acc: F32x4, old: F32x4) {
+        let mut result = acc.map(|acc| self.alpha * acc);
+        if self.beta != 0.0 {
+            for j in 0..4 {
+                result[j] = fma(self.beta, old[j], result[j]);
+            }
+        }
+        let c = self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize);
+        if ALIGNED {
+            if row < self.rows && col < self.cols {
+                // SAFETY: as in `put4`.
+                unsafe { vec::store4(c, result) };
+            }
+            return;
+        }
+        for j in 0..4 {
+            if row < self.rows && col + (j as u32) < self.cols {
+                // SAFETY: in bounds, and this thread's own.
+                unsafe { *c.add(j) = result[j] };
+            }
+        }
+    }
+}
+
 /// Declares the two entry points of a rung that moves 128 bits at a time: one for aligned
 /// matrices, and one for all others. Both call `$gemm`, a function with the parameters that
 /// every rung has, after `const ALIGNED: bool`.

@@ -146,13 +146,12 @@ impl Meeting {
                 unsafe { *at(slot, i * TN + j) = sums[i][j] };
             }
         }
-        thread::device_fence();
         thread::sync_some_threads::<BARRIER, THREADS>();
         if thread == 0 {
             // SAFETY: one counter for each tile that is cut up; the word is ours.
             unsafe {
                 let counter = self.counters.add(piece.tile as usize);
-                self.word.store(0, atomic::atomic_inc_u32_device(counter, last - first));
+                self.word.store(0, atomic::atomic_inc_acq_rel_u32_device(counter, last - first));
             }
         }
         thread::sync_some_threads::<BARRIER, THREADS>();
@@ -160,7 +159,6 @@ impl Meeting {
         if unsafe { self.word.load(0) } != last - first {
             return false;
         }
-        thread::device_fence();
         *sums = [[0.0; TN]; TM];
         let mut block = first;
         while block <= last {

@@ -1,6 +1,6 @@
 //! A product that is run between guard bands.
 
-use host::kernels::{LADDER, Shared, Spec};
+use host::kernels::{Arguments, LADDER, Shared, Spec, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits, Matrix};
 
@@ -10,14 +10,17 @@ use crate::common::devices;
 /// quiet NaN, so that one which is read shows up in the result.
 const GUARD: u32 = 0x7fc0_beef;
 
-/// Runs a test for every rung on every device.
+/// Runs a test for every kernel on every device.
 pub fn for_each_kernel(test: impl Fn(&Device, &'static Spec)) {
     for device in devices() {
-        for spec in LADDER {
+        for spec in LADDER.iter().chain(TILES) {
             test(&device, spec);
         }
     }
 }
+
+/// What K is split into, in turn, where a kernel can split it.
+pub const SPLITS: [u32; 4] = [1, 2, 3, 7];
 
 /// A product to run: the matrices, and how they lie in memory.
 #[derive(Clone)]
@@ -30,6 +33,8 @@ pub struct Case {
     /// dimensions.
     pub margins: [(usize, usize); 3],
     pub limits: Option<Limits>,
+    /// For kernels that can split K.
+    pub splits: u32,
 }
 
 impl Case {
@@ -49,16 +54,16 @@ impl Case {
             c: make(m, n, 3),
             margins: [(64, 64); 3],
             limits: None,
+            splits: 1,
         }
     }
 
     /// Runs the product and returns C, having made sure that nothing else was written.
     pub fn run(&self, device: &Device, spec: &'static Spec) -> Matrix {
         let kernel = device.kernel(spec).unwrap();
-        let prepared = match &self.limits {
-            Some(limits) => kernel.prepare_within(self.gemm, limits).unwrap(),
-            None => kernel.prepare(self.gemm).unwrap(),
-        };
+        let splits = if spec.arguments == Arguments::Split { self.splits } else { 1 };
+        let limits = self.limits.unwrap_or(device.info().limits);
+        let prepared = kernel.prepare_split_within(self.gemm, splits, &limits).unwrap();
         self.run_with(device, spec.name, |a, b, c| prepared.enqueue(a, b, c))
     }
 

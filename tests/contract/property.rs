@@ -7,7 +7,7 @@
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use host::kernels::LADDER;
+use host::kernels::{LADDER, TILES};
 use host::verify::Bound;
 use host::{Gemm, Matrix};
 use proptest::prelude::*;
@@ -36,6 +36,8 @@ struct Drawn {
     aligned_but: Option<usize>,
     /// Small integers, for which every sum is exact.
     exact: bool,
+    /// For kernels that can split K.
+    splits: u32,
     seed: u64,
 }
 
@@ -49,20 +51,23 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         [0..=3usize, 0..=3, 0..=3],
         (factor(), factor()),
         prop::sample::select(vec![0, 64]),
-        (prop::option::of(0..=12usize), any::<bool>()),
+        (prop::option::of(0..=12usize), any::<bool>(), 1..=9u32),
         any::<u64>(),
     )
         .prop_map(
-            |(sizes, padding, offsets, (alpha, beta), tail, (aligned_but, exact), seed)| Drawn {
-                sizes,
-                padding,
-                offsets,
-                alpha,
-                beta,
-                tail,
-                aligned_but,
-                exact,
-                seed,
+            |(sizes, padding, offsets, (alpha, beta), tail, (aligned_but, exact, splits), seed)| {
+                Drawn {
+                    sizes,
+                    padding,
+                    offsets,
+                    alpha,
+                    beta,
+                    tail,
+                    aligned_but,
+                    exact,
+                    splits,
+                    seed,
+                }
             },
         )
 }
@@ -88,6 +93,7 @@ impl Drawn {
             matrix
         });
         case.margins = offsets.map(|offset| (offset, self.tail));
+        case.splits = self.splits;
         case
     }
 }
@@ -120,7 +126,7 @@ fn random_products() {
             return Ok(());
         }
         for device in &devices {
-            for spec in LADDER {
+            for spec in LADDER.iter().chain(TILES) {
                 if !drawn.exact || fits(device, spec, &case.gemm).is_err() {
                     case.assert_right(device, spec, Bound::Probabilistic);
                     continue;

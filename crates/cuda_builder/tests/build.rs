@@ -181,11 +181,12 @@ fn warps_and_blocks_exchange_values() {
 #[test]
 fn grids_and_atomics() {
     let Some(launch) = Launch::new() else { return };
-    let (out, counters) = (launch.alloc(&[0; 48]), launch.alloc(&[0, 0, 100, 0, 0, 0]));
+    let (out, counters) = (launch.alloc(&[0; 48]), launch.alloc(&[0, 0, 100, 0, 0, 0, 0]));
     launch.run("grid", [2, 3, 1], [4, 2, 1], 0, &[out, counters]);
     assert_eq!(launch.read(out, 48), [4; 48]);
-    let found = launch.read(counters, 6);
-    assert_eq!(found, [48, 7, 5, 7, 9, 24.0f32.to_bits()]);
+    let found = launch.read(counters, 7);
+    // The last counts from 0 to 9 and again: 48 = 4 * 10 + 8.
+    assert_eq!(found, [48, 7, 5, 7, 9, 24.0f32.to_bits(), 8]);
 }
 
 #[test]
@@ -196,11 +197,12 @@ fn floats_round_as_they_say() {
     let x = launch.alloc(&bits(&[24929.0, 673.0, tiny, 4.0]));
     let (out, wide) = (launch.alloc(&[0; 12]), launch.alloc(&[0; 2]));
     launch.run("floats", [1; 3], [1, 1, 1], 0, &[x, out, wide]);
-    let found: Vec<f32> = launch.read(out, 8).into_iter().map(f32::from_bits).collect();
+    let found: Vec<f32> = launch.read(out, 12).into_iter().map(f32::from_bits).collect();
     assert_eq!(found[..4], [16_777_218.0, 2.0, 0.25, 16_777_216.0]);
     for (found, exact) in found[4..7].iter().zip([0.5, 16.0, 2.0]) {
         assert!((found - exact).abs() <= exact * 1e-6, "{found} {exact}");
     }
+    assert_eq!(found[8..], [24929.0, 673.0, tiny, 4.0]);
     let words = launch.read(wide, 2);
     let wide = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32);
     assert_eq!(wide, 24929.0 * 673.0 + f64::from(tiny));

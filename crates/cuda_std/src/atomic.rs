@@ -1,8 +1,8 @@
 //! Atomic read-modify-write operations on global memory that `core::sync::atomic` does not
 //! have on the GPU, or only through a compare-and-swap loop.
 //!
-//! All are relaxed: they order nothing but the access itself. Pair them with a fence of
-//! [`thread`](crate::thread) where order matters.
+//! All but those that say `acq_rel` are relaxed: they order nothing but the access itself. Pair
+//! them with a fence of [`thread`](crate::thread) where order matters.
 
 use cuda_std_macros::gpu_only;
 
@@ -24,7 +24,7 @@ macro_rules! atomics {
             // SAFETY: the caller's contract.
             unsafe {
                 asm!(
-                    concat!("atom.relaxed.", $op, " {}, [{}], {};"),
+                    concat!("atom.", $op, " {}, [{}], {};"),
                     out(reg32) before,
                     in(reg64) pointer,
                     in(reg32) value,
@@ -38,17 +38,18 @@ macro_rules! atomics {
 
 atomics! {
     /// Adds, device-wide. The order of f32 additions is not fixed, nor are the last bits.
-    atomic_add_f32_device(f32) = "gpu.global.add.f32";
+    atomic_add_f32_device(f32) = "relaxed.gpu.global.add.f32";
     /// Adds, wrapping, device-wide.
-    atomic_add_u32_device(u32) = "gpu.global.add.u32";
-    /// Adds one, or starts again at zero where the value is `value` or more, device-wide.
-    atomic_inc_u32_device(u32) = "gpu.global.inc.u32";
+    atomic_add_u32_device(u32) = "relaxed.gpu.global.add.u32";
     /// Takes the smaller value, device-wide.
-    atomic_min_u32_device(u32) = "gpu.global.min.u32";
+    atomic_min_u32_device(u32) = "relaxed.gpu.global.min.u32";
     /// Takes the larger value, device-wide.
-    atomic_max_u32_device(u32) = "gpu.global.max.u32";
+    atomic_max_u32_device(u32) = "relaxed.gpu.global.max.u32";
+    /// Adds 1, or stores 0 if the value before is `value` or more, device-wide. Whoever reads
+    /// the new value so sees what this thread has written or seen before (`atom.acq_rel`).
+    atomic_inc_acq_rel_u32_device(u32) = "acq_rel.gpu.global.inc.u32";
     /// Exchanges, device-wide.
-    atomic_exch_u32_device(u32) = "gpu.global.exch.b32";
+    atomic_exch_u32_device(u32) = "relaxed.gpu.global.exch.b32";
 }
 
 /// Stores `new` if the value is `expected`, device-wide. Returns the value before.

@@ -18,7 +18,7 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The kernel to run: a rung of the ladder (--list shows them), cublas, or all.
+    /// The kernel to run: a rung of the ladder or a tile (--list shows them), cublas, or all.
     ///
     /// cublas is NVIDIA's library, loaded if it is there; it runs on GPUs. all runs the
     /// ladder and cublas on the same matrices, and compares them; what cannot run says why,
@@ -57,6 +57,10 @@ pub struct Args {
     /// The seed of the random matrices [default: 42].
     #[arg(long, conflicts_with = "a")]
     seed: Option<u64>,
+
+    /// Blocks that share each tile of C, each with its part of K; for the tiles (--list).
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub splits: u32,
 
     /// Timed runs [default: 10 on a GPU, 1 on the software device].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
@@ -148,6 +152,10 @@ impl Args {
 
     /// Ends the program with a usage error if the options do not go with the choice.
     pub fn check(&self, choice: Choice) {
+        if self.splits > 1 && !matches!(choice, Choice::Rung(_)) {
+            let message = "--splits is for one kernel: name a tile with --kernel (--list)";
+            usage(ErrorKind::ArgumentConflict, message);
+        }
         if choice.is_all() && self.out.is_some() {
             let message = "--out stores one result: name one kernel with --kernel";
             usage(ErrorKind::ArgumentConflict, message);

@@ -1,4 +1,4 @@
-//! What runs: a rung, all of them, cuBLAS.
+//! What runs: a kernel, all of the ladder, cuBLAS.
 
 use host::kernels::{LADDER, Spec};
 use host::{
@@ -94,10 +94,12 @@ enum Code<'d> {
 }
 
 impl<'d> Loaded<'d> {
-    /// Checks a product against it.
-    pub fn prepare(&self, gemm: Gemm, choice: Choice) -> Result<Entry<'_, 'd>, Error> {
+    /// Checks a product, with K in so many splits, against it.
+    pub fn prepare(&self, gemm: Gemm, splits: u32, choice: Choice) -> Result<Entry<'_, 'd>, Error> {
         let job = match &self.code {
-            Ok(Code::Rung(kernel)) => choice.tolerate(kernel.prepare(gemm).map(Job::Rung))?,
+            Ok(Code::Rung(kernel)) => {
+                choice.tolerate(kernel.prepare_split(gemm, splits).map(Job::Rung))?
+            }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
             Err(reason) => Err(reason.clone()),
         };
@@ -144,6 +146,7 @@ impl Job<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host::kernels::TILES;
 
     #[test]
     fn names() {
@@ -153,7 +156,7 @@ mod tests {
         let Err(Error::UnknownKernel { nearest, known, .. }) = Choice::parse("cubals") else {
             panic!()
         };
-        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + 2));
+        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 2));
     }
 
     #[test]

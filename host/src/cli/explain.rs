@@ -2,7 +2,7 @@
 
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::{GridOrder, LADDER, Shared, Spec, Tile};
-use host::{Device, DeviceChoice, Error, find_kernel};
+use host::{Device, DeviceChoice, Error, nearest_name};
 use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
@@ -16,18 +16,28 @@ const EXAMPLE_K: u64 = 7;
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
-        report::list(args.format);
+        report::list(args.format, LADDER);
         if args.format == Format::Table {
             report::print("`explain NAME` says more about one of them.\n");
         }
         return Ok(Outcome::Right);
     };
-    let spec = find_kernel(name)?;
+    let spec = find_rung(name)?;
     match args.format {
         Format::Json => report::print(&json::line(&Explanation::of(spec))),
         Format::Table => report::print(&text(spec)),
     }
     Ok(Outcome::Right)
+}
+
+/// Only rungs have a file, and a place in the ladder, to explain.
+fn find_rung(name: &str) -> Result<&'static Spec, Error> {
+    let known: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
+    LADDER.iter().copied().find(|spec| spec.name == name).ok_or_else(|| Error::UnknownKernel {
+        name: name.to_owned(),
+        nearest: nearest_name(name, &known),
+        known,
+    })
 }
 
 /// The place in the ladder, from 0.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use host::Gemm;
-use host::kernels::{LADDER, Shared};
+use host::kernels::{Arguments, Shared, Spec};
 use host::time::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use serde::Serialize;
@@ -24,47 +24,51 @@ pub fn print(text: &str) {
     }
 }
 
-/// A rung of the ladder, in JSON. Sizes are in elements, bytes where it says so.
+/// A kernel, in JSON. Sizes are in elements, bytes where it says so.
 #[derive(Serialize)]
-struct Rung {
+struct Listed {
     kernel: &'static str,
     summary: &'static str,
     block_tile: [u32; 3],
     thread_tile: [u32; 2],
     threads: u32,
     /// Null where it depends on K.
-    shared_bytes: Option<u32>,
+    shared_bytes: Option<u64>,
+    /// Whether `--splits` can split K.
+    splits: bool,
 }
 
-/// Prints the kernels.
-pub fn list(format: Format) {
-    let rungs = LADDER.iter().map(|spec| Rung {
+/// Prints kernels.
+pub fn list(format: Format, specs: &[&Spec]) {
+    let kernels = specs.iter().map(|spec| Listed {
         kernel: spec.name,
         summary: spec.summary,
         block_tile: [spec.tile.bm, spec.tile.bn, spec.tile.bk],
         thread_tile: [spec.tile.tm, spec.tile.tn],
         threads: spec.threads(),
         shared_bytes: match spec.shared {
-            Shared::Static(bytes) => Some(bytes),
-            Shared::Dynamic(_) => None,
+            Shared::Static(bytes) => Some(bytes.into()),
+            Shared::Dynamic(bytes) => Some(bytes(0)).filter(|&least| least == bytes(u32::MAX)),
         },
+        splits: spec.arguments == Arguments::Split,
     });
     match format {
-        Format::Json => print(&rungs.map(|rung| json::line(&rung)).collect::<String>()),
+        Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),
         Format::Table => {
             let mut table =
                 table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", "what it does"], 1..5);
-            for rung in rungs {
-                let [bm, bn, bk] = rung.block_tile;
-                let [tm, tn] = rung.thread_tile;
+            for listed in kernels {
+                let [bm, bn, bk] = listed.block_tile;
+                let [tm, tn] = listed.thread_tile;
                 table.add_row([
-                    rung.kernel.to_owned(),
+                    listed.kernel.to_owned(),
                     format!("{bm},{bn},{bk}"),
                     format!("{tm}x{tn}"),
-                    rung.threads.to_string(),
-                    rung.shared_bytes
+                    listed.threads.to_string(),
+                    listed
+                        .shared_bytes
                         .map_or("grows with K".to_owned(), |bytes| format!("{bytes} B")),
-                    rung.summary.to_owned(),
+                    listed.summary.to_owned(),
                 ]);
             }
             print(&format!("{table}\n"));

@@ -1,5 +1,6 @@
 //! From the options to checked results.
 
+use host::kernels::{LADDER, TILES};
 use host::npy::Output;
 use host::time::Samples;
 use host::verify::{Check, Method, Problem, Reference};
@@ -60,7 +61,8 @@ pub struct Record<'a> {
 /// Does what the options say.
 pub fn run(args: &Args) -> Result<Outcome, Error> {
     if args.list {
-        report::list(args.format);
+        report::list(args.format, LADDER);
+        report::list(args.format, TILES);
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
@@ -77,8 +79,9 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
 
     let device = open(args.device())?;
     let loaded = choice.load(&device)?;
-    let entries: Vec<_> =
-        loaded.iter().map(|loaded| loaded.prepare(gemm, choice)).collect::<Result<_, _>>()?;
+    let entries: Vec<_> = (loaded.iter())
+        .map(|loaded| loaded.prepare(gemm, args.splits, choice))
+        .collect::<Result<_, _>>()?;
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;
 

@@ -1,0 +1,164 @@
+//! The copies of a block's tiles to shared memory.
+//!
+//! A thread has one address per matrix, and steps from there: everything else about a copy is
+//! a constant, or was worked out before the loop. Past an edge a copy stores zeros and reads
+//! nothing, so that its address need not lie in the matrix.
+
+use cuda_std::cp_async;
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+
+/// Elements from one row of a transposed tile of A to the next: padded.
+pub const fn ld_a(bm: u32) -> u32 {
+    bm + 4
+}
+
+const fn min(x: u32, y: u32) -> u32 {
+    if x < y { x } else { y }
+}
+
+/// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed.
+pub struct CopyA<const BM: u32, const BK: u32, const THREADS: u32> {
+    /// The first element of the share in the next tile.
+    from: *const f32,
+    lda: u32,
+    /// The place of that element in the first slot.
+    to: SharedPtr<f32>,
+    /// Its column in the tile.
+    col: u32,
+    /// Rows from there to the edge of A.
+    rows: u32,
+}
+
+impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
+    /// Rows and columns that the block copies in one go. Two rows of sixteen per warp were the
+    /// fastest; a tile of few rows needs more columns.
+    const ROWS: u32 = min(THREADS / 16, BM);
+    const COLS: u32 = THREADS / Self::ROWS;
+
+    const EVEN: () = assert!(
+        BM.is_multiple_of(Self::ROWS) && BK.is_multiple_of(Self::COLS),
+        "every thread copies the same share of A"
+    );
+
+    /// For the tiles that begin at `row` of A, `m` rows in all, and go on from column `k0`.
+    #[inline(always)]
+    pub fn new(a: *const f32, lda: u32, m: u32, row: u32, k0: u32, smem: SharedPtr<f32>) -> Self {
+        const { Self::EVEN };
+        let (tid_row, col) =
+            (thread::thread_idx_x() / Self::COLS, thread::thread_idx_x() % Self::COLS);
+        let first = (row + tid_row) as usize * lda as usize + (k0 + col) as usize;
+        CopyA {
+            from: a.wrapping_add(first),
+            lda,
+            to: smem.add(col * ld_a(BM) + tid_row),
+            col,
+            rows: m.saturating_sub(row + tid_row),
+        }
+    }
+
+    /// Asks for the share in the next tile, which goes to the slot at `offset` elements from
+    /// the first. `k_left` columns of A are left, one at least; `WHOLE`: the tile is inside.
+    ///
+    /// # Safety
+    /// `new` and the parameters tell the truth about A, and nothing uses the slot.
+    #[inline(always)]
+    pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
+        let (to, mut from) = (self.to.add(offset), self.from);
+        let cols = k_left.saturating_sub(self.col);
+        for row in (0..BM).step_by(Self::ROWS as usize) {
+            for col in (0..BK).step_by(Self::COLS as usize) {
+                let (to, from) = (to.add(col * ld_a(BM) + row), from.wrapping_add(col as usize));
+                // SAFETY: this thread's own word of the slot; inside A where it is read.
+                unsafe {
+                    if WHOLE {
+                        cp_async::copy(to, from);
+                    } else {
+                        cp_async::copy_or_zero(to, from, row < self.rows && col < cols);
+                    }
+                }
+            }
+            from = from.wrapping_add(Self::ROWS as usize * self.lda as usize);
+        }
+        self.from = self.from.wrapping_add(BK as usize);
+    }
+}
+
+/// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`.
+pub struct CopyB<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool> {
+    /// As in [`CopyA`].
+    from: *const f32,
+    ldb: u32,
+    to: SharedPtr<f32>,
+    /// The row of the share in its tile.
+    row: u32,
+    /// Columns from there to the edge of B.
+    cols: u32,
+}
+
+impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
+    CopyB<BN, BK, THREADS, ALIGNED>
+{
+    /// Elements that a thread copies at once.
+    const WIDTH: u32 = if ALIGNED { 4 } else { 1 };
+    /// Columns and rows that the block copies in one go. A small tile needs fewer threads.
+    const COLS: u32 = if ALIGNED { BN } else { min(BN, 32) };
+    const ROWS: u32 = THREADS * Self::WIDTH / Self::COLS;
+
+    const EVEN: () = assert!(
+        BN.is_multiple_of(Self::COLS) && (BK.is_multiple_of(Self::ROWS) || Self::ROWS > BK),
+        "every thread that copies has the same share of B"
+    );
+
+    /// For the tiles that begin at column `col` of B, `n` columns in all, and go on from row
+    /// `k0`.
+    #[inline(always)]
+    pub fn new(b: *const f32, ldb: u32, n: u32, k0: u32, col: u32, smem: SharedPtr<f32>) -> Self {
+        const { Self::EVEN };
+        let at = thread::thread_idx_x() * Self::WIDTH;
+        let (row, tid_col) = (at / Self::COLS, at % Self::COLS);
+        let first = (k0 + row) as usize * ldb as usize + (col + tid_col) as usize;
+        CopyB {
+            from: b.wrapping_add(first),
+            ldb,
+            to: smem.add(row * BN + tid_col),
+            row,
+            cols: n.saturating_sub(col + tid_col),
+        }
+    }
+
+    /// As [`CopyA::copy`], with `k_left` rows of B left.
+    ///
+    /// # Safety
+    /// As for [`CopyA::copy`]; where `ALIGNED`, B is as [`matrix`](crate::matrix) says.
+    #[inline(always)]
+    pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
+        let (to, mut from) = (self.to.add(offset), self.from);
+        let rows = k_left.saturating_sub(self.row);
+        if Self::ROWS <= BK || self.row < BK {
+            for row in (0..BK).step_by(Self::ROWS as usize) {
+                for col in (0..BN).step_by(Self::COLS as usize) {
+                    let (to, from) = (to.add(row * BN + col), from.wrapping_add(col as usize));
+                    let inside = row < rows && col < self.cols;
+                    // SAFETY: this thread's own words of the slot; inside B where they are
+                    // read, four together where they are four.
+                    unsafe {
+                        match (ALIGNED, WHOLE) {
+                            (true, true) => cp_async::copy4(to, from),
+                            (true, false) => cp_async::copy4_or_zero(to, from, inside),
+                            (false, true) => cp_async::copy(to, from),
+                            (false, false) => cp_async::copy_or_zero(to, from, inside),
+                        }
+                    }
+                }
+                from = from.wrapping_add(Self::ROWS as usize * self.ldb as usize);
+            }
+        }
+        // The walk has ended where the next tile starts, unless it was one step for all.
+        self.from = if Self::ROWS <= BK {
+            from
+        } else {
+            self.from.wrapping_add(BK as usize * self.ldb as usize)
+        };
+    }
+}

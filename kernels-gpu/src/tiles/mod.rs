@@ -1,0 +1,283 @@
+//! The tiles: one kernel in many sizes, for products that do not fill the GPU with the
+//! ladder's big ones.
+//!
+//! # The idea
+//!
+//! A product of 512 x 512 x 512 has sixteen tiles of 128 x 128 for 132 multiprocessors, and one
+//! of 16 x 4096 x 4096 has most of its work along K. Two things fill the GPU: smaller tiles,
+//! and more hands along K. There are two kinds of the latter:
+//!
+//! ```text
+//!            K ->                                    group 0 1 2 3   0 1 2 3
+//!   A  |  split 0  |  split 1  |  split 2  |         | step 0      | step 1      | ...
+//! ```
+//!
+//! - *Groups* are the warps of one block. Each takes its share of every step along K, with
+//!   outputs of its own for the whole tile, and they add up through shared memory. So a small
+//!   tile still has eight warps, each with 8 x 8 outputs per thread.
+//! - *Splits* are blocks. Each sums over its part of K and leaves the sums in global memory.
+//!   The one that arrives last adds them up.
+//!
+//! Both add in a fixed order, so that the same call gives the same bits every time.
+//!
+//! Everything else is as in [`async_copy`](crate::async_copy): copies in a ring of slots, A
+//! transposed on the way, fragments one step ahead.
+//!
+//! # Small M or N
+//!
+//! Where M or N is small, B or A is read once and the same loop waits for memory alone. Then
+//! what counts is how much is on its way: 4.8 TB/s times 700 ns of latency are 26 KB per
+//! multiprocessor of an H200, and a block here has two tiles, 66 to 72 KiB, on their way while it
+//! computes on a third. The copies need no registers, so that the same kernel does both.
+//!
+//! # How many blocks fit
+//!
+//! The limits are registers (`min_blocks` keeps the compiler to them) and shared memory; both
+//! are checked here for the 228 KiB of Hopper, a KiB per block of which is the system's. GPUs
+//! with less hold fewer blocks, and refuse a launch that holds none.
+
+mod copy;
+mod sum;
+mod tiled;
+
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use tiled::Tiled;
+
+/// All of them, from the largest tile to the smallest.
+pub const TILES: &[&Spec] = &[
+    &tile_128x128::SPEC,
+    &tile_128x64::SPEC,
+    &tile_128x64_g4::SPEC,
+    &tile_64x128::SPEC,
+    &tile_64x64::SPEC,
+    &tile_64x64_g8::SPEC,
+    &tile_128x32::SPEC,
+    &tile_32x128::SPEC,
+    &tile_64x32::SPEC,
+    &tile_32x64::SPEC,
+    &tile_32x32::SPEC,
+    &tile_128x16::SPEC,
+    &tile_16x128::SPEC,
+    &tile_128x8::SPEC,
+    &tile_8x128::SPEC,
+    &tile_128x4::SPEC,
+    &tile_4x128::SPEC,
+];
+
+/// Declares a tile: a module of the kernel's name, with its [`Spec`] and its two entry points.
+///
+/// `block` is BM, BN, BK; `warp` WM, WN; `thread` TM, TN: as in the ladder.
+macro_rules! tile {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident, $summary:literal,
+        block ($bm:literal, $bn:literal, $bk:literal), warp ($wm:literal, $wn:literal),
+        thread ($tm:literal, $tn:literal), groups $groups:literal, pending $pending:literal,
+        threads $threads:literal, min_blocks $min_blocks:literal
+    ) => {
+        $(#[$doc])*
+        #[doc = concat!("\n\nBlocks of ", $threads, " threads per multiprocessor: ", $min_blocks, ".")]
+        pub mod $name {
+            use super::*;
+            use cuda_std::prelude::*;
+
+            type Geometry = Tiled<$bm, $bn, $bk, $wm, $wn, $tm, $tn, $groups, $pending, $threads>;
+            const THREADS: u32 = $threads;
+
+            const _: () = assert!(
+                $min_blocks * (Geometry::SHARED_BYTES + 1024) <= 228 * 1024,
+                "so many blocks share a multiprocessor's memory"
+            );
+
+            /// What the host needs to launch this tile.
+            pub const SPEC: Spec = Spec {
+                name: stringify!($name),
+                summary: $summary,
+                seed: "none, beyond them",
+                tile: Tile { bm: $bm, bn: $bn, bk: $bk, tm: $tm, tn: $tn },
+                block: [THREADS, 1],
+                grid: GridOrder::ColumnsAlongX,
+                shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
+                unaligned: Some(stringify!($unaligned)),
+                arguments: Arguments::Split,
+                source: include_str!("mod.rs"),
+            };
+
+            tile!(@entry_point $name, true, $min_blocks);
+            tile!(@entry_point $unaligned, false, $min_blocks);
+        }
+    };
+    (@entry_point $name:ident, $is_aligned:literal, $min_blocks:literal) => {
+        /// `C = alpha * A * B + beta * C`, with K split along the grid's z axis.
+        ///
+        /// # Safety
+        /// - The grid covers C with blocks as [`SPEC`] says; along z it has the splits.
+        /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
+        ///   elements, with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        /// - `depth`, `partials` and `counters` are as [`Arguments::Split`] says, and nothing
+        ///   else touches the latter two during the launch; `partials` is a multiple of 16.
+        /// - For the entry point without `_unaligned`: the pointers are multiples of 16
+        ///   bytes, and `n`, `k`, `lda`, `ldb` and `ldc` multiples of 4.
+        #[kernel(block = THREADS, min_blocks = $min_blocks)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            a: *const f32,
+            lda: u32,
+            b: *const f32,
+            ldb: u32,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            depth: u32,
+            partials: *mut f32,
+            counters: *mut u32,
+        ) {
+            // SAFETY: the same contract.
+            unsafe {
+                Geometry::gemm::<$is_aligned>(
+                    m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, depth, partials, counters,
+                )
+            }
+        }
+    };
+}
+
+tile! {
+    /// As `async_copy`, with splits.
+    tile_128x128, tile_128x128_unaligned,
+    "128x128 outputs, 8x8 per thread, 1 group of 8 warps",
+    block (128, 128, 16), warp (32, 64), thread (8, 8),
+    groups 1, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// 1024 x 1024 is 128 of these, one per multiprocessor.
+    tile_128x64, tile_128x64_unaligned,
+    "128x64 outputs, 8x8 per thread, 2 groups of 4 warps",
+    block (128, 64, 32), warp (32, 64), thread (8, 8),
+    groups 2, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// The same with sixteen warps, for one block per multiprocessor.
+    tile_128x64_g4, tile_128x64_g4_unaligned,
+    "128x64 outputs, 8x8 per thread, 4 groups of 4 warps",
+    block (128, 64, 64), warp (32, 64), thread (8, 8),
+    groups 4, pending 1, threads 512, min_blocks 1
+}
+
+tile! {
+    /// For a C that is wide and low: M up to 64.
+    tile_64x128, tile_64x128_unaligned,
+    "64x128 outputs, 8x8 per thread, 2 groups of 4 warps",
+    block (64, 128, 32), warp (32, 64), thread (8, 8),
+    groups 2, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// Mid-sized products with splits.
+    tile_64x64, tile_64x64_unaligned,
+    "64x64 outputs, 8x8 per thread, 4 groups of 2 warps",
+    block (64, 64, 64), warp (32, 64), thread (8, 8),
+    groups 4, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// The same with sixteen warps, for one block per multiprocessor.
+    tile_64x64_g8, tile_64x64_g8_unaligned,
+    "64x64 outputs, 8x8 per thread, 8 groups of 2 warps",
+    block (64, 64, 64), warp (32, 64), thread (8, 8),
+    groups 8, pending 1, threads 512, min_blocks 1
+}
+
+tile! {
+    /// N up to 32.
+    tile_128x32, tile_128x32_unaligned,
+    "128x32 outputs, 8x8 per thread, 4 groups of 2 warps",
+    block (128, 32, 32), warp (64, 32), thread (8, 8),
+    groups 4, pending 2, threads 256, min_blocks 2
+}
+
+tile! {
+    /// M up to 32.
+    tile_32x128, tile_32x128_unaligned,
+    "32x128 outputs, 8x8 per thread, 4 groups of 2 warps",
+    block (32, 128, 32), warp (32, 64), thread (8, 8),
+    groups 4, pending 2, threads 256, min_blocks 2
+}
+
+tile! {
+    /// 512 x 512 is 128 of these, one per multiprocessor.
+    tile_64x32, tile_64x32_unaligned,
+    "64x32 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (64, 32, 64), warp (64, 32), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// The same for a C that is wide and low.
+    tile_32x64, tile_32x64_unaligned,
+    "32x64 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (32, 64, 64), warp (32, 64), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// The smallest products.
+    tile_32x32, tile_32x32_unaligned,
+    "32x32 outputs, 8x4 per thread, 8 groups of 1 warp",
+    block (32, 32, 64), warp (32, 32), thread (8, 4),
+    groups 8, pending 1, threads 256, min_blocks 3
+}
+
+tile! {
+    /// N up to 16: reads A once.
+    tile_128x16, tile_128x16_unaligned,
+    "128x16 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (128, 16, 64), warp (128, 16), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// M up to 16: reads B once.
+    tile_16x128, tile_16x128_unaligned,
+    "16x128 outputs, 8x8 per thread, 8 groups of 1 warp",
+    block (16, 128, 64), warp (16, 128), thread (8, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// N up to 8.
+    tile_128x8, tile_128x8_unaligned,
+    "128x8 outputs, 4x8 per thread, 8 groups of 1 warp",
+    block (128, 8, 64), warp (128, 8), thread (4, 8),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// M up to 8.
+    tile_8x128, tile_8x128_unaligned,
+    "8x128 outputs, 8x4 per thread, 8 groups of 1 warp",
+    block (8, 128, 64), warp (8, 128), thread (8, 4),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// N up to 4, matrix times vector among them.
+    tile_128x4, tile_128x4_unaligned,
+    "128x4 outputs, 4x4 per thread, 8 groups of 1 warp",
+    block (128, 4, 64), warp (128, 4), thread (4, 4),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
+
+tile! {
+    /// M up to 4, vector times matrix among them.
+    tile_4x128, tile_4x128_unaligned,
+    "4x128 outputs, 4x4 per thread, 8 groups of 1 warp",
+    block (4, 128, 64), warp (4, 128), thread (4, 4),
+    groups 8, pending 1, threads 256, min_blocks 2
+}
