@@ -38,6 +38,14 @@ impl Choice {
         }
     }
 
+    /// What it stands for, one by one; all are the ladder, without cuBLAS.
+    pub fn rungs(self) -> Vec<Self> {
+        match self {
+            Self::All => LADDER.iter().copied().map(Self::Rung).collect(),
+            one => vec![one],
+        }
+    }
+
     pub fn is_all(self) -> bool {
         matches!(self, Self::All)
     }
