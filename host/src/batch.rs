@@ -22,9 +22,8 @@ use crate::error::Error;
 /// and one call of cuBLAS may be two.
 pub const MAX_LAUNCHES: u32 = 400;
 
-/// How often a batch is repeated with a longer delay before gaps are put up with, and the
-/// shortest and the longest delay, in milliseconds.
-const ATTEMPTS: u32 = 6;
+/// The shortest and the longest delay before a batch, in milliseconds. Where the longest is
+/// too short, gaps are put up with.
 const MIN_DELAY: f64 = 0.05;
 const MAX_DELAY: f64 = 20.0;
 
@@ -75,7 +74,7 @@ pub trait Work {
     /// What a launch gives.
     fn delay(&mut self, ms: f64) -> Result<(), Error>;
 
-    /// Is called while a batch runs.
+    /// Is called while a batch runs whose time counts.
     fn observe(&mut self);
 }
 
@@ -92,21 +91,22 @@ pub fn measure(
 ) -> Result<Vec<Batches>, Error> {
     device.make_current()?;
     let event = || Event::new(EventFlags::DEFAULT).map_err(|e| fail(device, e));
-    let mut sampler = Sampler { device, start: event()?, stop: event()?, work };
-    let mut contenders = vec![(1, MIN_DELAY); count];
+    let mut sampler = Sampler { device, start: event()?, stop: event()?, counts: false, work };
+    let mut contenders = vec![Contender { launches: 1, delay: Some(MIN_DELAY) }; count];
 
     // Warm up, and find out how long a batch must be. The first launches are slow, so a
     // batch only ever gets longer.
     let mut spent = 0.0;
     loop {
         let mut settled = true;
-        for (i, (launches, delay)) in contenders.iter_mut().enumerate() {
-            let Sample { ms, .. } = sampler.sample(i, *launches, delay)?;
+        for (i, contender) in contenders.iter_mut().enumerate() {
+            let Sample { ms, .. } = sampler.sample(i, contender)?;
             spent += ms;
-            let wanted = policy.launches(ms / f64::from(*launches));
+            let launches = f64::from(contender.launches);
+            let wanted = policy.launches(ms / launches);
             // Not for a few percent.
-            if f64::from(wanted) > 1.1 * f64::from(*launches) {
-                *launches = wanted;
+            if f64::from(wanted) > 1.1 * launches {
+                contender.launches = wanted;
                 settled = false;
             }
         }
@@ -115,25 +115,35 @@ pub fn measure(
         }
     }
 
+    sampler.counts = true;
     let mut batches: Vec<_> = contenders
         .iter()
-        .map(|&(launches, _)| Batches { launches, ms: Vec::new(), gap_free: true })
+        .map(|contender| Batches { launches: contender.launches, ms: Vec::new(), gap_free: true })
         .collect();
     for _ in 0..policy.samples {
-        for (i, (batches, (launches, delay))) in batches.iter_mut().zip(&mut contenders).enumerate()
-        {
-            let Sample { ms, gap_free } = sampler.sample(i, *launches, delay)?;
-            batches.ms.push(ms / f64::from(*launches));
+        for (i, (batches, contender)) in batches.iter_mut().zip(&mut contenders).enumerate() {
+            let Sample { ms, gap_free } = sampler.sample(i, contender)?;
+            batches.ms.push(ms / f64::from(contender.launches));
             batches.gap_free &= gap_free;
         }
     }
     Ok(batches)
 }
 
+/// How a contender's batches are made.
+#[derive(Clone, Copy)]
+struct Contender {
+    launches: u32,
+    /// Milliseconds of other work in front; none where no delay was long enough.
+    delay: Option<f64>,
+}
+
 struct Sampler<'a, 'd, W> {
     device: &'d Device,
     start: Event,
     stop: Event,
+    /// Whether the clocks have settled, so that times count.
+    counts: bool,
     work: &'a mut W,
 }
 
@@ -144,33 +154,36 @@ struct Sample {
 }
 
 impl<W: Work> Sampler<'_, '_, W> {
-    /// Takes one sample; makes `delay` longer, and tries again, if the host was too slow.
-    fn sample(&mut self, i: usize, launches: u32, delay: &mut f64) -> Result<Sample, Error> {
-        let mut attempt = 1;
+    /// Takes one sample. As long as the host is too slow for the delay, it is made longer, and
+    /// the sample is taken again.
+    fn sample(&mut self, i: usize, contender: &mut Contender) -> Result<Sample, Error> {
         loop {
-            let (sample, enqueue_ms) = self.try_sample(i, launches, *delay)?;
-            if sample.gap_free || attempt == ATTEMPTS {
-                return Ok(sample);
+            let (sample, enqueue_ms) = self.try_sample(i, *contender)?;
+            match contender.delay {
+                Some(delay) if !sample.gap_free => contender.delay = longer(delay, enqueue_ms),
+                _ => return Ok(sample),
             }
-            *delay = longer(*delay, enqueue_ms);
-            attempt += 1;
         }
     }
 
     /// Takes one sample, and says how many milliseconds the host took to enqueue it.
-    fn try_sample(&mut self, i: usize, launches: u32, delay: f64) -> Result<(Sample, f64), Error> {
-        let Self { device, start, stop, work } = self;
+    fn try_sample(&mut self, i: usize, contender: Contender) -> Result<(Sample, f64), Error> {
+        let Self { device, start, stop, counts, work } = self;
         let fail = |e| fail(device, e);
-        work.delay(delay)?;
+        if let Some(delay) = contender.delay {
+            work.delay(delay)?;
+        }
         start.record(device.stream()).map_err(fail)?;
         let clock = Instant::now();
-        for _ in 0..launches {
+        for _ in 0..contender.launches {
             work.launch(i)?;
         }
         let enqueue_ms = clock.elapsed().as_secs_f64() * 1e3;
         let gap_free = start.query().map_err(fail)? == EventStatus::NotReady;
         stop.record(device.stream()).map_err(fail)?;
-        work.observe();
+        if *counts {
+            work.observe();
+        }
         // Through the device, which knows what a fault is.
         device.synchronize()?;
         let ms = f64::from(stop.elapsed_time_f32(start).map_err(fail)?);
@@ -179,8 +192,8 @@ impl<W: Work> Sampler<'_, '_, W> {
 }
 
 /// The delay after one that was too short for a host which took `enqueue_ms`.
-fn longer(delay: f64, enqueue_ms: f64) -> f64 {
-    (2.0 * delay).max(1.5 * enqueue_ms).min(MAX_DELAY)
+fn longer(delay: f64, enqueue_ms: f64) -> Option<f64> {
+    (delay < MAX_DELAY).then(|| (2.0 * delay).max(1.5 * enqueue_ms).min(MAX_DELAY))
 }
 
 fn fail(device: &Device, error: cust::error::CudaError) -> Error {
@@ -205,9 +218,10 @@ mod tests {
 
     #[test]
     fn a_delay_grows_up_to_a_limit() {
-        assert_eq!(longer(0.05, 0.01), 0.1);
-        assert_eq!(longer(0.05, 4.0), 6.0);
-        assert_eq!(longer(15.0, 1.0), MAX_DELAY);
+        assert_eq!(longer(0.05, 0.01), Some(0.1));
+        assert_eq!(longer(0.05, 4.0), Some(6.0));
+        assert_eq!(longer(15.0, 1.0), Some(MAX_DELAY));
+        assert_eq!(longer(MAX_DELAY, 1.0), None);
     }
 
     /// Notes what it is asked to do; the first contender sleeps.
@@ -248,11 +262,11 @@ mod tests {
         assert_eq!((fast.ms.len(), fast.gap_free), (3, false));
         assert!(fast.launches > 100, "{}", fast.launches);
         assert!(slow.ms.iter().all(|&ms| ms >= 6.0) && fast.ms.iter().all(|&ms| ms < 1.0));
-        // Each sample is tried this often, in turn.
-        assert_eq!(notes.delays, notes.observed);
-        let turn = |i, launches: u32| vec![i; (ATTEMPTS * launches) as usize];
-        let last = [turn(0, 1), turn(1, fast.launches)].concat();
-        assert!(notes.order.ends_with(&last.repeat(3)));
+        // Long before the times that count, no more delays are tried.
+        assert_eq!(notes.observed, 2 * 3);
+        let turn = [vec![0], vec![1; fast.launches as usize]].concat();
+        assert!(notes.order.ends_with(&turn.repeat(3)));
+        assert!((2..30).contains(&notes.delays), "{}", notes.delays);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::device::Device;
 
 /// The shortest time between two readings: one takes up to some milliseconds, and power is
 /// an average over longer than this anyway.
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why clocks are held down, in words; that nothing runs is no reason.
 const REASONS: [(ThrottleReasons, &str); 8] = [

@@ -22,7 +22,7 @@ use shapes::Shape;
 
 use super::contender::{Choice, Entry, Job, Loaded};
 use super::run::{Outcome, Setting};
-use super::{json, progress};
+use super::{json, progress, report};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.
 const WARMUP_MS: f64 = 200.0;
@@ -47,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
     }
-    let output = Output::new(args)?;
+    let output = Output::new(args, report::print)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: reason.to_string() });
     }
@@ -116,7 +116,8 @@ impl<'a, 'd> Bench<'a, 'd> {
     fn run(&mut self, choices: &[Choice], shapes: &[Shape]) -> Result<Outcome, Error> {
         let mut kernels = Vec::new();
         for choice in choices {
-            kernels.extend(choice.load(self.device)?);
+            // Refusals are rows, and the others go on.
+            kernels.extend(choice.load_among(self.device, Choice::All)?);
         }
         let cublas = peer(self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
@@ -168,7 +169,6 @@ impl<'a, 'd> Bench<'a, 'd> {
         kernels: &[Loaded<'d>],
         cublas: Option<&Loaded<'d>>,
     ) -> Result<(), Error> {
-        // As where all are asked for, refusals are rows, and the others go on.
         let entries: Vec<_> = kernels
             .iter()
             .map(|kernel| kernel.prepare(gemm, Choice::All))
@@ -303,7 +303,7 @@ impl<'a, 'd> Bench<'a, 'd> {
             return self.output.row(row.without_time(Status::Fail, reason), &[], &[]);
         }
 
-        let (batches, rates) = progress::step("measuring", || self.measure(job, peer, sets))?;
+        let (own, cublas, rates) = progress::step("measuring", || self.measure(job, peer, sets))?;
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // After hundreds of launches between others.
         let second = sets.result(job)?;
@@ -314,24 +314,19 @@ impl<'a, 'd> Bench<'a, 'd> {
             );
             return self.output.row(row.without_time(Status::Unstable, reason), &[], &[]);
         }
-        let (own, cublas) = match &batches[..] {
-            [cublas, own] => (own, Some(cublas)),
-            [own] => (own, None),
-            _ => unreachable!("one or two were measured"),
-        };
         row.status = Status::Pass;
-        row.times(own, cublas, &rates);
+        row.times(&own, cublas.as_ref(), &rates);
         row.conditions(&conditions);
-        self.output.row(row, &own.ms, cublas.map_or(&[], |cublas| &cublas.ms))
+        self.output.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
     }
 
-    /// Times cuBLAS, if there is one, and a kernel, with the roofs before and after.
+    /// Times a kernel, and cuBLAS if there is one, and the roofs before and after.
     fn measure(
         &mut self,
         job: &Job<'_, 'd>,
         peer: Option<&Peer<'_, '_, 'd>>,
         sets: &mut Sets<'d>,
-    ) -> Result<(Vec<Batches>, Rates), Error> {
+    ) -> Result<(Batches, Option<Batches>, Rates), Error> {
         let policy = Policy {
             samples: self.args.samples,
             sample_ms: f64::from(self.args.sample_ms),
@@ -343,9 +338,10 @@ impl<'a, 'd> Bench<'a, 'd> {
         let Self { device, roofs, speed, telemetry, .. } = self;
         let mut side_by_side =
             SideBySide { jobs: &jobs, sets, roofs, speed: *speed, telemetry: telemetry.as_mut() };
-        let batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
+        let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
         let after = self.roofs.measure(self.speed)?;
-        Ok((batches, before.mean(&after)))
+        let own = batches.pop().expect("one for each job");
+        Ok((own, batches.pop(), before.mean(&after)))
     }
 }
 
@@ -420,7 +416,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let save = folder.path().join("rows.jsonl");
         let line = format!(
-            "bench --kernels tile2d,smem_full --sizes 9,4x5x1000,3x1x2 --l2 warm --samples 6 \
+            "bench --kernels tile2d,smem_full --sizes 9,4x5x1000 --l2 warm --samples 6 \
              --sample-ms 1 --format csv --save {}",
             save.display()
         );
@@ -428,7 +424,7 @@ mod tests {
         let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let choices = ["tile2d", "smem_full"].map(|name| Choice::parse(name).unwrap());
-        let output = Output::new(&args).unwrap();
+        let output = Output::new(&args, |_| ()).unwrap();
         let mut bench = Bench::new(&args, &device, output, 0).unwrap();
         assert_eq!(bench.run(&choices, &args.sizes).unwrap(), Outcome::Right);
 
@@ -437,13 +433,10 @@ mod tests {
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let [environment, rows @ .., first, second] = &lines[..] else { panic!("{text}") };
         assert_eq!(environment["environment"]["device_kind"], "soft");
-        assert_eq!(rows.len(), 6);
+        assert_eq!(rows.len(), 4);
         for (i, row) in rows.iter().enumerate() {
             assert_eq!(row["kernel"], ["tile2d", "smem_full"][i % 2]);
-            assert_eq!(
-                [&row["m"], &row["n"], &row["k"]],
-                [[9, 9, 9], [4, 5, 1000], [3, 1, 2]][i / 2]
-            );
+            assert_eq!([&row["m"], &row["n"], &row["k"]], [[9, 9, 9], [4, 5, 1000]][i / 2]);
             if i == 3 {
                 assert_eq!((&row["status"], row["sets"].as_u64()), (&"REFUSED".into(), Some(1)));
                 assert!(row["reason"].as_str().unwrap().contains("256000 bytes"), "{row}");

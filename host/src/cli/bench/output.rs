@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::args::{BenchArgs, Format};
 use super::row::{Row, Status, Verdict};
 use super::table;
+use crate::cli::json;
 use crate::cli::save::Save;
-use crate::cli::{json, report};
 
 /// A row with its samples, for JSON: milliseconds per launch, in the order taken.
 #[derive(Serialize)]
@@ -21,25 +21,28 @@ pub struct Sampled<'a> {
 /// Where rows go.
 pub struct Output {
     format: Format,
+    print: fn(&str),
     save: Option<Save>,
     rows: Vec<Row>,
 }
 
 impl Output {
+    /// `print` writes to stdout.
+    ///
     /// # Errors
     ///
     /// [`Error::Output`] if the file of `--save` cannot be written.
-    pub fn new(args: &BenchArgs) -> Result<Self, Error> {
+    pub fn new(args: &BenchArgs, print: fn(&str)) -> Result<Self, Error> {
         let save = args.save.as_deref().map(Save::new).transpose()?;
-        Ok(Self { format: args.format, save, rows: Vec::new() })
+        Ok(Self { format: args.format, print, save, rows: Vec::new() })
     }
 
     /// Before the first row: `environment` is the line for the file, `head` for people.
     pub fn begin(&mut self, environment: &str, head: &str) -> Result<(), Error> {
         match self.format {
-            Format::Table => report::print(&format!("{head}{}", table::header())),
+            Format::Table => (self.print)(&format!("{head}{}", table::header())),
             Format::Json => {}
-            Format::Csv => report::print(&csv_header()),
+            Format::Csv => (self.print)(&csv_header()),
         }
         self.save(environment)
     }
@@ -52,7 +55,7 @@ impl Output {
         cublas_samples_ms: &[f64],
     ) -> Result<(), Error> {
         let line = json::line(&Sampled { row: &row, samples_ms, cublas_samples_ms });
-        report::print(&match self.format {
+        (self.print)(&match self.format {
             Format::Table => table::row(&row),
             Format::Json => line.clone(),
             Format::Csv => csv_row(&row),
@@ -67,8 +70,8 @@ impl Output {
         for summary in &summaries {
             let line = json::line(&SummaryLine { summary });
             match self.format {
-                Format::Table => report::print(&summary.words()),
-                Format::Json => report::print(&line),
+                Format::Table => (self.print)(&summary.words()),
+                Format::Json => (self.print)(&line),
                 // In CSV it would be a row of other columns.
                 Format::Csv => eprint!("{}", summary.words()),
             }

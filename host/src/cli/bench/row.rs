@@ -106,8 +106,8 @@ pub struct Row {
     pub cublas_max_abs_error: Option<f64>,
     pub error_ratio: Option<f64>,
     /// The largest error as a share of its tolerance.
-    pub max_relative_error: Option<f64>,
-    pub cublas_max_relative_error: Option<f64>,
+    pub error_over_tolerance: Option<f64>,
+    pub cublas_error_over_tolerance: Option<f64>,
     /// `full`, or `sampled`.
     pub check: Option<&'static str>,
     pub elements: Option<u64>,
@@ -148,8 +148,8 @@ impl Row {
             (Some(own), Some(cublas)) => finite(own / cublas),
             _ => None,
         };
-        self.max_relative_error = relative(check);
-        self.cublas_max_relative_error = cublas.and_then(relative);
+        self.error_over_tolerance = relative(check);
+        self.cublas_error_over_tolerance = cublas.and_then(relative);
         self.check = Some(match check.method {
             Method::Full => "full",
             Method::Sampled { .. } => "sampled",
@@ -284,7 +284,7 @@ mod tests {
         let mut row = row(&[1.0; 6], &[1.0; 6]);
         row.errors(&check(2.2e-4), Some(&check(2e-4)));
         assert_relative_eq!(row.error_ratio.unwrap(), 1.1, max_relative = 1e-12);
-        assert_relative_eq!(row.max_relative_error.unwrap(), 0.22, max_relative = 1e-12);
+        assert_relative_eq!(row.error_over_tolerance.unwrap(), 0.22, max_relative = 1e-12);
         row.errors(&check(0.0), Some(&check(0.0)));
         assert_eq!(row.error_ratio, Some(1.0), "both exact");
         row.errors(&check(1e-9), None);
