@@ -148,6 +148,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         };
         format!(
             "device:  {}, compute capability {}\n\
+             product: C = A B, random matrices, seed {}\n\
              against: {cublas}\n\
              L2:      {} MiB, {l2}\n\
              samples: {} of each, in turn; each is a batch of launches without gaps, {} ms or \
@@ -156,6 +157,7 @@ impl<'a, 'd> Bench<'a, 'd> {
              interval\n",
             info.name,
             setting.compute_capability(),
+            self.args.seed,
             info.l2_bytes >> 20,
             self.args.samples,
             self.args.sample_ms,
