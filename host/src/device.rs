@@ -100,6 +100,11 @@ pub struct DeviceInfo {
     pub limits: Limits,
     /// The f32 peak; none for the software device, which is not a GPU's equal in time.
     pub peak: Option<Peak>,
+    /// Bytes of the L2 cache.
+    pub l2_bytes: u64,
+    /// Where the GPU is on the PCI bus, as in `00000000:3B:00.0`; none for the software
+    /// device.
+    pub pci_bus_id: Option<String>,
 }
 
 /// A device with a context, a stream and, once a kernel is asked for, the kernels.
@@ -307,6 +312,16 @@ fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaErro
             shared_optin: shared_optin(device).unwrap_or(0).max(shared_default),
         },
         peak,
+        l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
+        pci_bus_id: match kind {
+            DeviceKind::Soft => None,
+            DeviceKind::Gpu => Some(format!(
+                "{:08X}:{:02X}:{:02X}.0",
+                get(DeviceAttribute::PciDomainId)?,
+                get(DeviceAttribute::PciBusId)?,
+                get(DeviceAttribute::PciDeviceId)?
+            )),
+        },
     })
 }
 

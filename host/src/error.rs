@@ -213,6 +213,33 @@ pub enum Error {
         reason: String,
     },
 
+    /// A measurement was asked for where there is no GPU.
+    #[error(
+        "bench measures a GPU, and there is none ({reason}): simulated times say nothing about \
+         speed; run it on a machine with an NVIDIA GPU, or check results here with \
+         `host --kernel NAME --size N --device soft`"
+    )]
+    BenchNeedsGpu {
+        /// Why there is none, in the words of the driver layer.
+        reason: String,
+    },
+
+    /// Shapes of products that cannot be read.
+    #[error("{place}: {reason}; write one shape per line, as in `512 1024 256` or `512x1024x256`")]
+    Shapes {
+        /// The file, and the line if it is about one.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// Nothing that was asked for could be measured.
+    #[error("none of the {count} product(s) could be measured; the rows above say why")]
+    NothingMeasured {
+        /// How many were asked for.
+        count: usize,
+    },
+
     /// cuBLAS was asked for on the software device.
     #[error("cuBLAS runs on a GPU, and this is the software device; use `--device gpu`")]
     CublasNeedsGpu,

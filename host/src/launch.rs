@@ -51,18 +51,19 @@ impl Device {
     /// [`Error::Jit`] if the driver refuses the PTX, [`Error::NotInPtx`] if the PTX for
     /// this device lacks the kernel, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
-        let module = self.module()?;
-        let entry = |name| {
-            module.get_function(name).map_err(|error| match error {
-                CudaError::NotFound => {
-                    Error::NotInPtx { kernel: name, device: self.info().name.clone() }
-                }
-                error => self.error("cuModuleGetFunction", error),
-            })
-        };
-        let function = entry(spec.name)?;
-        let unaligned = spec.unaligned.map(entry).transpose()?;
+        let function = self.entry_point(spec.name)?;
+        let unaligned = spec.unaligned.map(|name| self.entry_point(name)).transpose()?;
         Ok(Kernel { device: self, spec, function, unaligned })
+    }
+
+    /// An entry point of the kernels, which the first call loads.
+    pub(crate) fn entry_point(&self, name: &'static str) -> Result<Function<'_>, Error> {
+        self.module()?.get_function(name).map_err(|error| match error {
+            CudaError::NotFound => {
+                Error::NotInPtx { kernel: name, device: self.info().name.clone() }
+            }
+            error => self.error("cuModuleGetFunction", error),
+        })
     }
 }
 
@@ -316,7 +317,7 @@ impl Prepared<'_, '_> {
             ];
             let arguments = match self.kernel.spec.arguments {
                 Arguments::Gemm => &arguments[..11],
-                Arguments::Split => &arguments[..],
+                Arguments::Split | Arguments::Tensor => &arguments[..],
             };
             // SAFETY: the driver copies the arguments during the call, and they match the
             // kernel's parameters. The grid covers this panel of C and no more, the block

@@ -22,8 +22,9 @@
 //!
 //! Everything that can be wrong about sizes is found by [`Kernel::prepare`]; what it
 //! returns is safe to call. [`verify`] says whether a result is right, [`time`] how
-//! long it took.
+//! long it took, and [`batch`] which of two is faster.
 
+pub mod batch;
 pub mod cublas;
 pub mod device;
 pub mod environment;
@@ -36,6 +37,9 @@ pub mod memory;
 pub mod npy;
 mod product;
 pub mod ptx;
+pub mod roofs;
+pub mod stats;
+pub mod telemetry;
 pub mod time;
 pub mod verify;
 

@@ -1,5 +1,5 @@
-//! The command line: `host --kernel NAME --size N`, `host explain NAME` and their
-//! relatives.
+//! The command line: `host --kernel NAME --size N`, `host explain NAME`,
+//! `host bench` and their relatives.
 //!
 //! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
@@ -12,13 +12,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::args::{Args, Command};
-use cli::explain;
 use cli::run::{self, Outcome};
+use cli::{bench, explain};
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match &args.command {
         Some(Command::Explain(args)) => explain::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
         None => run::run(&args),
     };
     match outcome {

@@ -6,6 +6,7 @@ use cust::event::{Event, EventFlags};
 
 use crate::device::{Device, DeviceKind};
 use crate::error::Error;
+use crate::stats;
 
 /// What a sample measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +44,7 @@ impl Samples {
 
     /// The median, in milliseconds; between the middle two of an even number.
     pub fn median(&self) -> f64 {
-        let mut sorted = self.ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        let half = sorted.len() / 2;
-        match sorted.len() % 2 {
-            0 => (sorted[half - 1] + sorted[half]) / 2.0,
-            _ => sorted[half],
-        }
+        stats::median(&self.ms)
     }
 
     /// The shortest sample, in milliseconds.
@@ -114,7 +109,11 @@ pub fn measure_in_turn(
     Ok(samples)
 }
 
-fn gpu_sample(device: &Device, run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+/// Milliseconds between two events around what `run` enqueues on a GPU.
+pub(crate) fn gpu_sample(
+    device: &Device,
+    run: impl FnOnce() -> Result<(), Error>,
+) -> Result<f64, Error> {
     device.make_current()?;
     let fail = |e| device.error("timing with CUDA events", e);
     let [start, stop] = [Event::new(EventFlags::DEFAULT), Event::new(EventFlags::DEFAULT)];

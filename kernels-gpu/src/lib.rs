@@ -21,6 +21,7 @@ pub mod matrix;
 pub mod naive;
 pub mod prefetch;
 pub mod regtile;
+pub mod roofs;
 pub mod rows2;
 mod share;
 pub mod smem2d;

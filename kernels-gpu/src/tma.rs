@@ -7,7 +7,7 @@ use crate::fragment::{fragment, fragment16};
 use crate::grouped::place;
 use crate::matrix::Output;
 use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
-use crate::stream_k::{Meeting, Piece, Shares};
+use crate::stream_k::{Meeting, Shares};
 
 /// Rows of C per block.
 const BM: u32 = 128;

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Fill in the tables of the README, from the ladder and from the recorded runs
 ///
 /// A table stands between `<!-- table: WHAT -->` and `<!-- end -->`, where WHAT is
-/// `ladder`, or a file that `host --save` wrote.
+/// `ladder`, or a file that `host --save` or `host bench --save` wrote.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail if a table is not what its run says
@@ -21,6 +21,9 @@ pub struct Args {
 const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end -->";
 
+/// What only the rows of `host bench` have.
+const BENCH: &str = "\"time_median\":";
+
 /// Fills in the tables, or checks them.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
@@ -28,7 +31,10 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let before = read(&path)?;
     let after = fill(&before, |what| match what {
         "ladder" => Ok(ladder()),
-        file => table(&read(&root.join(file))?),
+        file => {
+            let run = read(&root.join(file))?;
+            if run.contains(BENCH) { bench(&run) } else { table(&run) }
+        }
     })?;
     if before == after {
         return Ok(ExitCode::SUCCESS);
@@ -90,6 +96,34 @@ fn table(run: &str) -> Result<String, String> {
     Ok(lines)
 }
 
+/// The rows of a run of `host bench`, one line of Markdown each.
+fn bench(run: &str) -> Result<String, String> {
+    let mut lines = String::from(
+        "| M x N x K | kernel | time | cuBLAS | ratio | 95 % | of FFMA | of copy |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for line in run.lines() {
+        let row: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let Some(kernel) = row["kernel"].as_str() else { continue };
+        let number = |name: &str, digits: usize, unit: &str| {
+            row[name].as_f64().map(|value| format!("{value:.digits$}{unit}"))
+        };
+        let interval = number("ratio_low", 3, "").zip(number("ratio_high", 3, ""));
+        let cells = [
+            number("time_median", 4, " ms"),
+            number("cublas_median", 4, " ms"),
+            number("ratio", 3, " x"),
+            interval.map(|(low, high)| format!("{low} to {high}")),
+            number("percent_of_ffma", 1, " %"),
+            number("percent_of_copy", 1, " %"),
+        ];
+        let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
+        let (m, n, k) = (&row["m"], &row["n"], &row["k"]);
+        lines += &format!("| {m} x {n} x {k} | `{kernel}` | {} |\n", cells.join(" | "));
+    }
+    Ok(lines)
+}
+
 fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("`{}`: {error}", path.display()))
 }
@@ -110,6 +144,19 @@ mod tests {
                 "| `naive` | 2.000 ms | 1.5 | - | - |\n| `smem_full` | - | - | - | - |\n"
             )
         );
+    }
+
+    #[test]
+    fn a_bench_has_a_line_per_row() {
+        let run = "{\"environment\": {}}\n\
+            {\"kernel\":\"auto\",\"m\":16,\"n\":4096,\"k\":8,\"time_median\":0.02,\"ratio\":1.25,\
+             \"ratio_low\":1.2,\"ratio_high\":1.3,\"percent_of_copy\":80.0}\n\
+            {\"summary\":{\"kernel\":\"auto\"}}\n";
+        assert!(run.contains(BENCH));
+        let table = bench(run).unwrap();
+        assert!(table.ends_with(
+            "|---:|\n| 16 x 4096 x 8 | `auto` | 0.0200 ms | - | 1.250 x | 1.200 to 1.300 | - | 80.0 % |\n"
+        ));
     }
 
     #[test]

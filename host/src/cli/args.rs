@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use host::DeviceChoice;
 
+use super::bench::BenchArgs;
 use super::contender::Choice;
 
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
@@ -102,6 +103,15 @@ pub enum Command {
     ///
     /// Without a name it lists the rungs. Where there is a GPU, it says what its peak is.
     Explain(ExplainArgs),
+
+    /// Measures kernels side by side with cuBLAS, shape by shape, on a GPU.
+    ///
+    /// Each row: kernel and cuBLAS on the same matrices in one process, in turn; times from
+    /// device events around batches of launches; their ratio with its uncertainty; shares of
+    /// the rate of multiply-adds and of copies, measured in the same run; errors against the
+    /// product in f64; clocks, power and temperature meanwhile. What is wrong, or differs
+    /// between runs, gets no time, and makes the exit status 1.
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, clap::Args)]

@@ -38,12 +38,25 @@ impl Choice {
         }
     }
 
+    /// What it stands for, one by one; all are the ladder, without cuBLAS.
+    pub fn rungs(self) -> Vec<Self> {
+        match self {
+            Self::All => LADDER.iter().copied().map(Self::Rung).collect(),
+            one => vec![one],
+        }
+    }
+
     pub fn is_all(self) -> bool {
         matches!(self, Self::All)
     }
 
     /// Loads what was asked for. Where that is everything, what cannot run says why.
     pub fn load(self, device: &Device) -> Result<Vec<Loaded<'_>>, Error> {
+        self.load_among(device, self)
+    }
+
+    /// As [`Choice::load`], where this is one of several that `among` stands for.
+    pub fn load_among(self, device: &Device, among: Self) -> Result<Vec<Loaded<'_>>, Error> {
         let specs = match &self {
             Self::All => LADDER,
             Self::Cublas => &[],
@@ -58,7 +71,7 @@ impl Choice {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
-            Ok(Loaded { name, rung: place.map(|place| place + 1), code: self.tolerate(code)? })
+            Ok(Loaded { name, rung: place.map(|place| place + 1), code: among.tolerate(code)? })
         });
         loaded.collect()
     }

@@ -1,7 +1,7 @@
 //! What only the command line needs.
 
 pub mod args;
-mod bench;
+pub mod bench;
 mod contender;
 pub mod explain;
 mod input;
@@ -12,3 +12,4 @@ mod report;
 pub mod run;
 mod save;
 mod sink;
+mod workload;

@@ -7,10 +7,10 @@ use host::verify::{Check, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, memory};
 
 use super::args::Args;
-use super::bench::Bench;
 use super::contender::Choice;
 use super::input::{Input, Matrices};
 use super::sink::Sink;
+use super::workload::Workload;
 use super::{progress, report};
 
 /// Whether the results are right.
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     sink.begin(&setting)?;
     let matrices = progress::step("preparing the matrices", || input.read(&gemm))?;
     let Matrices { a, b, c } = &matrices;
-    let bench = Bench::new(&device, &gemm, &matrices, args.repeat)?;
+    let workload = Workload::new(&device, &gemm, &matrices, args.repeat)?;
     let problem = Problem { a, b, c: c.as_ref(), alpha: gemm.alpha, beta: gemm.beta, bound };
     let mut reference = None;
 
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
     for group in entries.chunks(if device.is_soft() { 1 } else { entries.len() }) {
-        let timed = bench.measure(group)?;
+        let timed = workload.measure(group)?;
         let cublas = (group.iter().zip(&timed))
             .find(|(entry, _)| entry.rung.is_none())
             .and_then(|(_, timed)| timed.as_ref().ok())
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
                     continue;
                 }
             };
-            let result = bench.result(job, group.len() > 1)?;
+            let result = workload.result(job, group.len() > 1)?;
             let check = progress::step("checking against the product in f64", || {
                 let reference = match &mut reference {
                     Some(reference) => reference,

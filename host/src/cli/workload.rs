@@ -15,13 +15,13 @@ const GPU_WARMUP: u32 = 2;
 
 /// A quiet NaN that no product makes: C holds it before each run if beta is 0, so that
 /// a kernel that reads C, or leaves out an element, is found out.
-const POISON: u32 = 0x7fc0_dead;
+pub const POISON: u32 = 0x7fc0_dead;
 
 /// What was measured, or why it cannot run.
 pub type Timed<'e, 'k, 'd> = Result<(&'e Job<'k, 'd>, Samples), &'e str>;
 
 /// One set of matrices for all that run.
-pub struct Bench<'a, 'd> {
+pub struct Workload<'a, 'd> {
     device: &'d Device,
     warmup: u32,
     repeat: u32,
@@ -32,7 +32,7 @@ pub struct Bench<'a, 'd> {
     old: Option<&'a Matrix>,
 }
 
-impl<'a, 'd> Bench<'a, 'd> {
+impl<'a, 'd> Workload<'a, 'd> {
     /// Copies the matrices to the device.
     pub fn new(
         device: &'d Device,

@@ -1,0 +1,277 @@
+//! Timing batches of launches in turn, so that ratios mean something.
+//!
+//! A sample is the time between two events around a *batch* of launches, divided by their
+//! number. A batch lasts some milliseconds, against which the resolution of events is
+//! nothing. In front of it the GPU gets something else to do, for as long as the host needs
+//! to enqueue the batch: then the launches follow each other without a gap, however slow the
+//! host is. Whether that worked is known, not hoped: if the event before the batch is still
+//! pending when the last launch is enqueued, no launch can have waited for the host.
+//!
+//! Batches are taken in turn: first, second, first again. So whatever makes a GPU faster or
+//! slower as time goes on, its clocks above all, does so for both, and the i-th samples form
+//! a pair.
+
+use std::time::Instant;
+
+use cust::event::{Event, EventFlags, EventStatus};
+
+use crate::device::Device;
+use crate::error::Error;
+
+/// The most launches per batch. A GPU takes about a thousand before it makes the host wait,
+/// and one call of cuBLAS may be two.
+pub const MAX_LAUNCHES: u32 = 400;
+
+/// The shortest and the longest delay before a batch, in milliseconds. Where the longest is
+/// too short, gaps are put up with.
+const MIN_DELAY: f64 = 0.05;
+const MAX_DELAY: f64 = 20.0;
+
+/// How many samples are taken, and how long they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Samples of each.
+    pub samples: u32,
+    /// Milliseconds that a batch lasts at least, unless that takes more than
+    /// [`MAX_LAUNCHES`].
+    pub sample_ms: f64,
+    /// Milliseconds of work before the first sample, all contenders together.
+    pub warmup_ms: f64,
+}
+
+impl Policy {
+    /// Launches per batch, given the milliseconds that one takes.
+    pub fn launches(&self, ms: f64) -> u32 {
+        // A time of 0 gives infinity, which the conversion turns into the largest number.
+        ((self.sample_ms / ms).ceil() as u32).clamp(1, MAX_LAUNCHES)
+    }
+}
+
+/// The samples of one contender.
+#[derive(Clone, Debug)]
+pub struct Batches {
+    /// Launches per sample.
+    pub launches: u32,
+    /// Milliseconds per launch, a value for each sample, in the order taken.
+    pub ms: Vec<f64>,
+    /// Whether no launch of any sample can have waited for the host.
+    pub gap_free: bool,
+}
+
+/// What [`measure`] needs to be told how to do.
+pub trait Work {
+    /// Enqueues one launch of contender `i`.
+    ///
+    /// # Errors
+    ///
+    /// What a launch gives.
+    fn launch(&mut self, i: usize) -> Result<(), Error>;
+
+    /// Enqueues something that takes the GPU about `ms` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// What a launch gives.
+    fn delay(&mut self, ms: f64) -> Result<(), Error>;
+
+    /// Is called while a batch runs whose time counts.
+    fn observe(&mut self);
+}
+
+/// Times `count` contenders in turn.
+///
+/// # Errors
+///
+/// The first error of `work`, a fault of a kernel, or [`Error::Driver`].
+pub fn measure(
+    device: &Device,
+    count: usize,
+    policy: Policy,
+    work: &mut impl Work,
+) -> Result<Vec<Batches>, Error> {
+    device.make_current()?;
+    let event = || Event::new(EventFlags::DEFAULT).map_err(|e| fail(device, e));
+    let mut sampler = Sampler { device, start: event()?, stop: event()?, counts: false, work };
+    let mut contenders = vec![Contender { launches: 1, delay: Some(MIN_DELAY) }; count];
+
+    // Warm up, and find out how long a batch must be. The first launches are slow, so a
+    // batch only ever gets longer.
+    let mut spent = 0.0;
+    loop {
+        let mut settled = true;
+        for (i, contender) in contenders.iter_mut().enumerate() {
+            let Sample { ms, .. } = sampler.sample(i, contender)?;
+            spent += ms;
+            let launches = f64::from(contender.launches);
+            let wanted = policy.launches(ms / launches);
+            // Not for a few percent.
+            if f64::from(wanted) > 1.1 * launches {
+                contender.launches = wanted;
+                settled = false;
+            }
+        }
+        if count == 0 || settled && spent >= policy.warmup_ms {
+            break;
+        }
+    }
+
+    sampler.counts = true;
+    let mut batches: Vec<_> = contenders
+        .iter()
+        .map(|contender| Batches { launches: contender.launches, ms: Vec::new(), gap_free: true })
+        .collect();
+    for _ in 0..policy.samples {
+        for (i, (batches, contender)) in batches.iter_mut().zip(&mut contenders).enumerate() {
+            let Sample { ms, gap_free } = sampler.sample(i, contender)?;
+            batches.ms.push(ms / f64::from(contender.launches));
+            batches.gap_free &= gap_free;
+        }
+    }
+    Ok(batches)
+}
+
+/// How a contender's batches are made.
+#[derive(Clone, Copy)]
+struct Contender {
+    launches: u32,
+    /// Milliseconds of other work in front; none where no delay was long enough.
+    delay: Option<f64>,
+}
+
+struct Sampler<'a, 'd, W> {
+    device: &'d Device,
+    start: Event,
+    stop: Event,
+    /// Whether the clocks have settled, so that times count.
+    counts: bool,
+    work: &'a mut W,
+}
+
+struct Sample {
+    /// Of the whole batch.
+    ms: f64,
+    gap_free: bool,
+}
+
+impl<W: Work> Sampler<'_, '_, W> {
+    /// Takes one sample. As long as the host is too slow for the delay, it is made longer, and
+    /// the sample is taken again.
+    fn sample(&mut self, i: usize, contender: &mut Contender) -> Result<Sample, Error> {
+        loop {
+            let (sample, enqueue_ms) = self.try_sample(i, *contender)?;
+            match contender.delay {
+                Some(delay) if !sample.gap_free => contender.delay = longer(delay, enqueue_ms),
+                _ => return Ok(sample),
+            }
+        }
+    }
+
+    /// Takes one sample, and says how many milliseconds the host took to enqueue it.
+    fn try_sample(&mut self, i: usize, contender: Contender) -> Result<(Sample, f64), Error> {
+        let Self { device, start, stop, counts, work } = self;
+        let fail = |e| fail(device, e);
+        if let Some(delay) = contender.delay {
+            work.delay(delay)?;
+        }
+        start.record(device.stream()).map_err(fail)?;
+        let clock = Instant::now();
+        for _ in 0..contender.launches {
+            work.launch(i)?;
+        }
+        let enqueue_ms = clock.elapsed().as_secs_f64() * 1e3;
+        let gap_free = start.query().map_err(fail)? == EventStatus::NotReady;
+        stop.record(device.stream()).map_err(fail)?;
+        if *counts {
+            work.observe();
+        }
+        // Through the device, which knows what a fault is.
+        device.synchronize()?;
+        let ms = f64::from(stop.elapsed_time_f32(start).map_err(fail)?);
+        Ok((Sample { ms, gap_free }, enqueue_ms))
+    }
+}
+
+/// The delay after one that was too short for a host which took `enqueue_ms`.
+fn longer(delay: f64, enqueue_ms: f64) -> Option<f64> {
+    (delay < MAX_DELAY).then(|| (2.0 * delay).max(1.5 * enqueue_ms).min(MAX_DELAY))
+}
+
+fn fail(device: &Device, error: cust::error::CudaError) -> Error {
+    device.error("timing with CUDA events", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceChoice;
+
+    const POLICY: Policy = Policy { samples: 3, sample_ms: 5.0, warmup_ms: 0.0 };
+
+    #[test]
+    fn a_batch_lasts_long_enough() {
+        for (ms, launches) in [(10.0, 1), (5.0, 1), (4.9, 2), (0.1, 50), (0.006, MAX_LAUNCHES)] {
+            assert_eq!(POLICY.launches(ms), launches, "{ms}");
+        }
+        assert_eq!(POLICY.launches(0.0), MAX_LAUNCHES);
+        assert_eq!(POLICY.launches(f64::NAN), 1);
+    }
+
+    #[test]
+    fn a_delay_grows_up_to_a_limit() {
+        assert_eq!(longer(0.05, 0.01), Some(0.1));
+        assert_eq!(longer(0.05, 4.0), Some(6.0));
+        assert_eq!(longer(15.0, 1.0), Some(MAX_DELAY));
+        assert_eq!(longer(MAX_DELAY, 1.0), None);
+    }
+
+    /// Notes what it is asked to do; the first contender sleeps.
+    #[derive(Default)]
+    struct Notes {
+        order: Vec<usize>,
+        delays: usize,
+        observed: usize,
+    }
+
+    impl Work for Notes {
+        fn launch(&mut self, i: usize) -> Result<(), Error> {
+            self.order.push(i);
+            if i == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(6));
+            }
+            Ok(())
+        }
+
+        fn delay(&mut self, _ms: f64) -> Result<(), Error> {
+            self.delays += 1;
+            Ok(())
+        }
+
+        fn observe(&mut self) {
+            self.observed += 1;
+        }
+    }
+
+    #[test]
+    fn turns_are_taken_and_gaps_are_admitted() {
+        // The software device is always done at once: no delay hides the host from it.
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let mut notes = Notes::default();
+        let batches = measure(&device, 2, POLICY, &mut notes).unwrap();
+        let [slow, fast] = &batches[..] else { panic!("{batches:?}") };
+        assert_eq!((slow.launches, slow.ms.len(), slow.gap_free), (1, 3, false));
+        assert_eq!((fast.ms.len(), fast.gap_free), (3, false));
+        assert!(fast.launches > 100, "{}", fast.launches);
+        assert!(slow.ms.iter().all(|&ms| ms >= 6.0) && fast.ms.iter().all(|&ms| ms < 1.0));
+        // Long before the times that count, no more delays are tried.
+        assert_eq!(notes.observed, 2 * 3);
+        let turn = [vec![0], vec![1; fast.launches as usize]].concat();
+        assert!(notes.order.ends_with(&turn.repeat(3)));
+        assert!((2..30).contains(&notes.delays), "{}", notes.delays);
+    }
+
+    #[test]
+    fn nothing_takes_no_time() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        assert!(measure(&device, 0, POLICY, &mut Notes::default()).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! The options of `bench`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use host::kernels::LADDER;
+use serde::Serialize;
+
+use super::shapes::Shape;
+
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// What to measure: rungs of the ladder, separated by commas, or all of them
+    /// [default: the last rung].
+    ///
+    /// cublas, measured against itself, shows what is noise.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    kernels: Vec<String>,
+
+    /// Shapes, separated by commas: N for a square, or MxNxK
+    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes].
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Shape>,
+
+    /// More shapes, from a file: M N K or MxNxK on each line, with # for comments.
+    #[arg(long, value_name = "FILE")]
+    pub shapes: Option<PathBuf>,
+
+    /// What the L2 cache holds when a product starts.
+    #[arg(long, value_enum, default_value_t)]
+    pub l2: L2,
+
+    /// Samples of each, kernel and cuBLAS.
+    #[arg(long, value_name = "COUNT", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(6..=1000))]
+    pub samples: u32,
+
+    /// Milliseconds that a sample lasts at least, unless that takes more than 400 launches.
+    #[arg(long, value_name = "MS", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub sample_ms: u32,
+
+    /// The seed of the random matrices.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+
+    /// A table for people, JSON with one object per row and line, or CSV.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// Add the rows to this file as they are made, as lines of JSON, after a line that says
+    /// where and how.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// The names of the kernels, the last rung if none is named.
+    pub fn kernels(&self) -> Vec<&str> {
+        match &self.kernels[..] {
+            [] => LADDER.last().map(|spec| spec.name).into_iter().collect(),
+            names => names.iter().map(|name| name.trim()).collect(),
+        }
+    }
+}
+
+/// What the L2 cache holds when a product starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum L2 {
+    /// Nothing of its matrices: each launch takes other ones, in turn.
+    #[default]
+    Cold,
+    /// What fits of them: every launch takes the same ones.
+    Warm,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+    Csv,
+}

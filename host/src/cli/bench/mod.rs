@@ -1,0 +1,397 @@
+//! `bench`: kernels next to cuBLAS, shape by shape.
+
+mod args;
+mod output;
+mod row;
+mod sets;
+mod shapes;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use host::batch::{self, Batches, Policy, Work};
+use host::roofs::{Rates, Roofs, Speed};
+use host::telemetry::Telemetry;
+use host::verify::{Bound, Check, Method, Problem, Reference};
+use host::{Device, DeviceChoice, Error, Gemm, Matrix, memory};
+
+pub use args::BenchArgs;
+use args::L2;
+use output::Output;
+use row::{Row, Status};
+use sets::Sets;
+use shapes::Shape;
+
+use super::contender::{Choice, Entry, Job, Loaded};
+use super::run::{Outcome, Setting};
+use super::{json, progress, report};
+
+/// Milliseconds of work before the first sample of a row: clocks need that long to settle.
+const WARMUP_MS: f64 = 200.0;
+/// Milliseconds of work before roofs are measured: what came before was the host's.
+const ROOF_WARMUP_MS: f64 = 50.0;
+/// Bytes that the copy reads, and an eighth of the free memory if that is less.
+const COPY_BYTES: u64 = 512 << 20;
+/// Squares, for a call that names no shapes.
+const SQUARES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
+
+/// Does what the options say.
+pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
+    // Mistakes are found in the order of what it costs to find them.
+    let mut choices = Vec::new();
+    for name in args.kernels() {
+        choices.extend(Choice::parse(name)?.rungs());
+    }
+    let mut shapes = args.sizes.clone();
+    if let Some(file) = &args.shapes {
+        shapes.extend(shapes::read(file)?);
+    }
+    if shapes.is_empty() {
+        shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
+    }
+    let output = Output::new(args, report::print)?;
+    if let Err(reason) = cuda_driver::gpu_count() {
+        return Err(Error::BenchNeedsGpu { reason: reason.to_string() });
+    }
+    let device = Device::open(DeviceChoice::Gpu)?;
+
+    let copy_bytes = COPY_BYTES.min(device.free_memory()? / 8);
+    Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes)
+}
+
+/// cuBLAS, unless this machine has none.
+fn peer(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
+    match Choice::Cublas.load(device) {
+        Ok(loaded) => Ok(loaded.into_iter().next()),
+        Err(
+            error @ (Error::CublasNotFound { .. }
+            | Error::CublasBroken { .. }
+            | Error::CublasNeedsGpu),
+        ) => {
+            eprintln!("warning: nothing is compared: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What all rows share.
+struct Bench<'a, 'd> {
+    args: &'a BenchArgs,
+    device: &'d Device,
+    roofs: Roofs<'d>,
+    speed: Speed,
+    telemetry: Option<Telemetry>,
+    output: Output,
+}
+
+/// The host's matrices of a shape.
+struct Matrices {
+    a: Matrix,
+    b: Matrix,
+}
+
+/// cuBLAS for one shape: what it computes, and how far off that is.
+struct Peer<'e, 'k, 'd> {
+    job: &'e Job<'k, 'd>,
+    check: Check,
+}
+
+impl<'a, 'd> Bench<'a, 'd> {
+    /// Loads what measures roofs, and what reads clocks, where there is that.
+    fn new(
+        args: &'a BenchArgs,
+        device: &'d Device,
+        output: Output,
+        copy_bytes: u64,
+    ) -> Result<Self, Error> {
+        let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
+        let roofs = Roofs::new(device, multiprocessors, copy_bytes)?;
+        let speed = roofs.speed()?;
+        let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
+            eprintln!("note: clocks, power and temperature are not recorded, because {reason}");
+            None
+        });
+        Ok(Self { args, device, roofs, speed, telemetry, output })
+    }
+
+    fn run(&mut self, choices: &[Choice], shapes: &[Shape]) -> Result<Outcome, Error> {
+        let mut kernels = Vec::new();
+        for choice in choices {
+            // Refusals are rows, and the others go on.
+            kernels.extend(choice.load_among(self.device, Choice::All)?);
+        }
+        let cublas = peer(self.device)?;
+        let version = cublas.as_ref().and_then(Loaded::cublas_version);
+        let setting = Setting {
+            device: self.device,
+            gemm: shapes[0].gemm(),
+            seed: Some(self.args.seed),
+            cublas_version: version,
+        };
+        self.output.begin(&json::environment(&setting)?, &self.head(&setting))?;
+        for shape in shapes {
+            self.shape(shape.gemm(), &kernels, cublas.as_ref())?;
+        }
+        self.output.end()?;
+        Ok(if self.output.all_right() { Outcome::Right } else { Outcome::Wrong })
+    }
+
+    /// What is above the table.
+    fn head(&self, setting: &Setting<'_>) -> String {
+        let info = self.device.info();
+        let cublas = match setting.cublas_version {
+            Some(version) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
+            None => "nothing".to_owned(),
+        };
+        let l2 = match self.args.l2 {
+            L2::Cold => "cold: launches take turns on more matrices than fit into it",
+            L2::Warm => "warm: all launches take the same matrices",
+        };
+        format!(
+            "device:  {}, compute capability {}\n\
+             product: C = A B, random matrices, seed {}\n\
+             against: {cublas}\n\
+             L2:      {} MiB, {l2}\n\
+             samples: {} of each, in turn; each is a batch of launches without gaps, {} ms or \
+             longer\n\
+             columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
+             interval\n",
+            info.name,
+            setting.compute_capability(),
+            self.args.seed,
+            info.l2_bytes >> 20,
+            self.args.samples,
+            self.args.sample_ms,
+        )
+    }
+
+    /// Adds the rows of a shape.
+    fn shape(
+        &mut self,
+        gemm: Gemm,
+        kernels: &[Loaded<'d>],
+        cublas: Option<&Loaded<'d>>,
+    ) -> Result<(), Error> {
+        let entries: Vec<_> = kernels
+            .iter()
+            .map(|kernel| kernel.prepare(gemm, Choice::All))
+            .collect::<Result<_, _>>()?;
+        let cublas = cublas.map(|cublas| cublas.prepare(gemm, Choice::All)).transpose()?;
+        let method = Method::choose(gemm.m, gemm.n, gemm.k);
+        let prepared = progress::step("preparing the matrices", || self.prepare(&gemm, method));
+        let (matrices, mut sets) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) if is_refusal(&error) => {
+                for entry in &entries {
+                    let row = self.new_row(entry, &gemm);
+                    let row = row.without_time(Status::Refused, error.to_string());
+                    self.output.row(row, &[], &[])?;
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let Matrices { a, b } = &matrices;
+        let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound: Bound::Probabilistic };
+        let reference = progress::step("computing the product in f64", || {
+            Reference::compute(problem, method, self.args.seed)
+        })?;
+        let peer = match &cublas {
+            Some(entry) => self.peer(entry, &mut sets, &reference)?,
+            None => None,
+        };
+        for entry in &entries {
+            let row = self.new_row(entry, &gemm);
+            self.row(row, entry, peer.as_ref(), &mut sets, &reference)?;
+        }
+        Ok(())
+    }
+
+    fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
+        Row::new(entry.name, entry.rung, gemm, self.args.seed)
+    }
+
+    /// Makes the matrices, on the host and on the device.
+    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<(Matrices, Sets<'d>), Error> {
+        let needed = gemm.bytes();
+        let available = self.device.free_memory()?;
+        if needed > u128::from(available) {
+            let device = self.device.info().name.clone();
+            return Err(Error::DeviceMemory { device, needed, available });
+        }
+        // Two results are compared with each other.
+        let second = 4 * gemm.m as u128 * gemm.n as u128;
+        memory::require(needed + second + method.bytes(gemm.m, gemm.n, gemm.k), false)?;
+
+        // It fits 64 bits, as the free memory does.
+        let bytes = needed as u64;
+        let wanted = sets::count(self.args.l2, bytes, self.device.info().l2_bytes);
+        // Something is left to cuBLAS and the driver.
+        let possible = ((available - available / 8) / bytes).max(1);
+        let count = wanted.min(usize::try_from(possible).unwrap_or(usize::MAX));
+        if count < wanted {
+            eprintln!(
+                "warning: {}x{}x{}: memory for {count} of {wanted} sets of matrices, so the L2 \
+                 cache is not quite cold; --l2 warm takes one",
+                gemm.m, gemm.n, gemm.k
+            );
+        }
+        let a = Matrix::random(gemm.m, gemm.k, self.args.seed, 1);
+        let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);
+        let sets = Sets::new(self.device, gemm, [&a, &b], count)?;
+        Ok((Matrices { a, b }, sets))
+    }
+
+    /// What cuBLAS computes, checked; says why not if there is nothing to compare with.
+    fn peer<'e, 'k>(
+        &self,
+        entry: &'e Entry<'k, 'd>,
+        sets: &mut Sets<'d>,
+        reference: &Reference<'_>,
+    ) -> Result<Option<Peer<'e, 'k, 'd>>, Error> {
+        let reason = match &entry.job {
+            Ok(job) => match sets.result(job) {
+                Ok(result) => {
+                    let check = reference.check(&result)?;
+                    if check.passed() {
+                        return Ok(Some(Peer { job, check }));
+                    }
+                    "cuBLAS: the result is wrong".to_owned()
+                }
+                Err(error) if is_refusal(&error) => error.to_string(),
+                Err(error) => return Err(error),
+            },
+            Err(reason) => reason.clone(),
+        };
+        eprintln!("warning: this shape is not compared: {reason}");
+        Ok(None)
+    }
+
+    /// Checks a kernel, times it if it is right, and adds its row.
+    fn row(
+        &mut self,
+        mut row: Row,
+        entry: &Entry<'_, 'd>,
+        peer: Option<&Peer<'_, '_, 'd>>,
+        sets: &mut Sets<'d>,
+        reference: &Reference<'_>,
+    ) -> Result<(), Error> {
+        row.l2 = Some(self.args.l2);
+        row.sets = Some(sets.len());
+        let job = match &entry.job {
+            Ok(job) => job,
+            Err(reason) => {
+                let row = row.without_time(Status::Refused, reason);
+                return self.output.row(row, &[], &[]);
+            }
+        };
+        let first = match sets.result(job) {
+            Ok(first) => first,
+            Err(error) if is_refusal(&error) => {
+                let row = row.without_time(Status::Refused, error.to_string());
+                return self.output.row(row, &[], &[]);
+            }
+            Err(error) => return Err(error),
+        };
+        let check = progress::step("checking", || reference.check(&first))?;
+        row.errors(&check, peer.map(|peer| &peer.check));
+        if !check.passed() {
+            let reason = match check.worst {
+                Some(worst) => format!(
+                    "{} or more wrong; at row {}, column {} the error is {:.3e}",
+                    check.failures, worst.row, worst.col, worst.error
+                ),
+                None => format!("{} or more wrong", check.failures),
+            };
+            return self.output.row(row.without_time(Status::Fail, reason), &[], &[]);
+        }
+
+        let (own, cublas, rates) = progress::step("measuring", || self.measure(job, peer, sets))?;
+        let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
+        // After hundreds of launches between others.
+        let second = sets.result(job)?;
+        if let Some((at, [one, other])) = first_difference(&first, &second) {
+            let (m, n) = (at / first.cols(), at % first.cols());
+            let reason = format!(
+                "results differ between runs: {one:e} and {other:e} at row {m}, column {n}"
+            );
+            return self.output.row(row.without_time(Status::Unstable, reason), &[], &[]);
+        }
+        row.status = Status::Pass;
+        row.times(&own, cublas.as_ref(), &rates);
+        row.conditions(&conditions);
+        self.output.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
+    }
+
+    /// Times a kernel, and cuBLAS if there is one, and the roofs before and after.
+    fn measure(
+        &mut self,
+        job: &Job<'_, 'd>,
+        peer: Option<&Peer<'_, '_, 'd>>,
+        sets: &mut Sets<'d>,
+    ) -> Result<(Batches, Option<Batches>, Rates), Error> {
+        let policy = Policy {
+            samples: self.args.samples,
+            sample_ms: f64::from(self.args.sample_ms),
+            warmup_ms: WARMUP_MS,
+        };
+        let jobs: Vec<_> = peer.map(|peer| peer.job).into_iter().chain([job]).collect();
+        self.roofs.enqueue_delay(ROOF_WARMUP_MS, self.speed)?;
+        let before = self.roofs.measure(self.speed)?;
+        let Self { device, roofs, speed, telemetry, .. } = self;
+        let mut side_by_side =
+            SideBySide { jobs: &jobs, sets, roofs, speed: *speed, telemetry: telemetry.as_mut() };
+        let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
+        let after = self.roofs.measure(self.speed)?;
+        let own = batches.pop().expect("one for each job");
+        Ok((own, batches.pop(), before.mean(&after)))
+    }
+}
+
+/// Kernels that are timed in turn.
+struct SideBySide<'a, 'e, 'k, 'd> {
+    jobs: &'a [&'e Job<'k, 'd>],
+    sets: &'a mut Sets<'d>,
+    roofs: &'a Roofs<'d>,
+    speed: Speed,
+    telemetry: Option<&'a mut Telemetry>,
+}
+
+impl Work for SideBySide<'_, '_, '_, '_> {
+    fn launch(&mut self, i: usize) -> Result<(), Error> {
+        self.sets.enqueue(self.jobs[i])
+    }
+
+    fn delay(&mut self, ms: f64) -> Result<(), Error> {
+        self.roofs.enqueue_delay(ms, self.speed)
+    }
+
+    fn observe(&mut self) {
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.observe();
+        }
+    }
+}
+
+/// Whether an error is about one product, so that others may still run. After a fault
+/// nothing does.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DeviceMemory { .. }
+            | Error::HostMemory { .. }
+            | Error::SharedMemory { .. }
+            | Error::Cublas { .. }
+            | Error::Driver { .. }
+    )
+}
+
+/// The first element, counted along rows, whose bits differ, and both its values.
+fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
+    let pairs = one.as_slice().iter().zip(other.as_slice());
+    pairs
+        .enumerate()
+        .find(|(_, (one, other))| one.to_bits() != other.to_bits())
+        .map(|(at, (one, other))| (at, [*one, *other]))
+}

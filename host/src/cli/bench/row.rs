@@ -1,0 +1,293 @@
+//! One row: everything that is known about one kernel and one shape. Its fields are the
+//! columns of CSV and the keys of JSON.
+
+use host::Gemm;
+use host::batch::Batches;
+use host::roofs::Rates;
+use host::stats;
+use host::telemetry::Conditions;
+use host::verify::{Check, Method};
+use serde::Serialize;
+
+use super::args::L2;
+use super::shapes::Shape;
+
+/// Whether a ratio differs from 1 by more than its own uncertainty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    #[serde(rename = "faster")]
+    Faster,
+    #[serde(rename = "slower")]
+    Slower,
+    #[serde(rename = "within noise")]
+    WithinNoise,
+}
+
+impl Verdict {
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::WithinNoise => "within noise",
+        }
+    }
+}
+
+/// What came of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Status {
+    /// Right, the same on every run, and timed.
+    Pass,
+    /// Wrong, and not timed.
+    Fail,
+    /// Right at first, and with other bits later.
+    Unstable,
+    /// Could not run.
+    #[default]
+    Refused,
+}
+
+/// A row. Times are in milliseconds per launch, rates in GFLOP/s and GB/s (10^9), and what
+/// is not known is `None`: null in JSON, empty in CSV.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    pub kernel: &'static str,
+    /// The place in the ladder, from 1.
+    pub rung: Option<usize>,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub status: Status,
+    /// Why, unless it passed.
+    pub reason: Option<String>,
+
+    /// What was done: `cold` or `warm`, with so many sets of matrices.
+    pub l2: Option<L2>,
+    pub sets: Option<usize>,
+    pub seed: u64,
+    pub samples: Option<usize>,
+    /// Launches per sample.
+    pub launches: Option<u32>,
+    pub cublas_launches: Option<u32>,
+    /// Whether no launch can have waited for the host.
+    pub gap_free: Option<bool>,
+
+    pub time_median: Option<f64>,
+    pub time_deviation: Option<f64>,
+    pub time_min: Option<f64>,
+    pub time_max: Option<f64>,
+    pub cublas_median: Option<f64>,
+    pub cublas_deviation: Option<f64>,
+    pub cublas_min: Option<f64>,
+    pub cublas_max: Option<f64>,
+
+    /// cuBLAS's time divided by the kernel's, the median over the pairs of samples, and the
+    /// 95 % interval of that median.
+    pub ratio: Option<f64>,
+    pub ratio_low: Option<f64>,
+    pub ratio_high: Option<f64>,
+    pub verdict: Option<Verdict>,
+
+    pub gflops: Option<f64>,
+    pub cublas_gflops: Option<f64>,
+    /// The measured rate of multiply-adds, and that of each of the two loops.
+    pub ffma_gflops: Option<f64>,
+    pub ffma_shared_gflops: Option<f64>,
+    pub ffma_outer_gflops: Option<f64>,
+    /// The measured rate of copies, bytes read plus bytes written.
+    pub copy_gbytes: Option<f64>,
+    pub percent_of_ffma: Option<f64>,
+    /// Reading A and B once and writing C once, in this time, as a share of the copy's rate.
+    pub percent_of_copy: Option<f64>,
+
+    /// The largest error against the product in f64, of the same elements for both.
+    pub max_abs_error: Option<f64>,
+    pub cublas_max_abs_error: Option<f64>,
+    pub error_ratio: Option<f64>,
+    /// The largest error as a share of its tolerance.
+    pub error_over_tolerance: Option<f64>,
+    pub cublas_error_over_tolerance: Option<f64>,
+    /// `full`, or `sampled`.
+    pub check: Option<&'static str>,
+    pub elements: Option<u64>,
+
+    pub sm_mhz_min: Option<u32>,
+    pub sm_mhz_max: Option<u32>,
+    pub memory_mhz: Option<u32>,
+    pub watts: Option<f64>,
+    pub celsius: Option<u32>,
+    /// What held the clocks down, separated by semicolons.
+    pub throttled: Option<String>,
+}
+
+impl Row {
+    pub fn new(kernel: &'static str, rung: Option<usize>, gemm: &Gemm, seed: u64) -> Self {
+        let Gemm { m, n, k, .. } = *gemm;
+        Self { kernel, rung, m, n, k, seed, ..Self::default() }
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape { m: self.m, n: self.n, k: self.k }
+    }
+
+    /// Has a row say why there is no time.
+    #[must_use]
+    pub fn without_time(self, status: Status, reason: impl Into<String>) -> Self {
+        Self { status, reason: Some(reason.into()), ..self }
+    }
+
+    /// Fills in how far results are from the product in f64.
+    pub fn errors(&mut self, check: &Check, cublas: Option<&Check>) {
+        let error = |check: &Check| check.largest.map(|largest| largest.error);
+        let relative = |check: &Check| check.worst.map(|worst| worst.ratio());
+        self.max_abs_error = error(check);
+        self.cublas_max_abs_error = cublas.and_then(error);
+        self.error_ratio = match (self.max_abs_error, self.cublas_max_abs_error) {
+            (Some(own), Some(cublas)) if own == cublas => Some(1.0),
+            (Some(own), Some(cublas)) => finite(own / cublas),
+            _ => None,
+        };
+        self.error_over_tolerance = relative(check);
+        self.cublas_error_over_tolerance = cublas.and_then(relative);
+        self.check = Some(match check.method {
+            Method::Full => "full",
+            Method::Sampled { .. } => "sampled",
+        });
+        self.elements = Some(check.elements);
+    }
+
+    /// Fills in times, and what follows from them.
+    pub fn times(&mut self, own: &Batches, cublas: Option<&Batches>, rates: &Rates) {
+        let gemm = self.shape().gemm();
+        let median = stats::median(&own.ms);
+        self.samples = Some(own.ms.len());
+        self.launches = Some(own.launches);
+        self.gap_free = Some(own.gap_free && cublas.is_none_or(|cublas| cublas.gap_free));
+        self.time_median = Some(median);
+        self.time_deviation = Some(stats::deviation(&own.ms));
+        (self.time_min, self.time_max) = range(&own.ms);
+        self.gflops = finite(gemm.flops() / median * 1e-6);
+        let gbytes = finite(gemm.bytes() as f64 / median * 1e-6);
+        self.ffma_gflops = finite(rates.ffma());
+        [self.ffma_shared_gflops, self.ffma_outer_gflops] = rates.patterns.map(finite);
+        self.copy_gbytes = finite(rates.copy);
+        self.percent_of_ffma = percent(self.gflops, self.ffma_gflops);
+        self.percent_of_copy = percent(gbytes, self.copy_gbytes);
+
+        let Some(cublas) = cublas else { return };
+        let cublas_median = stats::median(&cublas.ms);
+        self.cublas_launches = Some(cublas.launches);
+        self.cublas_median = Some(cublas_median);
+        self.cublas_deviation = Some(stats::deviation(&cublas.ms));
+        (self.cublas_min, self.cublas_max) = range(&cublas.ms);
+        self.cublas_gflops = finite(gemm.flops() / cublas_median * 1e-6);
+        let ratios: Vec<_> = cublas.ms.iter().zip(&own.ms).map(|(c, own)| c / own).collect();
+        self.ratio = finite(stats::median(&ratios));
+        let Some((low, high)) = stats::median_interval(&ratios) else { return };
+        (self.ratio_low, self.ratio_high) = (finite(low), finite(high));
+        self.verdict = Some(match () {
+            () if low > 1.0 => Verdict::Faster,
+            () if high < 1.0 => Verdict::Slower,
+            () => Verdict::WithinNoise,
+        });
+    }
+
+    /// Fills in the state of the GPU meanwhile.
+    pub fn conditions(&mut self, conditions: &Conditions) {
+        let Conditions { sm_mhz, memory_mhz, watts, celsius, throttled, .. } = conditions;
+        self.sm_mhz_min = sm_mhz.map(|range| range.0);
+        self.sm_mhz_max = sm_mhz.map(|range| range.1);
+        self.memory_mhz = memory_mhz.map(|range| range.0);
+        self.watts = *watts;
+        self.celsius = *celsius;
+        self.throttled = throttled.as_ref().map(|reasons| reasons.join("; "));
+    }
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+fn percent(value: Option<f64>, of: Option<f64>) -> Option<f64> {
+    finite(100.0 * value? / of?)
+}
+
+fn range(values: &[f64]) -> (Option<f64>, Option<f64>) {
+    let values = || values.iter().copied();
+    (values().reduce(f64::min), values().reduce(f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+    use host::verify::{Bound, Deviation};
+
+    const RATES: Rates = Rates { patterns: [50_000.0, 60_000.0], copy: 4000.0 };
+
+    fn batches(ms: &[f64]) -> Batches {
+        Batches { launches: 7, ms: ms.to_vec(), gap_free: true }
+    }
+
+    fn row(own: &[f64], cublas: &[f64]) -> Row {
+        let mut row = Row::new("tile2d", Some(7), &Gemm::new(1000, 2000, 500), 42);
+        row.times(&batches(own), Some(&batches(cublas)), &RATES);
+        row
+    }
+
+    #[test]
+    fn ratios_are_of_pairs() {
+        // Clocks that fall by half during the run leave the ratios alone.
+        let own = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0];
+        let row = row(&own, &own.map(|ms| 1.1 * ms));
+        assert_relative_eq!(row.ratio.unwrap(), 1.1, max_relative = 1e-12);
+        assert_relative_eq!(row.ratio_low.unwrap(), 1.1, max_relative = 1e-12);
+        assert_eq!(row.verdict, Some(Verdict::Faster));
+        assert_relative_eq!(row.time_median.unwrap(), 1.5);
+        assert_relative_eq!(row.time_deviation.unwrap(), 0.3, max_relative = 1e-12);
+        assert_eq!((row.time_min, row.time_max), (Some(1.0), Some(2.0)));
+    }
+
+    #[test]
+    fn noise_is_named() {
+        let own = [1.0; 6];
+        let verdict = |cublas: [f64; 6]| row(&own, &cublas).verdict;
+        assert_eq!(verdict([0.98, 0.99, 1.0, 1.01, 1.02, 1.03]), Some(Verdict::WithinNoise));
+        assert_eq!(verdict([0.98, 0.99, 0.98, 0.99, 0.97, 0.999]), Some(Verdict::Slower));
+        assert_eq!(verdict([1.001; 6]), Some(Verdict::Faster));
+        // Too few samples for any verdict, and a time of nothing.
+        assert_eq!(row(&own[..5], &own[..5]).verdict, None);
+        let zero = row(&[0.0; 6], &[0.0; 6]);
+        assert_eq!((zero.ratio, zero.gflops, zero.percent_of_ffma), (None, None, None));
+    }
+
+    #[test]
+    fn roofs_are_the_measured_ones() {
+        let row = row(&[0.1; 6], &[0.2; 6]);
+        // 2e9 FLOP and 14e6 bytes in 0.1 ms.
+        assert_relative_eq!(row.gflops.unwrap(), 20_000.0, max_relative = 1e-12);
+        assert_relative_eq!(row.cublas_gflops.unwrap(), 10_000.0, max_relative = 1e-12);
+        assert_relative_eq!(row.percent_of_ffma.unwrap(), 100.0 / 3.0, max_relative = 1e-12);
+        assert_relative_eq!(row.percent_of_copy.unwrap(), 3.5, max_relative = 1e-12);
+        assert_eq!(row.ffma_shared_gflops, Some(50_000.0));
+    }
+
+    #[test]
+    fn errors_are_compared() {
+        let check = |error| {
+            let deviation = Deviation { row: 0, col: 0, error, tolerance: 1e-3 };
+            let (largest, worst) = (Some(deviation), Some(deviation));
+            let (method, bound) = (Method::Full, Bound::Probabilistic);
+            Check { method, bound, elements: 9, failures: 0, overflowed: 0, largest, worst }
+        };
+        let mut row = row(&[1.0; 6], &[1.0; 6]);
+        row.errors(&check(2.2e-4), Some(&check(2e-4)));
+        assert_relative_eq!(row.error_ratio.unwrap(), 1.1, max_relative = 1e-12);
+        assert_relative_eq!(row.error_over_tolerance.unwrap(), 0.22, max_relative = 1e-12);
+        row.errors(&check(0.0), Some(&check(0.0)));
+        assert_eq!(row.error_ratio, Some(1.0), "both exact");
+        row.errors(&check(1e-9), None);
+        assert_eq!((row.error_ratio, row.cublas_max_abs_error), (None, None));
+    }
+}

@@ -1,0 +1,119 @@
+//! The matrices of a product on the device: one set, or so many that no launch finds its own
+//! in the L2 cache.
+
+use host::{Device, DeviceMatrix, Error, Gemm, Matrix};
+
+use super::args::L2;
+use crate::cli::contender::Job;
+use crate::cli::workload::POISON;
+
+/// How often the L2 cache would have to be as large to hold what is used between two launches
+/// on one set. Twice would do, if it kept what was used last.
+const TURNOVER: u64 = 3;
+
+/// A product of so many times the L2 cache turns it over by itself.
+const ALONE: u64 = 8;
+
+/// The most sets: small ones are made of many small allocations.
+const MAX_SETS: u64 = 4096;
+
+/// How many sets of `bytes` there must be.
+pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
+    let sets = match l2 {
+        L2::Warm => 1,
+        L2::Cold if bytes >= ALONE * l2_bytes => 1,
+        L2::Cold => 1 + (TURNOVER * l2_bytes).div_ceil(bytes.max(1)),
+    };
+    sets.min(MAX_SETS) as usize
+}
+
+/// Sets of the same matrices, which launches take in turn.
+pub struct Sets<'d> {
+    sets: Vec<Set<'d>>,
+    next: usize,
+}
+
+struct Set<'d> {
+    a: DeviceMatrix<'d>,
+    b: DeviceMatrix<'d>,
+    c: DeviceMatrix<'d>,
+}
+
+impl<'d> Sets<'d> {
+    /// Copies the matrices to the device, `count` times, which is at least 1.
+    pub fn new(
+        device: &'d Device,
+        gemm: &Gemm,
+        [a, b]: [&Matrix; 2],
+        count: usize,
+    ) -> Result<Self, Error> {
+        let set = || {
+            Ok(Set {
+                a: DeviceMatrix::from_host(device, a)?,
+                b: DeviceMatrix::from_host(device, b)?,
+                c: DeviceMatrix::zeros(device, gemm.m, gemm.n)?,
+            })
+        };
+        Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
+    }
+
+    pub fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Enqueues a product on the next set.
+    pub fn enqueue(&mut self, job: &Job<'_, 'd>) -> Result<(), Error> {
+        let count = self.sets.len();
+        let Set { a, b, c } = &mut self.sets[self.next];
+        self.next = (self.next + 1) % count;
+        job.enqueue(a, b, c)
+    }
+
+    /// What a job computes, into a C of NaN.
+    pub fn result(&mut self, job: &Job<'_, 'd>) -> Result<Matrix, Error> {
+        let Set { a, b, c } = &mut self.sets[0];
+        c.fill_buffer(POISON)?;
+        job.enqueue(a, b, c)?;
+        c.download()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::contender::Choice;
+    use host::DeviceChoice;
+
+    #[test]
+    fn cold_sets_turn_the_cache_over() {
+        let l2 = 50 << 20;
+        for size in [64u64, 256, 512, 1024, 2048, 4096, 8192, 16384] {
+            let bytes = 12 * size * size;
+            assert_eq!(count(L2::Warm, bytes, l2), 1);
+            let sets = count(L2::Cold, bytes, l2) as u64;
+            // What is used between two launches on one set.
+            let others = (sets - 1) * bytes;
+            assert!(others >= TURNOVER * l2 || bytes >= ALONE * l2, "{size}: {sets}");
+            assert!(others < TURNOVER * l2 + bytes, "{size}: no more than needed");
+        }
+        assert_eq!(count(L2::Cold, 12, l2), MAX_SETS as usize);
+    }
+
+    #[test]
+    fn sets_take_turns_and_give_the_same() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let gemm = Gemm::new(20, 30, 10);
+        let loaded = Choice::parse("tile2d").unwrap().load(&device).unwrap();
+        let entry = loaded[0].prepare(gemm, Choice::All).unwrap();
+        let Ok(job) = &entry.job else { panic!() };
+        let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
+        let mut sets = Sets::new(&device, &gemm, [&a, &b], 3).unwrap();
+        let result = sets.result(job).unwrap();
+        for set in 0..3 {
+            assert_eq!(sets.next, set);
+            sets.enqueue(job).unwrap();
+        }
+        assert_eq!((sets.len(), sets.next), (3, 0));
+        assert!(sets.sets.iter().all(|set| set.c.download().unwrap() == result));
+    }
+}

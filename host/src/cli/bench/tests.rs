@@ -1,0 +1,75 @@
+//! Tests of what a call of `bench` does.
+
+use clap::Parser;
+use serde_json::Value;
+
+use super::*;
+use crate::cli::args::{Args, Command};
+
+#[test]
+fn bits_are_compared() {
+    let one = Matrix::from_vec(2, 2, vec![0.0, f32::NAN, 1.0, 2.0]);
+    assert_eq!(first_difference(&one, &one), None);
+    let other = Matrix::from_vec(2, 2, vec![0.0, f32::NAN, 1.0, 3.0]);
+    assert_eq!(first_difference(&one, &other), Some((3, [2.0, 3.0])));
+    let minus = Matrix::from_vec(2, 2, vec![-0.0, f32::NAN, 1.0, 2.0]);
+    assert_eq!(first_difference(&one, &minus), Some((0, [0.0, -0.0])));
+}
+
+/// Everything but cuBLAS, on the software device: rows say what was done.
+#[test]
+fn a_row_for_every_kernel_and_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("rows.jsonl");
+    let line = format!(
+        "bench --kernels tile2d,smem_full --sizes 9,4x5x1000 --l2 warm --samples 6 \
+         --sample-ms 1 --format csv --save {}",
+        save.display()
+    );
+    let words = std::iter::once("host").chain(line.split(' '));
+    let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let choices = ["tile2d", "smem_full"].map(|name| Choice::parse(name).unwrap());
+    let output = Output::new(&args, |_| ()).unwrap();
+    let mut bench = Bench::new(&args, &device, output, 0).unwrap();
+    assert_eq!(bench.run(&choices, &args.sizes).unwrap(), Outcome::Right);
+
+    let text = std::fs::read_to_string(&save).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [environment, rows @ .., first, second] = &lines[..] else { panic!("{text}") };
+    assert_eq!(environment["environment"]["device_kind"], "soft");
+    assert_eq!(rows.len(), 4);
+    for (i, row) in rows.iter().enumerate() {
+        assert_eq!(row["kernel"], ["tile2d", "smem_full"][i % 2]);
+        assert_eq!([&row["m"], &row["n"], &row["k"]], [[9, 9, 9], [4, 5, 1000]][i / 2]);
+        if i == 3 {
+            assert_eq!((&row["status"], row["sets"].as_u64()), (&"REFUSED".into(), Some(1)));
+            assert!(row["reason"].as_str().unwrap().contains("256000 bytes"), "{row}");
+            assert!(row["time_median"].is_null());
+            continue;
+        }
+        assert_eq!((&row["status"], &row["l2"]), (&"PASS".into(), &"warm".into()), "{row}");
+        assert_eq!(row["samples_ms"].as_array().unwrap().len(), 6);
+        let [min, median, max] =
+            ["time_min", "time_median", "time_max"].map(|name| row[name].as_f64().unwrap());
+        assert!(0.0 < min && min <= median && median <= max, "{row}");
+        assert!(row["percent_of_ffma"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["percent_of_copy"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["max_abs_error"].as_f64().unwrap() < 1e-3, "{row}");
+        // What this device does is done at once, so that nothing hides the host.
+        assert_eq!(row["gap_free"], false);
+        assert!(row["ratio"].is_null() && row["watts"].is_null());
+    }
+    assert_eq!(
+        (&first["summary"]["kernel"], &first["summary"]["refused"]),
+        (&"tile2d".into(), &0.into())
+    );
+    assert_eq!(second["summary"]["refused"], 1);
+}
+
+#[test]
+fn a_fault_ends_everything() {
+    assert!(is_refusal(&Error::DeviceMemory { device: "".into(), needed: 1, available: 0 }));
+    let fault = Error::KernelFault { device: "a GPU".into(), reason: "misaligned".into() };
+    assert!(!is_refusal(&fault));
+}

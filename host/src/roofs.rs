@@ -1,0 +1,285 @@
+//! The two roofs of a GEMM, measured: how many multiply-adds a GPU does, and how many bytes
+//! it copies, at the clocks it has just now.
+
+use std::ffi::c_void;
+
+use cust::function::Function;
+use kernels_gpu::roofs::{COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROUND, FFMA_THREADS};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::matrix::DeviceMatrix;
+use crate::stats;
+use crate::time::gpu_sample;
+
+/// Milliseconds that one sample of a loop of multiply-adds takes.
+const SAMPLE_MS: f64 = 3.0;
+/// Samples of each kernel per measurement.
+const SAMPLES: usize = 3;
+/// Milliseconds that tell how fast a GPU is, once its clocks have risen.
+const TRIAL_MS: f64 = 20.0;
+/// Copies per sample, so that what a launch costs is nothing against them.
+const COPIES: u32 = 8;
+/// Operands for which no sum overflows, and none stands still.
+const OPERANDS: (f32, f32) = (0.999, 0.37);
+
+/// A loop of multiply-adds: which operands it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// The same two for all sums; see [`kernels_gpu::roofs::roof_ffma_shared`].
+    Shared,
+    /// Those of an outer product; see [`kernels_gpu::roofs::roof_ffma_outer`].
+    Outer,
+}
+
+impl Pattern {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Shared, Self::Outer];
+
+    const fn entry_point(self) -> &'static str {
+        match self {
+            Self::Shared => "roof_ffma_shared",
+            Self::Outer => "roof_ffma_outer",
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Multiply-adds as GFLOP/s, two FLOP each, for each of [`Pattern::ALL`].
+    pub patterns: [f64; 2],
+    /// Bytes read plus bytes written, in GB/s (10^9).
+    pub copy: f64,
+}
+
+impl Rates {
+    /// The roof of arithmetic: the faster loop, in GFLOP/s.
+    pub fn ffma(&self) -> f64 {
+        self.patterns.into_iter().fold(0.0, f64::max)
+    }
+
+    /// The middle of two measurements, before and after something.
+    #[must_use]
+    pub fn mean(&self, other: &Self) -> Self {
+        let mean = |a: f64, b: f64| f64::midpoint(a, b);
+        Self {
+            patterns: [0, 1].map(|i| mean(self.patterns[i], other.patterns[i])),
+            copy: mean(self.copy, other.copy),
+        }
+    }
+}
+
+/// The kernels that measure roofs, loaded on a device, with the memory they need.
+pub struct Roofs<'d> {
+    device: &'d Device,
+    ffma: [Function<'d>; 2],
+    copy: Function<'d>,
+    /// Blocks of the loops and of the copy.
+    ffma_blocks: u32,
+    copy_blocks: u32,
+    out: DeviceMatrix<'d>,
+    from: DeviceMatrix<'d>,
+    to: DeviceMatrix<'d>,
+}
+
+impl<'d> Roofs<'d> {
+    /// Loads the kernels. The loops run on `multiprocessors`; `copy_bytes`, rounded down to
+    /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`], and [`Error::Driver`] if the memory is not to be had.
+    pub fn new(device: &'d Device, multiprocessors: u32, copy_bytes: u64) -> Result<Self, Error> {
+        let ffma_blocks = multiprocessors.max(1) * FFMA_BLOCKS;
+        let blocks = copy_bytes / (4 * u64::from(COPY_PER_BLOCK));
+        let copy_blocks = blocks.clamp(1, i32::MAX as u64) as u32;
+        let buffer = |blocks: u32, per_block: u32| {
+            DeviceMatrix::zeros(device, blocks as usize, per_block as usize)
+        };
+        Ok(Self {
+            device,
+            ffma: [
+                device.entry_point(Pattern::Shared.entry_point())?,
+                device.entry_point(Pattern::Outer.entry_point())?,
+            ],
+            copy: device.entry_point("roof_copy")?,
+            ffma_blocks,
+            copy_blocks,
+            out: buffer(ffma_blocks, FFMA_THREADS)?,
+            from: buffer(copy_blocks, COPY_PER_BLOCK)?,
+            to: buffer(copy_blocks, COPY_PER_BLOCK)?,
+        })
+    }
+
+    /// Measures both roofs: the medians of a few samples, taken in turn.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn measure(&self, speed: Speed) -> Result<Rates, Error> {
+        let rounds = speed.rounds(SAMPLE_MS);
+        let [mut shared, mut outer, mut copy] = [[0.0; SAMPLES]; 3];
+        for i in 0..SAMPLES {
+            shared[i] = self.time_ffma(Pattern::Shared, rounds)?;
+            outer[i] = self.time_ffma(Pattern::Outer, rounds)?;
+            copy[i] =
+                gpu_sample(self.device, || (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
+        }
+        let rate = |ms: &[f64]| self.ffma_flops(rounds) / stats::median(ms) * 1e-6;
+        Ok(Rates {
+            patterns: [rate(&shared), rate(&outer)],
+            copy: f64::from(COPIES) * self.copy_bytes() / stats::median(&copy) * 1e-6,
+        })
+    }
+
+    /// How fast the GPU is, roughly; to be asked once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn speed(&self) -> Result<Speed, Error> {
+        // The first launch is slow.
+        self.time_ffma(Pattern::Shared, 1)?;
+        let mut rounds = 1;
+        loop {
+            let ms = self.time_ffma(Pattern::Shared, rounds)?;
+            if ms >= TRIAL_MS || rounds > u32::MAX / 8 {
+                return Ok(Speed { rounds_per_ms: f64::from(rounds) / ms });
+            }
+            rounds *= 8;
+        }
+    }
+
+    /// Keeps the GPU busy for about this long, and touches next to no memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn enqueue_delay(&self, ms: f64, speed: Speed) -> Result<(), Error> {
+        self.enqueue_ffma(Pattern::Shared, speed.rounds(ms), OPERANDS)
+    }
+
+    fn time_ffma(&self, pattern: Pattern, rounds: u32) -> Result<f64, Error> {
+        gpu_sample(self.device, || self.enqueue_ffma(pattern, rounds, OPERANDS))
+    }
+
+    /// Floating-point operations of one launch of either loop.
+    fn ffma_flops(&self, rounds: u32) -> f64 {
+        let threads = f64::from(self.ffma_blocks) * f64::from(FFMA_THREADS);
+        2.0 * threads * f64::from(rounds) * f64::from(FFMA_PER_ROUND)
+    }
+
+    /// Bytes that one copy reads and writes.
+    fn copy_bytes(&self) -> f64 {
+        2.0 * 4.0 * f64::from(self.copy_blocks) * f64::from(COPY_PER_BLOCK)
+    }
+
+    fn enqueue_ffma(
+        &self,
+        pattern: Pattern,
+        mut rounds: u32,
+        (mut x, mut y): (f32, f32),
+    ) -> Result<(), Error> {
+        let mut out = self.out.as_device_ptr().as_raw();
+        let arguments: [*mut c_void; 4] = [
+            (&raw mut rounds).cast(),
+            (&raw mut x).cast(),
+            (&raw mut y).cast(),
+            (&raw mut out).cast(),
+        ];
+        // SAFETY: these are the parameters of both loops. `out` has an element per thread,
+        // and only this stream, on which launches follow each other, touches it.
+        unsafe {
+            self.launch(&self.ffma[pattern as usize], self.ffma_blocks, FFMA_THREADS, &arguments)
+        }
+    }
+
+    fn enqueue_copy(&self) -> Result<(), Error> {
+        let mut from = self.from.as_device_ptr().as_raw();
+        let mut to = self.to.as_device_ptr().as_raw();
+        let arguments: [*mut c_void; 2] = [(&raw mut from).cast(), (&raw mut to).cast()];
+        // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
+        // block, are aligned to 256 bytes, as all device allocations are, and are two.
+        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &arguments) }
+    }
+
+    /// # Safety
+    ///
+    /// The arguments are what the kernel takes, and keep its contract.
+    unsafe fn launch(
+        &self,
+        function: &Function<'_>,
+        blocks: u32,
+        threads: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        self.device.make_current()?;
+        // SAFETY: the driver copies the arguments during the call; the rest is the caller's.
+        unsafe { self.device.stream().launch(function, blocks, threads, 0, arguments) }
+            .map_err(|e| self.device.error("launching a kernel", e))
+    }
+}
+
+/// How many rounds of multiply-adds a GPU does in a millisecond.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    rounds_per_ms: f64,
+}
+
+impl Speed {
+    /// Rounds that take about this long; at least one.
+    fn rounds(self, ms: f64) -> u32 {
+        (self.rounds_per_ms * ms).clamp(1.0, f64::from(i32::MAX)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceChoice;
+    use crate::matrix::Matrix;
+
+    #[test]
+    fn the_loops_do_every_multiply_add() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let roofs = Roofs::new(&device, 1, 0).unwrap();
+        for rounds in [0, 1, 3] {
+            // 32 sums from 0, 1, ... 31, each with one more for each of its turns.
+            roofs.enqueue_ffma(Pattern::Shared, rounds, (1.0, 1.0)).unwrap();
+            let turns = rounds * FFMA_PER_ROUND;
+            expect_everywhere(&roofs.out, (31 * 32 / 2 + turns) as f32);
+
+            // 8 x 8 sums of (2 + i) * (3 + j), for each of their turns.
+            roofs.enqueue_ffma(Pattern::Outer, rounds, (2.0, 3.0)).unwrap();
+            let total = (2..10).sum::<u32>() * (3..11).sum::<u32>();
+            expect_everywhere(&roofs.out, (turns / 64 * total) as f32);
+        }
+        assert_eq!(roofs.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
+    }
+
+    fn expect_everywhere(out: &DeviceMatrix<'_>, value: f32) {
+        let out = out.download().unwrap();
+        assert!(out.as_slice().iter().all(|&x| x == value), "{} {value}", out.at(0, 0));
+    }
+
+    #[test]
+    fn the_copy_copies_everything() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let bytes = 3 * 4 * u64::from(COPY_PER_BLOCK) + 5;
+        let mut roofs = Roofs::new(&device, 1, bytes).unwrap();
+        let matrix = Matrix::random(3, COPY_PER_BLOCK as usize, 1, 1);
+        roofs.from.upload(&matrix).unwrap();
+        roofs.enqueue_copy().unwrap();
+        assert_eq!(roofs.to.download().unwrap(), matrix);
+        assert_eq!(roofs.copy_bytes(), 2.0 * (bytes - 5) as f64);
+    }
+
+    #[test]
+    fn delays_are_whole_rounds() {
+        let speed = Speed { rounds_per_ms: 800.0 };
+        assert_eq!((speed.rounds(2.0), speed.rounds(0.0)), (1600, 1));
+        assert_eq!(speed.rounds(1e30), i32::MAX as u32);
+        assert_eq!(Speed { rounds_per_ms: f64::INFINITY }.rounds(1.0), i32::MAX as u32);
+    }
+}
