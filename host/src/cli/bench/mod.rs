@@ -175,7 +175,7 @@ impl<'a, 'd> Bench<'a, 'd> {
     ) -> Result<(), Error> {
         let entries: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, Choice::All))
+            .map(|kernel| kernel.prepare(gemm, Choice::All, 1))
             .collect::<Result<_, _>>()?;
         let cublas = cublas.map(|cublas| cublas.prepare(gemm, Choice::All)).transpose()?;
         let method = Method::choose(gemm.m, gemm.n, gemm.k);
