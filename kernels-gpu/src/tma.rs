@@ -80,6 +80,7 @@ pub unsafe fn tma(
     partials: *mut f32,
     counters: *mut u32,
 ) {
+    // SAFETY: the caller keeps the contract of `gemm`.
     unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, partials, counters) }
 }
 
@@ -171,6 +172,8 @@ unsafe fn gemm(
                         a_left = piece.steps;
                     }
                     if a_left > 0 {
+                        // SAFETY: all have read what was in the slot, and the barrier expects
+                        // what the copy brings.
                         unsafe {
                             let barrier = raw.add(a_slot);
                             barrier.arrive_expect_tx(SLOT_A * 4);
@@ -187,6 +190,8 @@ unsafe fn gemm(
                         a_slot = if a_slot + 1 == RAW_SLOTS { 0 } else { a_slot + 1 };
                     }
                 }
+                // SAFETY: the slots are written when they are empty and read when they are full,
+                // each thread its own part of them.
                 unsafe {
                     let barrier = full.add(to.slot);
                     empty.add(to.slot).wait_parity(to.parity);
@@ -223,6 +228,7 @@ unsafe fn gemm(
     thread::raise_registers::<224>();
     let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
     let (lane_row, lane_col) = (lane / LANES_N * 4, lane % LANES_N * 4);
+    // SAFETY: the caller keeps the contract, and there is no other output.
     let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
     let out_smem = a_smem.add(OUT_AT + warp * SLOT_OUT);
     let meeting = Meeting { partials, counters, word: a_smem.add(WORD_AT).cast() };
@@ -231,11 +237,13 @@ unsafe fn gemm(
         let mut acc = [[0.0f32; TN as usize]; TM as usize];
         let mut left = piece.steps;
         while left > 0 {
+            // SAFETY: initialised before the block's barrier.
             unsafe { full.add(ring.slot).wait_parity(ring.parity) };
             let a_tile = a_smem.add(ring.slot * SLOT_A + warp_row);
             let b_tile = b_smem.add(ring.slot * SLOT_B + warp_col);
             let mut frag_a = [[0.0f32; TM as usize]; 2];
             let mut frag_b = [[0.0f32; TN as usize]; 2];
+            // SAFETY: the tile is full, and stays until this warp has said that it is empty.
             unsafe {
                 frag_a[0] = fragment::<WM>(a_tile, lane_row);
                 frag_b[0] = fragment16::<WN>(b_tile, lane_col);
@@ -243,6 +251,7 @@ unsafe fn gemm(
             for kk in 0..BK {
                 let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
                 if kk + 1 < BK {
+                    // SAFETY: as above.
                     unsafe {
                         frag_a[next] = fragment::<WM>(a_tile.add((kk + 1) * BM), lane_row);
                         frag_b[next] = fragment16::<WN>(b_tile.add((kk + 1) * BN), lane_col);
@@ -273,6 +282,7 @@ unsafe fn gemm(
             ring.step();
             left -= 1;
         }
+        // SAFETY: the computing threads, all of them; the host's memory is as the contract says.
         if unsafe {
             meeting.join::<1, COMPUTING, { TM as usize }, { TN as usize }>(
                 shares, piece, tid, &mut acc,
@@ -285,13 +295,16 @@ unsafe fn gemm(
             for i in 0..TM {
                 for j in 0..TN {
                     let at = lane / LANES_N * LD_OUT + lane_col + j / 4 * (WN / 4) + j % 4;
+                    // SAFETY: inside the warp's own part.
                     unsafe { out_smem.store(at, acc[i as usize][j as usize]) };
                 }
                 warp::sync_warp(u32::MAX);
                 for r in 0..32 / LANES_N {
                     for j in (lane..WN).step_by(32) {
+                        // SAFETY: stored before the warp's barrier.
                         let value = unsafe { out_smem.load(r * LD_OUT + j) };
                         let row = row + i / 4 * (WM / 8) + i % 4 * 32 + r;
+                        // SAFETY: one element of C, this thread's alone.
                         unsafe { c.put(row, col + j, value) };
                     }
                 }
