@@ -1,8 +1,9 @@
 //! Chooses the PTX that the host embeds: what is committed as long as its sources are
-//! unchanged, and else what a build gives now, so that no run uses stale kernels.
+//! unchanged, and else what a build gives now, so that no run uses stale kernels. Embeds the
+//! tables of `tuned/`, too.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use cuda_builder::sources::{FOLDER, RECORD, SourceDigests};
 use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
@@ -10,7 +11,7 @@ use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
 const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
 fn main() {
-    if let Err(message) = embed() {
+    if let Err(message) = embed().and_then(|()| embed_tables()) {
         println!("cargo::error={message}");
     }
 }
@@ -42,6 +43,30 @@ fn embed() -> Result<(), String> {
         let variable = format!("KERNELS_PTX_{}", arch.name().to_uppercase());
         println!("cargo::rustc-env={variable}={}", ptx.display());
     }
+    Ok(())
+}
+
+/// Lists the tables in `tuned/` as Rust source: a file name and a text for each.
+fn embed_tables() -> Result<(), String> {
+    let folder = Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("tuned");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(|error| format!("host/tuned: {error}"))? {
+        let path = entry.map_err(|error| format!("host/tuned: {error}"))?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            println!("cargo::rerun-if-changed={}", path.display());
+            files.push(path);
+        }
+    }
+    files.sort();
+    let tables = files.iter().map(|path| {
+        let name = path.file_name().unwrap_or_default();
+        format!("(\"{}\", include_str!({path:?})),\n", name.display())
+    });
+    let list = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("tables.rs");
+    fs::write(&list, format!("&[{}]", tables.collect::<String>()))
+        .map_err(|error| error.to_string())?;
+    println!("cargo::rustc-env=TUNED_TABLES={}", list.display());
     Ok(())
 }
 

@@ -102,6 +102,8 @@ pub struct DeviceInfo {
     pub peak: Option<Peak>,
     /// Bytes of the L2 cache.
     pub l2_bytes: u64,
+    /// What the memory can do at best, in GB/s (10^9); none for the software device.
+    pub memory_gbytes: Option<f64>,
     /// Where the GPU is on the PCI bus, as in `00000000:3B:00.0`; none for the software
     /// device.
     pub pci_bus_id: Option<String>,
@@ -301,6 +303,15 @@ fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaErro
             lanes: fp32_lanes(capability),
         }),
     };
+    let memory_gbytes = match kind {
+        DeviceKind::Soft => None,
+        // Both edges of the clock, which is in kHz, and a bus counted in bits.
+        DeviceKind::Gpu => Some(
+            2e-6 * f64::from(get(DeviceAttribute::MemoryClockRate)?)
+                * f64::from(get(DeviceAttribute::GlobalMemoryBusWidth)?)
+                / 8.0,
+        ),
+    };
     Ok(DeviceInfo {
         kind,
         name: device.name()?,
@@ -313,6 +324,7 @@ fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaErro
         },
         peak,
         l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
+        memory_gbytes,
         pci_bus_id: match kind {
             DeviceKind::Soft => None,
             DeviceKind::Gpu => Some(format!(

@@ -233,6 +233,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// A table of `auto` that cannot be used.
+    #[error("{place}: {reason}; make a table with `host tune`")]
+    Table {
+        /// The file, and the line if it is about one.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+
     /// Nothing that was asked for could be measured.
     #[error("none of the {count} product(s) could be measured; the rows above say why")]
     NothingMeasured {

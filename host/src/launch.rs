@@ -364,7 +364,7 @@ pub(crate) fn expect_planned(
 
 /// Whether 128-bit accesses reach every row of matrices at these addresses: see
 /// `Spec::unaligned`.
-fn is_aligned(gemm: &Gemm, addresses: [u64; 3]) -> bool {
+pub(crate) fn is_aligned(gemm: &Gemm, addresses: [u64; 3]) -> bool {
     addresses.iter().all(|address| address % 16 == 0)
         && [gemm.n, gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].iter().all(|size| size % 4 == 0)
 }

@@ -24,6 +24,7 @@
 //! returns is safe to call. [`verify`] says whether a result is right, [`time`] how
 //! long it took, and [`batch`] which of two is faster.
 
+pub mod auto;
 pub mod batch;
 pub mod cublas;
 pub mod device;
@@ -43,6 +44,7 @@ pub mod telemetry;
 pub mod time;
 pub mod verify;
 
+pub use auto::{Auto, Choice, Table};
 pub use cublas::{Cublas, CublasProduct};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;

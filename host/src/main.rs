@@ -1,5 +1,5 @@
 //! The command line: `host --kernel NAME --size N`, `host explain NAME`,
-//! `host bench` and their relatives.
+//! `host bench`, `host tune` and their relatives.
 //!
 //! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
@@ -13,13 +13,14 @@ use clap::Parser;
 
 use cli::args::{Args, Command};
 use cli::run::{self, Outcome};
-use cli::{bench, explain};
+use cli::{bench, explain, tune};
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match &args.command {
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),
+        Some(Command::Tune(args)) => tune::run(args),
         None => run::run(&args),
     };
     match outcome {

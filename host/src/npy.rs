@@ -377,14 +377,33 @@ impl Output {
     ///
     /// [`Error::Output`]; nothing is left behind then.
     pub fn write(&self, matrix: &Matrix) -> Result<(), Error> {
-        self.write_inner(matrix)
+        self.replace(|writer| write_matrix(matrix, writer))
+    }
+
+    /// Writes a text in the same way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Output::write`].
+    pub fn write_text(&self, text: &str) -> Result<(), Error> {
+        self.replace(|writer| writer.write_all(text.as_bytes()))
+    }
+
+    fn replace(
+        &self,
+        write: impl FnOnce(&mut BufWriter<tempfile::NamedTempFile>) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        self.replace_inner(write)
             .map_err(|e| Error::Output { path: self.path.clone(), reason: e.to_string() })
     }
 
-    fn write_inner(&self, matrix: &Matrix) -> io::Result<()> {
+    fn replace_inner(
+        &self,
+        write: impl FnOnce(&mut BufWriter<tempfile::NamedTempFile>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let file = self.temporary()?;
         let mut writer = BufWriter::with_capacity(1 << 20, file);
-        write_matrix(matrix, &mut writer)?;
+        write(&mut writer)?;
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
         file.persist(&self.target).map_err(|e| e.error)?;

@@ -6,8 +6,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use host::DeviceChoice;
 
-use super::bench::BenchArgs;
+use super::bench::{BenchArgs, Shape};
 use super::contender::Choice;
+use super::tune::TuneArgs;
 
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
 ///
@@ -19,10 +20,11 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The kernel to run: a rung of the ladder or a tile (--list shows them), cublas, or all.
+    /// The kernel to run: a rung of the ladder or a tile (--list shows them), auto, cublas, or all.
     ///
-    /// cublas is NVIDIA's library, loaded if it is there; it runs on GPUs. all runs the
-    /// ladder and cublas on the same matrices, and compares them; what cannot run says why,
+    /// auto takes the one that is fastest for this product on this device. cublas is NVIDIA's
+    /// library, loaded if it is there; it runs on GPUs. all runs the ladder, auto and cublas on
+    /// the same matrices, and compares them; what cannot run says why,
     /// and one wrong result makes the exit status 1.
     #[arg(long, value_name = "NAME", required_unless_present = "list")]
     pub kernel: Option<String>,
@@ -92,6 +94,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
+    /// What auto goes by: a table that `host tune` made [default: the one built in].
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
+
     /// List the kernels and stop.
     #[arg(long)]
     pub list: bool,
@@ -112,13 +118,33 @@ pub enum Command {
     /// product in f64; clocks, power and temperature meanwhile. What is wrong, or differs
     /// between runs, gets no time, and makes the exit status 1.
     Bench(BenchArgs),
+
+    /// Measures the kernels on this device, for auto to choose by.
+    ///
+    /// Every kernel is checked, and timed with a few grids; then, for a list of shapes, what
+    /// these times say is fastest is timed in turn with what comes close. The table is kept as
+    /// it is made.
+    Tune(TuneArgs),
 }
 
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// The rung to explain.
+    /// The rung to explain, or auto.
     #[arg(value_name = "RUNG")]
     pub rung: Option<String>,
+
+    /// For auto: products to choose for, separated by commas: N for a square, or MxNxK
+    /// [default: 512,4096,16x4096x4096].
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Shape>,
+
+    /// For auto: where to run.
+    #[arg(long, value_enum, default_value_t)]
+    pub device: DeviceArg,
+
+    /// For auto: the table to choose by [default: the one built in].
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
 
     /// Text for people, or JSON.
     #[arg(long, value_enum, default_value_t)]
@@ -126,7 +152,7 @@ pub struct ExplainArgs {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum DeviceArg {
+pub enum DeviceArg {
     #[default]
     Auto,
     Gpu,
@@ -150,14 +176,20 @@ pub enum Source {
     Files { a: PathBuf, b: PathBuf, c: Option<PathBuf> },
 }
 
+impl DeviceArg {
+    pub fn choice(self) -> DeviceChoice {
+        match self {
+            Self::Auto => DeviceChoice::Auto,
+            Self::Gpu => DeviceChoice::Gpu,
+            Self::Soft => DeviceChoice::Soft,
+            Self::SoftSm90 => DeviceChoice::SoftSm90,
+        }
+    }
+}
+
 impl Args {
     pub fn device(&self) -> DeviceChoice {
-        match self.device {
-            DeviceArg::Auto => DeviceChoice::Auto,
-            DeviceArg::Gpu => DeviceChoice::Gpu,
-            DeviceArg::Soft => DeviceChoice::Soft,
-            DeviceArg::SoftSm90 => DeviceChoice::SoftSm90,
-        }
+        self.device.choice()
     }
 
     /// Ends the program with a usage error if the options do not go with the choice.
@@ -165,6 +197,9 @@ impl Args {
         if self.splits > 1 && !matches!(choice, Choice::Rung(_)) {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
+        }
+        if self.table.is_some() && !matches!(choice, Choice::Auto | Choice::All) {
+            usage(ErrorKind::ArgumentConflict, "--table is for --kernel auto");
         }
         if choice.is_all() && self.out.is_some() {
             let message = "--out stores one result: name one kernel with --kernel";

@@ -1,9 +1,9 @@
-//! What runs: a kernel, all of the ladder, cuBLAS.
+//! What runs: a kernel, the one that `auto` chooses, all of the ladder, cuBLAS.
 
-use host::kernels::{LADDER, Spec};
+use host::kernels::{Arguments, LADDER, Spec};
 use host::{
-    Cublas, CublasProduct, Device, DeviceMatrix, Error, Gemm, Kernel, Prepared, find_kernel,
-    nearest_name,
+    Auto, Cublas, CublasProduct, Device, DeviceMatrix, Error, Gemm, Kernel, Prepared, Table, auto,
+    find_kernel, nearest_name,
 };
 
 /// The name of the peer, and of everything.
@@ -13,8 +13,10 @@ const ALL: &str = "all";
 /// What `--kernel` asks for.
 #[derive(Clone, Copy)]
 pub enum Choice {
-    /// The ladder, and cuBLAS.
+    /// The ladder, the choice, and cuBLAS.
     All,
+    /// What is fastest for each product.
+    Auto,
     Cublas,
     Rung(&'static Spec),
 }
@@ -26,10 +28,11 @@ impl Choice {
     pub fn parse(name: &str) -> Result<Self, Error> {
         match name {
             ALL => Ok(Self::All),
+            auto::NAME => Ok(Self::Auto),
             CUBLAS => Ok(Self::Cublas),
             name => find_kernel(name).map(Self::Rung).map_err(|error| match error {
                 Error::UnknownKernel { name, mut known, .. } => {
-                    known.extend([CUBLAS, ALL]);
+                    known.extend([auto::NAME, CUBLAS, ALL]);
                     let nearest = nearest_name(&name, &known);
                     Error::UnknownKernel { name, nearest, known }
                 }
@@ -38,10 +41,10 @@ impl Choice {
         }
     }
 
-    /// What it stands for, one by one; all are the ladder, without cuBLAS.
+    /// What it stands for, one by one; all are the ladder and the choice, without cuBLAS.
     pub fn rungs(self) -> Vec<Self> {
         match self {
-            Self::All => LADDER.iter().copied().map(Self::Rung).collect(),
+            Self::All => LADDER.iter().copied().map(Self::Rung).chain([Self::Auto]).collect(),
             one => vec![one],
         }
     }
@@ -50,16 +53,26 @@ impl Choice {
         matches!(self, Self::All)
     }
 
-    /// Loads what was asked for. Where that is everything, what cannot run says why.
-    pub fn load(self, device: &Device) -> Result<Vec<Loaded<'_>>, Error> {
-        self.load_among(device, self)
+    /// Loads what was asked for. Where that is everything, what cannot run says why. `table` is
+    /// what `auto` goes by, if not by the one that is built in.
+    pub fn load<'d>(
+        self,
+        device: &'d Device,
+        table: Option<&Table>,
+    ) -> Result<Vec<Loaded<'d>>, Error> {
+        self.load_among(device, self, table)
     }
 
     /// As [`Choice::load`], where this is one of several that `among` stands for.
-    pub fn load_among(self, device: &Device, among: Self) -> Result<Vec<Loaded<'_>>, Error> {
+    pub fn load_among<'d>(
+        self,
+        device: &'d Device,
+        among: Self,
+        table: Option<&Table>,
+    ) -> Result<Vec<Loaded<'d>>, Error> {
         let specs = match &self {
             Self::All => LADDER,
-            Self::Cublas => &[],
+            Self::Auto | Self::Cublas => &[],
             Self::Rung(spec) => std::slice::from_ref(spec),
         };
         let rungs = specs.iter().map(|spec| {
@@ -67,7 +80,11 @@ impl Choice {
             (spec.name, place, device.kernel(spec).map(Code::Rung))
         });
         let mut wanted: Vec<_> = rungs.collect();
-        if !matches!(self, Self::Rung(_)) {
+        if matches!(self, Self::All | Self::Auto) {
+            let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
+            wanted.push((auto::NAME, None, auto.map(Code::Auto)));
+        }
+        if matches!(self, Self::All | Self::Cublas) {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
@@ -103,20 +120,38 @@ pub struct Loaded<'d> {
 
 enum Code<'d> {
     Rung(Kernel<'d>),
+    Auto(Auto<'d>),
     Cublas(Cublas<'d>),
 }
 
 impl<'d> Loaded<'d> {
     /// Checks a product, with K in so many splits, against it.
     pub fn prepare(&self, gemm: Gemm, splits: u32, choice: Choice) -> Result<Entry<'_, 'd>, Error> {
+        let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
                 choice.tolerate(kernel.prepare_split(gemm, splits).map(Job::Rung))?
             }
+            Ok(Code::Auto(auto)) => {
+                let fastest = auto.choose(&gemm)?;
+                chosen = Some(fastest.spec);
+                choice.tolerate(auto.prepare_choice(gemm, fastest).map(Job::Rung))?
+            }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
             Err(reason) => Err(reason.clone()),
         };
-        Ok(Entry { name: self.name, rung: self.rung, job })
+        let spec = match &self.code {
+            Ok(Code::Rung(kernel)) => Some(kernel.spec()),
+            _ => chosen,
+        };
+        let splits = match (&job, spec) {
+            (Ok(Job::Rung(prepared)), Some(spec)) if spec.arguments == Arguments::Split => {
+                Some(prepared.plan().splits())
+            }
+            _ => None,
+        };
+        let chosen = chosen.map(|spec| spec.name);
+        Ok(Entry { title: Title { name: self.name, rung: self.rung, chosen, splits }, job })
     }
 
     pub fn cublas_version(&self) -> Option<&str> {
@@ -127,11 +162,34 @@ impl<'d> Loaded<'d> {
     }
 }
 
+/// What a row of a report is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Title {
+    pub name: &'static str,
+    /// The place in the ladder, from 1; none for what is not in it.
+    pub rung: Option<usize>,
+    /// The kernel that `auto` chose.
+    pub chosen: Option<&'static str>,
+    /// Blocks that share each tile of C; none for a kernel that cannot split K.
+    pub splits: Option<u32>,
+}
+
+impl Title {
+    pub fn is_cublas(&self) -> bool {
+        self.name == CUBLAS
+    }
+
+    /// What `auto` chose, in words.
+    pub fn choice(&self) -> Option<String> {
+        let splits = self.splits.filter(|splits| *splits > 1);
+        let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
+        self.chosen.map(|name| format!("{name}{splits}"))
+    }
+}
+
 /// One row of a report, before it has run.
 pub struct Entry<'k, 'd> {
-    pub name: &'static str,
-    /// The place in the ladder, from 1; none for cuBLAS.
-    pub rung: Option<usize>,
+    pub title: Title,
     /// Why not, if it cannot run.
     pub job: Result<Job<'k, 'd>, String>,
 }
@@ -165,11 +223,12 @@ mod tests {
     fn names() {
         assert!(matches!(Choice::parse("all"), Ok(Choice::All)));
         assert!(matches!(Choice::parse("cublas"), Ok(Choice::Cublas)));
+        assert!(matches!(Choice::parse("auto"), Ok(Choice::Auto)));
         assert!(matches!(Choice::parse("tile2d"), Ok(Choice::Rung(spec)) if spec.name == "tile2d"));
         let Err(Error::UnknownKernel { nearest, known, .. }) = Choice::parse("cubals") else {
             panic!()
         };
-        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 2));
+        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 3));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::{GridOrder, LADDER, Shared, Spec, Tile};
-use host::{Device, DeviceChoice, Error, nearest_name};
+use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
 use super::run::Outcome;
-use super::{json, report};
+use super::{choices, json, report};
 
 /// The example of seed document 000: 16 results of a product of 7 x 7 matrices.
 const EXAMPLE_RESULTS: u64 = 16;
@@ -22,6 +22,9 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         }
         return Ok(Outcome::Right);
     };
+    if name == auto::NAME {
+        return choices::run(args);
+    }
     let spec = find_rung(name)?;
     match args.format {
         Format::Json => report::print(&json::line(&Explanation::of(spec))),
@@ -30,9 +33,9 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Right)
 }
 
-/// Only rungs have a file, and a place in the ladder, to explain.
+/// Only rungs have a file, and a place in the ladder, to explain; `auto` is explained elsewhere.
 fn find_rung(name: &str) -> Result<&'static Spec, Error> {
-    let known: Vec<_> = LADDER.iter().map(|spec| spec.name).collect();
+    let known: Vec<_> = LADDER.iter().map(|spec| spec.name).chain([auto::NAME]).collect();
     LADDER.iter().copied().find(|spec| spec.name == name).ok_or_else(|| Error::UnknownKernel {
         name: name.to_owned(),
         nearest: nearest_name(name, &known),

@@ -11,6 +11,7 @@ use host::time::Clock;
 use host::verify::{Bound, Method};
 use serde::Serialize;
 
+use super::contender::Title;
 use super::report::{percent, status};
 use super::run::{Record, Setting};
 
@@ -26,13 +27,8 @@ pub fn result(record: &Record<'_>) -> String {
 }
 
 /// The line of what was asked for and could not run.
-pub fn refusal(
-    setting: &Setting<'_>,
-    name: &'static str,
-    rung: Option<usize>,
-    reason: &str,
-) -> String {
-    let subject = Subject::new(setting, name, rung);
+pub fn refusal(setting: &Setting<'_>, title: &Title, reason: &str) -> String {
+    let subject = Subject::new(setting, title);
     line(&RefusalLine { subject, status: "REFUSED", reason })
 }
 
@@ -89,8 +85,12 @@ struct EnvironmentLine<'a> {
 #[derive(Serialize)]
 struct Subject<'a> {
     kernel: &'static str,
-    /// The place in the ladder, from 1; null for cuBLAS.
+    /// The place in the ladder, from 1; null for what is not in it.
     rung: Option<usize>,
+    /// The kernel that `auto` chose; null for all others.
+    chosen: Option<&'static str>,
+    /// Blocks that share each tile of C; null for a kernel that cannot split K.
+    splits: Option<u32>,
     device: &'a str,
     device_kind: &'static str,
     compute_capability: String,
@@ -106,11 +106,13 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn new(setting: &Setting<'a>, kernel: &'static str, rung: Option<usize>) -> Self {
+    fn new(setting: &Setting<'a>, title: &Title) -> Self {
         let gemm = &setting.gemm;
         Self {
-            kernel,
-            rung,
+            kernel: title.name,
+            rung: title.rung,
+            chosen: title.chosen,
+            splits: title.splits,
             device: &setting.device.info().name,
             device_kind: setting.device_kind(),
             compute_capability: setting.compute_capability(),
@@ -195,11 +197,11 @@ struct Worst {
 
 impl<'a> ResultLine<'a> {
     fn new(record: &'a Record<'_>) -> Self {
-        let Record { setting, name, rung, samples, check, speedup, share_of_cublas } = record;
+        let Record { setting, title, samples, check, speedup, share_of_cublas } = record;
         let gflops = samples.gflops(setting.gemm.flops());
         let peak = setting.device.info().peak.map(|peak| peak.gflops());
         Self {
-            subject: Subject::new(setting, name, *rung),
+            subject: Subject::new(setting, title),
             samples: samples.ms().len(),
             clock: match samples.clock() {
                 Clock::GpuEvents => "gpu_events",

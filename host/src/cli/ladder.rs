@@ -33,7 +33,7 @@ impl Ladder {
 
     /// Prints a result's row.
     pub fn result(&mut self, record: &Record<'_>) {
-        let Record { setting, name, samples, check, speedup, share_of_cublas, .. } = record;
+        let Record { setting, title, samples, check, speedup, share_of_cublas } = record;
         match check.passed() {
             true => self.right += 1,
             false => self.wrong += 1,
@@ -48,7 +48,11 @@ impl Ladder {
             share_of_cublas.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share)),
             scientific(check.largest.map(|d| d.error)),
         ];
-        report::print(&row(name, &cells, status(check)));
+        let status = match title.choice() {
+            Some(choice) => format!("{}, by {choice}", status(check)),
+            None => status(check).to_owned(),
+        };
+        report::print(&row(title.name, &cells, &status));
     }
 
     /// Prints the row of what cannot run, and why.

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod bench;
+mod choices;
 mod contender;
 pub mod explain;
 mod input;
@@ -12,4 +13,5 @@ mod report;
 pub mod run;
 mod save;
 mod sink;
+pub mod tune;
 mod workload;

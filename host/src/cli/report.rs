@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use host::Gemm;
 use host::kernels::{Arguments, Shared, Spec};
 use host::time::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
+use host::{Gemm, auto};
 use serde::Serialize;
 
 use super::args::Format;
@@ -76,6 +76,22 @@ pub fn list(format: Format, specs: &[&Spec]) {
     }
 }
 
+/// What is listed after the kernels, in JSON: it has no geometry of its own.
+#[derive(Serialize)]
+struct ListedAuto {
+    kernel: &'static str,
+    summary: &'static str,
+}
+
+/// Prints `auto` as the last of the kernels.
+pub fn list_auto(format: Format) {
+    let listed = ListedAuto { kernel: auto::NAME, summary: auto::SUMMARY };
+    print(&match format {
+        Format::Json => json::line(&listed),
+        Format::Table => format!("{}: {}\n", listed.kernel, listed.summary),
+    });
+}
+
 /// Prints one result.
 pub fn result(record: &Record<'_>, format: Format) {
     print(&match format {
@@ -86,7 +102,7 @@ pub fn result(record: &Record<'_>, format: Format) {
 
 /// One result for people: what was asked, a row of numbers, and what they mean.
 fn page(record: &Record<'_>) -> String {
-    let Record { setting, name, samples, check, .. } = record;
+    let Record { setting, title, samples, check, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.device.info().peak.map(|peak| peak.gflops());
     let (time, rate) = match samples.clock() {
@@ -107,7 +123,7 @@ fn page(record: &Record<'_>) -> String {
         1..7,
     );
     table.add_row([
-        (*name).to_owned(),
+        title.name.to_owned(),
         milliseconds(samples.mean()),
         milliseconds(samples.median()),
         number(gflops, 1),
@@ -117,8 +133,9 @@ fn page(record: &Record<'_>) -> String {
         status(check).to_owned(),
     ]);
     let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
+    let chosen = title.choice().map(|choice| format!("chosen:  {choice}\n")).unwrap_or_default();
     format!(
-        "{}{table}\nruns:    {}, from {min} to {max}\n{}check:   {}\n",
+        "{}{table}\n{chosen}runs:    {}, from {min} to {max}\n{}check:   {}\n",
         product(setting),
         samples.ms().len(),
         speed(setting),

@@ -4,10 +4,10 @@ use host::kernels::{LADDER, TILES};
 use host::npy::Output;
 use host::time::Samples;
 use host::verify::{Check, Method, Problem, Reference};
-use host::{Device, DeviceChoice, Error, Gemm, Matrix, memory};
+use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
 use super::args::Args;
-use super::contender::Choice;
+use super::contender::{Choice, Title};
 use super::input::{Input, Matrices};
 use super::sink::Sink;
 use super::workload::Workload;
@@ -47,9 +47,7 @@ impl Setting<'_> {
 /// Everything there is to say about one result.
 pub struct Record<'a> {
     pub setting: Setting<'a>,
-    pub name: &'static str,
-    /// The place in the ladder, from 1; none for cuBLAS.
-    pub rung: Option<usize>,
+    pub title: Title,
     pub samples: Samples,
     pub check: Check,
     /// How many times as fast as the rung before: the last one that ran.
@@ -63,6 +61,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     if args.list {
         report::list(args.format, LADDER);
         report::list(args.format, TILES);
+        report::list_auto(args.format);
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
@@ -75,10 +74,11 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
         eprintln!("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::new).transpose()?;
+    let table = args.table.as_deref().map(Table::read).transpose()?;
     let mut sink = Sink::new(args.format, choice, args.save.as_deref())?;
 
     let device = open(args.device())?;
-    let loaded = choice.load(&device)?;
+    let loaded = choice.load(&device, table.as_ref())?;
     let entries: Vec<_> = (loaded.iter())
         .map(|loaded| loaded.prepare(gemm, args.splits, choice))
         .collect::<Result<_, _>>()?;
@@ -102,14 +102,14 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     for group in entries.chunks(if device.is_soft() { 1 } else { entries.len() }) {
         let timed = workload.measure(group)?;
         let cublas = (group.iter().zip(&timed))
-            .find(|(entry, _)| entry.rung.is_none())
+            .find(|(entry, _)| entry.title.is_cublas())
             .and_then(|(_, timed)| timed.as_ref().ok())
             .map(|(_, samples)| samples.median());
         for (entry, timed) in group.iter().zip(timed) {
             let (job, samples) = match timed {
                 Ok(timed) => timed,
                 Err(reason) => {
-                    sink.refusal(&setting, entry.name, entry.rung, reason)?;
+                    sink.refusal(&setting, &entry.title, reason)?;
                     continue;
                 }
             };
@@ -125,13 +125,13 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
             let ratio = |other: Option<f64>| {
                 other.map(|other| other / median).filter(|ratio| ratio.is_finite())
             };
-            let speedup = entry.rung.and_then(|_| ratio(before.replace(median)));
+            let speedup = entry.title.rung.and_then(|_| ratio(before.replace(median)));
             let share_of_cublas = ratio(cublas);
-            if conclude(entry.name, &check, &result, output.as_ref())? == Outcome::Wrong {
+            if conclude(entry.title.name, &check, &result, output.as_ref())? == Outcome::Wrong {
                 outcome = Outcome::Wrong;
             }
-            let (name, rung) = (entry.name, entry.rung);
-            sink.result(&Record { setting, name, rung, samples, check, speedup, share_of_cublas })?;
+            let title = entry.title;
+            sink.result(&Record { setting, title, samples, check, speedup, share_of_cublas })?;
         }
     }
     sink.end(&setting);
@@ -159,7 +159,7 @@ fn conclude(
     Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
 }
 
-fn open(choice: DeviceChoice) -> Result<Device, Error> {
+pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
     if choice == DeviceChoice::Auto
         && let Err(reason) = cuda_driver::gpu_count()
     {

@@ -5,7 +5,7 @@ use std::path::Path;
 use host::Error;
 
 use super::args::Format;
-use super::contender::Choice;
+use super::contender::{Choice, Title};
 use super::ladder::Ladder;
 use super::run::{Record, Setting};
 use super::save::Save;
@@ -54,13 +54,12 @@ impl Sink {
     pub fn refusal(
         &mut self,
         setting: &Setting<'_>,
-        name: &'static str,
-        rung: Option<usize>,
+        title: &Title,
         reason: &str,
     ) -> Result<(), Error> {
-        let line = json::refusal(setting, name, rung, reason);
+        let line = json::refusal(setting, title, reason);
         match &mut self.ladder {
-            Some(ladder) => ladder.refusal(name, reason),
+            Some(ladder) => ladder.refusal(title.name, reason),
             None => report::print(&line),
         }
         match &mut self.save {

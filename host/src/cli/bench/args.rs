@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use host::kernels::LADDER;
+use host::auto;
 use serde::Serialize;
 
 use super::shapes::Shape;
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// What to measure: rungs of the ladder, separated by commas, or all of them
-    /// [default: the last rung].
+    /// What to measure: kernels, separated by commas, or all: the ladder and auto
+    /// [default: auto].
     ///
     /// cublas, measured against itself, shows what is noise.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -44,6 +44,10 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
 
+    /// What auto goes by: a table that `host tune` made [default: the one built in].
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
+
     /// A table for people, JSON with one object per row and line, or CSV.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -55,10 +59,10 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// The names of the kernels, the last rung if none is named.
+    /// The names of the kernels, `auto` if none is named.
     pub fn kernels(&self) -> Vec<&str> {
         match &self.kernels[..] {
-            [] => LADDER.last().map(|spec| spec.name).into_iter().collect(),
+            [] => vec![auto::NAME],
             names => names.iter().map(|name| name.trim()).collect(),
         }
     }

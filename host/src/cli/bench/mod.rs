@@ -3,7 +3,7 @@
 mod args;
 mod output;
 mod row;
-mod sets;
+pub mod sets;
 mod shapes;
 mod table;
 #[cfg(test)]
@@ -13,16 +13,15 @@ use host::batch::{self, Batches, Policy, Work};
 use host::roofs::{Rates, Roofs, Speed};
 use host::telemetry::Telemetry;
 use host::verify::{Bound, Check, Method, Problem, Reference};
-use host::{Device, DeviceChoice, Error, Gemm, Matrix, memory};
+use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
-pub use args::BenchArgs;
-use args::L2;
+pub use args::{BenchArgs, L2};
 use output::Output;
 use row::{Row, Status};
 use sets::Sets;
-use shapes::Shape;
+pub use shapes::Shape;
 
-use super::contender::{Choice, Entry, Job, Loaded};
+use super::contender::{Choice, Entry, Job, Loaded, Title};
 use super::run::{Outcome, Setting};
 use super::{json, progress, report};
 
@@ -31,7 +30,7 @@ const WARMUP_MS: f64 = 200.0;
 /// Milliseconds of work before roofs are measured: what came before was the host's.
 const ROOF_WARMUP_MS: f64 = 50.0;
 /// Bytes that the copy reads, and an eighth of the free memory if that is less.
-const COPY_BYTES: u64 = 512 << 20;
+pub const COPY_BYTES: u64 = 512 << 20;
 /// Squares, for a call that names no shapes.
 const SQUARES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
@@ -49,6 +48,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
     }
+    let table = args.table.as_deref().map(Table::read).transpose()?;
     let output = Output::new(args, report::print)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: reason.to_string() });
@@ -56,12 +56,12 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     let device = Device::open(DeviceChoice::Gpu)?;
 
     let copy_bytes = COPY_BYTES.min(device.free_memory()? / 8);
-    Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes)
+    Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes, table.as_ref())
 }
 
 /// cuBLAS, unless this machine has none.
 fn peer(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
-    match Choice::Cublas.load(device) {
+    match Choice::Cublas.load(device, None) {
         Ok(loaded) => Ok(loaded.into_iter().next()),
         Err(
             error @ (Error::CublasNotFound { .. }
@@ -115,11 +115,16 @@ impl<'a, 'd> Bench<'a, 'd> {
         Ok(Self { args, device, roofs, speed, telemetry, output })
     }
 
-    fn run(&mut self, choices: &[Choice], shapes: &[Shape]) -> Result<Outcome, Error> {
+    fn run(
+        &mut self,
+        choices: &[Choice],
+        shapes: &[Shape],
+        table: Option<&Table>,
+    ) -> Result<Outcome, Error> {
         let mut kernels = Vec::new();
         for choice in choices {
             // Refusals are rows, and the others go on.
-            kernels.extend(choice.load_among(self.device, Choice::All)?);
+            kernels.extend(choice.load_among(self.device, Choice::All, table)?);
         }
         let cublas = peer(self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
@@ -209,7 +214,8 @@ impl<'a, 'd> Bench<'a, 'd> {
     }
 
     fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
-        Row::new(entry.name, entry.rung, gemm, self.args.seed)
+        let Title { name, rung, chosen, splits } = entry.title;
+        Row { chosen, splits, ..Row::new(name, rung, gemm, self.args.seed) }
     }
 
     /// Makes the matrices, on the host and on the device.
@@ -388,7 +394,7 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// The first element, counted along rows, whose bits differ, and both its values.
-fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
+pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
     let pairs = one.as_slice().iter().zip(other.as_slice());
     pairs
         .enumerate()

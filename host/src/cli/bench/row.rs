@@ -55,6 +55,9 @@ pub struct Row {
     pub kernel: &'static str,
     /// The place in the ladder, from 1.
     pub rung: Option<usize>,
+    /// The kernel that `auto` chose, and the splits of a kernel that has them.
+    pub chosen: Option<&'static str>,
+    pub splits: Option<u32>,
     pub m: usize,
     pub n: usize,
     pub k: usize,

@@ -103,7 +103,7 @@ mod tests {
     fn sets_take_turns_and_give_the_same() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let gemm = Gemm::new(20, 30, 10);
-        let loaded = Choice::parse("tile2d").unwrap().load(&device).unwrap();
+        let loaded = Choice::parse("tile2d").unwrap().load(&device, None).unwrap();
         let entry = loaded[0].prepare(gemm, 1, Choice::All).unwrap();
         let Ok(job) = &entry.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));

@@ -1,6 +1,7 @@
 //! Rows for people, printed as soon as they are there.
 
 use super::row::{Row, Status};
+use crate::cli::contender::Title;
 use crate::cli::report::{milliseconds, number};
 
 /// The widths of the first two columns, and of the others.
@@ -46,7 +47,8 @@ pub fn row(row: &Row) -> String {
     };
     let gaps = (row.gap_free == Some(false)).then_some("launch gaps");
     let throttled = row.throttled.as_deref().filter(|reasons| !reasons.is_empty());
-    let notes: Vec<_> = [gaps, throttled].into_iter().flatten().collect();
+    let chosen = Title { chosen: row.chosen, splits: row.splits, ..Title::default() }.choice();
+    let notes: Vec<_> = [chosen.as_deref(), gaps, throttled].into_iter().flatten().collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
     let mut text = line(&shape, row.kernel, &cells, &format!("{verdict}{notes}"));
     if row.status == Status::Refused {

@@ -32,7 +32,7 @@ fn a_row_for_every_kernel_and_shape() {
     let choices = ["tile2d", "smem_full"].map(|name| Choice::parse(name).unwrap());
     let output = Output::new(&args, |_| ()).unwrap();
     let mut bench = Bench::new(&args, &device, output, 0).unwrap();
-    assert_eq!(bench.run(&choices, &args.sizes).unwrap(), Outcome::Right);
+    assert_eq!(bench.run(&choices, &args.sizes, None).unwrap(), Outcome::Right);
 
     let text = std::fs::read_to_string(&save).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -1,0 +1,313 @@
+//! Which kernel, and with how many splits: for each product and device, from measurements.
+//!
+//! ```no_run
+//! use host::{Device, DeviceChoice, DeviceMatrix, Gemm};
+//!
+//! # fn main() -> Result<(), host::Error> {
+//! let device = Device::open(DeviceChoice::Auto)?;
+//! let auto = device.auto()?; // once
+//! let product = auto.prepare(Gemm::new(16, 4096, 4096))?; // once for each shape
+//! # let a = DeviceMatrix::zeros(&device, 16, 4096)?;
+//! # let b = DeviceMatrix::zeros(&device, 4096, 4096)?;
+//! # let mut c = DeviceMatrix::zeros(&device, 16, 4096)?;
+//! product.enqueue(&a, &b, &mut c)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Table`] has a few constants for each kernel, measured by `host tune`; a [`Model`] makes
+//! times of them; the least time wins. Where a product was measured itself and something else
+//! was faster, that is an [`Exception`](table::Exception), and comes first. A GPU without a
+//! table gets the costs of the one most like it, scaled; without any table, the largest tile
+//! that fills the GPU is taken.
+
+pub mod model;
+mod rule;
+mod scale;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fmt;
+
+use cust::function::BlockSize;
+use kernels_gpu::{Arguments, LADDER, Shared, Spec, TILES};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::gemm::Gemm;
+use crate::launch::{Kernel, Prepared, is_aligned};
+use crate::ptx;
+
+pub use model::{Estimate, Model};
+pub use table::Table;
+
+/// The name that stands for the choice: `--kernel auto`.
+pub const NAME: &str = "auto";
+
+/// What `auto` is, in a line.
+pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
+
+/// A kernel, and how many blocks share each tile of C.
+#[derive(Clone, Copy)]
+pub struct Choice {
+    /// The kernel.
+    pub spec: &'static Spec,
+    /// 1 where K is not split.
+    pub splits: u32,
+}
+
+impl PartialEq for Choice {
+    fn eq(&self, other: &Self) -> bool {
+        // Names are unique.
+        (self.spec.name, self.splits) == (other.spec.name, other.splits)
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} / {}", self.spec.name, self.splits)
+    }
+}
+
+/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits`.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { spec: Spec { name, .. }, splits } = self;
+        match splits {
+            0 | 1 => f.write_str(name),
+            splits => write!(f, "{name} in {splits} splits"),
+        }
+    }
+}
+
+/// What choices are based on.
+#[derive(Clone)]
+pub enum Basis {
+    /// Measurements on a device like this, or on one with another name (`on`), scaled.
+    Measured {
+        /// The device that was measured.
+        on: String,
+        /// Whether that is another one.
+        scaled: bool,
+        /// The costs.
+        model: Model,
+        /// Products that were measured, and what was fastest for them.
+        exceptions: HashMap<[usize; 3], Choice>,
+    },
+    /// A GPU, and no table: the largest tile that fills it.
+    Size {
+        /// Its multiprocessors.
+        multiprocessors: u32,
+        /// Rungs that are considered beside the tiles.
+        rungs: Vec<&'static Spec>,
+    },
+    /// The software device: the tile that makes it do the least.
+    Software,
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured { on, scaled: false, .. } => write!(f, "measured on {on}"),
+            Self::Measured { on, scaled: true, .. } => write!(
+                f,
+                "scaled from what was measured on {on}, because this device was not \
+                 (`host tune` does)"
+            ),
+            Self::Size { multiprocessors, .. } => write!(
+                f,
+                "not measured (`host tune` does): the largest tile that fills \
+                 {multiprocessors} multiprocessors"
+            ),
+            Self::Software => f.write_str("the tile that makes the software device do the least"),
+        }
+    }
+}
+
+/// Chooses kernels for products on a device, and prepares them.
+pub struct Auto<'d> {
+    device: &'d Device,
+    basis: Basis,
+    /// All kernels, loaded when they are first chosen.
+    kernels: Vec<(&'static Spec, OnceCell<Kernel<'d>>)>,
+}
+
+impl Device {
+    /// What chooses kernels on this device, by the table that is built in for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`] if a table does not fit the kernels. For a GPU that has no table of its
+    /// own, those of [`Device::kernel`].
+    pub fn auto(&self) -> Result<Auto<'_>, Error> {
+        let info = self.info();
+        let basis = match Table::nearest(info)? {
+            _ if self.is_soft() => Basis::Software,
+            Some(table) => return self.auto_by(&table),
+            None => Basis::Size {
+                multiprocessors: info.peak.map_or(1, |peak| peak.multiprocessors),
+                rungs: LADDER
+                    .iter()
+                    .filter(|spec| spec.arguments == Arguments::Tensor && self.can_launch(spec))
+                    .copied()
+                    .collect(),
+            },
+        };
+        Ok(Auto::new(self, basis))
+    }
+
+    /// As [`Device::auto`], by any table: that of another device is scaled.
+    ///
+    /// # Errors
+    ///
+    /// For a table of another device, those of [`Device::kernel`].
+    pub fn auto_by(&self, table: &Table) -> Result<Auto<'_>, Error> {
+        let info = self.info();
+        let measured = &table.device;
+        let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
+        let own = measured.name == info.name
+            && multiprocessors.is_none_or(|count| count == measured.multiprocessors);
+        let model = if own {
+            Model::new(table)
+        } else {
+            let mut resident = HashMap::new();
+            for costs in &table.kernels {
+                resident.insert(costs.kernel.name, self.resident_blocks(costs.kernel)?);
+            }
+            // The software device has no number of its own.
+            let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
+            let resident = |spec: &Spec| resident.get(spec.name).copied().unwrap_or(0);
+            Model::new(&scale::scaled(table, info, multiprocessors, resident))
+        };
+        if model.kernels().is_empty() {
+            let reason = "no kernel in it can be launched on this device".to_owned();
+            let place = format!("the table of {}", measured.name);
+            return Err(Error::Table { place, reason });
+        }
+        let exceptions = table.exceptions.iter().filter(|_| own);
+        let exceptions = exceptions.map(|at| ([at.m, at.n, at.k], at.best.choice())).collect();
+        let on = measured.name.clone();
+        Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))
+    }
+
+    /// Whether the PTX that this device loads has a kernel of this kind.
+    fn can_launch(&self, spec: &Spec) -> bool {
+        spec.arguments != Arguments::Tensor || ptx::target(self.ptx()) == Some("sm_90a")
+    }
+
+    /// How many blocks of a kernel fit a multiprocessor at once; 0 if it cannot run at all.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`].
+    pub fn resident_blocks(&self, spec: &'static Spec) -> Result<u32, Error> {
+        if !self.can_launch(spec) {
+            return Ok(0);
+        }
+        let kernel = self.kernel(spec)?;
+        // Opts in to as much shared memory as the kernel needs, which counts here.
+        match kernel.prepare(Gemm::new(1, 1, 1)) {
+            Err(Error::SharedMemory { .. }) => return Ok(0),
+            prepared => drop(prepared?),
+        }
+        let shared = match spec.shared {
+            Shared::Static(_) => 0,
+            Shared::Dynamic(bytes) => bytes(1),
+        };
+        self.entry_point(spec.name)?
+            .max_active_blocks_per_multiprocessor(
+                BlockSize::xy(spec.block[0], spec.block[1]),
+                // No more than the device allows, as `prepare` made sure.
+                shared as usize,
+            )
+            .map_err(|e| self.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
+    }
+}
+
+impl<'d> Auto<'d> {
+    fn new(device: &'d Device, basis: Basis) -> Self {
+        let kernels = LADDER.iter().chain(TILES).map(|spec| (*spec, OnceCell::new()));
+        Self { device, basis, kernels: kernels.collect() }
+    }
+
+    /// What choices are based on.
+    pub fn basis(&self) -> &Basis {
+        &self.basis
+    }
+
+    /// The kernel and the splits for a product. It takes some microseconds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Gemm::validate`].
+    pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
+        gemm.validate()?;
+        Ok(match &self.basis {
+            Basis::Measured { model, .. } => match self.exception(gemm) {
+                Some(choice) => choice,
+                // Any kernel computes nothing.
+                None => model.fastest(gemm).map_or_else(
+                    || Choice { spec: model.kernels()[0].kernel, splits: 1 },
+                    |estimate| estimate.choice,
+                ),
+            },
+            Basis::Size { multiprocessors, rungs } => rule::for_gpu(gemm, *multiprocessors, rungs),
+            Basis::Software => rule::for_software(gemm),
+        })
+    }
+
+    /// What was measured to be fastest for this very product, against what its costs say.
+    pub fn exception(&self, gemm: &Gemm) -> Option<Choice> {
+        let Basis::Measured { exceptions, .. } = &self.basis else { return None };
+        let Gemm { m, n, k, .. } = *gemm;
+        // Densely stored matrices were measured; others may need other entry points.
+        let measured = Gemm::new(m, n, k);
+        let alike = gemm.depth() == k && is_aligned(gemm, [0; 3]) == is_aligned(&measured, [0; 3]);
+        exceptions.get(&[m, n, k]).copied().filter(|_| alike)
+    }
+
+    /// The best few choices by costs alone, fastest first, if there are any measurements.
+    pub fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
+        match &self.basis {
+            Basis::Measured { model, .. } => model.ranking(gemm, count),
+            Basis::Size { .. } | Basis::Software => Vec::new(),
+        }
+    }
+
+    /// Chooses a kernel for a product and checks it, once for any number of calls. The memory
+    /// that it needs is allocated here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`] and [`Kernel::prepare_split`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<Prepared<'_, 'd>, Error> {
+        self.prepare_choice(gemm, self.choose(&gemm)?)
+    }
+
+    /// As [`Auto::prepare`], with the kernel and the splits given.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`] and [`Kernel::prepare_split`].
+    pub fn prepare_choice(&self, gemm: Gemm, choice: Choice) -> Result<Prepared<'_, 'd>, Error> {
+        self.kernel(choice.spec)?.prepare_split(gemm, choice.splits)
+    }
+
+    fn kernel(&self, spec: &'static Spec) -> Result<&Kernel<'d>, Error> {
+        let place = self.kernels.iter().find(|(other, _)| other.name == spec.name);
+        let Some((_, cell)) = place else {
+            return Err(Error::NotInPtx {
+                kernel: spec.name,
+                device: self.device.info().name.clone(),
+            });
+        };
+        if let Some(kernel) = cell.get() {
+            return Ok(kernel);
+        }
+        let kernel = self.device.kernel(spec)?;
+        Ok(cell.get_or_init(|| kernel))
+    }
+}

@@ -1,0 +1,276 @@
+//! From a [`Table`] to the time a product takes.
+//!
+//! # Blocks
+//!
+//! A grid of B blocks gives the busiest of S multiprocessors `w = ceil(B / S)` of them, one
+//! after the other in waves of r, as many as fit at once; q are left for the last wave:
+//!
+//! ```text
+//!   blocks = waves * (fixed[r] + steps * step[r]) + fixed[q] + steps * step[q]
+//! ```
+//!
+//! `step[q]` is what q blocks take for a step each. Reading from memory takes its time too,
+//! and the two overlap. Blocks that share a tile of C meet at the end:
+//!
+//! ```text
+//!   time = launch + max(blocks, bytes / copy rate) + join + splits * piece
+//! ```
+//!
+//! # Blocks that stay
+//!
+//! With stream-K all blocks have the same share of all steps, and go from tile to tile. Where
+//! rows are no multiples of 16 bytes apart, tensor maps need a copy of that matrix first.
+
+use kernels_gpu::{Arguments, Spec, Tile};
+
+use super::Choice;
+use super::table::{Costs, Pace, Table};
+use crate::gemm::Gemm;
+use crate::launch::is_aligned;
+
+/// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
+const GROUP: f64 = 8.0;
+
+/// The most blocks that share a tile of C in a kernel of blocks that stay.
+const MOST_PIECES: u32 = 8;
+
+/// Waves of blocks up to which a tile of C is shared: beyond, there are enough anyway.
+const SHARED_WAVES: u32 = 2;
+
+/// A choice and the time it should take, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Which kernel, with how many splits.
+    pub choice: Choice,
+    /// The time.
+    pub ns: f64,
+    /// Whether memory takes longer than the blocks.
+    pub memory_bound: bool,
+}
+
+/// A device's table, ready to be asked.
+#[derive(Clone)]
+pub struct Model {
+    multiprocessors: u32,
+    l2_bytes: f64,
+    launch_ns: f64,
+    /// Bytes per nanosecond.
+    copy: f64,
+    kernels: Vec<Costs>,
+}
+
+impl Model {
+    /// Takes a table as it is, for the device it was measured on.
+    pub fn new(table: &Table) -> Self {
+        Self {
+            multiprocessors: table.device.multiprocessors,
+            l2_bytes: table.device.l2_bytes as f64,
+            launch_ns: table.launch_ns,
+            copy: table.copy_gbytes,
+            kernels: table.kernels.clone(),
+        }
+    }
+
+    /// The kernels that are chosen from.
+    pub fn kernels(&self) -> &[Costs] {
+        &self.kernels
+    }
+
+    /// The fastest choice for a product; `None` for a C without elements.
+    pub fn fastest(&self, gemm: &Gemm) -> Option<Estimate> {
+        let mut best: Option<Estimate> = None;
+        self.for_each(gemm, |estimate| {
+            if best.is_none_or(|best| estimate.ns < best.ns) {
+                best = Some(estimate);
+            }
+        });
+        best
+    }
+
+    /// The best `count` choices, fastest first, with no more than two of the same kernel.
+    pub fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
+        let mut all = Vec::new();
+        self.for_each(gemm, |estimate| all.push(estimate));
+        all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+        let mut ranking: Vec<Estimate> = Vec::new();
+        for estimate in all {
+            let of_kernel = |other: &&Estimate| other.choice.spec.name == estimate.choice.spec.name;
+            if ranking.len() < count
+                && !ranking.contains(&estimate)
+                && ranking.iter().filter(of_kernel).count() < 2
+            {
+                ranking.push(estimate);
+            }
+        }
+        ranking
+    }
+
+    /// The time of a choice; `None` if the table does not have its kernel.
+    pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
+        let costs = self.kernels.iter().find(|costs| costs.kernel.name == choice.spec.name)?;
+        Some(self.estimate(costs, &Work::new(gemm, choice.spec.tile), choice.splits))
+    }
+
+    fn for_each(&self, gemm: &Gemm, mut visit: impl FnMut(Estimate)) {
+        for costs in &self.kernels {
+            let work = Work::new(gemm, costs.kernel.tile);
+            if work.tiles == 0 {
+                continue;
+            }
+            visit(self.estimate(costs, &work, 1));
+            if costs.kernel.arguments != Arguments::Split {
+                continue;
+            }
+            // The splits that fill whole waves, and a few in between.
+            let waves = SHARED_WAVES * costs.paces(&work).len() as u32;
+            let filling =
+                |blocks: u32| u64::from(blocks) * u64::from(self.multiprocessors) / work.tiles;
+            let most = filling(waves).min(u64::from(work.steps)) as u32;
+            let whole = (1..=waves).map(|blocks| filling(blocks) as u32);
+            let doubles = (1..u32::BITS).map(|log| 1 << log).take_while(|splits| *splits < most);
+            let mut last = 1;
+            for splits in whole.chain(doubles) {
+                let splits = work.whole_splits(splits.min(most));
+                if splits > 1 && splits != last {
+                    last = splits;
+                    visit(self.estimate(costs, &work, splits));
+                }
+            }
+        }
+    }
+
+    fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
+        let splits = work.whole_splits(splits);
+        let memory = work.bytes(self, costs) / self.copy;
+        let (blocks, meeting) = match costs.kernel.arguments {
+            Arguments::Tensor => self.streamed(costs, work),
+            Arguments::Gemm | Arguments::Split => self.in_waves(costs, work, splits),
+        };
+        let repack: f64 = match costs.kernel.arguments {
+            Arguments::Tensor => {
+                let copied = work.repacked_bytes.iter().filter(|bytes| **bytes > 0.0);
+                copied.map(|bytes| self.launch_ns + 2.0 * bytes / self.copy).sum()
+            }
+            Arguments::Gemm | Arguments::Split => 0.0,
+        };
+        Estimate {
+            choice: Choice { spec: costs.kernel, splits },
+            ns: self.launch_ns + blocks.max(memory) + meeting + repack,
+            memory_bound: memory > blocks,
+        }
+    }
+
+    /// What blocks take that come in waves, and what it takes them to meet.
+    fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
+        let paces = costs.paces(work);
+        let blocks = (work.tiles * u64::from(splits)).div_ceil(u64::from(self.multiprocessors));
+        let resident = paces.len() as u64;
+        let steps = f64::from(work.steps.div_ceil(splits));
+        let wave = |at_once: u64| match at_once {
+            0 => 0.0,
+            at_once => paces[at_once as usize - 1].of(steps),
+        };
+        let time = (blocks / resident) as f64 * wave(resident) + wave(blocks % resident);
+        let meeting = if splits > 1 { costs.meeting(f64::from(splits)) } else { 0.0 };
+        (time, meeting)
+    }
+
+    /// What blocks take that stay, and what it takes them to meet.
+    fn streamed(&self, costs: &Costs, work: &Work) -> (f64, f64) {
+        let all = u64::from(self.multiprocessors);
+        let steps = work.tiles * u64::from(work.steps);
+        let blocks = all.min(work.tiles * u64::from(MOST_PIECES)).min(steps).max(1);
+        let share = steps.div_ceil(blocks) as f64;
+        let further_tiles = (work.tiles.div_ceil(blocks) - 1) as f64;
+        let time = costs.paces(work)[0].of(share) + further_tiles * costs.tile_ns;
+        let meeting = match work.tiles % blocks {
+            0 => 0.0,
+            _ if work.tiles > blocks => costs.meeting(2.0),
+            _ => costs.meeting((blocks.div_ceil(work.tiles) + 1) as f64),
+        };
+        (time, meeting)
+    }
+}
+
+impl Costs {
+    /// Those of the entry point that this product needs.
+    fn paces(&self, work: &Work) -> &[Pace] {
+        if work.aligned || self.unaligned.is_empty() { &self.aligned } else { &self.unaligned }
+    }
+
+    fn meeting(&self, pieces: f64) -> f64 {
+        self.join_ns + pieces * self.piece_ns
+    }
+}
+
+impl Pace {
+    /// A block of so many steps.
+    fn of(self, steps: f64) -> f64 {
+        self.fixed_ns + steps * self.step_ns
+    }
+}
+
+/// A product, cut into tiles.
+struct Work {
+    tiles: u64,
+    /// Steps along K.
+    steps: u32,
+    aligned: bool,
+    /// Rows and columns of tiles.
+    rows: f64,
+    cols: f64,
+    depth: f64,
+    /// Bytes of A and B, and of C as often as it is touched.
+    input_bytes: f64,
+    output_bytes: f64,
+    /// Of A and B, where rows are no multiples of 16 bytes apart.
+    repacked_bytes: [f64; 2],
+}
+
+impl Work {
+    fn new(gemm: &Gemm, tile: Tile) -> Self {
+        let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
+        let rows = gemm.m.div_ceil(tile.bm as usize);
+        let cols = gemm.n.div_ceil(tile.bn as usize);
+        let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
+        let repacked = |ld: usize, bytes: f64| if ld.is_multiple_of(4) { 0.0 } else { bytes };
+        Self {
+            // Each fits 31 bits, as `Gemm::validate` accepted the sizes.
+            tiles: rows as u64 * cols as u64,
+            steps: gemm.depth().div_ceil(tile.bk as usize) as u32,
+            aligned: is_aligned(gemm, [0; 3]),
+            rows: rows as f64,
+            cols: cols as f64,
+            depth: k,
+            input_bytes: 4.0 * k * (m + n),
+            output_bytes: 4.0 * touched * m * n,
+            repacked_bytes: [repacked(gemm.lda, 4.0 * m * k), repacked(gemm.ldb, 4.0 * k * n)],
+        }
+    }
+
+    /// As many splits, or as few as whole steps make of them: as [`Plan::split`] does.
+    ///
+    /// [`Plan::split`]: crate::gemm::Plan::split
+    fn whole_splits(&self, splits: u32) -> u32 {
+        let steps = self.steps.div_ceil(splits.max(1)).max(1);
+        self.steps.div_ceil(steps).max(1)
+    }
+
+    /// Bytes that go through the memory. A and B are read once if the L2 cache holds them;
+    /// else, by each group of tiles that runs at the same time, what that needs of them.
+    fn bytes(&self, model: &Model, costs: &Costs) -> f64 {
+        if self.input_bytes <= model.l2_bytes {
+            return self.input_bytes + self.output_bytes;
+        }
+        let Spec { tile, .. } = costs.kernel;
+        let at_once = costs.paces(self).len() as f64 * f64::from(model.multiprocessors);
+        let rows = self.rows.min(GROUP);
+        let cols = (at_once / rows).clamp(1.0, self.cols);
+        let per_tile = f64::from(tile.bm) / cols + f64::from(tile.bn) / rows;
+        let again = 4.0 * self.depth * self.tiles as f64 * per_tile;
+        again.max(self.input_bytes) + self.output_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

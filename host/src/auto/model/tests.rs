@@ -1,0 +1,178 @@
+//! The arithmetic, with costs that are easy to calculate with: they were measured nowhere.
+
+use super::*;
+use crate::auto::table::Measured;
+use crate::launch::find_kernel;
+
+const MULTIPROCESSORS: u32 = 10;
+
+fn measured() -> Measured {
+    Measured {
+        name: "a device".to_owned(),
+        capability: (9, 0),
+        multiprocessors: MULTIPROCESSORS,
+        clock_khz: 1_000_000,
+        lanes: 128,
+        l2_bytes: 1 << 30,
+        memory_gbytes: 1000.0,
+        unix_time: 0,
+        driver_version: None,
+        host_version: String::new(),
+        ptx_sha256: String::new(),
+    }
+}
+
+fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
+    let pace = |&(fixed_ns, step_ns)| Pace { fixed_ns, step_ns };
+    let paces: Vec<_> = paces.iter().map(pace).collect();
+    Costs {
+        kernel: find_kernel(name).unwrap(),
+        unaligned: paces.iter().map(|pace| Pace { step_ns: 2.0 * pace.step_ns, ..*pace }).collect(),
+        aligned: paces,
+        join_ns: 50.0,
+        piece_ns: 7.0,
+        tile_ns: 30.0,
+    }
+}
+
+/// Launches take 1000 ns, and copies next to nothing.
+fn model(kernels: Vec<Costs>) -> Model {
+    let (device, exceptions) = (measured(), Vec::new());
+    let table = Table { device, launch_ns: 1000.0, copy_gbytes: 1e9, kernels, exceptions };
+    Model::new(&table)
+}
+
+fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
+    let spec = model.kernels()[0].kernel;
+    model.time(gemm, Choice { spec, splits }).unwrap().ns.round()
+}
+
+/// A product of so many tiles of 64 x 64, with so many steps of 64.
+fn tiles(rows: usize, cols: usize, steps: usize) -> Gemm {
+    Gemm::new(64 * rows, 64 * cols, 64 * steps)
+}
+
+#[test]
+fn waves() {
+    let model = model(vec![costs("tile_64x64", &[(100.0, 10.0), (120.0, 15.0)])]);
+    let alone = 100.0 + 3.0 * 10.0;
+    let both = 120.0 + 3.0 * 15.0;
+    for (rows, cols, expected) in [
+        (1, 1, alone),
+        (2, 5, alone),
+        (1, 11, both),
+        (4, 5, both),
+        (3, 7, both + alone),
+        (4, 10, 2.0 * both),
+        (41, 1, 2.0 * both + alone),
+    ] {
+        assert_eq!(time(&model, &tiles(rows, cols, 3), 1), 1000.0 + expected, "{rows} x {cols}");
+    }
+    // Part of a tile is a tile, and part of a step a step; both without alignment.
+    let part = Gemm::new(64 + 1, 4, 2 * 64 + 4);
+    assert_eq!(time(&model, &part, 1), 1000.0 + alone);
+    let part = Gemm::new(64 + 1, 3, 2 * 64 + 4);
+    assert_eq!(time(&model, &part, 1), 1000.0 + 100.0 + 3.0 * 20.0);
+    // Nothing to sum, and nothing at all.
+    assert_eq!(time(&model, &tiles(1, 1, 3).scaled(0.0, 1.0), 1), 1100.0);
+    assert!(model.fastest(&Gemm::new(0, 5, 5)).is_none());
+}
+
+#[test]
+fn splits() {
+    let model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
+    let gemm = tiles(1, 1, 100);
+    assert_eq!(time(&model, &gemm, 1), 1000.0 + 100.0 + 1000.0);
+    assert_eq!(time(&model, &gemm, 4), 1000.0 + 100.0 + 250.0 + 50.0 + 4.0 * 7.0);
+    // Whole steps do not go further than 7 x 15, and then 15 of 7.
+    assert_eq!(time(&model, &gemm, 8), 1000.0 + 100.0 + 130.0 + 50.0 + 8.0 * 7.0);
+    assert_eq!(time(&model, &gemm, 9), 1000.0 + 100.0 + 120.0 + 50.0 + 9.0 * 7.0);
+    // Ten multiprocessors: the best is one split for each, and not more.
+    let best = model.fastest(&gemm).unwrap();
+    assert_eq!(best.choice.splits, 10);
+    assert_eq!(best.ns.round(), 1000.0 + 100.0 + 100.0 + 50.0 + 70.0);
+    // With tiles enough there is nothing to split, nor with a single step.
+    assert_eq!(model.fastest(&tiles(10, 1, 4)).unwrap().choice.splits, 1);
+    assert_eq!(model.fastest(&tiles(1, 1, 1)).unwrap().choice.splits, 1);
+    // What is said is what a launch does.
+    for estimate in model.ranking(&tiles(1, 3, 77), 9) {
+        let Choice { spec, splits } = estimate.choice;
+        let limits = crate::gemm::Limits {
+            grid: [1 << 20, 1 << 10],
+            shared_default: 49152,
+            shared_optin: 232_448,
+        };
+        let plan = crate::Plan::split(spec, tiles(1, 3, 77), splits, &limits, "a device").unwrap();
+        assert_eq!(plan.splits(), splits);
+    }
+}
+
+#[test]
+fn memory_is_a_floor() {
+    let mut model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
+    let gemm = tiles(2, 2, 2).scaled(1.0, 0.5);
+    let bytes: f64 = 4.0 * (4.0 * 128.0 * 128.0);
+    model.copy = 10.0;
+    assert_eq!(time(&model, &gemm, 1), (1000.0 + bytes / 10.0).round());
+    let estimate = model.fastest(&gemm).unwrap();
+    assert!(estimate.memory_bound);
+    model.copy = 1e9;
+    assert!(!model.fastest(&gemm).unwrap().memory_bound);
+    // Ten tiles at a time, eight of them in a column: where the cache holds little, each
+    // column of tiles reads all of A.
+    model.copy = 1.0;
+    model.l2_bytes = 0.0;
+    let gemm = tiles(8, 4, 1);
+    let again: f64 = 4.0 * 64.0 * (8.0 * 64.0 * 4.0 / 1.25 + 4.0 * 64.0);
+    let c = 4.0 * 8.0 * 4.0 * 64.0 * 64.0;
+    assert_eq!(time(&model, &gemm, 1), (1000.0 + again + c).round());
+}
+
+/// The blocks that stay are those of a rung with `Arguments::Tensor`, if there is one yet.
+#[test]
+fn blocks_that_stay_share_all_steps() {
+    let costs = costs("tile_64x64", &[(100.0, 10.0)]);
+    let model = model(vec![costs.clone()]);
+    let streamed = |rows, cols, steps| {
+        model.streamed(&costs, &Work::new(&tiles(rows, cols, steps), costs.kernel.tile))
+    };
+    // One tile each; two each; 15 tiles of 4 steps for ten blocks.
+    assert_eq!(streamed(10, 1, 4), (140.0, 0.0));
+    assert_eq!(streamed(10, 2, 4), (180.0 + 30.0, 0.0));
+    assert_eq!(streamed(15, 1, 4), (160.0 + 30.0, 50.0 + 2.0 * 7.0));
+    // One tile for eight blocks at most, and a block for each step at most.
+    assert_eq!(streamed(1, 1, 100), (100.0 + 130.0, 50.0 + 9.0 * 7.0));
+    assert_eq!(streamed(1, 1, 1), (110.0, 0.0));
+    assert_eq!(streamed(1, 1, 0), (100.0, 0.0));
+}
+
+#[test]
+fn a_ranking_has_no_more_than_two_of_a_kernel() {
+    let small = costs("tile_32x32", &[(100.0, 5.0), (100.0, 8.0)]);
+    let model = model(vec![costs("tile_64x64", &[(100.0, 10.0)]), small]);
+    let gemm = tiles(1, 2, 100);
+    let ranking = model.ranking(&gemm, 6);
+    assert_eq!(ranking.len(), 4);
+    assert!(ranking.is_sorted_by(|a, b| a.ns <= b.ns));
+    assert_eq!(ranking[0], model.fastest(&gemm).unwrap());
+    for name in ["tile_64x64", "tile_32x32"] {
+        assert_eq!(ranking.iter().filter(|e| e.choice.spec.name == name).count(), 2);
+    }
+    assert_eq!(model.ranking(&gemm, 1).len(), 1);
+}
+
+/// It is part of every first call for a shape.
+#[test]
+fn choosing_is_quick() {
+    let all = kernels_gpu::TILES.iter();
+    let model = model(all.map(|spec| costs(spec.name, &[(100.0, 10.0), (100.0, 15.0)])).collect());
+    let clock = std::time::Instant::now();
+    const CALLS: usize = 1000;
+    for i in 1..=CALLS {
+        std::hint::black_box(model.fastest(&Gemm::new(i, 4096, 4096)));
+    }
+    let each = clock.elapsed() / CALLS as u32;
+    // 20 us is what it may take; machines that run tests are slow and busy.
+    assert!(each.as_micros() < 200, "{each:?}");
+    eprintln!("{each:?} per choice");
+}

@@ -1,0 +1,75 @@
+//! Choices without measurements.
+
+use std::cmp::Reverse;
+
+use kernels_gpu::{Arguments, Spec, TILES, Tile};
+
+use super::Choice;
+use crate::gemm::Gemm;
+use crate::launch::is_aligned;
+
+/// A split has at least this many steps along K: fewer are not worth meeting for.
+const LEAST_STEPS: u32 = 8;
+
+/// Work on the edges of C that is for nothing, as a share of what the best tile does, is put
+/// up with up to this.
+const WASTE: f64 = 1.25;
+
+/// What a thread does in a step beside its multiply-adds takes an interpreter as long as so many
+/// of them.
+const OTHERS: u32 = 800;
+
+/// Multiprocessors are full with three blocks for every four of them.
+const FULL: f64 = 0.75;
+
+/// The largest tile that fills the multiprocessors, or that does so with K split; none of those
+/// that waste work on the edges of C. `rungs` are considered beside the tiles, as even larger.
+pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Choice {
+    let full = FULL * f64::from(multiprocessors);
+    let usable = |spec: &&&'static Spec| match spec.arguments {
+        // Tensor maps need rows that are multiples of 16 bytes apart.
+        Arguments::Tensor => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
+        Arguments::Gemm => is_aligned(gemm, [0; 3]),
+        Arguments::Split => true,
+    };
+    let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
+    let mut specs: Vec<_> = (rungs.iter().chain(TILES).filter(usable))
+        .filter(|spec| covered(gemm, spec) <= WASTE * least)
+        .copied()
+        .collect();
+    specs.sort_by_key(|spec| Reverse(spec.tile.bm * spec.tile.bn));
+    let tiles = |spec: &Spec| covered(gemm, spec) / f64::from(spec.tile.bm * spec.tile.bn);
+    let most_splits = |spec: &Spec| match spec.arguments {
+        Arguments::Split => {
+            (gemm.depth().div_ceil(spec.tile.bk as usize) as u32 / LEAST_STEPS).max(1)
+        }
+        Arguments::Gemm | Arguments::Tensor => 1,
+    };
+    let fills = |spec: &&&'static Spec| tiles(spec) * f64::from(most_splits(spec)) >= full;
+    let blocks = |spec: &&&'static Spec| (tiles(spec) * f64::from(most_splits(spec))) as u64;
+    let spec = (specs.iter().find(fills))
+        .or_else(|| specs.iter().max_by_key(blocks))
+        .copied()
+        .unwrap_or(TILES[0]);
+    let wanted = (f64::from(multiprocessors) / tiles(spec).max(1.0)) as u32;
+    Choice { spec, splits: wanted.clamp(1, most_splits(spec)) }
+}
+
+/// The tile that makes an interpreter do the least: multiply-adds beyond the edges cost it as
+/// much as others.
+pub fn for_software(gemm: &Gemm) -> Choice {
+    let work = |spec: &&&'static Spec| {
+        let Tile { bm, bn, bk, .. } = spec.tile;
+        let steps = gemm.depth().max(1).div_ceil(bk as usize) as f64;
+        let others = f64::from(OTHERS * spec.threads()) / f64::from(bm * bn);
+        (covered(gemm, spec) * steps * (f64::from(bk) + others)) as u128
+    };
+    let spec = TILES.iter().min_by_key(work).copied().unwrap_or(TILES[0]);
+    Choice { spec, splits: 1 }
+}
+
+/// Elements of C that the tiles cover.
+fn covered(gemm: &Gemm, spec: &Spec) -> f64 {
+    let size = |size: usize, tile: u32| size.next_multiple_of(tile as usize) as f64;
+    size(gemm.m, spec.tile.bm) * size(gemm.n, spec.tile.bn)
+}

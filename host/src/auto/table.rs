@@ -1,0 +1,293 @@
+//! What a device was measured to need, as data: a [`Table`] in JSON.
+//!
+//! `host tune` makes one. Those under `host/tuned` are built into the program, and found by
+//! the device's name; any other can be read from a file.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fmt, fs};
+
+use kernels_gpu::Spec;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+use super::Choice;
+use crate::device::{Device, DeviceInfo, Peak};
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::launch::find_kernel;
+
+/// The tables under `host/tuned`: file name and text.
+const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
+
+/// What kernels were measured to need on a device. Times are in nanoseconds.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// The device, and what else the measurements depend on.
+    pub device: Measured,
+    /// What a launch takes that has nothing to do.
+    #[serde(deserialize_with = "positive")]
+    pub launch_ns: f64,
+    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
+    #[serde(deserialize_with = "positive")]
+    pub copy_gbytes: f64,
+    /// The kernels that are chosen from.
+    #[serde(deserialize_with = "not_empty")]
+    pub kernels: Vec<Costs>,
+    /// Products for which something else was faster than what the costs say is fastest.
+    pub exceptions: Vec<Exception>,
+}
+
+/// Where and with what a [`Table`] was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The name the driver gives the device.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Streaming multiprocessors.
+    #[serde(deserialize_with = "positive_count")]
+    pub multiprocessors: u32,
+    /// The highest clock of these, in kHz.
+    #[serde(deserialize_with = "positive_count")]
+    pub clock_khz: u32,
+    /// FP32 lanes of each.
+    #[serde(deserialize_with = "positive_count")]
+    pub lanes: u32,
+    /// Bytes of the L2 cache.
+    pub l2_bytes: u64,
+    /// What the memory can do at best, in GB/s (10^9).
+    #[serde(deserialize_with = "positive")]
+    pub memory_gbytes: f64,
+    /// When, in seconds since 1970.
+    pub unix_time: u64,
+    /// The driver's version, where the system told.
+    pub driver_version: Option<String>,
+    /// The version of this library.
+    pub host_version: String,
+    /// The SHA-256 of the PTX that was measured.
+    pub ptx_sha256: String,
+}
+
+/// What a kernel takes: see [`Model`](super::Model) for how these make a time.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// The kernel.
+    #[serde(serialize_with = "name", deserialize_with = "by_name")]
+    pub kernel: &'static Spec,
+    /// With one block per multiprocessor, with two, and so on to as many as fit.
+    #[serde(deserialize_with = "not_empty")]
+    pub aligned: Vec<Pace>,
+    /// The same for the entry point for matrices that are not aligned; empty if the kernel
+    /// has none.
+    pub unaligned: Vec<Pace>,
+    /// For a tile of C that several blocks share: to leave the sums, and to meet.
+    #[serde(deserialize_with = "not_negative")]
+    pub join_ns: f64,
+    /// For each of these blocks: to add up what it left.
+    #[serde(deserialize_with = "not_negative")]
+    pub piece_ns: f64,
+    /// For a block that stays: to go from one tile to the next.
+    #[serde(deserialize_with = "not_negative")]
+    pub tile_ns: f64,
+}
+
+/// How fast blocks are that share a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// From the beginning of a block to its end, without the steps.
+    #[serde(deserialize_with = "not_negative")]
+    pub fixed_ns: f64,
+    /// A step along K, all of the blocks together.
+    #[serde(deserialize_with = "positive")]
+    pub step_ns: f64,
+}
+
+/// A product of densely stored matrices, with what was measured to be fastest.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exception {
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A, rows of B.
+    pub k: usize,
+    /// The fastest.
+    pub best: Timed,
+    /// What the costs say is fastest.
+    pub instead_of: Timed,
+}
+
+/// A choice and its time.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timed {
+    /// The kernel.
+    #[serde(serialize_with = "name", deserialize_with = "by_name")]
+    pub kernel: &'static Spec,
+    /// Blocks that share each tile of C.
+    #[serde(deserialize_with = "positive_count")]
+    pub splits: u32,
+    /// The time.
+    #[serde(deserialize_with = "positive")]
+    pub ns: f64,
+}
+
+impl Measured {
+    /// This device, now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn now(device: &Device) -> Result<Self, Error> {
+        let info = device.info();
+        let environment = Environment::of(device)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        // The software device has no clock, and a table needs numbers.
+        let peak = info.peak.unwrap_or(Peak { clock_khz: 1, multiprocessors: 1, lanes: 1 });
+        Ok(Self {
+            name: info.name.clone(),
+            capability: info.capability,
+            multiprocessors: peak.multiprocessors,
+            clock_khz: peak.clock_khz,
+            lanes: peak.lanes,
+            l2_bytes: info.l2_bytes,
+            memory_gbytes: info.memory_gbytes.unwrap_or(1.0),
+            unix_time: now.map_or(0, |time| time.as_secs()),
+            driver_version: environment.driver_version,
+            host_version: environment.host_version.to_owned(),
+            ptx_sha256: ptx_sha256(device),
+        })
+    }
+
+    /// Whether the kernels that this device loads are those that were measured.
+    pub fn has_kernels_of(&self, device: &Device) -> bool {
+        self.ptx_sha256 == ptx_sha256(device)
+    }
+}
+
+fn ptx_sha256(device: &Device) -> String {
+    let digest = Sha256::digest(device.ptx());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Timed {
+    /// Without the time.
+    pub fn choice(&self) -> Choice {
+        Choice { spec: self.kernel, splits: self.splits }
+    }
+}
+
+impl Table {
+    /// Reads a table from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`], with the line that is wrong.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path).map_err(|error| Error::Table {
+            place: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        Self::parse(&text, path.display())
+    }
+
+    /// Reads a table from a text; `place` says in errors where that is from.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`], with the line that is wrong.
+    pub fn parse(text: &str, place: impl fmt::Display) -> Result<Self, Error> {
+        serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            // The place is said in front.
+            let reason = error.to_string();
+            let at = format!(" at line {line} column {column}");
+            let reason = reason.strip_suffix(&at).unwrap_or(&reason).to_owned();
+            Error::Table { place: format!("{place}:{line}"), reason }
+        })
+    }
+
+    /// The tables that are built in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`] if one cannot be read: it was made for other kernels.
+    pub fn built_in() -> Result<Vec<Self>, Error> {
+        TUNED.iter().map(|(file, text)| Self::parse(text, format_args!("tuned/{file}"))).collect()
+    }
+
+    /// The built-in table for a device: its own, or that of the device most like it. `None`
+    /// if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::built_in`].
+    pub fn nearest(info: &DeviceInfo) -> Result<Option<Self>, Error> {
+        let multiprocessors = info.peak.map_or(0, |peak| peak.multiprocessors);
+        let distance = |table: &Self| {
+            let Measured { name, capability, multiprocessors: other, .. } = &table.device;
+            (
+                *name != info.name,
+                *capability != info.capability,
+                capability.0.abs_diff(info.capability.0),
+                other.abs_diff(multiprocessors),
+            )
+        };
+        Ok(Self::built_in()?.into_iter().min_by_key(distance))
+    }
+
+    /// The text of a file that [`Table::read`] reads.
+    pub fn to_json(&self) -> String {
+        // String keys and plain data only, so that serialisation cannot fail.
+        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+    }
+}
+
+fn name<S: Serializer>(spec: &&'static Spec, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(spec.name)
+}
+
+fn by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Spec, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    find_kernel(&name).map_err(D::Error::custom)
+}
+
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    match f64::deserialize(deserializer)? {
+        value if value > 0.0 => Ok(value),
+        value => Err(D::Error::custom(format!("{value} is not above 0"))),
+    }
+}
+
+fn not_negative<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    match f64::deserialize(deserializer)? {
+        value if value >= 0.0 => Ok(value),
+        value => Err(D::Error::custom(format!("{value} is below 0"))),
+    }
+}
+
+fn positive_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("a count is 0, and must be at least 1")),
+        count => Ok(count),
+    }
+}
+
+fn not_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let list = Vec::deserialize(deserializer)?;
+    if list.is_empty() {
+        return Err(D::Error::custom("a list is empty, and must not be"));
+    }
+    Ok(list)
+}

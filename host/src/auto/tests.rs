@@ -1,0 +1,173 @@
+//! Tables, and what is chosen by them. The numbers in them were measured nowhere.
+
+use super::*;
+use crate::device::{DeviceChoice, Peak};
+use table::Measured;
+
+/// A table of three kernels.
+const TABLE: &str = include_str!("table_for_tests.json");
+
+fn table() -> Table {
+    Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn built_in_tables_fit_the_kernels() {
+    let tables = Table::built_in().unwrap_or_else(|error| panic!("{error}"));
+    for table in tables {
+        assert!(!table.kernels.is_empty(), "{}", table.device.name);
+    }
+}
+
+#[test]
+fn a_table_reads_back_what_it_wrote() {
+    let table = table();
+    let again = Table::parse(&table.to_json(), "again").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.to_json(), table.to_json());
+    assert_eq!(again.exceptions[0].best.choice(), table.exceptions[0].best.choice());
+}
+
+#[test]
+fn a_bad_table_says_which_line() {
+    let line_of = |text: &str| TABLE.lines().position(|line| line.contains(text)).unwrap() + 1;
+    for (from, to, line, says) in [
+        ("\"tile_64x64\"", "\"tile_64x46\"", 0, "did you mean `tile_64x64`?"),
+        ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", 0, "-1 is not above 0"),
+        ("\"copy_gbytes\"", "\"copy_gb\"", 0, "unknown field `copy_gb`"),
+        ("\"unaligned\": [],", "", 1, "missing field `unaligned`"),
+        ("\"splits\": 1", "\"splits\": 0", 0, "at least 1"),
+        ("\"join_ns\": 600.0", "\"join_ns\": null", 0, "null"),
+    ] {
+        let text = TABLE.replacen(from, to, 1);
+        assert_ne!(text, TABLE, "{from}");
+        let Err(Error::Table { place, reason }) = Table::parse(&text, "bad.json") else {
+            panic!("{to}")
+        };
+        assert!(reason.contains(says), "{to}: {reason}");
+        // An object that lacks something is known to at its end.
+        if line == 0 {
+            assert_eq!(place, format!("bad.json:{}", line_of(from)), "{to}");
+        }
+    }
+    let Err(Error::Table { place, reason }) = Table::parse("{", "cut.json") else { panic!() };
+    assert!(place == "cut.json:1" && reason.contains("EOF"), "{place}: {reason}");
+    let missing = std::path::Path::new("no such table.json");
+    let Err(error) = Table::read(missing) else { panic!() };
+    assert!(error.to_string().contains("no such table.json"), "{error}");
+    assert!(error.to_string().contains("host tune"), "{error}");
+}
+
+/// The software device, as if the table were its own.
+fn own(device: &Device) -> Table {
+    let table = table();
+    Table { device: Measured { name: device.info().name.clone(), ..table.device }, ..table }
+}
+
+#[test]
+fn exceptions_come_first_and_only_for_what_was_measured() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto_by(&own(&device)).unwrap();
+    let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
+    let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].choice;
+    let gemm = Gemm::new(512, 512, 512);
+    let exception = Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3 };
+    assert_eq!(auto.exception(&gemm), Some(exception));
+    assert_eq!(choose(gemm), exception);
+    assert_ne!(by_costs(gemm), exception);
+    // Other factors change nothing, and rows further apart neither, as long as they are aligned.
+    assert_eq!(choose(gemm.scaled(2.0, 1.0).strided(516, 512, 520)), exception);
+    for other in [
+        Gemm::new(512, 512, 516),
+        Gemm::new(513, 512, 512),
+        gemm.strided(513, 512, 512),
+        gemm.scaled(0.0, 1.0),
+    ] {
+        assert_eq!(auto.exception(&other), None, "{other:?}");
+        assert_eq!(choose(other), by_costs(other), "{other:?}");
+    }
+    assert!(auto.basis().to_string().starts_with("measured on Software"));
+}
+
+#[test]
+fn choices_that_cannot_be_made() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    for auto in [device.auto().unwrap(), device.auto_by(&own(&device)).unwrap()] {
+        assert!(matches!(auto.choose(&Gemm::new(usize::MAX, 1, 1)), Err(Error::TooLarge { .. })));
+        // Nothing to compute is no reason to fail.
+        for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(5, 5, 0)] {
+            assert_eq!(auto.choose(&gemm).unwrap().splits, 1);
+            auto.prepare(gemm).unwrap();
+        }
+    }
+}
+
+#[test]
+fn another_device_gets_scaled_costs() {
+    let table = table();
+    let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+    // Half the clock, half the lanes, half the bandwidth.
+    let clock_khz = table.device.clock_khz / 2;
+    info.peak = Some(Peak { clock_khz, multiprocessors: 7, lanes: table.device.lanes / 2 });
+    info.memory_gbytes = Some(table.device.memory_gbytes / 2.0);
+    // One block of a kernel fits, and of another none.
+    let scaled = scale::scaled(&table, &info, 7, |spec| match spec.name {
+        "tile_64x64" => 1,
+        "tile_32x32" => 9,
+        _ => 0,
+    });
+    let names: Vec<_> = scaled.kernels.iter().map(|costs| costs.kernel.name).collect();
+    assert_eq!(names, ["tile_64x64", "tile_32x32"]);
+    let (was, is) = (&table.kernels[0], &scaled.kernels[0]);
+    assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
+    assert_eq!(is.aligned[0].step_ns, 4.0 * was.aligned[0].step_ns);
+    assert_eq!(is.join_ns, 4.0 * was.join_ns);
+    assert_eq!(scaled.kernels[1].aligned.len(), table.kernels[1].aligned.len());
+    assert_eq!(scaled.copy_gbytes, table.copy_gbytes / 2.0);
+    assert_eq!((scaled.device.multiprocessors, scaled.exceptions.len()), (7, 0));
+}
+
+#[test]
+fn an_unknown_device_is_asked_what_fits() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto_by(&table()).unwrap();
+    let Basis::Measured { scaled: true, model, exceptions, .. } = auto.basis() else { panic!() };
+    assert!(exceptions.is_empty());
+    for costs in model.kernels() {
+        let fits = device.resident_blocks(costs.kernel).unwrap() as usize;
+        assert!((1..=fits).contains(&costs.aligned.len()), "{}", costs.kernel.name);
+    }
+    assert!(auto.basis().to_string().contains("scaled from what was measured on Test GPU"));
+    assert!(auto.choose(&Gemm::new(512, 512, 512)).is_ok());
+}
+
+/// Without a table: large tiles where they fill the GPU, K split where they do not.
+#[test]
+fn the_rule_without_measurements() {
+    let choose = |m, n, k| rule::for_gpu(&Gemm::new(m, n, k), 132, &[]).to_string();
+    assert_eq!(choose(4096, 4096, 4096), "tile_128x128");
+    assert_eq!(choose(1024, 1024, 1024), "tile_128x128 in 2 splits");
+    assert_eq!(choose(512, 512, 512), "tile_128x32 in 2 splits");
+    assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
+    assert_eq!(choose(4096, 1, 4096), "tile_128x4 in 4 splits");
+    assert_eq!(choose(128, 128, 32768), "tile_128x128 in 132 splits");
+    for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
+        assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);
+    }
+    // A rung of whole blocks comes before all tiles, if rows are aligned.
+    let rungs = [crate::find_kernel("async_copy").unwrap()];
+    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).spec.name;
+    assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
+    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_128x128");
+}
+
+/// What needs tensor maps is for devices that have them.
+#[test]
+fn no_tensor_maps_without_hopper() {
+    let tensor = LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor);
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    for spec in tensor {
+        assert!(!device.can_launch(spec));
+        assert_eq!(device.resident_blocks(spec).unwrap(), 0);
+        assert!(Device::open(DeviceChoice::SoftSm90).unwrap().can_launch(spec));
+    }
+}

@@ -1,0 +1,169 @@
+//! What every measurement needs, and how one is made.
+
+use host::batch::{self, Policy, Work};
+use host::roofs::{Roofs, Speed};
+use host::verify::{Bound, Method, Problem, Reference};
+use host::{Device, Error, Gemm, Matrix, stats, time};
+
+use crate::cli::bench::sets::{self, Sets};
+use crate::cli::bench::{L2, first_difference};
+use crate::cli::contender::Job;
+
+/// Samples of each that is timed, how long they are, and milliseconds of work before them.
+const POLICY: Policy = Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0 };
+
+/// Of the random matrices.
+const SEED: u64 = 42;
+
+/// Up to so many operations a whole product in f64 is made to compare with.
+const FULL_FLOPS: f64 = 4e9;
+
+/// A device, and what keeps it busy between measurements.
+pub struct Bed<'d> {
+    pub device: &'d Device,
+    roofs: Roofs<'d>,
+    speed: Option<Speed>,
+}
+
+/// A product that is timed.
+pub struct Runner<'k, 'd> {
+    pub job: Job<'k, 'd>,
+    /// Which of the sets of matrices it takes.
+    pub on: usize,
+}
+
+/// Random matrices for a product, on the host.
+pub struct Matrices {
+    gemm: Gemm,
+    a: Matrix,
+    b: Matrix,
+}
+
+impl Matrices {
+    pub fn new(gemm: Gemm) -> Self {
+        let a = Matrix::random(gemm.m, gemm.k, SEED, 1);
+        let b = Matrix::random(gemm.k, gemm.n, SEED, 2);
+        Self { gemm, a, b }
+    }
+
+    /// The product in f64, or samples of it.
+    pub fn reference(&self) -> Result<Reference<'_>, Error> {
+        let Self { gemm, a, b } = self;
+        let method = match gemm.flops() {
+            flops if flops <= FULL_FLOPS => Method::Full,
+            _ => Method::Sampled { group: gemm.n },
+        };
+        let bound = Bound::Probabilistic;
+        let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound };
+        Reference::compute(problem, method, SEED)
+    }
+}
+
+impl<'d> Bed<'d> {
+    pub fn new(device: &'d Device, copy_bytes: u64) -> Result<Self, Error> {
+        let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
+        let roofs = Roofs::new(device, multiprocessors, copy_bytes)?;
+        let speed = (!device.is_soft()).then(|| roofs.speed()).transpose()?;
+        Ok(Self { device, roofs, speed })
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        self.device.info().peak.map_or(1, |peak| peak.multiprocessors)
+    }
+
+    /// GB/s of a copy.
+    pub fn copy_gbytes(&self) -> Result<f64, Error> {
+        // What the software device does says nothing, however it is measured.
+        self.speed.map_or(Ok(1.0), |speed| Ok(self.roofs.measure(speed)?.copy))
+    }
+
+    /// GFLOP/s of multiply-adds, to see how clocks drift.
+    pub fn ffma_gflops(&self) -> Result<Option<f64>, Error> {
+        self.speed.map(|speed| Ok(self.roofs.measure(speed)?.ffma())).transpose()
+    }
+
+    /// Copies matrices to the device, in so many sets that the L2 cache is cold.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceMemory`], before anything is allocated.
+    pub fn sets(&self, matrices: &Matrices) -> Result<Sets<'d>, Error> {
+        let info = self.device.info();
+        let (needed, available) = (matrices.gemm.bytes(), self.device.free_memory()?);
+        // Partial sums and copies need some, too.
+        if needed > u128::from(available / 2) {
+            return Err(Error::DeviceMemory { device: info.name.clone(), needed, available });
+        }
+        let bytes = needed as u64;
+        let l2 = if self.device.is_soft() { L2::Warm } else { L2::Cold };
+        let count = sets::count(l2, bytes, info.l2_bytes);
+        let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
+        Sets::new(self.device, &matrices.gemm, [&matrices.a, &matrices.b], count)
+    }
+
+    /// Milliseconds of each, a sample for each round; all are timed in turn.
+    pub fn time(
+        &self,
+        runners: &[Runner<'_, 'd>],
+        sets: &mut [Sets<'d>],
+    ) -> Result<Vec<Vec<f64>>, Error> {
+        let Some(speed) = self.speed else {
+            let run = |i: usize| {
+                let Runner { job, on } = &runners[i];
+                sets[*on].enqueue(job)
+            };
+            let samples = time::measure_in_turn(self.device, runners.len(), 0, 1, || Ok(()), run)?;
+            return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
+        };
+        let mut work = InTurn { roofs: &self.roofs, speed, runners, sets };
+        let batches = batch::measure(self.device, runners.len(), POLICY, &mut work)?;
+        Ok(batches.into_iter().map(|batches| batches.ms).collect())
+    }
+
+    /// As [`Bed::time`], but the medians, in nanoseconds.
+    pub fn nanoseconds(
+        &self,
+        runners: &[Runner<'_, 'd>],
+        sets: &mut [Sets<'d>],
+    ) -> Result<Vec<f64>, Error> {
+        let samples = self.time(runners, sets)?;
+        Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
+    }
+}
+
+/// Whether a job computes what it should, twice the same bits; why not if it does not.
+pub fn check<'d>(
+    job: &Job<'_, 'd>,
+    sets: &mut Sets<'d>,
+    reference: &Reference<'_>,
+) -> Result<Result<(), String>, Error> {
+    let (first, second) = (sets.result(job)?, sets.result(job)?);
+    if let Some((at, _)) = first_difference(&first, &second) {
+        return Ok(Err(format!("results differ between runs, at element {at}")));
+    }
+    let check = reference.check(&first)?;
+    Ok(match check.passed() {
+        true => Ok(()),
+        false => Err(format!("{} or more elements are wrong", check.failures)),
+    })
+}
+
+struct InTurn<'a, 'k, 'd> {
+    roofs: &'a Roofs<'d>,
+    speed: Speed,
+    runners: &'a [Runner<'k, 'd>],
+    sets: &'a mut [Sets<'d>],
+}
+
+impl Work for InTurn<'_, '_, '_> {
+    fn launch(&mut self, i: usize) -> Result<(), Error> {
+        let Runner { job, on } = &self.runners[i];
+        self.sets[*on].enqueue(job)
+    }
+
+    fn delay(&mut self, ms: f64) -> Result<(), Error> {
+        self.roofs.enqueue_delay(ms, self.speed)
+    }
+
+    fn observe(&mut self) {}
+}

@@ -1,0 +1,235 @@
+//! The costs of a kernel, from a few grids that are timed in turn.
+
+use host::auto::table::{Costs, Pace};
+use host::kernels::{Arguments, Spec};
+use host::{Error, Gemm, Kernel};
+
+use super::bed::{Bed, Matrices, Runner, check};
+use crate::cli::bench::sets::Sets;
+use crate::cli::contender::Job;
+
+/// The two lengths along K that tell a step from the rest.
+const DEPTHS: [u32; 2] = [256, 1280];
+
+/// Tiles that are longer than wide by this, or the other way round, lie in a line: C is as high
+/// or as wide as they are, and memory is what they wait for.
+const LINE: u32 = 4;
+
+/// Blocks that share a tile, to see what meeting costs.
+const PIECES: [u32; 2] = [2, 8];
+
+/// Splits that must be right before anything is timed.
+const CHECKED_SPLITS: [u32; 2] = [1, 3];
+
+/// What a launch takes that has nothing to do.
+pub fn launch_ns<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
+    let gemm = Gemm::new(1, 1, 0);
+    let runner = Runner { job: Job::Rung(kernel.prepare(gemm)?), on: 0 };
+    let mut sets = [bed.sets(&Matrices::new(gemm))?];
+    Ok(bed.nanoseconds(&[runner], &mut sets)?[0])
+}
+
+/// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
+pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>, Error> {
+    let spec = kernel.spec();
+    let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+    for n in [2 * bn + 4, 2 * bn + 5] {
+        let gemm = Gemm::new(bm + 3, n, 3 * bk + 4);
+        let matrices = Matrices::new(gemm);
+        let reference = matrices.reference()?;
+        let mut sets = bed.sets(&matrices)?;
+        for splits in CHECKED_SPLITS {
+            if splits > 1 && spec.arguments != Arguments::Split {
+                continue;
+            }
+            let job = Job::Rung(kernel.prepare_split(gemm, splits)?);
+            if let Err(reason) = check(&job, &mut sets, &reference)? {
+                let Gemm { m, n, k, .. } = gemm;
+                return Ok(Some(format!("{m}x{n}x{k}, {splits} splits: {reason}")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Measures a kernel of which `resident` blocks fit a multiprocessor.
+pub fn measure<'d>(
+    bed: &Bed<'d>,
+    kernel: &Kernel<'d>,
+    resident: u32,
+    launch_ns: f64,
+) -> Result<Costs, Error> {
+    let spec = kernel.spec();
+    let mut costs = Costs {
+        kernel: spec,
+        aligned: Vec::new(),
+        unaligned: Vec::new(),
+        join_ns: 0.0,
+        piece_ns: 0.0,
+        tile_ns: 0.0,
+    };
+    let lab = Lab { bed, kernel, launch_ns };
+    let resident = if spec.arguments == Arguments::Tensor { 1 } else { resident };
+    costs.aligned = lab.paces(resident, true)?;
+    if spec.unaligned.is_some() {
+        costs.unaligned = lab.paces(resident, false)?;
+    }
+    let pace = costs.aligned[0];
+    match spec.arguments {
+        Arguments::Gemm => {}
+        Arguments::Split => [costs.join_ns, costs.piece_ns] = lab.meeting(pace)?,
+        Arguments::Tensor => {
+            [costs.join_ns, costs.piece_ns] = lab.streamed_meeting(pace)?;
+            costs.tile_ns = lab.tile(pace)?;
+        }
+    }
+    Ok(costs)
+}
+
+/// What the measurements of a kernel share.
+struct Lab<'a, 'd> {
+    bed: &'a Bed<'d>,
+    kernel: &'a Kernel<'d>,
+    launch_ns: f64,
+}
+
+/// A grid that is timed.
+struct Grid {
+    gemm: Gemm,
+    splits: u32,
+}
+
+impl<'d> Lab<'_, 'd> {
+    /// The times of grids, which take turns, without what a launch takes.
+    fn time(&self, grids: &[Grid]) -> Result<Vec<f64>, Error> {
+        let mut sets: Vec<Sets<'d>> = Vec::new();
+        let mut runners = Vec::new();
+        for (on, grid) in grids.iter().enumerate() {
+            sets.push(self.bed.sets(&Matrices::new(grid.gemm))?);
+            let job = Job::Rung(self.kernel.prepare_split(grid.gemm, grid.splits)?);
+            runners.push(Runner { job, on });
+        }
+        let times = self.bed.nanoseconds(&runners, &mut sets)?;
+        Ok(times.into_iter().map(|ns| (ns - self.launch_ns).max(0.0)).collect())
+    }
+
+    /// With one block per multiprocessor, two, and so on.
+    fn paces(&self, resident: u32, aligned: bool) -> Result<Vec<Pace>, Error> {
+        let spec = self.kernel.spec();
+        let steps = DEPTHS.map(|depth| (depth / spec.tile.bk).max(1));
+        let mut grids = Vec::new();
+        for blocks in 1..=resident {
+            for steps in steps {
+                let gemm = gemm(spec, blocks * self.bed.multiprocessors(), steps);
+                // One column less: no row but the first is aligned.
+                let n = if aligned { gemm.n } else { gemm.n - 1 };
+                grids.push(Grid { gemm: Gemm::new(gemm.m, n, gemm.k), splits: 1 });
+            }
+        }
+        let times = self.time(&grids)?;
+        let pace = |pair: &[f64]| {
+            let step_ns = (pair[1] - pair[0]) / f64::from(steps[1] - steps[0]);
+            // A clock that is too coarse, or noise; a step is never free.
+            let step_ns = step_ns.max(0.01);
+            Pace { fixed_ns: (pair[0] - f64::from(steps[0]) * step_ns).max(0.0), step_ns }
+        };
+        Ok(times.chunks(2).map(pace).collect())
+    }
+
+    /// What it takes blocks to meet that share a tile: once, and for each of them.
+    fn meeting(&self, pace: Pace) -> Result<[f64; 2], Error> {
+        let spec = self.kernel.spec();
+        let steps = (DEPTHS[0] / spec.tile.bk).max(1);
+        let grid = |pieces: u32| {
+            let tiles = (self.bed.multiprocessors() / pieces).max(1);
+            Grid { gemm: gemm(spec, tiles, pieces * steps), splits: pieces }
+        };
+        let times = self.time(&PIECES.map(grid))?;
+        let alone = pace.fixed_ns + f64::from(steps) * pace.step_ns;
+        Ok(meeting([times[0] - alone, times[1] - alone], PIECES))
+    }
+
+    /// The same for blocks that stay: they share tiles where there are fewer of these.
+    fn streamed_meeting(&self, pace: Pace) -> Result<[f64; 2], Error> {
+        let spec = self.kernel.spec();
+        let multiprocessors = self.bed.multiprocessors();
+        let steps = DEPTHS[1] / spec.tile.bk;
+        let tiles = PIECES.map(|pieces| (multiprocessors / pieces).max(1));
+        let times =
+            self.time(&tiles.map(|tiles| Grid { gemm: gemm(spec, tiles, steps), splits: 1 }))?;
+        let extra = [0, 1].map(|i| {
+            let blocks = multiprocessors.min(tiles[i] * PIECES[1]);
+            let share = (tiles[i] * steps).div_ceil(blocks);
+            times[i] - pace.fixed_ns - f64::from(share) * pace.step_ns
+        });
+        // A share begins in one tile and ends in the next.
+        Ok(meeting(extra, PIECES.map(|pieces| pieces + 1)))
+    }
+
+    /// What it takes a block that stays to go from one tile to the next.
+    fn tile(&self, pace: Pace) -> Result<f64, Error> {
+        let spec = self.kernel.spec();
+        let steps = DEPTHS[0] / spec.tile.bk;
+        let grid = Grid { gemm: gemm(spec, 2 * self.bed.multiprocessors(), steps), splits: 1 };
+        let time = self.time(&[grid])?[0];
+        Ok((time - pace.fixed_ns - f64::from(2 * steps) * pace.step_ns).max(0.0))
+    }
+}
+
+/// The line through two points: what it takes once, and for each piece.
+fn meeting(extra: [f64; 2], pieces: [u32; 2]) -> [f64; 2] {
+    let piece = (extra[1] - extra[0]) / f64::from(pieces[1] - pieces[0]);
+    let piece = piece.max(0.0);
+    [(extra[0] - f64::from(pieces[0]) * piece).max(0.0), piece]
+}
+
+/// A product of so many tiles and steps.
+fn gemm(spec: &Spec, tiles: u32, steps: u32) -> Gemm {
+    let [bm, bn] = [spec.tile.bm, spec.tile.bn];
+    let rows = match () {
+        () if bm >= LINE * bn => tiles,
+        () if bn >= LINE * bm => 1,
+        // As near to a square as whole rows make it.
+        () => {
+            let skew = |rows: u32| {
+                let high = f64::from(rows * bm);
+                let wide = f64::from(tiles / rows * bn);
+                (high / wide).ln().abs()
+            };
+            let divisors = (1..=tiles).filter(|rows| tiles.is_multiple_of(*rows));
+            divisors.min_by(|a, b| skew(*a).total_cmp(&skew(*b))).unwrap_or(1)
+        }
+    };
+    let [m, n, k] = [rows * bm, tiles / rows * bn, steps * spec.tile.bk];
+    Gemm::new(m as usize, n as usize, k as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::find_kernel;
+
+    #[test]
+    fn grids_have_the_tiles_they_should() {
+        for (name, tiles, shape) in [
+            ("tile_64x64", 132, (12 * 64, 11 * 64)),
+            ("tile_128x64", 264, (11 * 128, 24 * 64)),
+            ("tile_4x128", 264, (4, 264 * 128)),
+            ("tile_128x8", 132, (132 * 128, 8)),
+            ("tile_64x64", 1, (64, 64)),
+        ] {
+            let spec = find_kernel(name).unwrap();
+            let gemm = gemm(spec, tiles, 5);
+            let sizes = (gemm.m, gemm.n);
+            assert!(sizes == shape || sizes == (shape.1, shape.0) && name == "tile_64x64");
+            assert_eq!(gemm.k, 5 * spec.tile.bk as usize, "{name}");
+        }
+    }
+
+    #[test]
+    fn meeting_is_a_line_that_never_gains_time() {
+        assert_eq!(meeting([700.0, 1300.0], [2, 8]), [500.0, 100.0]);
+        assert_eq!(meeting([700.0, 600.0], [2, 8]), [700.0, 0.0]);
+        assert_eq!(meeting([-5.0, -9.0], [2, 8]), [0.0, 0.0]);
+    }
+}

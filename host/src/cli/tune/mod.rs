@@ -1,0 +1,203 @@
+//! `tune`: what `auto` goes by, measured.
+
+mod bed;
+mod costs;
+mod race;
+mod shapes;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use host::auto::Table;
+use host::auto::table::Measured;
+use host::kernels::{Arguments, LADDER, Spec, TILES};
+use host::npy::Output;
+use host::{Error, find_kernel, stats};
+
+use super::args::DeviceArg;
+use super::bench::COPY_BYTES;
+use super::report::{self, milliseconds};
+use super::run::{self, Outcome};
+use bed::Bed;
+use race::Race;
+
+/// Rungs of one launch per product that are worth a try beside the tiles.
+const RUNGS: [&str; 2] = ["warptile", "async_copy"];
+
+/// What a test on the software device measures.
+const QUICK: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
+
+/// Of more blocks per multiprocessor nothing is measured.
+const MOST_RESIDENT: u32 = 4;
+
+#[derive(Debug, clap::Args)]
+pub struct TuneArgs {
+    /// The table, or a folder for it [default: this folder, under the device's name].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Where to run: auto takes a GPU if there is one, else the software device.
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceArg,
+
+    /// A few kernels and tiny shapes, to see that it works.
+    #[arg(long, hide = true)]
+    quick: bool,
+}
+
+/// Does what the options say.
+pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
+    let clock = Instant::now();
+    let device = run::open(args.device.choice())?;
+    let path = table_path(args.out.as_deref(), &device.info().name);
+    let output = Output::new(&path)?;
+    if device.is_soft() {
+        eprintln!("warning: simulated times say nothing about a GPU, and nor will this table");
+    }
+    let copy_bytes = if device.is_soft() { 0 } else { COPY_BYTES.min(device.free_memory()? / 8) };
+    let bed = Bed::new(&device, copy_bytes)?;
+    report::print(&format!("device:  {}\n", device.info().name));
+
+    let before = bed.ffma_gflops()?;
+    let mut tuning = Tuning { bed: &bed, output, wrong: 0 };
+    let mut table = tuning.costs(&kernels(args.quick)?)?;
+    let races = tuning.races(&mut table, args.quick)?;
+    let after = bed.ffma_gflops()?;
+
+    let losses: Vec<_> = races.iter().map(Race::loss).collect();
+    let worst = losses.iter().copied().fold(1.0, f64::max);
+    let drift = before.zip(after).map(|(before, after)| {
+        format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
+    });
+    report::print(&format!(
+        "model:   its choice takes {:.3}x the time of the fastest over {} shape(s), worst {worst:.3}x; \
+         {} exception(s)\n\
+         time:    {:.0} s{}\n\
+         table:   {}\n",
+        stats::geometric_mean(&losses).unwrap_or(1.0),
+        losses.len(),
+        table.exceptions.len(),
+        clock.elapsed().as_secs_f64(),
+        drift.unwrap_or_default(),
+        path.display(),
+    ));
+    Ok(if tuning.wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// What is measured: the tiles, and rungs that may be faster where they fit.
+fn kernels(quick: bool) -> Result<Vec<&'static Spec>, Error> {
+    let streaming = LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor);
+    let mut kernels: Vec<_> = streaming.copied().collect();
+    let named = if quick { &QUICK[..] } else { &RUNGS[..] };
+    for name in named {
+        kernels.push(find_kernel(name)?);
+    }
+    if !quick {
+        kernels.extend(TILES);
+    }
+    Ok(kernels)
+}
+
+/// Where the table goes.
+fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
+    let name: String = device
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .collect();
+    match out {
+        Some(path) if !path.is_dir() => path.to_owned(),
+        folder => folder.unwrap_or(Path::new(".")).join(format!("{name}.json")),
+    }
+}
+
+/// What the steps of a tuning share.
+struct Tuning<'a, 'd> {
+    bed: &'a Bed<'d>,
+    /// Is replaced as a whole, so that there is a table at any time.
+    output: Output,
+    /// How many kernels and choices were wrong.
+    wrong: usize,
+}
+
+impl Tuning<'_, '_> {
+    /// Measures what kernels cost, one after the other.
+    fn costs(&mut self, kernels: &[&'static Spec]) -> Result<Table, Error> {
+        let Self { bed, .. } = *self;
+        let device = bed.device;
+        let mut table = None;
+        for spec in kernels {
+            let resident = match device.resident_blocks(spec)?.min(MOST_RESIDENT) {
+                0 => {
+                    eprintln!("note: {} does not run on this device", spec.name);
+                    continue;
+                }
+                resident => resident,
+            };
+            let kernel = device.kernel(spec)?;
+            if let Some(mistake) = costs::mistake(bed, &kernel)? {
+                self.wrong += 1;
+                report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name));
+                continue;
+            }
+            let table = match &mut table {
+                Some(table) => table,
+                none => none.insert(Table {
+                    device: Measured::now(device)?,
+                    launch_ns: costs::launch_ns(bed, &kernel)?.max(1.0),
+                    copy_gbytes: bed.copy_gbytes()?,
+                    kernels: Vec::new(),
+                    exceptions: Vec::new(),
+                }),
+            };
+            let costs = costs::measure(bed, &kernel, resident, table.launch_ns)?;
+            let paces = costs
+                .aligned
+                .iter()
+                .map(|pace| format!("{:.0} + {:.1} per step", pace.fixed_ns, pace.step_ns));
+            report::print(&format!(
+                "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
+                spec.name,
+                paces.collect::<Vec<_>>().join(", "),
+                costs.join_ns,
+                costs.piece_ns
+            ));
+            table.kernels.push(costs);
+            self.output.write_text(&table.to_json())?;
+        }
+        table.ok_or(Error::NothingMeasured { count: kernels.len() })
+    }
+
+    /// Measures products, and makes exceptions of those where the costs mislead.
+    fn races(&mut self, table: &mut Table, quick: bool) -> Result<Vec<Race>, Error> {
+        let auto = self.bed.device.auto_by(table)?;
+        let mut races = Vec::new();
+        for shape in shapes::shapes(quick) {
+            let race = match race::race(self.bed, &auto, shape)? {
+                Ok(race) => race,
+                Err(reason) => {
+                    eprintln!("note: {shape} is not measured: {reason}");
+                    continue;
+                }
+            };
+            for (choice, reason) in &race.wrong {
+                self.wrong += 1;
+                report::print(&format!("{shape}: {choice} is WRONG: {reason}\n"));
+            }
+            let ms = |ns: f64| milliseconds(1e-6 * ns);
+            report::print(&format!(
+                "{shape:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, {}{}\n",
+                ms(race.predicted_ns),
+                ms(race.expected.ns),
+                race.expected.choice(),
+                ms(race.fastest.ns),
+                race.loss(),
+                race.fastest.choice(),
+                if race.is_exception { " (exception)" } else { "" },
+            ));
+            table.exceptions.extend(race.exception());
+            self.output.write_text(&table.to_json())?;
+            races.push(race);
+        }
+        Ok(races)
+    }
+}

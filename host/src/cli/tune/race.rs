@@ -1,0 +1,117 @@
+//! Products that are measured themselves: what the costs say is fastest, against what comes
+//! close.
+
+use host::auto::table::{Exception, Timed};
+use host::auto::{Auto, Choice};
+use host::{Error, stats};
+
+use super::bed::{Bed, Matrices, Runner, check};
+use crate::cli::bench::Shape;
+use crate::cli::contender::Job;
+
+/// How many take part; fewer where each takes long.
+const CONTENDERS: usize = 6;
+const LONG_FLOPS: f64 = 5e11;
+const LONG_CONTENDERS: usize = 3;
+
+/// An exception is worth at least this much.
+const GAIN: f64 = 1.01;
+
+/// What came of a product.
+pub struct Race {
+    pub shape: Shape,
+    /// What the costs say is fastest.
+    pub expected: Timed,
+    /// The time they say.
+    pub predicted_ns: f64,
+    pub fastest: Timed,
+    /// Whether the fastest is so by more than noise.
+    pub is_exception: bool,
+    /// Choices that were wrong, and how.
+    pub wrong: Vec<(Choice, String)>,
+}
+
+impl Race {
+    /// How much longer than the fastest it takes what the costs choose.
+    pub fn loss(&self) -> f64 {
+        self.expected.ns / self.fastest.ns
+    }
+
+    pub fn exception(&self) -> Option<Exception> {
+        let Shape { m, n, k } = self.shape;
+        let (best, instead_of) = (self.fastest.clone(), self.expected.clone());
+        self.is_exception.then_some(Exception { m, n, k, best, instead_of })
+    }
+}
+
+/// Times the best choices for a product in turn; why not if there is nothing to be had.
+pub fn race<'d>(
+    bed: &Bed<'d>,
+    auto: &Auto<'d>,
+    shape: Shape,
+) -> Result<Result<Race, String>, Error> {
+    let gemm = shape.gemm();
+    let count = if gemm.flops() > LONG_FLOPS { LONG_CONTENDERS } else { CONTENDERS };
+    let ranking = auto.ranking(&gemm, count);
+    let matrices = Matrices::new(gemm);
+    let mut sets = match bed.sets(&matrices) {
+        Ok(sets) => [sets],
+        Err(error @ Error::DeviceMemory { .. }) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(error),
+    };
+    let reference = matrices.reference()?;
+    let (mut runners, mut running, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+    for estimate in ranking {
+        let job = Job::Rung(auto.prepare_choice(gemm, estimate.choice)?);
+        match check(&job, &mut sets[0], &reference)? {
+            Ok(()) => {
+                runners.push(Runner { job, on: 0 });
+                running.push(estimate);
+            }
+            Err(reason) => wrong.push((estimate.choice, reason)),
+        }
+    }
+    if running.is_empty() {
+        return Ok(Err("every kernel is wrong".to_owned()));
+    }
+    let samples = bed.time(&runners, &mut sets)?;
+    let timed = |i: usize| Timed {
+        kernel: running[i].choice.spec,
+        splits: running[i].choice.splits,
+        ns: 1e6 * stats::median(&samples[i]),
+    };
+    let order = |a: &usize, b: &usize| timed(*a).ns.total_cmp(&timed(*b).ns);
+    let fastest = (0..running.len()).min_by(order).unwrap_or(0);
+    Ok(Ok(Race {
+        shape,
+        expected: timed(0),
+        predicted_ns: running[0].ns,
+        fastest: timed(fastest),
+        is_exception: is_faster(&samples[0], &samples[fastest]),
+        wrong,
+    }))
+}
+
+/// Whether the second takes less time than the first, in pairs of samples, by more than noise.
+fn is_faster(first: &[f64], second: &[f64]) -> bool {
+    let ratios: Vec<_> = first.iter().zip(second).map(|(first, second)| first / second).collect();
+    let surely = stats::median_interval(&ratios).is_some_and(|(low, _)| low > 1.0);
+    surely && stats::median(&ratios) >= GAIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_no_exception() {
+        let first = [1.0, 1.01, 1.0, 1.02, 1.0, 1.01, 1.0];
+        assert!(!is_faster(&first, &first));
+        assert!(is_faster(&first, &first.map(|ms| 0.97 * ms)));
+        // Always faster, but by next to nothing; often faster, and sometimes not.
+        assert!(!is_faster(&first, &first.map(|ms| 0.995 * ms)));
+        assert!(!is_faster(&first, &[0.9, 1.05, 0.9, 1.05, 0.9, 1.05, 0.9]));
+        // Too few to say.
+        assert!(!is_faster(&[2.0], &[1.0]));
+    }
+}

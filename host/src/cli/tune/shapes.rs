@@ -1,0 +1,49 @@
+//! The products that are measured themselves.
+
+use crate::cli::bench::Shape;
+
+/// Squares: around powers of two, and odd ones.
+const SQUARES: [usize; 17] =
+    [64, 128, 192, 256, 384, 512, 768, 1000, 1024, 1536, 2048, 3072, 4095, 4096, 4097, 8192, 16384];
+
+/// Small M or small N, with these for the other two.
+const SMALL: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const OTHERS: [(usize, usize); 4] = [(4096, 1024), (4096, 4096), (4096, 16384), (11008, 4096)];
+
+/// Tall, wide, deep and odd ones.
+const AWKWARD: [(usize, usize, usize); 16] = [
+    (333, 777, 1555),
+    (16, 4096, 11008),
+    (64, 4096, 11008),
+    (8192, 64, 1024),
+    (64, 8192, 1024),
+    (16384, 128, 128),
+    (128, 16384, 128),
+    (4096, 4096, 16),
+    (4096, 4096, 64),
+    (4096, 4096, 256),
+    (256, 256, 16384),
+    (128, 128, 32768),
+    (32, 32, 32768),
+    (2048, 2048, 1024),
+    (512, 2048, 512),
+    (1000, 1000, 4000),
+];
+
+/// What a test on the software device measures.
+const QUICK: [(usize, usize, usize); 3] = [(8, 8, 8), (33, 20, 70), (1, 40, 130)];
+
+/// The list, the small ones first.
+pub fn shapes(quick: bool) -> Vec<Shape> {
+    let shape = |(m, n, k)| Shape { m, n, k };
+    if quick {
+        return QUICK.map(shape).to_vec();
+    }
+    let squares = SQUARES.map(|size| shape((size, size, size)));
+    let small = OTHERS.iter().flat_map(|&(long, k)| {
+        SMALL.iter().flat_map(move |&size| [(size, long, k), (long, size, k)]).map(shape)
+    });
+    let mut shapes: Vec<_> = squares.into_iter().chain(small).chain(AWKWARD.map(shape)).collect();
+    shapes.sort_by_key(|shape| shape.m * shape.n * shape.k);
+    shapes
+}
