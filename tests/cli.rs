@@ -238,17 +238,18 @@ fn all_is_the_ladder_in_order_and_cublas() {
     let names: Vec<_> = ran
         .stdout
         .lines()
-        .filter(|line| line.ends_with("PASS"))
+        .filter(|line| line.contains("  PASS"))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    assert_eq!(names, LADDER.iter().map(|spec| spec.name).collect::<Vec<_>>());
+    assert_eq!(names, LADDER.iter().map(|spec| spec.name).chain(["auto"]).collect::<Vec<_>>());
     for text in [
         "cublas ",
         "REFUSED",
         "cuBLAS runs on a GPU",
         "simulated speed-up",
         "says nothing about a GPU",
-        &format!("{} right, 0 wrong, 1 refused", LADDER.len()),
+        "  PASS, by tile_",
+        &format!("{} right, 0 wrong, 1 refused", LADDER.len() + 1),
     ] {
         assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
     }
@@ -260,7 +261,7 @@ fn all_says_what_it_cannot_run_and_goes_on() {
     let ran = soft(&[&k[..], &["--format", "json"]].concat());
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let lines = json_lines(&ran.stdout);
-    assert_eq!(lines.len(), LADDER.len() + 1);
+    assert_eq!(lines.len(), LADDER.len() + 2);
     let mut before: Option<f64> = None;
     for (i, (spec, line)) in LADDER.iter().zip(&lines).enumerate() {
         assert_eq!((&line["kernel"], &line["rung"]), (&spec.name.into(), &(i + 1).into()));
@@ -286,7 +287,11 @@ fn all_says_what_it_cannot_run_and_goes_on() {
         }
         before = Some(median);
     }
-    let cublas = &lines[LADDER.len()];
+    let [.., auto, cublas] = &lines[..] else { panic!() };
+    assert_eq!((&auto["kernel"], &auto["status"]), (&"auto".into(), &"PASS".into()));
+    assert!(auto["rung"].is_null() && auto["speedup"].is_null());
+    assert!(auto["chosen"].as_str().is_some_and(|name| name.starts_with("tile_")), "{auto}");
+    assert_eq!(auto["splits"], 1);
     assert_eq!((&cublas["kernel"], &cublas["status"]), (&"cublas".into(), &"REFUSED".into()));
     assert!(cublas["rung"].is_null());
     assert!(soft(&k).stdout.contains("needs 256000 bytes"));
@@ -306,14 +311,14 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     ]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let lines = json_lines(&ran.stdout);
-    let (cublas, rungs) = lines.split_last().unwrap();
-    assert_eq!(rungs.len(), LADDER.len());
+    let (cublas, kernels) = lines.split_last().unwrap();
+    assert_eq!(kernels.len(), LADDER.len() + 1);
     let kept = json_lines(&fs::read_to_string(&save).unwrap());
     assert_eq!(kept[1..], lines);
     let environment = &kept[0]["environment"];
     assert!(environment["cuda_version"].as_str().is_some_and(|version| version.contains('.')));
     assert_eq!(environment["cublas_version"], cublas["cublas_version"]);
-    for line in rungs {
+    for line in kernels {
         assert_eq!((&line["status"], &line["clock"]), (&"PASS".into(), &"gpu_events".into()));
         assert_eq!(line["share_of_cublas"].is_null(), cublas["status"] == "REFUSED");
     }
@@ -324,7 +329,7 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     assert_eq!(cublas["status"], "PASS");
     assert_eq!(cublas["share_of_cublas"], 1.0);
     let median = |line: &Value| line["time_ms"]["median"].as_f64().unwrap();
-    for line in rungs {
+    for line in kernels {
         let share = line["share_of_cublas"].as_f64().unwrap();
         assert_relative_eq!(share, median(cublas) / median(line), max_relative = 1e-9);
     }
@@ -345,8 +350,8 @@ fn results_are_kept_with_their_environment() {
     let second = soft(&["--kernel", "all", "--size", "20", "--save", &save]);
     assert_eq!((first.code, second.code), (Some(0), Some(0)));
     let lines = json_lines(&fs::read_to_string(&save).unwrap());
-    // Two environments, one result, and the ladder with cuBLAS.
-    assert_eq!(lines.len(), 2 + 1 + LADDER.len() + 1);
+    // Two environments, one result, and the ladder with auto and cuBLAS.
+    assert_eq!(lines.len(), 2 + 1 + LADDER.len() + 2);
     let environment = &lines[0]["environment"];
     let command: Vec<_> = ["--device", "soft"].iter().chain(&arguments).copied().collect();
     assert_eq!(environment["command"], Value::from(command));
@@ -495,7 +500,10 @@ fn list_shows_all_kernels() {
     let table = run(&["--list"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
     let lines = run(&["--list", "--format", "json"]);
-    assert_eq!(lines.stdout.lines().count(), LADDER.len() + TILES.len());
+    assert_eq!(lines.stdout.lines().count(), LADDER.len() + TILES.len() + 1);
+    let last: Value = serde_json::from_str(lines.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["kernel"], "auto");
+    assert!(table.stdout.lines().last().unwrap().starts_with("auto: "), "{}", table.stdout);
     for (spec, line) in LADDER.iter().chain(TILES).zip(lines.stdout.lines()) {
         assert!(table.stdout.contains(spec.name) && table.stdout.contains(spec.summary));
         let rung: Value = serde_json::from_str(line).unwrap();
@@ -511,10 +519,110 @@ fn splits_are_for_the_tiles() {
     let with = |kernel| soft(&[&["--kernel", kernel][..], &size].concat());
     let ran = with("tile_32x32");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
-    for (kernel, says) in [("naive", "naive does not split K"), ("all", "--splits is for one")] {
+    let lines = soft(&[&["--kernel", "tile_32x32", "--format", "json"][..], &size].concat());
+    assert_eq!(json(&lines)["splits"], 3);
+    assert!(json(&lines)["chosen"].is_null());
+    for (kernel, says) in [
+        ("naive", "naive does not split K"),
+        ("all", "--splits is for one"),
+        ("auto", "--splits is for one"),
+    ] {
         let ran = with(kernel);
         assert_eq!(ran.code, Some(2));
         assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
+}
+
+/// A table whose numbers were measured nowhere.
+const TABLE: &str = include_str!("../host/src/auto/table_for_tests.json");
+
+#[test]
+fn auto_says_what_it_chose() {
+    let size = ["--kernel", "auto", "--m", "16", "--n", "300", "--k", "4000"];
+    let ran = soft(&size);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.contains("chosen:  tile_16x128\n"), "{}", ran.stdout);
+    let files = Files::new();
+    let table = files.path("table.json");
+    fs::write(&table, TABLE).unwrap();
+    let by_table = [&size[..], &["--table", &table]].concat();
+    let result = json(&soft(&[&by_table[..], &["--format", "json"]].concat()));
+    assert_eq!((&result["kernel"], &result["status"]), (&"auto".into(), &"PASS".into()));
+    let (chosen, splits) = (result["chosen"].as_str().unwrap(), result["splits"].as_u64().unwrap());
+    assert!(splits > 1, "{result}");
+    let text = format!("chosen:  {chosen} in {splits} splits\n");
+    assert!(soft(&by_table).stdout.contains(&text));
+
+    // The same from `explain`, with what else was thought of.
+    let explain = ["explain", "auto", "--device", "soft", "--table", &table, "--sizes"];
+    let explain = [&explain[..], &["16x300x4000,64"]].concat();
+    let ran = run(&explain);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    for text in [
+        &format!("16x300x4000: {chosen} in {splits} splits\n"),
+        "scaled from what was measured on Test GPU",
+        "predicted",
+    ] {
+        assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+    }
+    let lines = json_lines(&run(&[&explain[..], &["--format", "json"]].concat()).stdout);
+    let [first, second] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&first["chosen"], &first["splits"]), (&result["chosen"], &result["splits"]));
+    let candidates = first["candidates"].as_array().unwrap();
+    let times: Vec<_> = candidates.iter().map(|c| c["predicted_ms"].as_f64().unwrap()).collect();
+    assert!(times.len() > 2 && times.is_sorted(), "{first}");
+    assert_eq!(candidates[0]["kernel"], first["chosen"]);
+    assert_eq!((&second["m"], &second["exception"]), (&64.into(), &false.into()));
+    // Without measurements there is nothing to compare.
+    let ran = run(&["explain", "auto", "--device", "soft"]);
+    assert!(ran.code == Some(0) && ran.stdout.contains("makes the software device do the least"));
+}
+
+#[test]
+fn tables_that_cannot_be_used() {
+    let files = Files::new();
+    let table = files.path("table.json");
+    fs::write(&table, TABLE.replacen("tile_64x64", "tile_64x46", 1)).unwrap();
+    let line = TABLE.lines().position(|line| line.contains("tile_64x64")).unwrap() + 1;
+    let place = format!("table.json:{line}: ");
+    let says = [&place[..], "no kernel `tile_64x46`", "did you mean `tile_64x64`?", "host tune"];
+    refused(&["--kernel", "auto", "--size", "8", "--table", &table], &says);
+    for arguments in [
+        &["explain", "auto", "--device", "soft", "--table", &table][..],
+        &["bench", "--sizes", "8", "--table", &table],
+    ] {
+        expect_refusal(&run(arguments), arguments, &says);
+    }
+    let missing = files.path("missing.json");
+    refused(&["--kernel", "auto", "--size", "8", "--table", &missing], &["missing.json"]);
+    let other = ["--kernel", "naive", "--size", "8", "--table", &table];
+    expect_refusal(&soft(&other), &other, &["--table is for --kernel auto"]);
+}
+
+/// The whole of `tune`, with little to measure.
+#[test]
+fn tune_makes_a_table_that_auto_takes() {
+    for device in ["soft", "soft-sm90"] {
+        let files = Files::new();
+        let folder = files.0.path().to_str().unwrap();
+        let ran = run(&["tune", "--quick", "--device", device, "--out", folder]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("simulated times say nothing"), "{}", ran.stderr);
+        for text in ["tile_32x32", "33x20x70", "predicted", "model:", "table:"] {
+            assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+        }
+        let [table] = &files.names()[..] else { panic!("{:?}", files.names()) };
+        let text: Value = serde_json::from_str(&fs::read_to_string(table).unwrap()).unwrap();
+        assert_eq!(text["device"]["ptx_sha256"].as_str().unwrap().len(), 64);
+        let table = table.to_str().unwrap();
+        let auto = ["--device", device, "--kernel", "auto", "--size", "40", "--table", table];
+        let ran = run(&auto);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stdout.contains("PASS") && ran.stdout.contains("chosen:"), "{}", ran.stdout);
+        let explain = ["explain", "auto", "--device", device, "--table", table];
+        let basis = run(&explain).stdout;
+        assert!(basis.contains("basis:   measured on Software CUDA device"), "{basis}");
+        assert!(!basis.contains("other kernels"), "{basis}");
     }
 }
 
@@ -608,7 +716,7 @@ fn unknown_kernels() {
     );
     refused(
         &["--kernel", "xyzzy", "--size", "8"],
-        &["no kernel `xyzzy`; the kernels are naive", "cublas, all"],
+        &["no kernel `xyzzy`; the kernels are naive", "auto, cublas, all"],
     );
     refused(&["--kernel", "cubals", "--size", "8"], &["did you mean `cublas`?"]);
     refused(&["--kernel", "cublas", "--size", "8"], &["cuBLAS runs on a GPU"]);
@@ -797,7 +905,7 @@ fn help_tells_the_exit_status() {
     let words = words.join(" ");
     assert!(words.contains("Exit status: 0 if the result is right, 1 if it is wrong, 2"));
     for text in
-        ["explain", "bench", "cublas", "all runs the ladder", "--save", "makes the exit status 1"]
+        ["explain", "bench", "tune", "cublas", "all runs the ladder", "--save", "auto", "status 1"]
     {
         assert!(words.contains(text), "{text}");
     }

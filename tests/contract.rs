@@ -3,6 +3,8 @@
 //!
 //! `REQUIRE_GPU=1` turns a missing GPU into a failure.
 
+#[path = "contract/auto.rs"]
+mod auto;
 #[path = "common/case.rs"]
 mod case;
 mod common;

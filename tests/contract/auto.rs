@@ -1,0 +1,141 @@
+//! `auto`: right whatever it chooses, by any table.
+
+use std::collections::BTreeSet;
+
+use host::auto::table::Measured;
+use host::kernels::Arguments;
+use host::verify::Bound;
+use host::{Auto, Device, DeviceMatrix, Gemm, Matrix, Table, find_kernel};
+
+use crate::case::Case;
+use crate::common::devices;
+use crate::{FACTORS, assert_relative_eq, shapes};
+
+/// Numbers that were measured nowhere, under which many kernels are chosen, with splits.
+const TABLE: &str = include_str!("../../host/src/auto/table_for_tests.json");
+
+fn table() -> Table {
+    Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// By the device's own rule, by a table, and by one that prefers kernels that stay, where there
+/// are such.
+fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
+    for device in devices() {
+        test(&device, &device.auto().unwrap());
+        let mut table = table();
+        test(&device, &device.auto_by(&table).unwrap());
+        if let Ok(tma) = find_kernel("tma")
+            && device.resident_blocks(tma).unwrap() > 0
+        {
+            table.kernels.truncate(1);
+            table.kernels[0].kernel = tma;
+            table.kernels[0].unaligned.clear();
+            test(&device, &device.auto_by(&table).unwrap());
+        }
+    }
+}
+
+fn assert_right(device: &Device, auto: &Auto<'_>, case: &Case) {
+    let choice = auto.choose(&case.gemm).unwrap();
+    let prepared = auto.prepare(case.gemm).unwrap();
+    if choice.spec.arguments == Arguments::Split {
+        assert_eq!(prepared.plan().splits(), choice.splits, "{choice}");
+    }
+    let name = format!("auto, {choice}");
+    let result = case.run_with(device, &name, |a, b, c| prepared.enqueue(a, b, c));
+    let check = case.verify(&result, Bound::Probabilistic);
+    assert!(check.passed(), "{name} on {}: {:?}: {check:?}", device.info().name, case.gemm);
+}
+
+#[test]
+fn every_shape_and_factor() {
+    for_each_auto(|device, auto| {
+        let tile = find_kernel("tile_64x64").unwrap();
+        for (seed, [m, n, k]) in (1..).zip(shapes(tile)) {
+            for (alpha, beta) in FACTORS {
+                let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
+                assert_right(device, auto, &Case::random(gemm, seed));
+            }
+        }
+    });
+}
+
+#[test]
+fn padded_rows_and_unaligned_bases() {
+    for_each_auto(|device, auto| {
+        for ([m, n, k], [pad_a, pad_b, pad_c]) in [
+            ([33, 45, 29], [1, 2, 3]),
+            ([132, 260, 36], [0, 0, 0]),
+            ([64, 128, 600], [4, 8, 4]),
+            ([16, 300, 700], [7, 0, 64]),
+            ([3, 200, 0], [5, 5, 5]),
+        ] {
+            for offsets in [[0, 0, 0], [4, 8, 12], [1, 0, 0], [0, 2, 0], [0, 0, 3]] {
+                let gemm = Gemm::new(m, n, k).scaled(1.5, -1.0);
+                let gemm = gemm.strided(k + pad_a, n + pad_b, n + pad_c);
+                let mut case = Case::random(gemm, 9);
+                case.margins = offsets.map(|offset| (offset, 0));
+                assert_right(device, auto, &case);
+            }
+        }
+    });
+}
+
+/// With beta 0 C is not read; with alpha 0 neither A nor B is.
+#[test]
+fn what_must_not_be_read_is_not() {
+    for_each_auto(|device, auto| {
+        let (m, n, k) = (70, 90, 33);
+        let case = Case::random(Gemm::new(m, n, k), 11);
+        assert_right(device, auto, &case);
+        let mut case = Case::random(Gemm::new(m, n, k).scaled(0.0, 0.5), 12);
+        let nan = |rows, cols| Matrix::from_fn(rows, cols, |_, _| f32::NAN);
+        (case.a, case.b) = (nan(m, k), nan(k, n));
+        let prepared = auto.prepare(case.gemm).unwrap();
+        let result = case.run_with(device, "auto", |a, b, c| prepared.enqueue(a, b, c));
+        for (i, j) in [(0, 0), (m - 1, n - 1)] {
+            assert_relative_eq!(result.at(i, j), 0.5 * case.c.at(i, j));
+        }
+    });
+}
+
+/// Many calls of one preparation, between calls of another: the same bits.
+#[test]
+fn repeated_calls_give_the_same_bits() {
+    for_each_auto(|device, auto| {
+        let cases =
+            [[40, 40, 3000], [16, 500, 900]].map(|[m, n, k]| Case::random(Gemm::new(m, n, k), 22));
+        let prepared = cases.each_ref().map(|case| auto.prepare(case.gemm).unwrap());
+        let results = [0, 1, 0, 1, 0, 1].map(|i| {
+            let a = DeviceMatrix::from_host(device, &cases[i].a).unwrap();
+            let b = DeviceMatrix::from_host(device, &cases[i].b).unwrap();
+            let mut c = DeviceMatrix::zeros(device, cases[i].gemm.m, cases[i].gemm.n).unwrap();
+            prepared[i].enqueue(&a, &b, &mut c).unwrap();
+            c.download().unwrap()
+        });
+        for i in 2..results.len() {
+            assert_eq!(results[i], results[i - 2]);
+        }
+    });
+}
+
+/// The tests above are worth something only if different kernels are chosen, and splits.
+#[test]
+fn choices_differ() {
+    for device in devices() {
+        let table = table();
+        let own = Measured { name: device.info().name.clone(), ..table.device.clone() };
+        let multiprocessors = device.info().peak.map_or(own.multiprocessors, |p| p.multiprocessors);
+        let table = Table { device: Measured { multiprocessors, ..own }, ..table };
+        let auto = device.auto_by(&table).unwrap();
+        let sizes = [1, 16, 33, 64, 130, 512, 1000];
+        let products = sizes.iter().flat_map(|&m| sizes.map(|n| [m, n]));
+        let choices =
+            products.flat_map(|[m, n]| sizes.map(|k| auto.choose(&Gemm::new(m, n, k)).unwrap()));
+        let choices: Vec<_> = choices.collect();
+        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.spec.name).collect();
+        assert_eq!(kernels.len(), table.kernels.len(), "{kernels:?}");
+        assert!(choices.iter().any(|choice| choice.splits > 1));
+    }
+}
