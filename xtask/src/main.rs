@@ -4,6 +4,7 @@ mod build_ptx;
 mod diff;
 mod ptxas;
 mod readme;
+mod tune;
 
 use std::env;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ enum Chore {
     BuildPtx(build_ptx::Args),
     Diff(diff::Args),
     Readme(readme::Args),
+    Tune(tune::Args),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
         Chore::Readme(args) => readme::run(&args),
+        Chore::Tune(args) => tune::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -119,7 +119,9 @@ fn bench(run: &str) -> Result<String, String> {
         ];
         let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
         let (m, n, k) = (&row["m"], &row["n"], &row["k"]);
-        lines += &format!("| {m} x {n} x {k} | `{kernel}` | {} |\n", cells.join(" | "));
+        let chosen = row["chosen"].as_str().map(|chosen| format!(": `{chosen}`"));
+        let chosen = chosen.unwrap_or_default();
+        lines += &format!("| {m} x {n} x {k} | `{kernel}`{chosen} | {} |\n", cells.join(" | "));
     }
     Ok(lines)
 }
@@ -149,13 +151,13 @@ mod tests {
     #[test]
     fn a_bench_has_a_line_per_row() {
         let run = "{\"environment\": {}}\n\
-            {\"kernel\":\"auto\",\"m\":16,\"n\":4096,\"k\":8,\"time_median\":0.02,\"ratio\":1.25,\
+            {\"kernel\":\"auto\",\"chosen\":\"tile_4x128\",\"m\":16,\"n\":4096,\"k\":8,\"time_median\":0.02,\"ratio\":1.25,\
              \"ratio_low\":1.2,\"ratio_high\":1.3,\"percent_of_copy\":80.0}\n\
             {\"summary\":{\"kernel\":\"auto\"}}\n";
         assert!(run.contains(BENCH));
         let table = bench(run).unwrap();
         assert!(table.ends_with(
-            "|---:|\n| 16 x 4096 x 8 | `auto` | 0.0200 ms | - | 1.250 x | 1.200 to 1.300 | - | 80.0 % |\n"
+            "|---:|\n| 16 x 4096 x 8 | `auto`: `tile_4x128` | 0.0200 ms | - | 1.250 x | 1.200 to 1.300 | - | 80.0 % |\n"
         ));
     }
 

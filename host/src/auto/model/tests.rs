@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::auto::table::Measured;
+use crate::device::{Device, DeviceChoice};
 use crate::launch::find_kernel;
 
 const MULTIPROCESSORS: u32 = 10;
@@ -95,13 +96,9 @@ fn splits() {
     assert_eq!(model.fastest(&tiles(10, 1, 4)).unwrap().choice.splits, 1);
     assert_eq!(model.fastest(&tiles(1, 1, 1)).unwrap().choice.splits, 1);
     // What is said is what a launch does.
+    let limits = Device::open(DeviceChoice::Soft).unwrap().info().limits;
     for estimate in model.ranking(&tiles(1, 3, 77), 9) {
         let Choice { spec, splits } = estimate.choice;
-        let limits = crate::gemm::Limits {
-            grid: [1 << 20, 1 << 10],
-            shared_default: 49152,
-            shared_optin: 232_448,
-        };
         let plan = crate::Plan::split(spec, tiles(1, 3, 77), splits, &limits, "a device").unwrap();
         assert_eq!(plan.splits(), splits);
     }

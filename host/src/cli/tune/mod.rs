@@ -124,7 +124,14 @@ impl Tuning<'_, '_> {
     fn costs(&mut self, kernels: &[&'static Spec]) -> Result<Table, Error> {
         let Self { bed, .. } = *self;
         let device = bed.device;
-        let mut table = None;
+        let empty = device.kernel(find_kernel("naive")?)?;
+        let mut table = Table {
+            device: Measured::now(device)?,
+            launch_ns: costs::launch_ns(bed, &empty)?.max(1.0),
+            copy_gbytes: bed.copy_gbytes()?,
+            kernels: Vec::new(),
+            exceptions: Vec::new(),
+        };
         for spec in kernels {
             let resident = match device.resident_blocks(spec)?.min(MOST_RESIDENT) {
                 0 => {
@@ -139,16 +146,6 @@ impl Tuning<'_, '_> {
                 report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name));
                 continue;
             }
-            let table = match &mut table {
-                Some(table) => table,
-                none => none.insert(Table {
-                    device: Measured::now(device)?,
-                    launch_ns: costs::launch_ns(bed, &kernel)?.max(1.0),
-                    copy_gbytes: bed.copy_gbytes()?,
-                    kernels: Vec::new(),
-                    exceptions: Vec::new(),
-                }),
-            };
             let costs = costs::measure(bed, &kernel, resident, table.launch_ns)?;
             let paces = costs
                 .aligned
@@ -164,7 +161,10 @@ impl Tuning<'_, '_> {
             table.kernels.push(costs);
             self.output.write_text(&table.to_json())?;
         }
-        table.ok_or(Error::NothingMeasured { count: kernels.len() })
+        match table.kernels.is_empty() {
+            true => Err(Error::NothingMeasured { count: kernels.len() }),
+            false => Ok(table),
+        }
     }
 
     /// Measures products, and makes exceptions of those where the costs mislead.

@@ -9,10 +9,8 @@ use super::bed::{Bed, Matrices, Runner, check};
 use crate::cli::bench::Shape;
 use crate::cli::contender::Job;
 
-/// How many take part; fewer where each takes long.
-const CONTENDERS: usize = 6;
-const LONG_FLOPS: f64 = 5e11;
-const LONG_CONTENDERS: usize = 3;
+/// How many take part: fewer where each takes long. Operations, and contenders up to these.
+const CONTENDERS: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
 
 /// An exception is worth at least this much.
 const GAIN: f64 = 1.01;
@@ -51,8 +49,8 @@ pub fn race<'d>(
     shape: Shape,
 ) -> Result<Result<Race, String>, Error> {
     let gemm = shape.gemm();
-    let count = if gemm.flops() > LONG_FLOPS { LONG_CONTENDERS } else { CONTENDERS };
-    let ranking = auto.ranking(&gemm, count);
+    let count = CONTENDERS.iter().find(|(flops, _)| gemm.flops() <= *flops);
+    let ranking = auto.ranking(&gemm, count.map_or(1, |(_, count)| *count));
     let matrices = Matrices::new(gemm);
     let mut sets = match bed.sets(&matrices) {
         Ok(sets) => [sets],
