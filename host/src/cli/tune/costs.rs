@@ -220,8 +220,11 @@ mod tests {
         ] {
             let spec = find_kernel(name).unwrap();
             let gemm = gemm(spec, tiles, 5);
+            // High or wide is the same to a square.
+            let square = (shape.1, shape.0);
+            let is_line = name == "tile_4x128" || name == "tile_128x8";
             let sizes = (gemm.m, gemm.n);
-            assert!(sizes == shape || sizes == (shape.1, shape.0) && name == "tile_64x64");
+            assert!(sizes == shape || sizes == square && !is_line, "{name}: {sizes:?}");
             assert_eq!(gemm.k, 5 * spec.tile.bk as usize, "{name}");
         }
     }

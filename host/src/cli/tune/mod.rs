@@ -1,6 +1,7 @@
 //! `tune`: what `auto` goes by, measured.
 
 mod bed;
+mod calibrate;
 mod costs;
 mod race;
 mod shapes;
@@ -8,18 +9,21 @@ mod shapes;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use host::auto::Table;
 use host::auto::table::Measured;
+use host::auto::{Model, Table};
 use host::kernels::{Arguments, LADDER, Spec, TILES};
 use host::npy::Output;
-use host::{Error, find_kernel, stats};
+use host::{Error, find_kernel};
+use serde::Serialize;
 
 use super::args::DeviceArg;
-use super::bench::COPY_BYTES;
-use super::report::{self, milliseconds};
+use super::bench::{COPY_BYTES, Shape};
+use super::report::milliseconds;
 use super::run::{self, Outcome};
+use super::save::Save;
+use super::{json, report};
 use bed::Bed;
-use race::Race;
+use race::{Race, Run};
 
 /// Rungs of one launch per product that are worth a try beside the tiles.
 const RUNGS: [&str; 2] = ["warptile", "async_copy"];
@@ -40,6 +44,10 @@ pub struct TuneArgs {
     #[arg(long, value_enum, default_value_t)]
     device: DeviceArg,
 
+    /// Add the times of all products to this file as they are made, as lines of JSON.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
     /// A few kernels and tiny shapes, to see that it works.
     #[arg(long, hide = true)]
     quick: bool,
@@ -51,6 +59,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let device = run::open(args.device.choice())?;
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
+    let save = args.save.as_deref().map(Save::new).transpose()?;
     if device.is_soft() {
         eprintln!("warning: simulated times say nothing about a GPU, and nor will this table");
     }
@@ -59,29 +68,43 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     report::print(&format!("device:  {}\n", device.info().name));
 
     let before = bed.ffma_gflops()?;
-    let mut tuning = Tuning { bed: &bed, output, wrong: 0 };
+    let mut tuning = Tuning { bed: &bed, output, save, wrong: 0 };
     let mut table = tuning.costs(&kernels(args.quick)?)?;
     let races = tuning.races(&mut table, args.quick)?;
     let after = bed.ffma_gflops()?;
 
-    let losses: Vec<_> = races.iter().map(Race::loss).collect();
-    let worst = losses.iter().copied().fold(1.0, f64::max);
+    let measured = calibrate::mean_loss(&table, &races);
+    let calibrated = calibrate::calibrated(&table, &races);
+    let is_better = calibrated.is_some();
+    let table = with_exceptions(calibrated.unwrap_or(table), &races);
+    tuning.output.write_text(&table.to_json())?;
+    let corrected = if is_better {
+        format!(", {:.3}x with corrected costs", calibrate::mean_loss(&table, &races))
+    } else {
+        String::new()
+    };
     let drift = before.zip(after).map(|(before, after)| {
         format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
     });
     report::print(&format!(
-        "model:   its choice takes {:.3}x the time of the fastest over {} shape(s), worst {worst:.3}x; \
-         {} exception(s)\n\
+        "model:   what it chooses takes {measured:.3}x the time of the fastest over {} \
+         shape(s){corrected}; {} exception(s)\n\
          time:    {:.0} s{}\n\
          table:   {}\n",
-        stats::geometric_mean(&losses).unwrap_or(1.0),
-        losses.len(),
+        races.len(),
         table.exceptions.len(),
         clock.elapsed().as_secs_f64(),
         drift.unwrap_or_default(),
         path.display(),
     ));
     Ok(if tuning.wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// The table, with exceptions for products that its costs mislead about.
+fn with_exceptions(table: Table, races: &[Race]) -> Table {
+    let model = Model::new(&table);
+    let exceptions = races.iter().filter_map(|race| race.exception(&model)).collect();
+    Table { exceptions, ..table }
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
@@ -110,11 +133,43 @@ fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
     }
 }
 
+/// The times of a product, in JSON.
+#[derive(Serialize)]
+struct RaceLine {
+    m: usize,
+    n: usize,
+    k: usize,
+    /// In the order of what they should have taken.
+    runs: Vec<RunLine>,
+}
+
+#[derive(Serialize)]
+struct RunLine {
+    kernel: &'static str,
+    splits: u32,
+    predicted_ns: f64,
+    ns: f64,
+}
+
+impl RaceLine {
+    fn new(race: &Race) -> Self {
+        let run = |run: &Run| RunLine {
+            kernel: run.choice.spec.name,
+            splits: run.choice.splits,
+            predicted_ns: run.predicted_ns,
+            ns: run.ns(),
+        };
+        let Shape { m, n, k } = race.shape;
+        Self { m, n, k, runs: race.runs.iter().map(run).collect() }
+    }
+}
+
 /// What the steps of a tuning share.
 struct Tuning<'a, 'd> {
     bed: &'a Bed<'d>,
     /// Is replaced as a whole, so that there is a table at any time.
     output: Output,
+    save: Option<Save>,
     /// How many kernels and choices were wrong.
     wrong: usize,
 }
@@ -170,6 +225,7 @@ impl Tuning<'_, '_> {
     /// Measures products, and makes exceptions of those where the costs mislead.
     fn races(&mut self, table: &mut Table, quick: bool) -> Result<Vec<Race>, Error> {
         let auto = self.bed.device.auto_by(table)?;
+        let model = Model::new(table);
         let mut races = Vec::new();
         for shape in shapes::shapes(quick) {
             let race = match race::race(self.bed, &auto, shape)? {
@@ -184,17 +240,22 @@ impl Tuning<'_, '_> {
                 report::print(&format!("{shape}: {choice} is WRONG: {reason}\n"));
             }
             let ms = |ns: f64| milliseconds(1e-6 * ns);
+            let (chosen, fastest) = (race.chosen(&model), race.fastest());
+            let exception = race.exception(&model);
             report::print(&format!(
                 "{shape:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, {}{}\n",
-                ms(race.predicted_ns),
-                ms(race.expected.ns),
-                race.expected.choice(),
-                ms(race.fastest.ns),
-                race.loss(),
-                race.fastest.choice(),
-                if race.is_exception { " (exception)" } else { "" },
+                ms(chosen.predicted_ns),
+                ms(chosen.ns()),
+                chosen.choice,
+                ms(fastest.ns()),
+                race.loss(&model),
+                fastest.choice,
+                if exception.is_some() { " (exception)" } else { "" },
             ));
-            table.exceptions.extend(race.exception());
+            if let Some(save) = &mut self.save {
+                save.line(&json::line(&RaceLine::new(&race)))?;
+            }
+            table.exceptions.extend(exception);
             self.output.write_text(&table.to_json())?;
             races.push(race);
         }

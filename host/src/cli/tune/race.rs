@@ -2,7 +2,7 @@
 //! close.
 
 use host::auto::table::{Exception, Timed};
-use host::auto::{Auto, Choice};
+use host::auto::{Auto, Choice, Estimate, Model};
 use host::{Error, stats};
 
 use super::bed::{Bed, Matrices, Runner, check};
@@ -18,28 +18,67 @@ const GAIN: f64 = 1.01;
 /// What came of a product.
 pub struct Race {
     pub shape: Shape,
-    /// What the costs say is fastest.
-    pub expected: Timed,
-    /// The time they say.
-    pub predicted_ns: f64,
-    pub fastest: Timed,
-    /// Whether the fastest is so by more than noise.
-    pub is_exception: bool,
+    /// In the order of what they should have taken; at least one.
+    pub runs: Vec<Run>,
     /// Choices that were wrong, and how.
     pub wrong: Vec<(Choice, String)>,
 }
 
-impl Race {
-    /// How much longer than the fastest it takes what the costs choose.
-    pub fn loss(&self) -> f64 {
-        self.expected.ns / self.fastest.ns
+/// A choice that was timed.
+pub struct Run {
+    pub choice: Choice,
+    /// What the costs say.
+    pub predicted_ns: f64,
+    /// Milliseconds, in turn with the other runs.
+    pub samples_ms: Vec<f64>,
+}
+
+impl Run {
+    pub fn ns(&self) -> f64 {
+        1e6 * stats::median(&self.samples_ms)
     }
 
-    pub fn exception(&self) -> Option<Exception> {
-        let Shape { m, n, k } = self.shape;
-        let (best, instead_of) = (self.fastest.clone(), self.expected.clone());
-        self.is_exception.then_some(Exception { m, n, k, best, instead_of })
+    fn timed(&self) -> Timed {
+        Timed { kernel: self.choice.spec, splits: self.choice.splits, ns: self.ns() }
     }
+}
+
+impl Race {
+    pub fn fastest(&self) -> &Run {
+        let fastest = self.runs.iter().min_by(|a, b| a.ns().total_cmp(&b.ns()));
+        fastest.expect("at least one")
+    }
+
+    /// What these costs choose.
+    pub fn chosen(&self, model: &Model) -> &Run {
+        let time = |run: &Run| predicted(model, self.shape, run);
+        let chosen = self.runs.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+        chosen.expect("at least one")
+    }
+
+    /// How many times as long as the fastest it takes what these costs choose.
+    pub fn loss(&self, model: &Model) -> f64 {
+        self.chosen(model).ns() / self.fastest().ns()
+    }
+
+    /// The fastest, if it is so by more than noise.
+    pub fn exception(&self, model: &Model) -> Option<Exception> {
+        let Shape { m, n, k } = self.shape;
+        let (chosen, fastest) = (self.chosen(model), self.fastest());
+        let (best, instead_of) = (fastest.timed(), chosen.timed());
+        is_faster(&chosen.samples_ms, &fastest.samples_ms).then_some(Exception {
+            m,
+            n,
+            k,
+            best,
+            instead_of,
+        })
+    }
+}
+
+/// What these costs say that a run takes.
+pub fn predicted(model: &Model, shape: Shape, run: &Run) -> f64 {
+    model.time(&shape.gemm(), run.choice).map_or(f64::INFINITY, |estimate| estimate.ns)
 }
 
 /// Times the best choices for a product in turn; why not if there is nothing to be had.
@@ -73,21 +112,12 @@ pub fn race<'d>(
         return Ok(Err("every kernel is wrong".to_owned()));
     }
     let samples = bed.time(&runners, &mut sets)?;
-    let timed = |i: usize| Timed {
-        kernel: running[i].choice.spec,
-        splits: running[i].choice.splits,
-        ns: 1e6 * stats::median(&samples[i]),
+    let run = |(estimate, samples_ms): (Estimate, Vec<f64>)| Run {
+        choice: estimate.choice,
+        predicted_ns: estimate.ns,
+        samples_ms,
     };
-    let order = |a: &usize, b: &usize| timed(*a).ns.total_cmp(&timed(*b).ns);
-    let fastest = (0..running.len()).min_by(order).unwrap_or(0);
-    Ok(Ok(Race {
-        shape,
-        expected: timed(0),
-        predicted_ns: running[0].ns,
-        fastest: timed(fastest),
-        is_exception: is_faster(&samples[0], &samples[fastest]),
-        wrong,
-    }))
+    Ok(Ok(Race { shape, runs: running.into_iter().zip(samples).map(run).collect(), wrong }))
 }
 
 /// Whether the second takes less time than the first, in pairs of samples, by more than noise.
