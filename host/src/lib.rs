@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Everything that can be wrong about sizes is found by [`Kernel::prepare`]; what it
-//! returns is safe to call. [`verify`] says whether a result is right, [`time`] how
+//! returns is safe to call. [`auto`] chooses the kernel that is fastest for a product. [`verify`] says whether a result is right, [`time`] how
 //! long it took, and [`batch`] which of two is faster.
 
 pub mod auto;

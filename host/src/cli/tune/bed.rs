@@ -3,7 +3,7 @@
 use host::batch::{self, Policy, Work};
 use host::roofs::{Roofs, Speed};
 use host::verify::{Bound, Method, Problem, Reference};
-use host::{Device, Error, Gemm, Matrix, stats, time};
+use host::{Device, Error, Gemm, Matrix, memory, stats, time};
 
 use crate::cli::bench::sets::{self, Sets};
 use crate::cli::bench::{L2, first_difference};
@@ -40,10 +40,15 @@ pub struct Matrices {
 }
 
 impl Matrices {
-    pub fn new(gemm: Gemm) -> Self {
+    /// # Errors
+    ///
+    /// [`Error::HostMemory`], before anything is allocated.
+    pub fn new(gemm: Gemm) -> Result<Self, Error> {
+        // Results are compared with each other, and with samples.
+        memory::require(3 * gemm.bytes(), false)?;
         let a = Matrix::random(gemm.m, gemm.k, SEED, 1);
         let b = Matrix::random(gemm.k, gemm.n, SEED, 2);
-        Self { gemm, a, b }
+        Ok(Self { gemm, a, b })
     }
 
     /// The product in f64, or samples of it.
@@ -82,12 +87,12 @@ impl<'d> Bed<'d> {
         self.speed.map(|speed| Ok(self.roofs.measure(speed)?.ffma())).transpose()
     }
 
-    /// Copies matrices to the device, in so many sets that the L2 cache is cold.
+    /// Copies matrices to the device, in so many sets that the L2 cache is cold if it should be.
     ///
     /// # Errors
     ///
     /// [`Error::DeviceMemory`], before anything is allocated.
-    pub fn sets(&self, matrices: &Matrices) -> Result<Sets<'d>, Error> {
+    pub fn sets(&self, matrices: &Matrices, l2: L2) -> Result<Sets<'d>, Error> {
         let info = self.device.info();
         let (needed, available) = (matrices.gemm.bytes(), self.device.free_memory()?);
         // Partial sums and copies need some, too.
@@ -95,7 +100,8 @@ impl<'d> Bed<'d> {
             return Err(Error::DeviceMemory { device: info.name.clone(), needed, available });
         }
         let bytes = needed as u64;
-        let l2 = if self.device.is_soft() { L2::Warm } else { L2::Cold };
+        // There is none on the software device.
+        let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
         let count = sets::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
         Sets::new(self.device, &matrices.gemm, [&matrices.a, &matrices.b], count)

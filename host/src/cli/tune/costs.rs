@@ -5,6 +5,7 @@ use host::kernels::{Arguments, Spec};
 use host::{Error, Gemm, Kernel};
 
 use super::bed::{Bed, Matrices, Runner, check};
+use crate::cli::bench::L2;
 use crate::cli::bench::sets::Sets;
 use crate::cli::contender::Job;
 
@@ -25,7 +26,7 @@ const CHECKED_SPLITS: [u32; 2] = [1, 3];
 pub fn launch_ns<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
     let gemm = Gemm::new(1, 1, 0);
     let runner = Runner { job: Job::Rung(kernel.prepare(gemm)?), on: 0 };
-    let mut sets = [bed.sets(&Matrices::new(gemm))?];
+    let mut sets = [bed.sets(&Matrices::new(gemm)?, L2::Warm)?];
     Ok(bed.nanoseconds(&[runner], &mut sets)?[0])
 }
 
@@ -35,9 +36,9 @@ pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>,
     let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
     for n in [2 * bn + 4, 2 * bn + 5] {
         let gemm = Gemm::new(bm + 3, n, 3 * bk + 4);
-        let matrices = Matrices::new(gemm);
+        let matrices = Matrices::new(gemm)?;
         let reference = matrices.reference()?;
-        let mut sets = bed.sets(&matrices)?;
+        let mut sets = bed.sets(&matrices, L2::Warm)?;
         for splits in CHECKED_SPLITS {
             if splits > 1 && spec.arguments != Arguments::Split {
                 continue;
@@ -105,7 +106,7 @@ impl<'d> Lab<'_, 'd> {
         let mut sets: Vec<Sets<'d>> = Vec::new();
         let mut runners = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
-            sets.push(self.bed.sets(&Matrices::new(grid.gemm))?);
+            sets.push(self.bed.sets(&Matrices::new(grid.gemm)?, L2::Cold)?);
             let job = Job::Rung(self.kernel.prepare_split(grid.gemm, grid.splits)?);
             runners.push(Runner { job, on });
         }

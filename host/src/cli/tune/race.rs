@@ -6,7 +6,7 @@ use host::auto::{Auto, Choice, Estimate, Model};
 use host::{Error, stats};
 
 use super::bed::{Bed, Matrices, Runner, check};
-use crate::cli::bench::Shape;
+use crate::cli::bench::{L2, Shape};
 use crate::cli::contender::Job;
 
 /// How many take part: fewer where each takes long. Operations, and contenders up to these.
@@ -90,11 +90,13 @@ pub fn race<'d>(
     let gemm = shape.gemm();
     let count = CONTENDERS.iter().find(|(flops, _)| gemm.flops() <= *flops);
     let ranking = auto.ranking(&gemm, count.map_or(1, |(_, count)| *count));
-    let matrices = Matrices::new(gemm);
-    let mut sets = match bed.sets(&matrices) {
-        Ok(sets) => [sets],
+    let matrices = match Matrices::new(gemm) {
+        Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
+        matrices => matrices?,
+    };
+    let mut sets = match bed.sets(&matrices, L2::Cold) {
         Err(error @ Error::DeviceMemory { .. }) => return Ok(Err(error.to_string())),
-        Err(error) => return Err(error),
+        sets => [sets?],
     };
     let reference = matrices.reference()?;
     let (mut runners, mut running, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
