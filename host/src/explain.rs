@@ -134,7 +134,8 @@ struct MainLoop {
 }
 
 impl MainLoop {
-    /// The loop with the most multiply-adds, of loops within each other the innermost.
+    /// The loop that consists of multiply-adds more than any other: of loops within each other
+    /// the innermost that has them, and of copies of a loop the one that is unrolled most.
     fn of(spec: &Spec) -> Self {
         // Hopper's own kernels are in its PTX alone.
         let bodies = [ptx::SM_80, ptx::SM_90A].map(|text| body(text, spec.name).collect());
@@ -147,7 +148,8 @@ impl MainLoop {
             let start = label_at(target).filter(|_| line.contains("bra"))?;
             (start < end).then(|| (Self::count(&lines[start..end]), end - start))
         });
-        let most = loops.max_by_key(|(counts, length)| (counts.multiply_adds, usize::MAX - length));
+        let share = |(counts, length): &(Self, usize)| counts.multiply_adds as f64 / *length as f64;
+        let most = loops.max_by(|one, other| share(one).total_cmp(&share(other)));
         most.map(|(counts, _)| counts).unwrap_or_default()
     }
 
@@ -173,7 +175,12 @@ impl MainLoop {
 fn body<'a>(text: &'a str, entry: &str) -> impl Iterator<Item = &'a str> {
     let head = format!(".visible .entry {entry}(");
     let lines = text.lines().skip_while(move |line| !line.starts_with(&head));
-    lines.take_while(|line| *line != "}").map(str::trim)
+    // It ends where its own brace closes: there are braces inside.
+    lines.scan(0, |open, line| {
+        let was_open = *open > 0;
+        *open += line.matches('{').count() as i32 - line.matches('}').count() as i32;
+        (!was_open || *open > 0).then(|| line.trim())
+    })
 }
 
 #[cfg(test)]
