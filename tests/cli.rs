@@ -306,9 +306,9 @@ fn all_says_what_it_cannot_run_and_goes_on() {
 #[test]
 fn all_on_a_gpu_is_compared_with_cublas() {
     // Says so if there is none, or fails if there must be one.
-    if common::devices().iter().all(host::Device::is_soft) {
-        return;
-    }
+    let devices = common::devices();
+    let Some(gpu) = devices.iter().find(|device| !device.is_soft()) else { return };
+    let is_hopper = gpu.info().capability == (9, 0);
     let files = Files::new();
     let save = files.path("runs.jsonl");
     let ran = run(&[
@@ -324,7 +324,11 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     let environment = &kept[0]["environment"];
     assert!(environment["cuda_version"].as_str().is_some_and(|version| version.contains('.')));
     assert_eq!(environment["cublas_version"], cublas["cublas_version"]);
-    for line in rungs {
+    let (rungs, refused): (Vec<_>, Vec<_>) =
+        LADDER.iter().zip(rungs).partition(|(spec, _)| is_hopper || !needs_hopper(spec));
+    assert!(refused.iter().all(|(_, line)| line["status"] == "REFUSED"));
+    let rungs: Vec<_> = rungs.into_iter().map(|(_, line)| line).collect();
+    for line in &rungs {
         assert_eq!((&line["status"], &line["clock"]), (&"PASS".into(), &"gpu_events".into()));
         assert_eq!(line["share_of_cublas"].is_null(), cublas["status"] == "REFUSED");
     }

@@ -207,7 +207,7 @@ pub enum Error {
     /// A kernel that only Hopper runs, on another device.
     #[error(
         "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; choose \
-         another kernel with `--list`"
+         another kernel with `--list`, or `--device soft-sm90`"
     )]
     NeedsHopper {
         /// The kernel's name.

@@ -122,7 +122,7 @@ pub struct Limits {
     pub shared_default: u32,
     /// Bytes of shared memory per block with the opt-in.
     pub shared_optin: u32,
-    /// Multiprocessors: how many blocks run that take one each.
+    /// Multiprocessors; of blocks that stay, there is one for each at most.
     pub multiprocessors: u32,
 }
 

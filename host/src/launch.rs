@@ -106,7 +106,7 @@ impl<'d> Kernel<'d> {
     }
 
     /// As [`Kernel::prepare`], within limits that may be tighter than the device's: a
-    /// smaller grid makes more launches.
+    /// smaller grid makes more launches, and blocks that stay are as few as multiprocessors.
     ///
     /// # Errors
     ///

@@ -21,7 +21,8 @@ pub(super) fn launches(spec: &Spec, gemm: &Gemm, limits: &Limits) -> (Vec<Launch
     // `Gemm::validate` accepted k.
     let steps = (gemm.depth() as u32).div_ceil(spec.tile.bk);
     let most_blocks = limits.multiprocessors.min(limits.grid[0]);
-    let mut launches = panels(spec, gemm, PANEL);
+    let panel = [0, 1].map(|axis| PANEL[axis].min(limits.grid[axis]));
+    let mut launches = panels(spec, gemm, panel);
     let mut workspace = Workspace::default();
     for launch in &mut launches {
         let [width, height] = launch.grid;
@@ -181,10 +182,12 @@ mod tests {
         for gemm in [Gemm::new(12 * bm, 11 * bn, 4096), Gemm::new(bm, bn, 0)] {
             assert_eq!(plan(gemm).workspace(), Workspace::default());
         }
-        // A grid that is too small counts like multiprocessors that are missing.
+        // In a small grid there are panels, and fewer blocks.
         let limits = Limits { grid: [3, 2], ..LIMITS };
         let plan = Plan::new(spec, Gemm::new(4 * bm, bn, 100), &limits, "a device").unwrap();
-        assert_eq!((plan.launches()[0].grid, plan.launches()[0].streamed), ([3, 1], 4));
+        let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert!([one, other].iter().all(|panel| (panel.grid, panel.streamed) == ([3, 1], 2)));
+        assert_eq!(plan.workspace(), Workspace { partials: 2 * 3 * tile, counters: 2 });
     }
 
     #[test]
