@@ -100,7 +100,7 @@ impl<'d> Kernel<'d> {
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::new`], and [`Error::Driver`].
+    /// Those of [`Plan::new`], [`Error::DeviceMemory`] and [`Error::Driver`].
     pub fn prepare(&self, gemm: Gemm) -> Result<Prepared<'_, 'd>, Error> {
         self.prepare_within(gemm, &self.device.info().limits)
     }
@@ -110,7 +110,7 @@ impl<'d> Kernel<'d> {
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::new`], and [`Error::Driver`].
+    /// Those of [`Kernel::prepare`].
     pub fn prepare_within(&self, gemm: Gemm, limits: &Limits) -> Result<Prepared<'_, 'd>, Error> {
         self.prepare_split_within(gemm, 1, limits)
     }
@@ -146,7 +146,7 @@ impl<'d> Kernel<'d> {
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
         let reach = match &self.repack {
-            Some(repack) => Some(Reach::new(self.device, repack, &plan)?),
+            Some(repack) => Some(Box::new(Reach::new(self.device, repack, &plan, &limits)?)),
             None => None,
         };
         Ok(Prepared { kernel: self, plan, buffers, reach })
@@ -183,7 +183,7 @@ pub struct Prepared<'k, 'd> {
     plan: Plan,
     buffers: Option<Buffers<'d>>,
     /// How bulk copies reach A and B, if the kernel makes such.
-    reach: Option<Reach<'k, 'd>>,
+    reach: Option<Box<Reach<'k, 'd>>>,
 }
 
 /// A [`Workspace`] on a device. Work on the device's one stream uses it in turn, and leaves

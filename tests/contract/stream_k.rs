@@ -103,17 +103,18 @@ fn the_address_decides_at_each_call() {
     });
 }
 
-/// Shapes in which a copy has less than a group per row, rows of every length, more groups
-/// than threads, and rows that one round of the grid does not reach the end of.
+/// Copies with less than a group per row and with long rows, and on one multiprocessor copies
+/// that take several rounds of the grid.
 #[test]
 fn copies_of_all_shapes_are_whole() {
     for_each_tensor_kernel(|device, spec| {
         for [m, n, k] in
-            [[1, 1, 1], [5, 1, 2], [300, 3, 1], [2, 5, 2001], [1, 30_001, 3], [700, 2, 21]]
+            [[1, 1, 1], [5, 1, 2], [300, 3, 1], [2, 5, 2001], [1, 30_001, 3], [130, 257, 301]]
         {
-            for pad in [1, 3] {
+            for (pad, multiprocessors) in [(1, 1), (3, 132)] {
                 let gemm = Gemm::new(m, n, k).strided(k + pad, n + pad, n);
                 let mut case = Case::random(gemm, 71);
+                case.limits = Some(Limits { multiprocessors, ..device.info().limits });
                 case.margins = [(1, 0), (3, 0), (0, 0)];
                 case.assert_right(device, spec, Bound::Probabilistic);
             }

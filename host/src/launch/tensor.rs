@@ -12,11 +12,14 @@ use kernels_gpu::repack;
 use super::{Kernel, Prepared, require_memory};
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
-use crate::gemm::Plan;
+use crate::gemm::{Limits, Plan};
 
 /// What rows that bulk copies reach begin on, in bytes and in elements.
 const ALIGNMENT: u64 = 16;
 const ALIGNED_LD: u32 = 4;
+
+/// For how many multiprocessors `repack` is launched at most: the blocks stay below its limit.
+const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT32`.
 const FLOAT32: c_uint = 7;
@@ -44,6 +47,8 @@ pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<()
 pub(super) struct Reach<'k, 'd> {
     device: &'d Device,
     repack: &'k Function<'d>,
+    /// The most blocks that copy a matrix.
+    most_blocks: u32,
     a: Source,
     b: Source,
 }
@@ -70,19 +75,24 @@ impl<'k, 'd> Reach<'k, 'd> {
         device: &'d Device,
         repack: &'k Function<'d>,
         plan: &Plan,
+        limits: &Limits,
     ) -> Result<Self, Error> {
         let gemm = plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let source =
             |rows, cols, ld: usize| Source { rows, cols, ld: ld as u32, copy: OnceCell::new() };
-        let reach = Self { device, repack, a: source(m, k, gemm.lda), b: source(k, n, gemm.ldb) };
-        for source in [&reach.a, &reach.b] {
-            if !source.is_empty() && !plan.launches().is_empty() && !source.is_reachable(0) {
-                source.place(device)?;
+        let (a, b) = (source(m, k, gemm.lda), source(k, n, gemm.ldb));
+        // A copy is for what is read: not where C or the sum is empty.
+        if k > 0 && !plan.launches().is_empty() {
+            for source in [&a, &b] {
+                if !source.is_reachable(0) {
+                    source.place(device)?;
+                }
             }
         }
-        Ok(reach)
+        let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * repack::BLOCKS;
+        Ok(Self { device, repack, most_blocks, a, b })
     }
 
     /// The matrix if bulk copies reach it, or else its copy, which is enqueued.
@@ -108,9 +118,8 @@ impl<'k, 'd> Reach<'k, 'd> {
             (&raw mut cols).cast(),
         ];
         let groups = u64::from(rows) * u64::from(ld_to / ALIGNED_LD);
-        let most = self.device.info().limits.multiprocessors.clamp(1, 1 << 16) * repack::BLOCKS;
         let per_block = u64::from(repack::THREADS * repack::GROUPS);
-        let blocks = groups.div_ceil(per_block).clamp(1, most.into()) as u32;
+        let blocks = groups.div_ceil(per_block).clamp(1, self.most_blocks.into()) as u32;
         // SAFETY: the driver copies the arguments during the call, and they match the kernel's
         // parameters; the grid and the block are as it asks. The caller vouches for the matrix,
         // which is not empty, and the place is as large as its copy; it is freed after all work.
@@ -174,10 +183,6 @@ impl Drop for Reach<'_, '_> {
 }
 
 impl Source {
-    fn is_empty(&self) -> bool {
-        self.rows == 0 || self.cols == 0
-    }
-
     /// Whether bulk copies reach every row, if the first is at this address.
     fn is_reachable(&self, address: u64) -> bool {
         address.is_multiple_of(ALIGNMENT) && self.ld.is_multiple_of(ALIGNED_LD)
@@ -224,13 +229,13 @@ impl Prepared<'_, '_> {
         let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
         let [mut partials, mut counters] = self.workspace();
         // Where nothing is summed A and B need not be there.
-        let matrices = match k {
-            0 => None,
-            _ if self.plan.launches().is_empty() => None,
+        let matrices = if k == 0 || self.plan.launches().is_empty() {
+            None
+        } else {
             // SAFETY: the caller vouches for the matrices, which are not empty.
-            _ => {
-                Some(unsafe { [reach.of(&reach.a, a.as_raw())?, reach.of(&reach.b, b.as_raw())?] })
-            }
+            let [a, b] =
+                unsafe { [reach.of(&reach.a, a.as_raw()), reach.of(&reach.b, b.as_raw())] };
+            Some([a?, b?])
         };
         for launch in self.plan.launches() {
             let [mut m, mut n] = [launch.m, launch.n];
