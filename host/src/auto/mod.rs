@@ -39,7 +39,6 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::Gemm;
 use crate::launch::{Kernel, Prepared, is_aligned};
-use crate::ptx;
 
 pub use model::{Estimate, Model};
 pub use table::Table;
@@ -148,7 +147,7 @@ impl Device {
             _ if self.is_soft() => Basis::Software,
             Some(table) => return self.auto_by(&table),
             None => Basis::Size {
-                multiprocessors: info.peak.map_or(1, |peak| peak.multiprocessors),
+                multiprocessors: info.limits.multiprocessors,
                 rungs: LADDER
                     .iter()
                     .filter(|spec| spec.arguments == Arguments::Tensor && self.can_launch(spec))
@@ -193,9 +192,10 @@ impl Device {
         Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))
     }
 
-    /// Whether the PTX that this device loads has a kernel of this kind.
+    /// Whether this device and its driver have what a kernel of this kind needs.
     fn can_launch(&self, spec: &Spec) -> bool {
-        spec.arguments != Arguments::Tensor || ptx::target(self.ptx()) == Some("sm_90a")
+        let info = self.info();
+        spec.arguments != Arguments::Tensor || info.capability == (9, 0) && info.tensor_maps
     }
 
     /// How many blocks of a kernel fit a multiprocessor at once; 0 if it cannot run at all.
