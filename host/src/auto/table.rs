@@ -120,7 +120,7 @@ pub struct Exception {
     pub k: usize,
     /// The fastest.
     pub best: Timed,
-    /// What the costs say is fastest.
+    /// What the costs say is fastest; its time is what they say where it was not measured.
     pub instead_of: Timed,
 }
 

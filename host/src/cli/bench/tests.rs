@@ -73,3 +73,22 @@ fn a_fault_ends_everything() {
     let fault = Error::KernelFault { device: "a GPU".into(), reason: "misaligned".into() };
     assert!(!is_refusal(&fault));
 }
+
+#[test]
+fn a_row_of_auto_says_what_was_chosen() {
+    let words = "host bench --sizes 9 --l2 warm --samples 6 --sample-ms 1".split(' ');
+    let Some(Command::Bench(mut args)) = Args::parse_from(words).command else { panic!() };
+    assert_eq!(args.kernels(), ["auto"]);
+    let folder = tempfile::tempdir().unwrap();
+    args.save = Some(folder.path().join("rows.jsonl"));
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let output = Output::new(&args, |_| ()).unwrap();
+    let mut bench = Bench::new(&args, &device, output, 0).unwrap();
+    assert_eq!(bench.run(&[Choice::Auto], &args.sizes, None).unwrap(), Outcome::Right);
+    let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
+    let row: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&row["kernel"], &row["status"]), (&"auto".into(), &"PASS".into()));
+    let choice = device.auto().unwrap().choose(&host::Gemm::new(9, 9, 9)).unwrap();
+    assert_eq!(row["chosen"], choice.spec.name);
+    assert_eq!(row["splits"], choice.splits);
+}

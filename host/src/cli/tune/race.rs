@@ -49,7 +49,7 @@ impl Race {
         fastest.expect("at least one")
     }
 
-    /// What these costs choose.
+    /// What these costs choose among the runs.
     pub fn chosen(&self, model: &Model) -> &Run {
         let time = |run: &Run| predicted(model, self.shape, run);
         let chosen = self.runs.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
@@ -61,18 +61,21 @@ impl Race {
         self.chosen(model).ns() / self.fastest().ns()
     }
 
-    /// The fastest, if it is so by more than noise.
+    /// The fastest, if these costs choose something that is slower by more than noise, or that
+    /// was not timed.
     pub fn exception(&self, model: &Model) -> Option<Exception> {
         let Shape { m, n, k } = self.shape;
-        let (chosen, fastest) = (self.chosen(model), self.fastest());
-        let (best, instead_of) = (fastest.timed(), chosen.timed());
-        is_faster(&chosen.samples_ms, &fastest.samples_ms).then_some(Exception {
-            m,
-            n,
-            k,
-            best,
-            instead_of,
-        })
+        let estimate = model.fastest(&self.shape.gemm())?;
+        let fastest = self.fastest();
+        let instead_of = match self.runs.iter().find(|run| run.choice == estimate.choice) {
+            Some(run) if is_faster(&run.samples_ms, &fastest.samples_ms) => run.timed(),
+            Some(_) => return None,
+            None => {
+                let Choice { spec, splits } = estimate.choice;
+                Timed { kernel: spec, splits, ns: estimate.ns }
+            }
+        };
+        Some(Exception { m, n, k, best: fastest.timed(), instead_of })
     }
 }
 
