@@ -125,7 +125,7 @@ fn memory_is_a_floor() {
     assert_eq!(time(&model, &gemm, 1), (1000.0 + again + c).round());
 }
 
-/// The blocks that stay are those of a rung with `Arguments::Tensor`, if there is one yet.
+/// With the tile of another kernel, because the numbers are rounder.
 #[test]
 fn blocks_that_stay_share_all_steps() {
     let costs = costs("tile_64x64", &[(100.0, 10.0)]);
@@ -141,6 +141,26 @@ fn blocks_that_stay_share_all_steps() {
     assert_eq!(streamed(1, 1, 100), (100.0 + 130.0, 50.0 + 9.0 * 7.0));
     assert_eq!(streamed(1, 1, 1), (110.0, 0.0));
     assert_eq!(streamed(1, 1, 0), (100.0, 0.0));
+}
+
+#[test]
+fn rows_that_tensor_maps_cannot_reach_are_copied() {
+    let mut model = model(vec![costs("tma", &[(100.0, 10.0)])]);
+    model.copy = 1000.0;
+    let gemm = Gemm::new(128, 256, 160);
+    // One tile of ten steps, for eight blocks.
+    let dense = 1000.0 + 100.0 + 2.0 * 10.0 + 50.0 + 9.0 * 7.0;
+    let (a, b) = (4.0 * 128.0 * 160.0, 4.0 * 160.0 * 256.0);
+    let copy = |bytes: f64| 1000.0 + 2.0 * bytes / 1000.0;
+    for (gemm, expected) in [
+        (gemm, dense),
+        (gemm.strided(164, 260, 257), dense),
+        (gemm.strided(161, 256, 256), dense + copy(a)),
+        (gemm.strided(161, 257, 256), dense + copy(a) + copy(b)),
+    ] {
+        let memory = (a + b + 4.0 * 128.0 * 256.0) / 1000.0 - 120.0;
+        assert_eq!(time(&model, &gemm, 1), (expected + memory).round(), "{gemm:?}");
+    }
 }
 
 #[test]
