@@ -162,15 +162,13 @@ struct Function<'a> {
 fn functions(text: &str) -> Vec<Function<'_>> {
     let mut functions = Vec::new();
     let mut head: Option<Function<'_>> = None;
-    // Braces that are open: inline assembly has some of its own.
-    let mut depth = 0;
+    // Braces that are open: inline assembly and vector operands have some of their own.
+    let mut depth = 0_usize;
     for (number, line) in (1..).zip(text.lines()) {
         if depth > 0 {
-            match line.trim() {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
+            let code = line.split("//").next().unwrap_or_default();
+            depth += code.matches('{').count();
+            depth = depth.saturating_sub(code.matches('}').count());
             if depth == 0 {
                 functions.extend(head.take());
             } else if let Some(function) = &mut head {
