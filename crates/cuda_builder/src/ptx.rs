@@ -48,10 +48,10 @@ pub enum Refused {
         line: usize,
     },
 
-    /// A `#[grid_constant]` is no parameter that has an alignment.
+    /// A `#[grid_constant]` is no parameter that can be aligned.
     #[error(
-        "parameter {parameter} of kernel `{kernel}` is no struct and no array, as a \
-         `#[grid_constant]` must be; take a number by value"
+        "kernel `{kernel}` has no bytes as its parameter {parameter}, where a \
+         `#[grid_constant]` should be; use the `#[kernel]` of the same checkout"
     )]
     GridConstant {
         /// The kernel.
@@ -163,7 +163,7 @@ pub fn finish(text: &str) -> Result<String, Refused> {
     }
 }
 
-/// `.param .align 16 .b8 name[128]`, with another alignment; `None` for a number or a pointer.
+/// `.param .align 1 .b8 name[128]`, with another alignment; `None` for a number or a pointer.
 fn align_parameter(line: &str, alignment: &str) -> Option<String> {
     let (_, rest) = line.trim_start().strip_prefix(".param .align ")?.split_once(' ')?;
     Some(format!("\t.param {alignment} {rest}"))
@@ -361,9 +361,9 @@ $L__BB0_1:
 .visible .entry scale(
 \t.param .u64 .ptr .align 1 scale_param_0,
 \t.param .u64 scale_param_1,
-\t.param .align 16 .b8 scale_param_2[128],
+\t.param .align 1 .b8 scale_param_2[128],
 \t.param .f32 scale_param_3,
-\t.param .align 4 .b8 scale_param_4[12]
+\t.param .align 1 .b8 scale_param_4[12]
 )
 {
 \tret;

@@ -71,6 +71,13 @@ pub mod warp;
 pub use cuda_std_macros::{gpu_only, kernel, shared_array};
 pub use float::fma;
 
+/// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
+/// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
+#[doc(hidden)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
+
 /// What most kernels use.
 pub mod prelude {
     pub use crate::float::fma;

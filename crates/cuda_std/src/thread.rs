@@ -131,8 +131,8 @@ macro_rules! reducing_barriers {
                     "{{",
                     ".reg .pred p, q;",
                     "setp.ne.u32 p, {input}, 0;",
-                    // A brace on a line of its own would look like the end of the kernel.
-                    concat!("bar.red.", $op, ".", $ty, "; }}"),
+                    concat!("bar.red.", $op, ".", $ty, ";"),
+                    "}}",
                     input = in(reg32) predicate as u32,
                     result = out(reg32) result,
                     options(nostack),

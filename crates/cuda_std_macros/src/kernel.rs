@@ -75,7 +75,8 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
             let (parameter, value) = constant.assemble(name, parameters.len());
             let value_type = constant.0;
             let place = format_ident!("__value{index}");
-            parameters.push(quote!(#place: #value_type));
+            let bytes = quote!({ ::core::mem::size_of::<#value_type>() });
+            parameters.push(quote!(#place: ::cuda_std::GridConstant<#bytes>));
             rebuild.extend(quote!(let _ = #place; let #pattern = #value;));
             directives.extend(parameter);
             constants.push(value_type);
@@ -93,18 +94,19 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         rebuild.extend(quote!(let #pattern = #value;));
     }
 
-    // A parameter without a size would be none in the PTX, and shift the numbers of the others.
+    // A parameter without a size would be none in the PTX, and shift the numbers of the others;
+    // rustc stops at one of greater alignment than 16.
     let checks = quote! {
         const _: () = {
-            const fn parameter<T: ::core::marker::Copy>() {
+            const fn parameter<T: ::core::marker::Copy>(alignment: usize) {
                 assert!(::core::mem::size_of::<T>() > 0, "a kernel's parameter has a size");
+                assert!(
+                    ::core::mem::align_of::<T>() <= alignment,
+                    "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
+                );
             }
-            const fn grid_constant<T: ::core::marker::Copy>() {
-                parameter::<T>();
-                assert!(::core::mem::align_of::<T>() <= 64, "a grid constant is aligned to 64");
-            }
-            #(parameter::<#types>();)*
-            #(grid_constant::<#constants>();)*
+            #(parameter::<#types>(16);)*
+            #(parameter::<#constants>(64);)*
         };
     };
     let statements = &block.stmts;
@@ -251,7 +253,7 @@ impl<'a> GridConstant<'a> {
     /// The directive that aligns the parameter, and the expression that is the reference.
     fn assemble(&self, kernel: &Ident, index: usize) -> (TokenStream, TokenStream) {
         let ty = self.0;
-        // rustc passes no value of greater alignment than 16, and tensor maps need 64.
+        // Tensor maps need that much.
         let align =
             Literal::string(&format!("// cuda_std directive {kernel} .param {index} .align 64"));
         // LLVM would copy the parameter to local memory to take its address.
@@ -336,16 +338,16 @@ mod tests {
         let (gpu, host) = text.split_once("#[cfg(not(target_arch").unwrap();
         // The slice is parameters 0 and 1.
         for part in [
-            "fnk(__ptr0:*constf32,__len0:usize,__value1:Map,y:*mutf32)",
+            "fnk(__ptr0:*constf32,__len0:usize,__value1:::cuda_std::GridConstant<{::core::mem::size_of::<Map>()}>,y:*mutf32)",
             "\"//cuda_stddirectivek.param2.align64\"",
             "\"cvta.param.u64{},k_param_2;\"",
             "letmap={letaddress:*constMap;",
-            "grid_constant::<Map>();",
+            "parameter::<Map>(64);",
         ] {
             assert!(gpu.contains(part), "{part}: {gpu}");
         }
         assert!(host.contains("unsafefnk(x:&[f32],map:&Map,y:*mutf32)"), "{host}");
-        assert!(host.contains("grid_constant::<Map>();"), "{host}");
+        assert!(host.contains("parameter::<Map>(64);"), "{host}");
     }
 
     #[test]

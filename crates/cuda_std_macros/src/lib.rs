@@ -11,7 +11,8 @@ use syn::parse_macro_input;
 /// The function keeps its name in the PTX, and must
 /// - be `unsafe` (a launch can break what the kernel relies on; say what that is
 ///   under `# Safety`), return nothing, and have neither generics nor `self`;
-/// - take parameters that are `Copy` and have a size, which is checked at compile time. A slice
+/// - take parameters that are `Copy`, have a size, and are aligned to at most 16 bytes, which
+///   is checked at compile time. A slice
 ///   `&[T]` or `&mut [T]` arrives as two parameters, pointer and length, because
 ///   that is what the hosts of Rust-CUDA pass; so does `*const [T]`.
 ///
@@ -36,8 +37,7 @@ use syn::parse_macro_input;
 ///
 /// - `T` is a struct with `repr(C)`, or an array, for the host writes its bytes. That it is
 ///   `Copy` (so nothing can write through the reference), has a size, and is aligned to 64
-///   bytes at most is checked at compile time; that it is no bare number or pointer, when the
-///   PTX is finished. Pass those by value.
+///   bytes at most is checked at compile time.
 /// - The host passes `size_of::<T>()` bytes, through `cuLaunchKernel` a pointer to them. They
 ///   lie on a multiple of 64 bytes. All parameters together have room for 4096 bytes.
 /// - The address is a generic one (`cvta.param`, PTX ISA 7.7, sm_70). rustc writes PTX as new
