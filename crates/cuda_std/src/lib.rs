@@ -4,15 +4,22 @@
 //! implementation is this project's own, on rustc's in-tree NVPTX backend, because the
 //! published crate needs a compiler from 2021.
 //!
+//! A crate of kernels begins with
+//!
 //! ```ignore
 //! #![no_std]
 //! #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+//! ```
+//!
+//! and a kernel is a function:
+//!
+//! ```no_run
 //! use cuda_std::prelude::*;
 //!
 //! /// `y[i] += a * x[i]`.
 //! ///
 //! /// # Safety
-//! /// `x` has at least `y.len()` elements, and nothing else touches `y`.
+//! /// `y` has at least `x.len()` elements, and nothing else touches it.
 //! #[kernel(max_block = 256)]
 //! pub unsafe fn saxpy(a: f32, x: &[f32], y: *mut f32) {
 //!     let i = thread::index_1d() as usize;
