@@ -54,6 +54,18 @@ fn launch_bounds_are_in_the_ptx() {
 }
 
 #[test]
+fn only_the_end_of_a_kernel_looks_like_one() {
+    let (Some(old), Some(new)) = (build(fixture()), build(fixture().arch(CudaArch::Sm90a))) else {
+        return;
+    };
+    for text in [old.unwrap(), new.unwrap()] {
+        let count = |line: &str| text.lines().filter(|other| *other == line).count();
+        let entries = text.matches(".entry ").count();
+        assert_eq!((count("{"), count("}")), (entries, entries));
+    }
+}
+
+#[test]
 fn settings_reach_the_compiler() {
     let Some(text) = build(fixture()) else { return };
     // `a * b + c` is rounded twice, unless contraction is asked for.

@@ -54,6 +54,8 @@
 //! - Barriers and other convergent operations must not be duplicated by the optimiser.
 //!   Everything here that contains one is `#[inline(always)]` and built on rustc's
 //!   convergent intrinsics, and `cuda_builder` switches off the pass that would copy them.
+//! - Assembly with a scope of its own closes the brace at the end of a line: alone on a line it
+//!   would look like the end of the kernel to whoever reads the PTX by lines.
 //! - A panic is a build error: the panic handler calls a function that does not exist, and
 //!   `cuda_builder` refuses PTX that mentions it.
 
