@@ -93,6 +93,16 @@ fn what_a_kernel_must_not_have_is_refused() {
 }
 
 #[test]
+fn grid_constants_want_a_newer_architecture() {
+    let build_for = |arch| build(fixture().arch(arch).build_args(["--features", "grid_constant"]));
+    let (Some(old), Some(new)) = (build_for(CudaArch::Sm80), build_for(CudaArch::Sm90a)) else {
+        return;
+    };
+    assert!(matches!(old, Err(CudaBuilderError::Compile { arch: "sm_80", .. })), "{old:?}");
+    assert!(new.unwrap().contains(".param .align 64 .b8 grid_constant_param_0[12]"));
+}
+
+#[test]
 fn a_folder_without_a_crate_is_an_error() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let error = CudaBuilder::new(&folder).build().unwrap_err();

@@ -109,6 +109,14 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
             #(parameter::<#constants>(64);)*
         };
     };
+    if !constants.is_empty() {
+        directives.extend(quote! {
+            #[cfg(all(target_arch = "nvptx64", not(target_feature = "sm_89")))]
+            ::core::compile_error!(
+                "a `#[grid_constant]` takes PTX 7.7, which rustc writes for sm_89 and later"
+            );
+        });
+    }
     let statements = &block.stmts;
     let mut plain = sig.clone();
     for input in &mut plain.inputs {
@@ -342,6 +350,7 @@ mod tests {
             "\"//cuda_stddirectivek.param2.align64\"",
             "\"cvta.param.u64{},k_param_2;\"",
             "letmap={letaddress:*constMap;",
+            "not(target_feature=\"sm_89\")",
             "parameter::<Map>(64);",
         ] {
             assert!(gpu.contains(part), "{part}: {gpu}");

@@ -40,8 +40,8 @@ use syn::parse_macro_input;
 ///   bytes at most is checked at compile time.
 /// - The host passes `size_of::<T>()` bytes, through `cuLaunchKernel` a pointer to them. They
 ///   lie on a multiple of 64 bytes. All parameters together have room for 4096 bytes.
-/// - The address is a generic one (`cvta.param`, PTX ISA 7.7, sm_70). rustc writes PTX as new
-///   as that for `sm_89` and later.
+/// - The address is a generic one (`cvta.param`, sm_70, PTX ISA 7.7). rustc writes PTX as new
+///   as that for `sm_89` and later; for an older architecture the kernel does not compile.
 ///
 /// ```
 /// use cuda_std_macros::kernel;
