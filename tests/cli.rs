@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use approx::assert_relative_eq;
-use host::kernels::{Arguments, LADDER, TILES};
+use host::kernels::{Arguments, LADDER, Spec, TILES};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -137,10 +137,16 @@ fn read_npy(path: &str) -> (String, Vec<f32>) {
     (header, elements.collect())
 }
 
+/// Whether only the software device of compute capability 9.0 runs this.
+fn needs_hopper(spec: &Spec) -> bool {
+    spec.arguments == Arguments::Tensor
+}
+
 #[test]
 fn every_kernel_passes() {
     for spec in LADDER {
-        let ran = soft(&["--kernel", spec.name, "--size", "100"]);
+        let device = if needs_hopper(spec) { "soft-sm90" } else { "soft" };
+        let ran = run(&["--device", device, "--kernel", spec.name, "--size", "100"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert_eq!(ran.stderr, "", "a chosen device and a good result need no words");
         for text in [
@@ -233,7 +239,7 @@ fn empty_products_pass() {
 
 #[test]
 fn all_is_the_ladder_in_order_and_cublas() {
-    let ran = soft(&["--kernel", "all", "--size", "70"]);
+    let ran = run(&["--device", "soft-sm90", "--kernel", "all", "--size", "70"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let names: Vec<_> = ran
         .stdout
@@ -265,10 +271,15 @@ fn all_says_what_it_cannot_run_and_goes_on() {
     for (i, (spec, line)) in LADDER.iter().zip(&lines).enumerate() {
         assert_eq!((&line["kernel"], &line["rung"]), (&spec.name.into(), &(i + 1).into()));
         assert_eq!([&line["m"], &line["n"], &line["k"]], [40, 50, 1000]);
-        if spec.name == "smem_full" {
+        let why = match spec.name {
+            "smem_full" => Some(["256000 bytes", "232448"]),
+            _ if needs_hopper(spec) => Some(["needs compute capability 9.0 (sm_90a)", "has 8.0"]),
+            _ => None,
+        };
+        if let Some(why) = why {
             assert_eq!(line["status"], "REFUSED");
             let reason = line["reason"].as_str().unwrap();
-            assert!(reason.contains("256000 bytes") && reason.contains("232448"), "{reason}");
+            assert!(why.iter().all(|why| reason.contains(why)), "{reason}");
             assert!(line["time_ms"].is_null());
             continue;
         }
@@ -295,9 +306,9 @@ fn all_says_what_it_cannot_run_and_goes_on() {
 #[test]
 fn all_on_a_gpu_is_compared_with_cublas() {
     // Says so if there is none, or fails if there must be one.
-    if common::devices().iter().all(host::Device::is_soft) {
-        return;
-    }
+    let devices = common::devices();
+    let Some(gpu) = devices.iter().find(|device| !device.is_soft()) else { return };
+    let is_hopper = gpu.info().capability == (9, 0);
     let files = Files::new();
     let save = files.path("runs.jsonl");
     let ran = run(&[
@@ -313,7 +324,11 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     let environment = &kept[0]["environment"];
     assert!(environment["cuda_version"].as_str().is_some_and(|version| version.contains('.')));
     assert_eq!(environment["cublas_version"], cublas["cublas_version"]);
-    for line in rungs {
+    let (rungs, refused): (Vec<_>, Vec<_>) =
+        LADDER.iter().zip(rungs).partition(|(spec, _)| is_hopper || !needs_hopper(spec));
+    assert!(refused.iter().all(|(_, line)| line["status"] == "REFUSED"));
+    let rungs: Vec<_> = rungs.into_iter().map(|(_, line)| line).collect();
+    for line in &rungs {
         assert_eq!((&line["status"], &line["clock"]), (&"PASS".into(), &"gpu_events".into()));
         assert_eq!(line["share_of_cublas"].is_null(), cublas["status"] == "REFUSED");
     }
@@ -358,7 +373,8 @@ fn results_are_kept_with_their_environment() {
     assert_eq!(lines[1], json(&first));
     assert!(!lines[2]["environment"].is_null());
     for (spec, line) in LADDER.iter().zip(&lines[3..]) {
-        assert_eq!((&line["kernel"], &line["status"]), (&spec.name.into(), &"PASS".into()));
+        let status = if needs_hopper(spec) { "REFUSED" } else { "PASS" };
+        assert_eq!((&line["kernel"], &line["status"]), (&spec.name.into(), &status.into()));
     }
 
     // A call that is refused leaves nothing.
@@ -384,6 +400,7 @@ fn explain_says_what_the_header_says_and_computes() {
         ("vec4", &["88 to global memory", "naive: 84.4 % fewer", "5 K/16 instructions"]),
         ("tile2d", &["K/64 values", "K/4 values"]),
         ("smem2d", &["regtile: 97.5 % fewer", "smem2d_unaligned"]),
+        ("tma", &["stays", "stream-K", "3 K/16 values", "16 bytes", "naive: 524288 times fewer"]),
     ] {
         let ran = run(&["explain", name]);
         for text in says {

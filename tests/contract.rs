@@ -16,6 +16,8 @@ mod property;
 mod shared_limit;
 #[path = "contract/splits.rs"]
 mod splits;
+#[path = "contract/stream_k.rs"]
+mod stream_k;
 
 use approx::assert_relative_eq;
 use case::{Case, SPLITS, fits, for_each_kernel};

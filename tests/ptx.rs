@@ -1,14 +1,28 @@
 //! What the PTX of the kernels must not contain, as text.
 
-use host::kernels::{LADDER, TILES};
+use host::kernels::{Arguments, LADDER, Spec, TILES};
 use host::ptx;
+
+/// The PTX, and the kernels that are in it: what needs tensor maps is for Hopper alone.
+fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static Spec>)> {
+    [ptx::SM_80, ptx::SM_90A].into_iter().map(|text| {
+        let all = LADDER.iter().chain(TILES).copied();
+        let has = |spec: &&Spec| text == ptx::SM_90A || spec.arguments != Arguments::Tensor;
+        (text, all.filter(has).collect())
+    })
+}
 
 /// The lines of an entry point, without predicates.
 fn body<'a>(text: &'a str, entry: &str) -> Vec<&'a str> {
     let head = format!(".visible .entry {entry}(");
     let lines = text.lines().skip_while(|line| !line.starts_with(&head));
     let lines: Vec<_> = lines
-        .take_while(|line| *line != "}")
+        .scan(0, |open, line| {
+            // It ends where its own brace closes: there are braces inside.
+            let was_open = *open > 0;
+            *open += line.matches('{').count() as i32 - line.matches('}').count() as i32;
+            (!was_open || *open > 0).then_some(line)
+        })
         .map(|line| match line.trim() {
             line if line.starts_with('@') => {
                 line.split_once(char::is_whitespace).map_or("", |x| x.1)
@@ -22,12 +36,11 @@ fn body<'a>(text: &'a str, entry: &str) -> Vec<&'a str> {
 }
 
 fn for_each_entry(test: impl Fn(&str, &[&str])) {
-    for text in [ptx::SM_80, ptx::SM_90A] {
-        for spec in LADDER.iter().chain(TILES) {
-            for entry in [Some(spec.name), spec.unaligned].into_iter().flatten() {
-                let name = format!("{entry} for {}", ptx::target(text).unwrap());
-                test(&name, &body(text, entry));
-            }
+    for (text, specs) in texts() {
+        let entries = specs.iter().flat_map(|spec| [Some(spec.name), spec.unaligned]);
+        for entry in entries.flatten().chain(["repack"]) {
+            let name = format!("{entry} for {}", ptx::target(text).unwrap());
+            test(&name, &body(text, entry));
         }
     }
 }
@@ -65,8 +78,8 @@ fn nothing_is_in_local_memory() {
 /// A kernel that moves 128 bits does so where it may, and does not where it must not.
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
-    for text in [ptx::SM_80, ptx::SM_90A] {
-        for spec in LADDER.iter().chain(TILES) {
+    for (text, specs) in texts() {
+        for spec in specs {
             let is_wide = |entry| {
                 body(text, entry).iter().any(|line| {
                     line.starts_with("ld.global.v4") || line.starts_with("st.global.v4")

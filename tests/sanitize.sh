@@ -4,7 +4,8 @@
 # usage: tests/sanitize.sh HOST
 #   HOST  the host's binary, such as target/debug/host
 #
-# Prints a line per tool, kernel and shape. Kernels that can split K split it in three.
+# Prints a line per tool, kernel and shape. Kernels that can split K split it in three. Blocks that
+# stay share tiles at all shapes but 1 x 1 x 1, and at 257 x 129 x 31 A and B are copied first.
 # Exit status: 0 if all are clean, else 1.
 set -u
 host=$1

@@ -1,6 +1,6 @@
 //! A GPU or the software device, opened for work.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 
 use cuda_driver::sys;
@@ -99,6 +99,8 @@ pub struct DeviceInfo {
     pub total_memory: u64,
     /// What launches may be.
     pub limits: Limits,
+    /// Whether the device and its driver have tensor maps.
+    pub tensor_maps: bool,
     /// The f32 peak; none for the software device, which is not a GPU's equal in time.
     pub peak: Option<Peak>,
     /// Bytes of the L2 cache.
@@ -317,8 +319,17 @@ fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaErro
         limits: Limits {
             grid: [get(DeviceAttribute::MaxGridDimX)?, get(DeviceAttribute::MaxGridDimY)?],
             shared_default,
-            shared_optin: shared_optin(device).unwrap_or(0).max(shared_default),
+            shared_optin: raw_attribute(
+                device,
+                sys::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )
+            .unwrap_or(0)
+            .max(shared_default),
+            multiprocessors: get(DeviceAttribute::MultiprocessorCount)?,
         },
+        // A driver from before CUDA 12 knows neither the attribute nor the maps.
+        tensor_maps: raw_attribute(device, sys::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)
+            .is_some_and(|supported| supported != 0),
         peak,
         l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
         pci_bus_id: match kind {
@@ -333,17 +344,12 @@ fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaErro
     })
 }
 
-/// Bytes of shared memory per block with the opt-in; `cust` does not know the
-/// attribute.
-fn shared_optin(device: CudaDevice) -> Option<u32> {
+/// An attribute that `cust` does not know; none if the driver does not either.
+fn raw_attribute(device: CudaDevice, attribute: c_int) -> Option<u32> {
     let mut value = 0;
     // SAFETY: `value` is valid for the write, and the handle comes from the driver.
     let result = unsafe {
-        sys::cuDeviceGetAttribute(
-            &raw mut value,
-            sys::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-            sys::CUdevice(device.as_raw()),
-        )
+        sys::cuDeviceGetAttribute(&raw mut value, attribute, sys::CUdevice(device.as_raw()))
     };
     (result == sys::CUresult::CUDA_SUCCESS).then_some(value.cast_unsigned())
 }

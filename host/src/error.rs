@@ -204,6 +204,34 @@ pub enum Error {
         device: String,
     },
 
+    /// A kernel that only Hopper runs, on another device.
+    #[error(
+        "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; choose \
+         another kernel with `--list`, or `--device soft-sm90`"
+    )]
+    NeedsHopper {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+        /// Compute capability, major part.
+        major: u32,
+        /// Compute capability, minor part.
+        minor: u32,
+    },
+
+    /// A kernel that needs tensor maps, with a driver from before CUDA 12.
+    #[error(
+        "`{kernel}` needs tensor maps (cuTensorMapEncodeTiled), and the driver of {device} has none; \
+         update the driver to one for CUDA 12 or newer, or choose another kernel with `--list`"
+    )]
+    NeedsTensorMaps {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+    },
+
     /// A kernel that stopped with a fault.
     #[error("a kernel failed on {device}: {reason}; this is a bug in the kernel, not in the input")]
     KernelFault {

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use kernels_gpu::{Shared, Spec, Tile};
+use kernels_gpu::{Arguments, Shared, Spec, Tile};
 
 use crate::ptx;
 
@@ -66,7 +66,7 @@ impl fmt::Display for Ratio {
 pub struct Loads {
     /// Values of A and B.
     pub values: Ratio,
-    /// Load instructions, of one value or of four.
+    /// Load instructions: of one value, of four, or of a block's whole tile.
     pub instructions: Ratio,
 }
 
@@ -84,18 +84,22 @@ pub struct Arithmetic {
 impl Arithmetic {
     /// The arithmetic of a rung.
     pub fn of(spec: &Spec) -> Self {
-        let Tile { bm, bn, tm, tn, .. } = spec.tile;
-        let [bm, bn, tm, tn] = [bm, bn, tm, tn].map(u64::from);
+        let Tile { bm, bn, bk, tm, tn } = spec.tile;
+        let [bm, bn, bk, tm, tn] = [bm, bn, bk, tm, tn].map(u64::from);
         let counted = MainLoop::of(spec);
         // What a thread's outputs need, TM values of A and TN of B, comes from shared memory
         // if there is any, and else straight from global memory.
         let needed = Ratio::new(tm + tn, tm * tn);
         let (global, shared) = if uses_shared(spec) {
             // Together the threads copy BM values of A and BN of B per step along K, from rows
-            // of the matrices: four neighbours at a time, if the rung does that at all.
+            // of the matrices: four neighbours at a time, if the rung does that at all. Or one
+            // thread asks for a tile of A, BM x BK, and one for a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
-            let width = if spec.unaligned.is_some() { 4 } else { 1 };
-            let instructions = Ratio::new(values.over, values.under * width);
+            let instructions = match (spec.arguments, spec.unaligned) {
+                (Arguments::Tensor, _) => Ratio::new(2, bm * bn * bk),
+                (_, Some(_)) => Ratio::new(values.over, values.under * 4),
+                (_, None) => values,
+            };
             let shared = counted.per_multiply_add(counted.shared);
             (Loads { values, instructions }, Some(Loads { values: needed, instructions: shared }))
         } else {
@@ -130,9 +134,13 @@ struct MainLoop {
 }
 
 impl MainLoop {
-    /// The loop with the most multiply-adds, of loops within each other the innermost.
+    /// The loop that consists of multiply-adds more than any other: of loops within each other
+    /// the innermost that has them, and of copies of a loop the one that is unrolled most.
     fn of(spec: &Spec) -> Self {
-        let lines: Vec<_> = body(ptx::SM_80, spec.name).collect();
+        // Hopper's own kernels are in its PTX alone.
+        let bodies = [ptx::SM_80, ptx::SM_90A].map(|text| body(text, spec.name).collect());
+        let [lines, of_hopper]: [Vec<_>; 2] = bodies;
+        let lines = if lines.is_empty() { of_hopper } else { lines };
         let label_at =
             |label: &str| lines.iter().position(|line| line.strip_suffix(':') == Some(label));
         let loops = lines.iter().enumerate().filter_map(|(end, line)| {
@@ -140,7 +148,8 @@ impl MainLoop {
             let start = label_at(target).filter(|_| line.contains("bra"))?;
             (start < end).then(|| (Self::count(&lines[start..end]), end - start))
         });
-        let most = loops.max_by_key(|(counts, length)| (counts.multiply_adds, usize::MAX - length));
+        let share = |(counts, length): &(Self, usize)| counts.multiply_adds as f64 / *length as f64;
+        let most = loops.max_by(|one, other| share(one).total_cmp(&share(other)));
         most.map(|(counts, _)| counts).unwrap_or_default()
     }
 
@@ -166,7 +175,12 @@ impl MainLoop {
 fn body<'a>(text: &'a str, entry: &str) -> impl Iterator<Item = &'a str> {
     let head = format!(".visible .entry {entry}(");
     let lines = text.lines().skip_while(move |line| !line.starts_with(&head));
-    lines.take_while(|line| *line != "}").map(str::trim)
+    // It ends where its own brace closes: there are braces inside.
+    lines.scan(0, |open, line| {
+        let was_open = *open > 0;
+        *open += line.matches('{').count() as i32 - line.matches('}').count() as i32;
+        (!was_open || *open > 0).then(|| line.trim())
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use kernels_gpu::{Arguments, GridOrder, Shared, Spec};
 
 use crate::error::Error;
 
+mod stream_k;
+
 /// The largest m, n, k or leading dimension: kernels take them as `u32`, and
 /// indices in rows and columns must fit an `i32` on every device.
 pub const MAX_DIMENSION: usize = i32::MAX as usize;
@@ -111,7 +113,7 @@ impl Gemm {
     }
 }
 
-/// What a device allows a launch to be; a limit of 0 blocks counts as 1.
+/// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Blocks along x and y.
@@ -120,6 +122,8 @@ pub struct Limits {
     pub shared_default: u32,
     /// Bytes of shared memory per block with the opt-in.
     pub shared_optin: u32,
+    /// Multiprocessors; of blocks that stay, there is one for each at most.
+    pub multiprocessors: u32,
 }
 
 impl Limits {
@@ -130,6 +134,7 @@ impl Limits {
             grid: [0, 1].map(|axis| self.grid[axis].min(other.grid[axis])),
             shared_default: self.shared_default.min(other.shared_default),
             shared_optin: self.shared_optin.min(other.shared_optin),
+            multiprocessors: self.multiprocessors.min(other.multiprocessors),
         }
     }
 }
@@ -149,6 +154,9 @@ pub struct Launch {
     pub b_offset: usize,
     /// Where the panel of C begins, in elements from C's first.
     pub c_offset: usize,
+    /// How many of the panel's tiles, the first ones, are cut up along K for blocks that stay;
+    /// 0 but for [`Arguments::Tensor`].
+    pub streamed: u32,
 }
 
 /// A [`Gemm`] turned into launches of one rung on one device.
@@ -163,13 +171,13 @@ pub struct Plan {
     launches: Vec<Launch>,
 }
 
-/// What the blocks of a split product pass each other in device memory. Counts of elements;
-/// all are 0 without splits.
+/// What blocks that share a tile of C pass each other in device memory. Counts of elements;
+/// all are 0 where none do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// Of f32: a tile of C per block.
+    /// Of f32: a tile of C per block, and two per block that stays.
     pub partials: u128,
-    /// Of u32, zeros: one per tile of C.
+    /// Of u32, zeros: one per tile of C that is shared.
     pub counters: u128,
 }
 
@@ -185,7 +193,8 @@ impl Plan {
     /// name to put into errors.
     ///
     /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
-    /// tiles is done in panels, one launch each. Nothing is launched for an empty C.
+    /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
+    /// with [`Arguments::Tensor`] has blocks that stay, about one per multiprocessor.
     ///
     /// # Errors
     ///
@@ -232,14 +241,13 @@ impl Plan {
             });
         }
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
-        let launches = panels(spec, &gemm, limits);
-        let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
-        let workspace = match tiles.max() {
-            Some(tiles) if splits > 1 => Workspace {
-                partials: u128::from(splits * spec.tile.bm * spec.tile.bn) * tiles,
-                counters: tiles,
-            },
-            _ => Workspace::default(),
+        let (launches, workspace) = match spec.arguments {
+            Arguments::Tensor => stream_k::launches(spec, &gemm, limits),
+            Arguments::Gemm | Arguments::Split => {
+                let launches = panels(spec, &gemm, limits.grid);
+                let workspace = split_workspace(spec, splits, &launches);
+                (launches, workspace)
+            }
         };
         let split_depth = split_steps * spec.tile.bk;
         let block = spec.block;
@@ -271,7 +279,7 @@ impl Plan {
         self.split_depth
     }
 
-    /// What the splits need; the launches may share it, one after the other.
+    /// What shared tiles need; the launches may use it one after the other.
     pub fn workspace(&self) -> Workspace {
         self.workspace
     }
@@ -282,10 +290,22 @@ impl Plan {
     }
 }
 
-/// Cuts C into panels of no more tiles than a grid has blocks.
-fn panels(spec: &Spec, gemm: &Gemm, limits: &Limits) -> Vec<Launch> {
+/// What the splits of the largest launch need.
+fn split_workspace(spec: &Spec, splits: u32, launches: &[Launch]) -> Workspace {
+    let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
+    match tiles.max() {
+        Some(tiles) if splits > 1 => Workspace {
+            partials: u128::from(splits * spec.tile.bm * spec.tile.bn) * tiles,
+            counters: tiles,
+        },
+        _ => Workspace::default(),
+    }
+}
+
+/// Cuts C into panels of no more tiles than a grid of this size, along x and y, has blocks.
+fn panels(spec: &Spec, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
     let [bm, bn] = [spec.tile.bm as usize, spec.tile.bn as usize];
-    let [x, y] = limits.grid.map(|blocks| blocks.max(1) as usize);
+    let [x, y] = most.map(|blocks| blocks.max(1) as usize);
     let (most_rows, most_cols) = match spec.grid {
         GridOrder::RowsAlongX => (x * bm, y * bn),
         GridOrder::ColumnsAlongX => (y * bm, x * bn),
@@ -306,6 +326,7 @@ fn panels(spec: &Spec, gemm: &Gemm, limits: &Limits) -> Vec<Launch> {
                 a_offset: row * gemm.lda,
                 b_offset: col,
                 c_offset: row * gemm.ldc + col,
+                streamed: 0,
             });
         }
     }
@@ -317,8 +338,12 @@ mod tests {
     use super::*;
     use kernels_gpu::{LADDER, TILES, Tile};
 
-    const LIMITS: Limits =
-        Limits { grid: [i32::MAX as u32, 65535], shared_default: 49152, shared_optin: 232448 };
+    const LIMITS: Limits = Limits {
+        grid: [i32::MAX as u32, 65535],
+        shared_default: 49152,
+        shared_optin: 232448,
+        multiprocessors: 132,
+    };
 
     fn spec(grid: GridOrder, shared: Shared) -> Spec {
         Spec {

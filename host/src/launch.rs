@@ -14,6 +14,10 @@ use crate::error::Error;
 use crate::gemm::{Gemm, Limits, Plan, Workspace};
 use crate::matrix::DeviceMatrix;
 
+mod tensor;
+
+use tensor::Reach;
+
 /// Finds a kernel by its name: a rung of the ladder, or a tile.
 ///
 /// # Errors
@@ -48,11 +52,19 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::Jit`] if the driver refuses the PTX, [`Error::NotInPtx`] if the PTX for
-    /// this device lacks the kernel, [`Error::Driver`].
+    /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
+    /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
+        let repack = match spec.arguments {
+            Arguments::Gemm | Arguments::Split => None,
+            Arguments::Tensor => {
+                tensor::require_maps(spec.name, self.info())?;
+                Some(self.entry_point("repack")?)
+            }
+        };
         let function = self.entry_point(spec.name)?;
         let unaligned = spec.unaligned.map(|name| self.entry_point(name)).transpose()?;
-        Ok(Kernel { device: self, spec, function, unaligned })
+        Ok(Kernel { device: self, spec, function, unaligned, repack })
     }
 }
 
@@ -63,6 +75,8 @@ pub struct Kernel<'d> {
     function: Function<'d>,
     /// For matrices that 128-bit accesses cannot reach, if `function` makes such.
     unaligned: Option<Function<'d>>,
+    /// For matrices that bulk copies cannot reach, if `function` makes such.
+    repack: Option<Function<'d>>,
 }
 
 impl<'d> Kernel<'d> {
@@ -75,17 +89,17 @@ impl<'d> Kernel<'d> {
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::new`], and [`Error::Driver`].
+    /// Those of [`Plan::new`], [`Error::DeviceMemory`] and [`Error::Driver`].
     pub fn prepare(&self, gemm: Gemm) -> Result<Prepared<'_, 'd>, Error> {
         self.prepare_within(gemm, &self.device.info().limits)
     }
 
     /// As [`Kernel::prepare`], within limits that may be tighter than the device's: a
-    /// smaller grid makes more launches.
+    /// smaller grid makes more launches, and blocks that stay are as few as multiprocessors.
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::new`], and [`Error::Driver`].
+    /// Those of [`Kernel::prepare`].
     pub fn prepare_within(&self, gemm: Gemm, limits: &Limits) -> Result<Prepared<'_, 'd>, Error> {
         self.prepare_split_within(gemm, 1, limits)
     }
@@ -120,7 +134,11 @@ impl<'d> Kernel<'d> {
             }
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
-        Ok(Prepared { kernel: self, plan, buffers })
+        let reach = match &self.repack {
+            Some(repack) => Some(Box::new(Reach::new(self.device, repack, &plan, &limits)?)),
+            None => None,
+        };
+        Ok(Prepared { kernel: self, plan, buffers, reach })
     }
 
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
@@ -153,6 +171,8 @@ pub struct Prepared<'k, 'd> {
     kernel: &'k Kernel<'d>,
     plan: Plan,
     buffers: Option<Buffers<'d>>,
+    /// How bulk copies reach A and B, if the kernel makes such.
+    reach: Option<Box<Reach<'k, 'd>>>,
 }
 
 /// A [`Workspace`] on a device. Work on the device's one stream uses it in turn, and leaves
@@ -170,11 +190,7 @@ impl<'d> Buffers<'d> {
         if needed == 0 {
             return Ok(None);
         }
-        let available = device.free_memory()?;
-        if needed > u128::from(available) {
-            let device = device.info().name.clone();
-            return Err(Error::DeviceMemory { device, needed, available });
-        }
+        require_memory(device, needed)?;
         let failed = |e| device.error("allocating device memory", e);
         // Both counts fit, since the bytes are no more than the device has.
         let [partials, counters] =
@@ -184,6 +200,16 @@ impl<'d> Buffers<'d> {
         let counters = DeviceBuffer::zeroed(counters).map_err(failed)?;
         Ok(Some(Self { device, partials, counters }))
     }
+}
+
+/// Refuses what does not fit into the device's free memory.
+fn require_memory(device: &Device, needed: u128) -> Result<(), Error> {
+    let available = device.free_memory()?;
+    if needed > u128::from(available) {
+        let device = device.info().name.clone();
+        return Err(Error::DeviceMemory { device, needed, available });
+    }
+    Ok(())
 }
 
 impl Drop for Buffers<'_> {
@@ -214,6 +240,13 @@ impl Prepared<'_, '_> {
         }
     }
 
+    /// Addresses of the partial sums and the counters; 0 where no launch touches them.
+    fn workspace(&self) -> [u64; 2] {
+        self.buffers.as_ref().map_or([0; 2], |buffers| {
+            [buffers.partials.as_device_ptr().as_raw(), buffers.counters.as_device_ptr().as_raw()]
+        })
+    }
+
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
         is_aligned(self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
     }
@@ -223,10 +256,16 @@ impl Prepared<'_, '_> {
     /// A GPU returns at once, the software device when it is done. Either way a fault in
     /// the kernel is reported by the next [`Device::synchronize`] or download.
     ///
+    /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
+    /// computes with a copy of such a matrix, made anew by each call. Its place is allocated
+    /// with the plan if the leading dimension is to blame, and by the first call if it is the
+    /// address.
+    ///
     /// # Errors
     ///
     /// [`Error::WrongDevice`], [`Error::Shape`] or [`Error::PlannedLd`] if a matrix is not
-    /// what was prepared for; [`Error::Driver`] if the driver refuses the launch.
+    /// what was prepared for; [`Error::DeviceMemory`] if a copy does not fit;
+    /// [`Error::Driver`] if the driver refuses the launch.
     pub fn enqueue(
         &self,
         a: &DeviceMatrix<'_>,
@@ -249,6 +288,7 @@ impl Prepared<'_, '_> {
     ///
     /// # Errors
     ///
+    /// [`Error::DeviceMemory`] if a copy does not fit (see [`Prepared::enqueue`]);
     /// [`Error::Driver`] if the driver refuses the launch.
     ///
     /// # Safety
@@ -267,6 +307,10 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
+        if let Some(reach) = &self.reach {
+            // SAFETY: the caller's contract.
+            return unsafe { self.enqueue_tensor(reach, a, b, c) };
+        }
         // Panels keep what holds for the whole, because tiles are multiples of four wide.
         let function = match unaligned {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
@@ -278,10 +322,7 @@ impl Prepared<'_, '_> {
         let [mut lda, mut ldb, mut ldc] = [gemm.lda as u32, gemm.ldb as u32, gemm.ldc as u32];
         let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
         let mut depth = self.plan.split_depth();
-        // Without splits neither is touched.
-        let (mut partials, mut counters) = self.buffers.as_ref().map_or((0, 0), |buffers| {
-            (buffers.partials.as_device_ptr().as_raw(), buffers.counters.as_device_ptr().as_raw())
-        });
+        let [mut partials, mut counters] = self.workspace();
         for launch in self.plan.launches() {
             let [mut m, mut n] = [launch.m, launch.n];
             let mut a = a.wrapping_add(launch.a_offset).as_raw();
@@ -306,7 +347,7 @@ impl Prepared<'_, '_> {
             ];
             let arguments = match self.kernel.spec.arguments {
                 Arguments::Gemm => &arguments[..11],
-                Arguments::Split | Arguments::Tensor => &arguments[..],
+                _ => &arguments[..],
             };
             // SAFETY: the driver copies the arguments during the call, and they match the
             // kernel's parameters. The grid covers this panel of C and no more, the block

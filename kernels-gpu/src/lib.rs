@@ -21,6 +21,7 @@ pub mod matrix;
 pub mod naive;
 pub mod prefetch;
 pub mod regtile;
+pub mod repack;
 pub mod roofs;
 pub mod rows2;
 mod share;
@@ -57,4 +58,5 @@ pub const LADDER: &[&Spec] = &[
     &prefetch::SPEC,
     &warptile::SPEC,
     &async_copy::SPEC,
+    &tma::SPEC,
 ];

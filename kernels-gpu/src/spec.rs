@@ -19,7 +19,8 @@ pub struct Spec {
     pub tile: Tile,
     /// Threads per block, along x and y. The kernel is right for no other block.
     pub block: [u32; 2],
-    /// Which dimension of C the grid's x axis walks.
+    /// Which dimension of C the grid's x axis walks; without meaning for
+    /// [`Arguments::Tensor`], whose grid has one dimension.
     pub grid: GridOrder,
     /// Shared memory per block.
     pub shared: Shared,
@@ -65,6 +66,22 @@ pub enum Arguments {
     /// beta: f32, c: *mut f32, ldc: u32,
     /// streamed: u32, partials: *mut f32, counters: *mut u32
     /// ```
+    ///
+    /// The maps describe matrices of f32, whose dimension 0 walks along a row, with zeros
+    /// outside: A with boxes of BK columns by BM rows, swizzled by 64 bytes, and B with boxes of
+    /// BN columns by BK rows, not swizzled. So A's and B's rows must begin on 16 bytes: the host
+    /// copies a matrix where they do not, with [`repack`](mod@crate::repack). With k = 0 the maps
+    /// are not used, and may be zeros. C may lie anywhere.
+    ///
+    /// The grid has one dimension, of blocks that stay: about one per multiprocessor. They share
+    /// the steps along K of the first `streamed` tiles of C, in equal parts, and take the other
+    /// tiles whole, in turn. If `streamed` is not 0, there is at least one such step for each
+    /// block, `streamed * steps * blocks` is less than 2^31, `partials` has room for
+    /// `2 * BM * BN` elements per block, and `counters` for one zero per streamed tile, which is
+    /// zero again at the end. If it is 0, neither is touched. In both cases there are less than
+    /// 2^32 tiles and blocks together.
+    ///
+    /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
     Tensor,
 }
 
@@ -111,5 +128,13 @@ impl Spec {
     /// Threads per block.
     pub const fn threads(&self) -> u32 {
         self.block[0] * self.block[1]
+    }
+
+    /// Bytes of shared memory per block; none where they depend on K.
+    pub fn shared_bytes(&self) -> Option<u64> {
+        match self.shared {
+            Shared::Static(bytes) => Some(bytes.into()),
+            Shared::Dynamic(bytes) => Some(bytes(0)).filter(|&least| least == bytes(u32::MAX)),
+        }
     }
 }

@@ -49,7 +49,7 @@ const SLOT_OUT: u32 = 32 / LANES_N * LD_OUT;
 const _: () = assert!(BM == MOVING, "each moving thread transposes one row");
 const _: () = assert!(BK == 16, "a row of A as it came is 64 bytes, four groups of four");
 
-/// What the host needs to launch [`tma`].
+/// What the host needs to launch [`tma()`].
 pub const SPEC: Spec = Spec {
     name: "tma",
     summary: "bulk tensor copies, warps that only move, stream-K",

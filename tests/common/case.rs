@@ -10,13 +10,20 @@ use crate::common::devices;
 /// quiet NaN, so that one which is read shows up in the result.
 const GUARD: u32 = 0x7fc0_beef;
 
-/// Runs a test for every kernel on every device.
+/// Runs a test for every kernel on every device that can run it.
 pub fn for_each_kernel(test: impl Fn(&Device, &'static Spec)) {
     for device in devices() {
-        for spec in LADDER.iter().chain(TILES) {
+        for spec in kernels(&device) {
             test(&device, spec);
         }
     }
+}
+
+/// The kernels that this device can run: all, but for what only Hopper has.
+pub fn kernels(device: &Device) -> impl Iterator<Item = &'static Spec> {
+    let is_hopper = device.info().capability == (9, 0);
+    let all = LADDER.iter().chain(TILES).copied();
+    all.filter(move |spec| is_hopper || spec.arguments != Arguments::Tensor)
 }
 
 /// What K is split into, in turn, where a kernel can split it.

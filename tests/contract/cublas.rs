@@ -2,11 +2,10 @@
 
 use std::sync::Once;
 
-use host::kernels::LADDER;
 use host::verify::Bound;
 use host::{Cublas, Device, DeviceMatrix, Error, Gemm, Matrix};
 
-use crate::case::{Case, fits};
+use crate::case::{Case, fits, kernels};
 use crate::common::{devices, skip};
 
 /// Runs a test with cuBLAS on the GPU, if there are both.
@@ -53,7 +52,7 @@ fn cublas_and_the_rungs_agree() {
             let mut case = Case::new(gemm, |rows, cols, salt| small(rows, cols, salt as usize));
             case.margins = [(64 + offset, 64); 3];
             let theirs = run(device, cublas, &case);
-            for spec in LADDER.iter().filter(|spec| fits(device, spec, &gemm).is_ok()) {
+            for spec in kernels(device).filter(|spec| fits(device, spec, &gemm).is_ok()) {
                 assert_eq!(case.run(device, spec), theirs, "{} {gemm:?}", spec.name);
             }
         }

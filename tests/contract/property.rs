@@ -7,13 +7,12 @@
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use host::kernels::{LADDER, TILES};
 use host::verify::Bound;
 use host::{Gemm, Matrix};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use crate::case::{Case, fits};
+use crate::case::{Case, fits, kernels};
 use crate::common::devices;
 
 /// Cases if nobody asks for another number; each runs on every rung and device.
@@ -126,7 +125,7 @@ fn random_products() {
             return Ok(());
         }
         for device in &devices {
-            for spec in LADDER.iter().chain(TILES) {
+            for spec in kernels(device) {
                 if !drawn.exact || fits(device, spec, &case.gemm).is_err() {
                     case.assert_right(device, spec, Bound::Probabilistic);
                     continue;

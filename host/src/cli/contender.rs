@@ -82,7 +82,10 @@ impl Choice {
             Ok(value) => Ok(Ok(value)),
             Err(
                 error @ (Error::SharedMemory { .. }
+                | Error::DeviceMemory { .. }
                 | Error::NotInPtx { .. }
+                | Error::NeedsHopper { .. }
+                | Error::NeedsTensorMaps { .. }
                 | Error::CublasNeedsGpu
                 | Error::CublasNotFound { .. }
                 | Error::CublasBroken { .. }

@@ -1,7 +1,7 @@
 //! `explain`: what a rung is about, and the arithmetic of its geometry.
 
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::{GridOrder, LADDER, Shared, Spec, Tile};
+use host::kernels::{Arguments, GridOrder, LADDER, Shared, Spec, Tile};
 use host::{Device, DeviceChoice, Error, nearest_name};
 use serde::Serialize;
 
@@ -111,20 +111,29 @@ fn without_links(line: &str) -> String {
 fn geometry(spec: &Spec) -> String {
     let Tile { bm, bn, bk, tm, tn } = spec.tile;
     let [x, y] = spec.block;
-    let shared = match spec.shared {
-        Shared::Static(0) => "none".to_owned(),
-        Shared::Static(bytes) => format!("{bytes} bytes per block"),
-        Shared::Dynamic(bytes) => {
+    let shared = match (spec.shared_bytes(), spec.shared) {
+        (Some(0), _) => "none".to_owned(),
+        (None, Shared::Dynamic(bytes)) => {
             format!("{} bytes per block for each step of K: {} at K = 100", bytes(1), bytes(100))
         }
+        (bytes, _) => format!("{} bytes per block", bytes.unwrap_or_default()),
     };
-    let grid = match spec.grid {
-        GridOrder::RowsAlongX => "x walks the rows of C, y the columns",
-        GridOrder::ColumnsAlongX => "x walks the columns of C, y the rows",
+    let grid = match (spec.arguments, spec.grid) {
+        (Arguments::Tensor, _) => {
+            "a block for each multiprocessor, which stays; tiles that do not come out even\n\
+             \u{20}                 are shared along K (stream-K)"
+        }
+        (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
+        (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
-    let entries = match spec.unaligned {
-        None => format!("{}, for any matrices", spec.name),
-        Some(unaligned) => format!(
+    let entries = match (spec.arguments, spec.unaligned) {
+        (Arguments::Tensor, _) => format!(
+            "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
+             first, by repack",
+            spec.name, ""
+        ),
+        (_, None) => format!("{}, for any matrices", spec.name),
+        (_, Some(unaligned)) => format!(
             "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements, \
              {unaligned} for all other matrices",
             spec.name, ""
@@ -213,6 +222,8 @@ fn decimal(ratio: Ratio) -> String {
 fn change(now: Ratio, before: Ratio) -> String {
     match now.percent_less_than(before) {
         0.0 => "as many".to_owned(),
+        // What would be rounded to all of them.
+        less if less >= 99.95 => format!("{:.0} times fewer", before.value() / now.value()),
         less if less > 0.0 => format!("{less:.1} % fewer"),
         _ => format!("{:.1} times as many", now.value() / before.value()),
     }
@@ -242,7 +253,7 @@ struct Explanation {
     thread_tile: [u32; 2],
     threads: u32,
     /// Null where it depends on K.
-    shared_bytes: Option<u32>,
+    shared_bytes: Option<u64>,
     global_values: f64,
     global_instructions: f64,
     /// Null without shared memory.
@@ -266,10 +277,7 @@ impl Explanation {
             block_tile: [bm, bn, bk],
             thread_tile: [tm, tn],
             threads: spec.threads(),
-            shared_bytes: match spec.shared {
-                Shared::Static(bytes) => Some(bytes),
-                Shared::Dynamic(_) => None,
-            },
+            shared_bytes: spec.shared_bytes(),
             global_values: global.values.value(),
             global_instructions: global.instructions.value(),
             shared_values: shared.map(|shared| shared.values.value()),
@@ -313,5 +321,6 @@ mod tests {
         assert_eq!(change(ratio(50), ratio(50)), "as many");
         assert_eq!(change(ratio(10), ratio(40)), "75.0 % fewer");
         assert_eq!(change(ratio(40), ratio(10)), "4.0 times as many");
+        assert_eq!(change(Ratio::new(1, 3000), ratio(100)), "3000 times fewer");
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use host::Gemm;
-use host::kernels::{Arguments, Shared, Spec};
+use host::kernels::{Arguments, Spec};
 use host::time::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use serde::Serialize;
@@ -46,10 +46,7 @@ pub fn list(format: Format, specs: &[&Spec]) {
         block_tile: [spec.tile.bm, spec.tile.bn, spec.tile.bk],
         thread_tile: [spec.tile.tm, spec.tile.tn],
         threads: spec.threads(),
-        shared_bytes: match spec.shared {
-            Shared::Static(bytes) => Some(bytes.into()),
-            Shared::Dynamic(bytes) => Some(bytes(0)).filter(|&least| least == bytes(u32::MAX)),
-        },
+        shared_bytes: spec.shared_bytes(),
         splits: spec.arguments == Arguments::Split,
     });
     match format {

@@ -1,0 +1,143 @@
+//! Blocks that stay and share tiles of C along K, and matrices that bulk copies cannot reach.
+
+use host::kernels::{Arguments, LADDER, Spec};
+use host::verify::Bound;
+use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits};
+
+use crate::case::{Case, for_each_kernel};
+use crate::common::devices;
+
+/// Runs a test for every kernel with tensor maps.
+fn for_each_tensor_kernel(test: impl Fn(&Device, &'static Spec)) {
+    for_each_kernel(|device, spec| {
+        if spec.arguments == Arguments::Tensor {
+            test(device, spec);
+        }
+    });
+}
+
+/// Tiles that are cut into two pieces and into many, with whole ones before and after them, and
+/// shares that end inside a tile, at its end, and tiles later.
+#[test]
+fn tiles_that_are_cut_up_are_whole_in_the_end() {
+    for_each_tensor_kernel(|device, spec| {
+        let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+        // Tiles of C along m and n, steps along K, multiprocessors; the blocks and the tiles that
+        // they share.
+        for ([height, width, steps, multiprocessors], expected) in [
+            ([1, 1, 2, 132], (2, 1)),
+            ([1, 1, 5, 132], (5, 1)),
+            ([1, 1, 11, 3], (3, 1)),
+            ([1, 2, 3, 5], (5, 2)),
+            ([3, 1, 4, 2], (2, 3)),
+            ([1, 4, 1, 3], (3, 4)),
+            ([2, 3, 2, 4], (4, 6)),
+            ([9, 1, 2, 4], (4, 5)),
+            ([2, 2, 3, 1], (1, 0)),
+        ] {
+            // The last tile and the last step are not full.
+            let (m, n, k) = (height * bm - 3, width * bn - 5, steps * bk - 1);
+            let gemm = Gemm::new(m, n, k).scaled(-0.5, 2.0);
+            let multiprocessors = multiprocessors as u32;
+            let limits = Limits { multiprocessors, ..device.info().limits };
+            let kernel = device.kernel(spec).unwrap();
+            let prepared = kernel.prepare_within(gemm, &limits).unwrap();
+            let [launch] = prepared.plan().launches() else { panic!("one launch") };
+            assert_eq!((launch.grid[0], launch.streamed), expected);
+            let case = Case { limits: Some(limits), ..Case::random(gemm, 41) };
+            case.assert_right(device, spec, Bound::Probabilistic);
+        }
+    });
+}
+
+/// One preparation serves any number of calls, and blocks add up in the same order however they
+/// arrive: also with copies of A and B, which each call makes anew.
+#[test]
+fn repeated_calls_give_the_same_bits() {
+    for_each_tensor_kernel(|device, spec| {
+        let (m, n) = (spec.tile.bm as usize + 9, spec.tile.bn as usize + 4);
+        for k in [7 * spec.tile.bk as usize, 7 * spec.tile.bk as usize - 1] {
+            let limits = Limits { multiprocessors: 7, ..device.info().limits };
+            let gemm = Gemm::new(m, n, k);
+            let kernel = device.kernel(spec).unwrap();
+            let prepared = kernel.prepare_within(gemm, &limits).unwrap();
+            assert!(prepared.plan().launches()[0].streamed > 0);
+            let results = [51, 52, 51].map(|seed| {
+                let case = Case::random(gemm, seed);
+                let a = DeviceMatrix::from_host(device, &case.a).unwrap();
+                let b = DeviceMatrix::from_host(device, &case.b).unwrap();
+                let mut c = DeviceMatrix::zeros(device, m, n).unwrap();
+                prepared.enqueue(&a, &b, &mut c).unwrap();
+                let result = c.download().unwrap();
+                assert!(case.verify(&result, Bound::Probabilistic).passed(), "{}", spec.name);
+                result
+            });
+            assert!(results[0] == results[2] && results[0] != results[1], "{}", spec.name);
+        }
+    });
+}
+
+/// A call may find A or B where bulk copies reach it, and the next one where they do not.
+#[test]
+fn the_address_decides_at_each_call() {
+    for_each_tensor_kernel(|device, spec| {
+        let gemm = Gemm::new(40, 36, 44);
+        let case = Case::random(gemm, 61);
+        let kernel = device.kernel(spec).unwrap();
+        let prepared = kernel.prepare(gemm).unwrap();
+        let results = [[0, 0], [1, 0], [4, 2], [3, 3], [0, 0]].map(|offsets| {
+            let place = |matrix: &host::Matrix, offset| {
+                let layout = Layout { offset, ld: matrix.cols(), tail: 0 };
+                let (rows, cols) = (matrix.rows(), matrix.cols());
+                let mut copy = DeviceMatrix::zeros_in(device, rows, cols, layout).unwrap();
+                copy.upload(matrix).unwrap();
+                copy
+            };
+            let (a, b) = (place(&case.a, offsets[0]), place(&case.b, offsets[1]));
+            let mut c = DeviceMatrix::zeros(device, 40, 36).unwrap();
+            prepared.enqueue(&a, &b, &mut c).unwrap();
+            c.download().unwrap()
+        });
+        assert!(case.verify(&results[0], Bound::Probabilistic).passed());
+        assert!(results.iter().all(|result| *result == results[0]));
+    });
+}
+
+/// Copies with less than a group per row and with long rows, and on one multiprocessor copies
+/// that take several rounds of the grid.
+#[test]
+fn copies_of_all_shapes_are_whole() {
+    for_each_tensor_kernel(|device, spec| {
+        for [m, n, k] in
+            [[1, 1, 1], [5, 1, 2], [300, 3, 1], [2, 5, 2001], [1, 30_001, 3], [130, 257, 301]]
+        {
+            for (pad, multiprocessors) in [(1, 1), (3, 132)] {
+                let gemm = Gemm::new(m, n, k).strided(k + pad, n + pad, n);
+                let mut case = Case::random(gemm, 71);
+                case.limits = Some(Limits { multiprocessors, ..device.info().limits });
+                case.margins = [(1, 0), (3, 0), (0, 0)];
+                case.assert_right(device, spec, Bound::Probabilistic);
+            }
+        }
+    });
+}
+
+/// What needs Hopper says so elsewhere, and a copy that does not fit is refused.
+#[test]
+fn what_cannot_run_is_refused() {
+    for device in devices() {
+        for spec in LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor) {
+            match device.kernel(spec) {
+                Ok(kernel) => {
+                    assert_eq!(device.info().capability, (9, 0));
+                    let large = kernel.prepare(Gemm::new(1 << 30, 1, (1 << 30) - 1));
+                    assert!(matches!(large, Err(Error::DeviceMemory { .. })));
+                }
+                Err(error) => {
+                    assert_ne!(device.info().capability, (9, 0));
+                    assert!(matches!(error, Error::NeedsHopper { .. }), "{error}");
+                }
+            }
+        }
+    }
+}
