@@ -1,6 +1,5 @@
 //! A GPU or the software device, opened for work.
 
-use std::cell::OnceCell;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 
@@ -8,8 +7,10 @@ use cuda_driver::sys;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
+use cust::function::Function;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
+use elsa::FrozenMap;
 
 use crate::error::Error;
 use crate::gemm::Limits;
@@ -118,7 +119,7 @@ pub struct DeviceInfo {
 pub struct Device {
     info: DeviceInfo,
     // Dropped in this order: what lives in a context goes before it.
-    module: OnceCell<Module>,
+    modules: FrozenMap<&'static str, Box<Module>>,
     stream: Stream,
     context: Context,
 }
@@ -164,7 +165,7 @@ impl Device {
         check_capability(&info)?;
         let context = Context::new(device).map_err(fail("creating a context"))?;
         let stream = Stream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?;
-        Ok(Self { info, module: OnceCell::new(), stream, context })
+        Ok(Self { info, modules: FrozenMap::new(), stream, context })
     }
 
     /// What is known about the device.
@@ -214,14 +215,21 @@ impl Device {
         ptx::for_capability(self.info.capability)
     }
 
-    /// The kernels, loaded on first use.
-    pub(crate) fn module(&self) -> Result<&Module, Error> {
-        if let Some(module) = self.module.get() {
-            return Ok(module);
-        }
-        self.make_current()?;
-        let module = load(self.ptx(), &self.info.name)?;
-        Ok(self.module.get_or_init(|| module))
+    /// An entry point of the PTX, as a module of its own that the first call loads: so
+    /// nobody waits for the driver to compile kernels that are not used.
+    pub(crate) fn entry_point(&self, name: &'static str) -> Result<Function<'_>, Error> {
+        let module = match self.modules.get(name) {
+            Some(module) => module,
+            None => {
+                self.make_current()?;
+                let text = ptx::only(self.ptx(), name).ok_or_else(|| Error::NotInPtx {
+                    kernel: name,
+                    device: self.info.name.clone(),
+                })?;
+                self.modules.insert(name, Box::new(load(&text, &self.info.name)?))
+            }
+        };
+        module.get_function(name).map_err(|error| self.error("cuModuleGetFunction", error))
     }
 
     /// Puts a failed call into words.

@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use std::iter;
 
 use cuda_driver::sys;
-use cust::error::CudaError;
 use cust::function::Function;
 use cust::memory::{DeviceBuffer, DevicePointer};
 use kernels_gpu::{Arguments, LADDER, Spec, TILES};
@@ -66,16 +65,6 @@ impl Device {
         let function = self.entry_point(spec.name)?;
         let unaligned = spec.unaligned.map(|name| self.entry_point(name)).transpose()?;
         Ok(Kernel { device: self, spec, function, unaligned, repack })
-    }
-
-    /// An entry point of the kernels, which the first call loads.
-    pub(crate) fn entry_point(&self, name: &'static str) -> Result<Function<'_>, Error> {
-        self.module()?.get_function(name).map_err(|error| match error {
-            CudaError::NotFound => {
-                Error::NotInPtx { kernel: name, device: self.info().name.clone() }
-            }
-            error => self.error("cuModuleGetFunction", error),
-        })
     }
 }
 

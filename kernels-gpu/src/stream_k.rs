@@ -17,6 +17,7 @@
 use cuda_std::atomic;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
+use cuda_std::vec;
 
 /// The tiles of a C and how they are shared out among blocks; the same in every thread.
 #[derive(Clone, Copy)]
@@ -131,19 +132,18 @@ impl Meeting {
             shares.owner(piece.tile * shares.steps),
             shares.owner(piece.tile * shares.steps + shares.steps - 1),
         );
+        // Neighbouring threads have neighbouring groups of four.
         let size = (THREADS as usize) * TM * TN;
-        // Neighbouring threads have neighbouring elements. One by one, because 128 bits at a
-        // time would tie the accumulators to registers in which the main loop is slower.
-        let at = |slot: u32, element: usize| {
-            let first = slot as usize * size + thread as usize;
+        let at = |slot: u32, group: usize| {
+            let first = slot as usize * size + thread as usize * 4;
             // SAFETY: inside, by the contract.
-            unsafe { self.partials.add(first + element * THREADS as usize) }
+            unsafe { self.partials.add(first + group * THREADS as usize * 4) }
         };
         let slot = thread::block_idx_x() * 2 + (piece.first == 0) as u32;
         for i in 0..TM {
-            for j in 0..TN {
-                // SAFETY: this thread's own words.
-                unsafe { *at(slot, i * TN + j) = sums[i][j] };
+            for j in (0..TN).step_by(4) {
+                // SAFETY: this thread's own words; the pointer is a multiple of 16.
+                unsafe { vec::store4(at(slot, (i * TN + j) / 4), swapped(sums[i], j)) };
             }
         }
         thread::sync_some_threads::<BARRIER, THREADS>();
@@ -164,13 +164,22 @@ impl Meeting {
         while block <= last {
             let slot = block * 2 + (block == first) as u32;
             for i in 0..TM {
-                for j in 0..TN {
+                for j in (0..TN).step_by(4) {
                     // SAFETY: written by the same thread of that block, before it arrived.
-                    sums[i][j] += unsafe { *at(slot, i * TN + j) };
+                    let four = unsafe { vec::load4_cg(at(slot, (i * TN + j) / 4)) };
+                    for e in 0..4 {
+                        sums[i][j + e] += four[e ^ 1];
+                    }
                 }
             }
             block += 1;
         }
         true
     }
+}
+
+/// Four neighbours from `first` on, with each pair swapped; see [`Meeting::join`].
+#[inline(always)]
+pub fn swapped<const N: usize>(row: [f32; N], first: usize) -> F32x4 {
+    core::array::from_fn(|e| row[first + (e ^ 1)])
 }

@@ -14,9 +14,9 @@
 //! What it adds to `cargo rustc --target nvptx64-nvidia-cuda`:
 //! - it finds `rust-src`, or fetches it ([`rust_src`]);
 //! - it sets the flags that make the code fast and right, each explained where it is set;
-//! - it writes the launch bounds of `#[kernel]` into the PTX, and refuses PTX in which a
-//!   kernel can panic, calls a function that does not exist, or uses local memory
-//!   ([`ptx`]): kernels are free of panics and spills by construction;
+//! - it writes the launch bounds of `#[kernel]` and the alignment of its grid constants into the
+//!   PTX, and refuses PTX in which a kernel can panic, calls a function that does not exist, or
+//!   uses local memory ([`ptx`]): kernels are free of panics and spills by construction;
 //! - the PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
 
 mod arch;

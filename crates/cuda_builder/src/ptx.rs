@@ -48,6 +48,18 @@ pub enum Refused {
         line: usize,
     },
 
+    /// A `#[grid_constant]` is no parameter that can be aligned.
+    #[error(
+        "kernel `{kernel}` has no bytes as its parameter {parameter}, where a \
+         `#[grid_constant]` should be; use the `#[kernel]` of the same checkout"
+    )]
+    GridConstant {
+        /// The kernel.
+        kernel: String,
+        /// Which parameter of the PTX, from 0: a slice makes two.
+        parameter: usize,
+    },
+
     /// A launch bound names no kernel.
     #[error("launch bounds are given for `{0}`, which is no kernel in the PTX")]
     UnknownKernel(String),
@@ -64,51 +76,80 @@ pub struct KernelInfo {
     pub shared_bytes: u32,
 }
 
-/// How `#[kernel]` marks launch bounds in the PTX.
+/// How `#[kernel]` marks launch bounds, and the alignment of grid constants, in the PTX.
 const DIRECTIVE: &str = "// cuda_std directive ";
 
 /// What the name of a function of Rust's panic machinery contains, mangled or not.
 const PANIC: &str = "panic";
 
+/// What `#[kernel]` wants in the head of one kernel.
+#[derive(Default)]
+struct Head<'a> {
+    /// Launch bounds, such as `.reqntid 256`.
+    bounds: Vec<&'a str>,
+    /// `.align 64`, by the number of the parameter that it is for.
+    alignments: HashMap<usize, &'a str>,
+}
+
+impl<'a> Head<'a> {
+    /// Adds `.param INDEX .align BYTES` or a launch bound.
+    fn add(&mut self, directive: &'a str) {
+        let alignment = directive
+            .strip_prefix(".param ")
+            .and_then(|rest| rest.split_once(' '))
+            .and_then(|(index, alignment)| Some((index.parse().ok()?, alignment)));
+        match alignment {
+            Some((index, alignment)) => {
+                self.alignments.insert(index, alignment);
+            }
+            None => self.bounds.push(directive),
+        }
+    }
+}
+
 /// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
-/// their kernels, and refuses what a kernel must not have.
+/// their kernels, aligns their grid constants, and refuses what a kernel must not have.
 ///
 /// # Errors
 /// See [`Refused`].
 pub fn finish(text: &str) -> Result<String, Refused> {
     check(text)?;
 
-    let mut bounds: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut heads: HashMap<&str, Head<'_>> = HashMap::new();
     for line in text.lines() {
-        if let Some((kernel, bound)) =
+        if let Some((kernel, directive)) =
             line.trim_start().strip_prefix(DIRECTIVE).and_then(|rest| rest.split_once(' '))
         {
-            bounds.entry(kernel).or_default().push(bound);
+            heads.entry(kernel).or_default().add(directive);
         }
     }
 
     let mut finished = String::with_capacity(text.len());
-    let mut entry = None;
-    let mut parameter = 0;
+    // The kernel whose head this is, what it should have, and the parameters before the line.
+    let mut entry: Option<(&str, Head<'_>, usize)> = None;
     for line in text.lines().filter(|line| !line.trim_start().starts_with(DIRECTIVE)) {
         if let Some(name) = entry_name(line) {
-            (entry, parameter) = (Some(name), 0);
+            entry = Some((name, heads.remove(name).unwrap_or_default(), 0));
         }
-        if let Some(name) = entry
+        if let Some((kernel, head, parameters)) = &mut entry
             && line.trim_start().starts_with(".param ")
         {
-            let wanted = bounds.get_mut(name).and_then(|bounds| take_alignment(bounds, parameter));
-            parameter += 1;
-            if let Some(wanted) = wanted {
-                finished.push_str(&align_parameter(line, wanted));
+            let parameter = *parameters;
+            *parameters += 1;
+            if let Some(alignment) = head.alignments.remove(&parameter) {
+                let refused = || Refused::GridConstant { kernel: (*kernel).to_owned(), parameter };
+                finished.push_str(&align_parameter(line, alignment).ok_or_else(refused)?);
                 finished.push('\n');
                 continue;
             }
         }
         if line == "{"
-            && let Some(name) = entry.take()
+            && let Some((kernel, head, _)) = entry.take()
         {
-            for bound in bounds.remove(name).into_iter().flatten() {
+            if let Some(parameter) = head.alignments.into_keys().min() {
+                return Err(Refused::GridConstant { kernel: kernel.to_owned(), parameter });
+            }
+            for bound in head.bounds {
                 finished.push_str(bound);
                 finished.push('\n');
             }
@@ -116,24 +157,16 @@ pub fn finish(text: &str) -> Result<String, Refused> {
         finished.push_str(line);
         finished.push('\n');
     }
-    match bounds.into_keys().min() {
+    match heads.into_keys().min() {
         Some(kernel) => Err(Refused::UnknownKernel(kernel.to_owned())),
         None => Ok(finished),
     }
 }
 
-/// Takes `.param INDEX .align BYTES` out of a kernel's directives: what comes after the index.
-fn take_alignment<'a>(directives: &mut Vec<&'a str>, index: usize) -> Option<&'a str> {
-    let prefix = format!(".param {index} ");
-    let place = directives.iter().position(|directive| directive.starts_with(&prefix))?;
-    Some(&directives.remove(place)[prefix.len()..])
-}
-
-/// `.param .align 16 .b8 name[128]`, with another alignment.
-fn align_parameter(line: &str, alignment: &str) -> String {
-    let Some((head, tail)) = line.split_once(".align ") else { return line.to_owned() };
-    let rest = tail.split_once(' ').map_or("", |(_, rest)| rest);
-    format!("{head}{alignment} {rest}")
+/// `.param .align 1 .b8 name[128]`, with another alignment; `None` for a number or a pointer.
+fn align_parameter(line: &str, alignment: &str) -> Option<String> {
+    let (_, rest) = line.trim_start().strip_prefix(".param .align ")?.split_once(' ')?;
+    Some(format!("\t.param {alignment} {rest}"))
 }
 
 /// What the PTX says about each of its kernels, in order.
@@ -162,15 +195,11 @@ struct Function<'a> {
 fn functions(text: &str) -> Vec<Function<'_>> {
     let mut functions = Vec::new();
     let mut head: Option<Function<'_>> = None;
-    // Braces that are open: inline assembly has some of its own.
+    // Braces that are open: inline assembly and calls have some of their own.
     let mut depth = 0;
     for (number, line) in (1..).zip(text.lines()) {
         if depth > 0 {
-            match line.trim() {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
+            depth = depth_after(depth, line);
             if depth == 0 {
                 functions.extend(head.take());
             } else if let Some(function) = &mut head {
@@ -188,6 +217,16 @@ fn functions(text: &str) -> Vec<Function<'_>> {
         }
     }
     functions
+}
+
+/// The braces that are open after a line of a body, of those of a vector's operands too.
+fn depth_after(depth: usize, line: &str) -> usize {
+    let code = line.split_once("//").map_or(line, |(code, _)| code);
+    code.bytes().fold(depth, |depth, byte| match byte {
+        b'{' => depth + 1,
+        b'}' => depth.saturating_sub(1),
+        _ => depth,
+    })
 }
 
 fn check(text: &str) -> Result<(), Refused> {
@@ -314,6 +353,60 @@ $L__BB0_1:
         assert_eq!(finish(&text), Err(Refused::UnknownKernel("gone".into())));
     }
 
+    /// A slice, a grid constant, a number and a grid constant.
+    const CONSTANTS: &str = "\
+// cuda_std directive scale .param 2 .align 64
+// cuda_std directive scale .reqntid 32
+// cuda_std directive scale .param 4 .align 64
+.visible .entry scale(
+\t.param .u64 .ptr .align 1 scale_param_0,
+\t.param .u64 scale_param_1,
+\t.param .align 1 .b8 scale_param_2[128],
+\t.param .f32 scale_param_3,
+\t.param .align 1 .b8 scale_param_4[12]
+)
+{
+\tret;
+}
+.visible .entry other(
+\t.param .align 16 .b8 other_param_0[128],
+\t.param .align 16 .b8 other_param_1[128],
+\t.param .align 16 .b8 other_param_2[128]
+)
+{
+\tret;
+}
+";
+
+    #[test]
+    fn grid_constants_are_aligned() {
+        let expected = "\
+.visible .entry scale(
+\t.param .u64 .ptr .align 1 scale_param_0,
+\t.param .u64 scale_param_1,
+\t.param .align 64 .b8 scale_param_2[128],
+\t.param .f32 scale_param_3,
+\t.param .align 64 .b8 scale_param_4[12]
+)
+.reqntid 32
+{
+";
+        let (_, other) = CONSTANTS.split_once("{\n").unwrap();
+        assert_eq!(finish(CONSTANTS).unwrap(), expected.to_owned() + other);
+    }
+
+    #[test]
+    fn a_grid_constant_that_is_none_is_refused() {
+        for parameter in [0, 1, 3, 5] {
+            let directive = format!(".param {parameter} ");
+            let text = CONSTANTS.replace(".param 4 ", &directive);
+            assert_eq!(
+                finish(&text),
+                Err(Refused::GridConstant { kernel: "scale".into(), parameter })
+            );
+        }
+    }
+
     #[test]
     fn kernels_are_counted() {
         let info = KernelInfo { name: "saxpy".into(), instructions: 3, shared_bytes: 1024 };
@@ -338,6 +431,30 @@ $L__BB0_1:
 ";
         let text = with_body("\tcall.uni (retval0), helper, (param0);") + helper;
         assert!(matches!(finish(&text), Err(Refused::Panic { kernel, .. }) if kernel == "saxpy"));
+    }
+
+    #[test]
+    fn braces_of_inline_assembly_do_not_end_a_kernel() {
+        let call = "\tcall.uni \t_ZN4core9panicking5panic17h0E, (p0);";
+        for assembly in [
+            "\t// begin inline asm\n\t{\n\t.reg .pred p;\n\t}\n\t// end inline asm",
+            "\t{ .reg .pred p;\n\tsetp.ne.u32 p, %r1, 0; }",
+            "\t{ // }\n\t{\n\t} }",
+            "\tst.shared.v4.b32 [%r1], {%r2, %r3,\n\t%r4, %r5};",
+        ] {
+            let text = with_body(&format!("{assembly}\n{call}"));
+            let line = 15 + assembly.lines().count();
+            match finish(&text) {
+                Err(Refused::Panic { kernel, line: found, .. }) => {
+                    assert_eq!((kernel.as_str(), found), ("saxpy", line), "{assembly}");
+                }
+                other => panic!("{assembly}: {other:?}"),
+            }
+            // What comes after is a function of its own again.
+            let text = with_body(assembly) + &SAXPY.replace("saxpy", "second");
+            let names: Vec<_> = kernels(&text).into_iter().map(|kernel| kernel.name).collect();
+            assert_eq!(names, ["saxpy", "second"], "{assembly}");
+        }
     }
 
     #[test]

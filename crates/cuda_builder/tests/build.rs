@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cuda_builder::ptx::Refused;
 use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
-use soft_cuda::{Config, Device, LaunchConfig};
+use soft_cuda::{Config, Device, Fill, LaunchConfig, Swizzle, TensorMap};
 
 /// cargo builds in one folder per architecture: one build at a time.
 static BUILDING: Mutex<()> = Mutex::new(());
@@ -54,6 +54,18 @@ fn launch_bounds_are_in_the_ptx() {
 }
 
 #[test]
+fn only_the_end_of_a_kernel_looks_like_one() {
+    let (Some(old), Some(new)) = (build(fixture()), build(fixture().arch(CudaArch::Sm90a))) else {
+        return;
+    };
+    for text in [old.unwrap(), new.unwrap()] {
+        let count = |line: &str| text.lines().filter(|other| *other == line).count();
+        let entries = text.matches(".entry ").count();
+        assert_eq!((count("{"), count("}")), (entries, entries));
+    }
+}
+
+#[test]
 fn settings_reach_the_compiler() {
     let Some(text) = build(fixture()) else { return };
     // `a * b + c` is rounded twice, unless contraction is asked for.
@@ -81,6 +93,16 @@ fn what_a_kernel_must_not_have_is_refused() {
 }
 
 #[test]
+fn grid_constants_want_a_newer_architecture() {
+    let build_for = |arch| build(fixture().arch(arch).build_args(["--features", "grid_constant"]));
+    let (Some(old), Some(new)) = (build_for(CudaArch::Sm80), build_for(CudaArch::Sm90a)) else {
+        return;
+    };
+    assert!(matches!(old, Err(CudaBuilderError::Compile { arch: "sm_80", .. })), "{old:?}");
+    assert!(new.unwrap().contains(".param .align 64 .b8 grid_constant_param_0[12]"));
+}
+
+#[test]
 fn a_folder_without_a_crate_is_an_error() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let error = CudaBuilder::new(&folder).build().unwrap_err();
@@ -95,7 +117,11 @@ struct Launch {
 
 impl Launch {
     fn new() -> Option<Self> {
-        let text = build(fixture())?.unwrap();
+        Self::of(fixture())
+    }
+
+    fn of(builder: CudaBuilder) -> Option<Self> {
+        let text = build(builder)?.unwrap();
         let device = Device::new(Config::default());
         let module = device.load(&text).unwrap();
         Some(Launch { device, module })
@@ -115,15 +141,36 @@ impl Launch {
     }
 
     fn run(&self, kernel: &str, grid: [u32; 3], block: [u32; 3], shared: u32, params: &[u64]) {
-        let kernel = self.module.kernel(kernel).unwrap();
-        let params: Vec<u8> = params.iter().flat_map(|param| param.to_le_bytes()).collect();
+        let params: Vec<_> = params.iter().map(|param| param.to_le_bytes().to_vec()).collect();
         let config = LaunchConfig { grid, block, dynamic_shared: shared };
-        self.device.launch(&kernel, config, &params).unwrap();
+        self.run_with(kernel, config, &params);
+    }
+
+    /// Runs with parameters of any size, each put where the kernel has it.
+    fn run_with(&self, kernel: &str, config: LaunchConfig, params: &[Vec<u8>]) {
+        let kernel = self.module.kernel(kernel).unwrap();
+        let sizes: Vec<usize> = params.iter().map(Vec::len).collect();
+        let expected: Vec<usize> = kernel.params().iter().map(|param| param.size).collect();
+        assert_eq!(sizes, expected, "{}", kernel.name());
+        let mut bytes = vec![0; kernel.params_size()];
+        for (place, param) in kernel.params().iter().zip(params) {
+            bytes[place.offset..place.offset + place.size].copy_from_slice(param);
+        }
+        self.device.launch(&kernel, config, &bytes).unwrap();
     }
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// The fixture for sm_90a, with what sm_80 does not have.
+fn hopper() -> Option<Launch> {
+    Launch::of(fixture().arch(CudaArch::Sm90a))
 }
 
 #[test]
@@ -206,4 +253,87 @@ fn floats_round_as_they_say() {
     let words = launch.read(wide, 2);
     let wide = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32);
     assert_eq!(wide, 24929.0 * 673.0 + f64::from(tiny));
+}
+
+#[test]
+fn asynchronous_copies_arrive_at_the_wait() {
+    let Some(launch) = Launch::new() else { return };
+    let x = launch.alloc(&bits(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]));
+    let out = launch.alloc(&[1; 10]);
+    launch.run("async_copies", [1; 3], [1, 1, 1], 0, &[x, out]);
+    let expected = bits(&[1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0, 9.0, 0.0]);
+    assert_eq!(launch.read(out, 10), expected);
+}
+
+#[test]
+fn hopper_kernels_are_for_hopper_alone() {
+    let Some(text) = build(fixture()) else { return };
+    let text = text.unwrap();
+    assert!(text.contains(".target sm_80") && text.contains(".entry reverse("));
+    for kernel in ["grid_constants", "phases", "pipeline"] {
+        assert!(!text.contains(&format!(".entry {kernel}(")), "{kernel}");
+    }
+}
+
+#[test]
+fn grid_constants_are_read_where_the_launch_put_them() {
+    let Some(launch) = hopper() else { return };
+    let kernel = launch.module.kernel("grid_constants").unwrap();
+    let places: Vec<_> = kernel.params().iter().map(|p| (p.offset, p.size, p.align)).collect();
+    assert_eq!(
+        places,
+        [(0, 8, 8), (8, 8, 8), (64, 64, 64), (128, 4, 4), (192, 12, 64), (208, 8, 8)]
+    );
+    let values: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let (x, out) = (launch.alloc(&bits(&values)), launch.alloc(&[0; 64]));
+    let mut factors: Vec<f32> = (0..10).map(|i| 1.0 + i as f32).collect();
+    factors.resize(16, f32::NAN);
+    let offsets = [100.0, 200.0, 300.0];
+    let pointer = |address: u64| address.to_le_bytes().to_vec();
+    let params =
+        [pointer(x), pointer(64), bytes(&factors), bytes(&[0.5]), bytes(&offsets), pointer(out)];
+    let config = LaunchConfig { grid: [2, 1, 1], block: [32, 1, 1], dynamic_shared: 0 };
+    launch.run_with("grid_constants", config, &params);
+    let expected: Vec<f32> =
+        (0..64).map(|i| i as f32 * 0.5 * factors[i % 10] + offsets[i % 3]).collect();
+    assert_eq!(launch.read(out, 64), bits(&expected));
+}
+
+#[test]
+fn mbarriers_go_through_phases() {
+    let Some(launch) = hopper() else { return };
+    let out = launch.alloc(&[0; 193]);
+    launch.run("phases", [1; 3], [64, 1, 1], 0, &[out]);
+    let expected: Vec<u32> =
+        (0..3).flat_map(|round| (0..64).map(move |i| (63 - i) * 10 + round)).chain([8]).collect();
+    assert_eq!(launch.read(out, 193), expected);
+}
+
+#[test]
+fn tiles_go_through_a_pipeline() {
+    let Some(launch) = hopper() else { return };
+    // The last of seven tiles lies half outside of the matrix, and so do two of its columns.
+    let (rows, columns, stride, tiles) = (52, 30, 36, 7);
+    let element = |row: usize, column: usize| {
+        if row < rows && column < columns { (row * stride + column) as f32 } else { 0.0 }
+    };
+    let values: Vec<f32> = (0..rows * stride).map(|i| i as f32).collect();
+    let (matrix, out) = (launch.alloc(&bits(&values)), launch.alloc(&vec![0; tiles * 128]));
+    let (dims, strides) = ([columns as u64, rows as u64], [stride as u64 * 4]);
+    let map = TensorMap::new(matrix, &dims, &strides, &[32, 8], Swizzle::None, Fill::Zeros);
+    let params = [
+        (tiles as u32).to_le_bytes().to_vec(),
+        map.unwrap().to_bytes().to_vec(),
+        out.to_le_bytes().to_vec(),
+    ];
+    let config = LaunchConfig { grid: [1; 3], block: [256, 1, 1], dynamic_shared: 0 };
+    launch.run_with("pipeline", config, &params);
+    let expected: Vec<f32> = (0..tiles * 128)
+        .map(|i| {
+            let at = 127 - i % 128;
+            let row = i / 128 * 8 + at / 32;
+            element(row, at % 32) + element(row + 4, at % 32)
+        })
+        .collect();
+    assert_eq!(launch.read(out, tiles * 128), bits(&expected));
 }

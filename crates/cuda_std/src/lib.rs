@@ -4,15 +4,22 @@
 //! implementation is this project's own, on rustc's in-tree NVPTX backend, because the
 //! published crate needs a compiler from 2021.
 //!
+//! A crate of kernels begins with
+//!
 //! ```ignore
 //! #![no_std]
 //! #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+//! ```
+//!
+//! and a kernel is a function:
+//!
+//! ```no_run
 //! use cuda_std::prelude::*;
 //!
 //! /// `y[i] += a * x[i]`.
 //! ///
 //! /// # Safety
-//! /// `x` has at least `y.len()` elements, and nothing else touches `y`.
+//! /// `y` has at least `x.len()` elements, and nothing else touches it.
 //! #[kernel(max_block = 256)]
 //! pub unsafe fn saxpy(a: f32, x: &[f32], y: *mut f32) {
 //!     let i = thread::index_1d() as usize;
@@ -47,6 +54,8 @@
 //! - Barriers and other convergent operations must not be duplicated by the optimiser.
 //!   Everything here that contains one is `#[inline(always)]` and built on rustc's
 //!   convergent intrinsics, and `cuda_builder` switches off the pass that would copy them.
+//! - Assembly with a scope of its own closes the brace at the end of a line: alone on a line it
+//!   would look like the end of the kernel to whoever reads the PTX by lines.
 //! - A panic is a build error: the panic handler calls a function that does not exist, and
 //!   `cuda_builder` refuses PTX that mentions it.
 
@@ -70,6 +79,13 @@ pub mod warp;
 
 pub use cuda_std_macros::{gpu_only, kernel, shared_array};
 pub use float::fma;
+
+/// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
+/// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
+#[doc(hidden)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
 
 /// What most kernels use.
 pub mod prelude {

@@ -1,10 +1,18 @@
-//! Barriers in shared memory that count arrivals and bytes (`mbarrier`, sm_80; bytes and
-//! waiting by parity: sm_90).
+//! Barriers in shared memory that count arrivals and bytes (`mbarrier`; PTX ISA: "Parallel
+//! Synchronization and Communication Instructions: mbarrier").
 //!
 //! An [`Mbarrier`] goes through phases. A phase completes when as many arrivals have come as
 //! the barrier was made for, and as many bytes as its arrivals said to expect; the next one
 //! begins at once. A wait names the phase by its parity: 0 for the first, 1 for the second,
 //! 0 for the third. What a thread did before it arrived is seen by those that waited.
+//!
+//! Unlike [`sync_threads`](crate::thread::sync_threads), who arrives need not wait, and who
+//! waits need not arrive. Two for each buffer make a pipeline, one that says it is full and one
+//! that says it is empty; [`tma`](crate::tma) has an example.
+//!
+//! [`init`](Mbarrier::init) and [`arrive`](Mbarrier::arrive) exist since sm_80, the rest since
+//! sm_90. As all are written here they take PTX 8.0, which rustc writes for `sm_90a`, `sm_100`
+//! and later, not for `sm_90`.
 
 use cuda_std_macros::gpu_only;
 
@@ -22,7 +30,8 @@ use core::arch::asm;
 ///   nothing else;
 /// - it was made by [`init`](Self::init), and [`fence_init`] and a barrier of the block came
 ///   after that;
-/// - no phase gets more arrivals or bytes than it waits for.
+/// - no phase gets more arrivals than it waits for, nor more bytes than it expects, and at most
+///   2^20 - 1 of either.
 #[derive(Clone, Copy)]
 pub struct Mbarrier(SharedPtr<u64>);
 
@@ -49,10 +58,11 @@ impl Mbarrier {
         self.0.address()
     }
 
-    /// Makes a barrier whose phases wait for `arrivals` (`mbarrier.init`).
+    /// Makes a barrier whose phases wait for `arrivals` (`mbarrier.init`, sm_80), from 1 to
+    /// 2^20 - 1.
     ///
     /// # Safety
-    /// See [`Mbarrier`]. One thread does this, before any other operation.
+    /// See [`Mbarrier`]. One thread does this once, before any other operation.
     #[gpu_only]
     #[inline(always)]
     pub unsafe fn init(self, arrivals: u32) {
@@ -67,7 +77,10 @@ impl Mbarrier {
         }
     }
 
-    /// Arrives (`mbarrier.arrive`, with release semantics in the block).
+    /// Arrives (`mbarrier.arrive`, sm_80), and does not wait. Each call is one arrival of one
+    /// thread; what this thread did before, those see that wait for the phase (release
+    /// semantics in the block). Where one thread arrives for its warp,
+    /// [`sync_warp`](crate::warp::sync_warp) comes before.
     ///
     /// # Safety
     /// See [`Mbarrier`].
@@ -85,7 +98,9 @@ impl Mbarrier {
     }
 
     /// Arrives, and says how many more bytes this phase waits for
-    /// (`mbarrier.arrive.expect_tx`).
+    /// (`mbarrier.arrive.expect_tx`, sm_90): those of the copies that report to the barrier, such
+    /// as [`tma::load_2d`](crate::tma::load_2d). The thread that asks for the copies calls this
+    /// before them, once for all of a phase; others just [`arrive`](Self::arrive).
     ///
     /// # Safety
     /// See [`Mbarrier`].
@@ -103,9 +118,14 @@ impl Mbarrier {
         }
     }
 
-    /// Waits until the phase of this parity is complete (`mbarrier.try_wait.parity`, in a
-    /// loop). Of the phases with this parity it is the current one or the one just before: a
-    /// barrier that has not been used yet counts as having completed one of parity 1.
+    /// Waits until the phase of this parity is complete (`mbarrier.try_wait.parity`, sm_90, in
+    /// a loop), and then sees what was done before the arrivals, and the bytes that were copied
+    /// (acquire semantics in the block). Every thread that reads them waits by itself.
+    ///
+    /// Of the phases with this parity it is the current one or the one just before: a barrier
+    /// that has not been used yet counts as having completed one of parity 1, so that a wait
+    /// for an empty buffer that begins with 1 passes at once the first time. A thread that falls
+    /// two phases behind takes one phase for the other.
     ///
     /// # Safety
     /// See [`Mbarrier`].
@@ -120,8 +140,7 @@ impl Mbarrier {
                     "{{",
                     ".reg .pred p;",
                     "mbarrier.try_wait.parity.shared::cta.b64 p, [{barrier}], {parity};",
-                    "selp.u32 {done}, 1, 0, p;",
-                    "}}",
+                    "selp.u32 {done}, 1, 0, p; }}",
                     barrier = in(reg32) self.address(),
                     parity = in(reg32) parity,
                     done = out(reg32) done,
@@ -136,8 +155,10 @@ impl Mbarrier {
 }
 
 /// Makes the barriers that this thread has made visible to bulk copies
-/// (`fence.mbarrier_init.release.cluster`). A barrier of the block must follow, for the other
-/// threads.
+/// (`fence.mbarrier_init.release.cluster`, sm_90; PTX ISA: "Parallel Synchronization and
+/// Communication Instructions: membar / fence"). The thread that called
+/// [`init`](Mbarrier::init) calls this once after the last of them; a barrier of the block must
+/// follow, for the other threads.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_init() {

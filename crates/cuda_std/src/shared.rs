@@ -169,7 +169,6 @@ macro_rules! scalar_access {
 
 scalar_access!(f32);
 scalar_access!(u32);
-scalar_access!(i32);
 
 impl SharedPtr<f32> {
     /// Loads the four elements from `index` on with one access (`ld.shared.v4.b32`).

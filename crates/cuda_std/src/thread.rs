@@ -81,38 +81,65 @@ pub fn sync_threads() {
     unsafe { nvptx::_syncthreads() }
 }
 
-/// Waits until `THREADS` threads of the block, whole warps, are at the barrier `ID`
-/// (`barrier.sync`): as [`sync_threads`], for a part of the block. `ID` is 1 to 15; barrier 0
-/// is that of [`sync_threads`].
+/// Waits until `THREADS` threads of the block are at the barrier `ID` (`barrier.sync`, sm_70;
+/// PTX ISA: "Parallel Synchronization and Communication Instructions: barrier"): as
+/// [`sync_threads`], for a part of the block.
+///
+/// The same `THREADS` threads, whole warps of them, come to the barrier each time, and no
+/// others. A block has 16 barriers: `ID` is 1 to 15, and 0 is that of [`sync_threads`]. That
+/// `ID` is one of them and `THREADS` a multiple of 32 up to 1024 is checked at compile time.
 #[gpu_only]
 #[inline(always)]
 pub fn sync_some_threads<const ID: u32, const THREADS: u32>() {
-    const { assert!(ID >= 1 && ID <= 15 && THREADS.is_multiple_of(32)) };
+    const {
+        assert!(ID >= 1 && ID <= 15, "the barriers are 1 to 15");
+        assert!(
+            THREADS >= 32 && THREADS <= 1024 && THREADS.is_multiple_of(32),
+            "whole warps of a block wait at a barrier",
+        );
+    }
     // SAFETY: a barrier, which orders memory; `asm!` without `nomem` keeps the compiler's
     // accesses on their side of it. Unlike `bar.sync` it may stand where a warp diverges, so
     // that a copy of it, which the compiler may make, waits for the same threads.
     unsafe { asm!("barrier.sync {}, {};", const ID, const THREADS, options(nostack)) }
 }
 
-/// Lets each thread of the warp's group of four warps have `REGISTERS` registers, more than
-/// before (`setmaxnreg.inc`, sm_90a); waits until another group has given them back. A
-/// multiple of 8 between 24 and 256.
+/// Lets each thread of this group of four warps have `REGISTERS` registers, at least as many as
+/// before (`setmaxnreg.inc`, sm_90a alone; PTX ISA: "Miscellaneous Instructions: setmaxnreg").
+/// Waits until the block has that many left, which other groups give back with
+/// [`lower_registers`].
+///
+/// All threads of the group come here together: warps 0 to 3 of the block are a group, 4 to 7
+/// the next. Between two such calls of a group lies a barrier for it. The groups must not want
+/// more together than the block was launched with, or they wait for ever: a kernel with
+/// `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a multiple of 8,
+/// 168 for each thread, which is enough for one group with 56 and two with 224. Without the
+/// launch bounds the assembler does not know the number, and ignores the instruction.
+///
+/// `REGISTERS` is a multiple of 8 between 24 and 256, which is checked at compile time.
 #[gpu_only]
 #[inline(always)]
 pub fn raise_registers<const REGISTERS: u32>() {
-    const { assert!(REGISTERS.is_multiple_of(8) && REGISTERS >= 24 && REGISTERS <= 256) };
+    const { assert!(is_register_count(REGISTERS), "24 to 256 registers, a multiple of 8") };
     // SAFETY: registers in use stay as they are.
     unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack)) }
 }
 
-/// Gives registers back, down to `REGISTERS` for each thread of the group of four warps
-/// (`setmaxnreg.dec`, sm_90a). A multiple of 8 between 24 and 256.
+/// Gives registers back, down to `REGISTERS` for each thread of this group of four warps
+/// (`setmaxnreg.dec`, sm_90a alone). Who comes here, and with what, is as for
+/// [`raise_registers`].
 #[gpu_only]
 #[inline(always)]
 pub fn lower_registers<const REGISTERS: u32>() {
-    const { assert!(REGISTERS.is_multiple_of(8) && REGISTERS >= 24 && REGISTERS <= 256) };
+    const { assert!(is_register_count(REGISTERS), "24 to 256 registers, a multiple of 8") };
     // SAFETY: the assembler keeps what follows within them.
     unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const REGISTERS, options(nostack)) }
+}
+
+/// Whether `setmaxnreg` takes that many.
+#[cfg(target_arch = "nvptx64")]
+const fn is_register_count(registers: u32) -> bool {
+    registers.is_multiple_of(8) && registers >= 24 && registers <= 256
 }
 
 macro_rules! reducing_barriers {
@@ -131,7 +158,6 @@ macro_rules! reducing_barriers {
                     "{{",
                     ".reg .pred p, q;",
                     "setp.ne.u32 p, {input}, 0;",
-                    // A brace on a line of its own would look like the end of the kernel.
                     concat!("bar.red.", $op, ".", $ty, "; }}"),
                     input = in(reg32) predicate as u32,
                     result = out(reg32) result,

@@ -4,6 +4,89 @@
 //! One thread asks for a whole tile. The host describes the matrix and the tile in a
 //! [`TensorMap`]; the copy names only the map and the tile's first element, fills up with
 //! zeros what lies outside the matrix, and reports its bytes to an [`Mbarrier`].
+//!
+//! All of this takes PTX 8.0, which rustc writes for `sm_90a`, `sm_100` and later, not for
+//! `sm_90`.
+//!
+//! # A pipeline
+//!
+//! One warp moves tiles, another adds their rows. Each of the four buffers has two barriers:
+//! `full` completes a phase when a tile has arrived, `empty` when it has been read. Both warps
+//! go through the buffers in turn, and the parity they wait for flips with each round.
+//!
+//! ```no_run
+//! use cuda_std::mbarrier::{self, Mbarrier};
+//! use cuda_std::prelude::*;
+//! use cuda_std::tma::{self, TensorMap};
+//!
+//! const COLS: u32 = 32;
+//! const ROWS: u32 = 8;
+//! const TILE: u32 = COLS * ROWS;
+//! const STAGES: u32 = 4;
+//!
+//! /// `sums[j]` is the sum of column `j` of a matrix, 32 columns per block.
+//! ///
+//! /// # Safety
+//! /// The map is of a matrix of `rows` rows and its tiles of 32 columns by 8 rows; `sums` has 32
+//! /// elements per block, and nothing else touches it.
+//! #[kernel(block = 64)]
+//! pub unsafe fn column_sums(#[grid_constant] map: &TensorMap, rows: u32, sums: *mut f32) {
+//!     let (warp, lane) = (thread::thread_idx_x() / 32, warp::lane_id());
+//!     let col = thread::block_idx_x() * COLS;
+//!     let tiles = rows.div_ceil(ROWS);
+//!     let buffers = shared_array![f32; (STAGES * TILE) as usize]; // (STAGES, ROWS, COLS)
+//!     let barriers = shared_array![u64; 2 * STAGES as usize];
+//!     let full = Mbarrier::at(*barriers);
+//!     let empty = full.add(STAGES);
+//!
+//!     // One thread makes the barriers; after that all may use them.
+//!     if thread::thread_idx_x() == 0 {
+//!         tma::prefetch(map);
+//!         for stage in 0..STAGES {
+//!             // SAFETY: in the block's shared memory, and nobody uses them yet.
+//!             unsafe {
+//!                 full.add(stage).init(1); // the thread that asks for the tile, and its bytes
+//!                 empty.add(stage).init(32); // all lanes that read it
+//!             }
+//!         }
+//!         mbarrier::fence_init();
+//!     }
+//!     thread::sync_threads();
+//!
+//!     if warp == 1 {
+//!         if lane == 0 {
+//!             for tile in 0..tiles {
+//!                 let (stage, parity) = (tile % STAGES, tile / STAGES % 2);
+//!                 let full = full.add(stage);
+//!                 // SAFETY: the buffer is empty, at once in the first round, and `full` expects
+//!                 // what the copy brings.
+//!                 unsafe {
+//!                     empty.add(stage).wait_parity(parity ^ 1);
+//!                     full.arrive_expect_tx(TILE * 4);
+//!                     tma::load_2d(buffers.add(stage * TILE), map, col, tile * ROWS, full);
+//!                 }
+//!             }
+//!         }
+//!     } else {
+//!         let mut sum = 0.0;
+//!         for tile in 0..tiles {
+//!             let (stage, parity) = (tile % STAGES, tile / STAGES % 2);
+//!             // SAFETY: the tile is there when `full` says so, and stays until all lanes have
+//!             // arrived at `empty`.
+//!             unsafe {
+//!                 full.add(stage).wait_parity(parity);
+//!                 for row in 0..ROWS {
+//!                     sum += buffers.load(stage * TILE + row * COLS + lane);
+//!                 }
+//!                 tma::fence_shared(); // read before it is copied over
+//!                 empty.add(stage).arrive();
+//!             }
+//!         }
+//!         // SAFETY: the element is this thread's alone.
+//!         unsafe { *sums.add((col + lane) as usize) = sum };
+//!     }
+//! }
+//! ```
 
 use cuda_std_macros::gpu_only;
 
@@ -13,23 +96,34 @@ use crate::shared::SharedPtr;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// What the driver's `cuTensorMapEncodeTiled` made: a `CUtensorMap`.
+/// What the driver's `cuTensorMapEncodeTiled` made: a `CUtensorMap` (PTX ISA: "Tensors").
 ///
-/// A kernel takes it as `#[grid_constant] map: &TensorMap`, and the host passes the 128 bytes.
+/// A kernel takes it as `#[grid_constant] map: &TensorMap`, and the host passes the 128 bytes;
+/// see [`kernel`](macro@crate::kernel). For [`load_2d`] the host encodes two dimensions of
+/// `FLOAT32`: the matrix as `[columns, rows]`, the bytes from one row to the next, a multiple of
+/// 16, the tile as `[columns, rows]`, up to 256 of each and whole 16 bytes in a row, and
+/// element strides of 1.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMap([u64; 16]);
 
-/// Asks for a tile of a matrix (`cp.async.bulk.tensor.2d`): the one whose first element is in
-/// column `col` and row `row`. Its bytes, all of them even at the edge, are reported to
-/// `barrier`.
+/// Asks for a tile of a matrix (`cp.async.bulk.tensor.2d`, sm_90; PTX ISA: "Data Movement and
+/// Conversion Instructions: cp.async.bulk.tensor"): the one whose first element is in column
+/// `col` and row `row`, both below 2^31. Its bytes, all of them even at the edge, are reported
+/// to `barrier`.
+///
+/// One thread calls this for a tile. Those that wait for the phase of the barrier see the tile,
+/// as the map's box: rows of the tile without gaps, unless the map swizzles.
 ///
 /// # Safety
 /// - The map describes a matrix of two dimensions, and rows before columns: its dimension 0
 ///   walks along a row. Nothing writes the matrix before the copy is done.
-/// - `to` is aligned to 128 bytes, and has room for the map's tile in shared memory, which
-///   nothing else reads or writes before the copy is done.
-/// - `barrier` expects the bytes, or will: see [`Mbarrier::arrive_expect_tx`].
+/// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
+///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
+/// - Who accessed that memory before has called [`fence_shared`], and then met this thread at a
+///   barrier.
+/// - `barrier` expects the bytes, or will before the copy can complete its phase: see
+///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, barrier: Mbarrier) {
@@ -48,7 +142,9 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
     }
 }
 
-/// Fetches the map itself, so that the first copy need not wait for it (`prefetch.tensormap`).
+/// Fetches the map itself, so that the first copy need not wait for it (`prefetch.tensormap`,
+/// sm_90; PTX ISA: "Data Movement and Conversion Instructions: prefetch"). A hint: one thread of
+/// a block gives it, at the beginning.
 #[gpu_only]
 #[inline(always)]
 pub fn prefetch(map: &TensorMap) {
@@ -63,8 +159,12 @@ pub fn prefetch(map: &TensorMap) {
 }
 
 /// Orders this thread's accesses to shared memory before bulk copies that are asked for after
-/// a barrier (`fence.proxy.async.shared::cta`): a tile may only be copied over one that was
+/// a barrier (`fence.proxy.async.shared::cta`, sm_90; PTX ISA: "Parallel Synchronization and
+/// Communication Instructions: membar / fence"): a tile may only be copied over one that was
 /// read when the reads are done, and no barrier alone says that to the copy.
+///
+/// Every thread that has read or written a buffer calls this before it says, by an arrival or
+/// at a barrier, that the buffer may be copied over.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_shared() {

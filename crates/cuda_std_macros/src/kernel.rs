@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatType, ReturnType, Token, Type};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Meta, Pat, PatType, ReturnType, Token, Type};
 
 /// The arguments of `#[kernel(...)]`.
 pub struct Bounds {
@@ -66,7 +66,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
 
     let mut parameters = Punctuated::<TokenStream, Token![,]>::new();
     let mut rebuild = TokenStream::new();
-    let mut types = Vec::new();
+    let (mut types, mut constants) = (Vec::new(), Vec::new());
     let mut directives = directives(name, &bounds);
     for (index, input) in sig.inputs.iter().enumerate() {
         let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
@@ -75,9 +75,11 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
             let (parameter, value) = constant.assemble(name, parameters.len());
             let value_type = constant.0;
             let place = format_ident!("__value{index}");
-            parameters.push(quote!(#place: #value_type));
+            let bytes = quote!({ ::core::mem::size_of::<#value_type>() });
+            parameters.push(quote!(#place: ::cuda_std::GridConstant<#bytes>));
             rebuild.extend(quote!(let _ = #place; let #pattern = #value;));
             directives.extend(parameter);
+            constants.push(value_type);
             continue;
         }
         let Some(slice) = Slice::of(ty) else {
@@ -92,6 +94,29 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         rebuild.extend(quote!(let #pattern = #value;));
     }
 
+    // A parameter without a size would be none in the PTX, and shift the numbers of the others;
+    // rustc stops at one of greater alignment than 16.
+    let checks = quote! {
+        const _: () = {
+            const fn parameter<T: ::core::marker::Copy>(alignment: usize) {
+                assert!(::core::mem::size_of::<T>() > 0, "a kernel's parameter has a size");
+                assert!(
+                    ::core::mem::align_of::<T>() <= alignment,
+                    "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
+                );
+            }
+            #(parameter::<#types>(16);)*
+            #(parameter::<#constants>(64);)*
+        };
+    };
+    if !constants.is_empty() {
+        directives.extend(quote! {
+            #[cfg(all(target_arch = "nvptx64", not(target_feature = "sm_89")))]
+            ::core::compile_error!(
+                "a `#[grid_constant]` takes PTX 7.7, which rustc writes for sm_89 and later"
+            );
+        });
+    }
     let statements = &block.stmts;
     let mut plain = sig.clone();
     for input in &mut plain.inputs {
@@ -106,8 +131,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         #[cfg(target_arch = "nvptx64")]
         #[unsafe(no_mangle)]
         #vis unsafe extern "ptx-kernel" fn #name(#parameters) {
-            const fn __parameters_are_copy<T: Copy>() {}
-            const { #(__parameters_are_copy::<#types>();)* }
+            #checks
             #rebuild
             #(#statements)*
         }
@@ -116,8 +140,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         #[cfg(not(target_arch = "nvptx64"))]
         #[allow(unused)]
         #vis #plain {
-            const fn __parameters_are_copy<T: Copy>() {}
-            const { #(__parameters_are_copy::<#types>();)* }
+            #checks
             #(#statements)*
         }
     })
@@ -209,21 +232,36 @@ struct GridConstant<'a>(&'a Type);
 
 impl<'a> GridConstant<'a> {
     fn of(input: &'a PatType) -> syn::Result<Option<Self>> {
-        if !input.attrs.iter().any(|attribute| attribute.path().is_ident(GRID_CONSTANT)) {
-            return Ok(None);
+        let mut attributes =
+            input.attrs.iter().filter(|attribute| attribute.path().is_ident(GRID_CONSTANT));
+        let Some(attribute) = attributes.next() else { return Ok(None) };
+        if !matches!(attribute.meta, Meta::Path(_)) {
+            return Err(Error::new(attribute.span(), "`#[grid_constant]` takes no arguments"));
         }
-        match &*input.ty {
-            Type::Reference(r) if r.mutability.is_none() => Ok(Some(GridConstant(&r.elem))),
-            ty => {
-                Err(Error::new(ty.span(), "a `#[grid_constant]` is a `&T`: the launch passes `T`"))
+        if let Some(second) = attributes.next() {
+            return Err(Error::new(second.span(), "one `#[grid_constant]` is enough"));
+        }
+        let ty = &*input.ty;
+        let message = match ty {
+            Type::Reference(r) if r.mutability.is_some() => {
+                "nothing may write a `#[grid_constant]`: take it as `&T`"
             }
-        }
+            Type::Reference(r) => match &*r.elem {
+                Type::Slice(_) => {
+                    "a `#[grid_constant]` is passed by value, so its size must be known: take an \
+                     array, or a slice without the attribute"
+                }
+                _ => return Ok(Some(GridConstant(&r.elem))),
+            },
+            _ => "a `#[grid_constant]` is a `&T`: the launch passes the `T`",
+        };
+        Err(Error::new(ty.span(), message))
     }
 
     /// The directive that aligns the parameter, and the expression that is the reference.
     fn assemble(&self, kernel: &Ident, index: usize) -> (TokenStream, TokenStream) {
         let ty = self.0;
-        // rustc passes no value of greater alignment than 16, and tensor maps need 64.
+        // Tensor maps need that much.
         let align =
             Literal::string(&format!("// cuda_std directive {kernel} .param {index} .align 64"));
         // LLVM would copy the parameter to local memory to take its address.
@@ -285,6 +323,83 @@ pub fn gpu_only(function: ItemFn) -> TokenStream {
         #[allow(unused_variables)]
         #vis #sig {
             ::core::unimplemented!(#message)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_str;
+
+    /// What `#[kernel(bounds)]` makes of a function, without spaces, or says about it.
+    fn kernel(bounds: &str, function: &str) -> Result<String, String> {
+        let expanded = parse_str(bounds).and_then(|bounds| expand(bounds, parse_str(function)?));
+        let squeeze = |tokens: TokenStream| tokens.to_string().replace(' ', "");
+        expanded.map(squeeze).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_grid_constant_is_passed_by_value_and_numbered_as_in_the_ptx() {
+        let text = kernel("", "unsafe fn k(x: &[f32], #[grid_constant] map: &Map, y: *mut f32) {}")
+            .unwrap();
+        let (gpu, host) = text.split_once("#[cfg(not(target_arch").unwrap();
+        // The slice is parameters 0 and 1.
+        for part in [
+            "fnk(__ptr0:*constf32,__len0:usize,__value1:::cuda_std::GridConstant<{::core::mem::size_of::<Map>()}>,y:*mutf32)",
+            "\"//cuda_stddirectivek.param2.align64\"",
+            "\"cvta.param.u64{},k_param_2;\"",
+            "letmap={letaddress:*constMap;",
+            "not(target_feature=\"sm_89\")",
+            "parameter::<Map>(64);",
+        ] {
+            assert!(gpu.contains(part), "{part}: {gpu}");
+        }
+        assert!(host.contains("unsafefnk(x:&[f32],map:&Map,y:*mutf32)"), "{host}");
+        assert!(host.contains("parameter::<Map>(64);"), "{host}");
+    }
+
+    #[test]
+    fn launch_bounds_become_directives() {
+        let text = kernel("block = (32, ROWS), min_blocks = 2", "unsafe fn k() {}").unwrap();
+        assert!(text.contains("\"//cuda_stddirectivek.reqntid{},{}\""), "{text}");
+        assert!(text.contains("letsize:u32=ROWS;size"), "{text}");
+        assert!(text.contains("\"//cuda_stddirectivek.minnctapersm{}\""), "{text}");
+    }
+
+    #[test]
+    fn wrong_grid_constants_are_refused() {
+        for (parameter, message) in [
+            ("#[grid_constant] map: Map", "is a `&T`"),
+            ("#[grid_constant] map: *const Map", "is a `&T`"),
+            ("#[grid_constant] map: &mut Map", "take it as `&T`"),
+            ("#[grid_constant] map: &[Map]", "take an array"),
+            ("#[grid_constant(64)] map: &Map", "takes no arguments"),
+            ("#[grid_constant] #[grid_constant] map: &Map", "one `#[grid_constant]`"),
+            ("#[grid_constant] Map(map): &Map", "needs a name"),
+        ] {
+            let error = kernel("", &format!("unsafe fn k({parameter}) {{}}")).unwrap_err();
+            assert!(error.contains(message), "{parameter}: {error}");
+        }
+    }
+
+    #[test]
+    fn wrong_kernels_are_refused() {
+        for (bounds, function, message) in [
+            ("", "fn k() {}", "must be `unsafe fn`"),
+            ("", "unsafe fn k() -> u32 { 0 }", "returns nothing"),
+            ("", "unsafe fn k<T>(x: T) {}", "cannot be generic"),
+            ("", "unsafe fn k<'a>(#[grid_constant] map: &'a Map) {}", "cannot be generic"),
+            ("", "async unsafe fn k() {}", "neither `async` nor `const`"),
+            ("", "unsafe extern \"C\" fn k() {}", "sets the ABI"),
+            ("", "unsafe fn k(&self) {}", "no `self`"),
+            ("block = 32, max_block = 64", "unsafe fn k() {}", "once"),
+            ("block = (1, 2, 3, 4)", "unsafe fn k() {}", "one to three sizes"),
+            ("min_blocks = 2", "unsafe fn k() {}", "means nothing"),
+            ("threads = 32", "unsafe fn k() {}", "expected `block`"),
+        ] {
+            let error = kernel(bounds, function).unwrap_err();
+            assert!(error.contains(message), "{bounds} {function}: {error}");
         }
     }
 }

@@ -11,7 +11,8 @@ use syn::parse_macro_input;
 /// The function keeps its name in the PTX, and must
 /// - be `unsafe` (a launch can break what the kernel relies on; say what that is
 ///   under `# Safety`), return nothing, and have neither generics nor `self`;
-/// - take parameters that are `Copy`, which is checked at compile time. A slice
+/// - take parameters that are `Copy`, have a size, and are aligned to at most 16 bytes, which
+///   is checked at compile time. A slice
 ///   `&[T]` or `&mut [T]` arrives as two parameters, pointer and length, because
 ///   that is what the hosts of Rust-CUDA pass; so does `*const [T]`.
 ///
@@ -25,6 +26,66 @@ use syn::parse_macro_input;
 ///   multiprocessor (`.minnctapersm`).
 ///
 /// The sizes are constant expressions of type `u32`.
+///
+/// # Grid constants
+///
+/// `#[grid_constant] name: &T` is a parameter that the launch passes by value and that the
+/// kernel reads in place, all threads the same one: `const __grid_constant__ T` in CUDA C++.
+/// It is for what an instruction wants the address of, as it does for a tensor map, and for
+/// tables that are indexed by what only the run knows: a `T` by value would be copied to
+/// local memory for that, which `cuda_builder` refuses.
+///
+/// - `T` is a struct with `repr(C)`, or an array, for the host writes its bytes. That it is
+///   `Copy` (so nothing can write through the reference), has a size, and is aligned to 64
+///   bytes at most is checked at compile time.
+/// - The host passes `size_of::<T>()` bytes, through `cuLaunchKernel` a pointer to them. They
+///   lie on a multiple of 64 bytes. All parameters together have room for 4096 bytes.
+/// - The address is a generic one (`cvta.param`, sm_70, PTX ISA 7.7). rustc writes PTX as new
+///   as that for `sm_89` and later; for an older architecture the kernel does not compile.
+///
+/// ```
+/// use cuda_std_macros::kernel;
+///
+/// #[repr(C)]
+/// #[derive(Clone, Copy)]
+/// pub struct Taps([f32; 16]);
+///
+/// /// Multiplies `x[i]` by a factor that depends on `i`.
+/// ///
+/// /// # Safety
+/// /// One block of 256 threads, and as many elements of `x`, which nothing else touches.
+/// #[kernel(block = 256)]
+/// pub unsafe fn window(#[grid_constant] taps: &Taps, x: *mut f32) {
+///     # let thread_idx_x = || 0;
+///     let i = thread_idx_x() as usize;
+///     // SAFETY: the element is this thread's alone.
+///     unsafe { *x.add(i) *= taps.0[i % 16] }
+/// }
+/// ```
+///
+/// What is not `Copy`, has no size, or wants a greater alignment does not compile:
+///
+/// ```compile_fail,E0277
+/// # use cuda_std_macros::kernel;
+/// #[kernel]
+/// unsafe fn k(#[grid_constant] x: &std::cell::Cell<[u32; 4]>) {}
+/// ```
+/// ```compile_fail,E0080
+/// # use cuda_std_macros::kernel;
+/// #[kernel]
+/// unsafe fn k(#[grid_constant] x: &[u32; 0]) {}
+/// ```
+/// ```compile_fail,E0080
+/// # use cuda_std_macros::kernel;
+/// #[repr(C, align(128))]
+/// #[derive(Clone, Copy)]
+/// struct Wide([u32; 32]);
+///
+/// #[kernel]
+/// unsafe fn k(#[grid_constant] x: &Wide) {}
+/// ```
+///
+/// # Elsewhere
 ///
 /// On other targets than the GPU the function stays an ordinary `unsafe fn`, so
 /// that editors and `cargo check` see it.

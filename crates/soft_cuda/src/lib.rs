@@ -99,9 +99,12 @@
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
 //! precision, textures, surfaces, indirect calls and branches, recursion,
-//! tensor cores, clusters of more than one block. Of bulk copies: other types than
-//! f32, rows shorter than their swizzle, im2col, interleaving, reductions,
-//! prefetches.
+//! `multimem`. Of tensor cores: `wgmma`, `mma`, `wmma`, `ldmatrix`, `stmatrix`. Clusters
+//! of more than one block: `barrier.cluster`, `mapa`, `st.async`, `red.async`,
+//! `.multicast::cluster`. Of bulk copies: other types than f32, rows shorter than their
+//! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`,
+//! `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
+//! `cp.async.mbarrier.arrive`.
 
 mod device;
 mod error;

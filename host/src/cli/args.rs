@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
     pub beta: f32,
 
-    /// Where to run: auto takes a GPU if there is one, else the software device.
+    /// Where to run.
     #[arg(long, value_enum, default_value_t)]
     device: DeviceArg,
 
@@ -153,11 +153,14 @@ pub struct ExplainArgs {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum DeviceArg {
+    /// A GPU if there is one, else soft.
     #[default]
     Auto,
+    /// The first GPU.
     Gpu,
+    /// The software device of compute capability 8.0: runs PTX for sm_80 on the CPU.
     Soft,
-    /// The software device as one of compute capability 9.0.
+    /// The software device of compute capability 9.0: runs PTX for sm_90a too.
     SoftSm90,
 }
 

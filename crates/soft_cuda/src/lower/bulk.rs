@@ -169,6 +169,9 @@ impl Lowering<'_> {
         } else {
             0
         };
+        if let Some(unknown) = at.mods.iter().find(|m| ["im2col", "multicast"].contains(&stem(m))) {
+            return Err(at.unsupported(&format!("the modifier `.{unknown}` is unknown")));
+        }
         // The order of the spaces says which way: destination first.
         let spaces: Vec<&str> =
             at.mods.iter().copied().filter(|m| *m == "global" || m.starts_with("shared")).collect();
@@ -273,4 +276,9 @@ impl Lowering<'_> {
         let run = pick::<Watch>(self.path);
         self.emit(at, run, fields).kind = InstKind::Check;
     }
+}
+
+/// What a modifier is called before its first `::`.
+fn stem(modifier: &str) -> &str {
+    modifier.split("::").next().unwrap_or(modifier)
 }

@@ -192,6 +192,9 @@ impl<'m> Lowering<'m> {
             self.end_collective(inst, members, true);
             return Ok(());
         }
+        if at.take("cluster") {
+            return Err(at.unsupported("clusters of more than one block are not available"));
+        }
         at.take("cta");
         let aligned = at.take("aligned") || base == "bar";
         let operands = at.inst.operands.as_slice();

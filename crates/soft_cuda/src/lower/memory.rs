@@ -97,6 +97,11 @@ impl Lowering<'_> {
     pub(super) fn memory(&mut self, base: &str, at: &mut Context<'_>) -> Result<bool> {
         match base {
             "ld" | "ldu" => self.load(at)?,
+            "st" | "red" if at.take("async") => {
+                return Err(at.unsupported(
+                    "it is for another block of a cluster, and clusters of more than one block are not available",
+                ));
+            }
             "st" => self.store(at)?,
             "cvta" => self.cvta(at)?,
             "isspacep" => self.isspacep(at)?,

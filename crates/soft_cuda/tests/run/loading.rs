@@ -31,6 +31,57 @@ fn unknown_instructions_and_modifiers() {
 }
 
 #[test]
+fn what_the_device_leaves_out_is_refused_by_name() {
+    for (inst, part) in [
+        ("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%r2}, %rd2, %rd3, 1, 1, 1;", ""),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%r2}, {%r3}, {%r4}, {%r5};", ""),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r2}, [%r3];", ""),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r3];", ""),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3};", ""),
+        ("barrier.cluster.arrive.aligned;", "clusters"),
+        ("barrier.cluster.wait.aligned;", "clusters"),
+        ("mapa.shared::cluster.u32 %r2, %r3, %r4;", ""),
+        ("getctarank.shared::cluster.u32 %r2, %r3;", ""),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r3, [%r4];", "cluster"),
+        (
+            "red.async.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%r2], %r3, [%r4];",
+            "cluster",
+        ),
+        (
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd2], [%r3], 16;",
+            ".reduce",
+        ),
+        ("cp.async.bulk.prefetch.L2.global [%rd2], 16;", "only copies"),
+        (
+            "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r3, %r4, %r5}], [%r6], {0};",
+            ".im2col",
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd2, {%r3, %r4}], [%r6], %r7;",
+            ".multicast::cluster",
+        ),
+        ("cp.async.mbarrier.arrive.shared.b64 [%r2];", ".cg"),
+        ("mbarrier.arrive_drop.shared.b64 %rd2, [%r3];", ""),
+        ("mbarrier.pending_count.b64 %r2, %rd3;", ""),
+        ("tensormap.replace.tile.global_address.global.b1024.b64 [%rd2], %rd3;", ""),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%rd2], 128;", ".async"),
+        ("multimem.ld_reduce.global.add.f32 %r2, [%rd2];", ""),
+        ("tex.2d.v4.f32.s32 {%r2, %r3, %r4, %r5}, [%rd2, {%r6, %r7}];", ""),
+        ("suld.b.1d.b32.clamp {%r2}, [%rd2, {%r6}];", ""),
+        ("fma.rn.bf16x2 %r2, %r3, %r4, %r5;", "this type"),
+        ("add.f16 %r2, %r3, %r4;", "this type"),
+    ] {
+        let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}")).replace("sm_80", "sm_90a");
+        assert!(ptx.contains(".target sm_90a"));
+        let error = refuse(&ptx);
+        let LoadError::Unsupported { line, opcode, .. } = &error else { panic!("{inst}: {error}") };
+        let name = inst.split([' ', ';']).next().unwrap();
+        assert_eq!((*line, opcode.as_str()), (line_of(&ptx, inst), name));
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
 fn wrong_operands() {
     for inst in [
         "add.s32 %r2, %r3;",
