@@ -103,6 +103,10 @@ pub struct DeviceInfo {
     pub tensor_maps: bool,
     /// The f32 peak; none for the software device, which is not a GPU's equal in time.
     pub peak: Option<Peak>,
+    /// Bytes of shared memory of a multiprocessor, for all the blocks it holds at once.
+    pub shared_per_multiprocessor: u32,
+    /// Threads that a multiprocessor holds at once.
+    pub threads_per_multiprocessor: u32,
     /// Bytes of the L2 cache.
     pub l2_bytes: u64,
     /// What the memory can do at best, in GB/s (10^9); none for the software device.
@@ -342,6 +346,8 @@ fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaErro
         tensor_maps: raw_attribute(device, sys::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)
             .is_some_and(|supported| supported != 0),
         peak,
+        shared_per_multiprocessor: get(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
+        threads_per_multiprocessor: get(DeviceAttribute::MaxThreadsPerMultiprocessor)?,
         l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
         memory_gbytes,
         pci_bus_id: match kind {

@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use cust::function::BlockSize;
-use kernels_gpu::{Arguments, LADDER, Shared, Spec, TILES};
+use kernels_gpu::{Arguments, LADDER, Spec, TILES};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -139,8 +139,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Table`] if a table does not fit the kernels. For a GPU that has no table of its
-    /// own, those of [`Device::kernel`].
+    /// [`Error::Table`] if a table does not fit the kernels or the device.
     pub fn auto(&self) -> Result<Auto<'_>, Error> {
         let info = self.info();
         let basis = match Table::nearest(info)? {
@@ -150,7 +149,9 @@ impl Device {
                 multiprocessors: info.limits.multiprocessors,
                 rungs: LADDER
                     .iter()
-                    .filter(|spec| spec.arguments == Arguments::Tensor && self.can_launch(spec))
+                    .filter(|spec| {
+                        spec.arguments == Arguments::Tensor && scale::room(info, spec) > 0
+                    })
                     .copied()
                     .collect(),
             },
@@ -162,7 +163,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// For a table of another device, those of [`Device::kernel`].
+    /// [`Error::Table`] if nothing in the table can be launched on this device.
     pub fn auto_by(&self, table: &Table) -> Result<Auto<'_>, Error> {
         let info = self.info();
         let measured = &table.device;
@@ -172,14 +173,9 @@ impl Device {
         let model = if own {
             Model::new(table)
         } else {
-            let mut resident = HashMap::new();
-            for costs in &table.kernels {
-                resident.insert(costs.kernel.name, self.resident_blocks(costs.kernel)?);
-            }
             // The software device has no number of its own.
             let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
-            let resident = |spec: &Spec| resident.get(spec.name).copied().unwrap_or(0);
-            Model::new(&scale::scaled(table, info, multiprocessors, resident))
+            Model::new(&scale::scaled(table, info, multiprocessors))
         };
         if model.kernels().is_empty() {
             let reason = "no kernel in it can be launched on this device".to_owned();
@@ -192,35 +188,22 @@ impl Device {
         Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))
     }
 
-    /// Whether this device and its driver have what a kernel of this kind needs.
-    fn can_launch(&self, spec: &Spec) -> bool {
-        let info = self.info();
-        spec.arguments != Arguments::Tensor || info.capability == (9, 0) && info.tensor_maps
-    }
-
-    /// How many blocks of a kernel fit a multiprocessor at once; 0 if it cannot run at all.
+    /// How many blocks of a kernel fit a multiprocessor at once, as the driver says; 0 if it
+    /// cannot run at all.
     ///
     /// # Errors
     ///
     /// Those of [`Device::kernel`].
     pub fn resident_blocks(&self, spec: &'static Spec) -> Result<u32, Error> {
-        if !self.can_launch(spec) {
+        if scale::room(self.info(), spec) == 0 {
             return Ok(0);
         }
-        let kernel = self.kernel(spec)?;
         // Opts in to as much shared memory as the kernel needs, which counts here.
-        match kernel.prepare(Gemm::new(1, 1, 1)) {
-            Err(Error::SharedMemory { .. }) => return Ok(0),
-            prepared => drop(prepared?),
-        }
-        let shared = match spec.shared {
-            Shared::Static(_) => 0,
-            Shared::Dynamic(bytes) => bytes(1),
-        };
+        let kernel = self.kernel(spec)?;
+        let shared = kernel.prepare(Gemm::new(1, 1, 1))?.plan().shared_bytes();
         self.entry_point(spec.name)?
             .max_active_blocks_per_multiprocessor(
                 BlockSize::xy(spec.block[0], spec.block[1]),
-                // No more than the device allows, as `prepare` made sure.
                 shared as usize,
             )
             .map_err(|e| self.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))

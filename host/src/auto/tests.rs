@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::device::{DeviceChoice, Peak};
+use kernels_gpu::Shared;
 use table::Measured;
 
 /// A table of three kernels.
@@ -109,32 +110,47 @@ fn another_device_gets_scaled_costs() {
     let clock_khz = table.device.clock_khz / 2;
     info.peak = Some(Peak { clock_khz, multiprocessors: 7, lanes: table.device.lanes / 2 });
     info.memory_gbytes = Some(table.device.memory_gbytes / 2.0);
-    // One block of a kernel fits, and of another none.
-    let scaled = scale::scaled(&table, &info, 7, |spec| match spec.name {
-        "tile_64x64" => 1,
-        "tile_32x32" => 9,
-        _ => 0,
-    });
+    // Room for one block of the first kernel, two of the second, and none of the third.
+    let shared = |name| match crate::find_kernel(name).unwrap().shared {
+        Shared::Dynamic(bytes) => bytes(1) as u32,
+        Shared::Static(bytes) => bytes,
+    };
+    info.shared_per_multiprocessor = shared("tile_64x64") + 1024;
+    info.limits.shared_optin = shared("tile_64x64");
+    assert!(shared("tile_16x128") > shared("tile_64x64"));
+    let scaled = scale::scaled(&table, &info, 7);
     let names: Vec<_> = scaled.kernels.iter().map(|costs| costs.kernel.name).collect();
     assert_eq!(names, ["tile_64x64", "tile_32x32"]);
     let (was, is) = (&table.kernels[0], &scaled.kernels[0]);
     assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
     assert_eq!(is.aligned[0].step_ns, 4.0 * was.aligned[0].step_ns);
     assert_eq!(is.join_ns, 4.0 * was.join_ns);
-    assert_eq!(scaled.kernels[1].aligned.len(), table.kernels[1].aligned.len());
+    let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
+    assert_eq!(scaled.kernels[1].aligned.len(), room as usize);
     assert_eq!(scaled.copy_gbytes, table.copy_gbytes / 2.0);
     assert_eq!((scaled.device.multiprocessors, scaled.exceptions.len()), (7, 0));
 }
 
 #[test]
-fn an_unknown_device_is_asked_what_fits() {
+fn room_is_what_the_driver_says() {
+    for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
+        let device = Device::open(choice).unwrap();
+        for spec in LADDER.iter().chain(TILES) {
+            let (room, asked) = (scale::room(device.info(), spec), device.resident_blocks(spec));
+            assert_eq!(room, asked.unwrap(), "{}", spec.name);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_device_gets_what_has_room() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto_by(&table()).unwrap();
     let Basis::Measured { scaled: true, model, exceptions, .. } = auto.basis() else { panic!() };
     assert!(exceptions.is_empty());
     for costs in model.kernels() {
-        let fits = device.resident_blocks(costs.kernel).unwrap() as usize;
-        assert!((1..=fits).contains(&costs.aligned.len()), "{}", costs.kernel.name);
+        let room = scale::room(device.info(), costs.kernel) as usize;
+        assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name);
     }
     assert!(auto.basis().to_string().contains("scaled from what was measured on Test GPU"));
     assert!(auto.choose(&Gemm::new(512, 512, 512)).is_ok());
@@ -164,10 +180,11 @@ fn the_rule_without_measurements() {
 #[test]
 fn no_tensor_maps_without_hopper() {
     let tensor = LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor);
-    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
+    let (old, new) = (old.unwrap(), new.unwrap());
     for spec in tensor {
-        assert!(!device.can_launch(spec));
-        assert_eq!(device.resident_blocks(spec).unwrap(), 0);
-        assert!(Device::open(DeviceChoice::SoftSm90).unwrap().can_launch(spec));
+        assert_eq!(scale::room(old.info(), spec), 0);
+        assert_eq!(old.resident_blocks(spec).unwrap(), 0);
+        assert_eq!(scale::room(new.info(), spec), 1);
     }
 }
