@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(only(text, "a").unwrap(), format!("{head}{a}"));
         assert_eq!(only(text, "b"), None);
         for spec in LADDER.iter().chain(TILES) {
-            let one = only(SM_80, spec.name).unwrap();
+            let one = only(SM_90A, spec.name).unwrap();
             assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name);
         }
     }

@@ -29,10 +29,12 @@ pub mod smem2d;
 pub mod smem_full;
 pub mod smem_tile;
 mod spec;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod tma;
 pub mod transposed;
 pub mod vec4;
@@ -41,7 +43,8 @@ pub mod warptile;
 pub use spec::{Arguments, GridOrder, Shared, Spec, Tile};
 pub use tiles::TILES;
 
-/// Every rung, in the order of the ladder.
+/// Every rung, in the order of the ladder; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
 pub const LADDER: &[&Spec] = &[
     &naive::SPEC,
     &coalesced::SPEC,

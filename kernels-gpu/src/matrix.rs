@@ -145,6 +145,31 @@ impl Output {
         }
     }
 
+    /// Whether [`set4`](Self::set4) may store all of a tile: it lies inside, its rows are
+    /// aligned, and C is not read.
+    #[inline(always)]
+    pub fn takes_quads(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
+        self.beta == 0.0
+            && self.pointer as usize % 16 == 0
+            && self.ld % 4 == 0
+            && row + rows <= self.rows
+            && col + cols <= self.cols
+    }
+
+    /// Writes `alpha * acc` to the four elements from (row, col) on along the row. `col` is a
+    /// multiple of four.
+    ///
+    /// # Safety
+    /// They are inside, their row is aligned to 16 bytes, and no other thread touches them.
+    #[inline(always)]
+    pub unsafe fn set4(self, row: u32, col: u32, acc: F32x4) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let c = self.pointer.add(row as usize * self.ld as usize + col as usize);
+            vec::store4(c, acc.map(|acc| self.alpha * acc));
+        }
+    }
+
     /// [`put`](Self::put) for the four elements from (row, col) on along the row. `col` is a
     /// multiple of four.
     ///

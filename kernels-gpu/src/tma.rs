@@ -1,4 +1,50 @@
 //! Rung 16, `tma`: warps that only move, and warps that only compute.
+//!
+//! # The idea
+//!
+//! On Hopper one thread asks for a whole tile with one instruction (`cp.async.bulk.tensor`); the
+//! copy engine finds the addresses, fills up with zeros at the edges, and counts the bytes at a
+//! barrier in shared memory (`mbarrier`). So moving becomes the work of a few warps that do
+//! nothing else, and what the others spend on it falls to a wait and an arrival per tile:
+//!
+//! ```text
+//!   copy engine    B ----------------> full[slot] --.
+//!                  A as it lies --> raw[slot] --.   |
+//!   4 warps        turn A around <--------------'   |
+//!                       '-----------> full[slot] ---+--> 8 warps compute
+//!                  wait <------------ empty[slot] <-----------'
+//! ```
+//!
+//! B arrives as it is needed. A cannot be transposed by the engine, so it arrives as it lies, 64
+//! bytes per row, and the moving warps turn it around, 4 x 4 elements per thread. The engine
+//! swizzles the rows (the 16-byte groups of rows 2 and 3 change places in pairs, those of 4 and
+//! 5 by two, and so on), so that neighbouring lanes read different banks. The rows of a
+//! transposed tile are in an order of their own: lane `l` takes the rows `l`, `l + 32`, `l + 64`
+//! and `l + 96` and stores them as neighbours, with one 128-bit store per step of K.
+//!
+//! # What changed
+//!
+//! Against `async_copy`, everything but the arithmetic, so that this rung starts afresh:
+//!
+//! - 8 warps compute 64 x 64 outputs each, 8 x 16 per thread, and take the registers that the
+//!   moving warps give back (`setmaxnreg`): 224 against 56.
+//! - One block per multiprocessor stays and goes from tile to tile; while it stores one, the next
+//!   is on its way. Tiles that would not come out even are cut up along K: see `stream_k`.
+//! - The loop body is half a tile, 8 steps, 17 KB of instructions. Whole tiles are twice that and
+//!   do not fit the instruction cache: that alone cost 3 %.
+//! - The first fragments of a tile are loaded during the last step of the tile before.
+//! - The partial sums of stream-K, and the way out through shared memory, take accumulators in
+//!   pairs that are swapped. The register file has two banks: those of even numbers, and those of
+//!   odd numbers. The fragments arrive in quads, and so `b[j]` is in bank `j % 2`; the swapped
+//!   pairs suggest to the assembler to keep each sum in the other bank.
+//!
+//! # What should get better, and what comes next
+//!
+//! cuBLAS is left behind: `NOTES.md` has the way there, and `runs/` the measurements. What is left
+//! is the register file: a multiply-add can read one register of each bank per cycle, and where
+//! neither factor is in the reuse cache it waits; and the loads of fragments, 24 registers for 128
+//! multiply-adds.
+
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
@@ -7,7 +53,7 @@ use crate::fragment::{fragment, fragment16};
 use crate::grouped::place;
 use crate::matrix::Output;
 use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
-use crate::stream_k::{Meeting, Shares};
+use crate::stream_k::{Meeting, Shares, swapped};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -26,6 +72,8 @@ const TN: u32 = 16;
 const SLOTS: u32 = 4;
 /// Tiles of A in shared memory as they came, to be transposed.
 const RAW_SLOTS: u32 = 3;
+/// Steps along K that the loop spells out.
+const PART: u32 = 8;
 
 /// Threads that compute, and threads that move.
 const WARPS_N: u32 = BN / WN;
@@ -41,12 +89,14 @@ const B_AT: u32 = SLOTS * SLOT_A;
 const RAW_AT: u32 = B_AT + SLOTS * SLOT_B;
 const BARRIERS_AT: u32 = RAW_AT + RAW_SLOTS * SLOT_A;
 const WORD_AT: u32 = BARRIERS_AT + 2 * (2 * SLOTS + RAW_SLOTS);
-const OUT_AT: u32 = WORD_AT + 2;
-/// A row of each thread of a warp on its way out, and elements from one to the next.
-const LD_OUT: u32 = WN + 1;
+const OUT_AT: u32 = (WORD_AT + 1).next_multiple_of(4);
+/// A row of each thread of a warp on its way out, and elements from one to the next: so that
+/// eight lanes store their quads in different banks.
+const LD_OUT: u32 = WN + 16;
 const SLOT_OUT: u32 = 32 / LANES_N * LD_OUT;
 
 const _: () = assert!(BM == MOVING, "each moving thread transposes one row");
+const _: () = assert!(BK.is_multiple_of(PART) && PART.is_multiple_of(2), "whole parts");
 const _: () = assert!(BK == 16, "a row of A as it came is 64 bytes, four groups of four");
 
 /// What the host needs to launch [`tma()`].
@@ -63,8 +113,11 @@ pub const SPEC: Spec = Spec {
     source: include_str!("tma.rs"),
 };
 
+/// `C = alpha * A * B + beta * C`.
+///
 /// # Safety
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+/// - The parameters and the grid are as [`Arguments::Tensor`] says.
+/// - Nothing else writes A or B, or touches C and the workspace, during the launch.
 #[kernel(block = COMPUTING + MOVING, min_blocks = 1)]
 pub unsafe fn tma(
     m: u32,
@@ -234,82 +287,126 @@ unsafe fn gemm(
     let meeting = Meeting { partials, counters, word: a_smem.add(WORD_AT).cast() };
     let mut ring = Ring::<SLOTS> { slot: 0, parity: 0 };
     while let Some(piece) = pieces.next() {
+        let (y, x) = place(piece.tile, width, height);
+        let (tile_row, tile_col) = (y * BM, x * BN);
+        if piece.steps == 0 {
+            // An empty sum; apart, because a second way into the stores makes the loop slower.
+            for at in (tid..BM * BN).step_by(COMPUTING as usize) {
+                // SAFETY: one element of C, this thread's alone.
+                unsafe { c.put(tile_row + at / BN, tile_col + at % BN, 0.0) };
+            }
+            continue;
+        }
         let mut acc = [[0.0f32; TN as usize]; TM as usize];
-        let mut left = piece.steps;
-        while left > 0 {
-            // SAFETY: initialised before the block's barrier.
-            unsafe { full.add(ring.slot).wait_parity(ring.parity) };
-            let a_tile = a_smem.add(ring.slot * SLOT_A + warp_row);
-            let b_tile = b_smem.add(ring.slot * SLOT_B + warp_col);
-            let mut frag_a = [[0.0f32; TM as usize]; 2];
-            let mut frag_b = [[0.0f32; TN as usize]; 2];
-            // SAFETY: the tile is full, and stays until this warp has said that it is empty.
+        let tile = |slot: u32| {
+            (a_smem.add(slot * SLOT_A + warp_row), b_smem.add(slot * SLOT_B + warp_col))
+        };
+        let mut frag_a = [[0.0f32; TM as usize]; 2];
+        let mut frag_b = [[0.0f32; TN as usize]; 2];
+        // SAFETY: initialised before the block's barrier.
+        unsafe { full.add(ring.slot).wait_parity(ring.parity) };
+        let (mut a_tile, mut b_tile) = tile(ring.slot);
+        // SAFETY: a tile that is full stays until this warp has said that it is empty.
+        unsafe {
+            frag_a[0] = fragment::<WM>(a_tile, lane_row);
+            frag_b[0] = fragment16::<WN>(b_tile, lane_col);
+        }
+        let mut parts = piece.steps * (BK / PART);
+        loop {
+            for kk in 0..PART - 1 {
+                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
+                // SAFETY: as above.
+                unsafe {
+                    frag_a[next] = fragment::<WM>(a_tile.add((kk + 1) * BM), lane_row);
+                    frag_b[next] = fragment16::<WN>(b_tile.add((kk + 1) * BN), lane_col);
+                }
+                multiply_add(&frag_a[this], &frag_b[this], &mut acc);
+            }
+            parts -= 1;
+            if parts % (BK / PART) == 0 {
+                // The copy engine may only overwrite the tile when this warp has read all of
+                // it: a copy does not queue up behind loads, as a store would.
+                tma::fence_shared();
+                warp::sync_warp(u32::MAX);
+                if lane == 0 {
+                    // SAFETY: one arrival per warp.
+                    unsafe { empty.add(ring.slot).arrive() };
+                }
+                ring.step();
+                if parts == 0 {
+                    break;
+                }
+                // SAFETY: as above.
+                unsafe { full.add(ring.slot).wait_parity(ring.parity) };
+                (a_tile, b_tile) = tile(ring.slot);
+            } else {
+                (a_tile, b_tile) = (a_tile.add(PART * BM), b_tile.add(PART * BN));
+            }
+            // SAFETY: as above.
             unsafe {
                 frag_a[0] = fragment::<WM>(a_tile, lane_row);
                 frag_b[0] = fragment16::<WN>(b_tile, lane_col);
             }
-            for kk in 0..BK {
-                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
-                if kk + 1 < BK {
-                    // SAFETY: as above.
-                    unsafe {
-                        frag_a[next] = fragment::<WM>(a_tile.add((kk + 1) * BM), lane_row);
-                        frag_b[next] = fragment16::<WN>(b_tile.add((kk + 1) * BN), lane_col);
-                    }
-                }
-                // Two rows by four columns at a time, there and back.
-                for pair in 0..TM as usize / 2 {
-                    for turn in 0..TN as usize / 4 {
-                        let group = if pair % 2 == 0 { turn } else { TN as usize / 4 - 1 - turn };
-                        for col in 0..4 {
-                            for side in 0..2 {
-                                let i = pair * 2 + if col % 2 == 0 { side } else { 1 - side };
-                                let j = group * 4 + col;
-                                acc[i][j] = fma(frag_a[this][i], frag_b[this][j], acc[i][j]);
-                            }
-                        }
-                    }
-                }
-            }
-            // The next copy may only overwrite the tile when this warp has read all of it: a
-            // copy does not queue up behind loads, as a store would.
-            tma::fence_shared();
-            warp::sync_warp(u32::MAX);
-            if lane == 0 {
-                // SAFETY: one arrival per warp.
-                unsafe { empty.add(ring.slot).arrive() };
-            }
-            ring.step();
-            left -= 1;
+            multiply_add(&frag_a[1], &frag_b[1], &mut acc);
         }
+        multiply_add(&frag_a[1], &frag_b[1], &mut acc);
         // SAFETY: the computing threads, all of them; the host's memory is as the contract says.
         if unsafe {
-            meeting.join::<1, COMPUTING, { TM as usize }, { TN as usize }>(
+            !meeting.join::<1, COMPUTING, { TM as usize }, { TN as usize }>(
                 shares, piece, tid, &mut acc,
             )
         } {
-            let (y, x) = place(piece.tile, width, height);
-            let (row, col) = (y * BM + warp_row / 4, x * BN + warp_col);
-            // Through shared memory, a row of each thread at a time: so the warp writes whole
-            // lines, and nothing ties the accumulators to registers in groups of four.
+            continue;
+        }
+        let (y, x) = place(piece.tile, width, height);
+        let (row, col) = (y * BM + warp_row / 4, x * BN + warp_col);
+        // Where a quad's row is, and whether nothing has to be looked at before it is stored.
+        let row = |i: u32, lane_row: u32| row + i / 4 * (WM / 8) + i % 4 * 32 + lane_row;
+        if c.takes_quads(y * BM, x * BN, BM, BN) {
             for i in 0..TM {
-                for j in 0..TN {
-                    let at = lane / LANES_N * LD_OUT + lane_col + j / 4 * (WN / 4) + j % 4;
-                    // SAFETY: inside the warp's own part.
-                    unsafe { out_smem.store(at, acc[i as usize][j as usize]) };
+                for j in (0..TN).step_by(4) {
+                    let four = core::array::from_fn(|e| acc[i as usize][j as usize + e]);
+                    // SAFETY: inside, and this thread's own.
+                    unsafe {
+                        c.set4(row(i, lane / LANES_N), col + lane_col + j / 4 * (WN / 4), four)
+                    };
                 }
-                warp::sync_warp(u32::MAX);
-                for r in 0..32 / LANES_N {
-                    for j in (lane..WN).step_by(32) {
-                        // SAFETY: stored before the warp's barrier.
-                        let value = unsafe { out_smem.load(r * LD_OUT + j) };
-                        let row = row + i / 4 * (WM / 8) + i % 4 * 32 + r;
-                        // SAFETY: one element of C, this thread's alone.
-                        unsafe { c.put(row, col + j, value) };
-                    }
-                }
-                warp::sync_warp(u32::MAX);
             }
+            continue;
+        }
+        // Through shared memory, a row of each thread at a time: so the warp writes whole lines.
+        for i in 0..TM {
+            for j in (0..TN).step_by(4) {
+                let at = lane / LANES_N * LD_OUT + lane_col + j / 4 * (WN / 4);
+                // SAFETY: inside the warp's own part.
+                unsafe { out_smem.add(at).store4(0, swapped(acc[i as usize], j as usize)) };
+            }
+            warp::sync_warp(u32::MAX);
+            for r in 0..32 / LANES_N {
+                for j in (lane..WN).step_by(32) {
+                    // SAFETY: stored before the warp's barrier.
+                    let value = unsafe { out_smem.load(r * LD_OUT + (j ^ 1)) };
+                    // SAFETY: one element of C, this thread's alone.
+                    unsafe { c.put(row(i, r), col + j, value) };
+                }
+            }
+            warp::sync_warp(u32::MAX);
+        }
+    }
+}
+
+/// `acc += a * b`, an outer product. Down a column and up the next: each column's element of B
+/// stays in the reuse cache, and at the turns that of A. Of 96 orders this was the fastest.
+#[inline(always)]
+fn multiply_add(
+    a: &[f32; TM as usize],
+    b: &[f32; TN as usize],
+    acc: &mut [[f32; TN as usize]; TM as usize],
+) {
+    for j in 0..TN as usize {
+        for step in 0..TM as usize {
+            let i = if j % 2 == 0 { step } else { TM as usize - 1 - step };
+            acc[i][j] = fma(a[i], b[j], acc[i][j]);
         }
     }
 }
