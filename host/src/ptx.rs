@@ -1,10 +1,10 @@
 //! The PTX of every kernel, built into the program.
 
 /// For compute capability 8.0, and by JIT for everything newer.
-pub const SM_80: &str = include_str!(env!("KERNELS_PTX_SM_80"));
+pub static SM_80: &str = include_str!(env!("KERNELS_PTX_SM_80"));
 
 /// For compute capability 9.0 and nothing else: it may use what only Hopper has.
-pub const SM_90A: &str = include_str!(env!("KERNELS_PTX_SM_90A"));
+pub static SM_90A: &str = include_str!(env!("KERNELS_PTX_SM_90A"));
 
 /// The PTX for a device of this compute capability (major, minor), which must be
 /// at least 8.0.
