@@ -130,11 +130,12 @@ pub unsafe fn tma(
     c: *mut f32,
     ldc: u32,
     streamed: u32,
+    chain: u32,
     partials: *mut f32,
     counters: *mut u32,
 ) {
     // SAFETY: the caller keeps the contract of `gemm`.
-    unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, partials, counters) }
+    unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, chain, partials, counters) }
 }
 
 /// Slots used in turn, and the parity of the phase that is waited for.
@@ -167,13 +168,14 @@ unsafe fn gemm(
     c: *mut f32,
     ldc: u32,
     streamed: u32,
+    chain: u32,
     partials: *mut f32,
     counters: *mut u32,
 ) {
     let tid = thread::thread_idx_x();
     let (warp, lane) = (tid / 32, tid % 32);
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
-    let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed };
+    let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed, chain };
 
     let a_smem = shared::dynamic_shared_mem::<f32>(); // (SLOTS, BK, BM)
     let b_smem = a_smem.add(B_AT); // (SLOTS, BK, BN)

@@ -239,7 +239,7 @@ impl Prepared<'_, '_> {
         };
         for launch in self.plan.launches() {
             let [mut m, mut n] = [launch.m, launch.n];
-            let mut streamed = launch.streamed;
+            let [mut streamed, mut chain] = [launch.streamed, launch.chain];
             let mut c = c.wrapping_add(launch.c_offset).as_raw();
             let [mut map_a, mut map_b] = match matrices {
                 None => [sys::CUtensorMap::default(); 2],
@@ -255,7 +255,7 @@ impl Prepared<'_, '_> {
                 }
             };
             // The order and the types of `kernels_gpu::Arguments::Tensor`.
-            let arguments: [*mut c_void; 12] = [
+            let arguments: [*mut c_void; 13] = [
                 (&raw mut m).cast(),
                 (&raw mut n).cast(),
                 (&raw mut k).cast(),
@@ -266,6 +266,7 @@ impl Prepared<'_, '_> {
                 (&raw mut c).cast(),
                 (&raw mut ldc).cast(),
                 (&raw mut streamed).cast(),
+                (&raw mut chain).cast(),
                 (&raw mut partials).cast(),
                 (&raw mut counters).cast(),
             ];
