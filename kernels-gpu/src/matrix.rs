@@ -150,8 +150,8 @@ impl Output {
     #[inline(always)]
     pub fn takes_quads(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
         self.beta == 0.0
-            && self.pointer as usize % 16 == 0
-            && self.ld % 4 == 0
+            && (self.pointer as usize).is_multiple_of(16)
+            && self.ld.is_multiple_of(4)
             && row + rows <= self.rows
             && col + cols <= self.cols
     }

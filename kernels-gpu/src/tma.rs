@@ -320,7 +320,7 @@ unsafe fn gemm(
                 multiply_add(&frag_a[this], &frag_b[this], &mut acc);
             }
             parts -= 1;
-            if parts % (BK / PART) == 0 {
+            if parts.is_multiple_of(BK / PART) {
                 // The copy engine may only overwrite the tile when this warp has read all of
                 // it: a copy does not queue up behind loads, as a store would.
                 tma::fence_shared();
