@@ -69,7 +69,7 @@ impl<
     /// Shared memory per block: the slots, or what the groups leave there in the end.
     pub const SHARED_BYTES: u64 = {
         let slots = (Self::SLOTS * (Self::SLOT_A + Self::SLOT_B)) as u64 * 4;
-        let sums = if GROUPS == 1 { 0 } else { (GROUPS * BM * BN) as u64 * 4 };
+        let sums = (GROUPS * BM * BN) as u64 * 4;
         if slots > sums { slots } else { sums }
     };
 
@@ -196,11 +196,9 @@ impl<
         }
         // From here on, `sums[i]` is the quad with the number `whose.quad(i)`.
         let whose = sum::Whose { quads: Self::QUADS as u32, threads: Self::GROUP, in_group, group };
-        if GROUPS > 1 {
-            // SAFETY: shared memory has room for all sums, all copies were waited for, and
-            // every thread of the block comes here.
-            unsafe { sum::add_groups::<GROUPS>(whose, smem, &mut sums) };
-        }
+        // SAFETY: shared memory has room for all sums, all copies were waited for, and every
+        // thread of the block comes here.
+        unsafe { sum::add_groups::<GROUPS>(whose, smem, &mut sums) };
         if thread::grid_dim_z() > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
             let last = unsafe { sum::add_splits::<GROUPS>(whose, partials, counters, &mut sums) };
