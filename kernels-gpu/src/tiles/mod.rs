@@ -186,7 +186,7 @@ tile! {
     tile_32x32, tile_32x32_unaligned,
     "32x32 outputs, 8x4 per thread, 8 groups of 1 warp",
     block (32, 32, 64), warp (32, 32), thread (8, 4),
-    groups 8, pending 1, threads 256, min_blocks 3
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {

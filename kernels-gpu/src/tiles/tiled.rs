@@ -64,6 +64,7 @@ impl<
         assert!(Self::QUADS <= sum::MOST_QUADS, "a thread's outputs fit its registers");
         assert!(Self::SHARE.is_multiple_of(Self::PART), "all outputs are stored");
         assert!(BK.is_multiple_of(GROUPS), "every group has the same share of a step");
+        assert!(Self::GROUP_K.is_multiple_of(2), "each step begins with the same fragments");
     };
 
     /// Shared memory per block: the slots, or what the groups leave there in the end.
@@ -145,26 +146,26 @@ impl<
             copy_tile(left.saturating_sub(slot * BK), slot);
         }
 
+        let tile = |slot: u32| (a_frag.add(slot * Self::SLOT_A), b_frag.add(slot * Self::SLOT_B));
+        let mut frag_a = [[0.0f32; TM]; 2];
+        let mut frag_b = [[0.0f32; TN]; 2];
         let mut slot = 0;
-        while left > 0 {
-            // The next tile has arrived, and nobody uses the slot before it any more.
+        if left > 0 {
+            // The first tile has arrived.
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
-            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free);
-
-            let a_tile = a_frag.add(slot * Self::SLOT_A);
-            let b_tile = b_frag.add(slot * Self::SLOT_B);
-            let mut frag_a = [[0.0f32; TM]; 2];
-            let mut frag_b = [[0.0f32; TN]; 2];
+            let (mut a_tile, mut b_tile) = tile(slot);
             // SAFETY: inside the tiles, which were waited for before the barrier.
             unsafe {
                 frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
                 frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
             }
-            for kk in 0..Self::GROUP_K {
-                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
-                if kk + 1 < Self::GROUP_K {
+            loop {
+                // All have read what was in the slot before this one.
+                let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
+                copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free);
+                for kk in 0..Self::GROUP_K - 1 {
+                    let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
                     // SAFETY: as above.
                     unsafe {
                         let (a_row, b_row) =
@@ -172,20 +173,26 @@ impl<
                         frag_a[next] = fragment::<WM, TM>(a_row, lane_row);
                         frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
                     }
+                    multiply_add(&frag_a[this], &frag_b[this], &mut acc);
                 }
-                // Down two columns and up the next two, left and right in turn.
-                for pair in 0..TN / 2 {
-                    for step in 0..TM {
-                        for side in 0..2 {
-                            let i = if pair % 2 == 0 { step } else { TM - 1 - step };
-                            let j = pair * 2 + if step % 2 == 0 { side } else { 1 - side };
-                            acc[i][j] = fma(frag_a[this][i], frag_b[this][j], acc[i][j]);
-                        }
-                    }
+                left = left.saturating_sub(BK);
+                if left == 0 {
+                    break;
                 }
+                // The next tile has arrived. Its first fragments are on their way during the
+                // last products of this one, and its barrier is behind it.
+                slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
+                cp_async::wait_group::<PENDING>();
+                thread::sync_threads();
+                (a_tile, b_tile) = tile(slot);
+                // SAFETY: as above.
+                unsafe {
+                    frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
+                    frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
+                }
+                multiply_add(&frag_a[1], &frag_b[1], &mut acc);
             }
-            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
-            left = left.saturating_sub(BK);
+            multiply_add(&frag_a[1], &frag_b[1], &mut acc);
         }
 
         let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
@@ -230,6 +237,24 @@ impl<
                     // SAFETY: as above.
                     unsafe { c.put4_over::<ALIGNED>(row, col, sums[first + i], old[i]) };
                 }
+            }
+        }
+    }
+}
+
+/// `acc += a * b`, an outer product: down two columns and up the next two, left and right in turn.
+#[inline(always)]
+fn multiply_add<const TM: usize, const TN: usize>(
+    a: &[f32; TM],
+    b: &[f32; TN],
+    acc: &mut [[f32; TN]; TM],
+) {
+    for pair in 0..TN / 2 {
+        for step in 0..TM {
+            for side in 0..2 {
+                let i = if pair % 2 == 0 { step } else { TM - 1 - step };
+                let j = pair * 2 + if step % 2 == 0 { side } else { 1 - side };
+                acc[i][j] = fma(a[i], b[j], acc[i][j]);
             }
         }
     }
