@@ -58,7 +58,7 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
     }
 
     /// Asks for the share in the next tile, which goes to the slot at `offset` elements from
-    /// the first. `k_left` columns of A are left, one at least; `WHOLE`: the tile is inside.
+    /// the first. `k_left` columns of A are left; `WHOLE`: the tile is inside.
     ///
     /// # Safety
     /// `new` and the parameters tell the truth about A, and nothing uses the slot.

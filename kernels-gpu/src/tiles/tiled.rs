@@ -122,8 +122,8 @@ impl<
             CopyB::<BN, BK, THREADS, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
         // Whether every tile of this block lies inside, but for the last step along K.
         let interior = block_row + BM <= m && block_col + BN <= n;
-        // Asks for the next tile, where `left` of K is left; for nothing if none is.
-        let mut copy_tile = |left: u32, slot: u32| {
+        // Asks for the next tile, where `left` of K is left; if none is, for zeros or nothing.
+        let mut copy_tile = |left: u32, slot: u32, zeros: bool| {
             let (slot_a, slot_b) = (slot * Self::SLOT_A, slot * Self::SLOT_B);
             // SAFETY: the matrices are as the launch promises, and nobody uses the slot before
             // the copies are waited for.
@@ -131,7 +131,7 @@ impl<
                 if interior && left >= BK {
                     copy_a.copy::<true>(slot_a, left);
                     copy_b.copy::<true>(slot_b, left);
-                } else if left > 0 {
+                } else if left > 0 || zeros {
                     copy_a.copy::<false>(slot_a, left);
                     copy_b.copy::<false>(slot_b, left);
                 }
@@ -143,57 +143,56 @@ impl<
 
         let mut left = end.saturating_sub(begin);
         for slot in 0..Self::SLOTS - 1 {
-            copy_tile(left.saturating_sub(slot * BK), slot);
+            // An empty sum is a step of zeros: a way around the loop would make it slower.
+            copy_tile(left.saturating_sub(slot * BK), slot, slot == 0);
         }
 
         let tile = |slot: u32| (a_frag.add(slot * Self::SLOT_A), b_frag.add(slot * Self::SLOT_B));
         let mut frag_a = [[0.0f32; TM]; 2];
         let mut frag_b = [[0.0f32; TN]; 2];
         let mut slot = 0;
-        if left > 0 {
-            // The first tile has arrived.
+        // The first tile has arrived.
+        cp_async::wait_group::<PENDING>();
+        thread::sync_threads();
+        let (mut a_tile, mut b_tile) = tile(slot);
+        // SAFETY: inside the tiles, which were waited for before the barrier.
+        unsafe {
+            frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
+            frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
+        }
+        loop {
+            // All have read what was in the slot before this one.
+            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
+            copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free, false);
+            for kk in 0..Self::GROUP_K - 1 {
+                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
+                // SAFETY: as above.
+                unsafe {
+                    let (a_row, b_row) =
+                        (a_tile.add((kk + 1) * ld_a(BM)), b_tile.add((kk + 1) * BN));
+                    frag_a[next] = fragment::<WM, TM>(a_row, lane_row);
+                    frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
+                }
+                multiply_add(&frag_a[this], &frag_b[this], &mut acc);
+            }
+            left = left.saturating_sub(BK);
+            if left == 0 {
+                break;
+            }
+            // The next tile has arrived. Its first fragments are on their way during the
+            // last products of this one, and its barrier is behind it.
+            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
-            let (mut a_tile, mut b_tile) = tile(slot);
-            // SAFETY: inside the tiles, which were waited for before the barrier.
+            (a_tile, b_tile) = tile(slot);
+            // SAFETY: as above.
             unsafe {
                 frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
                 frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
             }
-            loop {
-                // All have read what was in the slot before this one.
-                let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-                copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free);
-                for kk in 0..Self::GROUP_K - 1 {
-                    let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
-                    // SAFETY: as above.
-                    unsafe {
-                        let (a_row, b_row) =
-                            (a_tile.add((kk + 1) * ld_a(BM)), b_tile.add((kk + 1) * BN));
-                        frag_a[next] = fragment::<WM, TM>(a_row, lane_row);
-                        frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
-                    }
-                    multiply_add(&frag_a[this], &frag_b[this], &mut acc);
-                }
-                left = left.saturating_sub(BK);
-                if left == 0 {
-                    break;
-                }
-                // The next tile has arrived. Its first fragments are on their way during the
-                // last products of this one, and its barrier is behind it.
-                slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
-                cp_async::wait_group::<PENDING>();
-                thread::sync_threads();
-                (a_tile, b_tile) = tile(slot);
-                // SAFETY: as above.
-                unsafe {
-                    frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
-                    frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
-                }
-                multiply_add(&frag_a[1], &frag_b[1], &mut acc);
-            }
             multiply_add(&frag_a[1], &frag_b[1], &mut acc);
         }
+        multiply_add(&frag_a[1], &frag_b[1], &mut acc);
 
         let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
         for quad in 0..Self::QUADS {
@@ -242,20 +241,17 @@ impl<
     }
 }
 
-/// `acc += a * b`, an outer product: down two columns and up the next two, left and right in turn.
+/// `acc += a * b`, an outer product. Down a column and up the next, as in [`tma`](crate::tma).
 #[inline(always)]
 fn multiply_add<const TM: usize, const TN: usize>(
     a: &[f32; TM],
     b: &[f32; TN],
     acc: &mut [[f32; TN]; TM],
 ) {
-    for pair in 0..TN / 2 {
+    for j in 0..TN {
         for step in 0..TM {
-            for side in 0..2 {
-                let i = if pair % 2 == 0 { step } else { TM - 1 - step };
-                let j = pair * 2 + if step % 2 == 0 { side } else { 1 - side };
-                acc[i][j] = fma(a[i], b[j], acc[i][j]);
-            }
+            let i = if j % 2 == 0 { step } else { TM - 1 - step };
+            acc[i][j] = fma(a[i], b[j], acc[i][j]);
         }
     }
 }
