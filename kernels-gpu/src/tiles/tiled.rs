@@ -4,7 +4,7 @@ use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{CopyA, CopyB, ld_a};
+use super::copy::{CopyA, CopyB, row_a, swapped_a};
 use super::sum::{self, Quads};
 use crate::grouped::grouped_tile;
 use crate::matrix::Output;
@@ -47,7 +47,7 @@ impl<
 
     /// Tiles in shared memory, and elements from one to the next.
     const SLOTS: u32 = PENDING + 2;
-    const SLOT_A: u32 = BK * ld_a(BM);
+    const SLOT_A: u32 = row_a(BM, BK);
     const SLOT_B: u32 = BK * BN;
 
     /// Outputs of a thread, in fours; fours in a row of them; how many are its own once the
@@ -112,9 +112,9 @@ impl<
         let end = k.min(begin + depth);
 
         let smem = shared::dynamic_shared_mem::<f32>();
-        let a_smem = smem; // (SLOTS, BK, BM + padding)
+        let a_smem = smem; // (SLOTS, BK, BM), padded
         let b_smem = smem.add(Self::SLOTS * Self::SLOT_A); // (SLOTS, BK, BN)
-        let a_frag = a_smem.add(group_k * ld_a(BM) + warp_row);
+        let a_frag = a_smem.add(row_a(BM, group_k) + warp_row);
         let b_frag = b_smem.add(group_k * BN + warp_col);
 
         let mut copy_a = CopyA::<BM, BK, THREADS>::new(a, lda, m, block_row, begin, a_smem);
@@ -168,9 +168,10 @@ impl<
                 let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
                 // SAFETY: as above.
                 unsafe {
-                    let (a_row, b_row) =
-                        (a_tile.add((kk + 1) * ld_a(BM)), b_tile.add((kk + 1) * BN));
-                    frag_a[next] = fragment::<WM, TM>(a_row, lane_row);
+                    let (a_row, b_row) = (a_tile.add(row_a(BM, kk + 1)), b_tile.add((kk + 1) * BN));
+                    let stored = fragment::<WM, TM>(a_row, lane_row);
+                    frag_a[next] =
+                        core::array::from_fn(|i| stored[swapped_a(i as u32, kk + 1) as usize]);
                     frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
                 }
                 multiply_add(&frag_a[this], &frag_b[this], &mut acc);
