@@ -17,7 +17,7 @@ pub const fn row_a(bm: u32, k: u32) -> u32 {
 
 /// Where element `m` of a row lies in it.
 pub const fn swapped_a(m: u32, k: u32) -> u32 {
-    m ^ k % 2 * 2
+    m ^ (k % 2 * 2)
 }
 
 const fn min(x: u32, y: u32) -> u32 {
