@@ -75,11 +75,12 @@ fn nothing_is_in_local_memory() {
     });
 }
 
-/// A kernel that moves 128 bits does so where it may, and does not where it must not.
+/// A kernel that moves 128 bits does so where it may, and does not where it must not. Those with
+/// tensor maps look for themselves whether C is aligned.
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
     for (text, specs) in texts() {
-        for spec in specs {
+        for spec in specs.iter().filter(|spec| spec.arguments != Arguments::Tensor) {
             let is_wide = |entry| {
                 body(text, entry).iter().any(|line| {
                     line.starts_with("ld.global.v4") || line.starts_with("st.global.v4")
