@@ -71,7 +71,8 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
     let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].choice;
     let gemm = Gemm::new(512, 512, 512);
-    let exception = Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3 };
+    let exception =
+        Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3, packed: false };
     assert_eq!(auto.exception(&gemm), Some(exception));
     assert_eq!(choose(gemm), exception);
     assert_ne!(by_costs(gemm), exception);
@@ -164,7 +165,7 @@ fn the_rule_without_measurements() {
     assert_eq!(choose(1024, 1024, 1024), "tile_128x128 in 2 splits");
     assert_eq!(choose(512, 512, 512), "tile_128x32 in 2 splits");
     assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
-    assert_eq!(choose(4096, 1, 4096), "tile_128x4 in 4 splits");
+    assert_eq!(choose(4096, 1, 4096), "dots_32x1");
     assert_eq!(choose(128, 128, 32768), "tile_128x128 in 132 splits");
     for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
         assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);

@@ -214,8 +214,8 @@ impl<'a, 'd> Bench<'a, 'd> {
     }
 
     fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
-        let Title { name, rung, chosen, splits } = entry.title;
-        Row { chosen, splits, ..Row::new(name, rung, gemm, self.args.seed) }
+        let Title { name, rung, chosen, splits, packed } = entry.title;
+        Row { chosen, splits, packed, ..Row::new(name, rung, gemm, self.args.seed) }
     }
 
     /// Makes the matrices, on the host and on the device.
