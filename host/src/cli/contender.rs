@@ -128,12 +128,23 @@ enum Code<'d> {
 }
 
 impl<'d> Loaded<'d> {
-    /// Checks a product, with K in so many splits, against it.
-    pub fn prepare(&self, gemm: Gemm, splits: u32, choice: Choice) -> Result<Entry<'_, 'd>, Error> {
-        let (mut chosen, mut packed) = (None, false);
+    /// Checks a product, with K in so many splits and A and B copied first if `packed`, against
+    /// it; `auto` makes up its own mind about both.
+    pub fn prepare(
+        &self,
+        gemm: Gemm,
+        splits: u32,
+        mut packed: bool,
+        choice: Choice,
+    ) -> Result<Entry<'_, 'd>, Error> {
+        let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                choice.tolerate(kernel.prepare_split(gemm, splits).map(Job::Rung))?
+                let prepared = match packed {
+                    true => kernel.prepare_packed(gemm, splits),
+                    false => kernel.prepare_split(gemm, splits),
+                };
+                choice.tolerate(prepared.map(Job::Rung))?
             }
             Ok(Code::Auto(auto)) => {
                 let fastest = auto.choose(&gemm)?;
@@ -175,7 +186,7 @@ pub struct Title {
     pub chosen: Option<&'static str>,
     /// Blocks that share each tile of C; none for a kernel that cannot split K.
     pub splits: Option<u32>,
-    /// Whether `auto` chose to copy A and B first.
+    /// Whether A and B are copied first, as `auto` chose or `--packed` says.
     pub packed: bool,
 }
 

@@ -91,7 +91,7 @@ struct Subject<'a> {
     chosen: Option<&'static str>,
     /// Blocks that share each tile of C; null for a kernel that cannot split K.
     splits: Option<u32>,
-    /// Whether `auto` chose to copy A and B first.
+    /// Whether A and B are copied first, by choice.
     packed: bool,
     device: &'a str,
     device_kind: &'static str,

@@ -30,8 +30,8 @@
 //! multiprocessor of an H200, and a block here has two tiles, 66 to 72 KiB, on their way while it
 //! computes on a third. The copies need no registers, so that the same kernel does both.
 //!
-//! What still limits that is turning A around, four bytes at a time, where N is small: see
-//! [`dots`] for these.
+//! What still limits that is turning A around, four bytes at a time, where N is small, and how
+//! evenly copies follow each other where M is: see [`dots`] and [`sweep`] for these.
 //!
 //! # How many blocks fit
 //!
@@ -46,7 +46,7 @@ mod tiled;
 use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 use tiled::Tiled;
 
-/// All of them, from the largest tile to the smallest, and the dot products.
+/// All of them, from the largest tile to the smallest, and what is for few rows or columns.
 pub const TILES: &[&Spec] = &[
     &tile_128x128::SPEC,
     &tile_128x64::SPEC,
@@ -65,6 +65,8 @@ pub const TILES: &[&Spec] = &[
     &tile_8x128::SPEC,
     &tile_128x4::SPEC,
     &tile_4x128::SPEC,
+    &sweep::sweep_8x128::SPEC,
+    &sweep::sweep_4x128::SPEC,
     &dots::dots_32x8::SPEC,
     &dots::dots_32x4::SPEC,
     &dots::dots_32x2::SPEC,
@@ -162,8 +164,9 @@ macro_rules! entry_point {
     };
 }
 
-// Here because it uses a macro from above.
+// Here because they use a macro from above.
 pub mod dots;
+pub mod sweep;
 
 tile! {
     /// As `async_copy`, with splits.

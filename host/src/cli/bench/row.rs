@@ -58,7 +58,7 @@ pub struct Row {
     /// The kernel that `auto` chose, and the splits of a kernel that has them.
     pub chosen: Option<&'static str>,
     pub splits: Option<u32>,
-    /// Whether `auto` chose to copy A and B first.
+    /// Whether A and B are copied first, by choice.
     pub packed: bool,
     pub m: usize,
     pub n: usize,
