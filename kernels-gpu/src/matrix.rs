@@ -150,8 +150,8 @@ impl Output {
     #[inline(always)]
     pub fn takes_quads(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
         self.beta == 0.0
-            && self.pointer as usize % 16 == 0
-            && self.ld % 4 == 0
+            && (self.pointer as usize).is_multiple_of(16)
+            && self.ld.is_multiple_of(4)
             && row + rows <= self.rows
             && col + cols <= self.cols
     }
@@ -207,7 +207,9 @@ impl Output {
     /// Whether the matrix is as the module says where `ALIGNED`: the same for all threads.
     #[inline(always)]
     pub fn is_aligned(self) -> bool {
-        self.pointer as usize % 16 == 0 && self.ld % 4 == 0 && self.cols % 4 == 0
+        (self.pointer as usize).is_multiple_of(16)
+            && self.ld.is_multiple_of(4)
+            && self.cols.is_multiple_of(4)
     }
 
     /// The four elements of C from (row, col) on along the row, with 0 for those outside; 0 for

@@ -19,7 +19,7 @@
 //! All warps use the same part of B at each step. It is small: it goes to shared memory
 //! turned around, so that a lane finds its four k of a column side by side.
 //!
-//! Copies go through a ring of slots, as in [`tiled`](super::tiled), because what is under way
+//! Copies go through a ring of slots, as in the tiles, because what is under way
 //! there costs no registers: 64 to 80 KiB of A for each block, two to three times the 26 KB that
 //! hide the latency of a multiprocessor's share of memory.
 //!

@@ -18,7 +18,7 @@
 //! way, and the next is asked for whenever one has come. All warps use A, which is small. Each
 //! has sums of its own for the whole tile; they add up as the groups of a tile do.
 //!
-//! A thread adds up four products, and then adds these sums, as in [`dots`](super::dots).
+//! A thread adds up four products, and then adds these sums, as in [`dots`].
 
 use cuda_std::cp_async;
 use cuda_std::prelude::*;
