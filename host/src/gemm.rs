@@ -157,6 +157,8 @@ pub struct Launch {
     /// How many of the panel's tiles, the first ones, are cut up along K for blocks that stay;
     /// 0 but for [`Arguments::Tensor`].
     pub streamed: u32,
+    /// How many steps along K are summed up before the sum is put aside, likewise.
+    pub chain: u32,
 }
 
 /// A [`Gemm`] turned into launches of one rung on one device.
@@ -327,6 +329,7 @@ fn panels(spec: &Spec, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
                 b_offset: col,
                 c_offset: row * gemm.ldc + col,
                 streamed: 0,
+                chain: 0,
             });
         }
     }

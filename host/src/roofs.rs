@@ -23,49 +23,22 @@ const COPIES: u32 = 8;
 /// Operands for which no sum overflows, and none stands still.
 const OPERANDS: (f32, f32) = (0.999, 0.37);
 
-/// A loop of multiply-adds: which operands it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// The same two for all sums; see [`kernels_gpu::roofs::roof_ffma_shared`].
-    Shared,
-    /// Those of an outer product; see [`kernels_gpu::roofs::roof_ffma_outer`].
-    Outer,
-}
-
-impl Pattern {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Shared, Self::Outer];
-
-    const fn entry_point(self) -> &'static str {
-        match self {
-            Self::Shared => "roof_ffma_shared",
-            Self::Outer => "roof_ffma_outer",
-        }
-    }
-}
-
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Multiply-adds as GFLOP/s, two FLOP each, for each of [`Pattern::ALL`].
-    pub patterns: [f64; 2],
+    /// Multiply-adds as GFLOP/s, two FLOP each.
+    pub ffma: f64,
     /// Bytes read plus bytes written, in GB/s (10^9).
     pub copy: f64,
 }
 
 impl Rates {
-    /// The roof of arithmetic: the faster loop, in GFLOP/s.
-    pub fn ffma(&self) -> f64 {
-        self.patterns.into_iter().fold(0.0, f64::max)
-    }
-
     /// The middle of two measurements, before and after something.
     #[must_use]
     pub fn mean(&self, other: &Self) -> Self {
-        let mean = |a: f64, b: f64| f64::midpoint(a, b);
         Self {
-            patterns: [0, 1].map(|i| mean(self.patterns[i], other.patterns[i])),
-            copy: mean(self.copy, other.copy),
+            ffma: f64::midpoint(self.ffma, other.ffma),
+            copy: f64::midpoint(self.copy, other.copy),
         }
     }
 }
@@ -73,9 +46,9 @@ impl Rates {
 /// The kernels that measure roofs, loaded on a device, with the memory they need.
 pub struct Roofs<'d> {
     device: &'d Device,
-    ffma: [Function<'d>; 2],
+    ffma: Function<'d>,
     copy: Function<'d>,
-    /// Blocks of the loops and of the copy.
+    /// Blocks of the loop and of the copy.
     ffma_blocks: u32,
     copy_blocks: u32,
     out: DeviceMatrix<'d>,
@@ -84,7 +57,7 @@ pub struct Roofs<'d> {
 }
 
 impl<'d> Roofs<'d> {
-    /// Loads the kernels. The loops run on `multiprocessors`; `copy_bytes`, rounded down to
+    /// Loads the kernels. The loop runs on `multiprocessors`; `copy_bytes`, rounded down to
     /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
     ///
     /// # Errors
@@ -99,10 +72,7 @@ impl<'d> Roofs<'d> {
         };
         Ok(Self {
             device,
-            ffma: [
-                device.entry_point(Pattern::Shared.entry_point())?,
-                device.entry_point(Pattern::Outer.entry_point())?,
-            ],
+            ffma: device.entry_point("roof_ffma")?,
             copy: device.entry_point("roof_copy")?,
             ffma_blocks,
             copy_blocks,
@@ -119,16 +89,14 @@ impl<'d> Roofs<'d> {
     /// [`Error::Driver`].
     pub fn measure(&self, speed: Speed) -> Result<Rates, Error> {
         let rounds = speed.rounds(SAMPLE_MS);
-        let [mut shared, mut outer, mut copy] = [[0.0; SAMPLES]; 3];
+        let [mut ffma, mut copy] = [[0.0; SAMPLES]; 2];
         for i in 0..SAMPLES {
-            shared[i] = self.time_ffma(Pattern::Shared, rounds)?;
-            outer[i] = self.time_ffma(Pattern::Outer, rounds)?;
+            ffma[i] = self.time_ffma(rounds)?;
             copy[i] =
                 gpu_sample(self.device, || (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
         }
-        let rate = |ms: &[f64]| self.ffma_flops(rounds) / stats::median(ms) * 1e-6;
         Ok(Rates {
-            patterns: [rate(&shared), rate(&outer)],
+            ffma: self.ffma_flops(rounds) / stats::median(&ffma) * 1e-6,
             copy: f64::from(COPIES) * self.copy_bytes() / stats::median(&copy) * 1e-6,
         })
     }
@@ -140,10 +108,10 @@ impl<'d> Roofs<'d> {
     /// [`Error::Driver`].
     pub fn speed(&self) -> Result<Speed, Error> {
         // The first launch is slow.
-        self.time_ffma(Pattern::Shared, 1)?;
+        self.time_ffma(1)?;
         let mut rounds = 1;
         loop {
-            let ms = self.time_ffma(Pattern::Shared, rounds)?;
+            let ms = self.time_ffma(rounds)?;
             if ms >= TRIAL_MS || rounds > u32::MAX / 8 {
                 return Ok(Speed { rounds_per_ms: f64::from(rounds) / ms });
             }
@@ -157,14 +125,14 @@ impl<'d> Roofs<'d> {
     ///
     /// [`Error::Driver`].
     pub fn enqueue_delay(&self, ms: f64, speed: Speed) -> Result<(), Error> {
-        self.enqueue_ffma(Pattern::Shared, speed.rounds(ms), OPERANDS)
+        self.enqueue_ffma(speed.rounds(ms), OPERANDS)
     }
 
-    fn time_ffma(&self, pattern: Pattern, rounds: u32) -> Result<f64, Error> {
-        gpu_sample(self.device, || self.enqueue_ffma(pattern, rounds, OPERANDS))
+    fn time_ffma(&self, rounds: u32) -> Result<f64, Error> {
+        gpu_sample(self.device, || self.enqueue_ffma(rounds, OPERANDS))
     }
 
-    /// Floating-point operations of one launch of either loop.
+    /// Floating-point operations of one launch of the loop.
     fn ffma_flops(&self, rounds: u32) -> f64 {
         let threads = f64::from(self.ffma_blocks) * f64::from(FFMA_THREADS);
         2.0 * threads * f64::from(rounds) * f64::from(FFMA_PER_ROUND)
@@ -175,12 +143,7 @@ impl<'d> Roofs<'d> {
         2.0 * 4.0 * f64::from(self.copy_blocks) * f64::from(COPY_PER_BLOCK)
     }
 
-    fn enqueue_ffma(
-        &self,
-        pattern: Pattern,
-        mut rounds: u32,
-        (mut x, mut y): (f32, f32),
-    ) -> Result<(), Error> {
+    fn enqueue_ffma(&self, mut rounds: u32, (mut x, mut y): (f32, f32)) -> Result<(), Error> {
         let mut out = self.out.as_device_ptr().as_raw();
         let arguments: [*mut c_void; 4] = [
             (&raw mut rounds).cast(),
@@ -188,11 +151,9 @@ impl<'d> Roofs<'d> {
             (&raw mut y).cast(),
             (&raw mut out).cast(),
         ];
-        // SAFETY: these are the parameters of both loops. `out` has an element per thread,
+        // SAFETY: these are the parameters of the loop. `out` has an element per thread,
         // and only this stream, on which launches follow each other, touches it.
-        unsafe {
-            self.launch(&self.ffma[pattern as usize], self.ffma_blocks, FFMA_THREADS, &arguments)
-        }
+        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &arguments) }
     }
 
     fn enqueue_copy(&self) -> Result<(), Error> {
@@ -241,19 +202,14 @@ mod tests {
     use crate::matrix::Matrix;
 
     #[test]
-    fn the_loops_do_every_multiply_add() {
+    fn the_loop_does_every_multiply_add() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let roofs = Roofs::new(&device, 1, 0).unwrap();
         for rounds in [0, 1, 3] {
             // 32 sums from 0, 1, ... 31, each with one more for each of its turns.
-            roofs.enqueue_ffma(Pattern::Shared, rounds, (1.0, 1.0)).unwrap();
+            roofs.enqueue_ffma(rounds, (1.0, 1.0)).unwrap();
             let turns = rounds * FFMA_PER_ROUND;
             expect_everywhere(&roofs.out, (31 * 32 / 2 + turns) as f32);
-
-            // 8 x 8 sums of (2 + i) * (3 + j), for each of their turns.
-            roofs.enqueue_ffma(Pattern::Outer, rounds, (2.0, 3.0)).unwrap();
-            let total = (2..10).sum::<u32>() * (3..11).sum::<u32>();
-            expect_everywhere(&roofs.out, (turns / 64 * total) as f32);
         }
         assert_eq!(roofs.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
     }

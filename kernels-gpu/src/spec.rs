@@ -80,7 +80,7 @@ pub enum Arguments {
     /// ```text
     /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
     /// beta: f32, c: *mut f32, ldc: u32,
-    /// streamed: u32, partials: *mut f32, counters: *mut u32
+    /// streamed: u32, chain: u32, partials: *mut f32, counters: *mut u32
     /// ```
     ///
     /// The maps describe matrices of f32, whose dimension 0 walks along a row, with zeros
@@ -91,11 +91,14 @@ pub enum Arguments {
     ///
     /// The grid has one dimension, of blocks that stay: about one per multiprocessor. They share
     /// the steps along K of the first `streamed` tiles of C, in equal parts, and take the other
-    /// tiles whole, in turn. If `streamed` is not 0, there is at least one such step for each
-    /// block, `streamed * steps * blocks` is less than 2^31, `partials` has room for
-    /// `2 * BM * BN` elements per block, and `counters` for one zero per streamed tile, which is
-    /// zero again at the end. If it is 0, neither is touched. In both cases there are less than
-    /// 2^32 tiles and blocks together.
+    /// tiles whole, in turn. After `chain` steps, which is not 0, a sum is put aside and a new one
+    /// begun: shorter chains make smaller errors.
+    ///
+    /// If `streamed` is not 0, there is at least one such step for each block,
+    /// `streamed * steps * blocks` is less than 2^31, and `counters` has one zero per streamed
+    /// tile, which is zero again at the end. If it is not 0, or there are more steps than `chain`,
+    /// `partials` has room for `3 * BM * BN` elements per block. There are less than 2^32 tiles
+    /// and blocks together.
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
     Tensor,

@@ -27,14 +27,22 @@ pub struct Shares {
     pub steps: u32,
     /// Tiles, the first ones, that are cut up.
     pub streamed: u32,
+    /// Steps after which a sum is put aside; not 0.
+    pub chain: u32,
 }
 
-/// A tile of C, or a piece of one: its steps along K.
+/// Steps along K of a tile of C: a link of a part, and a part is what one block has of the tile.
 #[derive(Clone, Copy)]
 pub struct Piece {
     pub tile: u32,
     pub first: u32,
     pub steps: u32,
+    /// Whether it is the first of its part, and the last.
+    opens: bool,
+    closes: bool,
+    /// Whether the part begins where the tile does, and ends there.
+    heads: bool,
+    tails: bool,
 }
 
 /// The pieces of one block, in order.
@@ -44,8 +52,9 @@ pub struct Pieces {
     /// Steps of the string, from here to the end of the share.
     at: u32,
     end: u32,
-    /// The next whole tile.
+    /// The next whole tile, and how many of its steps have been.
     tile: u32,
+    done: u32,
 }
 
 impl Shares {
@@ -58,6 +67,7 @@ impl Shares {
             at: self.start(block),
             end: self.start(block + 1),
             tile: self.streamed + block,
+            done: 0,
         }
     }
 
@@ -78,16 +88,36 @@ impl Pieces {
     /// The next piece, if there is one.
     #[inline(always)]
     pub fn next(&mut self) -> Option<Piece> {
-        let steps = self.shares.steps;
+        let Shares { tiles, steps, chain, .. } = self.shares;
         if self.at < self.end {
             let (tile, first) = (self.at / steps.max(1), self.at % steps.max(1));
-            let count = (steps - first).min(self.end - self.at);
+            // The part may begin after the tile does, and end before it.
+            let start = self.shares.start(thread::block_idx_x());
+            let begin = start.max(tile * steps) - tile * steps;
+            let end = (self.end - tile * steps).min(steps);
+            let count = (end - first).min(chain);
             self.at += count;
-            Some(Piece { tile, first, steps: count })
-        } else if self.tile < self.shares.tiles {
-            let tile = self.tile;
-            self.tile += blocks();
-            Some(Piece { tile, first: 0, steps })
+            Some(Piece {
+                tile,
+                first,
+                steps: count,
+                opens: first == begin,
+                closes: first + count == end,
+                heads: begin == 0,
+                tails: end == steps,
+            })
+        } else if self.tile < tiles {
+            let (tile, first) = (self.tile, self.done);
+            let count = (steps - first).min(chain);
+            let closes = first + count == steps;
+            if closes {
+                self.tile += blocks();
+                self.done = 0;
+            } else {
+                self.done += count;
+            }
+            let opens = first == 0;
+            Some(Piece { tile, first, steps: count, opens, closes, heads: true, tails: true })
         } else {
             None
         }
@@ -102,7 +132,8 @@ fn blocks() -> u32 {
 /// Where the sums of pieces meet: in global memory.
 #[derive(Clone, Copy)]
 pub struct Meeting {
-    /// Two pieces for each block: the end of a tile and the beginning of one.
+    /// Three tiles for each block: for the end of a tile, for the beginning of one, and for a
+    /// whole one.
     pub partials: *mut f32,
     /// One for each tile that is cut up; zero before the launch, and after it.
     pub counters: *mut u32,
@@ -125,13 +156,10 @@ impl Meeting {
         thread: u32,
         sums: &mut [[f32; TN]; TM],
     ) -> bool {
-        if piece.steps == shares.steps {
+        let whole = piece.heads && piece.tails;
+        if whole && piece.opens && piece.closes {
             return true;
         }
-        let (first, last) = (
-            shares.owner(piece.tile * shares.steps),
-            shares.owner(piece.tile * shares.steps + shares.steps - 1),
-        );
         // Neighbouring threads have neighbouring groups of four.
         let size = (THREADS as usize) * TM * TN;
         let at = |slot: u32, group: usize| {
@@ -139,13 +167,27 @@ impl Meeting {
             // SAFETY: inside, by the contract.
             unsafe { self.partials.add(first + group * THREADS as usize * 4) }
         };
-        let slot = thread::block_idx_x() * 2 + (piece.first == 0) as u32;
+        let slot = thread::block_idx_x() * 3 + piece.heads as u32 + whole as u32;
+        if !piece.opens {
+            // SAFETY: stored by this thread.
+            unsafe { add(sums, |group| at(slot, group)) };
+        }
+        if whole && piece.closes {
+            return true;
+        }
         for i in 0..TM {
             for j in (0..TN).step_by(4) {
                 // SAFETY: this thread's own words; the pointer is a multiple of 16.
                 unsafe { vec::store4(at(slot, (i * TN + j) / 4), swapped(sums[i], j)) };
             }
         }
+        if !piece.closes {
+            return false;
+        }
+        let (first, last) = (
+            shares.owner(piece.tile * shares.steps),
+            shares.owner(piece.tile * shares.steps + shares.steps - 1),
+        );
         thread::sync_some_threads::<BARRIER, THREADS>();
         if thread == 0 {
             // SAFETY: one counter for each tile that is cut up; the word is ours.
@@ -162,19 +204,32 @@ impl Meeting {
         *sums = [[0.0; TN]; TM];
         let mut block = first;
         while block <= last {
-            let slot = block * 2 + (block == first) as u32;
-            for i in 0..TM {
-                for j in (0..TN).step_by(4) {
-                    // SAFETY: written by the same thread of that block, before it arrived.
-                    let four = unsafe { vec::load4_cg(at(slot, (i * TN + j) / 4)) };
-                    for e in 0..4 {
-                        sums[i][j + e] += four[e ^ 1];
-                    }
-                }
-            }
+            let slot = block * 3 + (block == first) as u32;
+            // SAFETY: stored by the same thread of that block, before it arrived.
+            unsafe { add(sums, |group| at(slot, group)) };
             block += 1;
         }
         true
+    }
+}
+
+/// Adds what [`Meeting::join`] stored, which is at `at` for each group of four.
+///
+/// # Safety
+/// It is there, and nobody writes it.
+#[inline(always)]
+unsafe fn add<const TM: usize, const TN: usize>(
+    sums: &mut [[f32; TN]; TM],
+    at: impl Fn(usize) -> *mut f32,
+) {
+    for i in 0..TM {
+        for j in (0..TN).step_by(4) {
+            // SAFETY: the caller's contract.
+            let four = unsafe { vec::load4_cg(at((i * TN + j) / 4)) };
+            for e in 0..4 {
+                sums[i][j + e] += four[e ^ 1];
+            }
+        }
     }
 }
 

@@ -68,10 +68,9 @@ const WN: u32 = 64;
 const TM: u32 = 8;
 /// Columns of C per thread, in four groups of four.
 const TN: u32 = 16;
-/// Tiles in shared memory that are ready to compute with, or nearly.
+/// Tiles in shared memory that are ready to compute with, or nearly; and tiles of A as they came,
+/// to be transposed.
 const SLOTS: u32 = 4;
-/// Tiles of A in shared memory as they came, to be transposed.
-const RAW_SLOTS: u32 = 3;
 /// Steps along K that the loop spells out.
 const PART: u32 = 8;
 
@@ -87,8 +86,8 @@ const SLOT_B: u32 = BK * BN;
 /// Places in shared memory, in elements from its beginning.
 const B_AT: u32 = SLOTS * SLOT_A;
 const RAW_AT: u32 = B_AT + SLOTS * SLOT_B;
-const BARRIERS_AT: u32 = RAW_AT + RAW_SLOTS * SLOT_A;
-const WORD_AT: u32 = BARRIERS_AT + 2 * (2 * SLOTS + RAW_SLOTS);
+const BARRIERS_AT: u32 = RAW_AT + SLOTS * SLOT_A;
+const WORD_AT: u32 = BARRIERS_AT + 2 * 3 * SLOTS;
 const OUT_AT: u32 = (WORD_AT + 1).next_multiple_of(4);
 /// A row of each thread of a warp on its way out, and elements from one to the next: so that
 /// eight lanes store their quads in different banks.
@@ -130,25 +129,26 @@ pub unsafe fn tma(
     c: *mut f32,
     ldc: u32,
     streamed: u32,
+    chain: u32,
     partials: *mut f32,
     counters: *mut u32,
 ) {
     // SAFETY: the caller keeps the contract of `gemm`.
-    unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, partials, counters) }
+    unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, chain, partials, counters) }
 }
 
 /// Slots used in turn, and the parity of the phase that is waited for.
 #[derive(Clone, Copy)]
-struct Ring<const LEN: u32> {
+struct Ring {
     slot: u32,
     parity: u32,
 }
 
-impl<const LEN: u32> Ring<LEN> {
+impl Ring {
     #[inline(always)]
     fn step(&mut self) {
         self.slot += 1;
-        if self.slot == LEN {
+        if self.slot == SLOTS {
             self.slot = 0;
             self.parity ^= 1;
         }
@@ -167,17 +167,18 @@ unsafe fn gemm(
     c: *mut f32,
     ldc: u32,
     streamed: u32,
+    chain: u32,
     partials: *mut f32,
     counters: *mut u32,
 ) {
     let tid = thread::thread_idx_x();
     let (warp, lane) = (tid / 32, tid % 32);
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
-    let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed };
+    let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed, chain };
 
     let a_smem = shared::dynamic_shared_mem::<f32>(); // (SLOTS, BK, BM)
     let b_smem = a_smem.add(B_AT); // (SLOTS, BK, BN)
-    let raw_smem = a_smem.add(RAW_AT); // (RAW_SLOTS, BM, BK)
+    let raw_smem = a_smem.add(RAW_AT); // (SLOTS, BM, BK)
     let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
     let empty = full.add(SLOTS);
     let raw = empty.add(SLOTS);
@@ -188,8 +189,6 @@ unsafe fn gemm(
                 // One for B's bytes, and one for each warp that transposes A.
                 full.add(slot).init(1 + MOVING / 32);
                 empty.add(slot).init(COMPUTING / 32);
-            }
-            for slot in 0..RAW_SLOTS {
                 raw.add(slot).init(1);
             }
         }
@@ -201,13 +200,12 @@ unsafe fn gemm(
     if warp >= COMPUTING / 32 {
         thread::lower_registers::<56>();
         let mover = warp - COMPUTING / 32;
-        // A travels RAW_SLOTS tiles ahead of B.
+        // A travels SLOTS tiles ahead of B.
         let mut ahead = pieces;
         let (mut a_row, mut a_col, mut a_left) = (0, 0, 0);
         let mut a_slot = 0;
-        let mut due = RAW_SLOTS;
-        let mut from = Ring::<RAW_SLOTS> { slot: 0, parity: 0 };
-        let mut to = Ring::<SLOTS> { slot: 0, parity: 1 };
+        let mut due = SLOTS;
+        let mut ring = Ring { slot: 0, parity: 1 };
         let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
         let target = a_smem.add(mover * 4 * BM + lane * 4);
         while let Some(piece) = pieces.next() {
@@ -240,23 +238,23 @@ unsafe fn gemm(
                         }
                         a_col += BK;
                         a_left -= 1;
-                        a_slot = if a_slot + 1 == RAW_SLOTS { 0 } else { a_slot + 1 };
+                        a_slot = if a_slot + 1 == SLOTS { 0 } else { a_slot + 1 };
                     }
                 }
                 // SAFETY: the slots are written when they are empty and read when they are full,
                 // each thread its own part of them.
                 unsafe {
-                    let barrier = full.add(to.slot);
-                    empty.add(to.slot).wait_parity(to.parity);
+                    let barrier = full.add(ring.slot);
+                    empty.add(ring.slot).wait_parity(ring.parity);
                     if tid == COMPUTING + 32 {
                         barrier.arrive_expect_tx(SLOT_B * 4);
-                        tma::load_2d(b_smem.add(to.slot * SLOT_B), map_b, b_col, b_row, barrier);
+                        tma::load_2d(b_smem.add(ring.slot * SLOT_B), map_b, b_col, b_row, barrier);
                     }
-                    raw.add(from.slot).wait_parity(from.parity);
-                    let source = source.add(from.slot * SLOT_A);
+                    raw.add(ring.slot).wait_parity(ring.parity ^ 1);
+                    let source = source.add(ring.slot * SLOT_A);
                     let rows: [F32x4; 4] =
                         core::array::from_fn(|i| source.load4(i as u32 * 32 * BK));
-                    let target = target.add(to.slot * SLOT_A);
+                    let target = target.add(ring.slot * SLOT_A);
                     for k in 0..4 {
                         target.store4(k * BM, rows.map(|row| row[k as usize]));
                     }
@@ -269,8 +267,7 @@ unsafe fn gemm(
                 tma::fence_shared();
                 thread::sync_some_threads::<2, MOVING>();
                 due = 1;
-                from.step();
-                to.step();
+                ring.step();
                 b_row += BK;
                 left -= 1;
             }
@@ -285,7 +282,7 @@ unsafe fn gemm(
     let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
     let out_smem = a_smem.add(OUT_AT + warp * SLOT_OUT);
     let meeting = Meeting { partials, counters, word: a_smem.add(WORD_AT).cast() };
-    let mut ring = Ring::<SLOTS> { slot: 0, parity: 0 };
+    let mut ring = Ring { slot: 0, parity: 0 };
     while let Some(piece) = pieces.next() {
         let (y, x) = place(piece.tile, width, height);
         let (tile_row, tile_col) = (y * BM, x * BN);
@@ -323,7 +320,7 @@ unsafe fn gemm(
                 multiply_add(&frag_a[this], &frag_b[this], &mut acc);
             }
             parts -= 1;
-            if parts % (BK / PART) == 0 {
+            if parts.is_multiple_of(BK / PART) {
                 // The copy engine may only overwrite the tile when this warp has read all of
                 // it: a copy does not queue up behind loads, as a store would.
                 tma::fence_shared();

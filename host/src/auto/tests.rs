@@ -161,12 +161,12 @@ fn an_unknown_device_gets_what_has_room() {
 #[test]
 fn the_rule_without_measurements() {
     let choose = |m, n, k| rule::for_gpu(&Gemm::new(m, n, k), 132, &[]).to_string();
-    assert_eq!(choose(4096, 4096, 4096), "tile_128x128");
-    assert_eq!(choose(1024, 1024, 1024), "tile_128x128 in 2 splits");
-    assert_eq!(choose(512, 512, 512), "tile_128x32 in 2 splits");
+    assert_eq!(choose(4096, 4096, 4096), "tile_64x128");
+    assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
+    assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
     assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
     assert_eq!(choose(4096, 1, 4096), "dots_32x1");
-    assert_eq!(choose(128, 128, 32768), "tile_128x128 in 132 splits");
+    assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
     for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
         assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);
     }
@@ -174,7 +174,7 @@ fn the_rule_without_measurements() {
     let rungs = [crate::find_kernel("async_copy").unwrap()];
     let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).spec.name;
     assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
-    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_128x128");
+    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_64x128");
 }
 
 /// What needs tensor maps is for devices that have them.

@@ -104,7 +104,7 @@ impl Prepared<'_, '_> {
         };
         for launch in self.plan.launches() {
             let [mut m, mut n] = [launch.m, launch.n];
-            let mut streamed = launch.streamed;
+            let [mut streamed, mut chain] = [launch.streamed, launch.chain];
             let mut c = c.wrapping_add(launch.c_offset).as_raw();
             let [mut map_a, mut map_b] = match matrices {
                 None => [sys::CUtensorMap::default(); 2],
@@ -120,7 +120,7 @@ impl Prepared<'_, '_> {
                 }
             };
             // The order and the types of `kernels_gpu::Arguments::Tensor`.
-            let arguments: [*mut c_void; 12] = [
+            let arguments: [*mut c_void; 13] = [
                 (&raw mut m).cast(),
                 (&raw mut n).cast(),
                 (&raw mut k).cast(),
@@ -131,6 +131,7 @@ impl Prepared<'_, '_> {
                 (&raw mut c).cast(),
                 (&raw mut ldc).cast(),
                 (&raw mut streamed).cast(),
+                (&raw mut chain).cast(),
                 (&raw mut partials).cast(),
                 (&raw mut counters).cast(),
             ];

@@ -8,9 +8,16 @@ use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-/// Elements from one row of a transposed tile of A to the next: padded.
-pub const fn ld_a(bm: u32) -> u32 {
-    bm + 4
+/// Where row `k` of a transposed tile of A begins. Two rows lie side by side, and each pair is
+/// padded. In odd rows the pairs of elements in each four are swapped: so the sixteen columns and
+/// two rows of A that a warp copies at a time go to 32 banks.
+pub const fn row_a(bm: u32, k: u32) -> u32 {
+    k / 2 * (2 * bm + 4) + k % 2 * bm
+}
+
+/// Where element `m` of a row lies in it.
+pub const fn swapped_a(m: u32, k: u32) -> u32 {
+    m ^ (k % 2 * 2)
 }
 
 const fn min(x: u32, y: u32) -> u32 {
@@ -37,7 +44,10 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
     const COLS: u32 = THREADS / Self::ROWS;
 
     const EVEN: () = assert!(
-        BM.is_multiple_of(Self::ROWS) && BK.is_multiple_of(Self::COLS),
+        BM.is_multiple_of(Self::ROWS)
+            && Self::ROWS.is_multiple_of(4)
+            && BK.is_multiple_of(Self::COLS)
+            && Self::COLS.is_multiple_of(2),
         "every thread copies the same share of A"
     );
 
@@ -51,14 +61,14 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
         CopyA {
             from: a.wrapping_add(first),
             lda,
-            to: smem.add(col * ld_a(BM) + tid_row),
+            to: smem.add(row_a(BM, col) + swapped_a(tid_row, col)),
             col,
             rows: m.saturating_sub(row + tid_row),
         }
     }
 
     /// Asks for the share in the next tile, which goes to the slot at `offset` elements from
-    /// the first. `k_left` columns of A are left, one at least; `WHOLE`: the tile is inside.
+    /// the first. `k_left` columns of A are left; `WHOLE`: the tile is inside.
     ///
     /// # Safety
     /// `new` and the parameters tell the truth about A, and nothing uses the slot.
@@ -68,7 +78,7 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
         let cols = k_left.saturating_sub(self.col);
         for row in (0..BM).step_by(Self::ROWS as usize) {
             for col in (0..BK).step_by(Self::COLS as usize) {
-                let (to, from) = (to.add(col * ld_a(BM) + row), from.wrapping_add(col as usize));
+                let (to, from) = (to.add(row_a(BM, col) + row), from.wrapping_add(col as usize));
                 // SAFETY: this thread's own word of the slot; inside A where it is read.
                 unsafe {
                     if WHOLE {

@@ -21,7 +21,9 @@
 //! Both add in a fixed order, so that the same call gives the same bits every time.
 //!
 //! Everything else is as in [`async_copy`](crate::async_copy): copies in a ring of slots, A
-//! transposed on the way, fragments one step ahead.
+//! transposed on the way, fragments one step ahead. They stay ahead from one tile to the next, and
+//! multiply-adds go down a column and up the next, as in [`tma`](crate::tma): so few of them read
+//! two registers of one bank.
 //!
 //! # Small M or N
 //!
@@ -48,13 +50,8 @@ use tiled::Tiled;
 
 /// All of them, from the largest tile to the smallest, and what is for few rows or columns.
 pub const TILES: &[&Spec] = &[
-    &tile_128x128::SPEC,
-    &tile_128x64::SPEC,
-    &tile_128x64_g4::SPEC,
     &tile_64x128::SPEC,
     &tile_64x64::SPEC,
-    &tile_64x64_g8::SPEC,
-    &tile_128x32::SPEC,
     &tile_32x128::SPEC,
     &tile_64x32::SPEC,
     &tile_32x64::SPEC,
@@ -169,30 +166,6 @@ pub mod dots;
 pub mod sweep;
 
 tile! {
-    /// As `async_copy`, with splits.
-    tile_128x128, tile_128x128_unaligned,
-    "128x128 outputs, 8x8 per thread, 1 group of 8 warps",
-    block (128, 128, 16), warp (32, 64), thread (8, 8),
-    groups 1, pending 1, threads 256, min_blocks 2
-}
-
-tile! {
-    /// 1024 x 1024 is 128 of these, one per multiprocessor.
-    tile_128x64, tile_128x64_unaligned,
-    "128x64 outputs, 8x8 per thread, 2 groups of 4 warps",
-    block (128, 64, 32), warp (32, 64), thread (8, 8),
-    groups 2, pending 1, threads 256, min_blocks 2
-}
-
-tile! {
-    /// The same with sixteen warps, for one block per multiprocessor.
-    tile_128x64_g4, tile_128x64_g4_unaligned,
-    "128x64 outputs, 8x8 per thread, 4 groups of 4 warps",
-    block (128, 64, 64), warp (32, 64), thread (8, 8),
-    groups 4, pending 1, threads 512, min_blocks 1
-}
-
-tile! {
     /// For a C that is wide and low: M up to 64.
     tile_64x128, tile_64x128_unaligned,
     "64x128 outputs, 8x8 per thread, 2 groups of 4 warps",
@@ -206,22 +179,6 @@ tile! {
     "64x64 outputs, 8x8 per thread, 4 groups of 2 warps",
     block (64, 64, 64), warp (32, 64), thread (8, 8),
     groups 4, pending 1, threads 256, min_blocks 2
-}
-
-tile! {
-    /// The same with sixteen warps, for one block per multiprocessor.
-    tile_64x64_g8, tile_64x64_g8_unaligned,
-    "64x64 outputs, 8x8 per thread, 8 groups of 2 warps",
-    block (64, 64, 64), warp (32, 64), thread (8, 8),
-    groups 8, pending 1, threads 512, min_blocks 1
-}
-
-tile! {
-    /// N up to 32.
-    tile_128x32, tile_128x32_unaligned,
-    "128x32 outputs, 8x8 per thread, 4 groups of 2 warps",
-    block (128, 32, 32), warp (64, 32), thread (8, 8),
-    groups 4, pending 2, threads 256, min_blocks 2
 }
 
 tile! {
@@ -253,7 +210,7 @@ tile! {
     tile_32x32, tile_32x32_unaligned,
     "32x32 outputs, 8x4 per thread, 8 groups of 1 warp",
     block (32, 32, 64), warp (32, 32), thread (8, 4),
-    groups 8, pending 1, threads 256, min_blocks 3
+    groups 8, pending 1, threads 256, min_blocks 2
 }
 
 tile! {

@@ -4,7 +4,7 @@ use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{CopyA, CopyB, ld_a};
+use super::copy::{CopyA, CopyB, row_a, swapped_a};
 use super::sum::{self, Quads};
 use crate::grouped::grouped_tile;
 use crate::matrix::Output;
@@ -47,7 +47,7 @@ impl<
 
     /// Tiles in shared memory, and elements from one to the next.
     const SLOTS: u32 = PENDING + 2;
-    const SLOT_A: u32 = BK * ld_a(BM);
+    const SLOT_A: u32 = row_a(BM, BK);
     const SLOT_B: u32 = BK * BN;
 
     /// Outputs of a thread, in fours; fours in a row of them; how many are its own once the
@@ -64,12 +64,13 @@ impl<
         assert!(Self::QUADS <= sum::MOST_QUADS, "a thread's outputs fit its registers");
         assert!(Self::SHARE.is_multiple_of(Self::PART), "all outputs are stored");
         assert!(BK.is_multiple_of(GROUPS), "every group has the same share of a step");
+        assert!(Self::GROUP_K.is_multiple_of(2), "each step begins with the same fragments");
     };
 
     /// Shared memory per block: the slots, or what the groups leave there in the end.
     pub const SHARED_BYTES: u64 = {
         let slots = (Self::SLOTS * (Self::SLOT_A + Self::SLOT_B)) as u64 * 4;
-        let sums = if GROUPS == 1 { 0 } else { (GROUPS * BM * BN) as u64 * 4 };
+        let sums = (GROUPS * BM * BN) as u64 * 4;
         if slots > sums { slots } else { sums }
     };
 
@@ -111,9 +112,9 @@ impl<
         let end = k.min(begin + depth);
 
         let smem = shared::dynamic_shared_mem::<f32>();
-        let a_smem = smem; // (SLOTS, BK, BM + padding)
+        let a_smem = smem; // (SLOTS, BK, BM), padded
         let b_smem = smem.add(Self::SLOTS * Self::SLOT_A); // (SLOTS, BK, BN)
-        let a_frag = a_smem.add(group_k * ld_a(BM) + warp_row);
+        let a_frag = a_smem.add(row_a(BM, group_k) + warp_row);
         let b_frag = b_smem.add(group_k * BN + warp_col);
 
         let mut copy_a = CopyA::<BM, BK, THREADS>::new(a, lda, m, block_row, begin, a_smem);
@@ -121,8 +122,8 @@ impl<
             CopyB::<BN, BK, THREADS, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
         // Whether every tile of this block lies inside, but for the last step along K.
         let interior = block_row + BM <= m && block_col + BN <= n;
-        // Asks for the next tile, where `left` of K is left; for nothing if none is.
-        let mut copy_tile = |left: u32, slot: u32| {
+        // Asks for the next tile, where `left` of K is left; if none is, for zeros or nothing.
+        let mut copy_tile = |left: u32, slot: u32, zeros: bool| {
             let (slot_a, slot_b) = (slot * Self::SLOT_A, slot * Self::SLOT_B);
             // SAFETY: the matrices are as the launch promises, and nobody uses the slot before
             // the copies are waited for.
@@ -130,7 +131,7 @@ impl<
                 if interior && left >= BK {
                     copy_a.copy::<true>(slot_a, left);
                     copy_b.copy::<true>(slot_b, left);
-                } else if left > 0 {
+                } else if left > 0 || zeros {
                     copy_a.copy::<false>(slot_a, left);
                     copy_b.copy::<false>(slot_b, left);
                 }
@@ -142,51 +143,57 @@ impl<
 
         let mut left = end.saturating_sub(begin);
         for slot in 0..Self::SLOTS - 1 {
-            copy_tile(left.saturating_sub(slot * BK), slot);
+            // An empty sum is a step of zeros: a way around the loop would make it slower.
+            copy_tile(left.saturating_sub(slot * BK), slot, slot == 0);
         }
 
+        let tile = |slot: u32| (a_frag.add(slot * Self::SLOT_A), b_frag.add(slot * Self::SLOT_B));
+        let mut frag_a = [[0.0f32; TM]; 2];
+        let mut frag_b = [[0.0f32; TN]; 2];
         let mut slot = 0;
-        while left > 0 {
-            // The next tile has arrived, and nobody uses the slot before it any more.
+        // The first tile has arrived.
+        cp_async::wait_group::<PENDING>();
+        thread::sync_threads();
+        let (mut a_tile, mut b_tile) = tile(slot);
+        // SAFETY: inside the tiles, which were waited for before the barrier.
+        unsafe {
+            frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
+            frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
+        }
+        loop {
+            // All have read what was in the slot before this one.
+            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
+            copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free, false);
+            for kk in 0..Self::GROUP_K - 1 {
+                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
+                // SAFETY: as above.
+                unsafe {
+                    let (a_row, b_row) = (a_tile.add(row_a(BM, kk + 1)), b_tile.add((kk + 1) * BN));
+                    let stored = fragment::<WM, TM>(a_row, lane_row);
+                    frag_a[next] =
+                        core::array::from_fn(|i| stored[swapped_a(i as u32, kk + 1) as usize]);
+                    frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
+                }
+                multiply_add(&frag_a[this], &frag_b[this], &mut acc);
+            }
+            left = left.saturating_sub(BK);
+            if left == 0 {
+                break;
+            }
+            // The next tile has arrived. Its first fragments are on their way during the
+            // last products of this one, and its barrier is behind it.
+            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
-            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free);
-
-            let a_tile = a_frag.add(slot * Self::SLOT_A);
-            let b_tile = b_frag.add(slot * Self::SLOT_B);
-            let mut frag_a = [[0.0f32; TM]; 2];
-            let mut frag_b = [[0.0f32; TN]; 2];
-            // SAFETY: inside the tiles, which were waited for before the barrier.
+            (a_tile, b_tile) = tile(slot);
+            // SAFETY: as above.
             unsafe {
                 frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
                 frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
             }
-            for kk in 0..Self::GROUP_K {
-                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
-                if kk + 1 < Self::GROUP_K {
-                    // SAFETY: as above.
-                    unsafe {
-                        let (a_row, b_row) =
-                            (a_tile.add((kk + 1) * ld_a(BM)), b_tile.add((kk + 1) * BN));
-                        frag_a[next] = fragment::<WM, TM>(a_row, lane_row);
-                        frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
-                    }
-                }
-                // Down two columns and up the next two, left and right in turn.
-                for pair in 0..TN / 2 {
-                    for step in 0..TM {
-                        for side in 0..2 {
-                            let i = if pair % 2 == 0 { step } else { TM - 1 - step };
-                            let j = pair * 2 + if step % 2 == 0 { side } else { 1 - side };
-                            acc[i][j] = fma(frag_a[this][i], frag_b[this][j], acc[i][j]);
-                        }
-                    }
-                }
-            }
-            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
-            left = left.saturating_sub(BK);
+            multiply_add(&frag_a[1], &frag_b[1], &mut acc);
         }
+        multiply_add(&frag_a[1], &frag_b[1], &mut acc);
 
         let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
         for quad in 0..Self::QUADS {
@@ -196,11 +203,9 @@ impl<
         }
         // From here on, `sums[i]` is the quad with the number `whose.quad(i)`.
         let whose = sum::Whose { quads: Self::QUADS as u32, threads: Self::GROUP, in_group, group };
-        if GROUPS > 1 {
-            // SAFETY: shared memory has room for all sums, all copies were waited for, and
-            // every thread of the block comes here.
-            unsafe { sum::add_groups::<GROUPS>(whose, smem, &mut sums) };
-        }
+        // SAFETY: shared memory has room for all sums, all copies were waited for, and every
+        // thread of the block comes here.
+        unsafe { sum::add_groups::<GROUPS>(whose, smem, &mut sums) };
         if thread::grid_dim_z() > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
             let last = unsafe { sum::add_splits::<GROUPS>(whose, partials, counters, &mut sums) };
@@ -235,6 +240,21 @@ impl<
                     unsafe { c.put4_over(aligned, row, col, sums[first + i], old[i]) };
                 }
             }
+        }
+    }
+}
+
+/// `acc += a * b`, an outer product. Down a column and up the next, as in [`tma`](crate::tma).
+#[inline(always)]
+fn multiply_add<const TM: usize, const TN: usize>(
+    a: &[f32; TM],
+    b: &[f32; TN],
+    acc: &mut [[f32; TN]; TM],
+) {
+    for j in 0..TN {
+        for step in 0..TM {
+            let i = if j % 2 == 0 { step } else { TM - 1 - step };
+            acc[i][j] = fma(a[i], b[j], acc[i][j]);
         }
     }
 }

@@ -96,10 +96,8 @@ pub struct Row {
 
     pub gflops: Option<f64>,
     pub cublas_gflops: Option<f64>,
-    /// The measured rate of multiply-adds, and that of each of the two loops.
+    /// The measured rate of multiply-adds.
     pub ffma_gflops: Option<f64>,
-    pub ffma_shared_gflops: Option<f64>,
-    pub ffma_outer_gflops: Option<f64>,
     /// The measured rate of copies, bytes read plus bytes written.
     pub copy_gbytes: Option<f64>,
     pub percent_of_ffma: Option<f64>,
@@ -174,8 +172,7 @@ impl Row {
         (self.time_min, self.time_max) = range(&own.ms);
         self.gflops = finite(gemm.flops() / median * 1e-6);
         let gbytes = finite(gemm.bytes() as f64 / median * 1e-6);
-        self.ffma_gflops = finite(rates.ffma());
-        [self.ffma_shared_gflops, self.ffma_outer_gflops] = rates.patterns.map(finite);
+        self.ffma_gflops = finite(rates.ffma);
         self.copy_gbytes = finite(rates.copy);
         self.percent_of_ffma = percent(self.gflops, self.ffma_gflops);
         self.percent_of_copy = percent(gbytes, self.copy_gbytes);
@@ -229,7 +226,7 @@ mod tests {
     use approx::assert_relative_eq;
     use host::verify::{Bound, Deviation};
 
-    const RATES: Rates = Rates { patterns: [50_000.0, 60_000.0], copy: 4000.0 };
+    const RATES: Rates = Rates { ffma: 60_000.0, copy: 4000.0 };
 
     fn batches(ms: &[f64]) -> Batches {
         Batches { launches: 7, ms: ms.to_vec(), gap_free: true }
@@ -275,7 +272,6 @@ mod tests {
         assert_relative_eq!(row.cublas_gflops.unwrap(), 10_000.0, max_relative = 1e-12);
         assert_relative_eq!(row.percent_of_ffma.unwrap(), 100.0 / 3.0, max_relative = 1e-12);
         assert_relative_eq!(row.percent_of_copy.unwrap(), 3.5, max_relative = 1e-12);
-        assert_eq!(row.ffma_shared_gflops, Some(50_000.0));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl<'d> Bed<'d> {
 
     /// GFLOP/s of multiply-adds, to see how clocks drift.
     pub fn ffma_gflops(&self) -> Result<Option<f64>, Error> {
-        self.speed.map(|speed| Ok(self.roofs.measure(speed)?.ffma())).transpose()
+        self.speed.map(|speed| Ok(self.roofs.measure(speed)?.ffma)).transpose()
     }
 
     /// Copies matrices to the device, in so many sets that the L2 cache is cold if it should be.

@@ -222,7 +222,7 @@ mod tests {
     fn grids_have_the_tiles_they_should() {
         for (name, tiles, shape) in [
             ("tile_64x64", 132, (12 * 64, 11 * 64)),
-            ("tile_128x64", 264, (11 * 128, 24 * 64)),
+            ("tile_64x128", 264, (24 * 64, 11 * 128)),
             ("tile_4x128", 264, (4, 264 * 128)),
             ("tile_128x8", 132, (132 * 128, 8)),
             ("tile_64x64", 1, (64, 64)),
