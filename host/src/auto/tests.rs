@@ -90,6 +90,21 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     assert!(auto.basis().to_string().starts_with("measured on Software"));
 }
 
+/// Tables from before copies were a choice have none; what is written is read again.
+#[test]
+fn an_exception_may_have_copies() {
+    let packed = |text: &str| {
+        let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
+        let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
+        let [first, second] = [table, again].map(|table| table.exceptions[0].best.choice());
+        assert_eq!(first, second);
+        first.packed
+    };
+    assert!(!packed(TABLE));
+    let text = TABLE.replacen("\"splits\": 3", "\"splits\": 3, \"packed\": true", 1);
+    assert!(packed(&text));
+}
+
 #[test]
 fn choices_that_cannot_be_made() {
     let device = Device::open(DeviceChoice::Soft).unwrap();

@@ -136,20 +136,10 @@ fn geometry(spec: &Spec) -> String {
             spec.name, ""
         ),
         (_, None) => format!("{}, for any matrices", spec.name),
-        (_, Some(Unaligned { name, wide: [true, true, true] })) => format!(
+        (_, Some(Unaligned { name, .. })) => format!(
             "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements, \
              {name} for all other matrices",
             spec.name, ""
-        ),
-        (_, Some(Unaligned { name, wide })) => format!(
-            "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements \
-             (counts for {}), {name} for all other matrices",
-            spec.name,
-            "",
-            (["A", "B", "C"].iter().zip(wide).filter(|(_, wide)| *wide))
-                .map(|(matrix, _)| *matrix)
-                .collect::<Vec<_>>()
-                .join(", ")
         ),
     };
     format!(
