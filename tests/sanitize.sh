@@ -6,12 +6,13 @@
 #   N     how many run at a time (4)
 #
 # Prints a line per tool, kernel and shape. Kernels that can split K split it in three. Blocks that
-# stay share tiles at all shapes but 1 x 1 x 1, and at 257 x 129 x 31 A and B are copied first.
+# stay share tiles at all shapes but 1 x 1 x 1, and at 257 x 129 x 31 A and B are copied first. There
+# kernels that can split K run twice, with copies of A and B and without.
 # Exit status: 0 if all are clean, else 1.
 set -u
 export HOST=$1
 
-# usage: check TOOL M N K KERNEL [--splits 3]
+# usage: check TOOL M N K KERNEL [--splits 3 [--packed]]
 check() {
     local tool=$1 m=$2 n=$3 k=$4 kernel=$5 out code summary
     shift 5
@@ -33,6 +34,7 @@ for tool in memcheck racecheck initcheck synccheck; do
     for shape in "257 129 31" "260 132 36" "1 1 1" "64 200 900"; do
         while read -r kernel; do
             echo "$tool $shape $kernel"
+            [[ $shape$kernel != "257 "*--splits* ]] || echo "$tool $shape $kernel --packed"
         done <<<"$kernels"
     done
 done | xargs -P "${JOBS:-4}" -L 1 bash -c 'check "$@" || exit 1' check || exit 1

@@ -7,16 +7,17 @@ use std::iter;
 use cuda_driver::sys;
 use cust::function::Function;
 use cust::memory::{DeviceBuffer, DevicePointer};
-use kernels_gpu::{Arguments, LADDER, Spec, TILES};
+use kernels_gpu::{Arguments, LADDER, Spec, TILES, Unaligned};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Gemm, Limits, Plan, Workspace};
 use crate::matrix::DeviceMatrix;
 
+mod reach;
 mod tensor;
 
-use tensor::Reach;
+use reach::{Need, Reach, is_read};
 
 /// Finds a kernel by its name: a rung of the ladder, or a tile.
 ///
@@ -55,15 +56,15 @@ impl Device {
     /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
+        if spec.arguments == Arguments::Tensor {
+            tensor::require_maps(spec.name, self.info())?;
+        }
         let repack = match spec.arguments {
-            Arguments::Gemm | Arguments::Split => None,
-            Arguments::Tensor => {
-                tensor::require_maps(spec.name, self.info())?;
-                Some(self.entry_point("repack")?)
-            }
+            Arguments::Gemm => None,
+            Arguments::Split | Arguments::Tensor => Some(self.entry_point("repack")?),
         };
         let function = self.entry_point(spec.name)?;
-        let unaligned = spec.unaligned.map(|name| self.entry_point(name)).transpose()?;
+        let unaligned = spec.unaligned.map(|other| self.entry_point(other.name)).transpose()?;
         Ok(Kernel { device: self, spec, function, unaligned, repack })
     }
 }
@@ -75,7 +76,7 @@ pub struct Kernel<'d> {
     function: Function<'d>,
     /// For matrices that 128-bit accesses cannot reach, if `function` makes such.
     unaligned: Option<Function<'d>>,
-    /// For matrices that bulk copies cannot reach, if `function` makes such.
+    /// Copies matrices that `function` cannot reach, if it can do with copies.
     repack: Option<Function<'d>>,
 }
 
@@ -125,6 +126,34 @@ impl<'d> Kernel<'d> {
         splits: u32,
         limits: &Limits,
     ) -> Result<Prepared<'_, 'd>, Error> {
+        self.prepare_as(gemm, splits, false, limits)
+    }
+
+    /// As [`Kernel::prepare_split`], for a kernel that can split K; but where 128-bit accesses
+    /// do not reach A or B, it computes with copies of them, made anew by each call, instead of
+    /// copying one by one. Where they do, or for another kernel, this changes nothing.
+    ///
+    /// Places of copies are allocated as for bulk copies: see [`Prepared::enqueue`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Kernel::prepare_split`].
+    pub fn prepare_packed(&self, gemm: Gemm, splits: u32) -> Result<Prepared<'_, 'd>, Error> {
+        self.prepare_as(gemm, splits, true, &self.device.info().limits)
+    }
+
+    /// As [`Kernel::prepare_packed`] if `packed`, within limits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Kernel::prepare_packed`].
+    pub fn prepare_as(
+        &self,
+        gemm: Gemm,
+        splits: u32,
+        packed: bool,
+        limits: &Limits,
+    ) -> Result<Prepared<'_, 'd>, Error> {
         let info = self.device.info();
         let limits = info.limits.min(limits);
         let plan = Plan::split(self.spec, gemm, splits, &limits, &info.name)?;
@@ -134,9 +163,19 @@ impl<'d> Kernel<'d> {
             }
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
-        let reach = match &self.repack {
-            Some(repack) => Some(Box::new(Reach::new(self.device, repack, &plan, &limits)?)),
-            None => None,
+        let wide = self.spec.unaligned.map_or([false; 3], |unaligned| unaligned.wide);
+        let needs = match self.spec.arguments {
+            Arguments::Tensor => Some([Need::Rows; 2]),
+            Arguments::Split if packed => {
+                Some([wide[0], wide[1]].map(|wide| if wide { Need::Groups } else { Need::Nothing }))
+            }
+            Arguments::Gemm | Arguments::Split => None,
+        };
+        let reach = match (&self.repack, needs) {
+            (Some(repack), Some(needs)) => {
+                Some(Box::new(Reach::new(self.device, repack, &plan, &limits, needs)?))
+            }
+            _ => None,
         };
         Ok(Prepared { kernel: self, plan, buffers, reach })
     }
@@ -171,7 +210,8 @@ pub struct Prepared<'k, 'd> {
     kernel: &'k Kernel<'d>,
     plan: Plan,
     buffers: Option<Buffers<'d>>,
-    /// How bulk copies reach A and B, if the kernel makes such.
+    /// How bulk copies reach A and B, if the kernel makes such, or 128-bit accesses, if they
+    /// are to have copies.
     reach: Option<Box<Reach<'k, 'd>>>,
 }
 
@@ -226,7 +266,7 @@ impl Prepared<'_, '_> {
     }
 
     /// The entry point that is launched for matrices at these addresses: the rung's own,
-    /// or, where 128-bit accesses do not reach every row, its unaligned one.
+    /// or, where 128-bit accesses do not reach every row that they should, its unaligned one.
     pub fn entry_point(
         &self,
         a: DevicePointer<f32>,
@@ -235,7 +275,7 @@ impl Prepared<'_, '_> {
     ) -> &'static str {
         let Spec { name, unaligned, .. } = *self.kernel.spec;
         match unaligned {
-            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
+            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned.name,
             _ => name,
         }
     }
@@ -247,8 +287,14 @@ impl Prepared<'_, '_> {
         })
     }
 
+    /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
+    /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        is_aligned(self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
+        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned else { return true };
+        if self.reach.is_some() {
+            [wide[0], wide[1]] = [false; 2];
+        }
+        is_aligned(wide, self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
     }
 
     /// Enqueues the product on the device's stream.
@@ -257,9 +303,9 @@ impl Prepared<'_, '_> {
     /// the kernel is reported by the next [`Device::synchronize`] or download.
     ///
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
-    /// computes with a copy of such a matrix, made anew by each call. Its place is allocated
-    /// with the plan if the leading dimension is to blame, and by the first call if it is the
-    /// address.
+    /// computes with a copy of such a matrix, made anew by each call; so does one from
+    /// [`Kernel::prepare_packed`]. Its place is allocated with the plan if the shape or the
+    /// leading dimension is to blame, and by the first call if it is the address.
     ///
     /// # Errors
     ///
@@ -307,7 +353,7 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
-        if let Some(reach) = &self.reach {
+        if let (Some(reach), Arguments::Tensor) = (&self.reach, self.kernel.spec.arguments) {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(reach, a, b, c) };
         }
@@ -320,13 +366,21 @@ impl Prepared<'_, '_> {
         // All fit 32 bits: `Gemm::validate` accepted them.
         let mut k = gemm.depth() as u32;
         let [mut lda, mut ldb, mut ldc] = [gemm.lda as u32, gemm.ldb as u32, gemm.ldc as u32];
+        let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
+        if let Some(reach) = self.reach.as_ref().filter(|_| is_read(&self.plan)) {
+            // SAFETY: the caller vouches for the matrices, which are not empty.
+            let [a, b] = unsafe { reach.matrices([first_a, first_b]) }?;
+            (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
+        }
         let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
         let mut depth = self.plan.split_depth();
         let [mut partials, mut counters] = self.workspace();
         for launch in self.plan.launches() {
             let [mut m, mut n] = [launch.m, launch.n];
-            let mut a = a.wrapping_add(launch.a_offset).as_raw();
-            let mut b = b.wrapping_add(launch.b_offset).as_raw();
+            // Panels of A are rows, and those of B columns.
+            let row = launch.a_offset / gemm.lda.max(1);
+            let mut a = first_a.wrapping_add(4 * row as u64 * u64::from(lda));
+            let mut b = first_b.wrapping_add(4 * launch.b_offset as u64);
             let mut c = c.wrapping_add(launch.c_offset).as_raw();
             // The order and the types that every kernel has; see `kernels_gpu::Arguments`.
             let arguments: [*mut c_void; 14] = [
@@ -392,11 +446,17 @@ pub(crate) fn expect_planned(
     Ok(())
 }
 
-/// Whether 128-bit accesses reach every row of matrices at these addresses: see
-/// `Spec::unaligned`.
-pub(crate) fn is_aligned(gemm: &Gemm, addresses: [u64; 3]) -> bool {
-    addresses.iter().all(|address| address % 16 == 0)
-        && [gemm.n, gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].iter().all(|size| size % 4 == 0)
+/// Whether 128-bit accesses reach every row of those matrices, at these addresses, of which a
+/// rung makes such: see `Spec::unaligned`.
+pub(crate) fn is_aligned(wide: [bool; 3], gemm: &Gemm, addresses: [u64; 3]) -> bool {
+    let rows = [(gemm.lda, gemm.depth()), (gemm.ldb, gemm.n), (gemm.ldc, gemm.n)];
+    (0..3).all(|i| !wide[i] || is_wide(addresses[i], rows[i].0, rows[i].1))
+}
+
+/// Whether 128-bit accesses reach every row of `cols` elements, `ld` apart, if the first is at
+/// this address.
+fn is_wide(address: u64, ld: usize, cols: usize) -> bool {
+    address.is_multiple_of(16) && ld.is_multiple_of(4) && cols.is_multiple_of(4)
 }
 
 #[cfg(test)]
@@ -413,15 +473,25 @@ mod tests {
     #[test]
     fn alignment_is_of_everything() {
         let gemm = Gemm::new(5, 8, 12);
-        assert!(is_aligned(&gemm, [16, 256, 0]));
+        let all = [true; 3];
+        assert!(is_aligned(all, &gemm, [16, 256, 0]));
         for bad in [[4, 0, 0], [0, 8, 0], [0, 0, 12]] {
-            assert!(!is_aligned(&gemm, bad));
+            assert!(!is_aligned(all, &gemm, bad));
         }
         for bad in [Gemm::new(5, 9, 12), Gemm::new(5, 8, 13), gemm.strided(14, 8, 8)] {
-            assert!(!is_aligned(&bad, [0; 3]));
+            assert!(!is_aligned(all, &bad, [0; 3]));
         }
         // Where nothing is summed, rows of A and B are not read, whatever their length.
-        assert!(is_aligned(&Gemm::new(5, 8, 13).scaled(0.0, 1.0).strided(16, 8, 8), [0; 3]));
+        assert!(is_aligned(all, &Gemm::new(5, 8, 13).scaled(0.0, 1.0).strided(16, 8, 8), [0; 3]));
+    }
+
+    #[test]
+    fn alignment_is_of_what_is_wide() {
+        let b = [false, true, false];
+        assert!(is_aligned(b, &Gemm::new(5, 8, 13).strided(13, 8, 9), [4, 16, 4]));
+        assert!(!is_aligned(b, &Gemm::new(5, 8, 13), [0, 4, 0]));
+        assert!(!is_aligned(b, &Gemm::new(5, 7, 12).strided(12, 8, 8), [0; 3]));
+        assert!(is_aligned([false; 3], &Gemm::new(5, 7, 11), [4; 3]));
     }
 
     #[test]

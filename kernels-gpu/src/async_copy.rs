@@ -38,7 +38,7 @@ use cuda_std::shared::SharedPtr;
 use crate::fragment::fragment;
 use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -86,7 +86,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|_| (SLOTS * (SLOT_A + SLOT_B)) as u64 * 4),
-    unaligned: Some("async_copy_unaligned"),
+    unaligned: Some(Unaligned::of_all("async_copy_unaligned")),
     arguments: Arguments::Gemm,
     source: include_str!("async_copy.rs"),
 };

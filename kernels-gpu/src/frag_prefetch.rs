@@ -28,7 +28,7 @@ use cuda_std::prelude::*;
 
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -61,7 +61,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BK * BM + BK * BN) * 4),
-    unaligned: Some("frag_prefetch_unaligned"),
+    unaligned: Some(Unaligned::of_all("frag_prefetch_unaligned")),
     arguments: Arguments::Gemm,
     source: include_str!("frag_prefetch.rs"),
 };

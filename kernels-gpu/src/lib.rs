@@ -40,7 +40,7 @@ pub mod transposed;
 pub mod vec4;
 pub mod warptile;
 
-pub use spec::{Arguments, GridOrder, Shared, Spec, Tile};
+pub use spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 pub use tiles::TILES;
 
 /// Every rung, in the order of the ladder; for the host.

@@ -204,27 +204,38 @@ impl Output {
 }
 
 impl Output {
+    /// Whether the matrix is as the module says where `ALIGNED`: the same for all threads.
+    #[inline(always)]
+    pub fn is_aligned(self) -> bool {
+        (self.pointer as usize).is_multiple_of(16)
+            && self.ld.is_multiple_of(4)
+            && self.cols.is_multiple_of(4)
+    }
+
     /// The four elements of C from (row, col) on along the row, with 0 for those outside; 0 for
     /// all of them, and nothing is read, with `beta == 0`. Several of these, then as many
     /// [`put4_over`](Self::put4_over), wait for memory once.
     ///
     /// # Safety
-    /// As for [`put4`](Self::put4).
+    /// As for [`put4`](Self::put4); where `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
-    pub unsafe fn old4<const ALIGNED: bool>(self, row: u32, col: u32) -> F32x4 {
+    pub unsafe fn old4(self, aligned: bool, row: u32, col: u32) -> F32x4 {
         if self.beta == 0.0 {
             return [0.0; 4];
         }
         // SAFETY: C is a matrix that can be read as well.
-        unsafe { Input::new(self.pointer, self.ld, self.rows, self.cols).get4::<ALIGNED>(row, col) }
+        unsafe {
+            let c = Input::new(self.pointer, self.ld, self.rows, self.cols);
+            if aligned { c.get4::<true>(row, col) } else { c.get4::<false>(row, col) }
+        }
     }
 
     /// [`put4`](Self::put4), where the four elements of C are known to be `old`.
     ///
     /// # Safety
-    /// As for [`put4`](Self::put4).
+    /// As for [`put4`](Self::put4); where `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
-    pub unsafe fn put4_over<const ALIGNED: bool>(self, row: u32, col: u32, acc: F32x4, old: F32x4) {
+    pub unsafe fn put4_over(self, aligned: bool, row: u32, col: u32, acc: F32x4, old: F32x4) {
         let mut result = acc.map(|acc| self.alpha * acc);
         if self.beta != 0.0 {
             for j in 0..4 {
@@ -232,7 +243,7 @@ impl Output {
             }
         }
         let c = self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize);
-        if ALIGNED {
+        if aligned {
             if row < self.rows && col < self.cols {
                 // SAFETY: as in `put4`.
                 unsafe { vec::store4(c, result) };

@@ -35,7 +35,7 @@ use cuda_std::prelude::*;
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -71,7 +71,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(2 * (BK * BM + BK * BN) * 4),
-    unaligned: Some("prefetch_unaligned"),
+    unaligned: Some(Unaligned::of_all("prefetch_unaligned")),
     arguments: Arguments::Gemm,
     source: include_str!("prefetch.rs"),
 };

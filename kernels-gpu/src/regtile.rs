@@ -34,7 +34,7 @@ use cuda_std::prelude::*;
 use cuda_std::vec;
 
 use crate::matrix::{Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -58,7 +58,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
-    unaligned: Some("regtile_unaligned"),
+    unaligned: Some(Unaligned::of_all("regtile_unaligned")),
     arguments: Arguments::Gemm,
     source: include_str!("regtile.rs"),
 };

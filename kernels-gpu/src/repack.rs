@@ -1,8 +1,9 @@
-//! A copy of a matrix whose rows bulk copies can reach.
+//! Copies of matrices whose rows 128-bit and bulk copies can reach.
 //!
-//! A tensor map wants rows that begin on 16 bytes. Where the caller's do not, [`repack`] copies
-//! the matrix once to a place where they do, before [`tma`](crate::tma) runs: one read and one
-//! write of it, as fast as memory allows.
+//! A tensor map wants rows that begin on 16 bytes, and the [`tiles`](crate::tiles) a B of whole
+//! groups of four. Where the caller's matrices are not so, [`repack`] copies them once to places
+//! where they are, before the product runs: one read and one write, as fast as memory allows.
+//! It takes A and B at once, because a launch costs as much as a copy of some megabytes.
 //!
 //! Each thread copies groups of four neighbours, which it loads one by one and stores at once.
 //! Neighbouring threads have neighbouring groups, along a row and on to the next one, so that a
@@ -18,29 +19,46 @@ pub const BLOCKS: u32 = 4;
 /// Groups of four elements that a thread has under way.
 pub const GROUPS: u32 = 4;
 
-/// Copies `rows` x `cols` elements at `from`, whose rows are `ld_from` apart, to `to`, where
-/// they are `ld_to` apart. What is left of a row there gets copies of its last element.
+/// Copies two matrices: the first `a_blocks` blocks of the grid copy A, the others B.
+///
+/// Of A, `a_rows` x `a_cols` elements at `a`, whose rows are `lda` apart, go to `to_a`, where
+/// rows are `ld_to_a` apart; of B likewise. What is left of a row there gets zeros.
 ///
 /// # Safety
 /// - A block has [`THREADS`] threads, and the grid is one-dimensional, with less than 2^20
-///   blocks.
-/// - `rows` and `cols` are not 0. No dimension is 2^31 or more, `ld_from >= cols`, and `ld_to` is
-///   `cols`, rounded up to a multiple of four.
-/// - `from` points to the elements, and `to`, a multiple of 16, to room for `rows * ld_to`, both
-///   in global memory. Nothing writes the former or touches the latter during the launch.
+///   blocks, `a_blocks` of them or more.
+/// - For A if `a_blocks` is not 0, and for B if there are more: `rows` and `cols` are not 0. No
+///   dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols`, rounded up to a multiple of
+///   four. The first pointer points to the elements, and the second, a multiple of 16, to room
+///   for `rows * ld_to`, both in global memory. Nothing writes the former or touches the latter
+///   during the launch.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn repack(
-    from: *const f32,
-    ld_from: u32,
-    to: *mut f32,
-    ld_to: u32,
-    rows: u32,
-    cols: u32,
+    a: *const f32,
+    lda: u32,
+    to_a: *mut f32,
+    ld_to_a: u32,
+    a_rows: u32,
+    a_cols: u32,
+    b: *const f32,
+    ldb: u32,
+    to_b: *mut f32,
+    ld_to_b: u32,
+    b_rows: u32,
+    b_cols: u32,
+    a_blocks: u32,
 ) {
+    let block = thread::block_idx_x();
+    let is_a = block < a_blocks;
+    let (from, ld_from, to, ld_to) =
+        if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
+    let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
+    let (block, blocks) =
+        if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
     // As rows and groups, so that there is one division, and all numbers fit 32 bits.
     let per_row = (ld_to / 4).max(1);
-    let threads = thread::grid_dim_x() * THREADS;
-    let first = thread::block_idx_x() * THREADS + thread::thread_idx_x();
+    let threads = blocks * THREADS;
+    let first = block * THREADS + thread::thread_idx_x();
     let (mut row, mut group) = (first / per_row, first % per_row);
     let (row_step, group_step) = (threads / per_row, threads % per_row);
     while row < rows {
@@ -49,12 +67,13 @@ pub unsafe fn repack(
         for i in 0..GROUPS as usize {
             places[i] = (row, group);
             // Without a branch, so that all loads are under way at once: past the end of the row
-            // its last element is loaded, and past the last row that row.
+            // its last element is loaded for nothing, and past the last row that row.
             let start = row.min(rows - 1) as usize * ld_from as usize;
             for j in 0..4 {
                 let col = (group * 4 + j).min(cols - 1);
                 // SAFETY: inside.
-                values[i][j as usize] = unsafe { *from.add(start + col as usize) };
+                let value = unsafe { *from.add(start + col as usize) };
+                values[i][j as usize] = if group * 4 + j < cols { value } else { 0.0 };
             }
             row += row_step;
             group += group_step;

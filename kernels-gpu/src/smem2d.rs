@@ -39,7 +39,7 @@ use cuda_std::prelude::*;
 
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -72,7 +72,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
-    unaligned: Some("smem2d_unaligned"),
+    unaligned: Some(Unaligned::of_all("smem2d_unaligned")),
     arguments: Arguments::Gemm,
     source: include_str!("smem2d.rs"),
 };

@@ -25,14 +25,30 @@ pub struct Spec {
     /// Shared memory per block.
     pub shared: Shared,
     /// For a rung that moves 128 bits at a time: the entry point for matrices that are not
-    /// aligned. The one called `name` then needs pointers that are multiples of 16 bytes,
-    /// and n, k and the three distances between rows multiples of 4. `None`: the rung takes
-    /// any matrix.
-    pub unaligned: Option<&'static str>,
+    /// aligned. `None`: the rung takes any matrix.
+    pub unaligned: Option<Unaligned>,
     /// The parameters of both entry points.
     pub arguments: Arguments,
     /// The text of the rung's file, whose header explains it.
     pub source: &'static str,
+}
+
+/// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
+/// aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unaligned {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether the first entry point needs A, B and C aligned: the pointer a multiple of 16
+    /// bytes, the distance between rows and their length multiples of 4 elements.
+    pub wide: [bool; 3],
+}
+
+impl Unaligned {
+    /// For a rung that needs all three matrices aligned.
+    pub const fn of_all(name: &'static str) -> Self {
+        Self { name, wide: [true; 3] }
+    }
 }
 
 /// What a kernel takes.

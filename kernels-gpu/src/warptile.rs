@@ -40,7 +40,7 @@ use crate::fragment::{fragment, fragment16};
 use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -85,7 +85,7 @@ pub const SPEC: Spec = Spec {
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|_| 2 * (BK * LD_A + BK * LD_B) as u64 * 4),
-    unaligned: Some("warptile_unaligned"),
+    unaligned: Some(Unaligned::of_all("warptile_unaligned")),
     arguments: Arguments::Gemm,
     source: include_str!("warptile.rs"),
 };

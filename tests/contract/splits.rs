@@ -1,8 +1,9 @@
 //! K split among blocks: the same bits every time, and no trace left for the next call.
 
+use cust::memory::DevicePointer;
 use host::kernels::TILES;
 use host::verify::Bound;
-use host::{DeviceMatrix, Error, Gemm, find_kernel};
+use host::{DeviceMatrix, Error, Gemm, Limits, find_kernel};
 
 use crate::case::{Case, SPLITS};
 use crate::common::devices;
@@ -28,6 +29,43 @@ fn repeated_calls_give_the_same_bits() {
                 });
                 assert!(case.verify(&results[0], Bound::Probabilistic).passed(), "{}", spec.name);
                 assert!(results.iter().all(|result| *result == results[0]), "{}", spec.name);
+            }
+        }
+    }
+}
+
+/// Copies of what 128-bit accesses do not reach, whatever does not let them: the shape, the
+/// leading dimension or the address. Nothing is read beyond what is there.
+#[test]
+fn copies_of_a_and_b_are_right() {
+    for device in devices() {
+        for spec in TILES {
+            let kernel = device.kernel(spec).unwrap();
+            let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+            for ([m, n, k], pads, offsets, splits) in [
+                ([bm + 3, bn + 1, bk + 3], [0, 0, 0], [0, 0, 0], 1),
+                ([bm, 2 * bn + 3, 2 * bk + 1], [1, 1, 1], [0, 0, 0], 2),
+                ([5, bn + 4, 3 * bk + 4], [0, 0, 0], [1, 2, 3], 3),
+                ([5, 4, 4], [0, 0, 1], [0, 0, 0], 1),
+                ([3, 7, 0], [0, 0, 0], [0, 0, 0], 1),
+                ([0, 7, 5], [0, 0, 0], [0, 0, 0], 1),
+            ] {
+                let gemm = Gemm::new(m, n, k).scaled(-1.5, 0.5);
+                let gemm = gemm.strided(k + pads[0], n + pads[1], n + pads[2]);
+                let mut case = Case::random(gemm, 23);
+                case.margins = offsets.map(|offset| (offset, 0));
+                let limits = Limits { grid: [2, 1], ..device.info().limits };
+                let prepared = kernel.prepare_as(gemm, splits, true, &limits).unwrap();
+                let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
+                let [a, b, c] = offsets.map(pointer);
+                assert_eq!(prepared.entry_point(a, b, c), spec.name);
+                // The second call uses the copies' places again.
+                for _ in 0..2 {
+                    let name = format!("{}, packed", spec.name);
+                    let result = case.run_with(&device, &name, |a, b, c| prepared.enqueue(a, b, c));
+                    let check = case.verify(&result, Bound::Probabilistic);
+                    assert!(check.passed(), "{name}: {gemm:?}: {check:?}");
+                }
             }
         }
     }

@@ -56,29 +56,35 @@ pub struct Choice {
     pub spec: &'static Spec,
     /// 1 where K is not split.
     pub splits: u32,
+    /// Whether A and B are copied first, where 128-bit accesses do not reach them: see
+    /// [`Kernel::prepare_packed`]. False where that makes no difference.
+    pub packed: bool,
 }
 
 impl PartialEq for Choice {
     fn eq(&self, other: &Self) -> bool {
         // Names are unique.
-        (self.spec.name, self.splits) == (other.spec.name, other.splits)
+        let parts = |choice: &Self| (choice.spec.name, choice.splits, choice.packed);
+        parts(self) == parts(other)
     }
 }
 
 impl fmt::Debug for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} / {}", self.spec.name, self.splits)
+        write!(f, "{} / {}", self.spec.name, self.splits)?;
+        f.write_str(if self.packed { " packed" } else { "" })
     }
 }
 
-/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits`.
+/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, packed`.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec: Spec { name, .. }, splits } = self;
+        let Self { spec: Spec { name, .. }, splits, packed } = self;
         match splits {
-            0 | 1 => f.write_str(name),
-            splits => write!(f, "{name} in {splits} splits"),
+            0 | 1 => f.write_str(name)?,
+            splits => write!(f, "{name} in {splits} splits")?,
         }
+        f.write_str(if *packed { ", packed" } else { "" })
     }
 }
 
@@ -233,7 +239,7 @@ impl<'d> Auto<'d> {
                 Some(choice) => choice,
                 // Any kernel computes nothing.
                 None => model.fastest(gemm).map_or_else(
-                    || Choice { spec: model.kernels()[0].kernel, splits: 1 },
+                    || Choice { spec: model.kernels()[0].kernel, splits: 1, packed: false },
                     |estimate| estimate.choice,
                 ),
             },
@@ -248,7 +254,12 @@ impl<'d> Auto<'d> {
         let Gemm { m, n, k, .. } = *gemm;
         // Densely stored matrices were measured; others may need other entry points.
         let measured = Gemm::new(m, n, k);
-        let alike = gemm.depth() == k && is_aligned(gemm, [0; 3]) == is_aligned(&measured, [0; 3]);
+        let alike = gemm.depth() == k
+            && (0..3).all(|i| {
+                let mut one = [false; 3];
+                one[i] = true;
+                is_aligned(one, gemm, [0; 3]) == is_aligned(one, &measured, [0; 3])
+            });
         exceptions.get(&[m, n, k]).copied().filter(|_| alike)
     }
 
@@ -270,13 +281,14 @@ impl<'d> Auto<'d> {
         self.prepare_choice(gemm, self.choose(&gemm)?)
     }
 
-    /// As [`Auto::prepare`], with the kernel and the splits given.
+    /// As [`Auto::prepare`], with the choice given.
     ///
     /// # Errors
     ///
     /// Those of [`Device::kernel`] and [`Kernel::prepare_split`].
     pub fn prepare_choice(&self, gemm: Gemm, choice: Choice) -> Result<Prepared<'_, 'd>, Error> {
-        self.kernel(choice.spec)?.prepare_split(gemm, choice.splits)
+        let limits = &self.device.info().limits;
+        self.kernel(choice.spec)?.prepare_as(gemm, choice.splits, choice.packed, limits)
     }
 
     fn kernel(&self, spec: &'static Spec) -> Result<&Kernel<'d>, Error> {

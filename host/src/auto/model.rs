@@ -18,10 +18,14 @@
 //!
 //! # Blocks that stay
 //!
-//! With stream-K all blocks have the same share of all steps, and go from tile to tile. Where
-//! rows are no multiples of 16 bytes apart, tensor maps need a copy of that matrix first.
+//! With stream-K all blocks have the same share of all steps, and go from tile to tile.
+//!
+//! # Copies
+//!
+//! Where rows are no multiples of 16 bytes apart, tensor maps need a copy of that matrix first.
+//! Other kernels have the choice: to copy A and B first, or to take another entry point.
 
-use kernels_gpu::{Arguments, Spec, Tile};
+use kernels_gpu::{Arguments, Spec};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
@@ -87,14 +91,18 @@ impl Model {
         best
     }
 
-    /// The best `count` choices, fastest first, with no more than two of the same kernel.
+    /// The best `count` choices, fastest first, with no more than two of the same kernel,
+    /// and two with copies for it.
     pub fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
         let mut all = Vec::new();
         self.for_each(gemm, |estimate| all.push(estimate));
         all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
-            let of_kernel = |other: &&Estimate| other.choice.spec.name == estimate.choice.spec.name;
+            let of_kernel = |other: &&Estimate| {
+                let alike = |choice: Choice| (choice.spec.name, choice.packed);
+                alike(other.choice) == alike(estimate.choice)
+            };
             if ranking.len() < count
                 && !ranking.contains(&estimate)
                 && ranking.iter().filter(of_kernel).count() < 2
@@ -108,13 +116,15 @@ impl Model {
     /// The time of a choice; `None` if the table does not have its kernel.
     pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
         let costs = self.kernels.iter().find(|costs| costs.kernel.name == choice.spec.name)?;
-        Some(self.estimate(costs, &Work::new(gemm, choice.spec.tile), choice.splits))
+        let work = Work::new(gemm, choice.spec, choice.packed);
+        Some(self.estimate(costs, &work, choice.splits))
     }
 
     fn for_each(&self, gemm: &Gemm, mut visit: impl FnMut(Estimate)) {
-        for costs in &self.kernels {
-            let work = Work::new(gemm, costs.kernel.tile);
-            if work.tiles == 0 {
+        let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
+        for (costs, packed) in both {
+            let work = Work::new(gemm, costs.kernel, packed);
+            if work.tiles == 0 || packed && !work.packed {
                 continue;
             }
             visit(self.estimate(costs, &work, 1));
@@ -146,15 +156,12 @@ impl Model {
             Arguments::Tensor => self.streamed(costs, work),
             Arguments::Gemm | Arguments::Split => self.in_waves(costs, work, splits),
         };
-        let repack: f64 = match costs.kernel.arguments {
-            Arguments::Tensor => {
-                let copied = work.repacked_bytes.iter().filter(|bytes| **bytes > 0.0);
-                copied.map(|bytes| self.launch_ns + 2.0 * bytes / self.copy).sum()
-            }
-            Arguments::Gemm | Arguments::Split => 0.0,
+        let repack = match work.repacked_bytes {
+            0.0 => 0.0,
+            bytes => self.launch_ns + 2.0 * bytes / self.copy,
         };
         Estimate {
-            choice: Choice { spec: costs.kernel, splits },
+            choice: Choice { spec: costs.kernel, splits, packed: work.packed },
             ns: self.launch_ns + blocks.max(memory) + meeting + repack,
             memory_bound: memory > blocks,
         }
@@ -215,7 +222,10 @@ struct Work {
     tiles: u64,
     /// Steps along K.
     steps: u32,
+    /// Whether the kernel's first entry point serves, with copies if there are any.
     aligned: bool,
+    /// Whether there are copies that a kernel could do without.
+    packed: bool,
     /// Rows and columns of tiles.
     rows: f64,
     cols: f64,
@@ -223,28 +233,44 @@ struct Work {
     /// Bytes of A and B, and of C as often as it is touched.
     input_bytes: f64,
     output_bytes: f64,
-    /// Of A and B, where rows are no multiples of 16 bytes apart.
-    repacked_bytes: [f64; 2],
+    /// Of those of A and B that are copied first.
+    repacked_bytes: f64,
 }
 
 impl Work {
-    fn new(gemm: &Gemm, tile: Tile) -> Self {
+    /// With copies of A and B, if `packed`, where they let the kernel's first entry point serve.
+    fn new(gemm: &Gemm, spec: &Spec, packed: bool) -> Self {
+        let Spec { tile, .. } = *spec;
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let repacked = |ld: usize, bytes: f64| if ld.is_multiple_of(4) { 0.0 } else { bytes };
+        let wide = spec.unaligned.map_or([false; 3], |other| other.wide);
+        let serves = |which| is_aligned(which, gemm, [0; 3]);
+        let bytes = [4.0 * m * k, 4.0 * k * n];
+        let ragged = match spec.arguments {
+            Arguments::Gemm => [false; 2],
+            Arguments::Tensor => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
+            Arguments::Split => {
+                let [a, b, _] = wide;
+                [!serves([a, false, false]), !serves([false, b, false])]
+            }
+        };
+        let is_choice = spec.arguments == Arguments::Split;
+        let packed = packed && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
+        let repacked = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
         Self {
             // Each fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: rows as u64 * cols as u64,
             steps: gemm.depth().div_ceil(tile.bk as usize) as u32,
-            aligned: is_aligned(gemm, [0; 3]),
+            aligned: packed || serves(wide),
+            packed,
             rows: rows as f64,
             cols: cols as f64,
             depth: k,
             input_bytes: 4.0 * k * (m + n),
             output_bytes: 4.0 * touched * m * n,
-            repacked_bytes: [repacked(gemm.lda, 4.0 * m * k), repacked(gemm.ldb, 4.0 * k * n)],
+            repacked_bytes: if k == 0.0 { 0.0 } else { repacked(0) + repacked(1) },
         }
     }
 

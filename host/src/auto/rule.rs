@@ -29,7 +29,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Ch
     let usable = |spec: &&&'static Spec| match spec.arguments {
         // Tensor maps need rows that are multiples of 16 bytes apart.
         Arguments::Tensor => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
-        Arguments::Gemm => is_aligned(gemm, [0; 3]),
+        Arguments::Gemm => spec.unaligned.is_none_or(|other| is_aligned(other.wide, gemm, [0; 3])),
         Arguments::Split => true,
     };
     let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
@@ -52,7 +52,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Ch
         .copied()
         .unwrap_or(TILES[0]);
     let wanted = (f64::from(multiprocessors) / tiles(spec).max(1.0)) as u32;
-    Choice { spec, splits: wanted.clamp(1, most_splits(spec)) }
+    Choice { spec, splits: wanted.clamp(1, most_splits(spec)), packed: false }
 }
 
 /// The tile that makes an interpreter do the least: multiply-adds beyond the edges cost it as
@@ -65,7 +65,7 @@ pub fn for_software(gemm: &Gemm) -> Choice {
         (covered(gemm, spec) * steps * (f64::from(bk) + others)) as u128
     };
     let spec = TILES.iter().min_by_key(work).copied().unwrap_or(TILES[0]);
-    Choice { spec, splits: 1 }
+    Choice { spec, splits: 1, packed: false }
 }
 
 /// Elements of C that the tiles cover.

@@ -134,6 +134,9 @@ pub struct Timed {
     /// Blocks that share each tile of C.
     #[serde(deserialize_with = "positive_count")]
     pub splits: u32,
+    /// Whether A and B are copied first.
+    #[serde(default)]
+    pub packed: bool,
     /// The time.
     #[serde(deserialize_with = "positive")]
     pub ns: f64,
@@ -180,7 +183,7 @@ fn ptx_sha256(device: &Device) -> String {
 impl Timed {
     /// Without the time.
     pub fn choice(&self) -> Choice {
-        Choice { spec: self.kernel, splits: self.splits }
+        Choice { spec: self.kernel, splits: self.splits, packed: self.packed }
     }
 }
 

@@ -71,7 +71,8 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
     let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].choice;
     let gemm = Gemm::new(512, 512, 512);
-    let exception = Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3 };
+    let exception =
+        Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3, packed: false };
     assert_eq!(auto.exception(&gemm), Some(exception));
     assert_eq!(choose(gemm), exception);
     assert_ne!(by_costs(gemm), exception);
@@ -87,6 +88,21 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
         assert_eq!(choose(other), by_costs(other), "{other:?}");
     }
     assert!(auto.basis().to_string().starts_with("measured on Software"));
+}
+
+/// Tables from before copies were a choice have none; what is written is read again.
+#[test]
+fn an_exception_may_have_copies() {
+    let packed = |text: &str| {
+        let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
+        let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
+        let [first, second] = [table, again].map(|table| table.exceptions[0].best.choice());
+        assert_eq!(first, second);
+        first.packed
+    };
+    assert!(!packed(TABLE));
+    let text = TABLE.replacen("\"splits\": 3", "\"splits\": 3, \"packed\": true", 1);
+    assert!(packed(&text));
 }
 
 #[test]
@@ -164,7 +180,7 @@ fn the_rule_without_measurements() {
     assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
     assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
     assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
-    assert_eq!(choose(4096, 1, 4096), "tile_128x4 in 4 splits");
+    assert_eq!(choose(4096, 1, 4096), "dots_32x1");
     assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
     for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
         assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);

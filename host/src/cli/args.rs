@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use host::DeviceChoice;
+use host::kernels::Arguments;
 
 use super::bench::{BenchArgs, Shape};
 use super::contender::Choice;
@@ -64,6 +65,10 @@ pub struct Args {
     /// Blocks that share each tile of C, each with its part of K; for the tiles (--list).
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: u32,
+
+    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
+    #[arg(long)]
+    pub packed: bool,
 
     /// Timed runs [default: 10 on a GPU, 1 on the software device].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
@@ -199,6 +204,11 @@ impl Args {
     pub fn check(&self, choice: Choice) {
         if self.splits > 1 && !matches!(choice, Choice::Rung(_)) {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
+            usage(ErrorKind::ArgumentConflict, message);
+        }
+        let is_split = matches!(choice, Choice::Rung(spec) if spec.arguments == Arguments::Split);
+        if self.packed && !is_split {
+            let message = "--packed is for one that splits K: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
         if self.table.is_some() && !matches!(choice, Choice::Auto | Choice::All) {

@@ -32,6 +32,8 @@ struct Chosen<'a> {
     k: usize,
     chosen: &'static str,
     splits: u32,
+    /// Whether A and B are copied first.
+    packed: bool,
     /// Whether this product was measured itself, and the costs mislead.
     exception: bool,
     /// The best by costs, fastest first; empty without measurements.
@@ -42,6 +44,7 @@ struct Chosen<'a> {
 struct Candidate {
     kernel: &'static str,
     splits: u32,
+    packed: bool,
     predicted_ms: f64,
     /// Whether memory takes longer than the multiprocessors.
     memory_bound: bool,
@@ -52,6 +55,7 @@ impl From<Estimate> for Candidate {
         Self {
             kernel: estimate.choice.spec.name,
             splits: estimate.choice.splits,
+            packed: estimate.choice.packed,
             predicted_ms: 1e-6 * estimate.ns,
             memory_bound: estimate.memory_bound,
         }
@@ -94,6 +98,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             k: gemm.k,
             chosen: choice.spec.name,
             splits: choice.splits,
+            packed: choice.packed,
             exception: auto.exception(&gemm).is_some(),
             candidates: auto.ranking(&gemm, SHOWN).into_iter().map(Candidate::from).collect(),
         };
@@ -108,10 +113,11 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
 fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
     let why = if chosen.exception { ", as measured for this product; by the costs:" } else { "" };
     let mut text = format!("\n{shape}: {choice}{why}\n");
-    for Candidate { kernel, splits, predicted_ms, memory_bound } in &chosen.candidates {
+    for Candidate { kernel, splits, packed, predicted_ms, memory_bound } in &chosen.candidates {
         let bound = if *memory_bound { "memory" } else { "multiprocessors" };
         text += &format!(
-            "  {kernel:<16}{splits:>4} split(s){:>14} predicted, for the {bound}\n",
+            "  {kernel:<16}{splits:>4} split(s){:<8}{:>14} predicted, for the {bound}\n",
+            if *packed { ", packed" } else { "" },
             milliseconds(*predicted_ms)
         );
     }

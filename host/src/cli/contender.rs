@@ -128,16 +128,27 @@ enum Code<'d> {
 }
 
 impl<'d> Loaded<'d> {
-    /// Checks a product, with K in so many splits, against it.
-    pub fn prepare(&self, gemm: Gemm, splits: u32, choice: Choice) -> Result<Entry<'_, 'd>, Error> {
+    /// Checks a product, with K in so many splits and A and B copied first if `packed`, against
+    /// it; `auto` makes up its own mind about both.
+    pub fn prepare(
+        &self,
+        gemm: Gemm,
+        splits: u32,
+        mut packed: bool,
+        choice: Choice,
+    ) -> Result<Entry<'_, 'd>, Error> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                choice.tolerate(kernel.prepare_split(gemm, splits).map(Job::Rung))?
+                let prepared = match packed {
+                    true => kernel.prepare_packed(gemm, splits),
+                    false => kernel.prepare_split(gemm, splits),
+                };
+                choice.tolerate(prepared.map(Job::Rung))?
             }
             Ok(Code::Auto(auto)) => {
                 let fastest = auto.choose(&gemm)?;
-                chosen = Some(fastest.spec);
+                (chosen, packed) = (Some(fastest.spec), fastest.packed);
                 choice.tolerate(auto.prepare_choice(gemm, fastest).map(Job::Rung))?
             }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
@@ -154,7 +165,7 @@ impl<'d> Loaded<'d> {
             _ => None,
         };
         let chosen = chosen.map(|spec| spec.name);
-        Ok(Entry { title: Title { name: self.name, rung: self.rung, chosen, splits }, job })
+        Ok(Entry { title: Title { name: self.name, rung: self.rung, chosen, splits, packed }, job })
     }
 
     pub fn cublas_version(&self) -> Option<&str> {
@@ -175,6 +186,8 @@ pub struct Title {
     pub chosen: Option<&'static str>,
     /// Blocks that share each tile of C; none for a kernel that cannot split K.
     pub splits: Option<u32>,
+    /// Whether A and B are copied first, as `auto` chose or `--packed` says.
+    pub packed: bool,
 }
 
 impl Title {
@@ -186,7 +199,8 @@ impl Title {
     pub fn choice(&self) -> Option<String> {
         let splits = self.splits.filter(|splits| *splits > 1);
         let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
-        self.chosen.map(|name| format!("{name}{splits}"))
+        let packed = if self.packed { ", packed" } else { "" };
+        self.chosen.map(|name| format!("{name}{splits}{packed}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `explain`: what a rung is about, and the arithmetic of its geometry.
 
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::{Arguments, GridOrder, LADDER, Shared, Spec, Tile};
+use host::kernels::{Arguments, GridOrder, LADDER, Shared, Spec, Tile, Unaligned};
 use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
@@ -136,9 +136,9 @@ fn geometry(spec: &Spec) -> String {
             spec.name, ""
         ),
         (_, None) => format!("{}, for any matrices", spec.name),
-        (_, Some(unaligned)) => format!(
+        (_, Some(Unaligned { name, .. })) => format!(
             "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements, \
-             {unaligned} for all other matrices",
+             {name} for all other matrices",
             spec.name, ""
         ),
     };

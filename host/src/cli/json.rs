@@ -91,6 +91,8 @@ struct Subject<'a> {
     chosen: Option<&'static str>,
     /// Blocks that share each tile of C; null for a kernel that cannot split K.
     splits: Option<u32>,
+    /// Whether A and B are copied first, by choice.
+    packed: bool,
     device: &'a str,
     device_kind: &'static str,
     compute_capability: String,
@@ -113,6 +115,7 @@ impl<'a> Subject<'a> {
             rung: title.rung,
             chosen: title.chosen,
             splits: title.splits,
+            packed: title.packed,
             device: &setting.device.info().name,
             device_kind: setting.device_kind(),
             compute_capability: setting.compute_capability(),

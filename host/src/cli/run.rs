@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let device = open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
     let entries: Vec<_> = (loaded.iter())
-        .map(|loaded| loaded.prepare(gemm, args.splits, choice))
+        .map(|loaded| loaded.prepare(gemm, args.splits, args.packed, choice))
         .collect::<Result<_, _>>()?;
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;

@@ -140,7 +140,7 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
     /// As [`CopyA::copy`], with `k_left` rows of B left.
     ///
     /// # Safety
-    /// As for [`CopyA::copy`]; where `ALIGNED`, B is as [`matrix`](crate::matrix) says.
+    /// As for [`CopyA::copy`]; where `ALIGNED`, B is as the entry points say.
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);

@@ -32,6 +32,9 @@
 //! multiprocessor of an H200, and a block here has two tiles, 66 to 72 KiB, on their way while it
 //! computes on a third. The copies need no registers, so that the same kernel does both.
 //!
+//! What still limits that is turning A around, four bytes at a time, where N is small, and how
+//! evenly copies follow each other where M is: see [`dots`] and [`sweep`] for these.
+//!
 //! # How many blocks fit
 //!
 //! The limits are registers (`min_blocks` keeps the compiler to them) and shared memory; both
@@ -42,10 +45,10 @@ mod copy;
 mod sum;
 mod tiled;
 
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
+use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 use tiled::Tiled;
 
-/// All of them, from the largest tile to the smallest.
+/// All of them, from the largest tile to the smallest, and what is for few rows or columns.
 pub const TILES: &[&Spec] = &[
     &tile_64x128::SPEC,
     &tile_64x64::SPEC,
@@ -59,6 +62,12 @@ pub const TILES: &[&Spec] = &[
     &tile_8x128::SPEC,
     &tile_128x4::SPEC,
     &tile_4x128::SPEC,
+    &sweep::sweep_8x128::SPEC,
+    &sweep::sweep_4x128::SPEC,
+    &dots::dots_32x8::SPEC,
+    &dots::dots_32x4::SPEC,
+    &dots::dots_32x2::SPEC,
+    &dots::dots_32x1::SPEC,
 ];
 
 /// Declares a tile: a module of the kernel's name, with its [`Spec`] and its two entry points.
@@ -95,16 +104,24 @@ macro_rules! tile {
                 block: [THREADS, 1],
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
-                unaligned: Some(stringify!($unaligned)),
+                unaligned: Some(Unaligned {
+                    name: stringify!($unaligned),
+                    // A is copied one by one anyway, and C looked at by the kernel.
+                    wide: [false, true, false],
+                }),
                 arguments: Arguments::Split,
                 source: include_str!("mod.rs"),
             };
 
-            tile!(@entry_point $name, true, $min_blocks);
-            tile!(@entry_point $unaligned, false, $min_blocks);
+            entry_point!($name, true, $min_blocks);
+            entry_point!($unaligned, false, $min_blocks);
         }
     };
-    (@entry_point $name:ident, $is_aligned:literal, $min_blocks:literal) => {
+}
+
+/// Declares an entry point that calls `Geometry::gemm`.
+macro_rules! entry_point {
+    ($name:ident, $is_aligned:literal, $min_blocks:literal) => {
         /// `C = alpha * A * B + beta * C`, with K split along the grid's z axis.
         ///
         /// # Safety
@@ -114,8 +131,9 @@ macro_rules! tile {
         /// - Nothing else writes A or B, or touches C, during the launch.
         /// - `depth`, `partials` and `counters` are as [`Arguments::Split`] says, and nothing
         ///   else touches the latter two during the launch; `partials` is a multiple of 16.
-        /// - For the entry point without `_unaligned`: the pointers are multiples of 16
-        ///   bytes, and `n`, `k`, `lda`, `ldb` and `ldc` multiples of 4.
+        /// - For the entry point without `_unaligned`: those matrices that the [`SPEC`] calls
+        ///   wide are aligned as it says. Rows may be no multiples of 4 elements long, if zeros
+        ///   follow up to the next one.
         #[kernel(block = THREADS, min_blocks = $min_blocks)]
         pub unsafe fn $name(
             m: u32,
@@ -142,6 +160,10 @@ macro_rules! tile {
         }
     };
 }
+
+// Here because they use a macro from above.
+pub mod dots;
+pub mod sweep;
 
 tile! {
     /// For a C that is wide and low: M up to 64.

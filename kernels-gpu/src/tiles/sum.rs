@@ -116,19 +116,8 @@ pub unsafe fn add_splits<const GROUPS: u32>(
             }
         }
     }
-    // The barrier puts the block's stores before its count, which releases them. The last to
-    // count acquires all others' stores, and the second barrier puts them before its block's
-    // loads.
-    thread::sync_threads();
-    let mut is_last = false;
-    if thread::thread_idx_x() == 0 {
-        // SAFETY: one counter per tile, which only this touches. It wraps to zero, ready for
-        // the next launch.
-        let before =
-            unsafe { atomic::atomic_inc_acq_rel_u32_device(counters.add(tile), splits - 1) };
-        is_last = before == splits - 1;
-    }
-    if thread::sync_threads_or(is_last) == 0 {
+    // SAFETY: the caller's contract.
+    if !unsafe { is_last(counters, tile as u32) } {
         return false;
     }
 
@@ -160,6 +149,29 @@ pub unsafe fn add_splits<const GROUPS: u32>(
         begin += at_once as u32;
     }
     true
+}
+
+/// Whether this block is the last of those that share a tile of C to come here. It can load
+/// what all threads of the others have stored before they came.
+///
+/// # Safety
+/// As for [`add_splits`]; `tile` is the tile's number.
+#[inline(always)]
+pub unsafe fn is_last(counters: *mut u32, tile: u32) -> bool {
+    let last = thread::grid_dim_z() - 1;
+    // The barrier puts the block's stores before its count, which releases them. The last to
+    // count acquires all others' stores, and the second barrier puts them before its block's
+    // loads.
+    thread::sync_threads();
+    let mut is_last = false;
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: one counter per tile, which only this touches. It wraps to zero, ready for
+        // the next launch.
+        let before =
+            unsafe { atomic::atomic_inc_acq_rel_u32_device(counters.add(tile as usize), last) };
+        is_last = before == last;
+    }
+    thread::sync_threads_or(is_last) != 0
 }
 
 #[inline(always)]

@@ -221,6 +221,8 @@ impl<
             let col = i_col * (WN / Self::ROW as u32);
             (block_row + warp_row + lane_row + row, block_col + warp_col + lane_col + col)
         };
+        // The launch only promises that B is aligned.
+        let aligned = ALIGNED && c.is_aligned();
         // A part of the old C is asked for before the first of it is overwritten.
         for first in (0..Self::SHARE).step_by(Self::PART) {
             let mut old = [[0.0; 4]; 4];
@@ -228,14 +230,14 @@ impl<
                 let (row, col) = place(first + i);
                 if whose.has::<GROUPS>(first + i) {
                     // SAFETY: each quad of the tile belongs to one thread.
-                    old[i] = unsafe { c.old4::<ALIGNED>(row, col) };
+                    old[i] = unsafe { c.old4(aligned, row, col) };
                 }
             }
             for i in 0..Self::PART {
                 let (row, col) = place(first + i);
                 if whose.has::<GROUPS>(first + i) {
                     // SAFETY: as above.
-                    unsafe { c.put4_over::<ALIGNED>(row, col, sums[first + i], old[i]) };
+                    unsafe { c.put4_over(aligned, row, col, sums[first + i], old[i]) };
                 }
             }
         }

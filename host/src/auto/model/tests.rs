@@ -45,7 +45,7 @@ fn model(kernels: Vec<Costs>) -> Model {
 
 fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
     let spec = model.kernels()[0].kernel;
-    model.time(gemm, Choice { spec, splits }).unwrap().ns.round()
+    model.time(gemm, Choice { spec, splits, packed: false }).unwrap().ns.round()
 }
 
 /// A product of so many tiles of 64 x 64, with so many steps of 64.
@@ -98,7 +98,7 @@ fn splits() {
     // What is said is what a launch does.
     let limits = Device::open(DeviceChoice::Soft).unwrap().info().limits;
     for estimate in model.ranking(&tiles(1, 3, 77), 9) {
-        let Choice { spec, splits } = estimate.choice;
+        let Choice { spec, splits, .. } = estimate.choice;
         let plan = crate::Plan::split(spec, tiles(1, 3, 77), splits, &limits, "a device").unwrap();
         assert_eq!(plan.splits(), splits);
     }
@@ -131,7 +131,7 @@ fn blocks_that_stay_share_all_steps() {
     let costs = costs("tile_64x64", &[(100.0, 10.0)]);
     let model = model(vec![costs.clone()]);
     let streamed = |rows, cols, steps| {
-        model.streamed(&costs, &Work::new(&tiles(rows, cols, steps), costs.kernel.tile))
+        model.streamed(&costs, &Work::new(&tiles(rows, cols, steps), costs.kernel, false))
     };
     // One tile each; two each; 15 tiles of 4 steps for ten blocks.
     assert_eq!(streamed(10, 1, 4), (140.0, 0.0));
@@ -151,16 +151,38 @@ fn rows_that_tensor_maps_cannot_reach_are_copied() {
     // One tile of ten steps, for eight blocks.
     let dense = 1000.0 + 100.0 + 2.0 * 10.0 + 50.0 + 9.0 * 7.0;
     let (a, b) = (4.0 * 128.0 * 160.0, 4.0 * 160.0 * 256.0);
+    // One launch for both.
     let copy = |bytes: f64| 1000.0 + 2.0 * bytes / 1000.0;
     for (gemm, expected) in [
         (gemm, dense),
         (gemm.strided(164, 260, 257), dense),
         (gemm.strided(161, 256, 256), dense + copy(a)),
-        (gemm.strided(161, 257, 256), dense + copy(a) + copy(b)),
+        (gemm.strided(161, 257, 256), dense + copy(a + b)),
     ] {
         let memory = (a + b + 4.0 * 128.0 * 256.0) / 1000.0 - 120.0;
         assert_eq!(time(&model, &gemm, 1), (expected + memory).round(), "{gemm:?}");
     }
+}
+
+/// Twice as long for each step, or a copy of B.
+#[test]
+fn tiles_have_the_choice_of_a_copy() {
+    let mut model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
+    model.copy = 1e5;
+    let copied = |gemm: Gemm| model.fastest(&gemm).is_some_and(|best| best.choice.packed);
+    // Copying takes 1000 ns and something, a step without it 10 ns more; in one split each.
+    let long = Gemm::new(64 * 10, 63, 64 * 200);
+    assert!(copied(long));
+    assert!(!copied(Gemm::new(64 * 10, 63, 64 * 50)));
+    // Nothing to gain where B is aligned, whatever A and C are, nor where nothing is read.
+    assert!(!copied(Gemm { ldc: 65, lda: 64 * 200 + 1, ..Gemm::new(640, 64, 64 * 200) }));
+    assert!(!copied(long.scaled(0.0, 1.0)));
+    let with = |packed| {
+        model.time(&long, Choice { spec: model.kernels()[0].kernel, splits: 1, packed }).unwrap()
+    };
+    let bytes: f64 = 4.0 * 63.0 * 64.0 * 200.0;
+    let saved = with(false).ns - with(true).ns;
+    assert_eq!(saved.round(), (200.0 * 10.0 - 1000.0 - 2.0 * bytes / 1e5).round());
 }
 
 #[test]

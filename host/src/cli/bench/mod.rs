@@ -180,9 +180,10 @@ impl<'a, 'd> Bench<'a, 'd> {
     ) -> Result<(), Error> {
         let entries: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, 1, Choice::All))
+            .map(|kernel| kernel.prepare(gemm, 1, false, Choice::All))
             .collect::<Result<_, _>>()?;
-        let cublas = cublas.map(|cublas| cublas.prepare(gemm, 1, Choice::All)).transpose()?;
+        let cublas =
+            cublas.map(|cublas| cublas.prepare(gemm, 1, false, Choice::All)).transpose()?;
         let method = Method::choose(gemm.m, gemm.n, gemm.k);
         let prepared = progress::step("preparing the matrices", || self.prepare(&gemm, method));
         let (matrices, mut sets) = match prepared {
@@ -214,8 +215,8 @@ impl<'a, 'd> Bench<'a, 'd> {
     }
 
     fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
-        let Title { name, rung, chosen, splits } = entry.title;
-        Row { chosen, splits, ..Row::new(name, rung, gemm, self.args.seed) }
+        let Title { name, rung, chosen, splits, packed } = entry.title;
+        Row { chosen, splits, packed, ..Row::new(name, rung, gemm, self.args.seed) }
     }
 
     /// Makes the matrices, on the host and on the device.

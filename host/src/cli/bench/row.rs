@@ -58,6 +58,8 @@ pub struct Row {
     /// The kernel that `auto` chose, and the splits of a kernel that has them.
     pub chosen: Option<&'static str>,
     pub splits: Option<u32>,
+    /// Whether A and B are copied first, by choice.
+    pub packed: bool,
     pub m: usize,
     pub n: usize,
     pub k: usize,

@@ -104,7 +104,7 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let gemm = Gemm::new(20, 30, 10);
         let loaded = Choice::parse("tile2d").unwrap().load(&device, None).unwrap();
-        let entry = loaded[0].prepare(gemm, 1, Choice::All).unwrap();
+        let entry = loaded[0].prepare(gemm, 1, false, Choice::All).unwrap();
         let Ok(job) = &entry.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
         let mut sets = Sets::new(&device, &gemm, [&a, &b], 3).unwrap();

@@ -1,5 +1,6 @@
 //! The costs of a kernel, from a few grids that are timed in turn.
 
+use host::auto::Choice;
 use host::auto::table::{Costs, Pace};
 use host::kernels::{Arguments, Spec};
 use host::{Error, Gemm, Kernel};
@@ -19,8 +20,8 @@ const LINE: u32 = 4;
 /// Blocks that share a tile, to see what meeting costs.
 const PIECES: [u32; 2] = [2, 8];
 
-/// Splits that must be right before anything is timed.
-const CHECKED_SPLITS: [u32; 2] = [1, 3];
+/// Splits, without copies and with them, that must be right before anything is timed.
+const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
 
 /// What a launch takes that has nothing to do.
 pub fn launch_ns<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
@@ -34,19 +35,21 @@ pub fn launch_ns<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
 pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>, Error> {
     let spec = kernel.spec();
     let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
-    for n in [2 * bn + 4, 2 * bn + 5] {
-        let gemm = Gemm::new(bm + 3, n, 3 * bk + 4);
+    for beyond in [4, 5] {
+        let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond);
         let matrices = Matrices::new(gemm)?;
         let reference = matrices.reference()?;
         let mut sets = bed.sets(&matrices, L2::Warm)?;
-        for splits in CHECKED_SPLITS {
+        for (splits, packed) in CHECKED {
             if splits > 1 && spec.arguments != Arguments::Split {
                 continue;
             }
-            let job = Job::Rung(kernel.prepare_split(gemm, splits)?);
+            let limits = &bed.device.info().limits;
+            let job = Job::Rung(kernel.prepare_as(gemm, splits, packed, limits)?);
             if let Err(reason) = check(&job, &mut sets, &reference)? {
+                let choice = Choice { spec, splits, packed };
                 let Gemm { m, n, k, .. } = gemm;
-                return Ok(Some(format!("{m}x{n}x{k}, {splits} splits: {reason}")));
+                return Ok(Some(format!("{m}x{n}x{k}, {choice}: {reason}")));
             }
         }
     }
@@ -122,9 +125,14 @@ impl<'d> Lab<'_, 'd> {
         for blocks in 1..=resident {
             for steps in steps {
                 let gemm = gemm(spec, blocks * self.bed.multiprocessors(), steps);
-                // One column less: no row but the first is aligned.
-                let n = if aligned { gemm.n } else { gemm.n - 1 };
-                grids.push(Grid { gemm: Gemm::new(gemm.m, n, gemm.k), splits: 1 });
+                // One column of B or of A less: no row but the first is aligned.
+                let wide = spec.unaligned.map_or([false; 3], |other| other.wide);
+                let (n, k) = match (aligned, wide) {
+                    (true, _) => (gemm.n, gemm.k),
+                    (false, [_, true, _]) => (gemm.n - 1, gemm.k),
+                    (false, _) => (gemm.n, gemm.k - 1),
+                };
+                grids.push(Grid { gemm: Gemm::new(gemm.m, n, k), splits: 1 });
             }
         }
         let times = self.time(&grids)?;

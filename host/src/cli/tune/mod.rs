@@ -147,6 +147,7 @@ struct RaceLine {
 struct RunLine {
     kernel: &'static str,
     splits: u32,
+    packed: bool,
     predicted_ns: f64,
     ns: f64,
 }
@@ -156,6 +157,7 @@ impl RaceLine {
         let run = |run: &Run| RunLine {
             kernel: run.choice.spec.name,
             splits: run.choice.splits,
+            packed: run.choice.packed,
             predicted_ns: run.predicted_ns,
             ns: run.ns(),
         };

@@ -39,7 +39,8 @@ impl Run {
     }
 
     fn timed(&self) -> Timed {
-        Timed { kernel: self.choice.spec, splits: self.choice.splits, ns: self.ns() }
+        let Choice { spec, splits, packed } = self.choice;
+        Timed { kernel: spec, splits, packed, ns: self.ns() }
     }
 }
 
@@ -71,8 +72,8 @@ impl Race {
             Some(run) if is_faster(&run.samples_ms, &fastest.samples_ms) => run.timed(),
             Some(_) => return None,
             None => {
-                let Choice { spec, splits } = estimate.choice;
-                Timed { kernel: spec, splits, ns: estimate.ns }
+                let Choice { spec, splits, packed } = estimate.choice;
+                Timed { kernel: spec, splits, packed, ns: estimate.ns }
             }
         };
         Some(Exception { m, n, k, best: fastest.timed(), instead_of })

@@ -11,8 +11,10 @@ const SMALL: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const OTHERS: [(usize, usize); 4] = [(4096, 1024), (4096, 4096), (4096, 16384), (11008, 4096)];
 
 /// Tall, wide, deep and odd ones.
-const AWKWARD: [(usize, usize, usize); 16] = [
+const AWKWARD: [(usize, usize, usize); 18] = [
     (333, 777, 1555),
+    (511, 513, 2049),
+    (1023, 1025, 1027),
     (16, 4096, 11008),
     (64, 4096, 11008),
     (8192, 64, 1024),
