@@ -89,10 +89,6 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
                         .any(|wide| line.starts_with(wide))
                 })
             };
-            if spec.arguments == Arguments::Tensor {
-                // It looks at C, and where it may, stores it four at a time.
-                continue;
-            }
             assert_eq!(is_wide(spec.name), spec.unaligned.is_some(), "{}", spec.name);
             if let Some(unaligned) = spec.unaligned {
                 assert!(!is_wide(unaligned.name), "{}", unaligned.name);

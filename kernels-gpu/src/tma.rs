@@ -197,23 +197,22 @@ unsafe fn gemm(
     thread::sync_threads();
     let mut pieces = shares.pieces();
 
-    if warp >= COMPUTING / 32 {
-        thread::lower_registers::<56>();
-        let mover = warp - COMPUTING / 32;
+    if tid < MOVING {
+        thread::lower_registers::<48>();
         // A travels SLOTS tiles ahead of B.
         let mut ahead = pieces;
         let (mut a_row, mut a_col, mut a_left) = (0, 0, 0);
         let mut a_slot = 0;
         let mut due = SLOTS;
         let mut ring = Ring { slot: 0, parity: 1 };
-        let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
-        let target = a_smem.add(mover * 4 * BM + lane * 4);
+        let source = raw_smem.add(lane * BK + (warp ^ (lane / 2 % 4)) * 4);
+        let target = a_smem.add(warp * 4 * BM + lane * 4);
         while let Some(piece) = pieces.next() {
             let b_col = place(piece.tile, width, height).1 * BN;
             let mut b_row = piece.first * BK;
             let mut left = piece.steps;
             while left > 0 {
-                while due > 0 && tid == COMPUTING {
+                while due > 0 && tid == 0 {
                     due -= 1;
                     if a_left == 0
                         && let Some(piece) = ahead.next()
@@ -246,7 +245,7 @@ unsafe fn gemm(
                 unsafe {
                     let barrier = full.add(ring.slot);
                     empty.add(ring.slot).wait_parity(ring.parity);
-                    if tid == COMPUTING + 32 {
+                    if tid == 32 {
                         barrier.arrive_expect_tx(SLOT_B * 4);
                         tma::load_2d(b_smem.add(ring.slot * SLOT_B), map_b, b_col, b_row, barrier);
                     }
@@ -276,6 +275,8 @@ unsafe fn gemm(
     }
 
     thread::raise_registers::<224>();
+    let tid = tid - MOVING;
+    let warp = tid / 32;
     let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
     let (lane_row, lane_col) = (lane / LANES_N * 4, lane % LANES_N * 4);
     // SAFETY: the caller keeps the contract, and there is no other output.
