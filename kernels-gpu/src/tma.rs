@@ -172,7 +172,7 @@ unsafe fn gemm(
     counters: *mut u32,
 ) {
     let tid = thread::thread_idx_x();
-    let (warp, lane) = (tid / 32, tid % 32);
+    let (warp, lane) = (tid / 32, warp::lane_id());
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
     let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed, chain };
 
@@ -197,22 +197,23 @@ unsafe fn gemm(
     thread::sync_threads();
     let mut pieces = shares.pieces();
 
-    if tid < MOVING {
-        thread::lower_registers::<48>();
+    if warp >= COMPUTING / 32 {
+        thread::lower_registers::<56>();
+        let mover = warp - COMPUTING / 32;
         // A travels SLOTS tiles ahead of B.
         let mut ahead = pieces;
         let (mut a_row, mut a_col, mut a_left) = (0, 0, 0);
         let mut a_slot = 0;
         let mut due = SLOTS;
         let mut ring = Ring { slot: 0, parity: 1 };
-        let source = raw_smem.add(lane * BK + (warp ^ (lane / 2 % 4)) * 4);
-        let target = a_smem.add(warp * 4 * BM + lane * 4);
+        let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
+        let target = a_smem.add(mover * 4 * BM + lane * 4);
         while let Some(piece) = pieces.next() {
             let b_col = place(piece.tile, width, height).1 * BN;
             let mut b_row = piece.first * BK;
             let mut left = piece.steps;
             while left > 0 {
-                while due > 0 && tid == 0 {
+                while due > 0 && tid == COMPUTING {
                     due -= 1;
                     if a_left == 0
                         && let Some(piece) = ahead.next()
@@ -245,7 +246,7 @@ unsafe fn gemm(
                 unsafe {
                     let barrier = full.add(ring.slot);
                     empty.add(ring.slot).wait_parity(ring.parity);
-                    if tid == 32 {
+                    if tid == COMPUTING + 32 {
                         barrier.arrive_expect_tx(SLOT_B * 4);
                         tma::load_2d(b_smem.add(ring.slot * SLOT_B), map_b, b_col, b_row, barrier);
                     }
@@ -275,8 +276,9 @@ unsafe fn gemm(
     }
 
     thread::raise_registers::<224>();
-    let tid = tid - MOVING;
-    let warp = tid / 32;
+    // The same number, but the compiler knows nothing of it: it would spell out the stores at the
+    // edges, 4000 instructions, and the loop's registers would get worse for it.
+    let tid = warp * 32 + lane;
     let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
     let (lane_row, lane_col) = (lane / LANES_N * 4, lane % LANES_N * 4);
     // SAFETY: the caller keeps the contract, and there is no other output.
