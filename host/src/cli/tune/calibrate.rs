@@ -1,8 +1,8 @@
 //! Costs corrected by the products that were measured.
 //!
-//! Costs come from grids that suit them: what a kernel loses in others is the same for all
-//! kernels, or peculiar to it. The latter is told by how it does against the others, beside what
-//! was predicted, over all products in which it took part.
+//! Costs come from a few grids, at the clocks of their minute. Each kernel's are scaled by what it
+//! took in the products in which it took part, over what was predicted: the median, so that a few
+//! odd shapes do not spoil the others.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,11 @@ use host::stats;
 
 use super::race::{Race, predicted};
 
-/// Corrections change each other: after so many rounds hardly any more.
-const ROUNDS: usize = 8;
-
 /// A kernel that took part in fewer products is left alone.
 const LEAST_RACES: usize = 3;
 
 /// A correction beyond this is none.
-const MOST: f64 = 1.5;
+const MOST: f64 = 2.0;
 
 /// How many times as long as the fastest it takes what costs choose, in the geometric mean.
 pub fn mean_loss(table: &Table, races: &[Race]) -> f64 {
@@ -31,33 +28,29 @@ pub fn mean_loss(table: &Table, races: &[Race]) -> f64 {
 /// The table with corrected costs, if they choose better.
 pub fn calibrated(table: &Table, races: &[Race]) -> Option<Table> {
     let mut better = table.clone();
-    for _ in 0..ROUNDS {
-        let factors = factors(&Model::new(&better), races);
-        for costs in &mut better.kernels {
-            if let Some(factor) = factors.get(costs.kernel.name) {
-                slow(costs, *factor);
-            }
+    let factors = factors(&Model::new(table), races);
+    for costs in &mut better.kernels {
+        if let Some(factor) = factors.get(costs.kernel.name) {
+            slow(costs, *factor);
         }
     }
     (mean_loss(&better, races) < mean_loss(table, races)).then_some(better)
 }
 
-/// How much slower each kernel was than predicted, against the others.
+/// How much slower each kernel was than predicted.
 fn factors(model: &Model, races: &[Race]) -> HashMap<&'static str, f64> {
     let mut ratios: HashMap<_, Vec<f64>> = HashMap::new();
     for race in races {
-        let slower: Vec<_> =
-            race.runs.iter().map(|run| run.ns() / predicted(model, race.shape, run)).collect();
-        let Some(mean) = stats::geometric_mean(&slower).filter(|mean| mean.is_finite()) else {
-            continue;
-        };
-        for (run, slower) in race.runs.iter().zip(slower) {
-            ratios.entry(run.choice.spec.name).or_default().push(slower / mean);
+        for run in &race.runs {
+            let slower = run.ns() / predicted(model, race.shape, run);
+            ratios.entry(run.choice.spec.name).or_default().push(slower);
         }
     }
-    let enough = ratios.into_iter().filter(|(_, ratios)| ratios.len() >= LEAST_RACES);
-    let mean = |ratios: Vec<f64>| stats::geometric_mean(&ratios).unwrap_or(1.0);
-    enough.map(|(name, ratios)| (name, mean(ratios).clamp(1.0 / MOST, MOST))).collect()
+    let usable = |ratios: &Vec<f64>| {
+        ratios.len() >= LEAST_RACES && ratios.iter().all(|ratio| ratio.is_finite())
+    };
+    let known = ratios.into_iter().filter(|(_, ratios)| usable(ratios));
+    known.map(|(name, all)| (name, stats::median(&all).clamp(1.0 / MOST, MOST))).collect()
 }
 
 fn slow(costs: &mut Costs, factor: f64) {
