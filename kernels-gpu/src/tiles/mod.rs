@@ -58,9 +58,7 @@ pub const TILES: &[&Spec] = &[
     &tile_32x32::SPEC,
     &tile_128x16::SPEC,
     &tile_16x128::SPEC,
-    &tile_128x8::SPEC,
     &tile_8x128::SPEC,
-    &tile_128x4::SPEC,
     &tile_4x128::SPEC,
     &sweep::sweep_8x128::SPEC,
     &sweep::sweep_4x128::SPEC,
@@ -230,26 +228,10 @@ tile! {
 }
 
 tile! {
-    /// N up to 8.
-    tile_128x8, tile_128x8_unaligned,
-    "128x8 outputs, 4x8 per thread, 8 groups of 1 warp",
-    block (128, 8, 64), warp (128, 8), thread (4, 8),
-    groups 8, pending 1, threads 256, min_blocks 2
-}
-
-tile! {
     /// M up to 8.
     tile_8x128, tile_8x128_unaligned,
     "8x128 outputs, 8x4 per thread, 8 groups of 1 warp",
     block (8, 128, 64), warp (8, 128), thread (8, 4),
-    groups 8, pending 1, threads 256, min_blocks 2
-}
-
-tile! {
-    /// N up to 4, matrix times vector among them.
-    tile_128x4, tile_128x4_unaligned,
-    "128x4 outputs, 4x4 per thread, 8 groups of 1 warp",
-    block (128, 4, 64), warp (128, 4), thread (4, 4),
     groups 8, pending 1, threads 256, min_blocks 2
 }
 
