@@ -4,6 +4,7 @@ mod build_ptx;
 mod diff;
 mod ptxas;
 mod readme;
+mod sass;
 mod tune;
 
 use std::env;
@@ -25,6 +26,7 @@ enum Chore {
     BuildPtx(build_ptx::Args),
     Diff(diff::Args),
     Readme(readme::Args),
+    Sass(sass::Args),
     Tune(tune::Args),
 }
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
         Chore::Readme(args) => readme::run(&args),
+        Chore::Sass(args) => sass::run(&args),
         Chore::Tune(args) => tune::run(&args),
     };
     match result {

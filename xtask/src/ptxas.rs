@@ -2,13 +2,17 @@
 
 use std::env;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cuda_builder::CudaArch;
 
 /// A `ptxas` that runs.
 pub struct Ptxas(PathBuf);
+
+/// What to do where there is none.
+pub const MISSING: &str =
+    "no ptxas found: name one in $PTXAS, or install the CUDA toolkit's compiler package";
 
 /// What a kernel takes, as ptxas reports it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +40,17 @@ impl Ptxas {
             .map(Ptxas)
     }
 
+    /// The machine instructions of one kernel in the PTX file, as the `cuobjdump` beside this
+    /// `ptxas` lists them.
+    pub fn disassemble(&self, ptx: &Path, arch: CudaArch, kernel: &str) -> Result<String, String> {
+        let cubin = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+        run(Command::new(&self.0)
+            .arg(format!("-arch={arch}"))
+            .args(["--entry", kernel, "-o"])
+            .args([cubin.path(), ptx]))?;
+        run(Command::new(self.0.with_file_name("cuobjdump")).arg("-sass").arg(cubin.path()))
+    }
+
     /// Assembles `ptx` for `arch`, and reports what each kernel takes.
     pub fn resources(&self, ptx: &str, arch: CudaArch) -> Result<Vec<Resources>, String> {
         let mut input = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
@@ -54,6 +69,20 @@ impl Ptxas {
         } else {
             Err(format!("ptxas refuses the PTX for {arch}: {}", report.trim()))
         }
+    }
+}
+
+/// Runs a program of the toolkit; its standard output.
+fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{program}` could not be run: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("`{program}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
     }
 }
 

@@ -1,0 +1,296 @@
+//! `cargo xtask sass`: what the assembler made of the inner loops.
+//!
+//! Two things in the disassembly cost a GEMM most, and neither shows in the PTX; what they are
+//! worth is in `kernels-gpu/NOTES.md`.
+//!
+//! - *Conflicts*: the register file has two banks, told apart by the lowest bit of a register's
+//!   number, and each gives one register per cycle. A multiply-add that needs two registers of
+//!   one bank takes a cycle more, unless the reuse cache has one of them: what the multiply-add
+//!   before marked `.reuse`, in the same place.
+//! - *Late loads*: a load of shared memory that stands less than 48 instructions before the first
+//!   use of what it loads. They are counted by how many instructions are missing.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Table, presets};
+use cuda_builder::{CudaArch, sources};
+use kernels_gpu::{Arguments, LADDER, TILES};
+
+use crate::ptxas::{self, Ptxas};
+
+/// Instructions between a load and its use that hide how long it takes.
+const EARLY: usize = 48;
+
+/// Multiply-adds that a loop has at least.
+const LEAST: usize = 32;
+
+/// Count what slows the inner loops of kernels down, in the disassembly
+///
+/// Prints, for the loop of each kernel with the largest share of multiply-adds: instructions,
+/// multiply-adds, loads of shared memory; and per 1024 multiply-adds, conflicts of registers and
+/// instructions that loads come too late. Takes a ptxas, with cuobjdump beside it: in $PTXAS, on
+/// the PATH, or in a CUDA toolkit. No GPU is needed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Kernels: rungs of the ladder, tiles, or any other entry point [default: the last rungs,
+    /// and all tiles]
+    kernels: Vec<String>,
+
+    /// The architecture
+    #[arg(long, default_value = "sm_90a")]
+    arch: Arch,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Arch {
+    #[value(name = "sm_80")]
+    Sm80,
+    #[value(name = "sm_90a")]
+    Sm90a,
+}
+
+/// Disassembles and counts.
+pub fn run(args: &Args) -> Result<ExitCode, String> {
+    let ptxas = Ptxas::find().ok_or(ptxas::MISSING)?;
+    let arch = match args.arch {
+        Arch::Sm80 => CudaArch::Sm80,
+        Arch::Sm90a => CudaArch::Sm90a,
+    };
+    let ptx = crate::root().join("kernels-gpu").join(sources::FOLDER).join(format!("{arch}.ptx"));
+    let kernels = if args.kernels.is_empty() { usual(arch) } else { args.kernels.clone() };
+
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header([
+        "kernel",
+        "loop",
+        "multiply-adds",
+        "shared loads",
+        "conflicts / 1024",
+        "late / 1024",
+    ]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for kernel in kernels {
+        let listing = ptxas.disassemble(&ptx, arch, &kernel)?;
+        let row = match inner_loop(&instructions(&listing)).map(Counts::of) {
+            None => vec!["-".to_owned(); 5],
+            Some(counts) => counts.row(),
+        };
+        table.add_row([kernel].into_iter().chain(row));
+    }
+    println!("{}", table.trim_fmt());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is worth looking at if nothing is named.
+fn usual(arch: CudaArch) -> Vec<String> {
+    let rungs = LADDER.iter().skip_while(|spec| spec.name != "warptile");
+    let all = rungs.chain(TILES);
+    let there = all.filter(|spec| arch == CudaArch::Sm90a || spec.arguments != Arguments::Tensor);
+    there.map(|spec| spec.name.to_owned()).collect()
+}
+
+/// A machine instruction.
+struct Instruction<'a> {
+    address: u64,
+    /// Without its predicate: `FFMA R1, R2.reuse, R3, R1`.
+    text: &'a str,
+}
+
+impl Instruction<'_> {
+    fn is(&self, name: &str) -> bool {
+        self.text.split([' ', '.']).next() == Some(name)
+    }
+
+    /// The registers it names, in order, and whether each is marked `.reuse`; none in place of
+    /// other operands.
+    fn operands(&self) -> impl Iterator<Item = Option<(u32, bool)>> {
+        let operands = self.text.split_once(' ').map_or("", |(_, operands)| operands);
+        operands.split(',').map(|operand| {
+            let operand = operand.trim().trim_start_matches(['-', '|', '[', '!']);
+            let digits = operand.strip_prefix('R')?;
+            let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            Some((digits[..end].parse().ok()?, digits[end..].starts_with(".reuse")))
+        })
+    }
+
+    /// Where it jumps to.
+    fn target(&self) -> Option<u64> {
+        let (_, address) = self.is("BRA").then(|| self.text.rsplit_once("0x"))??;
+        u64::from_str_radix(address.trim(), 16).ok()
+    }
+
+    /// The registers that a load of shared memory fills: the first one, and how many.
+    fn loads(&self) -> Option<(u32, u32)> {
+        let (first, _) = self.is("LDS").then(|| self.operands().next())???;
+        let name = self.text.split(' ').next().unwrap_or_default();
+        let count = if name.ends_with(".128") { 4 } else { 1 + u32::from(name.ends_with(".64")) };
+        Some((first, count))
+    }
+}
+
+/// The instructions of a listing.
+fn instructions(listing: &str) -> Vec<Instruction<'_>> {
+    let instruction = |line| {
+        let (address, rest) = str::trim(line).strip_prefix("/*")?.split_once("*/")?;
+        let (text, _) = rest.split_once(';')?;
+        let text = text.trim();
+        let text = match text.strip_prefix('@') {
+            Some(predicated) => predicated.split_once(' ')?.1,
+            None => text,
+        };
+        Some(Instruction { address: u64::from_str_radix(address, 16).ok()?, text })
+    };
+    listing.lines().filter_map(instruction).collect()
+}
+
+/// The loop with the largest share of multiply-adds.
+fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>]> {
+    let loops = all.iter().enumerate().filter_map(|(end, instruction)| {
+        let target = instruction.target().filter(|target| *target < instruction.address)?;
+        let start = all.iter().position(|other| other.address == target)?;
+        let body = &all[start..=end];
+        let count = body.iter().filter(|instruction| instruction.is("FFMA")).count();
+        (count >= LEAST).then(|| (count as f64 / body.len() as f64, body))
+    });
+    loops.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, body)| body)
+}
+
+/// What was counted in a loop.
+#[derive(Debug, PartialEq, Eq)]
+struct Counts {
+    instructions: usize,
+    multiply_adds: usize,
+    loads: usize,
+    conflicts: usize,
+    late: usize,
+}
+
+impl Counts {
+    fn of(body: &[Instruction<'_>]) -> Self {
+        let count = |name: &str| body.iter().filter(|instruction| instruction.is(name)).count();
+        Self {
+            instructions: body.len(),
+            multiply_adds: count("FFMA"),
+            loads: count("LDS"),
+            conflicts: conflicts(body),
+            late: late(body),
+        }
+    }
+
+    fn row(self) -> Vec<String> {
+        let scaled = |count: usize| (count * 1024).div_ceil(self.multiply_adds).to_string();
+        vec![
+            self.instructions.to_string(),
+            self.multiply_adds.to_string(),
+            self.loads.to_string(),
+            scaled(self.conflicts),
+            scaled(self.late),
+        ]
+    }
+}
+
+/// Cycles that multiply-adds wait for a second register of the same bank.
+fn conflicts(body: &[Instruction<'_>]) -> usize {
+    let mut kept = [None; 3];
+    let mut conflicts = 0;
+    for instruction in body.iter().filter(|instruction| instruction.is("FFMA")) {
+        let mut sources = [None; 3];
+        for (source, operand) in sources.iter_mut().zip(instruction.operands().skip(1)) {
+            *source = operand;
+        }
+        let mut needed: Vec<u32> = Vec::new();
+        for (source, kept) in sources.iter().zip(kept) {
+            if let Some((register, _)) = *source
+                && kept != Some(register)
+                && !needed.contains(&register)
+            {
+                needed.push(register);
+            }
+        }
+        let odd = needed.iter().filter(|register| *register % 2 == 1).count();
+        conflicts += odd.max(needed.len() - odd).saturating_sub(1);
+        kept = sources.map(|source| source.filter(|(_, reuse)| *reuse).map(|(it, _)| it));
+    }
+    conflicts
+}
+
+/// Instructions that loads stand too close before what uses them, which may be in the next round.
+fn late(body: &[Instruction<'_>]) -> usize {
+    let mut late = 0;
+    for (at, instruction) in body.iter().enumerate() {
+        let Some((first, count)) = instruction.loads() else { continue };
+        let uses = |other: &Instruction<'_>| {
+            let filled = first..first + count;
+            other.operands().skip(1).flatten().any(|(register, _)| filled.contains(&register))
+        };
+        let later = body[at + 1..].iter().chain(&body[..at]);
+        let distance = later.take(EARLY).position(uses).map(|before| before + 1);
+        late += distance.map_or(0, |distance| EARLY.saturating_sub(distance));
+    }
+    late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(lines: &[&str]) -> String {
+        let line = |(i, line): (usize, &&str)| {
+            format!("        /*{:04x}*/  {line} ;  /* 0x0 */\n", 16 * i)
+        };
+        lines.iter().enumerate().map(line).collect()
+    }
+
+    #[test]
+    fn instructions_are_read() {
+        let text =
+            listing(&["@!P0 BRA 0x10", "FFMA R1, -R2.reuse, UR3, R4", "LDS.128 R8, [R5+0x80]"]);
+        let all = instructions(&text);
+        assert_eq!(all[0].target(), Some(16));
+        let operands: Vec<_> = all[1].operands().collect();
+        assert_eq!(operands, [Some((1, false)), Some((2, true)), None, Some((4, false))]);
+        assert_eq!((all[2].loads(), all[1].loads()), (Some((8, 4)), None));
+        assert_eq!(all[2].address, 32);
+    }
+
+    #[test]
+    fn conflicts_are_of_what_the_reuse_cache_lacks() {
+        let count = |lines: &[&str]| conflicts(&instructions(&listing(lines)));
+        assert_eq!(count(&["FFMA R1, R2, R3, R1"]), 1, "R3 and R1");
+        assert_eq!(count(&["FFMA R4, R2, R3, R4"]), 1, "R2 and R4");
+        assert_eq!(count(&["FFMA R6, R2, R4, R6"]), 2);
+        assert_eq!(count(&["FFMA R1, R2, R2, R1"]), 0, "the same register twice");
+        assert_eq!(count(&["FFMA R1, R2, UR4, R1"]), 0);
+        // One for the first; the second has R2 from the cache, in the same place only.
+        assert_eq!(count(&["FFMA R4, R2.reuse, R3, R4", "FFMA R6, R2, R5, R6"]), 1);
+        assert_eq!(count(&["FFMA R4, R2.reuse, R3, R4", "FFMA R6, R5, R2, R6"]), 2);
+    }
+
+    #[test]
+    fn late_loads_are_counted_round_the_loop() {
+        let mut lines = vec!["FADD R0, R9, R1"; 1];
+        lines.extend(["FADD R0, R1, R1"; 30]);
+        lines.push("LDS.64 R8, [R5]");
+        lines.extend(["FADD R0, R1, R1"; 9]);
+        let text = listing(&lines);
+        // R9 is used ten instructions later, at the top.
+        assert_eq!(late(&instructions(&text)), EARLY - 10);
+        let text = listing(&lines[1..]);
+        assert_eq!(late(&instructions(&text)), 0, "nobody uses it");
+    }
+
+    #[test]
+    fn the_inner_loop_is_found() {
+        let mut lines = vec!["MOV R1, R2"; 8];
+        lines.extend(["FFMA R1, R2, R3, R1"; 40]);
+        lines.extend(["@P0 BRA 0x80", "MOV R1, R2", "@P1 BRA 0x10", "EXIT"]);
+        let text = listing(&lines);
+        let all = instructions(&text);
+        let counts = Counts::of(inner_loop(&all).unwrap());
+        assert_eq!((counts.instructions, counts.multiply_adds, counts.conflicts), (41, 40, 40));
+        assert!(inner_loop(&all[..20]).is_none());
+    }
+}
