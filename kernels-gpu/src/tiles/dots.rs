@@ -36,40 +36,18 @@ use cuda_std::{cp_async, vec, warp};
 use super::*;
 use crate::matrix::Output;
 
-/// Declares a module of the kernel's name, with its [`Spec`] and its two entry points.
 macro_rules! dots {
-    ($(#[$doc:meta])* $name:ident, $unaligned:ident, $summary:literal, columns $n:literal, pending $pending:literal) => {
-        $(#[$doc])*
-        pub mod $name {
-            use super::*;
-
-            type Geometry = Dots<$n, $pending>;
-
-            const _: () = assert!(
-                2 * (Geometry::SHARED_BYTES + 1024) <= 228 * 1024,
-                "two blocks share a multiprocessor's memory"
-            );
-
-            /// What the host needs to launch this kernel.
-            pub const SPEC: Spec = Spec {
-                name: stringify!($name),
-                summary: $summary,
-                seed: "none, beyond them",
-                tile: Tile { bm: BM, bn: $n, bk: BK, tm: ROWS as u32, tn: $n },
-                block: [THREADS, 1],
-                grid: GridOrder::ColumnsAlongX,
-                shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
-                unaligned: Some(Unaligned {
-                    name: stringify!($unaligned),
-                    // B and C are small, and moved one by one.
-                    wide: [true, false, false],
-                }),
-                arguments: Arguments::Split,
-                source: include_str!("dots.rs"),
-            };
-
-            entry_point!($name, true, 2);
-            entry_point!($unaligned, false, 2);
+    (
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident, $summary:literal, columns $n:literal, pending $pending:literal
+    ) => {
+        kernel_module! {
+            $(#[$doc])*
+            $name, $unaligned, $summary, Dots<$n, $pending>,
+            Tile { bm: BM, bn: $n, bk: BK, tm: ROWS as u32, tn: $n },
+            // B and C are small, and moved one by one.
+            wide [true, false, false],
+            threads super::THREADS, min_blocks 2, "dots.rs"
         }
     };
 }

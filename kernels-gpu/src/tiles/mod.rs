@@ -45,6 +45,8 @@ mod copy;
 mod sum;
 mod tiled;
 
+use cuda_std::prelude::*;
+
 use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 use tiled::Tiled;
 
@@ -68,9 +70,47 @@ pub const TILES: &[&Spec] = &[
     &dots::dots_32x1::SPEC,
 ];
 
-/// Declares a tile: a module of the kernel's name, with its [`Spec`] and its two entry points.
-///
-/// `block` is BM, BN, BK; `warp` WM, WN; `thread` TM, TN: as in the ladder.
+/// Declares a module of the kernel's name, with its [`Spec`] and its two entry points. `wide`
+/// says for A, B and C whether the first one needs it aligned.
+macro_rules! kernel_module {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident, $summary:literal, $geometry:ty, $tile:expr, wide $wide:expr,
+        threads $threads:expr, min_blocks $min_blocks:literal, $source:literal
+    ) => {
+        $(#[$doc])*
+        pub mod $name {
+            use super::*;
+
+            type Geometry = $geometry;
+            const THREADS: u32 = $threads;
+
+            const _: () = assert!(
+                $min_blocks * (Geometry::SHARED_BYTES + 1024) <= 228 * 1024,
+                "so many blocks share a multiprocessor's memory"
+            );
+
+            /// What the host needs to launch this kernel.
+            pub const SPEC: Spec = Spec {
+                name: stringify!($name),
+                summary: $summary,
+                seed: "none, beyond them",
+                tile: $tile,
+                block: [THREADS, 1],
+                grid: GridOrder::ColumnsAlongX,
+                shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
+                unaligned: Some(Unaligned { name: stringify!($unaligned), wide: $wide }),
+                arguments: Arguments::Split,
+                source: include_str!($source),
+            };
+
+            entry_point!($name, true, $min_blocks);
+            entry_point!($unaligned, false, $min_blocks);
+        }
+    };
+}
+
+/// Declares a tile. `block` is BM, BN, BK; `warp` WM, WN; `thread` TM, TN: as in the ladder.
 macro_rules! tile {
     (
         $(#[$doc:meta])*
@@ -79,40 +119,15 @@ macro_rules! tile {
         thread ($tm:literal, $tn:literal), groups $groups:literal, pending $pending:literal,
         threads $threads:literal, min_blocks $min_blocks:literal
     ) => {
-        $(#[$doc])*
-        #[doc = concat!("\n\nBlocks of ", $threads, " threads per multiprocessor: ", $min_blocks, ".")]
-        pub mod $name {
-            use super::*;
-            use cuda_std::prelude::*;
-
-            type Geometry = Tiled<$bm, $bn, $bk, $wm, $wn, $tm, $tn, $groups, $pending, $threads>;
-            const THREADS: u32 = $threads;
-
-            const _: () = assert!(
-                $min_blocks * (Geometry::SHARED_BYTES + 1024) <= 228 * 1024,
-                "so many blocks share a multiprocessor's memory"
-            );
-
-            /// What the host needs to launch this tile.
-            pub const SPEC: Spec = Spec {
-                name: stringify!($name),
-                summary: $summary,
-                seed: "none, beyond them",
-                tile: Tile { bm: $bm, bn: $bn, bk: $bk, tm: $tm, tn: $tn },
-                block: [THREADS, 1],
-                grid: GridOrder::ColumnsAlongX,
-                shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
-                unaligned: Some(Unaligned {
-                    name: stringify!($unaligned),
-                    // A is copied one by one anyway, and C looked at by the kernel.
-                    wide: [false, true, false],
-                }),
-                arguments: Arguments::Split,
-                source: include_str!("mod.rs"),
-            };
-
-            entry_point!($name, true, $min_blocks);
-            entry_point!($unaligned, false, $min_blocks);
+        kernel_module! {
+            $(#[$doc])*
+            #[doc = concat!("\n\nBlocks of ", $threads, " threads per multiprocessor: ", $min_blocks, ".")]
+            $name, $unaligned, $summary,
+            Tiled<$bm, $bn, $bk, $wm, $wn, $tm, $tn, $groups, $pending, $threads>,
+            Tile { bm: $bm, bn: $bn, bk: $bk, tm: $tm, tn: $tn },
+            // A is copied one by one anyway, and C looked at by the kernel.
+            wide [false, true, false],
+            threads $threads, min_blocks $min_blocks, "mod.rs"
         }
     };
 }
@@ -159,7 +174,7 @@ macro_rules! entry_point {
     };
 }
 
-// Here because they use a macro from above.
+// Here because they use macros from above.
 pub mod dots;
 pub mod sweep;
 

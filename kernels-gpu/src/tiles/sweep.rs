@@ -27,43 +27,18 @@ use super::sum::{self, Quads};
 use super::*;
 use crate::matrix::Output;
 
-/// Declares a module of the kernel's name, with its [`Spec`] and its two entry points.
 macro_rules! sweep {
     (
         $(#[$doc:meta])*
         $name:ident, $unaligned:ident, $summary:literal, rows $m:literal, pending $pending:literal
     ) => {
-        $(#[$doc])*
-        pub mod $name {
-            use super::*;
-
-            type Geometry = Sweep<$m, $pending>;
-
-            const _: () = assert!(
-                2 * (Geometry::SHARED_BYTES + 1024) <= 228 * 1024,
-                "two blocks share a multiprocessor's memory"
-            );
-
-            /// What the host needs to launch this kernel.
-            pub const SPEC: Spec = Spec {
-                name: stringify!($name),
-                summary: $summary,
-                seed: "none, beyond them",
-                tile: Tile { bm: $m, bn: BN, bk: BK, tm: $m, tn: 4 },
-                block: [THREADS, 1],
-                grid: GridOrder::ColumnsAlongX,
-                shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
-                unaligned: Some(Unaligned {
-                    name: stringify!($unaligned),
-                    // A is small, and moved one by one; C is looked at by the kernel.
-                    wide: [false, true, false],
-                }),
-                arguments: Arguments::Split,
-                source: include_str!("sweep.rs"),
-            };
-
-            entry_point!($name, true, 2);
-            entry_point!($unaligned, false, 2);
+        kernel_module! {
+            $(#[$doc])*
+            $name, $unaligned, $summary, Sweep<$m, $pending>,
+            Tile { bm: $m, bn: BN, bk: BK, tm: $m, tn: 4 },
+            // A is small, and moved one by one; C is looked at by the kernel.
+            wide [false, true, false],
+            threads super::THREADS, min_blocks 2, "sweep.rs"
         }
     };
 }
