@@ -81,6 +81,11 @@ pub struct Kernel<'d> {
 }
 
 impl<'d> Kernel<'d> {
+    /// Where it is loaded.
+    pub fn device(&self) -> &'d Device {
+        self.device
+    }
+
     /// The rung.
     pub fn spec(&self) -> &'static Spec {
         self.spec
@@ -102,7 +107,7 @@ impl<'d> Kernel<'d> {
     ///
     /// Those of [`Kernel::prepare`].
     pub fn prepare_within(&self, gemm: Gemm, limits: &Limits) -> Result<Prepared<'_, 'd>, Error> {
-        self.prepare_split_within(gemm, 1, limits)
+        self.prepare_as(gemm, 1, false, limits)
     }
 
     /// As [`Kernel::prepare`], with K split among `splits` blocks per tile of C: see
@@ -112,41 +117,19 @@ impl<'d> Kernel<'d> {
     ///
     /// Those of [`Plan::split`], [`Error::DeviceMemory`] and [`Error::Driver`].
     pub fn prepare_split(&self, gemm: Gemm, splits: u32) -> Result<Prepared<'_, 'd>, Error> {
-        self.prepare_split_within(gemm, splits, &self.device.info().limits)
+        self.prepare_as(gemm, splits, false, &self.device.info().limits)
     }
 
-    /// As [`Kernel::prepare_split`], within limits, as for [`Kernel::prepare_within`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Kernel::prepare_split`].
-    pub fn prepare_split_within(
-        &self,
-        gemm: Gemm,
-        splits: u32,
-        limits: &Limits,
-    ) -> Result<Prepared<'_, 'd>, Error> {
-        self.prepare_as(gemm, splits, false, limits)
-    }
-
-    /// As [`Kernel::prepare_split`], for a kernel that can split K; but where 128-bit accesses
-    /// do not reach A or B, it computes with copies of them, made anew by each call, instead of
-    /// copying one by one. Where they do, or for another kernel, this changes nothing.
+    /// As [`Kernel::prepare_split`], within limits, as for [`Kernel::prepare_within`]; and if
+    /// `packed`, for a kernel that can split K: where 128-bit accesses do not reach A or B, it
+    /// computes with copies of them, made anew by each call, instead of copying one by one. Where
+    /// they do, or for another kernel, that changes nothing.
     ///
     /// Places of copies are allocated as for bulk copies: see [`Prepared::enqueue`].
     ///
     /// # Errors
     ///
     /// Those of [`Kernel::prepare_split`].
-    pub fn prepare_packed(&self, gemm: Gemm, splits: u32) -> Result<Prepared<'_, 'd>, Error> {
-        self.prepare_as(gemm, splits, true, &self.device.info().limits)
-    }
-
-    /// As [`Kernel::prepare_packed`] if `packed`, within limits.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Kernel::prepare_packed`].
     pub fn prepare_as(
         &self,
         gemm: Gemm,
@@ -304,7 +287,7 @@ impl Prepared<'_, '_> {
     ///
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
     /// computes with a copy of such a matrix, made anew by each call; so does one from
-    /// [`Kernel::prepare_packed`]. Its place is allocated with the plan if the shape or the
+    /// [`Kernel::prepare_as`]. Its place is allocated with the plan if the shape or the
     /// leading dimension is to blame, and by the first call if it is the address.
     ///
     /// # Errors

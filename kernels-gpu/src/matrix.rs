@@ -201,9 +201,7 @@ impl Output {
             }
         }
     }
-}
 
-impl Output {
     /// Whether the matrix is as the module says where `ALIGNED`: the same for all threads.
     #[inline(always)]
     pub fn is_aligned(self) -> bool {

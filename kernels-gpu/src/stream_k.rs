@@ -13,6 +13,9 @@
 //!
 //! The blocks that share a tile leave their sums in memory. The last one to arrive adds them
 //! up, in the order of K, whoever it is: so nobody waits, and the bits are always the same.
+//!
+//! A long sum is also put aside after so many steps, and added to the next one: short chains
+//! make small errors.
 
 use cuda_std::atomic;
 use cuda_std::prelude::*;

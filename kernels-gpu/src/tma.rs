@@ -133,44 +133,6 @@ pub unsafe fn tma(
     partials: *mut f32,
     counters: *mut u32,
 ) {
-    // SAFETY: the caller keeps the contract of `gemm`.
-    unsafe { gemm(m, n, k, alpha, map_a, map_b, beta, c, ldc, streamed, chain, partials, counters) }
-}
-
-/// Slots used in turn, and the parity of the phase that is waited for.
-#[derive(Clone, Copy)]
-struct Ring {
-    slot: u32,
-    parity: u32,
-}
-
-impl Ring {
-    #[inline(always)]
-    fn step(&mut self) {
-        self.slot += 1;
-        if self.slot == SLOTS {
-            self.slot = 0;
-            self.parity ^= 1;
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn gemm(
-    m: u32,
-    n: u32,
-    k: u32,
-    alpha: f32,
-    map_a: &TensorMap,
-    map_b: &TensorMap,
-    beta: f32,
-    c: *mut f32,
-    ldc: u32,
-    streamed: u32,
-    chain: u32,
-    partials: *mut f32,
-    counters: *mut u32,
-) {
     let tid = thread::thread_idx_x();
     let (warp, lane) = (tid / 32, warp::lane_id());
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
@@ -358,11 +320,10 @@ unsafe fn gemm(
         } {
             continue;
         }
-        let (y, x) = place(piece.tile, width, height);
-        let (row, col) = (y * BM + warp_row / 4, x * BN + warp_col);
-        // Where a quad's row is, and whether nothing has to be looked at before it is stored.
-        let row = |i: u32, lane_row: u32| row + i / 4 * (WM / 8) + i % 4 * 32 + lane_row;
-        if c.takes_quads(y * BM, x * BN, BM, BN) {
+        let (row, col) = (tile_row + warp_row / 4, tile_col + warp_col);
+        // The row of C that is this thread's row `i`, or that of a lane below it.
+        let row = |i: u32, below: u32| row + i / 4 * (WM / 8) + i % 4 * 32 + below;
+        if c.takes_quads(tile_row, tile_col, BM, BN) {
             for i in 0..TM {
                 for j in (0..TN).step_by(4) {
                     let four = core::array::from_fn(|e| acc[i as usize][j as usize + e]);
@@ -391,6 +352,24 @@ unsafe fn gemm(
                 }
             }
             warp::sync_warp(u32::MAX);
+        }
+    }
+}
+
+/// Slots used in turn, and the parity of the phase that is waited for.
+#[derive(Clone, Copy)]
+struct Ring {
+    slot: u32,
+    parity: u32,
+}
+
+impl Ring {
+    #[inline(always)]
+    fn step(&mut self) {
+        self.slot += 1;
+        if self.slot == SLOTS {
+            self.slot = 0;
+            self.parity ^= 1;
         }
     }
 }

@@ -70,7 +70,7 @@ impl Case {
         let kernel = device.kernel(spec).unwrap();
         let splits = if spec.arguments == Arguments::Split { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
-        let prepared = kernel.prepare_split_within(self.gemm, splits, &limits).unwrap();
+        let prepared = kernel.prepare_as(self.gemm, splits, false, &limits).unwrap();
         self.run_with(device, spec.name, |a, b, c| prepared.enqueue(a, b, c))
     }
 

@@ -57,7 +57,7 @@ pub struct Choice {
     /// 1 where K is not split.
     pub splits: u32,
     /// Whether A and B are copied first, where 128-bit accesses do not reach them: see
-    /// [`Kernel::prepare_packed`]. False where that makes no difference.
+    /// [`Kernel::prepare_as`]. False where that makes no difference.
     pub packed: bool,
 }
 

@@ -140,10 +140,8 @@ impl<'d> Loaded<'d> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                let prepared = match packed {
-                    true => kernel.prepare_packed(gemm, splits),
-                    false => kernel.prepare_split(gemm, splits),
-                };
+                let limits = &kernel.device().info().limits;
+                let prepared = kernel.prepare_as(gemm, splits, packed, limits);
                 choice.tolerate(prepared.map(Job::Rung))?
             }
             Ok(Code::Auto(auto)) => {
