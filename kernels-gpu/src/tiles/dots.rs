@@ -34,7 +34,6 @@ use cuda_std::prelude::*;
 use cuda_std::{cp_async, vec, warp};
 
 use super::*;
-use crate::matrix::Output;
 
 macro_rules! dots {
     (
@@ -122,33 +121,17 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
-    unsafe fn gemm<const ALIGNED: bool>(
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        a: *const f32,
-        lda: u32,
-        b: *const f32,
-        ldb: u32,
-        beta: f32,
-        c: *mut f32,
-        ldc: u32,
-        depth: u32,
-        partials: *mut f32,
-        counters: *mut u32,
-    ) {
+    unsafe fn gemm<const ALIGNED: bool>(call: Call) {
         const { Self::CONSISTENT };
+        let Call { m, n, a, lda, b, ldb, partials, counters, .. } = call;
         let tid = thread::thread_idx_x();
         let (warp, lane) = (tid / 32, tid % 32);
         let (block_row, block_col) = (thread::block_idx_y() * BM, thread::block_idx_x() * Self::BN);
         let row = block_row + warp * ROWS as u32;
         // SAFETY: as the launch promises.
-        let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+        let c = unsafe { call.output() };
 
-        // The part of K that is this split's.
-        let begin = thread::block_idx_z() * depth;
-        let end = k.min(begin + depth);
+        let (begin, end) = call.split();
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem.add(warp * ROWS as u32 * BK); // (SLOTS, BM, BK)

@@ -47,6 +47,7 @@ mod tiled;
 
 use cuda_std::prelude::*;
 
+use crate::matrix::Output;
 use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 use tiled::Tiled;
 
@@ -69,6 +70,44 @@ pub const TILES: &[&Spec] = &[
     &dots::dots_32x2::SPEC,
     &dots::dots_32x1::SPEC,
 ];
+
+/// The parameters of every entry point: see [`Arguments::Split`].
+#[derive(Clone, Copy)]
+struct Call {
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    a: *const f32,
+    lda: u32,
+    b: *const f32,
+    ldb: u32,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+    depth: u32,
+    partials: *mut f32,
+    counters: *mut u32,
+}
+
+impl Call {
+    /// C.
+    ///
+    /// # Safety
+    /// It is as the launch promises, and there is no other output.
+    #[inline(always)]
+    unsafe fn output(self) -> Output {
+        // SAFETY: the caller's contract.
+        unsafe { Output::new(self.c, self.ldc, self.m, self.n, self.alpha, self.beta) }
+    }
+
+    /// The part of K that is this block's: from, and to. Nothing if the former is not less.
+    #[inline(always)]
+    fn split(self) -> (u32, u32) {
+        let begin = thread::block_idx_z() * self.depth;
+        (begin, self.k.min(begin + self.depth))
+    }
+}
 
 /// Declares a module of the kernel's name, with its [`Spec`] and its two entry points. `wide`
 /// says for A, B and C whether the first one needs it aligned.
@@ -166,9 +205,22 @@ macro_rules! entry_point {
         ) {
             // SAFETY: the same contract.
             unsafe {
-                Geometry::gemm::<$is_aligned>(
-                    m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, depth, partials, counters,
-                )
+                Geometry::gemm::<$is_aligned>(Call {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    a,
+                    lda,
+                    b,
+                    ldb,
+                    beta,
+                    c,
+                    ldc,
+                    depth,
+                    partials,
+                    counters,
+                })
             }
         }
     };

@@ -4,10 +4,10 @@ use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
+use super::Call;
 use super::copy::{CopyA, CopyB, row_a, swapped_a};
 use super::sum::{self, Quads};
 use crate::grouped::grouped_tile;
-use crate::matrix::Output;
 
 /// The geometry: the block's tile and its step along K, a warp's tile, outputs per thread, all
 /// as in the ladder; the groups of warps that share out each step; how many tiles may still be
@@ -77,28 +77,14 @@ impl<
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
-    pub unsafe fn gemm<const ALIGNED: bool>(
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        a: *const f32,
-        lda: u32,
-        b: *const f32,
-        ldb: u32,
-        beta: f32,
-        c: *mut f32,
-        ldc: u32,
-        depth: u32,
-        partials: *mut f32,
-        counters: *mut u32,
-    ) {
+    pub unsafe fn gemm<const ALIGNED: bool>(call: Call) {
         const { Self::CONSISTENT };
+        let Call { m, n, a, lda, b, ldb, partials, counters, .. } = call;
         let tid = thread::thread_idx_x();
         let (block_y, block_x) = grouped_tile();
         let (block_row, block_col) = (block_y * BM, block_x * BN);
         // SAFETY: as the launch promises.
-        let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+        let c = unsafe { call.output() };
 
         // What this thread computes: its group's share of every step.
         let (group, in_group) = (tid / Self::GROUP, tid % Self::GROUP);
@@ -107,9 +93,7 @@ impl<
         let (lane_row, lane_col) = (lane / Self::LANES_N * 4, lane % Self::LANES_N * 4);
         let group_k = group * Self::GROUP_K;
 
-        // The part of K that is this split's.
-        let begin = thread::block_idx_z() * depth;
-        let end = k.min(begin + depth);
+        let (begin, end) = call.split();
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem; // (SLOTS, BK, BM), padded
