@@ -40,12 +40,42 @@ pub struct Piece {
     pub tile: u32,
     pub first: u32,
     pub steps: u32,
-    /// Whether it is the first of its part, and the last.
-    opens: bool,
-    closes: bool,
-    /// Whether the part begins where the tile does, and ends there.
-    heads: bool,
-    tails: bool,
+    pub role: Role,
+}
+
+/// Which of a tile's pieces a piece is, in four bits.
+#[derive(Clone, Copy)]
+pub struct Role(u32);
+
+impl Role {
+    #[inline(always)]
+    fn new(opens: bool, closes: bool, heads: bool, tails: bool) -> Self {
+        Role(opens as u32 | (closes as u32) << 1 | (heads as u32) << 2 | (tails as u32) << 3)
+    }
+
+    /// Whether it is the first of its part.
+    #[inline(always)]
+    fn opens(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether it is the last of its part.
+    #[inline(always)]
+    fn closes(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// Whether the part begins where the tile does.
+    #[inline(always)]
+    fn heads(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    /// Whether the part is the whole tile.
+    #[inline(always)]
+    fn whole(self) -> bool {
+        self.0 & 12 == 12
+    }
 }
 
 /// The pieces of one block, in order.
@@ -58,6 +88,65 @@ pub struct Pieces {
     /// The next whole tile, and how many of its steps have been.
     tile: u32,
     done: u32,
+}
+
+/// A piece in shared memory: some threads of a block decide, the others read.
+#[derive(Clone, Copy)]
+pub struct Ticket(SharedPtr<u32>);
+
+impl Ticket {
+    /// Words of shared memory that one takes.
+    pub const WORDS: u32 = 3;
+
+    /// The ticket with this number.
+    #[inline(always)]
+    pub fn at(tickets: SharedPtr<u32>, number: u32) -> Self {
+        Ticket(tickets.add(number * Self::WORDS))
+    }
+
+    /// Says what the next piece is.
+    ///
+    /// # Safety
+    /// The ticket lies in shared memory, and nobody else reads or writes it at this time.
+    #[inline(always)]
+    pub unsafe fn write(self, piece: Piece) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.0.store(0, piece.steps);
+            self.0.store(1, piece.tile);
+            self.0.store(2, piece.role.0);
+        }
+    }
+
+    /// Says that there is none.
+    ///
+    /// # Safety
+    /// As for [`Ticket::write`].
+    #[inline(always)]
+    pub unsafe fn write_end(self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.store(0, 0) };
+    }
+
+    /// Steps along K; 0 if there is no piece.
+    ///
+    /// # Safety
+    /// The ticket has been written, and nobody writes it at this time.
+    #[inline(always)]
+    pub unsafe fn steps(self) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.load(0) }
+    }
+
+    /// The piece's tile, and its role there.
+    ///
+    /// # Safety
+    /// As for [`Ticket::steps`].
+    #[inline(always)]
+    pub unsafe fn tile(self) -> (u32, Role) {
+        // SAFETY: the caller's contract.
+        unsafe { (self.0.load(1), Role(self.0.load(2))) }
+    }
 }
 
 impl Shares {
@@ -104,10 +193,7 @@ impl Pieces {
                 tile,
                 first,
                 steps: count,
-                opens: first == begin,
-                closes: first + count == end,
-                heads: begin == 0,
-                tails: end == steps,
+                role: Role::new(first == begin, first + count == end, begin == 0, end == steps),
             })
         } else if self.tile < tiles {
             let (tile, first) = (self.tile, self.done);
@@ -119,8 +205,8 @@ impl Pieces {
             } else {
                 self.done += count;
             }
-            let opens = first == 0;
-            Some(Piece { tile, first, steps: count, opens, closes, heads: true, tails: true })
+            let role = Role::new(first == 0, closes, true, true);
+            Some(Piece { tile, first, steps: count, role })
         } else {
             None
         }
@@ -155,12 +241,12 @@ impl Meeting {
     pub unsafe fn join<const BARRIER: u32, const THREADS: u32, const TM: usize, const TN: usize>(
         self,
         shares: Shares,
-        piece: Piece,
+        tile: u32,
+        role: Role,
         thread: u32,
         sums: &mut [[f32; TN]; TM],
     ) -> bool {
-        let whole = piece.heads && piece.tails;
-        if whole && piece.opens && piece.closes {
+        if role.whole() && role.opens() && role.closes() {
             return true;
         }
         // Neighbouring threads have neighbouring groups of four.
@@ -170,32 +256,33 @@ impl Meeting {
             // SAFETY: inside, by the contract.
             unsafe { self.partials.add(first + group * THREADS as usize * 4) }
         };
-        let slot = thread::block_idx_x() * 3 + piece.heads as u32 + whole as u32;
-        if !piece.opens {
+        let slot = thread::block_idx_x() * 3 + role.heads() as u32 + role.whole() as u32;
+        if !role.opens() {
             // SAFETY: stored by this thread.
             unsafe { add(sums, |group| at(slot, group)) };
         }
-        if whole && piece.closes {
+        if role.whole() && role.closes() {
             return true;
         }
-        for i in 0..TM {
-            for j in (0..TN).step_by(4) {
+        for j in 0..TN {
+            for i in (0..TM).step_by(4) {
+                let four = core::array::from_fn(|e| sums[i + (e ^ 1)][j]);
                 // SAFETY: this thread's own words; the pointer is a multiple of 16.
-                unsafe { vec::store4(at(slot, (i * TN + j) / 4), swapped(sums[i], j)) };
+                unsafe { vec::store4(at(slot, (j * TM + i) / 4), four) };
             }
         }
-        if !piece.closes {
+        if !role.closes() {
             return false;
         }
         let (first, last) = (
-            shares.owner(piece.tile * shares.steps),
-            shares.owner(piece.tile * shares.steps + shares.steps - 1),
+            shares.owner(tile * shares.steps),
+            shares.owner(tile * shares.steps + shares.steps - 1),
         );
         thread::sync_some_threads::<BARRIER, THREADS>();
         if thread == 0 {
             // SAFETY: one counter for each tile that is cut up; the word is ours.
             unsafe {
-                let counter = self.counters.add(piece.tile as usize);
+                let counter = self.counters.add(tile as usize);
                 self.word.store(0, atomic::atomic_inc_acq_rel_u32_device(counter, last - first));
             }
         }
@@ -225,19 +312,13 @@ unsafe fn add<const TM: usize, const TN: usize>(
     sums: &mut [[f32; TN]; TM],
     at: impl Fn(usize) -> *mut f32,
 ) {
-    for i in 0..TM {
-        for j in (0..TN).step_by(4) {
+    for j in 0..TN {
+        for i in (0..TM).step_by(4) {
             // SAFETY: the caller's contract.
-            let four = unsafe { vec::load4_cg(at((i * TN + j) / 4)) };
+            let four = unsafe { vec::load4_cg(at((j * TM + i) / 4)) };
             for e in 0..4 {
-                sums[i][j + e] += four[e ^ 1];
+                sums[i + e][j] += four[e ^ 1];
             }
         }
     }
-}
-
-/// Four neighbours from `first` on, with each pair swapped; see [`Meeting::join`].
-#[inline(always)]
-pub fn swapped<const N: usize>(row: [f32; N], first: usize) -> F32x4 {
-    core::array::from_fn(|e| row[first + (e ^ 1)])
 }

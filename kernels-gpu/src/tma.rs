@@ -16,11 +16,10 @@
 //! ```
 //!
 //! B arrives as it is needed. A cannot be transposed by the engine, so it arrives as it lies, 64
-//! bytes per row, and the moving warps turn it around, 4 x 4 elements per thread. The engine
-//! swizzles the rows (the 16-byte groups of rows 2 and 3 change places in pairs, those of 4 and
-//! 5 by two, and so on), so that neighbouring lanes read different banks. The rows of a
-//! transposed tile are in an order of their own: lane `l` takes the rows `l`, `l + 32`, `l + 64`
-//! and `l + 96` and stores them as neighbours, with one 128-bit store per step of K.
+//! bytes per row, and the moving warps turn it around, 4 x 4 elements per thread, while the copies
+//! for the next tile are on their way. The engine swizzles the rows (the 16-byte groups of rows 2
+//! and 3 change places in pairs, those of 4 and 5 by two, and so on), so that neighbouring lanes
+//! read different banks.
 //!
 //! # What changed
 //!
@@ -29,22 +28,27 @@
 //! - 8 warps compute 64 x 64 outputs each, 8 x 16 per thread, and take the registers that the
 //!   moving warps give back (`setmaxnreg`): 224 against 56.
 //! - One block per multiprocessor stays and goes from tile to tile; while it stores one, the next
-//!   is on its way. Tiles that would not come out even are cut up along K: see `stream_k`.
+//!   is on its way. Tiles that would not come out even are cut up along K: see `stream_k`. The
+//!   moving warps do that arithmetic, and leave a ticket for each piece.
 //! - The loop body is half a tile, 8 steps, 17 KB of instructions. Whole tiles are twice that and
 //!   do not fit the instruction cache: that alone cost 3 %.
 //! - The first fragments of a tile are loaded during the last step of the tile before.
-//! - The partial sums of stream-K, and the way out through shared memory, take accumulators in
-//!   pairs that are swapped. The register file has two banks: those of even numbers, and those of
-//!   odd numbers. The fragments arrive in quads, and so `b[j]` is in bank `j % 2`; the swapped
-//!   pairs suggest to the assembler to keep each sum in the other bank.
+//! - Nothing but the loop's own values stays in registers during the loop. The assembler makes of
+//!   it what the registers left to it allow: with 40 values more, waiting for the end of the tile,
+//!   it was a matter of luck whether fragments came late, or sums lay in the wrong bank.
+//! - The register file has two banks: registers of even numbers, and those of odd numbers. The
+//!   fragments arrive in quads, so that `a[i]` is in bank `i % 2`. The partial sums of stream-K
+//!   take accumulators of a column in pairs that are swapped, which suggests to the assembler to
+//!   keep each sum in the bank where its `a[i]` is not.
 //!
 //! # What should get better, and what comes next
 //!
 //! cuBLAS is left behind: `NOTES.md` has the way there, and `runs/` the measurements. What is left
-//! is the register file: a multiply-add can read one register of each bank per cycle, and where
-//! neither factor is in the reuse cache it waits; and the loads of fragments, 24 registers for 128
-//! multiply-adds.
+//! is the register file: a multiply-add can read one register of each bank per cycle, and needs
+//! three where the reuse cache has neither factor, as when the other warp of the scheduler has had
+//! its turn; and the loads of fragments, 24 registers for 128 multiply-adds.
 
+use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
@@ -53,7 +57,7 @@ use crate::fragment::{fragment, fragment16};
 use crate::grouped::place;
 use crate::matrix::Output;
 use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
-use crate::stream_k::{Meeting, Shares, swapped};
+use crate::stream_k::{Meeting, Shares, Ticket};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -71,8 +75,13 @@ const TN: u32 = 16;
 /// Tiles in shared memory that are ready to compute with, or nearly; and tiles of A as they came,
 /// to be transposed.
 const SLOTS: u32 = 4;
-/// Steps along K that the loop spells out.
+const RAW_SLOTS: u32 = 2;
+/// Steps along K that the loop spells out, and how often it does for a tile.
 const PART: u32 = 8;
+const PARTS: u32 = BK / PART;
+/// Tickets that are out at a time, at most: each is for a tile or more, and the warps that move are
+/// at most SLOTS tiles ahead.
+const TICKETS: u32 = 8;
 
 /// Threads that compute, and threads that move.
 const WARPS_N: u32 = BN / WN;
@@ -86,9 +95,10 @@ const SLOT_B: u32 = BK * BN;
 /// Places in shared memory, in elements from its beginning.
 const B_AT: u32 = SLOTS * SLOT_A;
 const RAW_AT: u32 = B_AT + SLOTS * SLOT_B;
-const BARRIERS_AT: u32 = RAW_AT + SLOTS * SLOT_A;
-const WORD_AT: u32 = BARRIERS_AT + 2 * 3 * SLOTS;
-const OUT_AT: u32 = (WORD_AT + 1).next_multiple_of(4);
+const BARRIERS_AT: u32 = RAW_AT + RAW_SLOTS * SLOT_A;
+const WORD_AT: u32 = BARRIERS_AT + 2 * (2 * SLOTS + RAW_SLOTS);
+const TICKETS_AT: u32 = WORD_AT + 1;
+const OUT_AT: u32 = (TICKETS_AT + TICKETS * Ticket::WORDS).next_multiple_of(4);
 /// A row of each thread of a warp on its way out, and elements from one to the next: so that
 /// eight lanes store their quads in different banks.
 const LD_OUT: u32 = WN + 16;
@@ -97,6 +107,8 @@ const SLOT_OUT: u32 = 32 / LANES_N * LD_OUT;
 const _: () = assert!(BM == MOVING, "each moving thread transposes one row");
 const _: () = assert!(BK.is_multiple_of(PART) && PART.is_multiple_of(2), "whole parts");
 const _: () = assert!(BK == 16, "a row of A as it came is 64 bytes, four groups of four");
+const _: () = assert!((SLOTS * PARTS).is_power_of_two(), "counted in 32 bits, round and round");
+const _: () = assert!(TICKETS > SLOTS, "none is replaced before its piece is stored");
 
 /// What the host needs to launch [`tma()`].
 pub const SPEC: Spec = Spec {
@@ -144,13 +156,17 @@ pub unsafe fn tma(
     let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
     let empty = full.add(SLOTS);
     let raw = empty.add(SLOTS);
+    let word = a_smem.add(WORD_AT).cast();
+    let tickets = a_smem.add(TICKETS_AT).cast();
     if tid == 0 {
         // SAFETY: nobody uses them before the barrier.
         unsafe {
             for slot in 0..SLOTS {
-                // One for B's bytes, and one for each warp that transposes A.
-                full.add(slot).init(1 + MOVING / 32);
-                empty.add(slot).init(COMPUTING / 32);
+                // Who asks for B, and all who transpose A.
+                full.add(slot).init(1 + MOVING);
+                empty.add(slot).init(COMPUTING * PARTS);
+            }
+            for slot in 0..RAW_SLOTS {
                 raw.add(slot).init(1);
             }
         }
@@ -162,191 +178,201 @@ pub unsafe fn tma(
     if warp >= COMPUTING / 32 {
         thread::lower_registers::<56>();
         let mover = warp - COMPUTING / 32;
-        // A travels SLOTS tiles ahead of B.
-        let mut ahead = pieces;
-        let (mut a_row, mut a_col, mut a_left) = (0, 0, 0);
-        let mut a_slot = 0;
-        let mut due = SLOTS;
-        let mut ring = Ring { slot: 0, parity: 1 };
         let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
-        let target = a_smem.add(mover * 4 * BM + lane * 4);
-        while let Some(piece) = pieces.next() {
-            let b_col = place(piece.tile, width, height).1 * BN;
-            let mut b_row = piece.first * BK;
-            let mut left = piece.steps;
-            while left > 0 {
-                while due > 0 && tid == COMPUTING {
-                    due -= 1;
-                    if a_left == 0
-                        && let Some(piece) = ahead.next()
-                    {
-                        a_row = place(piece.tile, width, height).0 * BM;
-                        a_col = piece.first * BK;
-                        a_left = piece.steps;
-                    }
-                    if a_left > 0 {
-                        // SAFETY: all have read what was in the slot, and the barrier expects
-                        // what the copy brings.
-                        unsafe {
-                            let barrier = raw.add(a_slot);
-                            barrier.arrive_expect_tx(SLOT_A * 4);
-                            tma::load_2d(
-                                raw_smem.add(a_slot * SLOT_A),
-                                map_a,
-                                a_col,
-                                a_row,
-                                barrier,
-                            );
-                        }
-                        a_col += BK;
-                        a_left -= 1;
-                        a_slot = if a_slot + 1 == SLOTS { 0 } else { a_slot + 1 };
+        let target = a_smem.add(mover * 4 * BM + lane);
+        // One turn behind what is asked for: there has been a tile's time for it to come.
+        let transpose = |turn: Turn| {
+            // SAFETY: the slots are written when they are empty and read when they are full, each
+            // thread its own part of them.
+            unsafe {
+                raw.add(turn.raw_slot()).wait_parity(turn.raw_parity());
+                let source = source.add(turn.raw_slot() * SLOT_A);
+                let rows: [F32x4; 4] = core::array::from_fn(|i| source.load4(i as u32 * 32 * BK));
+                let target = target.add(turn.slot() * SLOT_A);
+                for k in 0..4 {
+                    for (i, row) in rows.iter().enumerate() {
+                        target.store(k * BM + i as u32 * 32, row[k as usize]);
                     }
                 }
-                // SAFETY: the slots are written when they are empty and read when they are full,
-                // each thread its own part of them.
-                unsafe {
-                    let barrier = full.add(ring.slot);
-                    empty.add(ring.slot).wait_parity(ring.parity);
-                    if tid == COMPUTING + 32 {
-                        barrier.arrive_expect_tx(SLOT_B * 4);
-                        tma::load_2d(b_smem.add(ring.slot * SLOT_B), map_b, b_col, b_row, barrier);
-                    }
-                    raw.add(ring.slot).wait_parity(ring.parity ^ 1);
-                    let source = source.add(ring.slot * SLOT_A);
-                    let rows: [F32x4; 4] =
-                        core::array::from_fn(|i| source.load4(i as u32 * 32 * BK));
-                    let target = target.add(ring.slot * SLOT_A);
-                    for k in 0..4 {
-                        target.store4(k * BM, rows.map(|row| row[k as usize]));
-                    }
-                    warp::sync_warp(u32::MAX);
-                    if lane == 0 {
-                        barrier.arrive();
-                    }
-                }
-                // All have read the tile as it came.
-                tma::fence_shared();
-                thread::sync_some_threads::<2, MOVING>();
-                due = 1;
-                ring.step();
-                b_row += BK;
-                left -= 1;
+                full.add(turn.slot()).arrive();
             }
+        };
+        let mut turn = Turn(0);
+        let mut ticket = 0;
+        while let Some(piece) = pieces.next()
+            && piece.steps > 0
+        {
+            if tid == COMPUTING {
+                // SAFETY: those who read it wait for the piece's first tile.
+                unsafe { Ticket::at(tickets, ticket).write(piece) };
+            }
+            ticket = (ticket + 1) % TICKETS;
+            let (y, x) = place(piece.tile, width, height);
+            let mut at = piece.first * BK;
+            let end = (piece.first + piece.steps) * BK;
+            while at < end {
+                // SAFETY: all have read what was in the slots, and the barriers expect what the
+                // copies bring.
+                unsafe {
+                    turn.wait_until_empty(empty);
+                    if tid == COMPUTING {
+                        let (raw, full) = (raw.add(turn.raw_slot()), full.add(turn.slot()));
+                        raw.arrive_expect_tx(SLOT_A * 4);
+                        let to = raw_smem.add(turn.raw_slot() * SLOT_A);
+                        tma::load_2d(to, map_a, at, y * BM, raw);
+                        full.arrive_expect_tx(SLOT_B * 4);
+                        let to = b_smem.add(turn.slot() * SLOT_B);
+                        tma::load_2d(to, map_b, x * BN, at, full);
+                    }
+                }
+                if turn.0 > 0 {
+                    transpose(turn.before());
+                }
+                // All have read the tile as it came, and stored it, so that it is read for sure.
+                thread::sync_some_threads::<2, MOVING>();
+                turn = turn.next();
+                at += BK;
+            }
+        }
+        if turn.0 > 0 {
+            transpose(turn.before());
+        }
+        // A tile of nothing, and a ticket that says so.
+        // SAFETY: as above.
+        unsafe {
+            turn.wait_until_empty(empty);
+            if tid == COMPUTING {
+                Ticket::at(tickets, ticket).write_end();
+                full.add(turn.slot()).arrive();
+            }
+            full.add(turn.slot()).arrive();
         }
         return;
     }
 
     thread::raise_registers::<224>();
-    // The same number, but the compiler knows nothing of it: it would spell out the stores at the
-    // edges, 4000 instructions, and the loop's registers would get worse for it.
-    let tid = warp * 32 + lane;
-    let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
-    let (lane_row, lane_col) = (lane / LANES_N * 4, lane % LANES_N * 4);
-    // SAFETY: the caller keeps the contract, and there is no other output.
-    let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
-    let out_smem = a_smem.add(OUT_AT + warp * SLOT_OUT);
-    let meeting = Meeting { partials, counters, word: a_smem.add(WORD_AT).cast() };
-    let mut ring = Ring { slot: 0, parity: 0 };
-    while let Some(piece) = pieces.next() {
-        let (y, x) = place(piece.tile, width, height);
-        let (tile_row, tile_col) = (y * BM, x * BN);
-        if piece.steps == 0 {
-            // An empty sum; apart, because a second way into the stores makes the loop slower.
+    if k == 0 {
+        // Empty sums; apart, because a second way into the stores makes the loop slower.
+        // SAFETY: the caller keeps the contract, and there is no other output.
+        let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+        while let Some(piece) = pieces.next() {
+            let (y, x) = place(piece.tile, width, height);
             for at in (tid..BM * BN).step_by(COMPUTING as usize) {
                 // SAFETY: one element of C, this thread's alone.
-                unsafe { c.put(tile_row + at / BN, tile_col + at % BN, 0.0) };
+                unsafe { c.put(y * BM + at / BN, x * BN + at % BN, 0.0) };
             }
-            continue;
         }
+        return;
+    }
+    let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
+    let (lane_row, lane_col) = (lane / LANES_N * 4, lane % LANES_N * 4);
+    let (a_mine, b_mine) = (a_smem.add(warp_row + lane_row), b_smem.add(warp_col + lane_col));
+    let mut part = 0;
+    let mut ticket = 0;
+    loop {
+        let turn = Turn(part / PARTS);
+        // SAFETY: initialised before the block's barrier, and the ticket was written before what
+        // this thread waits for.
+        let steps = unsafe {
+            full.add(turn.slot()).wait_parity(turn.parity());
+            Ticket::at(tickets, ticket).steps()
+        };
+        if steps == 0 {
+            break;
+        }
+        let end = part + steps * PARTS;
         let mut acc = [[0.0f32; TN as usize]; TM as usize];
-        let tile = |slot: u32| {
-            (a_smem.add(slot * SLOT_A + warp_row), b_smem.add(slot * SLOT_B + warp_col))
+        let tile = |part: u32| {
+            let place = part % (SLOTS * PARTS);
+            (a_mine.add(place * (PART * BM)), b_mine.add(place * (PART * BN)))
         };
         let mut frag_a = [[0.0f32; TM as usize]; 2];
         let mut frag_b = [[0.0f32; TN as usize]; 2];
-        // SAFETY: initialised before the block's barrier.
-        unsafe { full.add(ring.slot).wait_parity(ring.parity) };
-        let (mut a_tile, mut b_tile) = tile(ring.slot);
-        // SAFETY: a tile that is full stays until this warp has said that it is empty.
+        let (mut a_part, mut b_part) = tile(part);
+        // SAFETY: a tile that is full stays until this thread has said that it is empty.
         unsafe {
-            frag_a[0] = fragment::<WM>(a_tile, lane_row);
-            frag_b[0] = fragment16::<WN>(b_tile, lane_col);
+            frag_b[0] = fragment16::<WN>(b_part, 0);
+            frag_a[0] = fragment::<WM>(a_part, 0);
         }
-        let mut parts = piece.steps * (BK / PART);
         loop {
             for kk in 0..PART - 1 {
                 let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
+                multiply_add(&frag_a[this], &frag_b[this], &mut acc);
                 // SAFETY: as above.
                 unsafe {
-                    frag_a[next] = fragment::<WM>(a_tile.add((kk + 1) * BM), lane_row);
-                    frag_b[next] = fragment16::<WN>(b_tile.add((kk + 1) * BN), lane_col);
+                    frag_b[next] = fragment16::<WN>(b_part.add((kk + 1) * BN), 0);
+                    frag_a[next] = fragment::<WM>(a_part.add((kk + 1) * BM), 0);
                 }
-                multiply_add(&frag_a[this], &frag_b[this], &mut acc);
             }
-            parts -= 1;
-            if parts.is_multiple_of(BK / PART) {
-                // The copy engine may only overwrite the tile when this warp has read all of
-                // it: a copy does not queue up behind loads, as a store would.
-                tma::fence_shared();
-                warp::sync_warp(u32::MAX);
-                if lane == 0 {
-                    // SAFETY: one arrival per warp.
-                    unsafe { empty.add(ring.slot).arrive() };
-                }
-                ring.step();
-                if parts == 0 {
-                    break;
-                }
-                // SAFETY: as above.
-                unsafe { full.add(ring.slot).wait_parity(ring.parity) };
-                (a_tile, b_tile) = tile(ring.slot);
-            } else {
-                (a_tile, b_tile) = (a_tile.add(PART * BM), b_tile.add(PART * BN));
+            // The copy engine may only overwrite a tile when this thread has read all of it: a
+            // copy does not queue up behind loads, as a store would. Here that is sure of the
+            // tile before this one, since it has been multiplied.
+            // SAFETY: as many arrivals as parts.
+            unsafe { empty.add(part / PARTS % SLOTS).arrive() };
+            part += 1;
+            if part == end {
+                break;
             }
+            let turn = Turn(part / PARTS);
+            // SAFETY: as above.
+            unsafe { full.add(turn.slot()).wait_parity(turn.parity()) };
+            (a_part, b_part) = tile(part);
             // SAFETY: as above.
             unsafe {
-                frag_a[0] = fragment::<WM>(a_tile, lane_row);
-                frag_b[0] = fragment16::<WN>(b_tile, lane_col);
+                frag_b[0] = fragment16::<WN>(b_part, 0);
+                frag_a[0] = fragment::<WM>(a_part, 0);
             }
             multiply_add(&frag_a[1], &frag_b[1], &mut acc);
         }
         multiply_add(&frag_a[1], &frag_b[1], &mut acc);
+        // What follows is not kept in registers during the loop.
+        let tid = black_box(tid);
+        let (warp, lane) = (tid / 32, tid % 32);
+        let (warp_row, warp_col) = (warp / WARPS_N * WM, warp % WARPS_N * WN);
+        let lane_col = lane % LANES_N * 4;
+        // SAFETY: written before the tile that was waited for, and kept until the next tiles are
+        // read.
+        let (number, role) = unsafe { Ticket::at(tickets, ticket).tile() };
+        ticket = (ticket + 1) % TICKETS;
+        let meeting = Meeting { partials, counters, word };
         // SAFETY: the computing threads, all of them; the host's memory is as the contract says.
         if unsafe {
             !meeting.join::<1, COMPUTING, { TM as usize }, { TN as usize }>(
-                shares, piece, tid, &mut acc,
+                shares, number, role, tid, &mut acc,
             )
         } {
             continue;
         }
-        let (row, col) = (tile_row + warp_row / 4, tile_col + warp_col);
-        // The row of C that is this thread's row `i`, or that of a lane below it.
-        let row = |i: u32, below: u32| row + i / 4 * (WM / 8) + i % 4 * 32 + below;
+        let (y, x) = place(number, width, height);
+        let (tile_row, tile_col) = (y * BM, x * BN);
+        let (row, col) = (tile_row + warp_row, tile_col + warp_col);
+        // The row of C that is row `i` of the threads at this height of the warp.
+        let row = |i: u32, height: u32| row + height * 4 + i / 4 * (WM / 2) + i % 4;
+        // SAFETY: the caller keeps the contract, and there is no other output.
+        let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
         if c.takes_quads(tile_row, tile_col, BM, BN) {
             for i in 0..TM {
                 for j in (0..TN).step_by(4) {
-                    let four = core::array::from_fn(|e| acc[i as usize][j as usize + e]);
+                    let (row, col) = (row(i, lane / LANES_N), col + lane_col + j / 4 * (WN / 4));
                     // SAFETY: inside, and this thread's own.
-                    unsafe {
-                        c.set4(row(i, lane / LANES_N), col + lane_col + j / 4 * (WN / 4), four)
-                    };
+                    unsafe { c.set4(row, col, quad(&acc, i, j)) };
                 }
             }
             continue;
         }
+        let out_smem = a_smem.add(OUT_AT + warp * SLOT_OUT);
         // Through shared memory, a row of each thread at a time: so the warp writes whole lines.
         for i in 0..TM {
             for j in (0..TN).step_by(4) {
                 let at = lane / LANES_N * LD_OUT + lane_col + j / 4 * (WN / 4);
                 // SAFETY: inside the warp's own part.
-                unsafe { out_smem.add(at).store4(0, swapped(acc[i as usize], j as usize)) };
+                unsafe { out_smem.add(at).store4(0, quad(&acc, i, j)) };
             }
             warp::sync_warp(u32::MAX);
             for r in 0..32 / LANES_N {
                 for j in (lane..WN).step_by(32) {
                     // SAFETY: stored before the warp's barrier.
-                    let value = unsafe { out_smem.load(r * LD_OUT + (j ^ 1)) };
+                    let value = unsafe { out_smem.load(r * LD_OUT + j) };
                     // SAFETY: one element of C, this thread's alone.
                     unsafe { c.put(row(i, r), col + j, value) };
                 }
@@ -356,21 +382,56 @@ pub unsafe fn tma(
     }
 }
 
-/// Slots used in turn, and the parity of the phase that is waited for.
-#[derive(Clone, Copy)]
-struct Ring {
-    slot: u32,
-    parity: u32,
+/// Four sums of row `i`, from column `j` on.
+#[inline(always)]
+fn quad(acc: &[[f32; TN as usize]; TM as usize], i: u32, j: u32) -> F32x4 {
+    core::array::from_fn(|e| acc[i as usize][j as usize + e])
 }
 
-impl Ring {
+/// The tiles of a block, counted: they use the slots in turn.
+#[derive(Clone, Copy)]
+struct Turn(u32);
+
+impl Turn {
     #[inline(always)]
-    fn step(&mut self) {
-        self.slot += 1;
-        if self.slot == SLOTS {
-            self.slot = 0;
-            self.parity ^= 1;
-        }
+    fn next(self) -> Self {
+        Turn(self.0.wrapping_add(1))
+    }
+
+    #[inline(always)]
+    fn before(self) -> Self {
+        Turn(self.0.wrapping_sub(1))
+    }
+
+    #[inline(always)]
+    fn slot(self) -> u32 {
+        self.0 % SLOTS
+    }
+
+    /// Of the phase of `full[slot]` that this tile completes.
+    #[inline(always)]
+    fn parity(self) -> u32 {
+        self.0 / SLOTS % 2
+    }
+
+    #[inline(always)]
+    fn raw_slot(self) -> u32 {
+        self.0 % RAW_SLOTS
+    }
+
+    /// Of the phase of `raw[raw_slot]` that this tile completes.
+    #[inline(always)]
+    fn raw_parity(self) -> u32 {
+        self.0 / RAW_SLOTS % 2
+    }
+
+    /// Waits until this tile's slot may be filled: until the tile that had it, SLOTS before, has
+    /// been multiplied. That is said during the tile after that one, at the barrier of its slot.
+    #[inline(always)]
+    unsafe fn wait_until_empty(self, empty: Mbarrier) {
+        let said = self.next();
+        // SAFETY: the caller's contract.
+        unsafe { empty.add(said.slot()).wait_parity(said.parity() ^ 1) };
     }
 }
 

@@ -5,8 +5,10 @@
 //!
 //! - *Conflicts*: the register file has two banks, told apart by the lowest bit of a register's
 //!   number, and each gives one register per cycle. A multiply-add that needs two registers of
-//!   one bank takes a cycle more, unless the reuse cache has one of them: what the multiply-add
-//!   before marked `.reuse`, in the same place.
+//!   one bank takes a cycle more, unless the reuse cache has one of them. It holds a register for
+//!   each place of an instruction and each bank: the last one that was read there, if that was
+//!   marked `.reuse`. Every 128 bytes of code the scheduler turns to another warp, and what the
+//!   cache holds is lost.
 //! - *Late loads*: a load of shared memory that stands less than 48 instructions before the first
 //!   use of what it loads. They are counted by how many instructions are missing.
 
@@ -21,6 +23,9 @@ use crate::ptxas::{self, Ptxas};
 
 /// Instructions between a load and its use that hide how long it takes.
 const EARLY: usize = 48;
+
+/// Bytes of code after which another warp has its turn.
+const LINE: u64 = 128;
 
 /// Multiply-adds that a loop has at least.
 const LEAST: usize = 32;
@@ -194,25 +199,26 @@ impl Counts {
 
 /// Cycles that multiply-adds wait for a second register of the same bank.
 fn conflicts(body: &[Instruction<'_>]) -> usize {
-    let mut kept = [None; 3];
+    let mut kept = [[None; 2]; 3];
     let mut conflicts = 0;
-    for instruction in body.iter().filter(|instruction| instruction.is("FFMA")) {
-        let mut sources = [None; 3];
-        for (source, operand) in sources.iter_mut().zip(instruction.operands().skip(1)) {
-            *source = operand;
+    for instruction in body {
+        if instruction.address.is_multiple_of(LINE) {
+            kept = [[None; 2]; 3];
+        }
+        if !instruction.is("FFMA") {
+            continue;
         }
         let mut needed: Vec<u32> = Vec::new();
-        for (source, kept) in sources.iter().zip(kept) {
-            if let Some((register, _)) = *source
-                && kept != Some(register)
-                && !needed.contains(&register)
-            {
+        for (operand, kept) in instruction.operands().skip(1).zip(&mut kept) {
+            let Some((register, reuse)) = operand else { continue };
+            let kept = &mut kept[register as usize % 2];
+            if *kept != Some(register) && !needed.contains(&register) {
                 needed.push(register);
             }
+            *kept = reuse.then_some(register);
         }
         let odd = needed.iter().filter(|register| *register % 2 == 1).count();
         conflicts += odd.max(needed.len() - odd).saturating_sub(1);
-        kept = sources.map(|source| source.filter(|(_, reuse)| *reuse).map(|(it, _)| it));
     }
     conflicts
 }
@@ -267,6 +273,15 @@ mod tests {
         // One for the first; the second has R2 from the cache, in the same place only.
         assert_eq!(count(&["FFMA R4, R2.reuse, R3, R4", "FFMA R6, R2, R5, R6"]), 1);
         assert_eq!(count(&["FFMA R4, R2.reuse, R3, R4", "FFMA R6, R5, R2, R6"]), 2);
+        // One of the other bank in between leaves it there; one of the same bank does not.
+        let across = |between| ["FFMA R4, R2.reuse, R3, R4", between, "FFMA R6, R2, R9, R6"];
+        assert_eq!(count(&across("FFMA R8, R5, RZ, R8")), 1);
+        assert_eq!(count(&across("FFMA R8, R4, RZ, R8")), 3);
+        // The eighth instruction is the last of a line.
+        let mut line = vec!["FFMA R4, R2.reuse, R3, R4"; 8];
+        assert_eq!(count(&line), 1);
+        line.push("FFMA R4, R2.reuse, R3, R4");
+        assert_eq!(count(&line), 2);
     }
 
     #[test]

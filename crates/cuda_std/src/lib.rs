@@ -42,6 +42,7 @@
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`vec`] | 128-bit global loads and stores |
 //! | [`float`] | fused multiply-add and the fast approximations |
+//! | [`hint`] | what the compiler should not know |
 //!
 //! On other targets than `nvptx64` everything type-checks, and what only a GPU can do
 //! panics when called: editors work, and a host crate can depend on a crate of kernels
@@ -69,6 +70,7 @@
 pub mod atomic;
 pub mod cp_async;
 pub mod float;
+pub mod hint;
 pub mod mbarrier;
 pub mod mem;
 pub mod shared;

@@ -120,8 +120,8 @@ pub struct TensorMap([u64; 16]);
 ///   walks along a row. Nothing writes the matrix before the copy is done.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
-/// - Who accessed that memory before has called [`fence_shared`], and then met this thread at a
-///   barrier.
+/// - Who wrote to that memory before has called [`fence_shared`], and then met this thread at a
+///   barrier; who only read it has done so too, or has met it when what was read had been used.
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]
@@ -164,7 +164,9 @@ pub fn prefetch(map: &TensorMap) {
 /// read when the reads are done, and no barrier alone says that to the copy.
 ///
 /// Every thread that has read or written a buffer calls this before it says, by an arrival or
-/// at a barrier, that the buffer may be copied over.
+/// at a barrier, that the buffer may be copied over. It waits for the loads on their way. A
+/// pipeline that must not stop for them says that a buffer may be copied over when it has
+/// computed with all that it read there: a load whose value was used is done.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_shared() {
