@@ -65,6 +65,7 @@ pub const TILES: &[&Spec] = &[
     &tile_4x128::SPEC,
     &sweep::sweep_8x128::SPEC,
     &sweep::sweep_4x128::SPEC,
+    &sweep::sweep_2x32::SPEC,
     &dots::dots_32x8::SPEC,
     &dots::dots_32x4::SPEC,
     &dots::dots_32x2::SPEC,

@@ -29,12 +29,13 @@ use super::*;
 macro_rules! sweep {
     (
         $(#[$doc:meta])*
-        $name:ident, $unaligned:ident, $summary:literal, rows $m:literal, pending $pending:literal
+        $name:ident, $unaligned:ident, $summary:literal,
+        rows $m:literal, cols $n:literal, groups $groups:literal, pending $pending:literal
     ) => {
         kernel_module! {
             $(#[$doc])*
-            $name, $unaligned, $summary, Sweep<$m, $pending>,
-            Tile { bm: $m, bn: BN, bk: BK, tm: $m, tn: 4 },
+            $name, $unaligned, $summary, Sweep<$m, $n, $groups, $pending>,
+            Tile { bm: $m, bn: $n, bk: GROUP_K * $groups, tm: $m, tn: 4 },
             // A is small, and moved one by one; C is looked at by the kernel.
             wide [false, true, false],
             threads super::THREADS, min_blocks 2, "sweep.rs"
@@ -45,43 +46,53 @@ macro_rules! sweep {
 sweep! {
     /// M up to 8.
     sweep_8x128, sweep_8x128_unaligned, "8x128 outputs, 4 columns per lane, warps along K",
-    rows 8, pending 4
+    rows 8, cols 128, groups 8, pending 4
 }
 
 sweep! {
-    /// M up to 4, vector times matrix among them.
+    /// M up to 4.
     sweep_4x128, sweep_4x128_unaligned, "4x128 outputs, 4 columns per lane, warps along K",
-    rows 4, pending 4
+    rows 4, cols 128, groups 8, pending 4
 }
 
-/// Threads per block, and warps.
+sweep! {
+    /// M up to 2, vector times matrix: with as many blocks from 4096 columns as a large GPU has
+    /// multiprocessors, so that no blocks share a tile and have to meet.
+    sweep_2x32, sweep_2x32_unaligned, "2x32 outputs, 4 columns per lane, lanes and warps along K",
+    rows 2, cols 32, groups 32, pending 4
+}
+
+/// Threads per block.
 const THREADS: u32 = 256;
-const WARPS: u32 = THREADS / 32;
-/// Columns of a block: four for each lane.
-const BN: u32 = 4 * 32;
-/// Rows of B that a warp takes in each step, and the step along K.
-const WARP_K: u32 = 4;
-const BK: u32 = WARP_K * WARPS;
+/// Rows of B that a group of lanes takes in each step.
+const GROUP_K: u32 = 4;
 
-/// The geometry: rows of C per block, and how many steps may still be on their way when one
-/// computes.
-struct Sweep<const M: usize, const PENDING: u32>;
+/// The geometry: rows and columns of C per block, groups of lanes along K, and how many steps may
+/// still be on their way when one computes.
+struct Sweep<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>;
 
-impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
+impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
+    Sweep<M, BN, GROUPS, PENDING>
+{
     const BM: u32 = M as u32;
+    /// Lanes of a group, with four columns each, and the step along K.
+    const LANES: u32 = BN / 4;
+    const BK: u32 = GROUP_K * GROUPS;
     /// Steps in shared memory, and elements from one to the next.
     const SLOTS: u32 = PENDING + 2;
-    const SLOT_A: u32 = Self::BM * BK;
-    const SLOT_B: u32 = BK * BN;
-    /// Fours of outputs that a thread stores once the warps have added up.
-    const SHARE: usize = M.div_ceil(WARPS as usize);
+    const SLOT_A: u32 = Self::BM * Self::BK;
+    const SLOT_B: u32 = Self::BK * BN;
+    /// Fours of outputs that a thread stores once the groups have added up.
+    const SHARE: usize = M.div_ceil(GROUPS as usize);
 
-    /// The slots, in which the sums of all warps have room in the end.
+    /// The slots, in which the sums of all groups have room in the end.
     const SHARED_BYTES: u64 = (Self::SLOTS * (Self::SLOT_A + Self::SLOT_B)) as u64 * 4;
 
     const CONSISTENT: () = {
+        assert!(Self::LANES * GROUPS == THREADS, "groups of lanes make the block");
+        assert!(32 % Self::LANES == 0, "a group lies in a warp");
         assert!(Self::SLOT_A <= THREADS, "a thread copies one element of A, or none");
-        assert!((WARPS * Self::BM * BN) as u64 * 4 <= Self::SHARED_BYTES, "sums have room");
+        assert!((GROUPS * Self::BM * BN) as u64 * 4 <= Self::SHARED_BYTES, "sums have room");
         assert!(M <= sum::MOST_QUADS, "a thread's outputs fit its registers");
     };
 
@@ -92,7 +103,7 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
         const { Self::CONSISTENT };
         let Call { m, n, a, lda, b, ldb, partials, counters, .. } = call;
         let tid = thread::thread_idx_x();
-        let (warp, lane) = (tid / 32, tid % 32);
+        let (group, lane) = (tid / Self::LANES, tid % Self::LANES);
         let (block_row, block_col) = (thread::block_idx_y() * Self::BM, thread::block_idx_x() * BN);
         // SAFETY: as the launch promises.
         let c = unsafe { call.output() };
@@ -100,20 +111,20 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
         let (begin, end) = call.split();
 
         let smem = shared::dynamic_shared_mem::<f32>();
-        let warp_k = warp * WARP_K;
-        let b_smem = smem.add(warp_k * BN); // (SLOTS, BK, BN)
+        let group_k = group * GROUP_K;
+        let b_smem = smem.add(group_k * BN); // (SLOTS, BK, BN)
         let a_smem = smem.add(Self::SLOTS * Self::SLOT_B); // (SLOTS, BM, BK)
 
-        // What this thread copies in each step: of its warp's rows of B four elements each, side
-        // by side or 32 apart, and an element of A.
-        let (width, apart) = if ALIGNED { (4, BN) } else { (1, 32) };
-        let (row_a, col_a) = (tid / BK, tid % BK);
+        // What this thread copies in each step: of its group's rows of B four elements each, side
+        // by side or as far apart as there are lanes, and an element of A.
+        let (width, apart) = if ALIGNED { (4, BN) } else { (1, Self::LANES) };
+        let (row_a, col_a) = (tid / Self::BK, tid % Self::BK);
         let mut from_a =
             a.wrapping_add((block_row + row_a) as usize * lda as usize + (begin + col_a) as usize);
         let to_a = a_smem.add(tid);
         let has_row = block_row + row_a < m;
         let mut from_b = b.wrapping_add(
-            (begin + warp_k) as usize * ldb as usize + (block_col + lane * width) as usize,
+            (begin + group_k) as usize * ldb as usize + (block_col + lane * width) as usize,
         );
         let to_b = b_smem.add(lane * width);
         let cols = n.saturating_sub(block_col + lane * width);
@@ -121,10 +132,10 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
         let mut copy = |left: u32, slot: u32| {
             if left > 0 {
                 let to = to_b.add(slot * Self::SLOT_B);
-                for row in 0..WARP_K {
+                for row in 0..GROUP_K {
                     let from = from_b.wrapping_add(row as usize * ldb as usize);
                     for col in (0..BN).step_by(apart as usize) {
-                        let inside = warp_k + row < left && col < cols;
+                        let inside = group_k + row < left && col < cols;
                         let (to, from) = (to.add(row * BN + col), from.wrapping_add(col as usize));
                         // SAFETY: this thread's own place in a slot that nobody uses before the
                         // copies are waited for; inside B where it is read, and there as far
@@ -143,8 +154,8 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
                     // SAFETY: as above, one element of A.
                     unsafe { cp_async::copy_or_zero(to, from_a, has_row && col_a < left) };
                 }
-                from_a = from_a.wrapping_add(BK as usize);
-                from_b = from_b.wrapping_add(BK as usize * ldb as usize);
+                from_a = from_a.wrapping_add(Self::BK as usize);
+                from_b = from_b.wrapping_add(Self::BK as usize * ldb as usize);
             }
             cp_async::commit_group();
         };
@@ -153,7 +164,7 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
         let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
         let mut left = end.saturating_sub(begin);
         for slot in 0..Self::SLOTS - 1 {
-            copy(left.saturating_sub(slot * BK), slot);
+            copy(left.saturating_sub(slot * Self::BK), slot);
         }
         let mut slot = 0;
         while left > 0 {
@@ -161,19 +172,19 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
             let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy(left.saturating_sub((Self::SLOTS - 1) * BK), free);
+            copy(left.saturating_sub((Self::SLOTS - 1) * Self::BK), free);
 
             let a_tile = a_smem.add(slot * Self::SLOT_A);
             let b_tile = b_smem.add(slot * Self::SLOT_B);
-            let mut fours_b = [[0.0f32; 4]; WARP_K as usize];
-            for row in 0..WARP_K {
+            let mut fours_b = [[0.0f32; 4]; GROUP_K as usize];
+            for row in 0..GROUP_K {
                 // SAFETY: inside the slot, which was waited for before the barrier; a multiple
                 // of four.
                 fours_b[row as usize] = unsafe { b_tile.load4(row * BN + lane * 4) };
             }
             for i in 0..M {
                 // SAFETY: as above.
-                let four_a = unsafe { a_tile.load4(i as u32 * BK + warp_k) };
+                let four_a = unsafe { a_tile.load4(i as u32 * Self::BK + group_k) };
                 for j in 0..4 {
                     let mut sum = four_a[0] * fours_b[0][j];
                     for e in 1..4 {
@@ -183,17 +194,17 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
                 }
             }
             slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
-            left = left.saturating_sub(BK);
+            left = left.saturating_sub(Self::BK);
         }
 
         // From here on, `sums[i]` is the quad with the number `whose.quad(i)`: a row.
-        let whose = sum::Whose { quads: Self::BM, threads: 32, in_group: lane, group: warp };
+        let whose = sum::Whose { quads: Self::BM, threads: Self::LANES, in_group: lane, group };
         // SAFETY: shared memory has room for all sums, all copies were waited for, and every
         // thread of the block comes here.
-        unsafe { sum::add_groups::<WARPS>(whose, smem, &mut sums) };
+        unsafe { sum::add_groups::<GROUPS>(whose, smem, &mut sums) };
         if thread::grid_dim_z() > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
-            let last = unsafe { sum::add_splits::<WARPS>(whose, partials, counters, &mut sums) };
+            let last = unsafe { sum::add_splits::<GROUPS>(whose, partials, counters, &mut sums) };
             if !last {
                 return;
             }
@@ -201,8 +212,8 @@ impl<const M: usize, const PENDING: u32> Sweep<M, PENDING> {
         // The launch only promises that B is aligned.
         let aligned = ALIGNED && c.is_aligned();
         for i in 0..Self::SHARE {
-            if whose.has::<WARPS>(i) {
-                let (row, col) = (block_row + whose.quad::<WARPS>(i), block_col + lane * 4);
+            if whose.has::<GROUPS>(i) {
+                let (row, col) = (block_row + whose.quad::<GROUPS>(i), block_col + lane * 4);
                 // SAFETY: each quad of the tile belongs to one thread.
                 unsafe {
                     let old = c.old4(aligned, row, col);
