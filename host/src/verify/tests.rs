@@ -213,7 +213,8 @@ fn what_has_no_error_is_not_in_the_mean() {
     let mut case = Case::new(1, 3, 1, 1.0, 0.0);
     case.a = Matrix::from_vec(1, 1, vec![2.0]);
     case.b = Matrix::from_vec(1, 3, vec![f32::INFINITY, 1.0, f32::NAN]);
-    let check = case.check(&Matrix::from_vec(1, 3, vec![f32::INFINITY, 5.0, f32::NAN]), Method::Full);
+    let check =
+        case.check(&Matrix::from_vec(1, 3, vec![f32::INFINITY, 5.0, f32::NAN]), Method::Full);
     assert_eq!((check.elements, check.numbers, check.rms_error()), (3, 1, Some(3.0)));
     let empty = Case::new(0, 3, 1, 1.0, 0.0);
     assert_eq!(empty.check(&empty.product(), Method::Full).rms_error(), None);
