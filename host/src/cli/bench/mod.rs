@@ -141,8 +141,8 @@ impl<'a, 'd> Bench<'a, 'd> {
              samples: {} of each, in turn; each is a batch of launches without gaps, {} ms or \
              longer\n\
              columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
-             interval; rms err is the kernel's root mean square \
-             error against f64 / cuBLAS's\n",
+             interval; rms err is the kernel's root mean square error against f64 / \
+             cuBLAS's\n",
             info.name,
             setting.compute_capability(),
             self.args.seed,

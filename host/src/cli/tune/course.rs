@@ -2,7 +2,7 @@
 //! and timed in turn.
 //!
 //! cuBLAS, where this machine has it, is checked on the same matrices, and not timed. Where a
-//! choice is less exact than that, the same kernel takes part with more splits, too: each sum is
+//! choice is less accurate than that, the same kernel takes part with more splits, too: each sum is
 //! of shorter chains then.
 
 use host::auto::{Auto, Choice, Estimate, Model};
@@ -11,7 +11,7 @@ use host::verify::Reference;
 use host::{Error, Gemm};
 
 use super::bed::{Bed, Matrices, Runner, check};
-use super::race::{Race, Run, is_exact};
+use super::race::{Race, Run, is_accurate};
 use crate::cli::bench::peer::Peer;
 use crate::cli::bench::sets::Sets;
 use crate::cli::bench::{L2, Shape};
@@ -78,7 +78,7 @@ impl<'d> Course<'_, 'd> {
         Ok(peer.and_then(|peer| peer.check.rms_error()))
     }
 
-    /// Checks the best choices; and where one of them is less exact than cuBLAS, the same with
+    /// Checks the best choices; and where one of them is less accurate than cuBLAS, the same with
     /// more splits.
     fn contenders(
         &self,
@@ -105,7 +105,7 @@ impl<'d> Course<'_, 'd> {
             let rms_error = check.rms_error();
             runners.push(Runner { job, on: 0 });
             runs.push(Run { choice, predicted_ns, samples_ms: Vec::new(), rms_error });
-            if is_exact(rms_error, cublas_rms_error) {
+            if is_accurate(rms_error, cublas_rms_error) {
                 continue;
             }
             let further = with_more_splits(self.model, &gemm, choice)

@@ -110,10 +110,10 @@ fn errors(races: &[Race]) -> String {
         return "not compared with cuBLAS's".to_owned();
     }
     let left_out = races.iter().filter(|race| race.left_out().is_some()).count();
-    let inexact = races.iter().filter(|race| !race.is_exact()).count();
+    let inaccurate = races.iter().filter(|race| !race.is_accurate()).count();
     format!(
         "the fastest was left out for its rms error for {left_out} shape(s); no choice was as \
-         exact as cuBLAS for {inexact}"
+         accurate as cuBLAS for {inaccurate}"
     )
 }
 

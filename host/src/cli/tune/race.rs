@@ -1,5 +1,5 @@
 //! What came of a product that was measured itself: which choice was the fastest of those that
-//! are as exact as cuBLAS, and whether that is what the costs say.
+//! are as accurate as cuBLAS, and whether that is what the costs say.
 //!
 //! The error of a sum grows with the chain it is added up in, and what is fastest may have longer
 //! chains than cuBLAS. Costs know nothing of errors; exceptions do.
@@ -39,7 +39,7 @@ pub struct Run {
 }
 
 /// Whether an error is as small as cuBLAS's, or nearly; anything is where one is not known.
-pub fn is_exact(own: Option<f64>, cublas: Option<f64>) -> bool {
+pub fn is_accurate(own: Option<f64>, cublas: Option<f64>) -> bool {
     own.zip(cublas).is_none_or(|(own, cublas)| own <= MOST_ERROR * cublas)
 }
 
@@ -55,7 +55,7 @@ impl Run {
 }
 
 impl Race {
-    /// The fastest of those that are exact enough.
+    /// The fastest of those that are accurate enough.
     pub fn fastest(&self) -> &Run {
         fastest(self.runs.iter().filter(|run| self.is_eligible(run)))
     }
@@ -67,14 +67,14 @@ impl Race {
         left_out.then_some((fastest, fastest.rms_error? / self.cublas_rms_error?))
     }
 
-    /// Whether any choice is exact enough.
-    pub fn is_exact(&self) -> bool {
-        self.runs.iter().any(|run| is_exact(run.rms_error, self.cublas_rms_error))
+    /// Whether any choice is accurate enough.
+    pub fn is_accurate(&self) -> bool {
+        self.runs.iter().any(|run| is_accurate(run.rms_error, self.cublas_rms_error))
     }
 
     /// Whether its error lets a run be chosen, which any may be if all errors are too large.
     fn is_eligible(&self, run: &Run) -> bool {
-        is_exact(run.rms_error, self.cublas_rms_error) || !self.is_exact()
+        is_accurate(run.rms_error, self.cublas_rms_error) || !self.is_accurate()
     }
 
     /// What these costs choose among the runs.
@@ -89,7 +89,7 @@ impl Race {
         self.chosen(model).ns() / fastest(self.runs.iter()).ns()
     }
 
-    /// The fastest that is exact enough, if these costs choose something that is not, or that is
+    /// The fastest that is accurate enough, if these costs choose something that is not, or that is
     /// slower by more than noise, or that was not timed.
     pub fn exception(&self, model: &Model) -> Option<Exception> {
         let Shape { m, n, k } = self.shape;
@@ -175,23 +175,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_less_exact_than_cublas_is_not_chosen() {
+    fn what_is_less_accurate_than_cublas_is_not_chosen() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
         let places = |runs: &[_], cublas| places(&model, &race(&model, runs, cublas));
-        // The chosen is the fastest, and not exact: the faster of the others takes its place.
+        // The chosen is the fastest, and not accurate: the faster of the others takes its place.
         let runs = [(1.0, 1.2e-5), (1.3, 1e-5), (1.2, 1.1e-5)];
         assert_eq!(places(&runs, Some(1e-5)), (2, Some(2), Some(0)));
-        // As exact as that cuBLAS, nearly; or there is none.
+        // Nearly as accurate as that cuBLAS; or there is none.
         assert_eq!(places(&runs, Some(1.1e-5)), (0, None, None));
         assert_eq!(places(&runs, None), (0, None, None));
-        // Another is the fastest, and not exact: what was chosen stays.
+        // Another is the fastest, and not accurate: what was chosen stays.
         let runs = [(1.0, 1e-5), (0.9, 1.2e-5), (1.1, 1e-5)];
         assert_eq!(places(&runs, Some(1e-5)), (0, None, Some(1)));
-        // The chosen is not exact, and slower anyway.
+        // The chosen is not accurate, and slower anyway.
         let runs = [(1.0, 1.2e-5), (0.9, 1e-5), (1.1, 1e-5)];
         assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
-        // None is exact: the fastest of all.
+        // None is accurate: the fastest of all.
         let runs = [(1.0, 1.2e-5), (0.9, 1.4e-5), (1.1, 1.3e-5)];
         assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
         // cuBLAS has no error: nor may a choice.
