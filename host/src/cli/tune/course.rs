@@ -179,4 +179,21 @@ mod tests {
             assert!(run.predicted_ns <= SLOWEST * more[0].predicted_ns);
         }
     }
+
+    /// A kernel of ours stands in for cuBLAS, which the software device does not run.
+    #[test]
+    fn the_peer_is_checked_on_the_same_matrices_and_not_timed() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
+        let bed = Bed::new(&device, 0).unwrap();
+        let peer = contender::Choice::parse("tile_64x64").unwrap().load(&device, None).unwrap();
+        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: peer.first() };
+        let race = course.race(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
+        assert!(race.runs.iter().all(|run| run.samples_ms.len() == 1));
+        assert!(race.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
+        let one_chain = |run: &&Run| run.choice.spec.name == "tile_64x64" && run.choice.splits == 1;
+        let same = race.runs.iter().find(one_chain).unwrap();
+        assert!(race.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
+    }
 }
