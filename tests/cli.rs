@@ -636,11 +636,18 @@ fn tune_makes_a_table_that_auto_takes() {
     for device in ["soft", "soft-sm90"] {
         let files = Files::new();
         let folder = files.0.path().to_str().unwrap();
-        let ran = run(&["tune", "--quick", "--device", device, "--out", folder]);
+        let times = Files::new();
+        let save = times.path("times.jsonl");
+        let ran = run(&["tune", "--quick", "--device", device, "--out", folder, "--save", &save]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(ran.stderr.contains("simulated times say nothing"), "{}", ran.stderr);
-        for text in ["tile_32x32", "33x20x70", "predicted", "model:", "table:"] {
+        for text in ["tile_32x32", "33x20x70", "predicted", "model:", "errors:  not", "table:"] {
             assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+        }
+        for line in fs::read_to_string(&save).unwrap().lines() {
+            let race: Value = serde_json::from_str(line).unwrap();
+            assert!(race["cublas_rms_error"].is_null(), "{line}");
+            assert!(race["runs"][0]["rms_error"].as_f64().unwrap() > 0.0, "{line}");
         }
         let [table] = &files.names()[..] else { panic!("{:?}", files.names()) };
         let text: Value = serde_json::from_str(&fs::read_to_string(table).unwrap()).unwrap();

@@ -180,6 +180,11 @@ pub struct Check {
     pub largest: Option<Deviation>,
     /// The element with the largest error in proportion to its tolerance.
     pub worst: Option<Deviation>,
+    /// Elements that have an error: not those that overflowed, nor NaN and infinities where
+    /// they belong.
+    pub numbers: u64,
+    /// The sum of the squares of their errors; infinite if one of them is.
+    pub squared_errors: f64,
 }
 
 /// One element's error.
@@ -209,12 +214,20 @@ impl Check {
         self.failures == 0
     }
 
+    /// The root of the mean square of the errors, of the elements compared one by one; `None`
+    /// if none of them has an error. Unlike the largest error it hardly depends on luck.
+    pub fn rms_error(&self) -> Option<f64> {
+        (self.numbers > 0).then(|| (self.squared_errors / self.numbers as f64).sqrt())
+    }
+
     fn merge(mut self, other: Self) -> Self {
         self.elements += other.elements;
         self.failures += other.failures;
         self.overflowed += other.overflowed;
         self.largest = larger(self.largest, other.largest, |d| d.error);
         self.worst = larger(self.worst, other.worst, Deviation::ratio);
+        self.numbers += other.numbers;
+        self.squared_errors += other.squared_errors;
         self
     }
 
@@ -227,6 +240,8 @@ impl Check {
                 self.failures += u64::from(!passed);
                 self.largest = larger(self.largest, Some(deviation), |d| d.error);
                 self.worst = larger(self.worst, Some(deviation), Deviation::ratio);
+                self.numbers += 1;
+                self.squared_errors += deviation.error.powi(2);
             }
         }
     }

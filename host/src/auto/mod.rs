@@ -16,10 +16,10 @@
 //! ```
 //!
 //! A [`Table`] has a few constants for each kernel, measured by `host tune`; a [`Model`] makes
-//! times of them; the least time wins. Where a product was measured itself and something else
-//! was faster, that is an [`Exception`](table::Exception), and comes first. A GPU without a
-//! table gets the costs of the one most like it, scaled; without any table, the largest tile
-//! that fills the GPU is taken.
+//! times of them; the least time wins. Where a product was measured itself, and the choice was
+//! slower than another or less accurate than cuBLAS, there is an
+//! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
+//! one most like it, scaled; without any table, the largest tile that fills the GPU is taken.
 
 pub mod model;
 mod rule;

@@ -36,7 +36,8 @@ pub struct Table {
     /// The kernels that are chosen from.
     #[serde(deserialize_with = "not_empty")]
     pub kernels: Vec<Costs>,
-    /// Products for which something else was faster than what the costs say is fastest.
+    /// Products for which what the costs say is fastest was slower than another, or less accurate
+    /// than cuBLAS.
     pub exceptions: Vec<Exception>,
 }
 
@@ -118,7 +119,7 @@ pub struct Exception {
     pub n: usize,
     /// Columns of A, rows of B.
     pub k: usize,
-    /// The fastest.
+    /// The fastest that is as accurate as cuBLAS, or nearly.
     pub best: Timed,
     /// What the costs say is fastest; its time is what they say where it was not measured.
     pub instead_of: Timed,

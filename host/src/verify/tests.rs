@@ -187,6 +187,40 @@ fn the_tolerance_is_the_formula() {
 }
 
 #[test]
+fn the_rms_error_is_of_all_elements() {
+    // More rows than tasks, so that some are merged.
+    let (m, n) = (3000, 4);
+    let case = Case {
+        a: Matrix::from_fn(m, 1, |_, _| 1.0),
+        b: Matrix::from_fn(1, n, |_, _| 1.0),
+        ..Case::new(m, n, 1, 1.0, 0.0)
+    };
+    // Errors of 3, 4 and 0: exact in f32 and in their squares.
+    let mut result = Matrix::from_fn(m, n, |i, j| [4.0, -3.0, 1.0, 1.0][(i + j) % 4]);
+    let check = case.check(&result, Method::Full);
+    assert_eq!((check.numbers, check.squared_errors), (12_000, 25.0 * 3000.0));
+    assert_eq!(check.rms_error(), Some(2.5));
+    assert_eq!(case.check(&case.product(), Method::Full).rms_error(), Some(0.0));
+    // So few columns are all among the samples.
+    let sampled = case.check(&case.product(), Method::Sampled { group: 2 });
+    assert_eq!((sampled.numbers, sampled.rms_error()), (12_000, Some(0.0)));
+    result.as_mut_slice()[7] = f32::NAN;
+    assert_eq!(case.check(&result, Method::Full).rms_error(), Some(f64::INFINITY));
+}
+
+#[test]
+fn what_has_no_error_is_not_in_the_mean() {
+    let mut case = Case::new(1, 3, 1, 1.0, 0.0);
+    case.a = Matrix::from_vec(1, 1, vec![2.0]);
+    case.b = Matrix::from_vec(1, 3, vec![f32::INFINITY, 1.0, f32::NAN]);
+    let check =
+        case.check(&Matrix::from_vec(1, 3, vec![f32::INFINITY, 5.0, f32::NAN]), Method::Full);
+    assert_eq!((check.elements, check.numbers, check.rms_error()), (3, 1, Some(3.0)));
+    let empty = Case::new(0, 3, 1, 1.0, 0.0);
+    assert_eq!(empty.check(&empty.product(), Method::Full).rms_error(), None);
+}
+
+#[test]
 fn large_problems_are_sampled() {
     assert_eq!(Method::choose(1024, 1024, 1024), Method::Full);
     assert_eq!(Method::choose(0, 0, 0), Method::Full);

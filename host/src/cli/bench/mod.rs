@@ -2,6 +2,7 @@
 
 mod args;
 mod output;
+pub mod peer;
 mod row;
 pub mod sets;
 mod shapes;
@@ -12,11 +13,12 @@ mod tests;
 use host::batch::{self, Batches, Policy, Work};
 use host::roofs::{Rates, Roofs, Speed};
 use host::telemetry::Telemetry;
-use host::verify::{Bound, Check, Method, Problem, Reference};
+use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
 pub use args::{BenchArgs, L2};
 use output::Output;
+use peer::Peer;
 use row::{Row, Status};
 use sets::Sets;
 pub use shapes::Shape;
@@ -59,22 +61,6 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes, table.as_ref())
 }
 
-/// cuBLAS, unless this machine has none.
-fn peer(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
-    match Choice::Cublas.load(device, None) {
-        Ok(loaded) => Ok(loaded.into_iter().next()),
-        Err(
-            error @ (Error::CublasNotFound { .. }
-            | Error::CublasBroken { .. }
-            | Error::CublasNeedsGpu),
-        ) => {
-            eprintln!("warning: nothing is compared: {error}");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// What all rows share.
 struct Bench<'a, 'd> {
     args: &'a BenchArgs,
@@ -89,12 +75,6 @@ struct Bench<'a, 'd> {
 struct Matrices {
     a: Matrix,
     b: Matrix,
-}
-
-/// cuBLAS for one shape: what it computes, and how far off that is.
-struct Peer<'e, 'k, 'd> {
-    job: &'e Job<'k, 'd>,
-    check: Check,
 }
 
 impl<'a, 'd> Bench<'a, 'd> {
@@ -126,7 +106,7 @@ impl<'a, 'd> Bench<'a, 'd> {
             // Refusals are rows, and the others go on.
             kernels.extend(choice.load_among(self.device, Choice::All, table)?);
         }
-        let cublas = peer(self.device)?;
+        let cublas = peer::load(self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
         let setting = Setting {
             device: self.device,
@@ -161,7 +141,8 @@ impl<'a, 'd> Bench<'a, 'd> {
              samples: {} of each, in turn; each is a batch of launches without gaps, {} ms or \
              longer\n\
              columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
-             interval\n",
+             interval; rms err is the kernel's root mean square error against f64 / \
+             cuBLAS's\n",
             info.name,
             setting.compute_capability(),
             self.args.seed,
@@ -204,7 +185,7 @@ impl<'a, 'd> Bench<'a, 'd> {
             Reference::compute(problem, method, self.args.seed)
         })?;
         let peer = match &cublas {
-            Some(entry) => self.peer(entry, &mut sets, &reference)?,
+            Some(entry) => Peer::new(entry, &mut sets, &reference)?,
             None => None,
         };
         for entry in &entries {
@@ -248,31 +229,6 @@ impl<'a, 'd> Bench<'a, 'd> {
         let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);
         let sets = Sets::new(self.device, gemm, [&a, &b], count)?;
         Ok((Matrices { a, b }, sets))
-    }
-
-    /// What cuBLAS computes, checked; says why not if there is nothing to compare with.
-    fn peer<'e, 'k>(
-        &self,
-        entry: &'e Entry<'k, 'd>,
-        sets: &mut Sets<'d>,
-        reference: &Reference<'_>,
-    ) -> Result<Option<Peer<'e, 'k, 'd>>, Error> {
-        let reason = match &entry.job {
-            Ok(job) => match sets.result(job) {
-                Ok(result) => {
-                    let check = reference.check(&result)?;
-                    if check.passed() {
-                        return Ok(Some(Peer { job, check }));
-                    }
-                    "cuBLAS: the result is wrong".to_owned()
-                }
-                Err(error) if is_refusal(&error) => error.to_string(),
-                Err(error) => return Err(error),
-            },
-            Err(reason) => reason.clone(),
-        };
-        eprintln!("warning: this shape is not compared: {reason}");
-        Ok(None)
     }
 
     /// Checks a kernel, times it if it is right, and adds its row.

@@ -107,8 +107,8 @@ pub struct Summary {
     faster: usize,
     within_noise: usize,
     slower: usize,
-    /// The largest error in proportion to cuBLAS's.
-    worst_error_ratio: Option<f64>,
+    /// The largest rms error in proportion to cuBLAS's.
+    worst_rms_error_ratio: Option<f64>,
     wrong: usize,
     refused: usize,
 }
@@ -143,7 +143,7 @@ fn summarise(rows: &[Row]) -> Vec<Summary> {
             faster: verdict(Verdict::Faster),
             within_noise: verdict(Verdict::WithinNoise),
             slower: verdict(Verdict::Slower),
-            worst_error_ratio: rows().filter_map(|row| row.error_ratio).reduce(f64::max),
+            worst_rms_error_ratio: rows().filter_map(|row| row.rms_error_ratio).reduce(f64::max),
             wrong: count(Status::Fail) + count(Status::Unstable),
             refused: count(Status::Refused),
         }
@@ -165,8 +165,8 @@ impl Summary {
             }
             _ => words += "not compared with cuBLAS",
         }
-        if let Some(error) = self.worst_error_ratio {
-            words += &format!("; error at most {error:.2}x cuBLAS's");
+        if let Some(error) = self.worst_rms_error_ratio {
+            words += &format!("; rms error at most {error:.2}x cuBLAS's");
         }
         if wrong + refused > 0 {
             words += &format!("; {wrong} wrong, {refused} refused");
@@ -205,9 +205,9 @@ mod tests {
             () => Verdict::Slower,
         });
         let status = if ratio.is_some() { Status::Pass } else { Status::Refused };
-        let error_ratio = ratio.map(|ratio| 0.5 * ratio);
+        let rms_error_ratio = ratio.map(|ratio| 0.5 * ratio);
         let row = Row::new(kernel, None, &Gemm::new(size, size, size), 42);
-        Row { ratio, verdict, status, error_ratio, ..row }
+        Row { ratio, verdict, status, rms_error_ratio, ..row }
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         let words = a.words();
         assert!(words.starts_with(
             "a: geometric mean 1.000x of cuBLAS's speed over 2 shape(s), worst 0.500x at 2x2x2; \
-             1 faster, 0 within noise, 1 slower; error at most 1.00x cuBLAS's; 1 wrong"
+             1 faster, 0 within noise, 1 slower; rms error at most 1.00x cuBLAS's; 1 wrong"
         ));
         assert_eq!(b.words(), "b: not compared with cuBLAS; 0 wrong, 1 refused\n");
     }

@@ -108,6 +108,10 @@ pub struct Row {
     pub max_abs_error: Option<f64>,
     pub cublas_max_abs_error: Option<f64>,
     pub error_ratio: Option<f64>,
+    /// The root of the mean square of the errors, of the same elements for both.
+    pub rms_error: Option<f64>,
+    pub cublas_rms_error: Option<f64>,
+    pub rms_error_ratio: Option<f64>,
     /// The largest error as a share of its tolerance.
     pub error_over_tolerance: Option<f64>,
     pub cublas_error_over_tolerance: Option<f64>,
@@ -146,11 +150,10 @@ impl Row {
         let relative = |check: &Check| check.worst.map(|worst| worst.ratio());
         self.max_abs_error = error(check);
         self.cublas_max_abs_error = cublas.and_then(error);
-        self.error_ratio = match (self.max_abs_error, self.cublas_max_abs_error) {
-            (Some(own), Some(cublas)) if own == cublas => Some(1.0),
-            (Some(own), Some(cublas)) => finite(own / cublas),
-            _ => None,
-        };
+        self.error_ratio = error_ratio(self.max_abs_error, self.cublas_max_abs_error);
+        self.rms_error = check.rms_error();
+        self.cublas_rms_error = cublas.and_then(Check::rms_error);
+        self.rms_error_ratio = error_ratio(self.rms_error, self.cublas_rms_error);
         self.error_over_tolerance = relative(check);
         self.cublas_error_over_tolerance = cublas.and_then(relative);
         self.check = Some(match check.method {
@@ -204,6 +207,14 @@ impl Row {
         self.watts = *watts;
         self.celsius = *celsius;
         self.throttled = throttled.as_ref().map(|reasons| reasons.join("; "));
+    }
+}
+
+/// An error in proportion to cuBLAS's: 1 if both are exact.
+fn error_ratio(own: Option<f64>, cublas: Option<f64>) -> Option<f64> {
+    match (own?, cublas?) {
+        (own, cublas) if own == cublas => Some(1.0),
+        (own, cublas) => finite(own / cublas),
     }
 }
 
@@ -276,19 +287,34 @@ mod tests {
 
     #[test]
     fn errors_are_compared() {
-        let check = |error| {
+        let check = |error: f64| {
             let deviation = Deviation { row: 0, col: 0, error, tolerance: 1e-3 };
-            let (largest, worst) = (Some(deviation), Some(deviation));
-            let (method, bound) = (Method::Full, Bound::Probabilistic);
-            Check { method, bound, elements: 9, failures: 0, overflowed: 0, largest, worst }
+            Check {
+                method: Method::Full,
+                bound: Bound::Probabilistic,
+                elements: 9,
+                failures: 0,
+                overflowed: 0,
+                largest: Some(deviation),
+                worst: Some(deviation),
+                numbers: 9,
+                squared_errors: error.powi(2),
+            }
         };
         let mut row = row(&[1.0; 6], &[1.0; 6]);
         row.errors(&check(2.2e-4), Some(&check(2e-4)));
         assert_relative_eq!(row.error_ratio.unwrap(), 1.1, max_relative = 1e-12);
         assert_relative_eq!(row.error_over_tolerance.unwrap(), 0.22, max_relative = 1e-12);
+        // One error among nine elements; the largest of both is the same now.
+        row.errors(&check(3e-4), Some(&Check { squared_errors: 4.0 * 9e-8, ..check(3e-4) }));
+        assert_relative_eq!(row.rms_error.unwrap(), 1e-4, max_relative = 1e-12);
+        assert_relative_eq!(row.cublas_rms_error.unwrap(), 2e-4, max_relative = 1e-12);
+        assert_relative_eq!(row.rms_error_ratio.unwrap(), 0.5, max_relative = 1e-12);
+        assert_eq!(row.error_ratio, Some(1.0));
         row.errors(&check(0.0), Some(&check(0.0)));
-        assert_eq!(row.error_ratio, Some(1.0), "both exact");
+        assert_eq!([row.error_ratio, row.rms_error_ratio], [Some(1.0); 2], "both exact");
         row.errors(&check(1e-9), None);
-        assert_eq!((row.error_ratio, row.cublas_max_abs_error), (None, None));
+        assert_eq!([row.error_ratio, row.cublas_max_abs_error], [None; 2]);
+        assert_eq!([row.rms_error_ratio, row.cublas_rms_error], [None; 2]);
     }
 }

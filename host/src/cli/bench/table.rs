@@ -12,7 +12,7 @@ const WIDTHS: [usize; 12] = [11, 8, 11, 8, 14, 9, 8, 8, 8, 7, 6, 5];
 /// The names of the columns.
 pub fn header() -> String {
     let cells = [
-        "time", "spread", "cuBLAS", "ratio", "95 %", "TFLOP/s", "of FFMA", "of copy", "error",
+        "time", "spread", "cuBLAS", "ratio", "95 %", "TFLOP/s", "of FFMA", "of copy", "rms err",
         "SM MHz", "W", "C",
     ];
     line("M x N x K", "kernel", &cells.map(str::to_owned), "")
@@ -33,7 +33,7 @@ pub fn row(row: &Row) -> String {
         number(row.gflops.map(|gflops| gflops * 1e-3), 2),
         percent(row.percent_of_ffma),
         percent(row.percent_of_copy),
-        or_dash(number_of(row.error_ratio, 2).map(|ratio| ratio + "x")),
+        or_dash(number_of(row.rms_error_ratio, 2).map(|ratio| ratio + "x")),
         or_dash(row.sm_mhz_min.map(|mhz| mhz.to_string())),
         number(row.watts, 0),
         or_dash(row.celsius.map(|celsius| celsius.to_string())),
@@ -90,7 +90,7 @@ mod tests {
             gflops: Some(61_234.5),
             percent_of_ffma: Some(100.0),
             percent_of_copy: Some(100.0),
-            error_ratio: Some(10.0),
+            rms_error_ratio: Some(10.0),
             sm_mhz_min: Some(1980),
             watts: Some(700.0),
             celsius: Some(100),

@@ -2,7 +2,7 @@
 
 use host::batch::{self, Policy, Work};
 use host::roofs::{Roofs, Speed};
-use host::verify::{Bound, Method, Problem, Reference};
+use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, Error, Gemm, Matrix, memory, stats, time};
 
 use crate::cli::bench::sets::{self, Sets};
@@ -137,19 +137,20 @@ impl<'d> Bed<'d> {
     }
 }
 
-/// Whether a job computes what it should, twice the same bits; why not if it does not.
+/// How far off a job is that computes what it should, twice the same bits; why not if it does
+/// not.
 pub fn check<'d>(
     job: &Job<'_, 'd>,
     sets: &mut Sets<'d>,
     reference: &Reference<'_>,
-) -> Result<Result<(), String>, Error> {
+) -> Result<Result<Check, String>, Error> {
     let (first, second) = (sets.result(job)?, sets.result(job)?);
     if let Some((at, _)) = first_difference(&first, &second) {
         return Ok(Err(format!("results differ between runs, at element {at}")));
     }
     let check = reference.check(&first)?;
     Ok(match check.passed() {
-        true => Ok(()),
+        true => Ok(check),
         false => Err(format!("{} or more elements are wrong", check.failures)),
     })
 }

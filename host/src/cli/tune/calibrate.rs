@@ -81,9 +81,10 @@ mod tests {
                 choice: estimate.choice,
                 predicted_ns: estimate.ns,
                 samples_ms: vec![1e-6 * truth.time(&shape.gemm(), estimate.choice).unwrap().ns; 7],
+                rms_error: None,
             };
             let runs = model.ranking(&shape.gemm(), 6).into_iter().map(run).collect();
-            Race { shape, runs, wrong: Vec::new() }
+            Race { shape, runs, wrong: Vec::new(), cublas_rms_error: None }
         };
         (1..25).map(shape).map(race).collect()
     }

@@ -3,6 +3,7 @@
 mod bed;
 mod calibrate;
 mod costs;
+mod course;
 mod race;
 mod shapes;
 
@@ -17,12 +18,13 @@ use host::{Error, find_kernel};
 use serde::Serialize;
 
 use super::args::DeviceArg;
-use super::bench::{COPY_BYTES, Shape};
+use super::bench::{COPY_BYTES, Shape, peer};
 use super::report::milliseconds;
 use super::run::{self, Outcome};
 use super::save::Save;
 use super::{json, report};
 use bed::Bed;
+use course::Course;
 use race::{Race, Run};
 
 /// Rungs of one launch per product that are worth a try beside the tiles.
@@ -89,15 +91,30 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     report::print(&format!(
         "model:   what it chooses takes {measured:.3}x the time of the fastest over {} \
          shape(s){corrected}; {} exception(s)\n\
+         errors:  {}\n\
          time:    {:.0} s{}\n\
          table:   {}\n",
         races.len(),
         table.exceptions.len(),
+        errors(&races),
         clock.elapsed().as_secs_f64(),
         drift.unwrap_or_default(),
         path.display(),
     ));
     Ok(if tuning.wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// What errors decided, in words.
+fn errors(races: &[Race]) -> String {
+    if races.iter().all(|race| race.cublas_rms_error.is_none()) {
+        return "not compared with cuBLAS's".to_owned();
+    }
+    let left_out = races.iter().filter(|race| race.left_out().is_some()).count();
+    let inaccurate = races.iter().filter(|race| !race.is_accurate()).count();
+    format!(
+        "the fastest was left out for its rms error for {left_out} shape(s); no choice was as \
+         accurate as cuBLAS for {inaccurate}"
+    )
 }
 
 /// The table, with exceptions for products that its costs mislead about.
@@ -139,6 +156,7 @@ struct RaceLine {
     m: usize,
     n: usize,
     k: usize,
+    cublas_rms_error: Option<f64>,
     /// In the order of what they should have taken.
     runs: Vec<RunLine>,
 }
@@ -150,6 +168,7 @@ struct RunLine {
     packed: bool,
     predicted_ns: f64,
     ns: f64,
+    rms_error: Option<f64>,
 }
 
 impl RaceLine {
@@ -160,9 +179,11 @@ impl RaceLine {
             packed: run.choice.packed,
             predicted_ns: run.predicted_ns,
             ns: run.ns(),
+            rms_error: run.rms_error,
         };
         let Shape { m, n, k } = race.shape;
-        Self { m, n, k, runs: race.runs.iter().map(run).collect() }
+        let runs = race.runs.iter().map(run).collect();
+        Self { m, n, k, cublas_rms_error: race.cublas_rms_error, runs }
     }
 }
 
@@ -226,11 +247,15 @@ impl Tuning<'_, '_> {
 
     /// Measures products, and makes exceptions of those where the costs mislead.
     fn races(&mut self, table: &mut Table, quick: bool) -> Result<Vec<Race>, Error> {
-        let auto = self.bed.device.auto_by(table)?;
+        let device = self.bed.device;
+        // The software device has none.
+        let cublas = if device.is_soft() { None } else { peer::load(device)? };
+        let auto = device.auto_by(table)?;
         let model = Model::new(table);
+        let course = Course { bed: self.bed, auto: &auto, model: &model, cublas: cublas.as_ref() };
         let mut races = Vec::new();
         for shape in shapes::shapes(quick) {
-            let race = match race::race(self.bed, &auto, shape)? {
+            let race = match course.race(shape)? {
                 Ok(race) => race,
                 Err(reason) => {
                     eprintln!("note: {shape} is not measured: {reason}");
@@ -244,14 +269,20 @@ impl Tuning<'_, '_> {
             let ms = |ns: f64| milliseconds(1e-6 * ns);
             let (chosen, fastest) = (race.chosen(&model), race.fastest());
             let exception = race.exception(&model);
+            let left_out = race.left_out().map(|(run, error)| {
+                let Run { choice, .. } = run;
+                format!("; left out: {choice}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
+            });
             report::print(&format!(
-                "{shape:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, {}{}\n",
+                "{shape:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, \
+                 {}{}{}\n",
                 ms(chosen.predicted_ns),
                 ms(chosen.ns()),
                 chosen.choice,
                 ms(fastest.ns()),
-                race.loss(&model),
+                chosen.ns() / fastest.ns(),
                 fastest.choice,
+                left_out.unwrap_or_default(),
                 if exception.is_some() { " (exception)" } else { "" },
             ));
             if let Some(save) = &mut self.save {

@@ -1,19 +1,20 @@
-//! Products that are measured themselves: what the costs say is fastest, against what comes
-//! close.
+//! What came of a product that was measured itself: which choice was the fastest of those that
+//! are as accurate as cuBLAS, and whether that is what the costs say.
+//!
+//! The error of a sum grows with the chain it is added up in, and what is fastest may have longer
+//! chains than cuBLAS. Costs know nothing of errors; exceptions do.
 
 use host::auto::table::{Exception, Timed};
-use host::auto::{Auto, Choice, Estimate, Model};
-use host::{Error, stats};
+use host::auto::{Choice, Model};
+use host::stats;
 
-use super::bed::{Bed, Matrices, Runner, check};
-use crate::cli::bench::{L2, Shape};
-use crate::cli::contender::Job;
-
-/// How many take part: fewer where each takes long. Operations, and contenders up to these.
-const CONTENDERS: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
+use crate::cli::bench::Shape;
 
 /// An exception is worth at least this much.
 const GAIN: f64 = 1.01;
+
+/// The most that an rms error may be in proportion to cuBLAS's.
+const MOST_ERROR: f64 = 1.10;
 
 /// What came of a product.
 pub struct Race {
@@ -22,6 +23,8 @@ pub struct Race {
     pub runs: Vec<Run>,
     /// Choices that were wrong, and how.
     pub wrong: Vec<(Choice, String)>,
+    /// cuBLAS's error on the same matrices, where there is cuBLAS.
+    pub cublas_rms_error: Option<f64>,
 }
 
 /// A choice that was timed.
@@ -31,6 +34,13 @@ pub struct Run {
     pub predicted_ns: f64,
     /// Milliseconds, in turn with the other runs.
     pub samples_ms: Vec<f64>,
+    /// Against the product in f64, of the elements that were compared.
+    pub rms_error: Option<f64>,
+}
+
+/// Whether an error is as small as cuBLAS's, or nearly; anything is where one is not known.
+pub fn is_accurate(own: Option<f64>, cublas: Option<f64>) -> bool {
+    own.zip(cublas).is_none_or(|(own, cublas)| own <= MOST_ERROR * cublas)
 }
 
 impl Run {
@@ -45,9 +55,26 @@ impl Run {
 }
 
 impl Race {
+    /// The fastest of those that are accurate enough.
     pub fn fastest(&self) -> &Run {
-        let fastest = self.runs.iter().min_by(|a, b| a.ns().total_cmp(&b.ns()));
-        fastest.expect("at least one")
+        fastest(self.runs.iter().filter(|run| self.is_eligible(run)))
+    }
+
+    /// The fastest of all, if its error is too large, and what that is in proportion to cuBLAS's.
+    pub fn left_out(&self) -> Option<(&Run, f64)> {
+        let fastest = fastest(self.runs.iter());
+        let left_out = !self.is_eligible(fastest);
+        left_out.then_some((fastest, fastest.rms_error? / self.cublas_rms_error?))
+    }
+
+    /// Whether any choice is accurate enough.
+    pub fn is_accurate(&self) -> bool {
+        self.runs.iter().any(|run| is_accurate(run.rms_error, self.cublas_rms_error))
+    }
+
+    /// Whether its error lets a run be chosen, which any may be if all errors are too large.
+    fn is_eligible(&self, run: &Run) -> bool {
+        is_accurate(run.rms_error, self.cublas_rms_error) || !self.is_accurate()
     }
 
     /// What these costs choose among the runs.
@@ -57,19 +84,23 @@ impl Race {
         chosen.expect("at least one")
     }
 
-    /// How many times as long as the fastest it takes what these costs choose.
+    /// How many times as long as the fastest of all it takes what these costs choose.
     pub fn loss(&self, model: &Model) -> f64 {
-        self.chosen(model).ns() / self.fastest().ns()
+        self.chosen(model).ns() / fastest(self.runs.iter()).ns()
     }
 
-    /// The fastest, if these costs choose something that is slower by more than noise, or that
-    /// was not timed.
+    /// The fastest that is accurate enough, if these costs choose something that is not, or that is
+    /// slower by more than noise, or that was not timed.
     pub fn exception(&self, model: &Model) -> Option<Exception> {
         let Shape { m, n, k } = self.shape;
         let estimate = model.fastest(&self.shape.gemm())?;
         let fastest = self.fastest();
         let instead_of = match self.runs.iter().find(|run| run.choice == estimate.choice) {
-            Some(run) if is_faster(&run.samples_ms, &fastest.samples_ms) => run.timed(),
+            Some(run)
+                if !self.is_eligible(run) || is_faster(&run.samples_ms, &fastest.samples_ms) =>
+            {
+                run.timed()
+            }
             Some(_) => return None,
             None => {
                 let Choice { spec, splits, packed } = estimate.choice;
@@ -80,50 +111,13 @@ impl Race {
     }
 }
 
+fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> &'r Run {
+    runs.min_by(|a, b| a.ns().total_cmp(&b.ns())).expect("at least one")
+}
+
 /// What these costs say that a run takes.
 pub fn predicted(model: &Model, shape: Shape, run: &Run) -> f64 {
     model.time(&shape.gemm(), run.choice).map_or(f64::INFINITY, |estimate| estimate.ns)
-}
-
-/// Times the best choices for a product in turn; why not if there is nothing to be had.
-pub fn race<'d>(
-    bed: &Bed<'d>,
-    auto: &Auto<'d>,
-    shape: Shape,
-) -> Result<Result<Race, String>, Error> {
-    let gemm = shape.gemm();
-    let count = CONTENDERS.iter().find(|(flops, _)| gemm.flops() <= *flops);
-    let ranking = auto.ranking(&gemm, count.map_or(1, |(_, count)| *count));
-    let matrices = match Matrices::new(gemm) {
-        Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
-        matrices => matrices?,
-    };
-    let mut sets = match bed.sets(&matrices, L2::Cold) {
-        Err(error @ Error::DeviceMemory { .. }) => return Ok(Err(error.to_string())),
-        sets => [sets?],
-    };
-    let reference = matrices.reference()?;
-    let (mut runners, mut running, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
-    for estimate in ranking {
-        let job = Job::Rung(auto.prepare_choice(gemm, estimate.choice)?);
-        match check(&job, &mut sets[0], &reference)? {
-            Ok(()) => {
-                runners.push(Runner { job, on: 0 });
-                running.push(estimate);
-            }
-            Err(reason) => wrong.push((estimate.choice, reason)),
-        }
-    }
-    if running.is_empty() {
-        return Ok(Err("every kernel is wrong".to_owned()));
-    }
-    let samples = bed.time(&runners, &mut sets)?;
-    let run = |(estimate, samples_ms): (Estimate, Vec<f64>)| Run {
-        choice: estimate.choice,
-        predicted_ns: estimate.ns,
-        samples_ms,
-    };
-    Ok(Ok(Race { shape, runs: running.into_iter().zip(samples).map(run).collect(), wrong }))
 }
 
 /// Whether the second takes less time than the first, in pairs of samples, by more than noise.
@@ -136,6 +130,8 @@ fn is_faster(first: &[f64], second: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host::Table;
+    use host::auto::Estimate;
 
     #[test]
     fn noise_is_no_exception() {
@@ -147,5 +143,69 @@ mod tests {
         assert!(!is_faster(&first, &[0.9, 1.05, 0.9, 1.05, 0.9, 1.05, 0.9]));
         // Too few to say.
         assert!(!is_faster(&[2.0], &[1.0]));
+    }
+
+    /// Numbers that were measured nowhere.
+    const TABLE: &str = include_str!("../../auto/table_for_tests.json");
+
+    /// What these costs say is fastest, and others: milliseconds and rms errors.
+    fn race(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> Race {
+        let shape = Shape { m: 64, n: 192, k: 3000 };
+        let ranking = model.ranking(&shape.gemm(), runs.len());
+        assert_eq!(ranking.len(), runs.len());
+        let run = |(estimate, &(ms, error)): (Estimate, &(f64, f64))| Run {
+            choice: estimate.choice,
+            predicted_ns: estimate.ns,
+            samples_ms: vec![ms; 7],
+            rms_error: Some(error),
+        };
+        let runs = ranking.into_iter().zip(runs).map(run).collect();
+        Race { shape, runs, wrong: Vec::new(), cublas_rms_error }
+    }
+
+    /// Which run is the fastest, which an exception takes, and which is left out.
+    fn places(model: &Model, race: &Race) -> (usize, Option<usize>, Option<usize>) {
+        let place = |choice| race.runs.iter().position(|run| run.choice == choice).unwrap();
+        let exception = race.exception(model).map(|exception| {
+            assert_eq!(place(exception.instead_of.choice()), 0);
+            place(exception.best.choice())
+        });
+        let left_out = race.left_out().map(|(run, _)| place(run.choice));
+        (place(race.fastest().choice), exception, left_out)
+    }
+
+    #[test]
+    fn what_is_less_accurate_than_cublas_is_not_chosen() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let model = Model::new(&table);
+        let places = |runs: &[_], cublas| places(&model, &race(&model, runs, cublas));
+        // The chosen is the fastest, and not accurate: the faster of the others takes its place.
+        let runs = [(1.0, 1.2e-5), (1.3, 1e-5), (1.2, 1.1e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (2, Some(2), Some(0)));
+        // Nearly as accurate as that cuBLAS; or there is none.
+        assert_eq!(places(&runs, Some(1.1e-5)), (0, None, None));
+        assert_eq!(places(&runs, None), (0, None, None));
+        // Another is the fastest, and not accurate: what was chosen stays.
+        let runs = [(1.0, 1e-5), (0.9, 1.2e-5), (1.1, 1e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (0, None, Some(1)));
+        // The chosen is not accurate, and slower anyway.
+        let runs = [(1.0, 1.2e-5), (0.9, 1e-5), (1.1, 1e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
+        // None is accurate: the fastest of all.
+        let runs = [(1.0, 1.2e-5), (0.9, 1.4e-5), (1.1, 1.3e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
+        // cuBLAS has no error: nor may a choice.
+        let runs = [(1.0, 1e-9), (1.1, 0.0)];
+        assert_eq!(places(&runs, Some(0.0)), (1, Some(1), Some(0)));
+    }
+
+    #[test]
+    fn costs_are_judged_by_all_times() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let model = Model::new(&table);
+        let race = race(&model, &[(1.0, 1e-5), (0.5, 1.2e-5), (1.1, 1e-5)], Some(1e-5));
+        assert_eq!(race.loss(&model), 2.0);
+        let (run, error) = race.left_out().unwrap();
+        assert_eq!((run.ns(), error), (0.5e6, 1.2e-5 / 1e-5));
     }
 }

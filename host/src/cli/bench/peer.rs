@@ -1,0 +1,56 @@
+//! cuBLAS, which kernels are compared with.
+
+use host::verify::{Check, Reference};
+use host::{Device, Error};
+
+use super::is_refusal;
+use super::sets::Sets;
+use crate::cli::contender::{Choice, Entry, Job, Loaded};
+
+/// cuBLAS, unless this machine has none, which is said.
+pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
+    match Choice::Cublas.load(device, None) {
+        Ok(loaded) => Ok(loaded.into_iter().next()),
+        Err(
+            error @ (Error::CublasNotFound { .. }
+            | Error::CublasBroken { .. }
+            | Error::CublasNeedsGpu),
+        ) => {
+            eprintln!("warning: nothing is compared with cuBLAS: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// cuBLAS for one shape: what it computes, and how far off that is.
+pub struct Peer<'e, 'k, 'd> {
+    pub job: &'e Job<'k, 'd>,
+    pub check: Check,
+}
+
+impl<'e, 'k, 'd> Peer<'e, 'k, 'd> {
+    /// What cuBLAS computes, checked; says why not if there is nothing to compare with.
+    pub fn new(
+        entry: &'e Entry<'k, 'd>,
+        sets: &mut Sets<'d>,
+        reference: &Reference<'_>,
+    ) -> Result<Option<Self>, Error> {
+        let reason = match &entry.job {
+            Ok(job) => match sets.result(job) {
+                Ok(result) => {
+                    let check = reference.check(&result)?;
+                    if check.passed() {
+                        return Ok(Some(Self { job, check }));
+                    }
+                    "cuBLAS: the result is wrong".to_owned()
+                }
+                Err(error) if is_refusal(&error) => error.to_string(),
+                Err(error) => return Err(error),
+            },
+            Err(reason) => reason.clone(),
+        };
+        eprintln!("warning: this shape is not compared: {reason}");
+        Ok(None)
+    }
+}

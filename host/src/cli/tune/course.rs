@@ -1,0 +1,199 @@
+//! Races: for a product, what the costs say is fastest against what comes close, all checked,
+//! and timed in turn.
+//!
+//! cuBLAS, where this machine has it, is checked on the same matrices, and not timed. Where a
+//! choice is less accurate than that, the same kernel takes part with more splits, too: each sum is
+//! of shorter chains then.
+
+use host::auto::{Auto, Choice, Estimate, Model};
+use host::kernels::Arguments;
+use host::verify::Reference;
+use host::{Error, Gemm};
+
+use super::bed::{Bed, Matrices, Runner, check};
+use super::race::{Race, Run, is_accurate};
+use crate::cli::bench::peer::Peer;
+use crate::cli::bench::sets::Sets;
+use crate::cli::bench::{L2, Shape};
+use crate::cli::contender::{self, Job, Loaded};
+
+/// How many take part: fewer where each takes long. Operations, and contenders up to these.
+const CONTENDERS: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
+
+/// What should take so many times as long as the fastest is not worth a try for its error.
+const SLOWEST: f64 = 1.5;
+
+/// What all races share.
+pub struct Course<'a, 'd> {
+    pub bed: &'a Bed<'d>,
+    pub auto: &'a Auto<'d>,
+    pub model: &'a Model,
+    /// Where there is cuBLAS.
+    pub cublas: Option<&'a Loaded<'d>>,
+}
+
+/// What takes part in a race.
+struct Contenders<'k, 'd> {
+    runners: Vec<Runner<'k, 'd>>,
+    /// What each of these is, without times yet.
+    runs: Vec<Run>,
+    wrong: Vec<(Choice, String)>,
+}
+
+impl<'d> Course<'_, 'd> {
+    /// Times the best choices for a product in turn; why not if there is nothing to be had.
+    pub fn race(&self, shape: Shape) -> Result<Result<Race, String>, Error> {
+        let gemm = shape.gemm();
+        let matrices = match Matrices::new(gemm) {
+            Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
+            matrices => matrices?,
+        };
+        let mut sets = match self.bed.sets(&matrices, L2::Cold) {
+            Err(error @ Error::DeviceMemory { .. }) => return Ok(Err(error.to_string())),
+            sets => [sets?],
+        };
+        let reference = matrices.reference()?;
+        let cublas_rms_error = self.cublas_rms_error(gemm, &mut sets[0], &reference)?;
+        let Contenders { runners, mut runs, wrong } =
+            self.contenders(gemm, cublas_rms_error, &mut sets[0], &reference)?;
+        if runs.is_empty() {
+            return Ok(Err("every kernel is wrong".to_owned()));
+        }
+        for (run, samples_ms) in runs.iter_mut().zip(self.bed.time(&runners, &mut sets)?) {
+            run.samples_ms = samples_ms;
+        }
+        runs.sort_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
+        Ok(Ok(Race { shape, runs, wrong, cublas_rms_error }))
+    }
+
+    fn cublas_rms_error(
+        &self,
+        gemm: Gemm,
+        sets: &mut Sets<'d>,
+        reference: &Reference<'_>,
+    ) -> Result<Option<f64>, Error> {
+        let Some(cublas) = self.cublas else { return Ok(None) };
+        let entry = cublas.prepare(gemm, 1, false, contender::Choice::All)?;
+        let peer = Peer::new(&entry, sets, reference)?;
+        Ok(peer.and_then(|peer| peer.check.rms_error()))
+    }
+
+    /// Checks the best choices; and where one of them is less accurate than cuBLAS, the same with
+    /// more splits.
+    fn contenders(
+        &self,
+        gemm: Gemm,
+        cublas_rms_error: Option<f64>,
+        sets: &mut Sets<'d>,
+        reference: &Reference<'_>,
+    ) -> Result<Contenders<'_, 'd>, Error> {
+        let count = CONTENDERS.iter().find(|(flops, _)| gemm.flops() <= *flops);
+        let mut estimates = self.model.ranking(&gemm, count.map_or(1, |(_, count)| *count));
+        let longest_ns = estimates.first().map_or(0.0, |best| SLOWEST * best.ns);
+        let (mut runners, mut runs, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        let mut next = 0;
+        while let Some(&Estimate { choice, ns: predicted_ns, .. }) = estimates.get(next) {
+            next += 1;
+            let job = Job::Rung(self.auto.prepare_choice(gemm, choice)?);
+            let check = match check(&job, sets, reference)? {
+                Ok(check) => check,
+                Err(reason) => {
+                    wrong.push((choice, reason));
+                    continue;
+                }
+            };
+            let rms_error = check.rms_error();
+            runners.push(Runner { job, on: 0 });
+            runs.push(Run { choice, predicted_ns, samples_ms: Vec::new(), rms_error });
+            if is_accurate(rms_error, cublas_rms_error) {
+                continue;
+            }
+            let further = with_more_splits(self.model, &gemm, choice)
+                .filter(|further| further.ns <= longest_ns)
+                .filter(|further| estimates.iter().all(|known| known.choice != further.choice));
+            estimates.extend(further);
+        }
+        Ok(Contenders { runners, runs, wrong })
+    }
+}
+
+/// The same with about twice the splits; `None` where that is not possible.
+fn with_more_splits(model: &Model, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
+    if choice.spec.arguments != Arguments::Split {
+        return None;
+    }
+    let further = model.time(gemm, Choice { splits: 2 * choice.splits, ..choice })?;
+    (further.choice.splits > choice.splits).then_some(further)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::{Device, DeviceChoice, Table};
+
+    /// Numbers that were measured nowhere.
+    const TABLE: &str = include_str!("../../auto/table_for_tests.json");
+
+    #[test]
+    fn splits_double_until_every_step_is_one() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let model = Model::new(&table);
+        let gemm = Gemm::new(64, 64, 1000);
+        let mut choice = model.ranking(&gemm, 9).into_iter().map(|estimate| estimate.choice);
+        let mut choice = choice.find(|choice| choice.spec.arguments == Arguments::Split).unwrap();
+        choice.splits = 1;
+        let mut splits = vec![1];
+        while let Some(further) = with_more_splits(&model, &gemm, choice) {
+            choice = further.choice;
+            splits.push(choice.splits);
+        }
+        let steps = 1000u32.div_ceil(choice.spec.tile.bk);
+        assert_eq!((splits[1], splits.last()), (2, Some(&steps)), "{splits:?}");
+    }
+
+    #[test]
+    fn shorter_chains_take_part_where_errors_are_too_large() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
+        let bed = Bed::new(&device, 0).unwrap();
+        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: None };
+        let gemm = Gemm::new(40, 50, 600);
+        let matrices = Matrices::new(gemm).unwrap();
+        let reference = matrices.reference().unwrap();
+        let mut sets = bed.sets(&matrices, L2::Warm).unwrap();
+        let mut runs = |cublas_rms_error| {
+            let found = course.contenders(gemm, cublas_rms_error, &mut sets, &reference).unwrap();
+            assert!(found.wrong.is_empty() && found.runners.len() == found.runs.len());
+            found.runs
+        };
+        let alone = runs(None);
+        let error = |run: &Run| run.rms_error.unwrap();
+        let largest = alone.iter().map(error).fold(0.0, f64::max);
+        assert_eq!(runs(Some(largest)).len(), alone.len());
+        let more = runs(Some(0.0));
+        assert!(more.len() > alone.len());
+        for (at, run) in more.iter().enumerate().skip(alone.len()) {
+            let before = |other: &Run| other.choice.spec.name == run.choice.spec.name;
+            assert!(more[..at].iter().any(|other| before(other) && error(run) < error(other)));
+            assert!(run.predicted_ns <= SLOWEST * more[0].predicted_ns);
+        }
+    }
+
+    /// A kernel of ours stands in for cuBLAS, which the software device does not run.
+    #[test]
+    fn the_peer_is_checked_on_the_same_matrices_and_not_timed() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
+        let bed = Bed::new(&device, 0).unwrap();
+        let peer = contender::Choice::parse("tile_64x64").unwrap().load(&device, None).unwrap();
+        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: peer.first() };
+        let race = course.race(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
+        assert!(race.runs.iter().all(|run| run.samples_ms.len() == 1));
+        assert!(race.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
+        let one_chain = |run: &&Run| run.choice.spec.name == "tile_64x64" && run.choice.splits == 1;
+        let same = race.runs.iter().find(one_chain).unwrap();
+        assert!(race.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
+    }
+}
