@@ -6,7 +6,7 @@
 #   N     how many run at a time (4)
 #
 # Prints a line per tool, kernel and shape. Kernels that can split K split it in three. Blocks that
-# stay share tiles at all shapes but 1 x 1 x 1, and at 257 x 129 x 31 A and B are copied first. There
+# stay share the tile of 64 x 200 x 900, and at 257 x 129 x 31 A and B are copied first. There
 # kernels that can split K run twice, with copies of A and B and without.
 # Exit status: 0 if all are clean, else 1.
 set -u

@@ -10,6 +10,8 @@ use crate::error::Error;
 
 mod stream_k;
 
+pub(crate) use stream_k::Shares;
+
 /// The largest m, n, k or leading dimension: kernels take them as `u32`, and
 /// indices in rows and columns must fit an `i32` on every device.
 pub const MAX_DIMENSION: usize = i32::MAX as usize;

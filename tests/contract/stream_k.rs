@@ -25,14 +25,14 @@ fn tiles_that_are_cut_up_are_whole_in_the_end() {
         // Tiles of C along m and n, steps along K, multiprocessors; the blocks and the tiles that
         // they share.
         for ([height, width, steps, multiprocessors], expected) in [
-            ([1, 1, 2, 132], (2, 1)),
-            ([1, 1, 5, 132], (5, 1)),
+            ([1, 1, 7, 132], (7, 1)),
+            ([1, 1, 20, 132], (8, 1)),
             ([1, 1, 11, 3], (3, 1)),
-            ([1, 2, 3, 5], (5, 2)),
-            ([3, 1, 4, 2], (2, 3)),
-            ([1, 4, 1, 3], (3, 4)),
-            ([2, 3, 2, 4], (4, 6)),
-            ([9, 1, 2, 4], (4, 5)),
+            ([1, 2, 10, 5], (5, 2)),
+            ([3, 1, 14, 2], (2, 3)),
+            ([1, 4, 9, 3], (3, 4)),
+            ([2, 3, 12, 4], (4, 6)),
+            ([9, 1, 8, 4], (4, 5)),
             ([2, 2, 3, 1], (1, 0)),
         ] {
             // The last tile and the last step are not full.
@@ -76,7 +76,7 @@ fn long_sums_are_right_in_links() {
 fn repeated_calls_give_the_same_bits() {
     for_each_tensor_kernel(|device, spec| {
         let (m, n) = (spec.tile.bm as usize + 9, spec.tile.bn as usize + 4);
-        for k in [7 * spec.tile.bk as usize, 7 * spec.tile.bk as usize - 1] {
+        for k in [15 * spec.tile.bk as usize, 15 * spec.tile.bk as usize - 1] {
             let limits = Limits { multiprocessors: 7, ..device.info().limits };
             let gemm = Gemm::new(m, n, k);
             let kernel = device.kernel(spec).unwrap();

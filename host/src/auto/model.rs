@@ -18,7 +18,8 @@
 //!
 //! # Blocks that stay
 //!
-//! With stream-K all blocks have the same share of all steps, and go from tile to tile.
+//! Blocks that stay go from tile to tile, and where these do not come out even, they have the same
+//! share of all steps (stream-K).
 //!
 //! # Copies
 //!
@@ -29,17 +30,14 @@ use kernels_gpu::{Arguments, Spec};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
-use crate::gemm::Gemm;
+use crate::gemm::{Gemm, Shares};
 use crate::launch::is_aligned;
 
 /// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
 const GROUP: f64 = 8.0;
 
-/// The most blocks that share a tile of C in a kernel of blocks that stay.
-const MOST_PIECES: u32 = 8;
-
 /// Waves of blocks up to which a tile of C is shared: beyond, there are enough anyway.
-const SHARED_WAVES: u32 = 2;
+const SHARED_WAVES: u32 = 3;
 
 /// A choice and the time it should take, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,16 +182,16 @@ impl Model {
 
     /// What blocks take that stay, and what it takes them to meet.
     fn streamed(&self, costs: &Costs, work: &Work) -> (f64, f64) {
-        let all = u64::from(self.multiprocessors);
-        let steps = work.tiles * u64::from(work.steps);
-        let blocks = all.min(work.tiles * u64::from(MOST_PIECES)).min(steps).max(1);
-        let share = steps.div_ceil(blocks) as f64;
-        let further_tiles = (work.tiles.div_ceil(blocks) - 1) as f64;
-        let time = costs.paces(work)[0].of(share) + further_tiles * costs.tile_ns;
-        let meeting = match work.tiles % blocks {
-            0 => 0.0,
-            _ if work.tiles > blocks => costs.meeting(2.0),
-            _ => costs.meeting((blocks.div_ceil(work.tiles) + 1) as f64),
+        // Each fits 31 bits.
+        let (tiles, steps) = (work.tiles.min(i32::MAX as u64) as u32, work.steps);
+        let shares = Shares::new(tiles, steps, self.multiprocessors);
+        let longest = shares.longest(tiles, steps) as f64;
+        let further_tiles = f64::from(tiles.div_ceil(shares.blocks.max(1)) - 1);
+        let time = costs.paces(work)[0].of(longest) + further_tiles * costs.tile_ns;
+        let meeting = match shares {
+            Shares { streamed: 0, .. } => 0.0,
+            Shares { blocks, .. } if tiles > blocks => costs.meeting(2.0),
+            Shares { blocks, .. } => costs.meeting((blocks.div_ceil(tiles) + 1).into()),
         };
         (time, meeting)
     }

@@ -13,28 +13,39 @@ const PANEL: [u32; 2] = [1 << 15, 1 << 15];
 /// more costs a tile that is stored and loaded again.
 const MOST_SHARES: u64 = 8;
 
-/// The most of K that is summed up in one chain, where C is made of whole tiles and where it is
-/// not. The error grows with the root of a chain's length: that of 4096 is three times that of
-/// 416. What a chain leaves is stored and loaded again, and 416 instead of 2048 take 3 % of the
-/// time. cuBLAS sums up all of K in one chain where tiles come out even and fill the device, and
+/// The most of K that is summed up in one chain, where C is made of whole tiles that come out even
+/// on the device, and where it is not. The error grows with the root of a chain's length: that of
+/// 4096 is three times that of 416. What a chain leaves is stored and loaded again, and 416 instead
+/// of 2048 take 3 % of the time. cuBLAS sums up all of K in one chain where tiles come out even, and
 /// splits it where they do not; nobody should get larger errors from us.
 const EVEN_CHAIN: u32 = 2048;
-const RAGGED_CHAIN: u32 = 416;
-/// What is even.
+const UNEVEN_CHAIN: u32 = 416;
+/// Up to here, nobody splits.
+const SHORT: u32 = 640;
+/// Whole tiles of cuBLAS; and the least of the last round, in tenths, with all before it full.
 const EVEN: usize = 256;
+const EVEN_TENTHS: u64 = 9;
 
 /// Steps of K in one chain, for so many tiles.
 fn chain(spec: &Spec, gemm: &Gemm, tiles: u32, multiprocessors: u32) -> u32 {
-    let even = gemm.m.is_multiple_of(EVEN) && gemm.n.is_multiple_of(EVEN);
     // `Gemm::validate` accepted k.
-    let most = match even {
-        false => RAGGED_CHAIN,
+    let depth = gemm.depth() as u32;
+    let (tiles, all) = (u64::from(tiles), u64::from(multiprocessors.max(1)));
+    let is_even = gemm.m.is_multiple_of(EVEN)
+        && gemm.n.is_multiple_of(EVEN)
+        && 10 * tiles >= EVEN_TENTHS * tiles.next_multiple_of(all);
+    let most = match is_even {
+        _ if depth <= SHORT => SHORT,
+        false => UNEVEN_CHAIN,
         // Two chains for each tile are enough.
-        true if tiles >= multiprocessors => EVEN_CHAIN.max((gemm.depth() as u32).div_ceil(2)),
+        true if tiles >= all => EVEN_CHAIN.max(depth.div_ceil(2)),
         true => EVEN_CHAIN,
     };
     most.div_ceil(spec.tile.bk)
 }
+
+/// Steps' time that it takes the blocks of a tile to meet.
+const MEETING: u64 = 5;
 
 /// The device counts `step * blocks` in 32 bits.
 const MOST_STEPS: u64 = 1 << 31;
@@ -63,16 +74,16 @@ pub(super) fn launches(spec: &Spec, gemm: &Gemm, limits: &Limits) -> (Vec<Launch
 
 /// How the tiles of a panel are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shares {
+pub(crate) struct Shares {
     /// Blocks of the grid.
-    blocks: u32,
+    pub blocks: u32,
     /// Tiles, the first ones, whose steps along K all blocks share.
-    streamed: u32,
+    pub streamed: u32,
 }
 
 impl Shares {
     /// For tiles of so many steps, with a block per multiprocessor.
-    fn new(tiles: u32, steps: u32, multiprocessors: u32) -> Self {
+    pub fn new(tiles: u32, steps: u32, multiprocessors: u32) -> Self {
         let multiprocessors = multiprocessors.max(1);
         let whole = Self { blocks: multiprocessors.min(tiles), streamed: 0 };
         if tiles == 0 || steps == 0 || tiles.is_multiple_of(multiprocessors) {
@@ -88,12 +99,22 @@ impl Shares {
             (u64::from(multiprocessors), u64::from(multiprocessors) + uneven)
         };
         // The first product is less than 2^64, as `streamed` is at most `tiles`.
-        match (streamed * u64::from(steps)).checked_mul(blocks) {
+        let shared = match (streamed * u64::from(steps)).checked_mul(blocks) {
             Some(reach) if reach < MOST_STEPS && blocks != streamed => {
                 Self { blocks: blocks as u32, streamed: streamed as u32 }
             }
-            _ => whole,
-        }
+            _ => return whole,
+        };
+        let longest = |shares: Self| shares.longest(tiles, steps);
+        if longest(shared) + MEETING < longest(whole) { shared } else { whole }
+    }
+
+    /// Steps of the block that has the most.
+    pub fn longest(self, tiles: u32, steps: u32) -> u64 {
+        let Self { blocks, streamed } = self;
+        let blocks = u64::from(blocks.max(1));
+        let shared = (u64::from(streamed) * u64::from(steps)).div_ceil(blocks);
+        shared + u64::from(tiles - streamed).div_ceil(blocks) * u64::from(steps)
     }
 }
 
@@ -183,14 +204,35 @@ mod tests {
         assert_eq!(shares(512, 256), (132, 248));
         // Fewer tiles than multiprocessors: up to eight blocks for each, and no more than steps.
         assert_eq!(shares(1, 256), (8, 1));
-        assert_eq!(shares(1, 3), (3, 1));
+        assert_eq!(shares(1, 7), (7, 1));
         assert_eq!(shares(100, 256), (132, 100));
+        // It takes as long to meet.
+        assert_eq!(shares(1, 6), (1, 0));
+        assert_eq!(shares(128, 128), (128, 0));
+        assert_eq!(shares(256, 32), (132, 0));
         // Too long to count.
         assert_eq!(shares(512, 1 << 20), (132, 0));
         assert_eq!(shares(1, 1 << 27), (8, 1));
         assert_eq!(shares(1, 1 << 28), (1, 0));
         // A tile for each.
         assert_eq!(shares(100, 1), (100, 0));
+    }
+
+    #[test]
+    fn chains_are_short_where_cublas_splits() {
+        let spec = LADDER.iter().find(|spec| spec.arguments == Arguments::Tensor).unwrap();
+        let chain = |m, n, k| {
+            let plan = Plan::new(spec, Gemm::new(m, n, k), &LIMITS, "a device").unwrap();
+            plan.launches()[0].chain * spec.tile.bk
+        };
+        assert_eq!(chain(2048, 2048, 2048), EVEN_CHAIN);
+        assert_eq!(chain(4096, 4096, 4096), EVEN_CHAIN);
+        assert_eq!(chain(8192, 8192, 8192), 4096);
+        // 288 tiles are two rounds and a fifth; 128 are less than one, but nearly.
+        assert_eq!(chain(3072, 3072, 3072), UNEVEN_CHAIN);
+        assert_eq!(chain(2048, 2048, 16384), EVEN_CHAIN);
+        assert_eq!(chain(4097, 4097, 4097), UNEVEN_CHAIN);
+        assert_eq!(chain(2000, 2000, 500), SHORT);
     }
 
     #[test]
@@ -208,7 +250,7 @@ mod tests {
         }
         // In a small grid there are panels, and fewer blocks.
         let limits = Limits { grid: [3, 2], ..LIMITS };
-        let plan = Plan::new(spec, Gemm::new(4 * bm, bn, 100), &limits, "a device").unwrap();
+        let plan = Plan::new(spec, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
         let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert!([one, other].iter().all(|panel| (panel.grid, panel.streamed) == ([3, 1], 2)));
         assert_eq!(plan.workspace(), Workspace { partials: 3 * 3 * tile, counters: 2 });
