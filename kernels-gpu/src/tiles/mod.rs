@@ -54,7 +54,6 @@ use tiled::Tiled;
 /// All of them, from the largest tile to the smallest, and what is for few rows or columns.
 pub const TILES: &[&Spec] = &[
     &tile_64x128::SPEC,
-    &tile_128x64::SPEC,
     &tile_64x64::SPEC,
     &tile_32x128::SPEC,
     &tile_64x32::SPEC,
@@ -237,14 +236,6 @@ tile! {
     tile_64x128, tile_64x128_unaligned,
     "64x128 outputs, 8x8 per thread, 2 groups of 4 warps",
     block (64, 128, 32), warp (32, 64), thread (8, 8),
-    groups 2, pending 1, threads 256, min_blocks 2
-}
-
-tile! {
-    /// For a C that is high and narrow.
-    tile_128x64, tile_128x64_unaligned,
-    "128x64 outputs, 8x8 per thread, 2 groups of 4 warps",
-    block (128, 64, 32), warp (32, 64), thread (8, 8),
     groups 2, pending 1, threads 256, min_blocks 2
 }
 
