@@ -12,7 +12,11 @@ use serde::Serialize;
 use super::args::L2;
 use super::shapes::Shape;
 
-/// Whether a ratio differs from 1 by more than its own uncertainty.
+/// A ratio this near to 1 says nothing, however sure it is: cuBLAS against itself has come out at
+/// 1.001 (1.001 to 1.002), since somebody is always first.
+const BIAS: f64 = 0.005;
+
+/// Whether a ratio differs from 1 by more than its own uncertainty, and than [`BIAS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     #[serde(rename = "faster")]
@@ -188,12 +192,13 @@ impl Row {
         (self.cublas_min, self.cublas_max) = range(&cublas.ms);
         self.cublas_gflops = finite(gemm.flops() / cublas_median * 1e-6);
         let ratios: Vec<_> = cublas.ms.iter().zip(&own.ms).map(|(c, own)| c / own).collect();
-        self.ratio = finite(stats::median(&ratios));
+        let ratio = stats::median(&ratios);
+        self.ratio = finite(ratio);
         let Some((low, high)) = stats::median_interval(&ratios) else { return };
         (self.ratio_low, self.ratio_high) = (finite(low), finite(high));
         self.verdict = Some(match () {
-            () if low > 1.0 => Verdict::Faster,
-            () if high < 1.0 => Verdict::Slower,
+            () if low > 1.0 && ratio >= 1.0 + BIAS => Verdict::Faster,
+            () if high < 1.0 && ratio <= 1.0 - BIAS => Verdict::Slower,
             () => Verdict::WithinNoise,
         });
     }
@@ -268,7 +273,9 @@ mod tests {
         let verdict = |cublas: [f64; 6]| row(&own, &cublas).verdict;
         assert_eq!(verdict([0.98, 0.99, 1.0, 1.01, 1.02, 1.03]), Some(Verdict::WithinNoise));
         assert_eq!(verdict([0.98, 0.99, 0.98, 0.99, 0.97, 0.999]), Some(Verdict::Slower));
-        assert_eq!(verdict([1.001; 6]), Some(Verdict::Faster));
+        assert_eq!(verdict([1.006; 6]), Some(Verdict::Faster));
+        assert_eq!(verdict([1.004; 6]), Some(Verdict::WithinNoise));
+        assert_eq!(verdict([0.996; 6]), Some(Verdict::WithinNoise));
         // Too few samples for any verdict, and a time of nothing.
         assert_eq!(row(&own[..5], &own[..5]).verdict, None);
         let zero = row(&[0.0; 6], &[0.0; 6]);
