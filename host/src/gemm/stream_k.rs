@@ -15,11 +15,11 @@ const MOST_SHARES: u64 = 8;
 
 /// The most of K that is summed up in one chain, where C is made of whole tiles that come out even
 /// on the device, and where it is not. The error grows with the root of a chain's length: that of
-/// 4096 is three times that of 416. What a chain leaves is stored and loaded again, and 416 instead
-/// of 2048 take 3 % of the time. cuBLAS sums up all of K in one chain where tiles come out even, and
-/// splits it where they do not; nobody should get larger errors from us.
+/// 4096 is three times that of 416. What a chain leaves is stored and loaded again, which takes 4 us.
+/// cuBLAS sums up all of K in one chain where tiles come out even, and in up to four where they do
+/// not, of 500 or more; nobody should get larger errors from us.
 const EVEN_CHAIN: u32 = 2048;
-const UNEVEN_CHAIN: u32 = 416;
+const UNEVEN_CHAIN: u32 = 600;
 /// Up to here, nobody splits.
 const SHORT: u32 = 640;
 /// Whole tiles of cuBLAS; and the least of the last round, in tenths, with all before it full.
@@ -41,7 +41,9 @@ fn chain(spec: &Spec, gemm: &Gemm, tiles: u32, multiprocessors: u32) -> u32 {
         true if tiles >= all => EVEN_CHAIN.max(depth.div_ceil(2)),
         true => EVEN_CHAIN,
     };
-    most.div_ceil(spec.tile.bk)
+    // Of equal lengths.
+    let chains = depth.div_ceil(most).max(1);
+    depth.div_ceil(chains).div_ceil(spec.tile.bk).max(1)
 }
 
 /// Steps' time that it takes the blocks of a tile to meet.
@@ -225,14 +227,16 @@ mod tests {
             let plan = Plan::new(spec, Gemm::new(m, n, k), &LIMITS, "a device").unwrap();
             plan.launches()[0].chain * spec.tile.bk
         };
-        assert_eq!(chain(2048, 2048, 2048), EVEN_CHAIN);
-        assert_eq!(chain(4096, 4096, 4096), EVEN_CHAIN);
+        assert_eq!(chain(2048, 2048, 2048), 2048);
+        assert_eq!(chain(4096, 4096, 4096), 2048);
         assert_eq!(chain(8192, 8192, 8192), 4096);
         // 288 tiles are two rounds and a fifth; 128 are less than one, but nearly.
-        assert_eq!(chain(3072, 3072, 3072), UNEVEN_CHAIN);
-        assert_eq!(chain(2048, 2048, 16384), EVEN_CHAIN);
-        assert_eq!(chain(4097, 4097, 4097), UNEVEN_CHAIN);
-        assert_eq!(chain(2000, 2000, 500), SHORT);
+        assert_eq!(chain(3072, 3072, 3072), 512);
+        assert_eq!(chain(2048, 2048, 16384), 2048);
+        // Whole steps.
+        assert_eq!(chain(4097, 4097, 4097), 592);
+        assert_eq!(chain(2000, 2000, 500), 512);
+        assert_eq!(chain(5, 5, 0), spec.tile.bk);
     }
 
     #[test]
