@@ -152,7 +152,7 @@ pub unsafe fn tma(
 
     let a_smem = shared::dynamic_shared_mem::<f32>(); // (SLOTS, BK, BM)
     let b_smem = a_smem.add(B_AT); // (SLOTS, BK, BN)
-    let raw_smem = a_smem.add(RAW_AT); // (SLOTS, BM, BK)
+    let raw_smem = a_smem.add(RAW_AT); // (RAW_SLOTS, BM, BK)
     let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
     let empty = full.add(SLOTS);
     let raw = empty.add(SLOTS);
