@@ -308,7 +308,7 @@ pub unsafe fn tma(
             // copy does not queue up behind loads, as a store would. Here that is sure of the
             // tile before this one, since it has been multiplied.
             // SAFETY: as many arrivals as parts.
-            unsafe { empty.add(part / PARTS % SLOTS).arrive() };
+            unsafe { empty.add(Turn(part / PARTS).slot()).arrive() };
             part += 1;
             if part == end {
                 break;
