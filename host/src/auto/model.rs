@@ -182,7 +182,7 @@ impl Model {
 
     /// What blocks take that stay, and what it takes them to meet.
     fn streamed(&self, costs: &Costs, work: &Work) -> (f64, f64) {
-        // Each fits 31 bits.
+        // More do not make a difference: they come out even, or nearly.
         let (tiles, steps) = (work.tiles.min(i32::MAX as u64) as u32, work.steps);
         let shares = Shares::new(tiles, steps, self.multiprocessors);
         let longest = shares.longest(tiles, steps) as f64;

@@ -18,6 +18,8 @@
 //! way, and the next is asked for whenever one has come. All warps use A, which is small. Each
 //! has sums of its own for the whole tile; they add up as the groups of a tile do.
 //!
+//! Where a block has 32 columns, a group of eight lanes does what a warp does in the picture.
+//!
 //! A thread adds up four products, and then adds these sums, as in [`dots`].
 
 use cuda_std::cp_async;
