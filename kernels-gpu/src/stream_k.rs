@@ -236,7 +236,8 @@ impl Meeting {
     /// the block's barrier `BARRIER`.
     ///
     /// # Safety
-    /// The host's memory is as [`Meeting`] says, and shared memory likewise.
+    /// The host's memory is as [`Meeting`] says, and shared memory likewise. The threads are whole
+    /// warps, all of which come with the same piece.
     #[inline(always)]
     pub unsafe fn join<const BARRIER: u32, const THREADS: u32, const TM: usize, const TN: usize>(
         self,
@@ -279,7 +280,8 @@ impl Meeting {
             shares.owner(tile * shares.steps),
             shares.owner(tile * shares.steps + shares.steps - 1),
         );
-        thread::sync_some_threads::<BARRIER, THREADS>();
+        // SAFETY: all of these threads have the same piece, and so come here.
+        unsafe { thread::sync_some_threads::<BARRIER, THREADS>() };
         if thread == 0 {
             // SAFETY: one counter for each tile that is cut up; the word is ours.
             unsafe {
@@ -287,7 +289,8 @@ impl Meeting {
                 self.word.store(0, atomic::atomic_inc_acq_rel_u32_device(counter, last - first));
             }
         }
-        thread::sync_some_threads::<BARRIER, THREADS>();
+        // SAFETY: as above.
+        unsafe { thread::sync_some_threads::<BARRIER, THREADS>() };
         // SAFETY: stored before the barrier.
         if unsafe { self.word.load(0) } != last - first {
             return false;

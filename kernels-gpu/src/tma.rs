@@ -176,7 +176,8 @@ pub unsafe fn tma(
     let mut pieces = shares.pieces();
 
     if warp >= COMPUTING / 32 {
-        thread::lower_registers::<56>();
+        // SAFETY: four whole warps, the block's last group; the others take what it gives.
+        unsafe { thread::lower_registers::<56>() };
         let mover = warp - COMPUTING / 32;
         let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
         let target = a_smem.add(mover * 4 * BM + lane);
@@ -229,7 +230,8 @@ pub unsafe fn tma(
                     transpose(turn.before());
                 }
                 // All have read the tile as it came, and stored it, so that it is read for sure.
-                thread::sync_some_threads::<2, MOVING>();
+                // SAFETY: the moving threads, all of them; nobody else uses this barrier.
+                unsafe { thread::sync_some_threads::<2, MOVING>() };
                 turn = turn.next();
                 at += BK;
             }
@@ -250,7 +252,8 @@ pub unsafe fn tma(
         return;
     }
 
-    thread::raise_registers::<224>();
+    // SAFETY: the block's first two groups; 56 + 2 * 224 is what the launch gave to the three.
+    unsafe { thread::raise_registers::<224>() };
     if k == 0 {
         // Empty sums; apart, because a second way into the stores makes the loop slower.
         // SAFETY: the caller keeps the contract, and there is no other output.
@@ -368,7 +371,8 @@ pub unsafe fn tma(
                 // SAFETY: inside the warp's own part.
                 unsafe { out_smem.add(at).store4(0, quad(&acc, i, j)) };
             }
-            warp::sync_warp(u32::MAX);
+            // SAFETY: whole warps come here, and nothing above depends on the lane.
+            unsafe { warp::sync_warp(warp::FULL_MASK) };
             for r in 0..32 / LANES_N {
                 for j in (lane..WN).step_by(32) {
                     // SAFETY: stored before the warp's barrier.
@@ -377,7 +381,8 @@ pub unsafe fn tma(
                     unsafe { c.put(row(i, r), col + j, value) };
                 }
             }
-            warp::sync_warp(u32::MAX);
+            // SAFETY: as above.
+            unsafe { warp::sync_warp(warp::FULL_MASK) };
         }
     }
 }

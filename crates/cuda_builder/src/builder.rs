@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::rust_src::{self, RustSrc};
-use crate::{CudaArch, CudaBuilderError, ptx};
+use crate::{CudaArch, CudaBuilderError, convergence, ptx};
 
 /// What the PTX says about the Rust source it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,13 +203,11 @@ impl CudaBuilder {
         let mut flags = vec![
             format!("-Ctarget-cpu={}", self.arch),
             format!("-Clinker={}", linker.display()),
-            // JumpThreading copies a barrier into both arms of a branch, where the threads
-            // of a block would wait for each other at different places.
-            "-Zmir-enable-passes=-JumpThreading".into(),
             // LLVM gives up on unrolling the loops over a big register tile, which then
             // lives in local memory.
             "-Cllvm-args=-unroll-threshold=20000".into(),
         ];
+        flags.extend(convergence::rustflags());
         let mut llvm_option = |on: bool, option: &str| {
             if on {
                 flags.push(format!("-Cllvm-args={option}"));

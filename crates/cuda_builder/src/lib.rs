@@ -21,6 +21,7 @@
 
 mod arch;
 mod builder;
+mod convergence;
 mod error;
 pub mod ptx;
 pub mod rust_src;

@@ -3,33 +3,15 @@
 //! Needs the sources of `core`. Where there are none the tests say so and pass;
 //! `REQUIRE_RUST_SRC=1` makes them fail instead.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 
 use cuda_builder::ptx::Refused;
 use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
 use soft_cuda::{Config, Device, Fill, LaunchConfig, Swizzle, TensorMap};
 
-/// cargo builds in one folder per architecture: one build at a time.
-static BUILDING: Mutex<()> = Mutex::new(());
+mod common;
 
-fn fixture() -> CudaBuilder {
-    CudaBuilder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture"))
-}
-
-/// Builds, and returns the text; `None` where `core` has no sources.
-fn build(builder: CudaBuilder) -> Option<Result<String, CudaBuilderError>> {
-    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    match builder.build() {
-        Err(error @ CudaBuilderError::NoRustSrc { .. }) => {
-            let required = std::env::var_os("REQUIRE_RUST_SRC").is_some_and(|value| value == "1");
-            assert!(!required, "REQUIRE_RUST_SRC is set and {error}");
-            eprintln!("skipped: {error}");
-            None
-        }
-        result => Some(result.map(|path| std::fs::read_to_string(path).unwrap())),
-    }
-}
+use common::{build, fixture};
 
 fn refused(feature: &str) -> Option<Refused> {
     match build(fixture().build_args(["--features", feature]))? {

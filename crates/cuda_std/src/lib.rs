@@ -63,7 +63,7 @@
 #![no_std]
 #![cfg_attr(
     target_arch = "nvptx64",
-    feature(asm_experimental_arch, core_intrinsics, stdarch_nvptx),
+    feature(asm_experimental_arch, core_intrinsics, link_llvm_intrinsics, stdarch_nvptx),
     allow(internal_features)
 )]
 
@@ -71,6 +71,8 @@ pub mod atomic;
 pub mod cp_async;
 pub mod float;
 pub mod hint;
+#[cfg(target_arch = "nvptx64")]
+mod intrinsics;
 pub mod mbarrier;
 pub mod mem;
 pub mod shared;

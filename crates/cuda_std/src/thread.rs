@@ -7,6 +7,9 @@ use cuda_std_macros::gpu_only;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, nvptx};
 
+#[cfg(target_arch = "nvptx64")]
+use crate::intrinsics;
+
 macro_rules! special_registers {
     ($($(#[$doc:meta])* $name:ident = $intrinsic:ident;)*) => {$(
         $(#[$doc])*
@@ -68,29 +71,47 @@ pub const fn warp_size() -> u32 {
     32
 }
 
-/// Waits until every thread of the block is here (`bar.sync 0`). What each wrote to
-/// shared and global memory before, all may read after.
+/// Waits until every thread of the block that has not returned is here
+/// (`barrier.sync 0`, sm_70; PTX ISA: "Parallel Synchronization and Communication Instructions:
+/// barrier"). What each wrote to shared and global memory before, all may read after.
 ///
-/// Every thread of the block that has not returned must reach the same call: never put
-/// it where only some threads go.
+/// Never put it where only some threads go: the others would be waited for without end. It may
+/// stand where a warp has diverged, as the `sync` of CUDA's cooperative groups may. CUDA C++'s
+/// `__syncthreads` may not: that is [`sync_threads_aligned`].
 #[gpu_only]
 #[inline(always)]
 pub fn sync_threads() {
-    // SAFETY: the intrinsic is `bar.sync 0`; a missing thread hangs the block but breaks
-    // no memory.
-    unsafe { nvptx::_syncthreads() }
+    // SAFETY: a barrier that orders memory, for whole warps or parts of them.
+    unsafe { intrinsics::barrier_sync_all(0) }
 }
 
-/// Waits until `THREADS` threads of the block are at the barrier `ID` (`barrier.sync`, sm_70;
-/// PTX ISA: "Parallel Synchronization and Communication Instructions: barrier"): as
-/// [`sync_threads`], for a part of the block.
+/// [`sync_threads`] for warps that have not diverged (`bar.sync 0`, which is
+/// `barrier.sync.aligned 0`): CUDA C++'s `__syncthreads`. The assembler may then schedule
+/// otherwise, which is worth a per cent in some loops.
 ///
-/// The same `THREADS` threads, whole warps of them, come to the barrier each time, and no
-/// others. A block has 16 barriers: `ID` is 1 to 15, and 0 is that of [`sync_threads`]. That
-/// `ID` is one of them and `THREADS` a multiple of 32 up to 1024 is checked at compile time.
+/// # Safety
+/// All threads of a warp come to the same call together, or what happens is undefined (PTX ISA:
+/// "barrier").
 #[gpu_only]
 #[inline(always)]
-pub fn sync_some_threads<const ID: u32, const THREADS: u32>() {
+pub unsafe fn sync_threads_aligned() {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::barrier_sync_aligned_all(0) }
+}
+
+/// Waits until `THREADS` threads of the block are at the barrier `ID` (`barrier.sync`, sm_70):
+/// as [`sync_threads`], for a part of the block.
+///
+/// A block has 16 barriers: `ID` is 1 to 15, and 0 is that of [`sync_threads`]. That `ID` is one
+/// of them and `THREADS` a multiple of 32 up to 1024 is checked at compile time.
+///
+/// # Safety
+/// The same `THREADS` threads, whole warps of them, come to the barrier each time, and no others;
+/// and each that waits there waits for the same number. What a block does otherwise is undefined:
+/// the barrier may let threads go before what they wait for is written.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn sync_some_threads<const ID: u32, const THREADS: u32>() {
     const {
         assert!(ID >= 1 && ID <= 15, "the barriers are 1 to 15");
         assert!(
@@ -98,10 +119,8 @@ pub fn sync_some_threads<const ID: u32, const THREADS: u32>() {
             "whole warps of a block wait at a barrier",
         );
     }
-    // SAFETY: a barrier, which orders memory; `asm!` without `nomem` keeps the compiler's
-    // accesses on their side of it. Unlike `bar.sync` it may stand where a warp diverges, so
-    // that a copy of it, which the compiler may make, waits for the same threads.
-    unsafe { asm!("barrier.sync {}, {};", const ID, const THREADS, options(nostack)) }
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::barrier_sync_count(ID, THREADS) }
 }
 
 /// Lets each thread of this group of four warps have `REGISTERS` registers, at least as many as
@@ -109,31 +128,38 @@ pub fn sync_some_threads<const ID: u32, const THREADS: u32>() {
 /// Waits until the block has that many left, which other groups give back with
 /// [`lower_registers`].
 ///
-/// All threads of the group come here together: warps 0 to 3 of the block are a group, 4 to 7
-/// the next. Between two such calls of a group lies a barrier for it. The groups must not want
-/// more together than the block was launched with, or they wait for ever: a kernel with
-/// `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a multiple of 8,
-/// 168 for each thread, which is enough for one group with 56 and two with 224. Without the
-/// launch bounds the assembler does not know the number, and ignores the instruction.
+/// A kernel with `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a
+/// multiple of 8, 168 for each thread, which is enough for one group with 56 and two with 224.
+/// Without the launch bounds the assembler does not know the number, and ignores the instruction.
 ///
 /// `REGISTERS` is a multiple of 8 between 24 and 256, which is checked at compile time.
+///
+/// # Safety
+/// - All threads of the group come to the same call together: warps 0 to 3 of the block are a
+///   group, 4 to 7 the next. Otherwise what happens is undefined.
+/// - Between two such calls of a group lies a barrier for it.
+/// - The groups do not want more together than the block was launched with, or they wait without
+///   end.
 #[gpu_only]
 #[inline(always)]
-pub fn raise_registers<const REGISTERS: u32>() {
+pub unsafe fn raise_registers<const REGISTERS: u32>() {
     const { assert!(is_register_count(REGISTERS), "24 to 256 registers, a multiple of 8") };
-    // SAFETY: registers in use stay as they are.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const REGISTERS, options(nostack)) }
+    // SAFETY: the caller's contract; registers in use stay as they are.
+    unsafe { intrinsics::setmaxnreg_inc(REGISTERS) }
 }
 
 /// Gives registers back, down to `REGISTERS` for each thread of this group of four warps
-/// (`setmaxnreg.dec`, sm_90a alone). Who comes here, and with what, is as for
-/// [`raise_registers`].
+/// (`setmaxnreg.dec`, sm_90a alone).
+///
+/// # Safety
+/// Who comes here, and with what, is as for [`raise_registers`]. The group has at least
+/// `REGISTERS` before.
 #[gpu_only]
 #[inline(always)]
-pub fn lower_registers<const REGISTERS: u32>() {
+pub unsafe fn lower_registers<const REGISTERS: u32>() {
     const { assert!(is_register_count(REGISTERS), "24 to 256 registers, a multiple of 8") };
-    // SAFETY: the assembler keeps what follows within them.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const REGISTERS, options(nostack)) }
+    // SAFETY: the caller's contract; the assembler keeps what follows within them.
+    unsafe { intrinsics::setmaxnreg_dec(REGISTERS) }
 }
 
 /// Whether `setmaxnreg` takes that many.
@@ -143,39 +169,29 @@ const fn is_register_count(registers: u32) -> bool {
 }
 
 macro_rules! reducing_barriers {
-    ($($(#[$doc:meta])* $name:ident = $op:literal, $ty:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $intrinsic:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// The same rule as for [`sync_threads`] holds.
+        /// # Safety
+        /// Every thread of the block that has not returned comes to a call of this function, and
+        /// none to another barrier of the block meanwhile: the results of different barriers
+        /// mixed are undefined (PTX ISA: "barrier").
         #[gpu_only]
         #[inline(always)]
-        pub fn $name(predicate: bool) -> u32 {
-            let result: u32;
-            // SAFETY: a barrier, which orders memory; `asm!` without `nomem` keeps the
-            // compiler's accesses on their side of it.
-            unsafe {
-                asm!(
-                    "{{",
-                    ".reg .pred p, q;",
-                    "setp.ne.u32 p, {input}, 0;",
-                    concat!("bar.red.", $op, ".", $ty, "; }}"),
-                    input = in(reg32) predicate as u32,
-                    result = out(reg32) result,
-                    options(nostack),
-                );
-            }
-            result
+        pub unsafe fn $name(predicate: bool) -> u32 {
+            // SAFETY: the caller's contract.
+            unsafe { u32::from(intrinsics::$intrinsic(0, predicate)) }
         }
     )*};
 }
 
 reducing_barriers! {
-    /// [`sync_threads`], and the number of threads whose `predicate` holds.
-    sync_threads_count = "popc", "u32 {result}, 0, p";
-    /// [`sync_threads`], and 1 if `predicate` holds in every thread, else 0.
-    sync_threads_and = "and", "pred q, 0, p; selp.u32 {result}, 1, 0, q";
-    /// [`sync_threads`], and 1 if `predicate` holds in some thread, else 0.
-    sync_threads_or = "or", "pred q, 0, p; selp.u32 {result}, 1, 0, q";
+    /// [`sync_threads`], and the number of threads whose `predicate` holds (`barrier.red.popc`).
+    sync_threads_count = barrier_red_popc;
+    /// [`sync_threads`], and 1 if `predicate` holds in every thread, else 0 (`barrier.red.and`).
+    sync_threads_and = barrier_red_and;
+    /// [`sync_threads`], and 1 if `predicate` holds in some thread, else 0 (`barrier.red.or`).
+    sync_threads_or = barrier_red_or;
 }
 
 macro_rules! fences {

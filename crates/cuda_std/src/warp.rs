@@ -1,13 +1,23 @@
 //! Operations among the 32 lanes of a warp.
 //!
-//! A `mask` names the lanes that take part, lane 0 in bit 0. Every lane of the mask must
-//! reach the same call with the same mask, converged: never call these where only some of
-//! the mask's lanes go.
+//! A `mask` names the lanes that take part, lane 0 in bit 0.
+//!
+//! # Safety of operations with a mask
+//!
+//! What a warp does when these rules are broken is undefined (PTX ISA: `shfl.sync`, `vote.sync`,
+//! `match.sync`, `bar.warp.sync`): it may hang, or give any value. The caller makes sure that
+//! - the calling lane is in its own mask;
+//! - every lane in the mask that has not returned comes to the same call, with the same mask:
+//!   never call these where only some of the mask's lanes go;
+//! - the mask names no lane that has returned.
 
 use cuda_std_macros::gpu_only;
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
+
+#[cfg(target_arch = "nvptx64")]
+use crate::intrinsics;
 
 /// All 32 lanes.
 pub const FULL_MASK: u32 = u32::MAX;
@@ -34,159 +44,125 @@ pub fn lane_id() -> u32 {
 #[inline(always)]
 #[must_use]
 pub fn activemask() -> u32 {
-    let mask: u32;
-    // SAFETY: reads the set of active lanes; not `pure`, since it depends on control flow.
-    unsafe { asm!("activemask.b32 {};", out(reg32) mask, options(nomem, nostack, preserves_flags)) }
-    mask
+    // SAFETY: reads the set of active lanes.
+    unsafe { intrinsics::activemask() }
 }
 
-/// Waits for the lanes of `mask`, and orders their memory accesses among each other.
+/// Waits for the lanes of `mask`, and orders their memory accesses among each other
+/// (`bar.warp.sync`).
+///
+/// # Safety
+/// See the [module](self).
 #[gpu_only]
 #[inline(always)]
-pub fn sync_warp(mask: u32) {
-    // SAFETY: a barrier; `asm!` without `nomem` orders the compiler's accesses too.
-    unsafe { asm!("bar.warp.sync {};", in(reg32) mask, options(nostack, preserves_flags)) }
+pub unsafe fn sync_warp(mask: u32) {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::bar_warp_sync(mask) }
 }
 
 macro_rules! shuffles {
-    ($($(#[$doc:meta])* $name:ident($lane:ident) = $mode:literal, $clamp:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($lane:ident) = $intrinsic:ident, $clamp:literal;)*) => {$(
         $(#[$doc])*
-        /// Out of the warp, a lane gets its own `value` back.
+        ///
+        /// # Safety
+        /// See the [module](self). The lane that the value comes from is in `mask`, too.
         #[gpu_only]
         #[inline(always)]
         #[must_use]
-        pub fn $name(mask: u32, value: u32, $lane: u32) -> u32 {
-            let result: u32;
-            // SAFETY: exchanges registers; not `pure`, since it depends on other lanes.
-            unsafe {
-                asm!(
-                    concat!("shfl.sync.", $mode, ".b32 {}, {}, {}, ", $clamp, ", {};"),
-                    out(reg32) result,
-                    in(reg32) value,
-                    in(reg32) $lane,
-                    in(reg32) mask,
-                    options(nomem, nostack, preserves_flags),
-                );
-            }
-            result
+        pub unsafe fn $name(mask: u32, value: u32, $lane: u32) -> u32 {
+            // SAFETY: the caller's contract.
+            unsafe { intrinsics::$intrinsic(mask, value, $lane, $clamp) }
         }
     )*};
 }
 
 shuffles! {
-    /// The `value` of the lane `delta` below.
-    warp_shuffle_up(delta) = "up", "0";
-    /// The `value` of the lane `delta` above.
-    warp_shuffle_down(delta) = "down", "31";
-    /// The `value` of lane `index`.
-    warp_shuffle_idx(index) = "idx", "31";
-    /// The `value` of the lane whose number differs in the bits of `bits`.
-    warp_shuffle_xor(bits) = "bfly", "31";
+    /// The `value` of the lane `delta` below (`shfl.sync.up`). Where there is none, a lane gets
+    /// its own `value` back.
+    warp_shuffle_up(delta) = shfl_up, 0;
+    /// The `value` of the lane `delta` above (`shfl.sync.down`). Where there is none, a lane gets
+    /// its own `value` back.
+    warp_shuffle_down(delta) = shfl_down, 31;
+    /// The `value` of lane `index % 32` (`shfl.sync.idx`).
+    warp_shuffle_idx(index) = shfl_idx, 31;
+    /// The `value` of the lane whose number differs in the bits of `bits % 32`
+    /// (`shfl.sync.bfly`).
+    warp_shuffle_xor(bits) = shfl_bfly, 31;
 }
 
-macro_rules! votes {
-    ($($(#[$doc:meta])* $name:ident = $mode:literal;)*) => {$(
-        $(#[$doc])*
-        #[gpu_only]
-        #[inline(always)]
-        #[must_use]
-        pub fn $name(mask: u32, predicate: bool) -> bool {
-            let result: u32;
-            // SAFETY: exchanges predicates; not `pure`, since it depends on other lanes.
-            unsafe {
-                asm!(
-                    "{{",
-                    ".reg .pred p, q;",
-                    "setp.ne.u32 p, {input}, 0;",
-                    concat!("vote.sync.", $mode, ".pred q, p, {mask};"),
-                    "selp.u32 {result}, 1, 0, q; }}",
-                    input = in(reg32) predicate as u32,
-                    mask = in(reg32) mask,
-                    result = out(reg32) result,
-                    options(nomem, nostack),
-                );
-            }
-            result != 0
-        }
-    )*};
-}
-
-votes! {
-    /// Whether `predicate` holds in every lane of `mask`.
-    warp_vote_all = "all";
-    /// Whether `predicate` holds in some lane of `mask`.
-    warp_vote_any = "any";
-}
-
-/// The lanes of `mask` in which `predicate` holds.
+/// Whether `predicate` holds in every lane of `mask` (`vote.sync.all`).
+///
+/// # Safety
+/// See the [module](self).
 #[gpu_only]
 #[inline(always)]
 #[must_use]
-pub fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
-    let result: u32;
-    // SAFETY: exchanges predicates; not `pure`, since it depends on other lanes.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred p;",
-            "setp.ne.u32 p, {input}, 0;",
-            "vote.sync.ballot.b32 {result}, p, {mask}; }}",
-            input = in(reg32) predicate as u32,
-            mask = in(reg32) mask,
-            result = out(reg32) result,
-            options(nomem, nostack),
-        );
-    }
-    result
+pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::vote_all(mask, predicate) }
 }
 
-/// The lanes of `mask` that have the same `value` as this one.
+/// Whether `predicate` holds in some lane of `mask` (`vote.sync.any`).
+///
+/// # Safety
+/// See the [module](self).
 #[gpu_only]
 #[inline(always)]
 #[must_use]
-pub fn warp_match_any(mask: u32, value: u32) -> u32 {
-    let result: u32;
-    // SAFETY: compares registers; not `pure`, since it depends on other lanes.
-    unsafe {
-        asm!(
-            "match.any.sync.b32 {}, {}, {};",
-            out(reg32) result,
-            in(reg32) value,
-            in(reg32) mask,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    result
+pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::vote_any(mask, predicate) }
+}
+
+/// The lanes of `mask` in which `predicate` holds (`vote.sync.ballot`).
+///
+/// # Safety
+/// See the [module](self).
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::vote_ballot(mask, predicate) }
+}
+
+/// The lanes of `mask` that have the same `value` as this one (`match.any.sync`, sm_70).
+///
+/// # Safety
+/// See the [module](self).
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub unsafe fn warp_match_any(mask: u32, value: u32) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::match_any(mask, value) }
 }
 
 /// Whether all lanes of `mask` have the same `value`.
-#[gpu_only]
+///
+/// # Safety
+/// See the [module](self).
 #[inline(always)]
 #[must_use]
-pub fn warp_match_all(mask: u32, value: u32) -> bool {
-    let result: u32;
-    // SAFETY: compares registers; not `pure`, since it depends on other lanes.
-    unsafe {
-        asm!(
-            "match.all.sync.b32 {}, {}, {};",
-            out(reg32) result,
-            in(reg32) value,
-            in(reg32) mask,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    result != 0
+pub unsafe fn warp_match_all(mask: u32, value: u32) -> bool {
+    // `match.all.sync` has two results, which Rust's ABI for intrinsics cannot take.
+    // SAFETY: the caller's contract.
+    unsafe { warp_match_any(mask, value) == mask }
 }
 
 /// The sum of `value` over all 32 lanes, in every lane, in a fixed order: the same bits on
 /// every run.
+///
+/// # Safety
+/// See the [module](self), with [`FULL_MASK`].
 #[inline(always)]
 #[must_use]
-pub fn warp_sum(value: f32) -> f32 {
+pub unsafe fn warp_sum(value: f32) -> f32 {
     let mut sum = value;
     let mut distance = 16;
     while distance > 0 {
-        let other = warp_shuffle_xor(FULL_MASK, sum.to_bits(), distance);
+        // SAFETY: the caller's contract.
+        let other = unsafe { warp_shuffle_xor(FULL_MASK, sum.to_bits(), distance) };
         sum += f32::from_bits(other);
         distance /= 2;
     }

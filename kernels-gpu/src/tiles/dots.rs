@@ -297,7 +297,9 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
                     (_, false) => (values[v], values[v + half]),
                     (_, true) => (values[v + half], values[v]),
                 };
-                let got = warp::warp_shuffle_xor(warp::FULL_MASK, given.to_bits(), distance);
+                // SAFETY: whole warps add up, with loops that are the same in every lane.
+                let got =
+                    unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, given.to_bits(), distance) };
                 values[v] = kept + f32::from_bits(got);
             }
         }

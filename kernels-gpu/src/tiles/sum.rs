@@ -65,13 +65,13 @@ impl Whose {
 pub unsafe fn add_groups<const GROUPS: u32>(whose: Whose, smem: SharedPtr<f32>, sums: &mut Quads) {
     let tile = |group: u32| smem.add(group * whose.elements());
     // SAFETY: the first barrier is after the last use of the slots, the second after the
-    // stores; each thread stores to places of its own.
+    // stores; each thread stores to places of its own; all threads of the block come to both.
     unsafe {
-        thread::sync_threads();
+        thread::sync_threads_aligned();
         for quad in 0..whose.quads {
             tile(whose.group).store4(whose.place(quad), sums[quad as usize]);
         }
-        thread::sync_threads();
+        thread::sync_threads_aligned();
         for i in 0..whose.share(GROUPS) {
             sums[i] = [0.0; 4];
             if whose.has::<GROUPS>(i) {
@@ -162,7 +162,8 @@ pub unsafe fn is_last(counters: *mut u32, tile: u32) -> bool {
     // The barrier puts the block's stores before its count, which releases them. The last to
     // count acquires all others' stores, and the second barrier puts them before its block's
     // loads.
-    thread::sync_threads();
+    // SAFETY: the whole block adds up a tile, or none of it does.
+    unsafe { thread::sync_threads_aligned() };
     let mut is_last = false;
     if thread::thread_idx_x() == 0 {
         // SAFETY: one counter per tile, which only this touches. It wraps to zero, ready for
@@ -171,7 +172,8 @@ pub unsafe fn is_last(counters: *mut u32, tile: u32) -> bool {
             unsafe { atomic::atomic_inc_acq_rel_u32_device(counters.add(tile as usize), last) };
         is_last = before == last;
     }
-    thread::sync_threads_or(is_last) != 0
+    // SAFETY: as above.
+    unsafe { thread::sync_threads_or(is_last) != 0 }
 }
 
 #[inline(always)]

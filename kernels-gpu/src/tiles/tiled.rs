@@ -137,7 +137,8 @@ impl<
         let mut slot = 0;
         // The first tile has arrived.
         cp_async::wait_group::<PENDING>();
-        thread::sync_threads();
+        // SAFETY: the loop is the same for all threads of the block.
+        unsafe { thread::sync_threads_aligned() };
         let (mut a_tile, mut b_tile) = tile(slot);
         // SAFETY: inside the tiles, which were waited for before the barrier.
         unsafe {
@@ -168,7 +169,8 @@ impl<
             // last products of this one, and its barrier is behind it.
             slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
             cp_async::wait_group::<PENDING>();
-            thread::sync_threads();
+            // SAFETY: as above.
+            unsafe { thread::sync_threads_aligned() };
             (a_tile, b_tile) = tile(slot);
             // SAFETY: as above.
             unsafe {

@@ -1,0 +1,67 @@
+//! LLVM's intrinsics for the convergent instructions: those that several threads execute
+//! together.
+//!
+//! An optimiser that copies an instruction into both arms of a branch splits the threads that
+//! should have met at it. LLVM keeps from that for what it calls `convergent`, which these
+//! intrinsics are and `asm!` is not: so no convergent instruction is written as `asm!` here, and
+//! `cuda_builder` refuses PTX that has one. See "NVVM Intrinsics" in LLVM's "User Guide for NVPTX
+//! Back-end", and "Convergent Operation Semantics".
+
+unsafe extern "C" {
+    /// `barrier.cta.sync`, all threads of the block.
+    #[link_name = "llvm.nvvm.barrier.cta.sync.all"]
+    pub fn barrier_sync_all(barrier: u32);
+    /// `barrier.cta.sync.aligned`, all threads of the block.
+    #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
+    pub fn barrier_sync_aligned_all(barrier: u32);
+    /// `barrier.cta.sync`, so many threads.
+    #[link_name = "llvm.nvvm.barrier.cta.sync.count"]
+    pub fn barrier_sync_count(barrier: u32, threads: u32);
+    /// `barrier.cta.red.popc`, all threads of the block.
+    #[link_name = "llvm.nvvm.barrier.cta.red.popc.all"]
+    pub fn barrier_red_popc(barrier: u32, predicate: bool) -> u32;
+    /// `barrier.cta.red.and`, all threads of the block.
+    #[link_name = "llvm.nvvm.barrier.cta.red.and.all"]
+    pub fn barrier_red_and(barrier: u32, predicate: bool) -> bool;
+    /// `barrier.cta.red.or`, all threads of the block.
+    #[link_name = "llvm.nvvm.barrier.cta.red.or.all"]
+    pub fn barrier_red_or(barrier: u32, predicate: bool) -> bool;
+
+    /// `activemask`.
+    #[link_name = "llvm.nvvm.activemask"]
+    pub fn activemask() -> u32;
+    /// `bar.warp.sync`.
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    pub fn bar_warp_sync(mask: u32);
+    /// `shfl.sync.up`.
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    pub fn shfl_up(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    /// `shfl.sync.down`.
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    pub fn shfl_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    /// `shfl.sync.idx`.
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    pub fn shfl_idx(mask: u32, value: u32, index: u32, clamp: u32) -> u32;
+    /// `shfl.sync.bfly`.
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    pub fn shfl_bfly(mask: u32, value: u32, bits: u32, clamp: u32) -> u32;
+    /// `vote.sync.all`.
+    #[link_name = "llvm.nvvm.vote.all.sync"]
+    pub fn vote_all(mask: u32, predicate: bool) -> bool;
+    /// `vote.sync.any`.
+    #[link_name = "llvm.nvvm.vote.any.sync"]
+    pub fn vote_any(mask: u32, predicate: bool) -> bool;
+    /// `vote.sync.ballot`.
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    pub fn vote_ballot(mask: u32, predicate: bool) -> u32;
+    /// `match.any.sync`.
+    #[link_name = "llvm.nvvm.match.any.sync.i32"]
+    pub fn match_any(mask: u32, value: u32) -> u32;
+
+    /// `setmaxnreg.inc`; the number is a constant.
+    #[link_name = "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32"]
+    pub fn setmaxnreg_inc(registers: u32);
+    /// `setmaxnreg.dec`; the number is a constant.
+    #[link_name = "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32"]
+    pub fn setmaxnreg_dec(registers: u32);
+}
