@@ -20,6 +20,9 @@ mod common;
 const THREADS: usize = 128;
 const ROUNDS: usize = 3;
 
+/// Flags above this count as set, in the first round.
+const LEAST: u32 = 1;
+
 /// What a probe's call gives thread `i`, when the block's threads have these values.
 type Expected = fn(i: usize, values: &[u32; THREADS]) -> u32;
 
@@ -81,18 +84,12 @@ fn flag(i: usize) -> u32 {
 fn expected(probe: &Probe, rounds: usize) -> Vec<u32> {
     let mut out = Vec::new();
     for round in 0..rounds as u32 {
-        let is_set = |i: usize| flag(i) > round;
+        let is_set = |i: usize| flag(i) > LEAST + round;
         let values: [u32; THREADS] =
             std::array::from_fn(|i| if is_set(i) { i as u32 * 3 + 1 } else { i as u32 });
         let result = |i: usize| probe.3(i, &values);
-        out.extend(
-            (0..THREADS).map(|i| if is_set(i) { result(i).wrapping_mul(2) | 1 } else { result(i) }),
-        );
-        out.extend((0..THREADS).map(
-            |i| {
-                if is_set(i) { values[i] } else { result(i).wrapping_mul(5) }
-            },
-        ));
+        out.extend((0..THREADS).map(|i| result(i).wrapping_add(if is_set(i) { 0 } else { 7 })));
+        out.extend((0..THREADS).map(|i| if is_set(i) { values[i] } else { 3 }));
     }
     out
 }
@@ -143,10 +140,13 @@ fn check(arch: CudaArch, ordinal: u32, probes: &[&Probe]) {
             unsafe {
                 let (flags, out) = (flags.as_device_ptr(), out.as_device_ptr());
                 match rounds {
-                    1 => launch!(function<<<1, block, shared, stream>>>(flags, out)),
-                    _ => {
-                        launch!(function<<<1, block, shared, stream>>>(flags, out, rounds as u32))
-                    }
+                    1 => launch!(function<<<1, block, shared, stream>>>(flags, out, LEAST)),
+                    _ => launch!(function<<<1, block, shared, stream>>>(
+                        flags,
+                        out,
+                        LEAST,
+                        rounds as u32
+                    )),
                 }
                 .unwrap();
             }
