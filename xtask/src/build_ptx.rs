@@ -8,7 +8,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::sources::{self, SourceDigests};
 use cuda_builder::{CudaArch, CudaBuilder, ptx};
 
-use crate::ptxas::Ptxas;
+use crate::ptxas::{self, Ptxas};
+use crate::sass;
 
 /// The architectures that PTX is committed for: the oldest that is supported, and Hopper
 /// with its own instructions.
@@ -32,16 +33,17 @@ const SOURCES: [&str; 9] = [
 ///
 /// Prints a table of the kernels: instructions and shared memory as the PTX has them and,
 /// where a ptxas is found (in $PTXAS, on the PATH, or in a CUDA toolkit), registers and
-/// spills.
+/// spills; then a kernel that spills, or has a stack, is an error. With cuobjdump beside ptxas, the
+/// loop of `tma` is looked at, too: it must give shared memory back after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail if the committed PTX is not what its sources give
     #[arg(long)]
     check: bool,
 
-    /// Fetch Debian's rust-src package into the target folder if the toolchain has none
+    /// Fail if the toolchain lacks the sources of core, instead of asking rustup for them
     #[arg(long)]
-    fetch_rust_src: bool,
+    no_install: bool,
 }
 
 /// Builds, and writes or checks.
@@ -51,15 +53,22 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
+    let mut spilling = Vec::new();
     for arch in ARCHITECTURES {
         eprintln!("building {KERNELS} for {arch}");
         let built = CudaBuilder::new(root.join(KERNELS))
             .arch(arch)
-            .fetch_rust_src(args.fetch_rust_src)
+            .install_rust_src(!args.no_install)
             .build()
             .map_err(|error| error.to_string())?;
         let text = read(&built)?;
-        add_rows(&mut table, arch, &text, ptxas.as_ref())?;
+        spilling.extend(add_rows(&mut table, arch, &text, ptxas.as_ref())?);
+        if arch == CudaArch::Sm90a
+            && let Some(ptxas) = &ptxas
+            && ptxas.can_disassemble()
+        {
+            sass::check_release(ptxas, &built)?;
+        }
 
         let file = format!("{KERNELS}/{}/{arch}.ptx", sources::FOLDER);
         let committed = root.join(&file);
@@ -73,6 +82,16 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         files.push(file);
     }
     println!("{}", table.trim_fmt());
+    match &ptxas {
+        None => eprintln!("not checked: registers and spills; {}", ptxas::MISSING),
+        Some(ptxas) if !ptxas.can_disassemble() => {
+            eprintln!("not checked: the loop of `tma`, since there is no cuobjdump beside ptxas");
+        }
+        Some(_) => {}
+    }
+    if !spilling.is_empty() {
+        return Err(format!("registers are spilled by {}", spilling.join(", ")));
+    }
 
     let record = root.join(KERNELS).join(sources::FOLDER).join(sources::RECORD);
     let all: Vec<&str> = SOURCES.iter().copied().chain(files.iter().map(String::as_str)).collect();
@@ -105,12 +124,14 @@ fn new_table(with_ptxas: bool) -> Table {
     table
 }
 
+/// Adds the kernels of a text; those that spill.
 fn add_rows(
     table: &mut Table,
     arch: CudaArch,
     text: &str,
     ptxas: Option<&Ptxas>,
-) -> Result<(), String> {
+) -> Result<Vec<String>, String> {
+    let mut spilling = Vec::new();
     let usage = ptxas.map(|ptxas| ptxas.resources(text, arch)).transpose()?;
     for kernel in ptx::kernels(text) {
         let mut row = vec![
@@ -125,10 +146,13 @@ fn add_rows(
                 of_kernel.ok_or_else(|| format!("ptxas said nothing of `{}`", kernel.name))?;
             row.push(of_kernel.registers.to_string());
             row.push(of_kernel.spill_bytes.to_string());
+            if of_kernel.spill_bytes > 0 {
+                spilling.push(format!("`{}` for {arch}", kernel.name));
+            }
         }
         table.add_row(row);
     }
-    Ok(())
+    Ok(spilling)
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -19,7 +19,7 @@ pub const MISSING: &str =
 pub struct Resources {
     pub kernel: String,
     pub registers: u32,
-    /// Bytes of spill stores and loads together.
+    /// Bytes of spill stores and loads together, and of the stack.
     pub spill_bytes: u32,
 }
 
@@ -38,6 +38,14 @@ impl Ptxas {
                 Command::new(path).arg("--version").output().is_ok_and(|run| run.status.success())
             })
             .map(Ptxas)
+    }
+
+    /// Whether there is a `cuobjdump` beside this `ptxas`.
+    pub fn can_disassemble(&self) -> bool {
+        Command::new(self.0.with_file_name("cuobjdump"))
+            .arg("--version")
+            .output()
+            .is_ok_and(|run| run.status.success())
     }
 
     /// The machine instructions of one kernel in the PTX file, as the `cuobjdump` beside this
@@ -96,7 +104,8 @@ fn parse(report: &str) -> Vec<Resources> {
         }
         let Some(kernel) = kernels.last_mut() else { continue };
         if line.contains("bytes spill stores") {
-            kernel.spill_bytes = number_before(line, " bytes spill stores")
+            kernel.spill_bytes = number_before(line, " bytes stack frame")
+                + number_before(line, " bytes spill stores")
                 + number_before(line, " bytes spill loads");
         }
         if line.contains(" registers") {
@@ -135,6 +144,6 @@ ptxas info    : Used 32 registers, used 0 barriers
             registers,
             spill_bytes,
         };
-        assert_eq!(parse(report), [of("tile2d", 128, 20), of("naive", 32, 0)]);
+        assert_eq!(parse(report), [of("tile2d", 128, 36), of("naive", 32, 0)]);
     }
 }

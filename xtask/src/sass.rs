@@ -11,7 +11,10 @@
 //!   cache holds is lost.
 //! - *Late loads*: a load of shared memory that stands less than 48 instructions before the first
 //!   use of what it loads. They are counted by how many instructions are missing.
+//!
+//! And one thing decides whether a kernel is right: see [`check_release`].
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -163,6 +166,55 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
     loops.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, body)| body)
 }
 
+/// Checks in the loop of `tma` that a slot of shared memory is given back after its values were
+/// used.
+///
+/// A thread arrives at the barrier that gives a slot back twice for each tile, and the copy engine
+/// may overwrite a tile when the thread has arrived twice for the tile after it: that is the third
+/// arrival after the last load of a tile. PTX orders a load before the copy that overwrites what it
+/// reads by `fence.proxy.async` alone, which `tma` does without. So here it is seen that no more
+/// than two arrivals stand between a load and the first instruction that uses what it loads: a
+/// warp issues instructions in order, and that one waits for the load.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
+    let (kernel, arch) = ("tma", CudaArch::Sm90a);
+    let listing = ptxas.disassemble(ptx, arch, kernel)?;
+    let wrong = |what: &str| format!("the loop of `{kernel}` for {arch}, as ptxas made it: {what}");
+    let all = instructions(&listing);
+    let body = inner_loop(&all).ok_or_else(|| wrong("there is none"))?;
+    match arrivals_before_use(body) {
+        None => Err(wrong("it has no loads of shared memory, or no arrivals at a barrier")),
+        Some(ARRIVALS..) => Err(wrong(
+            "a slot of shared memory may be overwritten before a value that was loaded from it is \
+             used; put `tma::fence_shared` before the arrival",
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The arrival after a load that gives back what it read.
+const ARRIVALS: usize = 3;
+
+/// The most arrivals at a barrier between a load of shared memory and the first use of what it
+/// loads, in a loop that goes round. A load that nothing uses counts as one that is never done.
+fn arrivals_before_use(body: &[Instruction<'_>]) -> Option<usize> {
+    let is_arrival = |other: &Instruction<'_>| other.text.starts_with("SYNCS.ARRIVE");
+    let loads = body.iter().enumerate().filter_map(|(at, load)| Some((at, load.loads()?)));
+    let counts = loads.map(|(at, (first, count))| {
+        let filled = first..first + count;
+        let uses = |other: &&Instruction<'_>| {
+            !other.operands().skip(1).flatten().any(|(register, _)| filled.contains(&register))
+        };
+        let round = body[at + 1..].iter().chain(&body[..=at]);
+        let before: Vec<_> = round.take_while(uses).collect();
+        let never = before.len() == body.len();
+        if never { usize::MAX } else { before.into_iter().filter(|o| is_arrival(o)).count() }
+    });
+    body.iter().any(is_arrival).then(|| counts.max())?
+}
+
 /// What was counted in a loop.
 #[derive(Debug, PartialEq, Eq)]
 struct Counts {
@@ -295,6 +347,20 @@ mod tests {
         assert_eq!(late(&instructions(&text)), EARLY - 10);
         let text = listing(&lines[1..]);
         assert_eq!(late(&instructions(&text)), 0, "nobody uses it");
+    }
+
+    #[test]
+    fn arrivals_between_a_load_and_its_use_are_counted_round_the_loop() {
+        let count = |lines: &[&str]| arrivals_before_use(&instructions(&listing(lines)));
+        let (load, arrive) = ("LDS.128 R8, [R5]", "SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R2+URZ], RZ");
+        let (uses, other) = ("FFMA R1, R2, R11, R1", "FFMA R1, R2, R12, R1");
+        assert_eq!(count(&[load, uses, arrive]), Some(0));
+        assert_eq!(count(&[load, other, arrive, uses]), Some(1));
+        assert_eq!(count(&[uses, load, arrive, other, arrive, arrive]), Some(3), "round");
+        assert_eq!(count(&[load, uses, "LDS R20, [R5]", arrive, "FADD R1, R20, R1"]), Some(1));
+        assert_eq!(count(&[load, other, arrive]), Some(usize::MAX), "never used");
+        assert_eq!(count(&[load, uses]), None, "no arrivals");
+        assert_eq!(count(&[uses, arrive]), None, "no loads");
     }
 
     #[test]

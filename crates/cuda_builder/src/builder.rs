@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rust_src::{self, RustSrc};
-use crate::{CudaArch, CudaBuilderError, convergence, ptx};
+use crate::{CudaArch, CudaBuilderError, convergence, ptx, rust_src};
 
 /// What the PTX says about the Rust source it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub struct CudaBuilder {
     fast_sqrt: bool,
     fast_div: bool,
     emit_llvm_ir: bool,
-    fetch_rust_src: bool,
+    install_rust_src: bool,
     copy_to: Option<PathBuf>,
     build_args: Vec<OsString>,
 }
@@ -51,7 +50,7 @@ impl CudaBuilder {
             fast_sqrt: false,
             fast_div: false,
             emit_llvm_ir: false,
-            fetch_rust_src: false,
+            install_rust_src: true,
             copy_to: None,
             build_args: Vec::new(),
         }
@@ -106,10 +105,11 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether to fetch Debian's `rust-src` package into the target folder where the
-    /// toolchain has none ([`rust_src`]). Default: false.
-    pub fn fetch_rust_src(mut self, fetch: bool) -> Self {
-        self.fetch_rust_src = fetch;
+    /// Whether to ask rustup for the component `rust-src` where the toolchain lacks it
+    /// ([`rust_src`]). Default: true. The environment variable
+    /// [`CUDA_BUILDER_INSTALL_RUST_SRC=0`](rust_src::INSTALL) forbids it, too.
+    pub fn install_rust_src(mut self, install: bool) -> Self {
+        self.install_rust_src = install;
         self
     }
 
@@ -134,14 +134,14 @@ impl CudaBuilder {
             return Err(CudaBuilderError::NoCrate(self.crate_dir));
         }
         let target_dir = target_dir(&self.crate_dir)?;
-        let rust_src = rust_src::locate(&target_dir, self.fetch_rust_src)?;
+        rust_src::ensure(&self.crate_dir, self.install_rust_src)?;
 
         // An architecture's flags are part of every crate's, `core` included: a folder
         // each keeps one build from evicting the other.
         let device_dir = target_dir.join("cuda_builder").join(self.arch.name());
         fs::create_dir_all(&device_dir).map_err(CudaBuilderError::io(&device_dir))?;
         let raw = device_dir.join("rustc.ptx");
-        self.compile(&rust_src, &device_dir, &raw)?;
+        self.compile(&device_dir, &raw)?;
 
         let text = fs::read_to_string(&raw).map_err(CudaBuilderError::io(&raw))?;
         let finished = ptx::finish(&text)?;
@@ -153,12 +153,7 @@ impl CudaBuilder {
     }
 
     /// Runs cargo, which leaves rustc's PTX in `output`.
-    fn compile(
-        &self,
-        rust_src: &RustSrc,
-        device_dir: &Path,
-        output: &Path,
-    ) -> Result<(), CudaBuilderError> {
+    fn compile(&self, device_dir: &Path, output: &Path) -> Result<(), CudaBuilderError> {
         let mut cargo = cargo();
         cargo.current_dir(&self.crate_dir);
         cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--target=nvptx64-nvidia-cuda"]);
@@ -184,9 +179,6 @@ impl CudaBuilder {
             cargo.env(format!("CARGO_PROFILE_{profile}_INCREMENTAL"), "false");
         }
         cargo.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3");
-        if let RustSrc::Elsewhere(library) = rust_src {
-            cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
-        }
 
         let status = cargo.stdout(Stdio::null()).status();
         let status =

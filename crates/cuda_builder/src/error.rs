@@ -13,26 +13,17 @@ pub enum CudaBuilderError {
     /// `core` cannot be built for the GPU, because its sources are not there.
     #[error(
         "the sources of Rust {version}'s `core` are needed to build kernels and are not \
-         installed; type `rustup component add rust-src`{}",
-        if *.fetch { ", or `cargo xtask build-ptx --fetch-rust-src` to use Debian's package" }
-        else { "" }
+         installed{}; type `rustup component add rust-src --toolchain {toolchain}`, or without \
+         rustup install your distribution's package of them",
+        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     )]
     NoRustSrc {
-        /// The version of the active toolchain.
+        /// The version of the toolchain.
         version: String,
-        /// Whether Debian's package could be used here.
-        fetch: bool,
-    },
-
-    /// Fetching `rust-src` failed.
-    #[error(
-        "Debian's package rust-src {version} could not be fetched: {reason}; type `rustup component add rust-src` instead"
-    )]
-    Fetch {
-        /// The version of the active toolchain.
-        version: String,
-        /// What failed.
-        reason: String,
+        /// Its name.
+        toolchain: String,
+        /// Why they could not be installed, if that was tried.
+        reason: Option<String>,
     },
 
     /// cargo or rustc refused the crate; their messages are on stderr.

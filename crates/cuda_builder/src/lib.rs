@@ -12,7 +12,9 @@
 //! ```
 //!
 //! What it adds to `cargo rustc --target nvptx64-nvidia-cuda`:
-//! - it finds `rust-src`, or fetches it ([`rust_src`]);
+//! - it asks rustup for `rust-src` where that is missing ([`rust_src`]);
+//! - it keeps the optimiser from copying barriers and their like, and refuses assembly that could
+//!   be copied so ([`ptx::Refused`]);
 //! - it sets the flags that make the code fast and right, each explained where it is set;
 //! - it writes the launch bounds of `#[kernel]` and the alignment of its grid constants into the
 //!   PTX, and refuses PTX in which a kernel can panic, calls a function that does not exist, or

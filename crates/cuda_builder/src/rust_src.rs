@@ -1,175 +1,177 @@
 //! The sources of `core`, which stock toolchains do not carry built for the GPU.
 //!
-//! They come from the first of these that has them:
-//! 1. the active toolchain's `rust-src` component;
-//! 2. the target folder, where an earlier fetch left them;
-//! 3. on request, Debian's package `rust-src` of the same version, from backports, for a
-//!    machine whose rustup cannot download. It is unpacked below the target folder, without
-//!    root, with a configuration of its own for apt: the mirror's address and the keys are
-//!    those that the machine already uses, and nothing on the system changes.
+//! They are the toolchain's component `rust-src`. Where rustup does not install it by itself,
+//! because automatic installs are off or no `rust-toolchain.toml` names it, it is asked to.
 
-use std::fs;
+use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::CudaBuilderError;
 
-/// Where the sources of `core` are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RustSrc {
-    /// In the toolchain, where cargo finds them by itself.
-    Toolchain,
-    /// In this folder, the `library` of a Rust source tree.
-    Elsewhere(PathBuf),
-}
+/// Set to `0`, it forbids every build to install `rust-src`: for whoever runs somebody else's
+/// build script. So does cargo's own `CARGO_NET_OFFLINE=true`.
+pub const INSTALL: &str = "CUDA_BUILDER_INSTALL_RUST_SRC";
 
-/// The key ring that a Debian machine trusts.
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-/// Finds the sources; with `fetch`, fetches them if need be.
+/// Makes sure that the toolchain which builds the crate in `crate_dir` has the sources; installs
+/// them if it lacks them and `install` and the environment allow it.
 ///
 /// # Errors
-/// [`CudaBuilderError::NoRustSrc`] says what to type; [`CudaBuilderError::Fetch`] says what
-/// failed.
-pub fn locate(target_dir: &Path, fetch: bool) -> Result<RustSrc, CudaBuilderError> {
-    let sysroot = PathBuf::from(rustc(&["--print", "sysroot"])?);
-    if sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file() {
-        return Ok(RustSrc::Toolchain);
-    }
-    let version = version()?;
-    let folder = target_dir.join("rust-src").join(&version);
-    let library = folder.join("library");
-    if library.join("core/src/lib.rs").is_file() {
-        return Ok(RustSrc::Elsewhere(library));
-    }
-    if !fetch {
-        let fetch = debian_mirror().is_some();
-        return Err(CudaBuilderError::NoRustSrc { version, fetch });
-    }
-    eprintln!("fetching Debian's rust-src {version} into the target folder");
-    self::fetch(&version, &folder).map_err(|reason| CudaBuilderError::Fetch { version, reason })?;
-    Ok(RustSrc::Elsewhere(library))
+/// [`CudaBuilderError::NoRustSrc`] says what to type.
+pub(crate) fn ensure(crate_dir: &Path, install: bool) -> Result<(), CudaBuilderError> {
+    let allowed = install
+        && env::var_os(INSTALL).is_none_or(|value| value != "0")
+        && env::var_os("CARGO_NET_OFFLINE").is_none_or(|value| value != "true");
+    Toolchain { crate_dir, rustc: Path::new("rustc"), rustup: Path::new("rustup") }.ensure(allowed)
 }
 
-/// The version of the active rustc, such as `1.95.0`.
-fn version() -> Result<String, CudaBuilderError> {
-    let verbose = rustc(&["-vV"])?;
-    let release = verbose.lines().find_map(|line| line.strip_prefix("release: "));
-    Ok(release.unwrap_or("unknown").to_owned())
+/// The programs of a toolchain, and the folder to run them in: that decides which toolchain it is.
+struct Toolchain<'a> {
+    crate_dir: &'a Path,
+    rustc: &'a Path,
+    rustup: &'a Path,
 }
 
-fn rustc(args: &[&str]) -> Result<String, CudaBuilderError> {
-    let run_error = |source| CudaBuilderError::Run { program: "rustc".into(), source };
-    let output = Command::new("rustc").args(args).output().map_err(run_error)?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// The address of the Debian archive that this machine's apt uses, if it is a Debian with
-/// the archive's keys.
-fn debian_mirror() -> Option<String> {
-    if !Path::new(KEYRING).is_file() {
-        return None;
-    }
-    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
-    let parts = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
-    files.extend(parts.map(|entry| entry.path()));
-    files.sort();
-    files.iter().filter_map(|file| fs::read_to_string(file).ok()).find_map(|text| mirror_in(&text))
-}
-
-/// The first address of a Debian archive in the text of an apt source file, of either
-/// format. The security archive is another one, and has no backports.
-fn mirror_in(sources: &str) -> Option<String> {
-    sources
-        .lines()
-        .filter(|line| line.starts_with("URIs:") || line.starts_with("deb "))
-        .flat_map(str::split_whitespace)
-        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
-        .map(str::to_owned)
-}
-
-/// Fetches the package and unpacks its `library` into `folder`.
-fn fetch(version: &str, folder: &Path) -> Result<(), String> {
-    let mirror = debian_mirror().ok_or("this machine's apt knows no Debian archive")?;
-    let work = folder.with_extension("partial");
-    let create = |dir: &Path| {
-        fs::create_dir_all(dir).map_err(|error| format!("`{}`: {error}", dir.display()))
-    };
-    create(&work.join("lists/partial"))?;
-    create(&work.join("cache/archives/partial"))?;
-    let list = work.join("backports.list");
-    fs::write(&list, format!("deb [signed-by={KEYRING}] {mirror} trixie-backports main\n"))
-        .map_err(|error| format!("`{}`: {error}", list.display()))?;
-
-    let apt = |program: &str, args: &[&str]| {
-        let mut command = Command::new(program);
-        for (key, value) in [
-            ("Dir::Etc::sourcelist", list.as_path()),
-            ("Dir::Etc::sourceparts", Path::new("-")),
-            ("Dir::State::Lists", &work.join("lists")),
-            ("Dir::Cache", &work.join("cache")),
-        ] {
-            command.arg("-o").arg(format!("{key}={}", value.display()));
+impl Toolchain<'_> {
+    fn ensure(&self, install: bool) -> Result<(), CudaBuilderError> {
+        let sysroot = PathBuf::from(self.rustc(&["--print", "sysroot"])?);
+        let is_there = || sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file();
+        if is_there() {
+            return Ok(());
         }
-        command.args(["-o", "APT::Sandbox::User="]).args(args).current_dir(&work);
-        output_of(command)
-    };
-    apt("apt-get", &["-qq", "update"])?;
-    let versions = apt("apt-cache", &["madison", "rust-src"])?;
-    let package = versions
-        .lines()
-        .filter_map(|line| line.split('|').nth(1).map(str::trim))
-        .find(|package| package.split(['+', '-']).next() == Some(version))
-        .ok_or("the archive has no such version")?;
-    apt("apt-get", &["-qq", "download", &format!("rust-src={package}")])?;
-    let archive = fs::read_dir(&work)
-        .map_err(|error| error.to_string())?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or("apt-get download left no package")?;
-    let mut unpack = Command::new("dpkg-deb");
-    unpack.arg("-x").arg(&archive).arg(work.join("package"));
-    output_of(unpack)?;
+        let version = self.version()?;
+        // rustup names the folder of a toolchain as it names the toolchain.
+        let toolchain = sysroot.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let missing = |reason| CudaBuilderError::NoRustSrc {
+            version: version.clone(),
+            toolchain: toolchain.clone(),
+            reason,
+        };
+        if !install {
+            return Err(missing(None));
+        }
+        // Two builds may come here at once, and rustup does not wait for another one.
+        let folder = File::open(&sysroot).ok();
+        if let Some(folder) = &folder {
+            // Where a folder cannot be locked, the second install fails, and is there all the same.
+            let _ = folder.lock();
+        }
+        if is_there() {
+            return Ok(());
+        }
+        say(&format!("installing the component rust-src of Rust {version}, to build kernels with"));
+        let reason = self.install(&toolchain).err();
+        if is_there() { Ok(()) } else { Err(missing(reason)) }
+    }
 
-    create(folder)?;
-    let library = work.join(format!("package/usr/src/rustc-{version}/library"));
-    fs::rename(&library, folder.join("library"))
-        .map_err(|error| format!("`{}`: {error}", library.display()))?;
-    // What is left over is scratch; failing to remove it harms nothing.
-    let _ = fs::remove_dir_all(&work);
-    Ok(())
-}
-
-fn output_of(mut command: Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("`{name}` could not be run: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
+    fn install(&self, toolchain: &str) -> Result<(), String> {
+        let mut rustup = Command::new(self.rustup);
+        rustup.args(["component", "add", "rust-src", "--toolchain", toolchain]);
+        let output = rustup.current_dir(self.crate_dir).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("rustup could not be run: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
         let stderr = String::from_utf8_lossy(&output.stderr);
-        Err(format!("`{name}` failed: {}", stderr.trim().lines().last().unwrap_or("no message")))
+        let error = stderr.lines().find_map(|line| line.trim().strip_prefix("error: "));
+        Err(format!("rustup failed: {}", error.unwrap_or_else(|| stderr.trim())))
+    }
+
+    /// The version of rustc, such as `1.95.0`.
+    fn version(&self) -> Result<String, CudaBuilderError> {
+        let verbose = self.rustc(&["-vV"])?;
+        let release = verbose.lines().find_map(|line| line.strip_prefix("release: "));
+        Ok(release.unwrap_or("unknown").to_owned())
+    }
+
+    fn rustc(&self, args: &[&str]) -> Result<String, CudaBuilderError> {
+        let run_error = |source| CudaBuilderError::Run { program: "rustc".into(), source };
+        let mut rustc = Command::new(self.rustc);
+        let output = rustc.args(args).current_dir(self.crate_dir).output().map_err(run_error)?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }
 
-#[cfg(test)]
+/// One line for whoever waits. cargo shows what a build script says to it, and hides its stderr.
+fn say(line: &str) {
+    let in_build_script =
+        ["OUT_DIR", "HOST", "TARGET"].iter().all(|name| env::var_os(name).is_some());
+    if in_build_script {
+        println!("cargo::warning={line}");
+    } else {
+        eprintln!("{line}");
+    }
+}
+
+#[cfg(all(test, unix))]
 mod tests {
-    use super::mirror_in;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A toolchain without sources, and a rustup that runs `install` in its folder.
+    struct Fake(tempfile::TempDir);
+
+    impl Fake {
+        fn new(install: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let sysroot = folder.path().join("1.95.0-x86_64-unknown-linux-gnu");
+            fs::create_dir_all(&sysroot).unwrap();
+            // Right in the crate's folder alone: elsewhere it might be another toolchain.
+            let rustc = format!(
+                "[ \"$1\" = -vV ] && echo 'release: 1.95.0' || echo \"$PWD/{}\"",
+                sysroot.file_name().unwrap().display()
+            );
+            let rustup = format!("echo \"$@\" >> rustup.log\ncd {}\n{install}", sysroot.display());
+            for (name, script) in [("rustc", rustc), ("rustup", rustup)] {
+                let path = folder.path().join(name);
+                fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            Self(folder)
+        }
+
+        fn ensure(&self, install: bool) -> Result<(), CudaBuilderError> {
+            let folder = self.0.path();
+            let (rustc, rustup) = (&folder.join("rustc"), &folder.join("rustup"));
+            Toolchain { crate_dir: folder, rustc, rustup }.ensure(install)
+        }
+
+        /// What rustup was asked for.
+        fn log(&self) -> String {
+            fs::read_to_string(self.0.path().join("rustup.log")).unwrap_or_default()
+        }
+    }
+
+    const WORKS: &str = "mkdir -p lib/rustlib/src/rust/library/core/src\ntouch lib/rustlib/src/rust/library/core/src/lib.rs";
 
     #[test]
-    fn mirror_is_read_from_both_formats() {
-        let deb822 = "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\n";
-        assert_eq!(mirror_in(deb822).as_deref(), Some("http://mirror.example/debian"));
-        let one_line = "# deb http://old.example/debian x main\n\
-                        deb [arch=amd64] http://mirror.example/debian/ bookworm main\n";
-        assert_eq!(mirror_in(one_line).as_deref(), Some("http://mirror.example/debian/"));
+    fn missing_sources_are_installed_once_for_the_toolchain_that_builds() {
+        let fake = Fake::new(WORKS);
+        fake.ensure(true).unwrap();
+        fake.ensure(true).unwrap();
+        fake.ensure(false).unwrap();
+        let expected = "component add rust-src --toolchain 1.95.0-x86_64-unknown-linux-gnu\n";
+        assert_eq!(fake.log(), expected);
     }
 
     #[test]
-    fn other_archives_are_not_taken_for_debians() {
-        let sources = "URIs: http://mirror.example/debian-security\n\
-                       deb http://mirror.example/ubuntu noble main\n";
-        assert_eq!(mirror_in(sources), None);
+    fn nothing_is_installed_where_that_is_forbidden() {
+        let fake = Fake::new(WORKS);
+        let error = fake.ensure(false).unwrap_err().to_string();
+        assert_eq!(fake.log(), "");
+        assert!(error.contains("rustup component add rust-src --toolchain 1.95.0"), "{error}");
+    }
+
+    #[test]
+    fn a_failure_says_why_and_what_to_type() {
+        let fake = Fake::new("echo 'info: trying' >&2\necho 'error: no network' >&2\nexit 1");
+        let error = fake.ensure(true).unwrap_err().to_string();
+        assert!(error.contains("rustup failed: no network"), "{error}");
+        assert!(error.contains("rustup component add rust-src --toolchain 1.95.0"), "{error}");
+        // It says that it worked, and it did not.
+        assert!(Fake::new("exit 0").ensure(true).is_err());
     }
 }

@@ -36,14 +36,15 @@ fn launch_bounds_are_in_the_ptx() {
 }
 
 #[test]
-fn only_the_end_of_a_kernel_looks_like_one() {
+fn only_the_end_of_a_body_looks_like_one() {
     let (Some(old), Some(new)) = (build(fixture()), build(fixture().arch(CudaArch::Sm90a))) else {
         return;
     };
     for text in [old.unwrap(), new.unwrap()] {
         let count = |line: &str| text.lines().filter(|other| *other == line).count();
-        let entries = text.matches(".entry ").count();
-        assert_eq!((count("{"), count("}")), (entries, entries));
+        // And one function that is not inlined.
+        let bodies = text.matches(".entry ").count() + 1;
+        assert_eq!((count("{"), count("}")), (bodies, bodies));
     }
 }
 
@@ -72,6 +73,42 @@ fn what_a_kernel_must_not_have_is_refused() {
         Some(Refused::Undefined { kernel, callee, .. })
             if kernel == "undefined" && callee == "from_nowhere"
     ));
+    let twice = refused("shared_twice");
+    assert!(
+        matches!(&twice, Some(Refused::SharedTwice { symbol }) if symbol.starts_with("shared_lib_")),
+        "{twice:?}"
+    );
+    let convergent = refused("convergent");
+    assert!(
+        matches!(
+            &convergent,
+            Some(Refused::Convergent { kernel, instruction, .. })
+                if kernel == "convergent" && instruction == "shfl.sync.up.b32"
+        ),
+        "{convergent:?}"
+    );
+}
+
+#[test]
+fn an_empty_slice_is_no_null_reference() {
+    let Some(launch) = Launch::new() else { return };
+    let out = launch.alloc(&[9, 9]);
+    launch.run("empty_slice", [1; 3], [1, 1, 1], 0, &[0, 0, out]);
+    assert_eq!(launch.read(out, 2), [0, 7]);
+    let x = launch.alloc(&[5]);
+    launch.run("empty_slice", [1; 3], [1, 1, 1], 0, &[x, 1, out]);
+    assert_eq!(launch.read(out, 2), [0, 5]);
+}
+
+#[test]
+fn kernels_of_one_macro_have_arrays_of_their_own() {
+    let Some(launch) = Launch::new() else { return };
+    for (kernel, threads) in [("stamped_32", 32), ("stamped_64", 64)] {
+        let out = launch.alloc(&vec![0; threads as usize]);
+        launch.run(kernel, [1; 3], [threads, 1, 1], 0, &[out]);
+        let expected: Vec<u32> = (0..threads).map(|i| (i + 1) % threads).collect();
+        assert_eq!(launch.read(out, threads as usize), expected);
+    }
 }
 
 #[test]

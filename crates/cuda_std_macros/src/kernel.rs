@@ -174,10 +174,27 @@ fn check_signature(function: &ItemFn) -> syn::Result<()> {
             FnArg::Typed(typed) if !matches!(&*typed.pat, Pat::Ident(_) | Pat::Wild(_)) => {
                 return Err(Error::new(typed.pat.span(), "a kernel's parameter needs a name"));
             }
-            FnArg::Typed(_) => {}
+            // A grid constant has a message of its own.
+            FnArg::Typed(typed) if typed.attrs.iter().any(|a| a.path().is_ident(GRID_CONSTANT)) => {
+            }
+            FnArg::Typed(typed) => check_reference(&typed.ty)?,
         }
     }
     Ok(())
+}
+
+/// Every thread gets the parameters: a `&mut` would be as many, of one place.
+fn check_reference(ty: &Type) -> syn::Result<()> {
+    let Type::Reference(reference) = ty else { return Ok(()) };
+    let Some(mutable) = reference.mutability else { return Ok(()) };
+    let instead = match &*reference.elem {
+        Type::Slice(_) => "`*mut [T]`, or `*mut T`",
+        _ => "`*mut T`",
+    };
+    let message = format!(
+        "a kernel's parameter cannot be `&mut`, because all threads would have it: take {instead}"
+    );
+    Err(Error::new(mutable.span(), message))
 }
 
 /// A parameter of slice type, which travels as pointer and length.
@@ -203,21 +220,20 @@ impl<'a> Slice<'a> {
         let element = self.element;
         let pointer_type =
             if self.mutable { quote!(*mut #element) } else { quote!(*const #element) };
-        let make = match (self.reference, self.mutable) {
-            (true, false) => quote!(::core::slice::from_raw_parts),
-            (true, true) => quote!(::core::slice::from_raw_parts_mut),
-            (false, false) => quote!(::core::ptr::slice_from_raw_parts),
-            (false, true) => quote!(::core::ptr::slice_from_raw_parts_mut),
-        };
-        let value = if self.reference {
-            // The launch contract of a kernel with a slice is that the host passes a
-            // device pointer and the length of what it points to.
-            quote! {
-                // SAFETY: the host passes a valid pointer and length; see `#[kernel]`.
-                unsafe { #make(#pointer, #length) }
-            }
-        } else {
-            quote!(#make(#pointer, #length))
+        let value = match (self.reference, self.mutable) {
+            // The launch contract of a kernel with a slice is that the host passes a device
+            // pointer and the length of what it points to. Hosts pass null for no elements,
+            // which a reference must not be.
+            (true, _) => quote! {
+                if #length == 0 {
+                    &[] as &[#element]
+                } else {
+                    // SAFETY: the host passes a valid pointer and length; see `#[kernel]`.
+                    unsafe { ::core::slice::from_raw_parts(#pointer, #length) }
+                }
+            },
+            (false, false) => quote!(::core::ptr::slice_from_raw_parts(#pointer, #length)),
+            (false, true) => quote!(::core::ptr::slice_from_raw_parts_mut(#pointer, #length)),
         };
         (pointer_type, value)
     }
@@ -393,6 +409,8 @@ mod tests {
             ("", "async unsafe fn k() {}", "neither `async` nor `const`"),
             ("", "unsafe extern \"C\" fn k() {}", "sets the ABI"),
             ("", "unsafe fn k(&self) {}", "no `self`"),
+            ("", "unsafe fn k(x: &mut [f32]) {}", "take `*mut [T]`, or `*mut T`"),
+            ("", "unsafe fn k(x: &mut f32) {}", "take `*mut T`"),
             ("block = 32, max_block = 64", "unsafe fn k() {}", "once"),
             ("block = (1, 2, 3, 4)", "unsafe fn k() {}", "one to three sizes"),
             ("min_blocks = 2", "unsafe fn k() {}", "means nothing"),

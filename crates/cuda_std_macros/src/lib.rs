@@ -12,9 +12,10 @@ use syn::parse_macro_input;
 /// - be `unsafe` (a launch can break what the kernel relies on; say what that is
 ///   under `# Safety`), return nothing, and have neither generics nor `self`;
 /// - take parameters that are `Copy`, have a size, and are aligned to at most 16 bytes, which
-///   is checked at compile time. A slice
-///   `&[T]` or `&mut [T]` arrives as two parameters, pointer and length, because
-///   that is what the hosts of Rust-CUDA pass; so does `*const [T]`.
+///   is checked at compile time. A slice `&[T]`, `*const [T]` or `*mut [T]` arrives as two
+///   parameters, pointer and length, because that is what the hosts of Rust-CUDA pass; the
+///   pointer may be null if the length is 0. `&mut` is refused, because all threads would
+///   have it.
 ///
 /// # Launch bounds
 ///
@@ -111,7 +112,9 @@ pub fn gpu_only(_args: TokenStream, item: TokenStream) -> TokenStream {
 /// belongs to the place in the source where the macro stands, as a `static` would: it
 /// is the same array each time that line runs, in every thread of the block. Its
 /// contents start undefined. The array is aligned to 128 bytes. `T` and `N` may name items
-/// of the module, not of the function.
+/// of the module, not of the function. A macro that makes several kernels takes the length of
+/// each one's arrays as an argument, or calls a function that declares them: an array that is
+/// written out in the macro would be one array of all of them, which `cuda_builder` refuses.
 ///
 /// At most 48 KiB can be declared this way in one kernel; more must be asked for at
 /// launch and reached through `cuda_std::shared::dynamic_shared_mem`.

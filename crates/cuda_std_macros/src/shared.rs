@@ -3,6 +3,7 @@
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
 use syn::{Expr, Token, Type};
 
 /// `T; N`.
@@ -24,7 +25,7 @@ impl Parse for SharedArray {
 /// expression reads. rustc cannot place a `static` in shared memory itself.
 pub fn expand(array: SharedArray) -> TokenStream {
     let SharedArray { element, length } = array;
-    let symbol = symbol(Span::call_site());
+    let symbol = symbol(place(&length));
     let declare = Literal::string(&format!(".shared .align 128 .b8 {symbol}[{{}}];"));
     let address = Literal::string(&format!("mov.u32 {{}}, {symbol};"));
     quote! {{
@@ -57,8 +58,19 @@ pub fn expand(array: SharedArray) -> TokenStream {
     }}
 }
 
+/// The place of the length rather than of the macro: in a macro that makes kernels, a length that
+/// is an argument has a place for each of them.
+fn place(length: &Expr) -> Span {
+    match length {
+        // An argument, in invisible brackets that have the macro's place.
+        Expr::Group(argument) => place(&argument.expr),
+        other => other.span(),
+    }
+}
+
 /// A name for the array that is unique in the module and does not depend on where the
-/// checkout lies: the file's name and the place in it.
+/// checkout lies: the file's name and the place in it. `cuda_builder` refuses PTX in which it is
+/// not unique.
 fn symbol(span: Span) -> String {
     let span = span.unwrap();
     let file = span.file();

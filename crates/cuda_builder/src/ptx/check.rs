@@ -1,0 +1,368 @@
+//! What a kernel must not have.
+
+use std::collections::{HashMap, HashSet};
+
+use super::read::{Function, callee, functions, shared_array};
+
+/// Why PTX is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A kernel can reach Rust's panic handler.
+    #[error(
+        "kernel `{kernel}` can panic: PTX line {line} calls `{callee}`; look for an index that \
+         the compiler cannot prove in bounds, an overflow check, or a division by zero"
+    )]
+    Panic {
+        /// The kernel.
+        kernel: String,
+        /// The line of the call, from 1.
+        line: usize,
+        /// The function it calls.
+        callee: String,
+    },
+
+    /// A kernel calls a function that no file defines.
+    #[error(
+        "kernel `{kernel}` calls `{callee}` in PTX line {line}, which is defined nowhere; \
+         a GPU has no library to link it from"
+    )]
+    Undefined {
+        /// The kernel.
+        kernel: String,
+        /// The line of the call, from 1.
+        line: usize,
+        /// The function it calls.
+        callee: String,
+    },
+
+    /// A convergent instruction is written as inline assembly.
+    #[error(
+        "kernel `{kernel}` has `{instruction}` as inline assembly in PTX line {line}: threads \
+         execute it together, and the compiler may copy assembly into both arms of a branch; \
+         call `cuda_std`'s function for it, or LLVM's intrinsic, or write \
+         `// convergent NAME` into the assembly, for which there must then be one copy"
+    )]
+    Convergent {
+        /// The kernel.
+        kernel: String,
+        /// The line of the instruction, from 1.
+        line: usize,
+        /// The instruction.
+        instruction: String,
+    },
+
+    /// Inline assembly that says that it is convergent is there more than once.
+    #[error(
+        "kernel `{kernel}` has a second copy of the assembly that is `// convergent {name}` in \
+         PTX line {line}: the compiler has unrolled a loop around it or copied it into both arms \
+         of a branch, or it was inlined twice; give each place a name of its own, and keep it \
+         out of loops and branches"
+    )]
+    Copied {
+        /// The kernel.
+        kernel: String,
+        /// The line of the second copy, from 1.
+        line: usize,
+        /// The name that the assembly gives itself.
+        name: String,
+    },
+
+    /// Two places declare one array in shared memory.
+    #[error(
+        "`{symbol}` is declared twice: a macro that makes several kernels makes one name for the \
+         `shared_array!` in all of them; let the array's length be an argument of the macro, or \
+         declare the array in a function that the kernels call"
+    )]
+    SharedTwice {
+        /// The array.
+        symbol: String,
+    },
+
+    /// A kernel keeps variables in local memory.
+    #[error(
+        "kernel `{kernel}` uses local memory in PTX line {line}: some array does not fit in \
+         registers; index it with constants only, in loops that unroll, and pass arrays \
+         rather than aligned structs"
+    )]
+    LocalMemory {
+        /// The kernel.
+        kernel: String,
+        /// The line that names it, from 1.
+        line: usize,
+    },
+
+    /// A `#[grid_constant]` is no parameter that can be aligned.
+    #[error(
+        "kernel `{kernel}` has no bytes as its parameter {parameter}, where a \
+         `#[grid_constant]` should be; use the `#[kernel]` of the same checkout"
+    )]
+    GridConstant {
+        /// The kernel.
+        kernel: String,
+        /// Which parameter of the PTX, from 0: a slice makes two.
+        parameter: usize,
+    },
+
+    /// A launch bound names no kernel.
+    #[error("launch bounds are given for `{0}`, which is no kernel in the PTX")]
+    UnknownKernel(String),
+}
+
+/// The function that `cuda_std`'s panic handler calls, and that does not exist.
+const PANIC: &str = "cuda_std_panic_is_reachable";
+
+/// The first words of instructions that threads execute together (PTX ISA).
+const CONVERGENT: [&str; 15] = [
+    "activemask",
+    "bar",
+    "barrier",
+    "elect",
+    "ldmatrix",
+    "match",
+    "mma",
+    "movmatrix",
+    "redux",
+    "setmaxnreg",
+    "shfl",
+    "stmatrix",
+    "vote",
+    "wgmma",
+    "wmma",
+];
+
+/// Refuses what no kernel must have.
+pub(super) fn check(text: &str) -> Result<(), Refused> {
+    let mut arrays: Vec<&str> =
+        text.lines().filter_map(shared_array).map(|array| array.0).collect();
+    arrays.sort_unstable();
+    if let Some(twice) = arrays.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Refused::SharedTwice { symbol: twice[0].to_owned() });
+    }
+    let functions = functions(text);
+    let defined: HashMap<&str, &Function<'_>> =
+        functions.iter().map(|function| (function.name, function)).collect();
+    let panicking = panicking(&functions);
+    for kernel in functions.iter().filter(|function| function.is_entry) {
+        let mut seen = vec![kernel.name];
+        let mut pending = vec![kernel];
+        let mut tags = Vec::new();
+        while let Some(function) = pending.pop() {
+            check_assembly(kernel.name, function, &mut tags)?;
+            for &(line, text) in &function.body {
+                if text.starts_with(".local") {
+                    return Err(Refused::LocalMemory { kernel: kernel.name.to_owned(), line });
+                }
+                let Some(callee) = callee(text) else { continue };
+                let (kernel, name) = (kernel.name.to_owned(), demangled(callee));
+                if panicking.contains(callee) && name.trim_start_matches('<').starts_with("core::")
+                    || callee == PANIC
+                {
+                    return Err(Refused::Panic { kernel, line, callee: name });
+                }
+                match defined.get(callee) {
+                    None => return Err(Refused::Undefined { kernel, line, callee: name }),
+                    Some(_) if seen.contains(&callee) => {}
+                    Some(function) => {
+                        seen.push(callee);
+                        pending.push(function);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The functions that reach the panic handler.
+fn panicking<'a>(functions: &[Function<'a>]) -> HashSet<&'a str> {
+    let mut panicking = HashSet::from([PANIC]);
+    loop {
+        let before = panicking.len();
+        for function in functions {
+            let calls = |&(_, line): &(usize, &'a str)| callee(line);
+            if function.body.iter().filter_map(calls).any(|callee| panicking.contains(callee)) {
+                panicking.insert(function.name);
+            }
+        }
+        if panicking.len() == before {
+            return panicking;
+        }
+    }
+}
+
+/// Refuses convergent instructions in inline assembly: LLVM may have copied it. Assembly that
+/// names itself with a comment `// convergent NAME` may have them, if no other in the kernel has
+/// the name; `tags` are those so far.
+fn check_assembly<'a>(
+    kernel: &str,
+    function: &Function<'a>,
+    tags: &mut Vec<&'a str>,
+) -> Result<(), Refused> {
+    // LLVM writes these comments around inline assembly.
+    const BEGIN: &str = "// begin inline asm";
+    const END: &str = "// end inline asm";
+    const TAG: &str = "// convergent ";
+    let (mut in_assembly, mut tagged) = (false, false);
+    for &(line, text) in &function.body {
+        match text {
+            BEGIN => (in_assembly, tagged) = (true, false),
+            END => in_assembly = false,
+            _ if !in_assembly => {}
+            _ => {
+                if let Some((_, name)) = text.split_once(TAG) {
+                    let (kernel, name) = (kernel.to_owned(), name.trim());
+                    if tags.contains(&name) {
+                        return Err(Refused::Copied { kernel, line, name: name.to_owned() });
+                    }
+                    tags.push(name);
+                    tagged = true;
+                }
+                let code = text.split_once("//").map_or(text, |(code, _)| code);
+                let convergent = code.split([';', '{', '}']).map(opcode).find(|opcode| {
+                    CONVERGENT.contains(&opcode.split('.').next().unwrap_or_default())
+                });
+                if let Some(instruction) = convergent.filter(|_| !tagged) {
+                    let (kernel, instruction) = (kernel.to_owned(), instruction.to_owned());
+                    return Err(Refused::Convergent { kernel, line, instruction });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first word of a statement, after its guard: `shfl.sync.up.b32`.
+fn opcode(statement: &str) -> &str {
+    let mut words = statement.split_whitespace().skip_while(|word| word.starts_with('@'));
+    words.next().unwrap_or_default()
+}
+
+/// A function's name as Rust has it.
+fn demangled(symbol: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(symbol))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub const SAXPY: &str = "\
+.version 7.0
+// cuda_std directive saxpy .reqntid 256
+// cuda_std directive saxpy .minnctapersm 2
+.shared .align 128 .b8 shared_saxpy_1_2[1024];
+.shared .align 128 .b8 shared_other_3_4[64];
+
+.visible .entry saxpy(
+\t.param .u64 saxpy_param_0
+)
+{
+\t.reg .b32 \t%r<4>;
+\tmov.u32 \t%r1, shared_saxpy_1_2;
+$L__BB0_1:
+\t@%p1 bra \t$L__BB0_1;
+\tret;
+}
+";
+
+    pub fn with_body(line: &str) -> String {
+        SAXPY.replace("\tret;", &format!("{line}\n\tret;"))
+    }
+
+    /// A function of the panic machinery.
+    const PANICKING: &str = "\
+.func _ZN4core9panicking5panic17h0123456789abcdefE(
+\t.param .b64 p0
+)
+{
+\tcall.uni \tcuda_std_panic_is_reachable, ();
+}
+";
+
+    #[test]
+    fn a_panic_is_refused_directly_and_through_a_function() {
+        let direct = with_body("\tcall.uni \t_ZN4core9panicking5panic17h0123456789abcdefE, (p0);")
+            + PANICKING;
+        let callee = "core::panicking::panic".to_owned();
+        let refused = Refused::Panic { kernel: "saxpy".into(), line: 15, callee };
+        assert_eq!(check(&direct), Err(refused));
+
+        let helper = "\
+.func  (.param .b32 func_retval0) helper
+(
+\t.param .b32 helper_param_0
+)
+{
+\t@%p1 call \tcuda_std_panic_is_reachable, ();
+}
+";
+        let text = with_body("\tcall.uni (retval0), helper, (param0);") + helper;
+        assert!(matches!(check(&text), Err(Refused::Panic { kernel, .. }) if kernel == "saxpy"));
+    }
+
+    #[test]
+    fn a_name_with_panic_in_it_is_no_panic() {
+        let text = with_body("\tcall.uni \tdont_panic, ();")
+            + &PANICKING.replace("_ZN4core9panicking5panic17h0123456789abcdefE", "unused")
+            + ".func dont_panic()\n{\n\tret;\n}\n";
+        assert!(check(&text).is_ok());
+    }
+
+    #[test]
+    fn two_arrays_of_one_name_are_refused() {
+        let text = SAXPY.replace("shared_other_3_4", "shared_saxpy_1_2");
+        let symbol = "shared_saxpy_1_2".to_owned();
+        assert_eq!(check(&text), Err(Refused::SharedTwice { symbol }));
+    }
+
+    /// Inline assembly as LLVM prints it.
+    fn assembly(lines: &str) -> String {
+        format!("\t// begin inline asm\n\t{lines}\n\t// end inline asm")
+    }
+
+    #[test]
+    fn convergent_inline_assembly_is_refused() {
+        for (lines, instruction) in [
+            ("shfl.sync.up.b32 %r1, %r2, 1, 0, -1;", "shfl.sync.up.b32"),
+            ("{ .reg .pred p; vote.sync.all.pred p, p, -1; }", "vote.sync.all.pred"),
+            ("@%p1 bar.sync 0;", "bar.sync"),
+            ("mov.u32 %r1, 1; barrier.sync 1, 64;", "barrier.sync"),
+        ] {
+            match check(&with_body(&assembly(lines))) {
+                Err(Refused::Convergent { instruction: found, line: 16, .. }) => {
+                    assert_eq!(found, instruction);
+                }
+                other => panic!("{lines}: {other:?}"),
+            }
+            // As an instruction of the compiler's, or in a comment, it is none of that.
+            assert!(check(&with_body(&format!("\t{lines}"))).is_ok());
+            assert!(check(&with_body(&assembly(&format!("// {lines}")))).is_ok());
+        }
+        assert!(check(&with_body(&assembly("mbarrier.arrive.b64 _, [%r1];"))).is_ok());
+    }
+
+    #[test]
+    fn convergent_inline_assembly_with_a_name_is_there_once() {
+        let tagged = assembly("// convergent mine\n\tshfl.sync.up.b32 %r1, %r2, 1, 0, -1;");
+        assert!(check(&with_body(&tagged)).is_ok());
+        let twice = check(&with_body(&format!("{tagged}\n{tagged}")));
+        let name = "mine".to_owned();
+        assert_eq!(twice, Err(Refused::Copied { kernel: "saxpy".into(), line: 20, name }));
+        let other = tagged.replace("mine", "yours");
+        assert!(check(&with_body(&format!("{tagged}\n{other}"))).is_ok());
+    }
+
+    #[test]
+    fn an_undefined_function_is_refused() {
+        let text = with_body("\tcall.uni (retval0), sinf, (param0);");
+        let refused =
+            Refused::Undefined { kernel: "saxpy".into(), line: 15, callee: "sinf".into() };
+        assert_eq!(check(&text), Err(refused));
+    }
+
+    #[test]
+    fn local_memory_is_refused() {
+        let text = with_body("\t.local .align 16 .b8 \t__local_depot0[64];");
+        assert_eq!(check(&text), Err(Refused::LocalMemory { kernel: "saxpy".into(), line: 15 }));
+    }
+}
