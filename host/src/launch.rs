@@ -26,10 +26,10 @@ use reach::{Need, Reach, is_read};
 /// [`Error::UnknownKernel`], with the name that looks most like it.
 pub fn find_kernel(name: &str) -> Result<&'static Spec, Error> {
     let kernels = LADDER.iter().chain(TILES);
-    if let Some(spec) = kernels.clone().find(|spec| spec.name == name) {
+    if let Some(spec) = kernels.clone().find(|spec| spec.name() == name) {
         return Ok(spec);
     }
-    let known: Vec<_> = kernels.map(|spec| spec.name).collect();
+    let known: Vec<_> = kernels.map(|spec| spec.name()).collect();
     let nearest = nearest_name(name, &known);
     Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
 }
@@ -56,15 +56,15 @@ impl Device {
     /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
-        if spec.arguments == Arguments::Tensor {
-            tensor::require_maps(spec.name, self.info())?;
+        if spec.arguments() == Arguments::Tensor {
+            tensor::require_maps(spec.name(), self.info())?;
         }
-        let repack = match spec.arguments {
+        let repack = match spec.arguments() {
             Arguments::Gemm => None,
             Arguments::Split | Arguments::Tensor => Some(self.entry_point("repack")?),
         };
-        let function = self.entry_point(spec.name)?;
-        let unaligned = spec.unaligned.map(|other| self.entry_point(other.name)).transpose()?;
+        let function = self.entry_point(spec.name())?;
+        let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
         Ok(Kernel { device: self, spec, function, unaligned, repack })
     }
 }
@@ -146,8 +146,8 @@ impl<'d> Kernel<'d> {
             }
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
-        let wide = self.spec.unaligned.map_or([false; 3], |unaligned| unaligned.wide);
-        let needs = match self.spec.arguments {
+        let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.wide);
+        let needs = match self.spec.arguments() {
             Arguments::Tensor => Some([Need::Rows; 2]),
             Arguments::Split if packed => {
                 Some([wide[0], wide[1]].map(|wide| if wide { Need::Groups } else { Need::Nothing }))
@@ -256,10 +256,10 @@ impl Prepared<'_, '_> {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
     ) -> &'static str {
-        let Spec { name, unaligned, .. } = *self.kernel.spec;
-        match unaligned {
+        let spec = self.kernel.spec;
+        match spec.unaligned() {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned.name,
-            _ => name,
+            _ => spec.name(),
         }
     }
 
@@ -273,7 +273,7 @@ impl Prepared<'_, '_> {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned else { return true };
+        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned() else { return true };
         if self.reach.is_some() {
             [wide[0], wide[1]] = [false; 2];
         }
@@ -336,7 +336,7 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
-        if let (Some(reach), Arguments::Tensor) = (&self.reach, self.kernel.spec.arguments) {
+        if let (Some(reach), Arguments::Tensor) = (&self.reach, self.kernel.spec.arguments()) {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(reach, a, b, c) };
         }
@@ -382,7 +382,7 @@ impl Prepared<'_, '_> {
                 (&raw mut partials).cast(),
                 (&raw mut counters).cast(),
             ];
-            let arguments = match self.kernel.spec.arguments {
+            let arguments = match self.kernel.spec.arguments() {
                 Arguments::Gemm => &arguments[..11],
                 _ => &arguments[..],
             };
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn kernels_are_found_by_name() {
         for spec in LADDER.iter().chain(TILES) {
-            assert_eq!(find_kernel(spec.name).unwrap().name, spec.name);
+            assert_eq!(find_kernel(spec.name()).unwrap().name(), spec.name());
         }
     }
 

@@ -60,8 +60,8 @@ mod tests {
         assert_eq!(only(text, "a").unwrap(), format!("{head}{a}"));
         assert_eq!(only(text, "b"), None);
         for spec in LADDER.iter().chain(TILES) {
-            let one = only(SM_90A, spec.name).unwrap();
-            assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name);
+            let one = only(SM_90A, spec.name()).unwrap();
+            assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name());
         }
     }
 }

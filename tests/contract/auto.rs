@@ -39,7 +39,7 @@ fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
 fn assert_right(device: &Device, auto: &Auto<'_>, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = auto.prepare(case.gemm).unwrap();
-    if choice.spec.arguments == Arguments::Split {
+    if choice.spec.arguments() == Arguments::Split {
         assert_eq!(prepared.plan().splits(), choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");
@@ -133,7 +133,7 @@ fn choices_differ() {
         let choices =
             products.flat_map(|[m, n]| sizes.map(|k| auto.choose(&Gemm::new(m, n, k)).unwrap()));
         let choices: Vec<_> = choices.collect();
-        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.spec.name).collect();
+        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.spec.name()).collect();
         assert_eq!(kernels.len(), table.kernels.len(), "{kernels:?}");
         assert!(choices.iter().any(|choice| choice.splits > 1));
     }

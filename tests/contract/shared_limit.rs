@@ -10,7 +10,7 @@ use crate::common::devices;
 #[test]
 fn the_largest_k_that_fits_runs_and_the_next_is_refused() {
     let spec = find_kernel("smem_full").unwrap();
-    let Shared::Dynamic(bytes) = spec.shared else { panic!("smem_full depends on K") };
+    let Shared::Dynamic(bytes) = spec.shared() else { panic!("smem_full depends on K") };
     for device in devices() {
         let limit = device.info().limits.shared_optin;
         let most = u64::from(limit) / bytes(1);

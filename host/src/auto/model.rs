@@ -98,7 +98,7 @@ impl Model {
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
             let of_kernel = |other: &&Estimate| {
-                let alike = |choice: Choice| (choice.spec.name, choice.packed);
+                let alike = |choice: Choice| (choice.spec.name(), choice.packed);
                 alike(other.choice) == alike(estimate.choice)
             };
             if ranking.len() < count
@@ -113,7 +113,7 @@ impl Model {
 
     /// The time of a choice; `None` if the table does not have its kernel.
     pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-        let costs = self.kernels.iter().find(|costs| costs.kernel.name == choice.spec.name)?;
+        let costs = self.kernels.iter().find(|costs| costs.kernel.name() == choice.spec.name())?;
         let work = Work::new(gemm, choice.spec, choice.packed);
         Some(self.estimate(costs, &work, choice.splits))
     }
@@ -126,7 +126,7 @@ impl Model {
                 continue;
             }
             visit(self.estimate(costs, &work, 1));
-            if costs.kernel.arguments != Arguments::Split {
+            if costs.kernel.arguments() != Arguments::Split {
                 continue;
             }
             // The splits that fill whole waves, and a few in between.
@@ -150,7 +150,7 @@ impl Model {
     fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
         let splits = work.whole_splits(splits);
         let memory = work.bytes(self, costs) / self.copy;
-        let (blocks, meeting) = match costs.kernel.arguments {
+        let (blocks, meeting) = match costs.kernel.arguments() {
             Arguments::Tensor => self.streamed(costs, work),
             Arguments::Gemm | Arguments::Split => self.in_waves(costs, work, splits),
         };
@@ -238,15 +238,15 @@ struct Work {
 impl Work {
     /// With copies of A and B, if `packed`, where they let the kernel's first entry point serve.
     fn new(gemm: &Gemm, spec: &Spec, packed: bool) -> Self {
-        let Spec { tile, .. } = *spec;
+        let tile = spec.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let wide = spec.unaligned.map_or([false; 3], |other| other.wide);
+        let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
         let bytes = [4.0 * m * k, 4.0 * k * n];
-        let ragged = match spec.arguments {
+        let ragged = match spec.arguments() {
             Arguments::Gemm => [false; 2],
             Arguments::Tensor => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
             Arguments::Split => {
@@ -254,7 +254,7 @@ impl Work {
                 [!serves([a, false, false]), !serves([false, b, false])]
             }
         };
-        let is_choice = spec.arguments == Arguments::Split;
+        let is_choice = spec.arguments() == Arguments::Split;
         let packed = packed && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
         let repacked = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
         Self {
@@ -286,7 +286,7 @@ impl Work {
         if self.input_bytes <= model.l2_bytes {
             return self.input_bytes + self.output_bytes;
         }
-        let Spec { tile, .. } = costs.kernel;
+        let tile = costs.kernel.tile();
         let at_once = costs.paces(self).len() as f64 * f64::from(model.multiprocessors);
         let rows = self.rows.min(GROUP);
         let cols = (at_once / rows).clamp(1.0, self.cols);

@@ -12,12 +12,12 @@ const RESERVED: u64 = 1024;
 /// would have to compile the kernel first; 0 if it cannot run at all. Registers are not counted:
 /// all GPUs that kernels are built for have as many, so that a table's blocks fit them.
 pub fn room(info: &DeviceInfo, spec: &Spec) -> u32 {
-    let shared = match spec.shared {
+    let shared = match spec.shared() {
         Shared::Static(bytes) => bytes.into(),
         Shared::Dynamic(bytes) => bytes(1),
     };
     let lacks_maps = info.capability != (9, 0) || !info.tensor_maps;
-    if spec.arguments == Arguments::Tensor && lacks_maps
+    if spec.arguments() == Arguments::Tensor && lacks_maps
         || shared > u64::from(info.limits.shared_optin)
     {
         return 0;

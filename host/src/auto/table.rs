@@ -255,7 +255,7 @@ impl Table {
 }
 
 fn name<S: Serializer>(spec: &&'static Spec, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(spec.name)
+    serializer.serialize_str(spec.name())
 }
 
 fn by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Spec, D::Error> {

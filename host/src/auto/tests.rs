@@ -127,7 +127,7 @@ fn another_device_gets_scaled_costs() {
     info.peak = Some(Peak { clock_khz, multiprocessors: 7, lanes: table.device.lanes / 2 });
     info.memory_gbytes = Some(table.device.memory_gbytes / 2.0);
     // Room for one block of the first kernel, two of the second, and none of the third.
-    let shared = |name| match crate::find_kernel(name).unwrap().shared {
+    let shared = |name| match crate::find_kernel(name).unwrap().shared() {
         Shared::Dynamic(bytes) => bytes(1) as u32,
         Shared::Static(bytes) => bytes,
     };
@@ -135,7 +135,7 @@ fn another_device_gets_scaled_costs() {
     info.limits.shared_optin = shared("tile_64x64");
     assert!(shared("tile_16x128") > shared("tile_64x64"));
     let scaled = scale::scaled(&table, &info, 7);
-    let names: Vec<_> = scaled.kernels.iter().map(|costs| costs.kernel.name).collect();
+    let names: Vec<_> = scaled.kernels.iter().map(|costs| costs.kernel.name()).collect();
     assert_eq!(names, ["tile_64x64", "tile_32x32"]);
     let (was, is) = (&table.kernels[0], &scaled.kernels[0]);
     assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
@@ -153,7 +153,7 @@ fn room_is_what_the_driver_says() {
         let device = Device::open(choice).unwrap();
         for spec in LADDER.iter().chain(TILES) {
             let (room, asked) = (scale::room(device.info(), spec), device.resident_blocks(spec));
-            assert_eq!(room, asked.unwrap(), "{}", spec.name);
+            assert_eq!(room, asked.unwrap(), "{}", spec.name());
         }
     }
 }
@@ -166,7 +166,7 @@ fn an_unknown_device_gets_what_has_room() {
     assert!(exceptions.is_empty());
     for costs in model.kernels() {
         let room = scale::room(device.info(), costs.kernel) as usize;
-        assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name);
+        assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name());
     }
     assert!(auto.basis().to_string().contains("scaled from what was measured on Test GPU"));
     assert!(auto.choose(&Gemm::new(512, 512, 512)).is_ok());
@@ -187,7 +187,7 @@ fn the_rule_without_measurements() {
     }
     // A rung of whole blocks comes before all tiles, if rows are aligned.
     let rungs = [crate::find_kernel("async_copy").unwrap()];
-    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).spec.name;
+    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).spec.name();
     assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
     assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_64x128");
 }
@@ -195,7 +195,7 @@ fn the_rule_without_measurements() {
 /// What needs tensor maps is for devices that have them.
 #[test]
 fn no_tensor_maps_without_hopper() {
-    let tensor = LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor);
+    let tensor = LADDER.iter().filter(|spec| spec.arguments() == Arguments::Tensor);
     let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
     let (old, new) = (old.unwrap(), new.unwrap());
     for spec in tensor {

@@ -53,7 +53,7 @@ struct Candidate {
 impl From<Estimate> for Candidate {
     fn from(estimate: Estimate) -> Self {
         Self {
-            kernel: estimate.choice.spec.name,
+            kernel: estimate.choice.spec.name(),
             splits: estimate.choice.splits,
             packed: estimate.choice.packed,
             predicted_ms: 1e-6 * estimate.ns,
@@ -96,7 +96,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             m: gemm.m,
             n: gemm.n,
             k: gemm.k,
-            chosen: choice.spec.name,
+            chosen: choice.spec.name(),
             splits: choice.splits,
             packed: choice.packed,
             exception: auto.exception(&gemm).is_some(),

@@ -111,8 +111,8 @@ impl Prepared<'_, '_> {
                 Some([a, b]) => {
                     // A panel begins with a whole tile, so on 16 bytes like the matrix.
                     let [row, col] = [launch.a_offset / gemm.lda, launch.b_offset];
-                    let box_a = [spec.tile.bm, spec.tile.bk];
-                    let box_b = [spec.tile.bk, spec.tile.bn];
+                    let box_a = [spec.tile().bm, spec.tile().bk];
+                    let box_b = [spec.tile().bk, spec.tile().bn];
                     [
                         encode(device, a, row * a.ld as usize, [m, k], box_a, SWIZZLE_64B)?,
                         encode(device, b, col, [k, n], box_b, NO_SWIZZLE)?,

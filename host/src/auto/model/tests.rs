@@ -196,7 +196,7 @@ fn a_ranking_has_no_more_than_two_of_a_kernel() {
     assert!(ranking.is_sorted_by(|a, b| a.ns <= b.ns));
     assert_eq!(ranking[0], model.fastest(&gemm).unwrap());
     for name in ["tile_64x64", "tile_32x32"] {
-        assert_eq!(ranking.iter().filter(|e| e.choice.spec.name == name).count(), 2);
+        assert_eq!(ranking.iter().filter(|e| e.choice.spec.name() == name).count(), 2);
     }
     assert_eq!(model.ranking(&gemm, 1).len(), 1);
 }
@@ -205,7 +205,8 @@ fn a_ranking_has_no_more_than_two_of_a_kernel() {
 #[test]
 fn choosing_is_quick() {
     let all = kernels_gpu::TILES.iter();
-    let model = model(all.map(|spec| costs(spec.name, &[(100.0, 10.0), (100.0, 15.0)])).collect());
+    let model =
+        model(all.map(|spec| costs(spec.name(), &[(100.0, 10.0), (100.0, 15.0)])).collect());
     let clock = std::time::Instant::now();
     const CALLS: usize = 1000;
     for i in 1..=CALLS {

@@ -30,7 +30,7 @@ pub fn calibrated(table: &Table, races: &[Race]) -> Option<Table> {
     let mut better = table.clone();
     let factors = factors(&Model::new(table), races);
     for costs in &mut better.kernels {
-        if let Some(factor) = factors.get(costs.kernel.name) {
+        if let Some(factor) = factors.get(costs.kernel.name()) {
             slow(costs, *factor);
         }
     }
@@ -43,7 +43,7 @@ fn factors(model: &Model, races: &[Race]) -> HashMap<&'static str, f64> {
     for race in races {
         for run in &race.runs {
             let slower = run.ns() / predicted(model, race.shape, run);
-            ratios.entry(run.choice.spec.name).or_default().push(slower);
+            ratios.entry(run.choice.spec.name()).or_default().push(slower);
         }
     }
     let usable = |ratios: &Vec<f64>| {

@@ -126,7 +126,7 @@ fn with_exceptions(table: Table, races: &[Race]) -> Table {
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
 fn kernels(quick: bool) -> Result<Vec<&'static Spec>, Error> {
-    let streaming = LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor);
+    let streaming = LADDER.iter().filter(|spec| spec.arguments() == Arguments::Tensor);
     let mut kernels: Vec<_> = streaming.copied().collect();
     let named = if quick { &QUICK[..] } else { &RUNGS[..] };
     for name in named {
@@ -174,7 +174,7 @@ struct RunLine {
 impl RaceLine {
     fn new(race: &Race) -> Self {
         let run = |run: &Run| RunLine {
-            kernel: run.choice.spec.name,
+            kernel: run.choice.spec.name(),
             splits: run.choice.splits,
             packed: run.choice.packed,
             predicted_ns: run.predicted_ns,
@@ -213,7 +213,7 @@ impl Tuning<'_, '_> {
         for spec in kernels {
             let resident = match device.resident_blocks(spec)?.min(MOST_RESIDENT) {
                 0 => {
-                    eprintln!("note: {} does not run on this device", spec.name);
+                    eprintln!("note: {} does not run on this device", spec.name());
                     continue;
                 }
                 resident => resident,
@@ -221,7 +221,7 @@ impl Tuning<'_, '_> {
             let kernel = device.kernel(spec)?;
             if let Some(mistake) = costs::mistake(bed, &kernel)? {
                 self.wrong += 1;
-                report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name));
+                report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name()));
                 continue;
             }
             let costs = costs::measure(bed, &kernel, resident, table.launch_ns)?;
@@ -231,7 +231,7 @@ impl Tuning<'_, '_> {
                 .map(|pace| format!("{:.0} + {:.1} per step", pace.fixed_ns, pace.step_ns));
             report::print(&format!(
                 "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
-                spec.name,
+                spec.name(),
                 paces.collect::<Vec<_>>().join(", "),
                 costs.join_ns,
                 costs.piece_ns
