@@ -108,10 +108,12 @@ impl Gemm {
         Ok(())
     }
 
-    /// Bytes that densely stored A, B and C take together. Cannot overflow.
+    /// Bytes that densely stored A, B and C take together; the largest number where that is too
+    /// small to count them.
     pub fn bytes(&self) -> u128 {
         let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
-        4 * (m * k + k * n + m * n)
+        // Each product of two `usize` fits; their sum may not.
+        (m * k).saturating_add(k * n).saturating_add(m * n).saturating_mul(4)
     }
 }
 
@@ -473,6 +475,8 @@ mod tests {
         let max = MAX_DIMENSION;
         assert!(plan(naive, Gemm::new(max, max, max)).is_ok());
         assert!(Gemm::new(max, max, max).bytes() > u128::from(u64::MAX / 2));
+        let max = usize::MAX;
+        assert_eq!(Gemm::new(max, max, max).bytes(), u128::MAX);
     }
 
     #[test]

@@ -20,6 +20,8 @@ const SAMPLES: usize = 3;
 const TRIAL_MS: f64 = 20.0;
 /// Copies per sample, so that what a launch costs is nothing against them.
 const COPIES: u32 = 8;
+/// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
+const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 /// Operands for which no sum overflows, and none stands still.
 const OPERANDS: (f32, f32) = (0.999, 0.37);
 
@@ -57,14 +59,14 @@ pub struct Roofs<'d> {
 }
 
 impl<'d> Roofs<'d> {
-    /// Loads the kernels. The loop runs on `multiprocessors`; `copy_bytes`, rounded down to
+    /// Loads the kernels. The loop runs on `multiprocessors`, 65536 at most; `copy_bytes`, rounded down to
     /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
     ///
     /// # Errors
     ///
     /// Those of [`Device::kernel`], and [`Error::Driver`] if the memory is not to be had.
     pub fn new(device: &'d Device, multiprocessors: u32, copy_bytes: u64) -> Result<Self, Error> {
-        let ffma_blocks = multiprocessors.max(1) * FFMA_BLOCKS;
+        let ffma_blocks = multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * FFMA_BLOCKS;
         let blocks = copy_bytes / (4 * u64::from(COPY_PER_BLOCK));
         let copy_blocks = blocks.clamp(1, i32::MAX as u64) as u32;
         let buffer = |blocks: u32, per_block: u32| {
@@ -229,6 +231,14 @@ mod tests {
         roofs.enqueue_copy().unwrap();
         assert_eq!(roofs.to.download().unwrap(), matrix);
         assert_eq!(roofs.copy_bytes(), 2.0 * (bytes - 5) as f64);
+    }
+
+    #[test]
+    fn threads_fit_32_bits() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let roofs = Roofs::new(&device, u32::MAX, 0).unwrap();
+        assert!(roofs.ffma_blocks.checked_mul(FFMA_THREADS).is_some());
+        assert_eq!(roofs.out.rows(), roofs.ffma_blocks as usize);
     }
 
     #[test]
