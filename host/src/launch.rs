@@ -1,7 +1,6 @@
 //! From a rung and a [`Gemm`] to work on a device: [`Device::kernel`], then
 //! [`Kernel::prepare`], then [`Prepared::enqueue`].
 
-use std::ffi::c_void;
 use std::iter;
 
 use cuda_driver::sys;
@@ -14,6 +13,7 @@ use crate::error::Error;
 use crate::gemm::{Gemm, Limits, Plan, Workspace};
 use crate::matrix::DeviceMatrix;
 
+pub(crate) mod parameters;
 mod reach;
 mod tensor;
 
@@ -347,47 +347,37 @@ impl Prepared<'_, '_> {
         };
         let gemm = self.plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
-        let mut k = gemm.depth() as u32;
-        let [mut lda, mut ldb, mut ldc] = [gemm.lda as u32, gemm.ldb as u32, gemm.ldc as u32];
+        let [k, mut lda, mut ldb, ldc] =
+            [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
         let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
         if let Some(reach) = self.reach.as_ref().filter(|_| is_read(&self.plan)) {
             // SAFETY: the caller vouches for the matrices, which are not empty.
             let [a, b] = unsafe { reach.matrices([first_a, first_b]) }?;
             (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
         }
-        let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
-        let mut depth = self.plan.split_depth();
-        let [mut partials, mut counters] = self.workspace();
+        let [partials, counters] = self.workspace();
         for launch in self.plan.launches() {
-            let [mut m, mut n] = [launch.m, launch.n];
             // Panels of A are rows, and those of B columns.
             let row = launch.a_offset / gemm.lda.max(1);
-            let mut a = first_a.wrapping_add(4 * row as u64 * u64::from(lda));
-            let mut b = first_b.wrapping_add(4 * launch.b_offset as u64);
-            let mut c = c.wrapping_add(launch.c_offset).as_raw();
-            // The order and the types that every kernel has; see `kernels_gpu::Arguments`.
-            let arguments: [*mut c_void; 14] = [
-                (&raw mut m).cast(),
-                (&raw mut n).cast(),
-                (&raw mut k).cast(),
-                (&raw mut alpha).cast(),
-                (&raw mut a).cast(),
-                (&raw mut lda).cast(),
-                (&raw mut b).cast(),
-                (&raw mut ldb).cast(),
-                (&raw mut beta).cast(),
-                (&raw mut c).cast(),
-                (&raw mut ldc).cast(),
-                (&raw mut depth).cast(),
-                (&raw mut partials).cast(),
-                (&raw mut counters).cast(),
-            ];
-            let arguments = match self.kernel.spec.arguments() {
-                Arguments::Gemm => &arguments[..11],
-                _ => &arguments[..],
+            let mut arguments = parameters::Gemm {
+                m: launch.m,
+                n: launch.n,
+                k,
+                alpha: gemm.alpha,
+                a: first_a.wrapping_add(4 * row as u64 * u64::from(lda)),
+                lda,
+                b: first_b.wrapping_add(4 * launch.b_offset as u64),
+                ldb,
+                beta: gemm.beta,
+                c: c.wrapping_add(launch.c_offset).as_raw(),
+                ldc,
+                depth: self.plan.split_depth(),
+                partials,
+                counters,
             };
-            // SAFETY: the driver copies the arguments during the call, and they match the
-            // kernel's parameters. The grid covers this panel of C and no more, the block
+            let count = parameters::kinds(self.kernel.spec.arguments()).len();
+            // SAFETY: the driver copies the arguments during the call, and they are the
+            // kernel's: see `parameters`. The grid covers this panel of C and no more, the block
             // is the rung's own, the matrices are aligned as this entry point needs, and
             // the caller vouches for the memory. The workspace is as large as the largest
             // launch needs; one launch after the other uses it, and it is freed after them.
@@ -397,7 +387,7 @@ impl Prepared<'_, '_> {
                     (launch.grid[0], launch.grid[1], self.plan.splits()),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    arguments,
+                    &arguments.pointers()[..count],
                 )
             }
             .map_err(|e| device.error("launching a kernel", e))?;

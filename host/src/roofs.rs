@@ -8,6 +8,7 @@ use kernels_gpu::roofs::{COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROU
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::launch::parameters;
 use crate::matrix::DeviceMatrix;
 use crate::stats;
 use crate::time::gpu_sample;
@@ -145,26 +146,20 @@ impl<'d> Roofs<'d> {
         2.0 * 4.0 * f64::from(self.copy_blocks) * f64::from(COPY_PER_BLOCK)
     }
 
-    fn enqueue_ffma(&self, mut rounds: u32, (mut x, mut y): (f32, f32)) -> Result<(), Error> {
-        let mut out = self.out.as_device_ptr().as_raw();
-        let arguments: [*mut c_void; 4] = [
-            (&raw mut rounds).cast(),
-            (&raw mut x).cast(),
-            (&raw mut y).cast(),
-            (&raw mut out).cast(),
-        ];
+    fn enqueue_ffma(&self, rounds: u32, (x, y): (f32, f32)) -> Result<(), Error> {
+        let out = self.out.as_device_ptr().as_raw();
+        let mut arguments = parameters::RoofFfma { rounds, x, y, out };
         // SAFETY: these are the parameters of the loop. `out` has an element per thread,
         // and only this stream, on which launches follow each other, touches it.
-        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &arguments) }
+        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &arguments.pointers()) }
     }
 
     fn enqueue_copy(&self) -> Result<(), Error> {
-        let mut from = self.from.as_device_ptr().as_raw();
-        let mut to = self.to.as_device_ptr().as_raw();
-        let arguments: [*mut c_void; 2] = [(&raw mut from).cast(), (&raw mut to).cast()];
+        let [from, to] = [&self.from, &self.to].map(|place| place.as_device_ptr().as_raw());
+        let mut arguments = parameters::RoofCopy { from, to };
         // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
         // block, are aligned to 256 bytes, as all device allocations are, and are two.
-        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &arguments) }
+        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &arguments.pointers()) }
     }
 
     /// # Safety
