@@ -651,7 +651,9 @@ fn tune_makes_a_table_that_auto_takes() {
         }
         let [table] = &files.names()[..] else { panic!("{:?}", files.names()) };
         let text: Value = serde_json::from_str(&fs::read_to_string(table).unwrap()).unwrap();
-        assert_eq!(text["device"]["ptx_sha256"].as_str().unwrap().len(), 64);
+        for name in ["tile_32x32", "tile_32x32_unaligned", "naive", "repack", "roof_copy"] {
+            assert_eq!(text["device"]["ptx_sha256"][name].as_str().unwrap().len(), 64, "{name}");
+        }
         let table = table.to_str().unwrap();
         let auto = ["--device", device, "--kernel", "auto", "--size", "40", "--table", table];
         let ran = run(&auto);
@@ -660,8 +662,39 @@ fn tune_makes_a_table_that_auto_takes() {
         let explain = ["explain", "auto", "--device", device, "--table", table];
         let basis = run(&explain).stdout;
         assert!(basis.contains("basis:   measured on Software CUDA device"), "{basis}");
-        assert!(!basis.contains("other kernels"), "{basis}");
+        assert!(!basis.contains("changed since"), "{basis}");
     }
+}
+
+/// For a device that cannot be measured now.
+#[test]
+fn tune_has_a_table_say_what_has_changed() {
+    let files = Files::new();
+    let table = files.path("table.json");
+    // As if all had been measured with PTX that nobody knows any more.
+    fs::write(&table, TABLE).unwrap();
+    let explain = ["explain", "auto", "--device", "soft", "--table", &table];
+    let changed = "tile_64x64, tile_64x64_unaligned, ";
+    let ran = run(&explain);
+    assert!(
+        ran.stdout.contains(&format!("PTX that has changed since: {changed}")),
+        "{}",
+        ran.stdout
+    );
+    let ran = run(&["tune", "--accept", &table]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.starts_with(&format!("changed: {changed}")), "{}", ran.stdout);
+    let text: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
+    assert_eq!(text["device"]["changed_since"]["tile_64x64"].as_str().unwrap().len(), 64);
+    assert_eq!(text["launch_ns"], 2000.0);
+    // It is still said.
+    assert!(run(&explain).stdout.contains(changed));
+
+    let missing = files.path("missing.json");
+    let arguments = ["tune", "--accept", &missing];
+    expect_refusal(&run(&arguments), &arguments, &["missing.json"]);
+    let arguments = ["tune", "--accept", &table, "--out", &table];
+    assert_eq!(run(&arguments).code, Some(2));
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl Device {
     /// [`Error::Table`] if nothing in the table can be launched on this device.
     pub fn auto_by(&self, table: &Table) -> Result<Auto<'_>, Error> {
         let info = self.info();
-        let measured = &table.device;
+        let measured = table.device();
         let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
         let own = measured.name == info.name
             && multiprocessors.is_none_or(|count| count == measured.multiprocessors);
@@ -181,14 +181,9 @@ impl Device {
         } else {
             // The software device has no number of its own.
             let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
-            Model::new(&scale::scaled(table, info, multiprocessors))
+            Model::new(&scale::scaled(table, info, multiprocessors)?)
         };
-        if model.kernels().is_empty() {
-            let reason = "no kernel in it can be launched on this device".to_owned();
-            let place = format!("the table of {}", measured.name);
-            return Err(Error::Table { place, reason });
-        }
-        let exceptions = table.exceptions.iter().filter(|_| own);
+        let exceptions = table.exceptions().iter().filter(|_| own);
         let exceptions = exceptions.map(|at| ([at.m, at.n, at.k], at.best.choice())).collect();
         let on = measured.name.clone();
         Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))

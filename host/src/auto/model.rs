@@ -65,15 +65,15 @@ impl Model {
     /// Takes a table as it is, for the device it was measured on.
     pub fn new(table: &Table) -> Self {
         Self {
-            multiprocessors: table.device.multiprocessors,
-            l2_bytes: table.device.l2_bytes as f64,
-            launch_ns: table.launch_ns,
-            copy: table.copy_gbytes,
-            kernels: table.kernels.clone(),
+            multiprocessors: table.device().multiprocessors,
+            l2_bytes: table.device().l2_bytes as f64,
+            launch_ns: table.launch_ns(),
+            copy: table.copy_gbytes(),
+            kernels: table.kernels().to_vec(),
         }
     }
 
-    /// The kernels that are chosen from.
+    /// The kernels that are chosen from; at least one.
     pub fn kernels(&self) -> &[Costs] {
         &self.kernels
     }

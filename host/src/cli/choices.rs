@@ -72,10 +72,11 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     };
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
     let mut basis = auto.basis().to_string();
-    if matches!(auto.basis(), Basis::Measured { .. })
-        && table.is_some_and(|table| !table.device.has_kernels_of(&device))
-    {
-        basis += ", with other kernels than these";
+    if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
+        let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
+        if !changed.is_empty() {
+            basis += &format!("; PTX that has changed since: {}", changed.join(", "));
+        }
     }
     if args.format == Format::Table {
         report::print(&format!(

@@ -142,7 +142,7 @@ pub(crate) const fn kinds(arguments: Arguments) -> &'static [Kind] {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use kernels_gpu::{LADDER, TILES};
 
@@ -194,17 +194,14 @@ mod tests {
     /// Where a PTX text and the host disagree.
     fn mismatches(text: &str) -> Vec<String> {
         let (declared, passed) = (declared(text), passed(text));
-        let names = declared.keys().chain(passed.keys());
-        let mut mismatches: Vec<_> = names
-            .filter_map(|name| {
-                let passed = passed.get(name).map(|kinds| kinds.iter().copied().map(Ok).collect());
-                let declared = declared.get(name);
-                (passed.as_ref() != declared)
-                    .then(|| format!("{name}: passed {passed:?}, declared {declared:?}"))
-            })
-            .collect();
-        mismatches.dedup();
-        mismatches
+        let names: BTreeSet<_> = declared.keys().chain(passed.keys()).collect();
+        let mismatch = |name: &&str| {
+            let passed = passed.get(name).map(|kinds| kinds.iter().copied().map(Ok).collect());
+            let declared = declared.get(name);
+            (passed.as_ref() != declared)
+                .then(|| format!("{name}: passed {passed:?}, declared {declared:?}"))
+        };
+        names.into_iter().filter_map(mismatch).collect()
     }
 
     #[test]

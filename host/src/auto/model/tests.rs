@@ -1,5 +1,7 @@
 //! The arithmetic, with costs that are easy to calculate with: they were measured nowhere.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::auto::table::Measured;
 use crate::device::{Device, DeviceChoice};
@@ -19,16 +21,20 @@ fn measured() -> Measured {
         unix_time: 0,
         driver_version: None,
         host_version: String::new(),
-        ptx_sha256: String::new(),
+        ptx_sha256: BTreeMap::new(),
+        changed_since: BTreeMap::new(),
     }
 }
 
 fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
     let pace = |&(fixed_ns, step_ns)| Pace { fixed_ns, step_ns };
     let paces: Vec<_> = paces.iter().map(pace).collect();
+    let kernel = find_kernel(name).unwrap();
+    let twice = |pace: &Pace| Pace { step_ns: 2.0 * pace.step_ns, ..*pace };
+    let unaligned = kernel.unaligned().map(|_| paces.iter().map(twice).collect());
     Costs {
-        kernel: find_kernel(name).unwrap(),
-        unaligned: paces.iter().map(|pace| Pace { step_ns: 2.0 * pace.step_ns, ..*pace }).collect(),
+        kernel,
+        unaligned: unaligned.unwrap_or_default(),
         aligned: paces,
         join_ns: 50.0,
         piece_ns: 7.0,
@@ -38,9 +44,7 @@ fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
 
 /// Launches take 1000 ns, and copies next to nothing.
 fn model(kernels: Vec<Costs>) -> Model {
-    let (device, exceptions) = (measured(), Vec::new());
-    let table = Table { device, launch_ns: 1000.0, copy_gbytes: 1e9, kernels, exceptions };
-    Model::new(&table)
+    Model::new(&Table::new(measured(), 1000.0, 1e9, kernels, Vec::new()).unwrap())
 }
 
 fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
