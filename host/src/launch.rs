@@ -1,6 +1,7 @@
 //! From a rung and a [`Gemm`] to work on a device: [`Device::kernel`], then
 //! [`Kernel::prepare`], then [`Prepared::enqueue`].
 
+use std::ffi::c_int;
 use std::iter;
 
 use cuda_driver::sys;
@@ -164,27 +165,32 @@ impl<'d> Kernel<'d> {
     }
 
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
-    /// not know the attribute.
+    /// not know the attribute. Never takes any back, which another product may need.
     fn allow_shared(&self, function: &Function<'_>, bytes: u32) -> Result<(), Error> {
+        const ATTRIBUTE: c_int = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         self.device.make_current()?;
-        // SAFETY: the function is loaded, and belongs to the context just made current.
-        let result = unsafe {
-            sys::cuFuncSetAttribute(
-                function.to_raw().into(),
-                sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                // No more than the device's limit, which the driver counts in an i32.
-                bytes.cast_signed(),
-            )
+        let check = |call, result: sys::CUresult| {
+            if result == sys::CUresult::CUDA_SUCCESS {
+                return Ok(());
+            }
+            let (name, text) = cuda_driver::error_text(result);
+            let device = self.device.info().name.clone();
+            Err(Error::Driver { call, device, reason: format!("{name}, {text}") })
         };
-        if result == sys::CUresult::CUDA_SUCCESS {
+        let function: sys::CUfunction = function.to_raw().into();
+        // No more than the device's limit, which the driver counts in an i32.
+        let bytes = bytes.cast_signed();
+        let mut allowed = 0;
+        // SAFETY: `allowed` is valid for the write. The function is loaded, and belongs to the
+        // context just made current.
+        let result = unsafe { sys::cuFuncGetAttribute(&raw mut allowed, ATTRIBUTE, function) };
+        check("cuFuncGetAttribute", result)?;
+        if bytes <= allowed {
             return Ok(());
         }
-        let (name, text) = cuda_driver::error_text(result);
-        Err(Error::Driver {
-            call: "cuFuncSetAttribute",
-            device: self.device.info().name.clone(),
-            reason: format!("{name}, {text}"),
-        })
+        // SAFETY: as above.
+        let result = unsafe { sys::cuFuncSetAttribute(function, ATTRIBUTE, bytes) };
+        check("cuFuncSetAttribute", result)
     }
 }
 

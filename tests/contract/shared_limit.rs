@@ -32,3 +32,19 @@ fn the_largest_k_that_fits_runs_and_the_next_is_refused() {
         case.assert_right(&device, spec, Bound::Probabilistic);
     }
 }
+
+/// Products that are prepared at the same time share the kernel, and what it may use.
+#[test]
+fn a_product_that_needs_less_takes_nothing_from_one_that_needs_more() {
+    let spec = find_kernel("smem_full").unwrap();
+    for device in devices() {
+        let kernel = device.kernel(spec).unwrap();
+        // All of them need the opt-in.
+        let cases = [700, 300, 500].map(|k| Case::random(Gemm::new(20, 30, k), 23));
+        let products = cases.each_ref().map(|case| kernel.prepare(case.gemm).unwrap());
+        for (case, product) in cases.iter().zip(&products) {
+            let result = case.run_with(&device, spec.name(), |a, b, c| product.enqueue(a, b, c));
+            assert!(case.verify(&result, Bound::Probabilistic).passed());
+        }
+    }
+}
