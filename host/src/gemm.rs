@@ -17,7 +17,7 @@ pub(crate) use stream_k::Shares;
 pub const MAX_DIMENSION: usize = i32::MAX as usize;
 
 /// The most blocks along a grid's z axis, on every device.
-const MAX_SPLITS: u32 = 65535;
+pub(crate) const MAX_SPLITS: u32 = 65535;
 
 /// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
 /// k x n, C is m x n. Leading dimensions are the distances between rows, in

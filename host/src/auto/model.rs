@@ -30,7 +30,7 @@ use kernels_gpu::{Arguments, Spec};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
-use crate::gemm::{Gemm, Shares};
+use crate::gemm::{Gemm, MAX_SPLITS, Shares};
 use crate::launch::is_aligned;
 
 /// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
@@ -78,7 +78,8 @@ impl Model {
         &self.kernels
     }
 
-    /// The fastest choice for a product; `None` for a C without elements.
+    /// The fastest choice for a product; `None` for a C without elements, or what
+    /// [`Gemm::validate`] refuses.
     pub fn fastest(&self, gemm: &Gemm) -> Option<Estimate> {
         let mut best: Option<Estimate> = None;
         self.for_each(gemm, |estimate| {
@@ -111,14 +112,19 @@ impl Model {
         ranking
     }
 
-    /// The time of a choice; `None` if the table does not have its kernel.
+    /// The time of a choice; `None` if the table does not have its kernel, and where there is no
+    /// [`fastest`](Model::fastest).
     pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
+        gemm.validate().ok()?;
         let costs = self.kernels.iter().find(|costs| costs.kernel.name() == choice.spec.name())?;
         let work = Work::new(gemm, choice.spec, choice.packed);
-        Some(self.estimate(costs, &work, choice.splits))
+        (work.tiles > 0).then(|| self.estimate(costs, &work, choice.splits))
     }
 
     fn for_each(&self, gemm: &Gemm, mut visit: impl FnMut(Estimate)) {
+        if gemm.validate().is_err() {
+            return;
+        }
         let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
         for (costs, packed) in both {
             let work = Work::new(gemm, costs.kernel, packed);
@@ -168,7 +174,8 @@ impl Model {
     /// What blocks take that come in waves, and what it takes them to meet.
     fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
         let paces = costs.paces(work);
-        let blocks = (work.tiles * u64::from(splits)).div_ceil(u64::from(self.multiprocessors));
+        let blocks = work.tiles.saturating_mul(splits.into());
+        let blocks = blocks.div_ceil(u64::from(self.multiprocessors));
         let resident = paces.len() as u64;
         let steps = f64::from(work.steps.div_ceil(splits));
         let wave = |at_once: u64| match at_once {
@@ -276,7 +283,7 @@ impl Work {
     ///
     /// [`Plan::split`]: crate::gemm::Plan::split
     fn whole_splits(&self, splits: u32) -> u32 {
-        let steps = self.steps.div_ceil(splits.max(1)).max(1);
+        let steps = self.steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
         self.steps.div_ceil(steps).max(1)
     }
 

@@ -221,3 +221,23 @@ fn choosing_is_quick() {
     assert!(each.as_micros() < 200, "{each:?}");
     eprintln!("{each:?} per choice");
 }
+
+/// Nothing to compute, and what no launch takes: no time, and no overflow on the way.
+#[test]
+fn what_cannot_be_launched_takes_no_time() {
+    let model = model(["tma", "dots_32x1"].map(|name| costs(name, &[(100.0, 10.0)])).into());
+    const MAX: usize = crate::gemm::MAX_DIMENSION;
+    for costs in model.kernels() {
+        let time = |gemm: Gemm, splits| {
+            let choice = Choice { spec: costs.kernel, splits, packed: false };
+            model.time(&gemm, choice).map(|estimate| (estimate.ns, estimate.choice.splits))
+        };
+        for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(usize::MAX, usize::MAX, 1)] {
+            assert_eq!(time(gemm, 1), None, "{gemm:?}");
+            assert!(model.fastest(&gemm).is_none() && model.ranking(&gemm, 3).is_empty());
+        }
+        // As many splits as a launch takes, and more work than 64 bits count.
+        let (ns, splits) = time(Gemm::new(MAX, MAX, MAX), u32::MAX).unwrap();
+        assert!(ns.is_finite() && splits <= 65535, "{ns} {splits}");
+    }
+}
