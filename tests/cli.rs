@@ -139,18 +139,18 @@ fn read_npy(path: &str) -> (String, Vec<f32>) {
 
 /// Whether only the software device of compute capability 9.0 runs this.
 fn needs_hopper(spec: &Spec) -> bool {
-    spec.arguments == Arguments::Tensor
+    spec.arguments() == Arguments::Tensor
 }
 
 #[test]
 fn every_kernel_passes() {
     for spec in LADDER {
         let device = if needs_hopper(spec) { "soft-sm90" } else { "soft" };
-        let ran = run(&["--device", device, "--kernel", spec.name, "--size", "100"]);
+        let ran = run(&["--device", device, "--kernel", spec.name(), "--size", "100"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert_eq!(ran.stderr, "", "a chosen device and a good result need no words");
         for text in [
-            spec.name,
+            spec.name(),
             "PASS",
             "M 100 N 100 K 100",
             "seed 42",
@@ -247,7 +247,7 @@ fn all_is_the_ladder_in_order_and_cublas() {
         .filter(|line| line.contains("  PASS"))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    assert_eq!(names, LADDER.iter().map(|spec| spec.name).chain(["auto"]).collect::<Vec<_>>());
+    assert_eq!(names, LADDER.iter().map(|spec| spec.name()).chain(["auto"]).collect::<Vec<_>>());
     for text in [
         "cublas ",
         "REFUSED",
@@ -270,9 +270,9 @@ fn all_says_what_it_cannot_run_and_goes_on() {
     assert_eq!(lines.len(), LADDER.len() + 2);
     let mut before: Option<f64> = None;
     for (i, (spec, line)) in LADDER.iter().zip(&lines).enumerate() {
-        assert_eq!((&line["kernel"], &line["rung"]), (&spec.name.into(), &(i + 1).into()));
+        assert_eq!((&line["kernel"], &line["rung"]), (&spec.name().into(), &(i + 1).into()));
         assert_eq!([&line["m"], &line["n"], &line["k"]], [40, 50, 1000]);
-        let why = match spec.name {
+        let why = match spec.name() {
             "smem_full" => Some(["256000 bytes", "232448"]),
             _ if needs_hopper(spec) => Some(["needs compute capability 9.0 (sm_90a)", "has 8.0"]),
             _ => None,
@@ -379,7 +379,7 @@ fn results_are_kept_with_their_environment() {
     assert!(!lines[2]["environment"].is_null());
     for (spec, line) in LADDER.iter().zip(&lines[3..]) {
         let status = if needs_hopper(spec) { "REFUSED" } else { "PASS" };
-        assert_eq!((&line["kernel"], &line["status"]), (&spec.name.into(), &status.into()));
+        assert_eq!((&line["kernel"], &line["status"]), (&spec.name().into(), &status.into()));
     }
 
     // A call that is refused leaves nothing.
@@ -391,13 +391,13 @@ fn results_are_kept_with_their_environment() {
 #[test]
 fn explain_says_what_the_header_says_and_computes() {
     for spec in LADDER {
-        let ran = run(&["explain", spec.name]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", spec.name);
+        let ran = run(&["explain", spec.name()]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", spec.name());
         let title = spec.header().next().unwrap();
         for text in [title, "The idea", "Geometry", "Arithmetic", "Peak of the GPU"] {
             assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
         }
-        assert!(ran.stdout.contains(&format!("BM = {}", spec.tile.bm)), "{}", ran.stdout);
+        assert!(ran.stdout.contains(&format!("BM = {}", spec.tile().bm)), "{}", ran.stdout);
     }
     // The seed documents' own numbers.
     for (name, says) in [
@@ -419,7 +419,7 @@ fn explain_says_what_the_header_says_and_computes() {
 
     let all = run(&["explain"]);
     assert_eq!(all.code, Some(0));
-    assert!(LADDER.iter().all(|spec| all.stdout.contains(spec.summary)), "{}", all.stdout);
+    assert!(LADDER.iter().all(|spec| all.stdout.contains(spec.summary())), "{}", all.stdout);
     let ran = run(&["explain", "tile3d"]);
     expect_refusal(&ran, &["explain", "tile3d"], &["did you mean `tile2d`?"]);
 }
@@ -522,11 +522,11 @@ fn list_shows_all_kernels() {
     assert_eq!(last["kernel"], "auto");
     assert!(table.stdout.lines().last().unwrap().starts_with("auto: "), "{}", table.stdout);
     for (spec, line) in LADDER.iter().chain(TILES).zip(lines.stdout.lines()) {
-        assert!(table.stdout.contains(spec.name) && table.stdout.contains(spec.summary));
+        assert!(table.stdout.contains(spec.name()) && table.stdout.contains(spec.summary()));
         let rung: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(rung["kernel"], spec.name);
+        assert_eq!(rung["kernel"], spec.name());
         assert_eq!(rung["threads"], spec.threads());
-        assert_eq!(rung["splits"], spec.arguments == Arguments::Split);
+        assert_eq!(rung["splits"], spec.arguments() == Arguments::Split);
     }
 }
 
@@ -651,7 +651,9 @@ fn tune_makes_a_table_that_auto_takes() {
         }
         let [table] = &files.names()[..] else { panic!("{:?}", files.names()) };
         let text: Value = serde_json::from_str(&fs::read_to_string(table).unwrap()).unwrap();
-        assert_eq!(text["device"]["ptx_sha256"].as_str().unwrap().len(), 64);
+        for name in ["tile_32x32", "tile_32x32_unaligned", "naive", "repack", "roof_copy"] {
+            assert_eq!(text["device"]["ptx_sha256"][name].as_str().unwrap().len(), 64, "{name}");
+        }
         let table = table.to_str().unwrap();
         let auto = ["--device", device, "--kernel", "auto", "--size", "40", "--table", table];
         let ran = run(&auto);
@@ -660,8 +662,39 @@ fn tune_makes_a_table_that_auto_takes() {
         let explain = ["explain", "auto", "--device", device, "--table", table];
         let basis = run(&explain).stdout;
         assert!(basis.contains("basis:   measured on Software CUDA device"), "{basis}");
-        assert!(!basis.contains("other kernels"), "{basis}");
+        assert!(!basis.contains("changed since"), "{basis}");
     }
+}
+
+/// For a device that cannot be measured now.
+#[test]
+fn tune_has_a_table_say_what_has_changed() {
+    let files = Files::new();
+    let table = files.path("table.json");
+    // As if all had been measured with PTX that nobody knows any more.
+    fs::write(&table, TABLE).unwrap();
+    let explain = ["explain", "auto", "--device", "soft", "--table", &table];
+    let changed = "tile_64x64, tile_64x64_unaligned, ";
+    let ran = run(&explain);
+    assert!(
+        ran.stdout.contains(&format!("PTX that has changed since: {changed}")),
+        "{}",
+        ran.stdout
+    );
+    let ran = run(&["tune", "--accept", &table]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.starts_with(&format!("changed: {changed}")), "{}", ran.stdout);
+    let text: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
+    assert_eq!(text["device"]["changed_since"]["tile_64x64"].as_str().unwrap().len(), 64);
+    assert_eq!(text["launch_ns"], 2000.0);
+    // It is still said.
+    assert!(run(&explain).stdout.contains(changed));
+
+    let missing = files.path("missing.json");
+    let arguments = ["tune", "--accept", &missing];
+    expect_refusal(&run(&arguments), &arguments, &["missing.json"]);
+    let arguments = ["tune", "--accept", &table, "--out", &table];
+    assert_eq!(run(&arguments).code, Some(2));
 }
 
 #[test]

@@ -36,7 +36,7 @@ const FACTORS: [(f32, f32); 7] =
 /// Shapes M, N, K that catch mistakes in anyone's kernel, and those around the edges of
 /// this kernel's tiles.
 fn shapes(spec: &Spec) -> Vec<[usize; 3]> {
-    let Tile { bm, bn, bk, .. } = spec.tile;
+    let Tile { bm, bn, bk, .. } = spec.tile();
     let [bm, bn, bk] = [bm, bn, bk].map(|size| size as usize);
     vec![
         [1, 1, 1],
@@ -89,7 +89,7 @@ fn every_shape_and_factor() {
 #[test]
 fn every_short_k() {
     for_each_kernel(|device, spec| {
-        for k in 0..=40.max(3 * spec.tile.bk as usize + 1) {
+        for k in 0..=40.max(3 * spec.tile().bk as usize + 1) {
             for n in [9, 12] {
                 let gemm = Gemm::new(6, n, k).scaled(1.0, 0.5);
                 let case = Case { splits: SPLITS[k % 4], ..Case::random(gemm, k as u64) };
@@ -121,7 +121,7 @@ fn small_integers_are_exact() {
                     let sum: f32 = (0..k).map(|l| case.a.at(i, l) * case.b.at(l, j)).sum();
                     alpha * sum + beta * case.c.at(i, j)
                 });
-                assert_eq!(result, expected, "{} {gemm:?}", spec.name);
+                assert_eq!(result, expected, "{} {gemm:?}", spec.name());
             }
         }
     });
@@ -164,7 +164,7 @@ fn beta_zero_does_not_read_c() {
             for k in [0, 5, 40] {
                 let case = Case::random(Gemm::new(150, 140, k).scaled(alpha, beta), 11);
                 let result = case.run(device, spec);
-                assert!(result.as_slice().iter().all(|x| x.is_finite()), "{}", spec.name);
+                assert!(result.as_slice().iter().all(|x| x.is_finite()), "{}", spec.name());
                 assert!(case.verify(&result, Bound::Probabilistic).passed());
             }
         }
@@ -207,7 +207,7 @@ fn alpha_or_k_zero_reads_neither_a_nor_b() {
 fn nan_and_infinities_go_where_they_belong() {
     for_each_kernel(|device, spec| {
         // More than a step, so that splits share it.
-        let (m, n, k) = (140, 135, 37.max(spec.tile.bk as usize + 5));
+        let (m, n, k) = (140, 135, 37.max(spec.tile().bk as usize + 5));
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for at in [0, k - 1] {
                 let case = Case::random(Gemm::new(m, n, k), 13);
@@ -266,9 +266,9 @@ fn structured_matrices_keep_the_worst_case_bound() {
 #[test]
 fn a_grid_that_is_too_small_is_launched_in_panels() {
     for_each_kernel(|device, spec| {
-        let Tile { bm, bn, .. } = spec.tile;
+        let Tile { bm, bn, .. } = spec.tile();
         let (m, n) = (4 * bm as usize + 3, 3 * bn as usize + 5);
-        let k = 2 * spec.tile.bk as usize + 3;
+        let k = 2 * spec.tile().bk as usize + 3;
         let gemm = Gemm::new(m, n, k).scaled(2.0, 1.0).strided(k + 1, n + 1, n + 2);
         let mut case = Case { splits: 2, ..Case::random(gemm, 17) };
         case.limits = Some(Limits { grid: [3, 2], ..device.info().limits });
@@ -280,8 +280,8 @@ fn a_grid_that_is_too_small_is_launched_in_panels() {
 #[test]
 fn more_than_65535_tiles_along_y() {
     for_each_kernel(|device, spec| {
-        if spec.name == "naive" {
-            let n = 65_535 * spec.tile.bn as usize + 3;
+        if spec.name() == "naive" {
+            let n = 65_535 * spec.tile().bn as usize + 3;
             Case::random(Gemm::new(1, n, 2), 18).assert_right(device, spec, Bound::Probabilistic);
         }
     });

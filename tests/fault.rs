@@ -24,7 +24,7 @@ fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
         assert!(matches!(error, Error::KernelFault { .. }), "{error}");
         if device.is_soft() {
             // The software device knows where it happened.
-            assert!(error.to_string().contains(spec.name), "{error}");
+            assert!(error.to_string().contains(spec.name()), "{error}");
         }
         assert!(matches!(device.synchronize(), Err(Error::KernelFault { .. })));
         assert!(c.download().is_err());

@@ -7,7 +7,7 @@ use host::ptx;
 fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static Spec>)> {
     [ptx::SM_80, ptx::SM_90A].into_iter().map(|text| {
         let all = LADDER.iter().chain(TILES).copied();
-        let has = |spec: &&Spec| text == ptx::SM_90A || spec.arguments != Arguments::Tensor;
+        let has = |spec: &&Spec| text == ptx::SM_90A || spec.arguments() != Arguments::Tensor;
         (text, all.filter(has).collect())
     })
 }
@@ -37,8 +37,9 @@ fn body<'a>(text: &'a str, entry: &str) -> Vec<&'a str> {
 
 fn for_each_entry(test: impl Fn(&str, &[&str])) {
     for (text, specs) in texts() {
-        let entries =
-            specs.iter().flat_map(|spec| [Some(spec.name), spec.unaligned.map(|other| other.name)]);
+        let entries = specs
+            .iter()
+            .flat_map(|spec| [Some(spec.name()), spec.unaligned().map(|other| other.name)]);
         for entry in entries.flatten().chain(["repack"]) {
             let name = format!("{entry} for {}", ptx::target(text).unwrap());
             test(&name, &body(text, entry));
@@ -81,7 +82,7 @@ fn nothing_is_in_local_memory() {
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
     for (text, specs) in texts() {
-        for spec in specs.iter().filter(|spec| spec.arguments != Arguments::Tensor) {
+        for spec in specs.iter().filter(|spec| spec.arguments() != Arguments::Tensor) {
             let is_wide = |entry| {
                 body(text, entry).iter().any(|line| {
                     ["ld.global.v4", "st.global.v4", "cp.async.cg.shared.global"]
@@ -89,8 +90,8 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
                         .any(|wide| line.starts_with(wide))
                 })
             };
-            assert_eq!(is_wide(spec.name), spec.unaligned.is_some(), "{}", spec.name);
-            if let Some(unaligned) = spec.unaligned {
+            assert_eq!(is_wide(spec.name()), spec.unaligned().is_some(), "{}", spec.name());
+            if let Some(unaligned) = spec.unaligned() {
                 assert!(!is_wide(unaligned.name), "{}", unaligned.name);
             }
         }

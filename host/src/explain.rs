@@ -84,7 +84,7 @@ pub struct Arithmetic {
 impl Arithmetic {
     /// The arithmetic of a rung.
     pub fn of(spec: &Spec) -> Self {
-        let Tile { bm, bn, bk, tm, tn } = spec.tile;
+        let Tile { bm, bn, bk, tm, tn } = spec.tile();
         let [bm, bn, bk, tm, tn] = [bm, bn, bk, tm, tn].map(u64::from);
         let counted = MainLoop::of(spec);
         // What a thread's outputs need, TM values of A and TN of B, comes from shared memory
@@ -95,7 +95,7 @@ impl Arithmetic {
             // of the matrices: four neighbours at a time, if the rung does that at all. Or one
             // thread asks for a tile of A, BM x BK, and one for a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
-            let instructions = match (spec.arguments, spec.unaligned) {
+            let instructions = match (spec.arguments(), spec.unaligned()) {
                 (Arguments::Tensor, _) => Ratio::new(2, bm * bn * bk),
                 (_, Some(_)) => Ratio::new(values.over, values.under * 4),
                 (_, None) => values,
@@ -120,7 +120,7 @@ pub fn accesses_without_sharing(tile: Tile, depth: u64, outputs: u64) -> Ratio {
 }
 
 fn uses_shared(spec: &Spec) -> bool {
-    !matches!(spec.shared, Shared::Static(0))
+    !matches!(spec.shared(), Shared::Static(0))
 }
 
 /// What the loop over K of a kernel consists of: instructions in the PTX text, each
@@ -138,7 +138,7 @@ impl MainLoop {
     /// the innermost that has them, and of copies of a loop the one that is unrolled most.
     fn of(spec: &Spec) -> Self {
         // Hopper's own kernels are in its PTX alone.
-        let bodies = [ptx::SM_80, ptx::SM_90A].map(|text| body(text, spec.name).collect());
+        let bodies = [ptx::SM_80, ptx::SM_90A].map(|text| body(text, spec.name()).collect());
         let [lines, of_hopper]: [Vec<_>; 2] = bodies;
         let lines = if lines.is_empty() { of_hopper } else { lines };
         let label_at =
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(shared.unwrap().values.times_k(), "K/4");
         // By the seed's own way of counting: K/BK steps, each thread its share of the tiles,
         // then BK steps of TM + TN values, all for TM * TN results.
-        let Tile { bm, bn, bk, tm, tn } = spec("tile2d").tile;
+        let Tile { bm, bn, bk, tm, tn } = spec("tile2d").tile();
         let threads = spec("tile2d").threads();
         assert_eq!(
             Ratio::new(u64::from((bm * bk + bk * bn) / threads), u64::from(bk * tm * tn)),
@@ -223,9 +223,10 @@ mod tests {
 
     #[test]
     fn seed_004_intensity_and_load_instructions() {
-        for n in [1, 4, 8] {
-            let spec = Spec { tile: thread_tile(n, n), ..*spec("naive") };
-            assert_eq!(Arithmetic::of(&spec).intensity, Ratio::new(n.into(), 2));
+        for (name, n) in [("naive", 1), ("vec4", 4), ("regtile", 8)] {
+            let Tile { tm, tn, .. } = spec(name).tile();
+            assert_eq!([tm, tn], [n, n], "{name}");
+            assert_eq!(Arithmetic::of(spec(name)).intensity, Ratio::new(n.into(), 2));
         }
         let fewer = |name: &str, before: &str| {
             let [this, before] =
@@ -242,16 +243,16 @@ mod tests {
         for spec in LADDER {
             let counts = MainLoop::of(spec);
             let found = Arithmetic::of(spec);
-            let step = u64::from(spec.tile.tm * spec.tile.tn);
-            assert!(counts.multiply_adds > 0, "{}", spec.name);
-            assert_eq!(counts.multiply_adds % step, 0, "{}", spec.name);
+            let step = u64::from(spec.tile().tm * spec.tile().tn);
+            assert!(counts.multiply_adds > 0, "{}", spec.name());
+            assert_eq!(counts.multiply_adds % step, 0, "{}", spec.name());
             let values =
                 |[narrow, wide]: [u64; 2]| Ratio::new(narrow + 4 * wide, counts.multiply_adds);
             match found.shared {
-                Some(shared) => assert_eq!(values(counts.shared), shared.values, "{}", spec.name),
+                Some(shared) => assert_eq!(values(counts.shared), shared.values, "{}", spec.name()),
                 None => {
-                    assert_eq!(values(counts.global), found.global.values, "{}", spec.name);
-                    assert_eq!(counts.shared, [0, 0], "{}", spec.name);
+                    assert_eq!(values(counts.global), found.global.values, "{}", spec.name());
+                    assert_eq!(counts.shared, [0, 0], "{}", spec.name());
                 }
             }
         }

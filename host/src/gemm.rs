@@ -17,7 +17,7 @@ pub(crate) use stream_k::Shares;
 pub const MAX_DIMENSION: usize = i32::MAX as usize;
 
 /// The most blocks along a grid's z axis, on every device.
-const MAX_SPLITS: u32 = 65535;
+pub(crate) const MAX_SPLITS: u32 = 65535;
 
 /// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
 /// k x n, C is m x n. Leading dimensions are the distances between rows, in
@@ -108,10 +108,12 @@ impl Gemm {
         Ok(())
     }
 
-    /// Bytes that densely stored A, B and C take together. Cannot overflow.
+    /// Bytes that densely stored A, B and C take together; the largest number where that is too
+    /// small to count them.
     pub fn bytes(&self) -> u128 {
         let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
-        4 * (m * k + k * n + m * n)
+        // Each product of two `usize` fits; their sum may not.
+        (m * k).saturating_add(k * n).saturating_add(m * n).saturating_mul(4)
     }
 }
 
@@ -222,22 +224,22 @@ impl Plan {
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
-        if splits > 1 && spec.arguments != Arguments::Split {
-            return Err(Error::CannotSplit { kernel: spec.name });
+        if splits > 1 && spec.arguments() != Arguments::Split {
+            return Err(Error::CannotSplit { kernel: spec.name() });
         }
         // `depth` fits because `validate` accepted k.
         let depth = gemm.depth() as u32;
-        let steps = depth.div_ceil(spec.tile.bk);
+        let steps = depth.div_ceil(spec.tile().bk);
         let split_steps = steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
         // No split is empty, but for the only one of an empty sum.
         let splits = steps.div_ceil(split_steps).max(1);
-        let (needed, dynamic) = match spec.shared {
+        let (needed, dynamic) = match spec.shared() {
             Shared::Static(bytes) => (u64::from(bytes), 0),
             Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
         };
         if needed > u64::from(limits.shared_optin) {
             return Err(Error::SharedMemory {
-                kernel: spec.name,
+                kernel: spec.name(),
                 device: device.to_owned(),
                 k: gemm.k,
                 needed,
@@ -245,7 +247,7 @@ impl Plan {
             });
         }
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
-        let (launches, workspace) = match spec.arguments {
+        let (launches, workspace) = match spec.arguments() {
             Arguments::Tensor => stream_k::launches(spec, &gemm, limits),
             Arguments::Gemm | Arguments::Split => {
                 let launches = panels(spec, &gemm, limits.grid);
@@ -253,8 +255,8 @@ impl Plan {
                 (launches, workspace)
             }
         };
-        let split_depth = split_steps * spec.tile.bk;
-        let block = spec.block;
+        let split_depth = split_steps * spec.tile().bk;
+        let block = spec.block();
         Ok(Self { gemm, block, shared_bytes, splits, split_depth, workspace, launches })
     }
 
@@ -299,7 +301,7 @@ fn split_workspace(spec: &Spec, splits: u32, launches: &[Launch]) -> Workspace {
     let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
     match tiles.max() {
         Some(tiles) if splits > 1 => Workspace {
-            partials: u128::from(splits * spec.tile.bm * spec.tile.bn) * tiles,
+            partials: u128::from(splits * spec.tile().bm * spec.tile().bn) * tiles,
             counters: tiles,
         },
         _ => Workspace::default(),
@@ -308,9 +310,9 @@ fn split_workspace(spec: &Spec, splits: u32, launches: &[Launch]) -> Workspace {
 
 /// Cuts C into panels of no more tiles than a grid of this size, along x and y, has blocks.
 fn panels(spec: &Spec, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
-    let [bm, bn] = [spec.tile.bm as usize, spec.tile.bn as usize];
+    let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
     let [x, y] = most.map(|blocks| blocks.max(1) as usize);
-    let (most_rows, most_cols) = match spec.grid {
+    let (most_rows, most_cols) = match spec.grid() {
         GridOrder::RowsAlongX => (x * bm, y * bn),
         GridOrder::ColumnsAlongX => (y * bm, x * bn),
     };
@@ -321,7 +323,7 @@ fn panels(spec: &Spec, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
             // All fit 32 bits because the whole of m and n does.
             let (rows, cols) = (m.div_ceil(bm) as u32, n.div_ceil(bn) as u32);
             launches.push(Launch {
-                grid: match spec.grid {
+                grid: match spec.grid() {
                     GridOrder::RowsAlongX => [rows, cols],
                     GridOrder::ColumnsAlongX => [cols, rows],
                 },
@@ -341,6 +343,7 @@ fn panels(spec: &Spec, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::find_kernel;
     use kernels_gpu::{LADDER, TILES, Tile};
 
     const LIMITS: Limits = Limits {
@@ -350,14 +353,20 @@ mod tests {
         multiprocessors: 132,
     };
 
-    fn spec(grid: GridOrder, shared: Shared) -> Spec {
-        Spec {
-            tile: Tile { bm: 16, bn: 32, bk: 1, tm: 1, tn: 1 },
-            block: [16, 32],
-            grid,
-            shared,
-            ..*LADDER[0]
-        }
+    /// The x axis walks the rows of C, with tiles of 16 x 16.
+    fn rows_along_x() -> &'static Spec {
+        let spec = find_kernel("naive").unwrap();
+        let Tile { bm, bn, .. } = spec.tile();
+        assert!(matches!(spec.grid(), GridOrder::RowsAlongX) && [bm, bn] == [16, 16]);
+        spec
+    }
+
+    /// The x axis walks the columns of C, with tiles of 32 x 32.
+    fn columns_along_x() -> &'static Spec {
+        let spec = find_kernel("coalesced").unwrap();
+        let Tile { bm, bn, .. } = spec.tile();
+        assert!(matches!(spec.grid(), GridOrder::ColumnsAlongX) && [bm, bn] == [32, 32]);
+        spec
     }
 
     fn plan(spec: &Spec, gemm: Gemm) -> Result<Plan, Error> {
@@ -367,47 +376,46 @@ mod tests {
     #[test]
     fn every_rung_fits_every_device() {
         for spec in LADDER.iter().chain(TILES) {
-            assert!(spec.threads() <= 1024, "{}", spec.name);
+            assert!(spec.threads() <= 1024, "{}", spec.name());
             plan(spec, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.
-            let is_cut = spec.unaligned.is_some_and(|other| other.wide[1] || other.wide[2]);
-            assert!(!is_cut || spec.tile.bn % 4 == 0, "{}", spec.name);
+            let is_cut = spec.unaligned().is_some_and(|other| other.wide[1] || other.wide[2]);
+            assert!(!is_cut || spec.tile().bn % 4 == 0, "{}", spec.name());
         }
     }
 
     #[test]
     fn the_grid_covers_c_exactly() {
-        let rows_along_x = spec(GridOrder::RowsAlongX, Shared::Static(0));
-        let cols_along_x = spec(GridOrder::ColumnsAlongX, Shared::Static(0));
-        let gemm = Gemm::new(33, 64, 5);
-        assert_eq!(plan(&rows_along_x, gemm).unwrap().launches()[0].grid, [3, 2]);
-        assert_eq!(plan(&cols_along_x, gemm).unwrap().launches()[0].grid, [2, 3]);
+        let gemm = Gemm::new(33, 65, 5);
+        assert_eq!(plan(rows_along_x(), gemm).unwrap().launches()[0].grid, [3, 5]);
+        assert_eq!(plan(columns_along_x(), gemm).unwrap().launches()[0].grid, [3, 2]);
+        let gemm = Gemm::new(32, 64, 5);
+        assert_eq!(plan(rows_along_x(), gemm).unwrap().launches()[0].grid, [2, 4]);
+        assert_eq!(plan(columns_along_x(), gemm).unwrap().launches()[0].grid, [2, 1]);
     }
 
     #[test]
     fn a_tall_c_is_cut_into_panels() {
-        let cols_along_x = spec(GridOrder::ColumnsAlongX, Shared::Static(0));
-        let m = 65535 * 16 * 2 + 7;
+        let m = 65535 * 32 * 2 + 7;
         let gemm = Gemm::new(m, 3, 5).strided(9, 4, 6);
-        let plan = plan(&cols_along_x, gemm).unwrap();
+        let plan = plan(columns_along_x(), gemm).unwrap();
         let [first, second, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert_eq!(first.grid, [1, 65535]);
         assert_eq!((first.a_offset, first.b_offset, first.c_offset), (0, 0, 0));
-        assert_eq!(second.a_offset, 65535 * 16 * 9);
-        assert_eq!(second.c_offset, 65535 * 16 * 6);
+        assert_eq!(second.a_offset, 65535 * 32 * 9);
+        assert_eq!(second.c_offset, 65535 * 32 * 6);
         assert_eq!((last.grid, last.m, last.n), ([1, 1], 7, 3));
         assert_eq!(plan.launches().iter().map(|l| l.m as usize).sum::<usize>(), m);
     }
 
     #[test]
     fn a_wide_c_is_cut_where_y_walks_columns() {
-        let rows_along_x = spec(GridOrder::RowsAlongX, Shared::Static(0));
-        let n = 65535 * 32 + 1;
-        let plan = plan(&rows_along_x, Gemm::new(3, n, 2)).unwrap();
+        let n = 65535 * 16 + 1;
+        let plan = plan(rows_along_x(), Gemm::new(3, n, 2)).unwrap();
         let [first, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
-        assert_eq!((first.grid, first.n), ([1, 65535], 65535 * 32));
+        assert_eq!((first.grid, first.n), ([1, 65535], 65535 * 16));
         assert_eq!((last.grid, last.n), ([1, 1], 1));
-        assert_eq!((last.a_offset, last.b_offset, last.c_offset), (0, 65535 * 32, 65535 * 32));
+        assert_eq!((last.a_offset, last.b_offset, last.c_offset), (0, 65535 * 16, 65535 * 16));
     }
 
     #[test]
@@ -421,28 +429,25 @@ mod tests {
 
     #[test]
     fn splits_are_whole_steps_and_never_empty() {
-        let spec = Spec {
-            arguments: Arguments::Split,
-            ..spec(GridOrder::ColumnsAlongX, Shared::Static(0))
-        };
-        let spec = Spec { tile: Tile { bk: 8, ..spec.tile }, ..spec };
+        let spec = find_kernel("tile_64x64").unwrap();
+        let bk = spec.tile().bk as usize;
         let plan = |k, splits| {
-            Plan::split(&spec, Gemm::new(17, 33, k), splits, &LIMITS, "a device").unwrap()
+            Plan::split(spec, Gemm::new(65, 127, k), splits, &LIMITS, "a device").unwrap()
         };
-        for k in 0..200 {
+        for k in 0..20 * bk {
             for splits in [0, 1, 2, 3, 7, 65536, u32::MAX] {
                 let plan = plan(k, splits);
                 let (count, depth) = (plan.splits() as usize, plan.split_depth() as usize);
                 assert!((1..=splits.clamp(1, MAX_SPLITS)).contains(&plan.splits()));
-                assert!(depth > 0 && depth.is_multiple_of(8) && count * depth >= k);
+                assert!(depth > 0 && depth.is_multiple_of(bk) && count * depth >= k);
                 assert!(count == 1 || (count - 1) * depth < k, "{k} {splits}: {count} of {depth}");
             }
         }
-        // Two by two tiles of 16 x 32.
-        let workspace = plan(100, 3).workspace();
-        assert_eq!(workspace, Workspace { partials: 3 * 4 * 16 * 32, counters: 4 });
-        assert_eq!(workspace.bytes(), 4 * (3 * 4 * 16 * 32 + 4));
-        assert_eq!(plan(100, 1).workspace(), Workspace::default());
+        // Two by two tiles of 64 x 64.
+        let workspace = plan(10 * bk, 3).workspace();
+        assert_eq!(workspace, Workspace { partials: 3 * 4 * 64 * 64, counters: 4 });
+        assert_eq!(workspace.bytes(), 4 * (3 * 4 * 64 * 64 + 4));
+        assert_eq!(plan(10 * bk, 1).workspace(), Workspace::default());
         let refused = Plan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &LIMITS, "a device");
         assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
     }
@@ -470,15 +475,17 @@ mod tests {
         let max = MAX_DIMENSION;
         assert!(plan(naive, Gemm::new(max, max, max)).is_ok());
         assert!(Gemm::new(max, max, max).bytes() > u128::from(u64::MAX / 2));
+        let max = usize::MAX;
+        assert_eq!(Gemm::new(max, max, max).bytes(), u128::MAX);
     }
 
     #[test]
     fn too_much_shared_memory_names_both_numbers() {
-        let hungry = spec(GridOrder::ColumnsAlongX, Shared::Dynamic(|k| 256 * u64::from(k)));
-        assert_eq!(plan(&hungry, Gemm::new(1, 1, 200)).unwrap().shared_bytes(), 51200);
-        let error = plan(&hungry, Gemm::new(1, 1, 4096)).unwrap_err().to_string();
+        let hungry = find_kernel("smem_full").unwrap();
+        assert_eq!(plan(hungry, Gemm::new(1, 1, 200)).unwrap().shared_bytes(), 51200);
+        let error = plan(hungry, Gemm::new(1, 1, 4096)).unwrap_err().to_string();
         assert!(error.contains("1048576") && error.contains("232448"), "{error}");
         // With alpha 0 nothing is summed, so nothing is stored.
-        assert!(plan(&hungry, Gemm::new(1, 1, 4096).scaled(0.0, 1.0)).is_ok());
+        assert!(plan(hungry, Gemm::new(1, 1, 4096).scaled(0.0, 1.0)).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! From a rung and a [`Gemm`] to work on a device: [`Device::kernel`], then
 //! [`Kernel::prepare`], then [`Prepared::enqueue`].
 
-use std::ffi::c_void;
+use std::ffi::c_int;
 use std::iter;
 
 use cuda_driver::sys;
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::gemm::{Gemm, Limits, Plan, Workspace};
 use crate::matrix::DeviceMatrix;
 
+pub(crate) mod parameters;
 mod reach;
 mod tensor;
 
@@ -26,10 +27,10 @@ use reach::{Need, Reach, is_read};
 /// [`Error::UnknownKernel`], with the name that looks most like it.
 pub fn find_kernel(name: &str) -> Result<&'static Spec, Error> {
     let kernels = LADDER.iter().chain(TILES);
-    if let Some(spec) = kernels.clone().find(|spec| spec.name == name) {
+    if let Some(spec) = kernels.clone().find(|spec| spec.name() == name) {
         return Ok(spec);
     }
-    let known: Vec<_> = kernels.map(|spec| spec.name).collect();
+    let known: Vec<_> = kernels.map(|spec| spec.name()).collect();
     let nearest = nearest_name(name, &known);
     Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
 }
@@ -56,15 +57,15 @@ impl Device {
     /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
-        if spec.arguments == Arguments::Tensor {
-            tensor::require_maps(spec.name, self.info())?;
+        if spec.arguments() == Arguments::Tensor {
+            tensor::require_maps(spec.name(), self.info())?;
         }
-        let repack = match spec.arguments {
+        let repack = match spec.arguments() {
             Arguments::Gemm => None,
             Arguments::Split | Arguments::Tensor => Some(self.entry_point("repack")?),
         };
-        let function = self.entry_point(spec.name)?;
-        let unaligned = spec.unaligned.map(|other| self.entry_point(other.name)).transpose()?;
+        let function = self.entry_point(spec.name())?;
+        let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
         Ok(Kernel { device: self, spec, function, unaligned, repack })
     }
 }
@@ -146,8 +147,8 @@ impl<'d> Kernel<'d> {
             }
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
-        let wide = self.spec.unaligned.map_or([false; 3], |unaligned| unaligned.wide);
-        let needs = match self.spec.arguments {
+        let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.wide);
+        let needs = match self.spec.arguments() {
             Arguments::Tensor => Some([Need::Rows; 2]),
             Arguments::Split if packed => {
                 Some([wide[0], wide[1]].map(|wide| if wide { Need::Groups } else { Need::Nothing }))
@@ -164,27 +165,32 @@ impl<'d> Kernel<'d> {
     }
 
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
-    /// not know the attribute.
+    /// not know the attribute. Never takes any back, which another product may need.
     fn allow_shared(&self, function: &Function<'_>, bytes: u32) -> Result<(), Error> {
+        const ATTRIBUTE: c_int = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         self.device.make_current()?;
-        // SAFETY: the function is loaded, and belongs to the context just made current.
-        let result = unsafe {
-            sys::cuFuncSetAttribute(
-                function.to_raw().into(),
-                sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                // No more than the device's limit, which the driver counts in an i32.
-                bytes.cast_signed(),
-            )
+        let check = |call, result: sys::CUresult| {
+            if result == sys::CUresult::CUDA_SUCCESS {
+                return Ok(());
+            }
+            let (name, text) = cuda_driver::error_text(result);
+            let device = self.device.info().name.clone();
+            Err(Error::Driver { call, device, reason: format!("{name}, {text}") })
         };
-        if result == sys::CUresult::CUDA_SUCCESS {
+        let function: sys::CUfunction = function.to_raw().into();
+        // No more than the device's limit, which the driver counts in an i32.
+        let bytes = bytes.cast_signed();
+        let mut allowed = 0;
+        // SAFETY: `allowed` is valid for the write. The function is loaded, and belongs to the
+        // context just made current.
+        let result = unsafe { sys::cuFuncGetAttribute(&raw mut allowed, ATTRIBUTE, function) };
+        check("cuFuncGetAttribute", result)?;
+        if bytes <= allowed {
             return Ok(());
         }
-        let (name, text) = cuda_driver::error_text(result);
-        Err(Error::Driver {
-            call: "cuFuncSetAttribute",
-            device: self.device.info().name.clone(),
-            reason: format!("{name}, {text}"),
-        })
+        // SAFETY: as above.
+        let result = unsafe { sys::cuFuncSetAttribute(function, ATTRIBUTE, bytes) };
+        check("cuFuncSetAttribute", result)
     }
 }
 
@@ -256,10 +262,10 @@ impl Prepared<'_, '_> {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
     ) -> &'static str {
-        let Spec { name, unaligned, .. } = *self.kernel.spec;
-        match unaligned {
+        let spec = self.kernel.spec;
+        match spec.unaligned() {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned.name,
-            _ => name,
+            _ => spec.name(),
         }
     }
 
@@ -273,7 +279,7 @@ impl Prepared<'_, '_> {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned else { return true };
+        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned() else { return true };
         if self.reach.is_some() {
             [wide[0], wide[1]] = [false; 2];
         }
@@ -336,7 +342,7 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
-        if let (Some(reach), Arguments::Tensor) = (&self.reach, self.kernel.spec.arguments) {
+        if let (Some(reach), Arguments::Tensor) = (&self.reach, self.kernel.spec.arguments()) {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(reach, a, b, c) };
         }
@@ -347,47 +353,37 @@ impl Prepared<'_, '_> {
         };
         let gemm = self.plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
-        let mut k = gemm.depth() as u32;
-        let [mut lda, mut ldb, mut ldc] = [gemm.lda as u32, gemm.ldb as u32, gemm.ldc as u32];
+        let [k, mut lda, mut ldb, ldc] =
+            [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
         let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
         if let Some(reach) = self.reach.as_ref().filter(|_| is_read(&self.plan)) {
             // SAFETY: the caller vouches for the matrices, which are not empty.
             let [a, b] = unsafe { reach.matrices([first_a, first_b]) }?;
             (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
         }
-        let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
-        let mut depth = self.plan.split_depth();
-        let [mut partials, mut counters] = self.workspace();
+        let [partials, counters] = self.workspace();
         for launch in self.plan.launches() {
-            let [mut m, mut n] = [launch.m, launch.n];
             // Panels of A are rows, and those of B columns.
             let row = launch.a_offset / gemm.lda.max(1);
-            let mut a = first_a.wrapping_add(4 * row as u64 * u64::from(lda));
-            let mut b = first_b.wrapping_add(4 * launch.b_offset as u64);
-            let mut c = c.wrapping_add(launch.c_offset).as_raw();
-            // The order and the types that every kernel has; see `kernels_gpu::Arguments`.
-            let arguments: [*mut c_void; 14] = [
-                (&raw mut m).cast(),
-                (&raw mut n).cast(),
-                (&raw mut k).cast(),
-                (&raw mut alpha).cast(),
-                (&raw mut a).cast(),
-                (&raw mut lda).cast(),
-                (&raw mut b).cast(),
-                (&raw mut ldb).cast(),
-                (&raw mut beta).cast(),
-                (&raw mut c).cast(),
-                (&raw mut ldc).cast(),
-                (&raw mut depth).cast(),
-                (&raw mut partials).cast(),
-                (&raw mut counters).cast(),
-            ];
-            let arguments = match self.kernel.spec.arguments {
-                Arguments::Gemm => &arguments[..11],
-                _ => &arguments[..],
+            let mut arguments = parameters::Gemm {
+                m: launch.m,
+                n: launch.n,
+                k,
+                alpha: gemm.alpha,
+                a: first_a.wrapping_add(4 * row as u64 * u64::from(lda)),
+                lda,
+                b: first_b.wrapping_add(4 * launch.b_offset as u64),
+                ldb,
+                beta: gemm.beta,
+                c: c.wrapping_add(launch.c_offset).as_raw(),
+                ldc,
+                depth: self.plan.split_depth(),
+                partials,
+                counters,
             };
-            // SAFETY: the driver copies the arguments during the call, and they match the
-            // kernel's parameters. The grid covers this panel of C and no more, the block
+            let count = parameters::kinds(self.kernel.spec.arguments()).len();
+            // SAFETY: the driver copies the arguments during the call, and they are the
+            // kernel's: see `parameters`. The grid covers this panel of C and no more, the block
             // is the rung's own, the matrices are aligned as this entry point needs, and
             // the caller vouches for the memory. The workspace is as large as the largest
             // launch needs; one launch after the other uses it, and it is freed after them.
@@ -397,7 +393,7 @@ impl Prepared<'_, '_> {
                     (launch.grid[0], launch.grid[1], self.plan.splits()),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    arguments,
+                    &arguments.pointers()[..count],
                 )
             }
             .map_err(|e| device.error("launching a kernel", e))?;
@@ -449,7 +445,7 @@ mod tests {
     #[test]
     fn kernels_are_found_by_name() {
         for spec in LADDER.iter().chain(TILES) {
-            assert_eq!(find_kernel(spec.name).unwrap().name, spec.name);
+            assert_eq!(find_kernel(spec.name()).unwrap().name(), spec.name());
         }
     }
 

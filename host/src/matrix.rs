@@ -16,11 +16,25 @@ pub struct Matrix {
     data: Vec<f32>,
 }
 
+/// Elements of a matrix of this shape.
+///
+/// # Panics
+///
+/// If a `usize` cannot count them.
+fn elements(rows: usize, cols: usize) -> usize {
+    let elements = rows.checked_mul(cols);
+    elements.unwrap_or_else(|| panic!("a {rows} x {cols} matrix has more than 2^64 elements"))
+}
+
 impl Matrix {
     /// A matrix of zeros. The memory must be known to be there: see
     /// [`crate::memory`].
+    ///
+    /// # Panics
+    ///
+    /// If there are more elements than a `Vec` can hold.
     pub fn zeros(rows: usize, cols: usize) -> Self {
-        Self { rows, cols, data: vec![0.0; rows * cols] }
+        Self { rows, cols, data: vec![0.0; elements(rows, cols)] }
     }
 
     /// A matrix of these elements, row after row.
@@ -29,13 +43,17 @@ impl Matrix {
     ///
     /// If there are not exactly `rows * cols` elements.
     pub fn from_vec(rows: usize, cols: usize, data: Vec<f32>) -> Self {
-        assert_eq!(data.len(), rows * cols, "a {rows} x {cols} matrix");
+        assert_eq!(data.len(), elements(rows, cols), "a {rows} x {cols} matrix");
         Self { rows, cols, data }
     }
 
     /// A matrix whose element (row, col) is what the function returns.
+    ///
+    /// # Panics
+    ///
+    /// As [`Matrix::zeros`].
     pub fn from_fn(rows: usize, cols: usize, mut f: impl FnMut(usize, usize) -> f32) -> Self {
-        let data = (0..rows * cols).map(|i| f(i / cols, i % cols)).collect();
+        let data = (0..elements(rows, cols)).map(|i| f(i / cols, i % cols)).collect();
         Self { rows, cols, data }
     }
 
@@ -43,10 +61,14 @@ impl Matrix {
     ///
     /// The same seed and stream give the same matrix on every machine, whatever the
     /// number of threads. Use another stream for each matrix of a problem.
+    ///
+    /// # Panics
+    ///
+    /// As [`Matrix::zeros`].
     pub fn random(rows: usize, cols: usize, seed: u64, stream: u64) -> Self {
         // A piece of the key stream for each chunk of elements, one word each.
         const CHUNK: usize = 1 << 14;
-        let mut data = vec![0.0; rows * cols];
+        let mut data = vec![0.0; elements(rows, cols)];
         data.par_chunks_mut(CHUNK).enumerate().for_each(|(i, chunk)| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(stream);
@@ -79,11 +101,20 @@ impl Matrix {
     }
 
     /// One row.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
     pub fn row(&self, row: usize) -> &[f32] {
+        assert!(row < self.rows, "row {row} of a {} x {} matrix", self.rows, self.cols);
         &self.data[row * self.cols..][..self.cols]
     }
 
     /// One element.
+    ///
+    /// # Panics
+    ///
+    /// If it is outside.
     pub fn at(&self, row: usize, col: usize) -> f32 {
         self.row(row)[col]
     }
@@ -274,6 +305,7 @@ impl<'d> DeviceMatrix<'d> {
     /// in a dense matrix, length), all in elements.
     fn runs(&self) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
         let Self { rows, cols, layout: Layout { offset, ld, .. }, .. } = *self;
+        // The product is no more than the buffer has: see `zeros_in`.
         let (count, len) = match (rows * cols, ld == cols) {
             (0, _) => (0, 0),
             (all, true) => (1, all),
@@ -304,6 +336,41 @@ mod tests {
         assert_eq!(a.as_slice()[..50], Matrix::random(1, 50, 42, 1).data);
         let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         assert_eq!(a, single.install(|| Matrix::random(300, 200, 42, 1)));
+    }
+
+    /// Shapes whose product wraps to 0, and to a few.
+    #[test]
+    fn more_elements_than_can_be_counted_are_refused() {
+        for [rows, cols] in [[1 << 33, 1 << 31], [1 << 63, 2], [(1 << 32) + 1, (1 << 32) + 1]] {
+            type Make = fn(usize, usize) -> Matrix;
+            let makers: [(&str, Make); 4] = [
+                ("from_vec", |rows, cols| {
+                    Matrix::from_vec(rows, cols, vec![0.0; rows.wrapping_mul(cols).min(9)])
+                }),
+                ("zeros", Matrix::zeros),
+                ("from_fn", |rows, cols| Matrix::from_fn(rows, cols, |_, _| panic!("called"))),
+                ("random", |rows, cols| Matrix::random(rows, cols, 1, 1)),
+            ];
+            for (name, make) in makers {
+                let Err(panic) = std::panic::catch_unwind(|| make(rows, cols)) else {
+                    panic!("{name} makes a {rows} x {cols} matrix")
+                };
+                let text = panic.downcast_ref::<String>().unwrap();
+                assert!(
+                    text.contains(&format!("{rows} x {cols} matrix has more")),
+                    "{name}: {text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rows_outside_are_refused() {
+        let empty_rows = Matrix::zeros(3, 0);
+        assert!(empty_rows.row(2).is_empty());
+        assert!(std::panic::catch_unwind(|| empty_rows.row(3).len()).is_err());
+        // 2^63 * 2 wraps to 0.
+        assert!(std::panic::catch_unwind(|| Matrix::zeros(1, 2).at(1 << 63, 0)).is_err());
     }
 
     #[test]

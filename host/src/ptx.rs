@@ -1,5 +1,7 @@
 //! The PTX of every kernel, built into the program.
 
+use sha2::{Digest, Sha256};
+
 /// For compute capability 8.0, and by JIT for everything newer.
 pub static SM_80: &str = include_str!(env!("KERNELS_PTX_SM_80"));
 
@@ -20,10 +22,13 @@ pub fn target(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix(".target ")).map(str::trim)
 }
 
-/// The part of a PTX text that this kernel needs: the head, with the shared arrays, and its
-/// own entry point. A driver compiles it in a fraction of the time that all of them take.
+/// The part of a PTX text that this kernel needs: what the head says, the shared arrays that are
+/// its own, and its entry point. A driver compiles it in a fraction of the time that all of them
+/// take. It changes only where the kernel does, whatever becomes of the others: labels have the
+/// number 0 in place of the entry point's.
 pub(crate) fn only(text: &str, kernel: &str) -> Option<String> {
     const ENTRY: &str = ".visible .entry ";
+    const LABEL: &str = "$L__BB";
     let (head, _) = text.split_once(ENTRY)?;
     let start = text.find(&format!("{ENTRY}{kernel}("))?;
     // Up to where the braces close that the body opens.
@@ -32,7 +37,30 @@ pub(crate) fn only(text: &str, kernel: &str) -> Option<String> {
         depth += if *brace == "{" { 1 } else { -1 };
         depth == 0
     })?;
-    Some(format!("{head}{}\n", &text[start..=start + end]))
+    let entry = &text[start..=start + end];
+    let is_needed = |line: &&str| match array(line) {
+        Some(name) => entry.contains(name),
+        None => !line.is_empty() && !line.trim_start().starts_with("//"),
+    };
+    let head: String = head.lines().filter(is_needed).flat_map(|line| [line, "\n"]).collect();
+    let number = entry.split_once(LABEL).and_then(|(_, label)| label.split('_').next());
+    let entry = match number {
+        Some(number) => entry.replace(&format!("{LABEL}{number}_"), &format!("{LABEL}0_")),
+        None => entry.to_owned(),
+    };
+    Some(format!("{head}{entry}\n"))
+}
+
+/// The shared array that a line of the head declares, as in `.shared .align 128 .b8 NAME[16];`.
+fn array(line: &str) -> Option<&str> {
+    let (declaration, _) = line.split_once('[')?;
+    declaration.contains(".shared ").then(|| declaration.rsplit(' ').next())?
+}
+
+/// The SHA-256 of what [`only`] cuts out.
+pub(crate) fn sha256(text: &str, kernel: &str) -> Option<String> {
+    let digest = Sha256::digest(only(text, kernel)?);
+    Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
@@ -51,17 +79,38 @@ mod tests {
 
     #[test]
     fn a_kernel_is_cut_out_whole() {
-        let text = ".version 7.0\n.shared .b8 x[4];\n.visible .entry ab(\n)\n{\nst {%r1, %r2};\n\
-                    \t{ bra X;\n}\nret;\n}\n.visible .entry a(\n)\n{\nret;\n}\n";
-        let head = ".version 7.0\n.shared .b8 x[4];\n";
-        let ab = ".visible .entry ab(\n)\n{\nst {%r1, %r2};\n\t{ bra X;\n}\nret;\n}\n";
+        let text = "//\n// By a compiler\n\n.version 7.0\n.shared .b8 xa[4];\n.shared .b8 xb[4];\n\
+                    \t// .globl ab\n.visible .entry ab(\n)\n{\nst {%r1, %r2}, xb;\n\
+                    \t{ bra $L__BB17_4;\n}\nret;\n}\n.visible .entry a(\n)\n{\nret;\n}\n";
+        let head = ".version 7.0\n.shared .b8 xb[4];\n";
+        let ab = ".visible .entry ab(\n)\n{\nst {%r1, %r2}, xb;\n\t{ bra $L__BB0_4;\n}\nret;\n}\n";
         assert_eq!(only(text, "ab").unwrap(), format!("{head}{ab}"));
         let a = ".visible .entry a(\n)\n{\nret;\n}\n";
-        assert_eq!(only(text, "a").unwrap(), format!("{head}{a}"));
+        assert_eq!(only(text, "a").unwrap(), format!(".version 7.0\n{a}"));
         assert_eq!(only(text, "b"), None);
         for spec in LADDER.iter().chain(TILES) {
-            let one = only(SM_90A, spec.name).unwrap();
-            assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name);
+            let one = only(SM_90A, spec.name()).unwrap();
+            assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name());
+            let shared = one.lines().filter(|line| array(line).is_some()).count();
+            assert!(shared <= 2, "{}: {shared} shared arrays", spec.name());
         }
+    }
+
+    /// Another kernel, and its arrays, may change as they like.
+    #[test]
+    fn a_digest_is_of_one_kernel() {
+        let digests = |text: &str| ["naive", "tile2d"].map(|kernel| sha256(text, kernel).unwrap());
+        let [naive, tile2d] = digests(SM_80);
+        let others = SM_80.replace("shared_tile2d_", "shared_tile2d_1");
+        assert_ne!(others, SM_80);
+        let [same, other] = digests(&others);
+        assert!(naive == same && tile2d != other);
+        // More kernels in front: the others get other numbers.
+        assert_eq!(digests(&SM_80.replace("$L__BB", "$L__BB1")), [naive, tile2d.clone()]);
+        for (from, to) in [(".version 7", ".version 8"), ("[tile2d_param_3]", "[tile2d_param_8]")] {
+            let changed = SM_80.replace(from, to);
+            assert_ne!(digests(&changed)[1], tile2d, "{from}");
+        }
+        assert_eq!(sha256(SM_80, "none"), None);
     }
 }

@@ -8,6 +8,7 @@ use kernels_gpu::roofs::{COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROU
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::launch::parameters;
 use crate::matrix::DeviceMatrix;
 use crate::stats;
 use crate::time::gpu_sample;
@@ -20,6 +21,8 @@ const SAMPLES: usize = 3;
 const TRIAL_MS: f64 = 20.0;
 /// Copies per sample, so that what a launch costs is nothing against them.
 const COPIES: u32 = 8;
+/// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
+const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 /// Operands for which no sum overflows, and none stands still.
 const OPERANDS: (f32, f32) = (0.999, 0.37);
 
@@ -57,14 +60,14 @@ pub struct Roofs<'d> {
 }
 
 impl<'d> Roofs<'d> {
-    /// Loads the kernels. The loop runs on `multiprocessors`; `copy_bytes`, rounded down to
+    /// Loads the kernels. The loop runs on `multiprocessors`, 65536 at most; `copy_bytes`, rounded down to
     /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
     ///
     /// # Errors
     ///
     /// Those of [`Device::kernel`], and [`Error::Driver`] if the memory is not to be had.
     pub fn new(device: &'d Device, multiprocessors: u32, copy_bytes: u64) -> Result<Self, Error> {
-        let ffma_blocks = multiprocessors.max(1) * FFMA_BLOCKS;
+        let ffma_blocks = multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * FFMA_BLOCKS;
         let blocks = copy_bytes / (4 * u64::from(COPY_PER_BLOCK));
         let copy_blocks = blocks.clamp(1, i32::MAX as u64) as u32;
         let buffer = |blocks: u32, per_block: u32| {
@@ -143,26 +146,20 @@ impl<'d> Roofs<'d> {
         2.0 * 4.0 * f64::from(self.copy_blocks) * f64::from(COPY_PER_BLOCK)
     }
 
-    fn enqueue_ffma(&self, mut rounds: u32, (mut x, mut y): (f32, f32)) -> Result<(), Error> {
-        let mut out = self.out.as_device_ptr().as_raw();
-        let arguments: [*mut c_void; 4] = [
-            (&raw mut rounds).cast(),
-            (&raw mut x).cast(),
-            (&raw mut y).cast(),
-            (&raw mut out).cast(),
-        ];
+    fn enqueue_ffma(&self, rounds: u32, (x, y): (f32, f32)) -> Result<(), Error> {
+        let out = self.out.as_device_ptr().as_raw();
+        let mut arguments = parameters::RoofFfma { rounds, x, y, out };
         // SAFETY: these are the parameters of the loop. `out` has an element per thread,
         // and only this stream, on which launches follow each other, touches it.
-        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &arguments) }
+        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &arguments.pointers()) }
     }
 
     fn enqueue_copy(&self) -> Result<(), Error> {
-        let mut from = self.from.as_device_ptr().as_raw();
-        let mut to = self.to.as_device_ptr().as_raw();
-        let arguments: [*mut c_void; 2] = [(&raw mut from).cast(), (&raw mut to).cast()];
+        let [from, to] = [&self.from, &self.to].map(|place| place.as_device_ptr().as_raw());
+        let mut arguments = parameters::RoofCopy { from, to };
         // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
         // block, are aligned to 256 bytes, as all device allocations are, and are two.
-        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &arguments) }
+        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &arguments.pointers()) }
     }
 
     /// # Safety
@@ -229,6 +226,14 @@ mod tests {
         roofs.enqueue_copy().unwrap();
         assert_eq!(roofs.to.download().unwrap(), matrix);
         assert_eq!(roofs.copy_bytes(), 2.0 * (bytes - 5) as f64);
+    }
+
+    #[test]
+    fn threads_fit_32_bits() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let roofs = Roofs::new(&device, u32::MAX, 0).unwrap();
+        assert!(roofs.ffma_blocks.checked_mul(FFMA_THREADS).is_some());
+        assert_eq!(roofs.out.rows(), roofs.ffma_blocks as usize);
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub enum Method {
     Full,
     /// Some rows and columns, and Freivalds' check of all elements in groups.
     Sampled {
-        /// Neighbouring elements of a row per group.
+        /// Neighbouring elements of a row per group; 0 counts as 1.
         group: usize,
     },
 }
@@ -131,17 +131,19 @@ impl Method {
         }
     }
 
-    /// Bytes of host memory that the reference and its making take.
+    /// Bytes of host memory that the reference and its making take; the largest number where that
+    /// is too small to count them.
     pub fn bytes(self, m: usize, n: usize, depth: usize) -> u128 {
         let [m, n, k] = [m as u128, n as u128, depth as u128];
         let values = match self {
             Self::Full => m * n,
-            Self::Sampled { group } => {
-                (m + k) * n.div_ceil(group as u128) + (m + n) * SAMPLES as u128
-            }
+            Self::Sampled { group } => (m + k)
+                .saturating_mul(n.div_ceil(group.max(1) as u128))
+                .saturating_add((m + n) * SAMPLES as u128),
         };
         // Norms and signs; and each task's blocks, 2.5 MiB.
-        8 * (values + m + 2 * n) + rayon::current_num_threads() as u128 * (5 << 19)
+        let blocks = rayon::current_num_threads() as u128 * (5 << 19);
+        values.saturating_add(m + 2 * n).saturating_mul(8).saturating_add(blocks)
     }
 }
 

@@ -7,30 +7,31 @@
 ///
 /// Every rung computes `C = alpha * A * B + beta * C` in f32, row-major, with `A`
 /// M x K, `B` K x N and `C` M x N.
+///
+/// A launch trusts what is said here, so only this crate can say it:
+///
+/// ```compile_fail,E0451
+/// use kernels_gpu::{Arguments, Spec, tma};
+///
+/// let forged = Spec { arguments: Arguments::Gemm, ..tma::SPEC };
+/// ```
+///
+/// ```compile_fail,E0616
+/// let mut copy = kernels_gpu::tma::SPEC;
+/// copy.block = [1, 1];
+/// ```
 #[derive(Clone, Copy)]
 pub struct Spec {
-    /// The name: `--kernel NAME`, and the kernel's entry point in the PTX.
-    pub name: &'static str,
-    /// One line for lists: what this rung does that the rung before did not.
-    pub summary: &'static str,
-    /// The seed document, and the kernel in it, that this rung rebuilds.
-    pub seed: &'static str,
-    /// Outputs per block and per thread, and the step along K.
-    pub tile: Tile,
-    /// Threads per block, along x and y. The kernel is right for no other block.
-    pub block: [u32; 2],
-    /// Which dimension of C the grid's x axis walks; without meaning for
-    /// [`Arguments::Tensor`], whose grid has one dimension.
-    pub grid: GridOrder,
-    /// Shared memory per block.
-    pub shared: Shared,
-    /// For a rung that moves 128 bits at a time: the entry point for matrices that are not
-    /// aligned. `None`: the rung takes any matrix.
-    pub unaligned: Option<Unaligned>,
-    /// The parameters of both entry points.
-    pub arguments: Arguments,
-    /// The text of the rung's file, whose header explains it.
-    pub source: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) seed: &'static str,
+    pub(crate) tile: Tile,
+    pub(crate) block: [u32; 2],
+    pub(crate) grid: GridOrder,
+    pub(crate) shared: Shared,
+    pub(crate) unaligned: Option<Unaligned>,
+    pub(crate) arguments: Arguments,
+    pub(crate) source: &'static str,
 }
 
 /// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
@@ -138,6 +139,58 @@ pub enum Shared {
 }
 
 impl Spec {
+    /// The name: `--kernel NAME`, and the kernel's entry point in the PTX.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// One line for lists: what this rung does that the rung before did not.
+    pub const fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    /// The seed document, and the kernel in it, that this rung rebuilds.
+    pub const fn seed(&self) -> &'static str {
+        self.seed
+    }
+
+    /// Outputs per block and per thread, and the step along K.
+    pub const fn tile(&self) -> Tile {
+        self.tile
+    }
+
+    /// Threads per block, along x and y. The kernel is right for no other block.
+    pub const fn block(&self) -> [u32; 2] {
+        self.block
+    }
+
+    /// Which dimension of C the grid's x axis walks; without meaning for
+    /// [`Arguments::Tensor`], whose grid has one dimension.
+    pub const fn grid(&self) -> GridOrder {
+        self.grid
+    }
+
+    /// Shared memory per block.
+    pub const fn shared(&self) -> Shared {
+        self.shared
+    }
+
+    /// For a rung that moves 128 bits at a time: the entry point for matrices that are not
+    /// aligned. `None`: the rung takes any matrix.
+    pub const fn unaligned(&self) -> Option<Unaligned> {
+        self.unaligned
+    }
+
+    /// The parameters of both entry points.
+    pub const fn arguments(&self) -> Arguments {
+        self.arguments
+    }
+
+    /// The text of the rung's file, whose header explains it.
+    pub const fn source(&self) -> &'static str {
+        self.source
+    }
+
     /// The header of the rung's file, as Markdown.
     pub fn header(&self) -> impl Iterator<Item = &'static str> {
         let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));

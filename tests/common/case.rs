@@ -23,7 +23,7 @@ pub fn for_each_kernel(test: impl Fn(&Device, &'static Spec)) {
 pub fn kernels(device: &Device) -> impl Iterator<Item = &'static Spec> {
     let is_hopper = device.info().capability == (9, 0);
     let all = LADDER.iter().chain(TILES).copied();
-    all.filter(move |spec| is_hopper || spec.arguments != Arguments::Tensor)
+    all.filter(move |spec| is_hopper || spec.arguments() != Arguments::Tensor)
 }
 
 /// What K is split into, in turn, where a kernel can split it.
@@ -68,10 +68,10 @@ impl Case {
     /// Runs the product and returns C, having made sure that nothing else was written.
     pub fn run(&self, device: &Device, spec: &'static Spec) -> Matrix {
         let kernel = device.kernel(spec).unwrap();
-        let splits = if spec.arguments == Arguments::Split { self.splits } else { 1 };
+        let splits = if spec.arguments() == Arguments::Split { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
         let prepared = kernel.prepare_as(self.gemm, splits, false, &limits).unwrap();
-        self.run_with(device, spec.name, |a, b, c| prepared.enqueue(a, b, c))
+        self.run_with(device, spec.name(), |a, b, c| prepared.enqueue(a, b, c))
     }
 
     /// As [`Case::run`], with anything that computes this product.
@@ -129,7 +129,7 @@ impl Case {
     /// Runs the product and insists that it is right, or that it is refused if it needs
     /// more shared memory than the device has.
     pub fn assert_right(&self, device: &Device, spec: &'static Spec, bound: Bound) {
-        let name = format!("{} on {}: {:?}", spec.name, device.info().name, self.gemm);
+        let name = format!("{} on {}: {:?}", spec.name(), device.info().name, self.gemm);
         if let Err(needed) = fits(device, spec, &self.gemm) {
             let kernel = device.kernel(spec).unwrap();
             let Err(error) = kernel.prepare(self.gemm) else { panic!("{name}: not refused") };
@@ -148,7 +148,7 @@ impl Case {
 /// Whether a block's shared memory holds what this rung needs for this product; the
 /// bytes it needs if not.
 pub fn fits(device: &Device, spec: &Spec, gemm: &Gemm) -> Result<(), u64> {
-    match spec.shared {
+    match spec.shared() {
         Shared::Static(_) => Ok(()),
         Shared::Dynamic(bytes) => match bytes(gemm.depth() as u32) {
             needed if needed > u64::from(device.info().limits.shared_optin) => Err(needed),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use host::auto::table::Measured;
+use host::auto::table::{Costs, Measured};
 use host::kernels::Arguments;
 use host::verify::Bound;
 use host::{Auto, Device, DeviceMatrix, Gemm, Matrix, Table, find_kernel};
@@ -23,14 +23,14 @@ fn table() -> Table {
 fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
     for device in devices() {
         test(&device, &device.auto().unwrap());
-        let mut table = table();
+        let table = table();
         test(&device, &device.auto_by(&table).unwrap());
         if let Ok(tma) = find_kernel("tma")
             && device.resident_blocks(tma).unwrap() > 0
         {
-            table.kernels.truncate(1);
-            table.kernels[0].kernel = tma;
-            table.kernels[0].unaligned.clear();
+            let first = table.kernels()[0].clone();
+            let costs = Costs { kernel: tma, unaligned: Vec::new(), ..first };
+            let table = table.with_kernels(vec![costs]).unwrap();
             test(&device, &device.auto_by(&table).unwrap());
         }
     }
@@ -39,7 +39,7 @@ fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
 fn assert_right(device: &Device, auto: &Auto<'_>, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = auto.prepare(case.gemm).unwrap();
-    if choice.spec.arguments == Arguments::Split {
+    if choice.spec.arguments() == Arguments::Split {
         assert_eq!(prepared.plan().splits(), choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");
@@ -125,16 +125,16 @@ fn repeated_calls_give_the_same_bits() {
 fn choices_differ() {
     for device in devices().iter().filter(|device| device.is_soft()) {
         let table = table();
-        let own = Measured { name: device.info().name.clone(), ..table.device.clone() };
-        let table = Table { device: own, ..table };
+        let own = Measured { name: device.info().name.clone(), ..table.device().clone() };
+        let table = table.with_device(own).unwrap();
         let auto = device.auto_by(&table).unwrap();
         let sizes = [1, 16, 33, 64, 130, 512, 1000];
         let products = sizes.iter().flat_map(|&m| sizes.map(|n| [m, n]));
         let choices =
             products.flat_map(|[m, n]| sizes.map(|k| auto.choose(&Gemm::new(m, n, k)).unwrap()));
         let choices: Vec<_> = choices.collect();
-        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.spec.name).collect();
-        assert_eq!(kernels.len(), table.kernels.len(), "{kernels:?}");
+        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.spec.name()).collect();
+        assert_eq!(kernels.len(), table.kernels().len(), "{kernels:?}");
         assert!(choices.iter().any(|choice| choice.splits > 1));
     }
 }

@@ -53,7 +53,7 @@ fn cublas_and_the_rungs_agree() {
             case.margins = [(64 + offset, 64); 3];
             let theirs = run(device, cublas, &case);
             for spec in kernels(device).filter(|spec| fits(device, spec, &gemm).is_ok()) {
-                assert_eq!(case.run(device, spec), theirs, "{} {gemm:?}", spec.name);
+                assert_eq!(case.run(device, spec), theirs, "{} {gemm:?}", spec.name());
             }
         }
     });

@@ -48,9 +48,9 @@ fn wide_entry_points_are_chosen_exactly_where_they_work() {
             let prepared = kernel.prepare(gemm(measures)).unwrap();
             let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
             let [a, b, c] = [measures[0], measures[1], measures[2]].map(pointer);
-            let expected = match spec.unaligned {
+            let expected = match spec.unaligned() {
                 Some(Unaligned { name, wide }) if (0..3).any(|i| wide[i] && !aligned[i]) => name,
-                _ => spec.name,
+                _ => spec.name(),
             };
             assert_eq!(prepared.entry_point(a, b, c), expected, "{measures:?}");
         }

@@ -135,7 +135,7 @@ fn random_products() {
                 assert!(
                     check.passed() && error == 0.0,
                     "{} on {}: {check:?}",
-                    spec.name,
+                    spec.name(),
                     device.info().name
                 );
             }

@@ -15,9 +15,9 @@ fn repeated_calls_give_the_same_bits() {
     for device in devices() {
         for spec in TILES {
             let kernel = device.kernel(spec).unwrap();
-            let (m, n) = (spec.tile.bm as usize + 9, 2 * spec.tile.bn as usize + 4);
+            let (m, n) = (spec.tile().bm as usize + 9, 2 * spec.tile().bn as usize + 4);
             for splits in SPLITS {
-                let case = Case::random(Gemm::new(m, n, 7 * spec.tile.bk as usize), 22);
+                let case = Case::random(Gemm::new(m, n, 7 * spec.tile().bk as usize), 22);
                 let prepared = kernel.prepare_split(case.gemm, splits).unwrap();
                 assert_eq!(prepared.plan().splits(), splits);
                 let a = DeviceMatrix::from_host(&device, &case.a).unwrap();
@@ -27,8 +27,8 @@ fn repeated_calls_give_the_same_bits() {
                     prepared.enqueue(&a, &b, &mut c).unwrap();
                     c.download().unwrap()
                 });
-                assert!(case.verify(&results[0], Bound::Probabilistic).passed(), "{}", spec.name);
-                assert!(results.iter().all(|result| *result == results[0]), "{}", spec.name);
+                assert!(case.verify(&results[0], Bound::Probabilistic).passed(), "{}", spec.name());
+                assert!(results.iter().all(|result| *result == results[0]), "{}", spec.name());
             }
         }
     }
@@ -41,7 +41,8 @@ fn copies_of_a_and_b_are_right() {
     for device in devices() {
         for spec in TILES {
             let kernel = device.kernel(spec).unwrap();
-            let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+            let [bm, bn, bk] =
+                [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
             for ([m, n, k], pads, offsets, splits) in [
                 ([bm + 3, bn + 1, bk + 3], [0, 0, 0], [0, 0, 0], 1),
                 ([bm, 2 * bn + 3, 2 * bk + 1], [1, 1, 1], [0, 0, 0], 2),
@@ -58,10 +59,10 @@ fn copies_of_a_and_b_are_right() {
                 let prepared = kernel.prepare_as(gemm, splits, true, &limits).unwrap();
                 let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
                 let [a, b, c] = offsets.map(pointer);
-                assert_eq!(prepared.entry_point(a, b, c), spec.name);
+                assert_eq!(prepared.entry_point(a, b, c), spec.name());
                 // The second call uses the copies' places again.
                 for _ in 0..2 {
-                    let name = format!("{}, packed", spec.name);
+                    let name = format!("{}, packed", spec.name());
                     let result = case.run_with(&device, &name, |a, b, c| prepared.enqueue(a, b, c));
                     let check = case.verify(&result, Bound::Probabilistic);
                     assert!(check.passed(), "{name}: {gemm:?}: {check:?}");
@@ -77,7 +78,8 @@ fn what_cannot_be_split_is_not() {
     for device in devices() {
         let spec = TILES[0];
         let kernel = device.kernel(spec).unwrap();
-        let steps = kernel.prepare_split(Gemm::new(5, 5, 3 * spec.tile.bk as usize), 100).unwrap();
+        let steps =
+            kernel.prepare_split(Gemm::new(5, 5, 3 * spec.tile().bk as usize), 100).unwrap();
         assert_eq!(steps.plan().splits(), 3);
         let rung = device.kernel(find_kernel("async_copy").unwrap()).unwrap();
         let error = rung.prepare_split(Gemm::new(5, 5, 100), 2);

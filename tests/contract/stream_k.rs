@@ -10,7 +10,7 @@ use crate::common::devices;
 /// Runs a test for every kernel with tensor maps.
 fn for_each_tensor_kernel(test: impl Fn(&Device, &'static Spec)) {
     for_each_kernel(|device, spec| {
-        if spec.arguments == Arguments::Tensor {
+        if spec.arguments() == Arguments::Tensor {
             test(device, spec);
         }
     });
@@ -21,7 +21,8 @@ fn for_each_tensor_kernel(test: impl Fn(&Device, &'static Spec)) {
 #[test]
 fn tiles_that_are_cut_up_are_whole_in_the_end() {
     for_each_tensor_kernel(|device, spec| {
-        let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+        let [bm, bn, bk] =
+            [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
         // Tiles of C along m and n, steps along K, multiprocessors; the blocks and the tiles that
         // they share.
         for ([height, width, steps, multiprocessors], expected) in [
@@ -54,7 +55,8 @@ fn tiles_that_are_cut_up_are_whole_in_the_end() {
 #[test]
 fn long_sums_are_right_in_links() {
     for_each_tensor_kernel(|device, spec| {
-        let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+        let [bm, bn, bk] =
+            [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
         for tiles in [3, 4] {
             let gemm = Gemm::new(tiles * bm - 1, bn, 1700).scaled(0.5, -1.0);
             let limits = Limits { multiprocessors: 2, ..device.info().limits };
@@ -75,8 +77,8 @@ fn long_sums_are_right_in_links() {
 #[test]
 fn repeated_calls_give_the_same_bits() {
     for_each_tensor_kernel(|device, spec| {
-        let (m, n) = (spec.tile.bm as usize + 9, spec.tile.bn as usize + 4);
-        for k in [15 * spec.tile.bk as usize, 15 * spec.tile.bk as usize - 1] {
+        let (m, n) = (spec.tile().bm as usize + 9, spec.tile().bn as usize + 4);
+        for k in [15 * spec.tile().bk as usize, 15 * spec.tile().bk as usize - 1] {
             let limits = Limits { multiprocessors: 7, ..device.info().limits };
             let gemm = Gemm::new(m, n, k);
             let kernel = device.kernel(spec).unwrap();
@@ -89,10 +91,10 @@ fn repeated_calls_give_the_same_bits() {
                 let mut c = DeviceMatrix::zeros(device, m, n).unwrap();
                 prepared.enqueue(&a, &b, &mut c).unwrap();
                 let result = c.download().unwrap();
-                assert!(case.verify(&result, Bound::Probabilistic).passed(), "{}", spec.name);
+                assert!(case.verify(&result, Bound::Probabilistic).passed(), "{}", spec.name());
                 result
             });
-            assert!(results[0] == results[2] && results[0] != results[1], "{}", spec.name);
+            assert!(results[0] == results[2] && results[0] != results[1], "{}", spec.name());
         }
     });
 }
@@ -146,7 +148,7 @@ fn copies_of_all_shapes_are_whole() {
 #[test]
 fn what_cannot_run_is_refused() {
     for device in devices() {
-        for spec in LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor) {
+        for spec in LADDER.iter().filter(|spec| spec.arguments() == Arguments::Tensor) {
             match device.kernel(spec) {
                 Ok(kernel) => {
                     assert_eq!(device.info().capability, (9, 0));

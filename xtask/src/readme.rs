@@ -65,7 +65,7 @@ fn fill(text: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<St
 fn ladder() -> String {
     let mut lines = String::from("| rung | what it does |\n|---|---|\n");
     for spec in LADDER {
-        let (name, summary) = (spec.name, spec.summary);
+        let (name, summary) = (spec.name(), spec.summary());
         lines += &format!("| [`{name}`](kernels-gpu/src/{name}.rs) | {summary} |\n");
     }
     lines

@@ -64,14 +64,14 @@ pub struct Choice {
 impl PartialEq for Choice {
     fn eq(&self, other: &Self) -> bool {
         // Names are unique.
-        let parts = |choice: &Self| (choice.spec.name, choice.splits, choice.packed);
+        let parts = |choice: &Self| (choice.spec.name(), choice.splits, choice.packed);
         parts(self) == parts(other)
     }
 }
 
 impl fmt::Debug for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} / {}", self.spec.name, self.splits)?;
+        write!(f, "{} / {}", self.spec.name(), self.splits)?;
         f.write_str(if self.packed { " packed" } else { "" })
     }
 }
@@ -79,10 +79,10 @@ impl fmt::Debug for Choice {
 /// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, packed`.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec: Spec { name, .. }, splits, packed } = self;
-        match splits {
-            0 | 1 => f.write_str(name)?,
-            splits => write!(f, "{name} in {splits} splits")?,
+        let Self { spec, splits, packed } = self;
+        f.write_str(spec.name())?;
+        if *splits > 1 {
+            write!(f, " in {splits} splits")?;
         }
         f.write_str(if *packed { ", packed" } else { "" })
     }
@@ -156,7 +156,7 @@ impl Device {
                 rungs: LADDER
                     .iter()
                     .filter(|spec| {
-                        spec.arguments == Arguments::Tensor && scale::room(info, spec) > 0
+                        spec.arguments() == Arguments::Tensor && scale::room(info, spec) > 0
                     })
                     .copied()
                     .collect(),
@@ -172,7 +172,7 @@ impl Device {
     /// [`Error::Table`] if nothing in the table can be launched on this device.
     pub fn auto_by(&self, table: &Table) -> Result<Auto<'_>, Error> {
         let info = self.info();
-        let measured = &table.device;
+        let measured = table.device();
         let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
         let own = measured.name == info.name
             && multiprocessors.is_none_or(|count| count == measured.multiprocessors);
@@ -181,14 +181,9 @@ impl Device {
         } else {
             // The software device has no number of its own.
             let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
-            Model::new(&scale::scaled(table, info, multiprocessors))
+            Model::new(&scale::scaled(table, info, multiprocessors)?)
         };
-        if model.kernels().is_empty() {
-            let reason = "no kernel in it can be launched on this device".to_owned();
-            let place = format!("the table of {}", measured.name);
-            return Err(Error::Table { place, reason });
-        }
-        let exceptions = table.exceptions.iter().filter(|_| own);
+        let exceptions = table.exceptions().iter().filter(|_| own);
         let exceptions = exceptions.map(|at| ([at.m, at.n, at.k], at.best.choice())).collect();
         let on = measured.name.clone();
         Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))
@@ -207,9 +202,9 @@ impl Device {
         // Opts in to as much shared memory as the kernel needs, which counts here.
         let kernel = self.kernel(spec)?;
         let shared = kernel.prepare(Gemm::new(1, 1, 1))?.plan().shared_bytes();
-        self.entry_point(spec.name)?
+        self.entry_point(spec.name())?
             .max_active_blocks_per_multiprocessor(
-                BlockSize::xy(spec.block[0], spec.block[1]),
+                BlockSize::xy(spec.block()[0], spec.block()[1]),
                 shared as usize,
             )
             .map_err(|e| self.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
@@ -292,10 +287,10 @@ impl<'d> Auto<'d> {
     }
 
     fn kernel(&self, spec: &'static Spec) -> Result<&Kernel<'d>, Error> {
-        let place = self.kernels.iter().find(|(other, _)| other.name == spec.name);
+        let place = self.kernels.iter().find(|(other, _)| other.name() == spec.name());
         let Some((_, cell)) = place else {
             return Err(Error::NotInPtx {
-                kernel: spec.name,
+                kernel: spec.name(),
                 device: self.device.info().name.clone(),
             });
         };

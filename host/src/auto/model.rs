@@ -30,7 +30,7 @@ use kernels_gpu::{Arguments, Spec};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
-use crate::gemm::{Gemm, Shares};
+use crate::gemm::{Gemm, MAX_SPLITS, Shares};
 use crate::launch::is_aligned;
 
 /// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
@@ -65,20 +65,21 @@ impl Model {
     /// Takes a table as it is, for the device it was measured on.
     pub fn new(table: &Table) -> Self {
         Self {
-            multiprocessors: table.device.multiprocessors,
-            l2_bytes: table.device.l2_bytes as f64,
-            launch_ns: table.launch_ns,
-            copy: table.copy_gbytes,
-            kernels: table.kernels.clone(),
+            multiprocessors: table.device().multiprocessors,
+            l2_bytes: table.device().l2_bytes as f64,
+            launch_ns: table.launch_ns(),
+            copy: table.copy_gbytes(),
+            kernels: table.kernels().to_vec(),
         }
     }
 
-    /// The kernels that are chosen from.
+    /// The kernels that are chosen from; at least one.
     pub fn kernels(&self) -> &[Costs] {
         &self.kernels
     }
 
-    /// The fastest choice for a product; `None` for a C without elements.
+    /// The fastest choice for a product; `None` for a C without elements, or what
+    /// [`Gemm::validate`] refuses.
     pub fn fastest(&self, gemm: &Gemm) -> Option<Estimate> {
         let mut best: Option<Estimate> = None;
         self.for_each(gemm, |estimate| {
@@ -98,7 +99,7 @@ impl Model {
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
             let of_kernel = |other: &&Estimate| {
-                let alike = |choice: Choice| (choice.spec.name, choice.packed);
+                let alike = |choice: Choice| (choice.spec.name(), choice.packed);
                 alike(other.choice) == alike(estimate.choice)
             };
             if ranking.len() < count
@@ -111,14 +112,19 @@ impl Model {
         ranking
     }
 
-    /// The time of a choice; `None` if the table does not have its kernel.
+    /// The time of a choice; `None` if the table does not have its kernel, and where there is no
+    /// [`fastest`](Model::fastest).
     pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-        let costs = self.kernels.iter().find(|costs| costs.kernel.name == choice.spec.name)?;
+        gemm.validate().ok()?;
+        let costs = self.kernels.iter().find(|costs| costs.kernel.name() == choice.spec.name())?;
         let work = Work::new(gemm, choice.spec, choice.packed);
-        Some(self.estimate(costs, &work, choice.splits))
+        (work.tiles > 0).then(|| self.estimate(costs, &work, choice.splits))
     }
 
     fn for_each(&self, gemm: &Gemm, mut visit: impl FnMut(Estimate)) {
+        if gemm.validate().is_err() {
+            return;
+        }
         let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
         for (costs, packed) in both {
             let work = Work::new(gemm, costs.kernel, packed);
@@ -126,7 +132,7 @@ impl Model {
                 continue;
             }
             visit(self.estimate(costs, &work, 1));
-            if costs.kernel.arguments != Arguments::Split {
+            if costs.kernel.arguments() != Arguments::Split {
                 continue;
             }
             // The splits that fill whole waves, and a few in between.
@@ -150,7 +156,7 @@ impl Model {
     fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
         let splits = work.whole_splits(splits);
         let memory = work.bytes(self, costs) / self.copy;
-        let (blocks, meeting) = match costs.kernel.arguments {
+        let (blocks, meeting) = match costs.kernel.arguments() {
             Arguments::Tensor => self.streamed(costs, work),
             Arguments::Gemm | Arguments::Split => self.in_waves(costs, work, splits),
         };
@@ -168,7 +174,8 @@ impl Model {
     /// What blocks take that come in waves, and what it takes them to meet.
     fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
         let paces = costs.paces(work);
-        let blocks = (work.tiles * u64::from(splits)).div_ceil(u64::from(self.multiprocessors));
+        let blocks = work.tiles.saturating_mul(splits.into());
+        let blocks = blocks.div_ceil(u64::from(self.multiprocessors));
         let resident = paces.len() as u64;
         let steps = f64::from(work.steps.div_ceil(splits));
         let wave = |at_once: u64| match at_once {
@@ -238,15 +245,15 @@ struct Work {
 impl Work {
     /// With copies of A and B, if `packed`, where they let the kernel's first entry point serve.
     fn new(gemm: &Gemm, spec: &Spec, packed: bool) -> Self {
-        let Spec { tile, .. } = *spec;
+        let tile = spec.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let wide = spec.unaligned.map_or([false; 3], |other| other.wide);
+        let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
         let bytes = [4.0 * m * k, 4.0 * k * n];
-        let ragged = match spec.arguments {
+        let ragged = match spec.arguments() {
             Arguments::Gemm => [false; 2],
             Arguments::Tensor => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
             Arguments::Split => {
@@ -254,7 +261,7 @@ impl Work {
                 [!serves([a, false, false]), !serves([false, b, false])]
             }
         };
-        let is_choice = spec.arguments == Arguments::Split;
+        let is_choice = spec.arguments() == Arguments::Split;
         let packed = packed && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
         let repacked = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
         Self {
@@ -276,7 +283,7 @@ impl Work {
     ///
     /// [`Plan::split`]: crate::gemm::Plan::split
     fn whole_splits(&self, splits: u32) -> u32 {
-        let steps = self.steps.div_ceil(splits.max(1)).max(1);
+        let steps = self.steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
         self.steps.div_ceil(steps).max(1)
     }
 
@@ -286,7 +293,7 @@ impl Work {
         if self.input_bytes <= model.l2_bytes {
             return self.input_bytes + self.output_bytes;
         }
-        let Spec { tile, .. } = costs.kernel;
+        let tile = costs.kernel.tile();
         let at_once = costs.paces(self).len() as f64 * f64::from(model.multiprocessors);
         let rows = self.rows.min(GROUP);
         let cols = (at_once / rows).clamp(1.0, self.cols);

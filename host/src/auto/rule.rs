@@ -26,10 +26,12 @@ const FULL: f64 = 0.75;
 /// that waste work on the edges of C. `rungs` are considered beside the tiles, as even larger.
 pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Choice {
     let full = FULL * f64::from(multiprocessors);
-    let usable = |spec: &&&'static Spec| match spec.arguments {
+    let usable = |spec: &&&'static Spec| match spec.arguments() {
         // Tensor maps need rows that are multiples of 16 bytes apart.
         Arguments::Tensor => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
-        Arguments::Gemm => spec.unaligned.is_none_or(|other| is_aligned(other.wide, gemm, [0; 3])),
+        Arguments::Gemm => {
+            spec.unaligned().is_none_or(|other| is_aligned(other.wide, gemm, [0; 3]))
+        }
         Arguments::Split => true,
     };
     let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
@@ -37,11 +39,11 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Ch
         .filter(|spec| covered(gemm, spec) <= WASTE * least)
         .copied()
         .collect();
-    specs.sort_by_key(|spec| Reverse(spec.tile.bm * spec.tile.bn));
-    let tiles = |spec: &Spec| covered(gemm, spec) / f64::from(spec.tile.bm * spec.tile.bn);
-    let most_splits = |spec: &Spec| match spec.arguments {
+    specs.sort_by_key(|spec| Reverse(spec.tile().bm * spec.tile().bn));
+    let tiles = |spec: &Spec| covered(gemm, spec) / f64::from(spec.tile().bm * spec.tile().bn);
+    let most_splits = |spec: &Spec| match spec.arguments() {
         Arguments::Split => {
-            (gemm.depth().div_ceil(spec.tile.bk as usize) as u32 / LEAST_STEPS).max(1)
+            (gemm.depth().div_ceil(spec.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
         Arguments::Gemm | Arguments::Tensor => 1,
     };
@@ -59,7 +61,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Ch
 /// much as others.
 pub fn for_software(gemm: &Gemm) -> Choice {
     let work = |spec: &&&'static Spec| {
-        let Tile { bm, bn, bk, .. } = spec.tile;
+        let Tile { bm, bn, bk, .. } = spec.tile();
         let steps = gemm.depth().max(1).div_ceil(bk as usize) as f64;
         let others = f64::from(OTHERS * spec.threads()) / f64::from(bm * bn);
         (covered(gemm, spec) * steps * (f64::from(bk) + others)) as u128
@@ -71,5 +73,5 @@ pub fn for_software(gemm: &Gemm) -> Choice {
 /// Elements of C that the tiles cover.
 fn covered(gemm: &Gemm, spec: &Spec) -> f64 {
     let size = |size: usize, tile: u32| size.next_multiple_of(tile as usize) as f64;
-    size(gemm.m, spec.tile.bm) * size(gemm.n, spec.tile.bn)
+    size(gemm.m, spec.tile().bm) * size(gemm.n, spec.tile().bn)
 }

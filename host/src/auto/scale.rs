@@ -4,6 +4,7 @@ use kernels_gpu::{Arguments, Shared, Spec};
 
 use super::table::{Measured, Table};
 use crate::device::DeviceInfo;
+use crate::error::Error;
 
 /// Bytes of shared memory that each block costs beside its own.
 const RESERVED: u64 = 1024;
@@ -12,12 +13,12 @@ const RESERVED: u64 = 1024;
 /// would have to compile the kernel first; 0 if it cannot run at all. Registers are not counted:
 /// all GPUs that kernels are built for have as many, so that a table's blocks fit them.
 pub fn room(info: &DeviceInfo, spec: &Spec) -> u32 {
-    let shared = match spec.shared {
+    let shared = match spec.shared() {
         Shared::Static(bytes) => bytes.into(),
         Shared::Dynamic(bytes) => bytes(1),
     };
     let lacks_maps = info.capability != (9, 0) || !info.tensor_maps;
-    if spec.arguments == Arguments::Tensor && lacks_maps
+    if spec.arguments() == Arguments::Tensor && lacks_maps
         || shared > u64::from(info.limits.shared_optin)
     {
         return 0;
@@ -27,16 +28,21 @@ pub fn room(info: &DeviceInfo, spec: &Spec) -> u32 {
 }
 
 /// What a table's costs become on another device: work takes less time there by as much as its
-/// multiprocessors are faster, copies by as much as its memory is. Of blocks at once there are
-/// no more than have [`room`]; kernels that cannot run are left out. What was measured for single
-/// products says nothing about another device.
-pub fn scaled(table: &Table, info: &DeviceInfo, multiprocessors: u32) -> Table {
-    let measured = &table.device;
-    let rate = f64::from(measured.clock_khz) * f64::from(measured.lanes);
-    let slower =
-        info.peak.map_or(1.0, |peak| rate / f64::from(peak.clock_khz) / f64::from(peak.lanes));
-    let wider = info.memory_gbytes.map_or(1.0, |gbytes| gbytes / measured.memory_gbytes);
-    let kernels = table.kernels.iter().filter_map(|costs| {
+/// multiprocessors are faster, copies by as much as its memory is; where a driver does not tell,
+/// they are as fast. Of blocks at once there are no more than have [`room`]; kernels that cannot
+/// run are left out. What was measured for single products says nothing about another device.
+///
+/// # Errors
+///
+/// [`Error::Table`] if nothing is left.
+pub fn scaled(table: &Table, info: &DeviceInfo, multiprocessors: u32) -> Result<Table, Error> {
+    let measured = table.device();
+    let rate = |clock_khz: u32, lanes: u32| f64::from(clock_khz) * f64::from(lanes);
+    let own_rate = info.peak.map(|peak| rate(peak.clock_khz, peak.lanes)).filter(|&own| own > 0.0);
+    let slower = own_rate.map_or(1.0, |own| rate(measured.clock_khz, measured.lanes) / own);
+    let own_gbytes = info.memory_gbytes.filter(|&own| own > 0.0);
+    let wider = own_gbytes.map_or(1.0, |own| own / measured.memory_gbytes);
+    let kernels = table.kernels().iter().filter_map(|costs| {
         let mut costs = costs.clone();
         for paces in [&mut costs.aligned, &mut costs.unaligned] {
             paces.truncate(room(info, costs.kernel) as usize);
@@ -50,11 +56,11 @@ pub fn scaled(table: &Table, info: &DeviceInfo, multiprocessors: u32) -> Table {
         }
         (!costs.aligned.is_empty()).then_some(costs)
     });
-    Table {
-        device: Measured { multiprocessors, l2_bytes: info.l2_bytes, ..measured.clone() },
-        launch_ns: table.launch_ns,
-        copy_gbytes: table.copy_gbytes * wider,
-        kernels: kernels.collect(),
-        exceptions: Vec::new(),
+    let kernels: Vec<_> = kernels.collect();
+    if kernels.is_empty() {
+        let reason = "no kernel in it can be launched on this device".to_owned();
+        return Err(Error::Table { place: format!("the table of {}", measured.name), reason });
     }
+    let device = Measured { multiprocessors, l2_bytes: info.l2_bytes, ..measured.clone() };
+    Table::new(device, table.launch_ns(), table.copy_gbytes() * wider, kernels, Vec::new())
 }

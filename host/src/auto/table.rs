@@ -1,8 +1,13 @@
 //! What a device was measured to need, as data: a [`Table`] in JSON.
 //!
 //! `host tune` makes one. Those under `host/tuned` are built into the program, and found by
-//! the device's name; any other can be read from a file.
+//! the device's name; any other can be read from a file. However a table is made, [`Table::new`]
+//! checks it, and nothing alters it afterwards.
 
+mod changes;
+mod valid;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fmt, fs};
@@ -10,7 +15,6 @@ use std::{fmt, fs};
 use kernels_gpu::Spec;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest, Sha256};
 
 use super::Choice;
 use crate::device::{Device, DeviceInfo, Peak};
@@ -18,27 +22,32 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::launch::find_kernel;
 
+pub use changes::Change;
+
 /// The tables under `host/tuned`: file name and text.
-const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
+pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
 
 /// What kernels were measured to need on a device. Times are in nanoseconds.
+///
+/// It stays as it was checked:
+///
+/// ```compile_fail,E0615
+/// fn alter(table: &mut host::Table) {
+///     table.kernels.clear();
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Table(Parts);
+
+/// A [`Table`] before it is checked, and in JSON.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
-    /// The device, and what else the measurements depend on.
-    pub device: Measured,
-    /// What a launch takes that has nothing to do.
-    #[serde(deserialize_with = "positive")]
-    pub launch_ns: f64,
-    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
-    #[serde(deserialize_with = "positive")]
-    pub copy_gbytes: f64,
-    /// The kernels that are chosen from.
-    #[serde(deserialize_with = "not_empty")]
-    pub kernels: Vec<Costs>,
-    /// Products for which what the costs say is fastest was slower than another, or less accurate
-    /// than cuBLAS.
-    pub exceptions: Vec<Exception>,
+struct Parts {
+    device: Measured,
+    launch_ns: f64,
+    copy_gbytes: f64,
+    kernels: Vec<Costs>,
+    exceptions: Vec<Exception>,
 }
 
 /// Where and with what a [`Table`] was measured.
@@ -50,18 +59,14 @@ pub struct Measured {
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
     /// Streaming multiprocessors.
-    #[serde(deserialize_with = "positive_count")]
     pub multiprocessors: u32,
     /// The highest clock of these, in kHz.
-    #[serde(deserialize_with = "positive_count")]
     pub clock_khz: u32,
     /// FP32 lanes of each.
-    #[serde(deserialize_with = "positive_count")]
     pub lanes: u32,
     /// Bytes of the L2 cache.
     pub l2_bytes: u64,
     /// What the memory can do at best, in GB/s (10^9).
-    #[serde(deserialize_with = "positive")]
     pub memory_gbytes: f64,
     /// When, in seconds since 1970.
     pub unix_time: u64,
@@ -69,8 +74,12 @@ pub struct Measured {
     pub driver_version: Option<String>,
     /// The version of this library.
     pub host_version: String,
-    /// The SHA-256 of the PTX that was measured.
-    pub ptx_sha256: String,
+    /// The SHA-256 of the PTX of each entry point that was measured.
+    pub ptx_sha256: BTreeMap<String, String>,
+    /// Entry points whose PTX has changed since, as the table openly says: the SHA-256 of what is
+    /// taken in place of what was measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub changed_since: BTreeMap<String, String>,
 }
 
 /// What a kernel takes: see [`Model`](super::Model) for how these make a time.
@@ -81,19 +90,15 @@ pub struct Costs {
     #[serde(serialize_with = "name", deserialize_with = "by_name")]
     pub kernel: &'static Spec,
     /// With one block per multiprocessor, with two, and so on to as many as fit.
-    #[serde(deserialize_with = "not_empty")]
     pub aligned: Vec<Pace>,
     /// The same for the entry point for matrices that are not aligned; empty if the kernel
     /// has none.
     pub unaligned: Vec<Pace>,
     /// For a tile of C that several blocks share: to leave the sums, and to meet.
-    #[serde(deserialize_with = "not_negative")]
     pub join_ns: f64,
     /// For each of these blocks: to add up what it left.
-    #[serde(deserialize_with = "not_negative")]
     pub piece_ns: f64,
     /// For a block that stays: to go from one tile to the next.
-    #[serde(deserialize_with = "not_negative")]
     pub tile_ns: f64,
 }
 
@@ -102,10 +107,8 @@ pub struct Costs {
 #[serde(deny_unknown_fields)]
 pub struct Pace {
     /// From the beginning of a block to its end, without the steps.
-    #[serde(deserialize_with = "not_negative")]
     pub fixed_ns: f64,
     /// A step along K, all of the blocks together.
-    #[serde(deserialize_with = "positive")]
     pub step_ns: f64,
 }
 
@@ -133,18 +136,16 @@ pub struct Timed {
     #[serde(serialize_with = "name", deserialize_with = "by_name")]
     pub kernel: &'static Spec,
     /// Blocks that share each tile of C.
-    #[serde(deserialize_with = "positive_count")]
     pub splits: u32,
     /// Whether A and B are copied first.
     #[serde(default)]
     pub packed: bool,
     /// The time.
-    #[serde(deserialize_with = "positive")]
     pub ns: f64,
 }
 
 impl Measured {
-    /// This device, now.
+    /// This device, now, before any kernel is measured: see [`Measured::add`].
     ///
     /// # Errors
     ///
@@ -166,19 +167,15 @@ impl Measured {
             unix_time: now.map_or(0, |time| time.as_secs()),
             driver_version: environment.driver_version,
             host_version: environment.host_version.to_owned(),
-            ptx_sha256: ptx_sha256(device),
+            ptx_sha256: changes::of_every_table(info.capability),
+            changed_since: BTreeMap::new(),
         })
     }
 
-    /// Whether the kernels that this device loads are those that were measured.
-    pub fn has_kernels_of(&self, device: &Device) -> bool {
-        self.ptx_sha256 == ptx_sha256(device)
+    /// Adds a kernel that is measured with its PTX in this program.
+    pub fn add(&mut self, kernel: &Spec) {
+        self.ptx_sha256.extend(changes::of_kernel(self.capability, kernel));
     }
-}
-
-fn ptx_sha256(device: &Device) -> String {
-    let digest = Sha256::digest(device.ptx());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Timed {
@@ -189,11 +186,91 @@ impl Timed {
 }
 
 impl Table {
+    /// Checks a table; `device` has the digests of all that was measured.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`], with what is wrong.
+    pub fn new(
+        device: Measured,
+        launch_ns: f64,
+        copy_gbytes: f64,
+        kernels: Vec<Costs>,
+        exceptions: Vec<Exception>,
+    ) -> Result<Self, Error> {
+        let place = format!("the table of {}", device.name);
+        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions };
+        Self::checked(parts, place)
+    }
+
+    fn checked(parts: Parts, place: String) -> Result<Self, Error> {
+        match valid::check(&parts) {
+            Ok(()) => Ok(Self(parts)),
+            Err(reason) => Err(Error::Table { place, reason }),
+        }
+    }
+
+    /// The same for another device.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_device(&self, device: Measured) -> Result<Self, Error> {
+        let Parts { launch_ns, copy_gbytes, kernels, exceptions, .. } = self.0.clone();
+        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+    }
+
+    /// The same with other costs.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_kernels(&self, kernels: Vec<Costs>) -> Result<Self, Error> {
+        let Parts { device, launch_ns, copy_gbytes, exceptions, .. } = self.0.clone();
+        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+    }
+
+    /// The same with other exceptions.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_exceptions(&self, exceptions: Vec<Exception>) -> Result<Self, Error> {
+        let Parts { device, launch_ns, copy_gbytes, kernels, .. } = self.0.clone();
+        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+    }
+
+    /// The device, and what else the measurements depend on.
+    pub fn device(&self) -> &Measured {
+        &self.0.device
+    }
+
+    /// What a launch takes that has nothing to do.
+    pub fn launch_ns(&self) -> f64 {
+        self.0.launch_ns
+    }
+
+    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
+    pub fn copy_gbytes(&self) -> f64 {
+        self.0.copy_gbytes
+    }
+
+    /// The kernels that are chosen from; at least one.
+    pub fn kernels(&self) -> &[Costs] {
+        &self.0.kernels
+    }
+
+    /// Products for which what the costs say is fastest was slower than another, or less accurate
+    /// than cuBLAS.
+    pub fn exceptions(&self) -> &[Exception] {
+        &self.0.exceptions
+    }
+
     /// Reads a table from a file.
     ///
     /// # Errors
     ///
-    /// [`Error::Table`], with the line that is wrong.
+    /// [`Error::Table`], with the line or the entry that is wrong.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|error| Error::Table {
             place: path.display().to_string(),
@@ -206,16 +283,17 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Table`], with the line that is wrong.
+    /// [`Error::Table`], with the line or the entry that is wrong.
     pub fn parse(text: &str, place: impl fmt::Display) -> Result<Self, Error> {
-        serde_json::from_str(text).map_err(|error| {
+        let parts = serde_json::from_str(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             // The place is said in front.
             let reason = error.to_string();
             let at = format!(" at line {line} column {column}");
             let reason = reason.strip_suffix(&at).unwrap_or(&reason).to_owned();
             Error::Table { place: format!("{place}:{line}"), reason }
-        })
+        })?;
+        Self::checked(parts, place.to_string())
     }
 
     /// The tables that are built in.
@@ -236,7 +314,7 @@ impl Table {
     pub fn nearest(info: &DeviceInfo) -> Result<Option<Self>, Error> {
         let multiprocessors = info.peak.map_or(0, |peak| peak.multiprocessors);
         let distance = |table: &Self| {
-            let Measured { name, capability, multiprocessors: other, .. } = &table.device;
+            let Measured { name, capability, multiprocessors: other, .. } = table.device();
             (
                 *name != info.name,
                 *capability != info.capability,
@@ -250,48 +328,15 @@ impl Table {
     /// The text of a file that [`Table::read`] reads.
     pub fn to_json(&self) -> String {
         // String keys and plain data only, so that serialisation cannot fail.
-        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+        serde_json::to_string_pretty(&self.0).expect("plain data") + "\n"
     }
 }
 
 fn name<S: Serializer>(spec: &&'static Spec, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(spec.name)
+    serializer.serialize_str(spec.name())
 }
 
 fn by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Spec, D::Error> {
     let name = String::deserialize(deserializer)?;
     find_kernel(&name).map_err(D::Error::custom)
-}
-
-fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    match f64::deserialize(deserializer)? {
-        value if value > 0.0 => Ok(value),
-        value => Err(D::Error::custom(format!("{value} is not above 0"))),
-    }
-}
-
-fn not_negative<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    match f64::deserialize(deserializer)? {
-        value if value >= 0.0 => Ok(value),
-        value => Err(D::Error::custom(format!("{value} is below 0"))),
-    }
-}
-
-fn positive_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    match u32::deserialize(deserializer)? {
-        0 => Err(D::Error::custom("a count is 0, and must be at least 1")),
-        count => Ok(count),
-    }
-}
-
-fn not_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let list = Vec::deserialize(deserializer)?;
-    if list.is_empty() {
-        return Err(D::Error::custom("a list is empty, and must not be"));
-    }
-    Ok(list)
 }

@@ -207,7 +207,7 @@ impl Args {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        let is_split = matches!(choice, Choice::Rung(spec) if spec.arguments == Arguments::Split);
+        let is_split = matches!(choice, Choice::Rung(spec) if spec.arguments() == Arguments::Split);
         if self.packed && !is_split {
             let message = "--packed is for one that splits K: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);

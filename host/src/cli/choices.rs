@@ -53,7 +53,7 @@ struct Candidate {
 impl From<Estimate> for Candidate {
     fn from(estimate: Estimate) -> Self {
         Self {
-            kernel: estimate.choice.spec.name,
+            kernel: estimate.choice.spec.name(),
             splits: estimate.choice.splits,
             packed: estimate.choice.packed,
             predicted_ms: 1e-6 * estimate.ns,
@@ -72,10 +72,11 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     };
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
     let mut basis = auto.basis().to_string();
-    if matches!(auto.basis(), Basis::Measured { .. })
-        && table.is_some_and(|table| !table.device.has_kernels_of(&device))
-    {
-        basis += ", with other kernels than these";
+    if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
+        let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
+        if !changed.is_empty() {
+            basis += &format!("; PTX that has changed since: {}", changed.join(", "));
+        }
     }
     if args.format == Format::Table {
         report::print(&format!(
@@ -96,7 +97,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             m: gemm.m,
             n: gemm.n,
             k: gemm.k,
-            chosen: choice.spec.name,
+            chosen: choice.spec.name(),
             splits: choice.splits,
             packed: choice.packed,
             exception: auto.exception(&gemm).is_some(),

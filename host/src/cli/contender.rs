@@ -76,8 +76,8 @@ impl Choice {
             Self::Rung(spec) => std::slice::from_ref(spec),
         };
         let rungs = specs.iter().map(|spec| {
-            let place = LADDER.iter().position(|other| other.name == spec.name);
-            (spec.name, place, device.kernel(spec).map(Code::Rung))
+            let place = LADDER.iter().position(|other| other.name() == spec.name());
+            (spec.name(), place, device.kernel(spec).map(Code::Rung))
         });
         let mut wanted: Vec<_> = rungs.collect();
         if matches!(self, Self::All | Self::Auto) {
@@ -157,12 +157,12 @@ impl<'d> Loaded<'d> {
             _ => chosen,
         };
         let splits = match (&job, spec) {
-            (Ok(Job::Rung(prepared)), Some(spec)) if spec.arguments == Arguments::Split => {
+            (Ok(Job::Rung(prepared)), Some(spec)) if spec.arguments() == Arguments::Split => {
                 Some(prepared.plan().splits())
             }
             _ => None,
         };
-        let chosen = chosen.map(|spec| spec.name);
+        let chosen = chosen.map(|spec| spec.name());
         Ok(Entry { title: Title { name: self.name, rung: self.rung, chosen, splits, packed }, job })
     }
 
@@ -239,7 +239,9 @@ mod tests {
         assert!(matches!(Choice::parse("all"), Ok(Choice::All)));
         assert!(matches!(Choice::parse("cublas"), Ok(Choice::Cublas)));
         assert!(matches!(Choice::parse("auto"), Ok(Choice::Auto)));
-        assert!(matches!(Choice::parse("tile2d"), Ok(Choice::Rung(spec)) if spec.name == "tile2d"));
+        assert!(
+            matches!(Choice::parse("tile2d"), Ok(Choice::Rung(spec)) if spec.name() == "tile2d")
+        );
         let Err(Error::UnknownKernel { nearest, known, .. }) = Choice::parse("cubals") else {
             panic!()
         };

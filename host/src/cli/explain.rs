@@ -35,8 +35,8 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
 
 /// Only rungs have a file, and a place in the ladder, to explain; `auto` is explained elsewhere.
 fn find_rung(name: &str) -> Result<&'static Spec, Error> {
-    let known: Vec<_> = LADDER.iter().map(|spec| spec.name).chain([auto::NAME]).collect();
-    LADDER.iter().copied().find(|spec| spec.name == name).ok_or_else(|| Error::UnknownKernel {
+    let known: Vec<_> = LADDER.iter().map(|spec| spec.name()).chain([auto::NAME]).collect();
+    LADDER.iter().copied().find(|spec| spec.name() == name).ok_or_else(|| Error::UnknownKernel {
         name: name.to_owned(),
         nearest: nearest_name(name, &known),
         known,
@@ -45,7 +45,7 @@ fn find_rung(name: &str) -> Result<&'static Spec, Error> {
 
 /// The place in the ladder, from 0.
 fn place(spec: &Spec) -> usize {
-    LADDER.iter().position(|other| other.name == spec.name).unwrap_or_default()
+    LADDER.iter().position(|other| other.name() == spec.name()).unwrap_or_default()
 }
 
 fn text(spec: &Spec) -> String {
@@ -112,16 +112,16 @@ fn without_links(line: &str) -> String {
 }
 
 fn geometry(spec: &Spec) -> String {
-    let Tile { bm, bn, bk, tm, tn } = spec.tile;
-    let [x, y] = spec.block;
-    let shared = match (spec.shared_bytes(), spec.shared) {
+    let Tile { bm, bn, bk, tm, tn } = spec.tile();
+    let [x, y] = spec.block();
+    let shared = match (spec.shared_bytes(), spec.shared()) {
         (Some(0), _) => "none".to_owned(),
         (None, Shared::Dynamic(bytes)) => {
             format!("{} bytes per block for each step of K: {} at K = 100", bytes(1), bytes(100))
         }
         (bytes, _) => format!("{} bytes per block", bytes.unwrap_or_default()),
     };
-    let grid = match (spec.arguments, spec.grid) {
+    let grid = match (spec.arguments(), spec.grid()) {
         (Arguments::Tensor, _) => {
             "a block for each multiprocessor, which stays; tiles that do not come out even\n\
              \u{20}                 are shared along K (stream-K)"
@@ -129,17 +129,19 @@ fn geometry(spec: &Spec) -> String {
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
-    let entries = match (spec.arguments, spec.unaligned) {
+    let entries = match (spec.arguments(), spec.unaligned()) {
         (Arguments::Tensor, _) => format!(
             "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
              first, by repack",
-            spec.name, ""
+            spec.name(),
+            ""
         ),
-        (_, None) => format!("{}, for any matrices", spec.name),
+        (_, None) => format!("{}, for any matrices", spec.name()),
         (_, Some(Unaligned { name, .. })) => format!(
             "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements, \
              {name} for all other matrices",
-            spec.name, ""
+            spec.name(),
+            ""
         ),
     };
     format!(
@@ -151,12 +153,12 @@ fn geometry(spec: &Spec) -> String {
          \u{20} entry points    {entries}\n\
          \u{20} rebuilds        seed {}\n",
         spec.threads(),
-        spec.seed
+        spec.seed()
     )
 }
 
 fn arithmetic(spec: &Spec) -> String {
-    let Tile { bm, bn, tm, tn, .. } = spec.tile;
+    let Tile { bm, bn, tm, tn, .. } = spec.tile();
     let found = Arithmetic::of(spec);
     let from_global = match found.shared {
         Some(_) => format!("(BM + BN) / (BM BN) = ({bm} + {bn}) / ({bm} x {bn})"),
@@ -182,7 +184,7 @@ fn arithmetic(spec: &Spec) -> String {
          \u{20}                 TM TN / (TM + TN), N/2 for a tile of N x N\n",
         decimal(found.intensity),
     );
-    let example = accesses_without_sharing(spec.tile, EXAMPLE_K, EXAMPLE_RESULTS);
+    let example = accesses_without_sharing(spec.tile(), EXAMPLE_K, EXAMPLE_RESULTS);
     text += &format!(
         "  accesses        {} to global memory for {EXAMPLE_RESULTS} results with K = {EXAMPLE_K}, \
          if no thread shared\n\
@@ -200,7 +202,7 @@ fn arithmetic(spec: &Spec) -> String {
         let before = Arithmetic::of(other).global.instructions;
         text += &format!(
             "  against         {}: {} global load instructions\n",
-            other.name,
+            other.name(),
             change(found.global.instructions, before),
         );
     }
@@ -270,12 +272,12 @@ struct Explanation {
 impl Explanation {
     fn of(spec: &Spec) -> Self {
         let Arithmetic { global, shared, intensity } = Arithmetic::of(spec);
-        let Tile { bm, bn, bk, tm, tn } = spec.tile;
+        let Tile { bm, bn, bk, tm, tn } = spec.tile();
         Self {
-            kernel: spec.name,
+            kernel: spec.name(),
             rung: place(spec) + 1,
-            summary: spec.summary,
-            seed: spec.seed,
+            summary: spec.summary(),
+            seed: spec.seed(),
             text: plain(spec.header()),
             block_tile: [bm, bn, bk],
             thread_tile: [tm, tn],
@@ -286,7 +288,7 @@ impl Explanation {
             shared_values: shared.map(|shared| shared.values.value()),
             shared_instructions: shared.map(|shared| shared.instructions.value()),
             intensity: intensity.value(),
-            example_accesses: accesses_without_sharing(spec.tile, EXAMPLE_K, EXAMPLE_RESULTS)
+            example_accesses: accesses_without_sharing(spec.tile(), EXAMPLE_K, EXAMPLE_RESULTS)
                 .value(),
         }
     }
@@ -310,7 +312,7 @@ mod tests {
     fn every_rung_is_explained() {
         for spec in LADDER {
             let text = text(spec);
-            assert!(text.contains(spec.name) && text.contains("The idea"), "{text}");
+            assert!(text.contains(spec.name()) && text.contains("The idea"), "{text}");
             assert!(!text.contains("```") && !text.contains("]("), "{text}");
             // The last section is as long as the driver's words.
             let (explanation, _) = text.split_once("Peak of the GPU").unwrap();

@@ -41,13 +41,13 @@ struct Listed {
 /// Prints kernels.
 pub fn list(format: Format, specs: &[&Spec]) {
     let kernels = specs.iter().map(|spec| Listed {
-        kernel: spec.name,
-        summary: spec.summary,
-        block_tile: [spec.tile.bm, spec.tile.bn, spec.tile.bk],
-        thread_tile: [spec.tile.tm, spec.tile.tn],
+        kernel: spec.name(),
+        summary: spec.summary(),
+        block_tile: [spec.tile().bm, spec.tile().bn, spec.tile().bk],
+        thread_tile: [spec.tile().tm, spec.tile().tn],
         threads: spec.threads(),
         shared_bytes: spec.shared_bytes(),
-        splits: spec.arguments == Arguments::Split,
+        splits: spec.arguments() == Arguments::Split,
     });
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),

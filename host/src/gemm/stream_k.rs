@@ -43,7 +43,7 @@ fn chain(spec: &Spec, gemm: &Gemm, tiles: u32, multiprocessors: u32) -> u32 {
     };
     // Of equal lengths.
     let chains = depth.div_ceil(most).max(1);
-    depth.div_ceil(chains).div_ceil(spec.tile.bk).max(1)
+    depth.div_ceil(chains).div_ceil(spec.tile().bk).max(1)
 }
 
 /// Steps' time that it takes the blocks of a tile to meet.
@@ -55,7 +55,7 @@ const MOST_STEPS: u64 = 1 << 31;
 /// The launches of a kernel whose blocks stay, and what the largest needs.
 pub(super) fn launches(spec: &Spec, gemm: &Gemm, limits: &Limits) -> (Vec<Launch>, Workspace) {
     // `Gemm::validate` accepted k.
-    let steps = (gemm.depth() as u32).div_ceil(spec.tile.bk);
+    let steps = (gemm.depth() as u32).div_ceil(spec.tile().bk);
     let most_blocks = limits.multiprocessors.min(limits.grid[0]);
     let panel = [0, 1].map(|axis| PANEL[axis].min(limits.grid[axis]));
     let mut launches = panels(spec, gemm, panel);
@@ -66,7 +66,7 @@ pub(super) fn launches(spec: &Spec, gemm: &Gemm, limits: &Limits) -> (Vec<Launch
         let chain = chain(spec, gemm, width * height, most_blocks);
         (launch.grid, launch.streamed, launch.chain) = ([blocks, 1], streamed, chain);
         if streamed > 0 || steps > chain {
-            let partials = 3 * u128::from(blocks) * u128::from(spec.tile.bm * spec.tile.bn);
+            let partials = 3 * u128::from(blocks) * u128::from(spec.tile().bm * spec.tile().bn);
             workspace.partials = workspace.partials.max(partials);
             workspace.counters = workspace.counters.max(streamed.into());
         }
@@ -222,10 +222,10 @@ mod tests {
 
     #[test]
     fn chains_are_short_where_cublas_splits() {
-        let spec = LADDER.iter().find(|spec| spec.arguments == Arguments::Tensor).unwrap();
+        let spec = LADDER.iter().find(|spec| spec.arguments() == Arguments::Tensor).unwrap();
         let chain = |m, n, k| {
             let plan = Plan::new(spec, Gemm::new(m, n, k), &LIMITS, "a device").unwrap();
-            plan.launches()[0].chain * spec.tile.bk
+            plan.launches()[0].chain * spec.tile().bk
         };
         assert_eq!(chain(2048, 2048, 2048), 2048);
         assert_eq!(chain(4096, 4096, 4096), 2048);
@@ -236,16 +236,16 @@ mod tests {
         // Whole steps.
         assert_eq!(chain(4097, 4097, 4097), 592);
         assert_eq!(chain(2000, 2000, 500), 512);
-        assert_eq!(chain(5, 5, 0), spec.tile.bk);
+        assert_eq!(chain(5, 5, 0), spec.tile().bk);
     }
 
     #[test]
     fn the_workspace_is_three_tiles_per_block() {
-        let spec = LADDER.iter().find(|spec| spec.arguments == Arguments::Tensor).unwrap();
-        let [bm, bn] = [spec.tile.bm as usize, spec.tile.bn as usize];
+        let spec = LADDER.iter().find(|spec| spec.arguments() == Arguments::Tensor).unwrap();
+        let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
         let plan = |gemm| Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
         let streams = plan(Gemm::new(3 * bm, 5 * bn, 4096));
-        let tile = u128::from(spec.tile.bm * spec.tile.bn);
+        let tile = u128::from(spec.tile().bm * spec.tile().bn);
         assert_eq!(streams.workspace(), Workspace { partials: 3 * 120 * tile, counters: 15 });
         let [launch] = streams.launches() else { panic!("{:?}", streams.launches()) };
         assert_eq!((launch.grid, launch.streamed), ([120, 1], 15));
@@ -262,14 +262,14 @@ mod tests {
 
     #[test]
     fn the_largest_c_is_cut_into_panels() {
-        let spec = LADDER.iter().find(|spec| spec.arguments == Arguments::Tensor).unwrap();
+        let spec = LADDER.iter().find(|spec| spec.arguments() == Arguments::Tensor).unwrap();
         let gemm = Gemm::new(MAX_DIMENSION, MAX_DIMENSION, MAX_DIMENSION);
         let plan = Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
         assert!(plan.launches().len() > 1);
         for launch in plan.launches() {
             assert_eq!((launch.grid, launch.streamed), ([132, 1], 0));
             let [m, n] = [launch.m, launch.n].map(u64::from);
-            let tiles = m.div_ceil(spec.tile.bm.into()) * n.div_ceil(spec.tile.bn.into());
+            let tiles = m.div_ceil(spec.tile().bm.into()) * n.div_ceil(spec.tile().bn.into());
             assert!(tiles + 132 < 1 << 32);
         }
     }

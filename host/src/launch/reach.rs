@@ -2,13 +2,12 @@
 //! copies of them, made by [`repack`](kernels_gpu::repack) before each product.
 
 use std::cell::OnceCell;
-use std::ffi::c_void;
 
 use cust::function::Function;
 use cust::memory::DeviceBuffer;
 use kernels_gpu::repack;
 
-use super::{is_wide, require_memory};
+use super::{is_wide, parameters, require_memory};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Limits, Plan};
@@ -104,34 +103,33 @@ impl<'k, 'd> Reach<'k, 'd> {
         if groups == [0; 2] {
             return Ok(reached);
         }
-        let [mut blocks_a, blocks_b] = blocks(groups, self.most_blocks);
+        let [blocks_a, blocks_b] = blocks(groups, self.most_blocks);
         let [a, b] = &self.sources;
-        let (mut lda, mut rows_a, mut cols_a) = (a.ld, a.rows, a.cols);
-        let (mut ldb, mut rows_b, mut cols_b) = (b.ld, b.rows, b.cols);
-        let [mut from_a, mut from_b] = addresses;
-        let [mut to_a, mut to_b] = reached;
-        let arguments: [*mut c_void; 13] = [
-            (&raw mut from_a).cast(),
-            (&raw mut lda).cast(),
-            (&raw mut to_a.address).cast(),
-            (&raw mut to_a.ld).cast(),
-            (&raw mut rows_a).cast(),
-            (&raw mut cols_a).cast(),
-            (&raw mut from_b).cast(),
-            (&raw mut ldb).cast(),
-            (&raw mut to_b.address).cast(),
-            (&raw mut to_b.ld).cast(),
-            (&raw mut rows_b).cast(),
-            (&raw mut cols_b).cast(),
-            (&raw mut blocks_a).cast(),
-        ];
+        let mut arguments = parameters::Repack {
+            a: addresses[0],
+            lda: a.ld,
+            to_a: reached[0].address,
+            ld_to_a: reached[0].ld,
+            a_rows: a.rows,
+            a_cols: a.cols,
+            b: addresses[1],
+            ldb: b.ld,
+            to_b: reached[1].address,
+            ld_to_b: reached[1].ld,
+            b_rows: b.rows,
+            b_cols: b.cols,
+            a_blocks: blocks_a,
+        };
         let grid = blocks_a + blocks_b;
-        // SAFETY: the driver copies the arguments during the call, and they match the kernel's
-        // parameters; the grid and the block are as it asks, with blocks only for a matrix whose
+        // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
+        // `parameters`; the grid and the block are as it asks, with blocks only for a matrix whose
         // place is allocated. The caller vouches for the matrices, which are not empty, and the
         // places are as large as their copies; they are freed after all work.
-        unsafe { self.device.stream().launch(self.repack, grid, repack::THREADS, 0, &arguments) }
-            .map_err(|e| self.device.error("launching the copy of a matrix", e))?;
+        unsafe {
+            let stream = self.device.stream();
+            stream.launch(self.repack, grid, repack::THREADS, 0, &arguments.pointers())
+        }
+        .map_err(|e| self.device.error("launching the copy of a matrix", e))?;
         Ok(reached)
     }
 }

@@ -7,7 +7,7 @@ use cuda_driver::sys;
 use cust::memory::DevicePointer;
 
 use super::reach::{Reach, Reachable, is_read};
-use super::{Kernel, Prepared};
+use super::{Kernel, Prepared, parameters};
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
 
@@ -92,9 +92,8 @@ impl Prepared<'_, '_> {
         let Kernel { device, spec, function, .. } = self.kernel;
         let gemm = self.plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
-        let [mut k, mut ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
-        let [mut alpha, mut beta] = [gemm.alpha, gemm.beta];
-        let [mut partials, mut counters] = self.workspace();
+        let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
+        let [partials, counters] = self.workspace();
         // Where nothing is summed A and B need not be there.
         let matrices = if is_read(&self.plan) {
             // SAFETY: the caller vouches for the matrices, which are not empty.
@@ -103,40 +102,37 @@ impl Prepared<'_, '_> {
             None
         };
         for launch in self.plan.launches() {
-            let [mut m, mut n] = [launch.m, launch.n];
-            let [mut streamed, mut chain] = [launch.streamed, launch.chain];
-            let mut c = c.wrapping_add(launch.c_offset).as_raw();
-            let [mut map_a, mut map_b] = match matrices {
+            let [m, n] = [launch.m, launch.n];
+            let [map_a, map_b] = match matrices {
                 None => [sys::CUtensorMap::default(); 2],
                 Some([a, b]) => {
                     // A panel begins with a whole tile, so on 16 bytes like the matrix.
                     let [row, col] = [launch.a_offset / gemm.lda, launch.b_offset];
-                    let box_a = [spec.tile.bm, spec.tile.bk];
-                    let box_b = [spec.tile.bk, spec.tile.bn];
+                    let box_a = [spec.tile().bm, spec.tile().bk];
+                    let box_b = [spec.tile().bk, spec.tile().bn];
                     [
                         encode(device, a, row * a.ld as usize, [m, k], box_a, SWIZZLE_64B)?,
                         encode(device, b, col, [k, n], box_b, NO_SWIZZLE)?,
                     ]
                 }
             };
-            // The order and the types of `kernels_gpu::Arguments::Tensor`.
-            let arguments: [*mut c_void; 13] = [
-                (&raw mut m).cast(),
-                (&raw mut n).cast(),
-                (&raw mut k).cast(),
-                (&raw mut alpha).cast(),
-                (&raw mut map_a).cast(),
-                (&raw mut map_b).cast(),
-                (&raw mut beta).cast(),
-                (&raw mut c).cast(),
-                (&raw mut ldc).cast(),
-                (&raw mut streamed).cast(),
-                (&raw mut chain).cast(),
-                (&raw mut partials).cast(),
-                (&raw mut counters).cast(),
-            ];
-            // SAFETY: the driver copies the arguments during the call, and they match the
-            // kernel's parameters. The plan's grid and `streamed` are what the kernel asks for,
+            let mut arguments = parameters::Tensor {
+                m,
+                n,
+                k,
+                alpha: gemm.alpha,
+                map_a,
+                map_b,
+                beta: gemm.beta,
+                c: c.wrapping_add(launch.c_offset).as_raw(),
+                ldc,
+                streamed: launch.streamed,
+                chain: launch.chain,
+                partials,
+                counters,
+            };
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
+            // see `parameters`. The plan's grid and `streamed` are what the kernel asks for,
             // the block is the rung's own, the maps describe this panel's part of A and B, and
             // the caller vouches for the memory. The workspace and the copies of A and B are as
             // large as the largest launch needs; one launch after the other uses them, and they
@@ -147,7 +143,7 @@ impl Prepared<'_, '_> {
                     (launch.grid[0], launch.grid[1]),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    &arguments,
+                    &arguments.pointers(),
                 )
             }
             .map_err(|e| device.error("launching a kernel", e))?;

@@ -53,11 +53,15 @@ impl<'a> Reference<'a> {
     /// # Errors
     ///
     /// [`Error::Shape`] if the matrices do not fit each other, or C is missing and beta
-    /// is not 0.
+    /// is not 0; [`Error::TooLarge`] if a `usize` cannot count C's elements.
     pub fn compute(problem: Problem<'a>, method: Method, seed: u64) -> Result<Self, Error> {
         let Problem { a, b, alpha, bound, .. } = problem;
         let (m, n) = (a.rows(), b.cols());
         expect_shape("B", b, a.cols(), n)?;
+        // A of no columns may have any number of rows, and B of no rows any number of columns.
+        if m.checked_mul(n).is_none() {
+            return Err(Error::TooLarge { what: "m", value: m, max: usize::MAX / n });
+        }
         if problem.beta != 0.0 {
             match problem.c {
                 Some(c) => expect_shape("C", c, m, n)?,
@@ -77,7 +81,7 @@ impl<'a> Reference<'a> {
         };
         reference.values = match method {
             Method::Full => reference.full(),
-            Method::Sampled { group } => Values::Sampled(reference.sampled(group, seed)),
+            Method::Sampled { group } => Values::Sampled(reference.sampled(group.max(1), seed)),
         };
         Ok(reference)
     }

@@ -44,6 +44,27 @@ impl Case {
     }
 }
 
+/// A and B of no elements, and a C of as many as wrap to 0.
+#[test]
+fn a_c_that_cannot_be_counted_is_refused() {
+    for method in BOTH {
+        let (a, b) = (Matrix::zeros(1 << 33, 0), Matrix::zeros(0, 1 << 31));
+        let problem =
+            Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound: Bound::Probabilistic };
+        let refused = Reference::compute(problem, method, 5);
+        assert!(matches!(refused, Err(crate::Error::TooLarge { what: "m", .. })));
+        assert_eq!(method.bytes(usize::MAX, usize::MAX, usize::MAX), u128::MAX);
+    }
+}
+
+#[test]
+fn groups_of_nothing_are_groups_of_one() {
+    let case = Case::new(40, 20, 30, 1.0, 0.0);
+    let method = Method::Sampled { group: 0 };
+    assert!(case.check(&case.product(), method).passed());
+    assert_eq!(method.bytes(40, 20, 30), Method::Sampled { group: 1 }.bytes(40, 20, 30));
+}
+
 #[test]
 fn right_results_pass() {
     for method in BOTH {

@@ -1,5 +1,7 @@
 //! The arithmetic, with costs that are easy to calculate with: they were measured nowhere.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::auto::table::Measured;
 use crate::device::{Device, DeviceChoice};
@@ -19,16 +21,20 @@ fn measured() -> Measured {
         unix_time: 0,
         driver_version: None,
         host_version: String::new(),
-        ptx_sha256: String::new(),
+        ptx_sha256: BTreeMap::new(),
+        changed_since: BTreeMap::new(),
     }
 }
 
 fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
     let pace = |&(fixed_ns, step_ns)| Pace { fixed_ns, step_ns };
     let paces: Vec<_> = paces.iter().map(pace).collect();
+    let kernel = find_kernel(name).unwrap();
+    let twice = |pace: &Pace| Pace { step_ns: 2.0 * pace.step_ns, ..*pace };
+    let unaligned = kernel.unaligned().map(|_| paces.iter().map(twice).collect());
     Costs {
-        kernel: find_kernel(name).unwrap(),
-        unaligned: paces.iter().map(|pace| Pace { step_ns: 2.0 * pace.step_ns, ..*pace }).collect(),
+        kernel,
+        unaligned: unaligned.unwrap_or_default(),
         aligned: paces,
         join_ns: 50.0,
         piece_ns: 7.0,
@@ -38,9 +44,7 @@ fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
 
 /// Launches take 1000 ns, and copies next to nothing.
 fn model(kernels: Vec<Costs>) -> Model {
-    let (device, exceptions) = (measured(), Vec::new());
-    let table = Table { device, launch_ns: 1000.0, copy_gbytes: 1e9, kernels, exceptions };
-    Model::new(&table)
+    Model::new(&Table::new(measured(), 1000.0, 1e9, kernels, Vec::new()).unwrap())
 }
 
 fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
@@ -196,7 +200,7 @@ fn a_ranking_has_no_more_than_two_of_a_kernel() {
     assert!(ranking.is_sorted_by(|a, b| a.ns <= b.ns));
     assert_eq!(ranking[0], model.fastest(&gemm).unwrap());
     for name in ["tile_64x64", "tile_32x32"] {
-        assert_eq!(ranking.iter().filter(|e| e.choice.spec.name == name).count(), 2);
+        assert_eq!(ranking.iter().filter(|e| e.choice.spec.name() == name).count(), 2);
     }
     assert_eq!(model.ranking(&gemm, 1).len(), 1);
 }
@@ -205,7 +209,8 @@ fn a_ranking_has_no_more_than_two_of_a_kernel() {
 #[test]
 fn choosing_is_quick() {
     let all = kernels_gpu::TILES.iter();
-    let model = model(all.map(|spec| costs(spec.name, &[(100.0, 10.0), (100.0, 15.0)])).collect());
+    let model =
+        model(all.map(|spec| costs(spec.name(), &[(100.0, 10.0), (100.0, 15.0)])).collect());
     let clock = std::time::Instant::now();
     const CALLS: usize = 1000;
     for i in 1..=CALLS {
@@ -215,4 +220,24 @@ fn choosing_is_quick() {
     // 20 us is what it may take; machines that run tests are slow and busy.
     assert!(each.as_micros() < 200, "{each:?}");
     eprintln!("{each:?} per choice");
+}
+
+/// Nothing to compute, and what no launch takes: no time, and no overflow on the way.
+#[test]
+fn what_cannot_be_launched_takes_no_time() {
+    let model = model(["tma", "dots_32x1"].map(|name| costs(name, &[(100.0, 10.0)])).into());
+    const MAX: usize = crate::gemm::MAX_DIMENSION;
+    for costs in model.kernels() {
+        let time = |gemm: Gemm, splits| {
+            let choice = Choice { spec: costs.kernel, splits, packed: false };
+            model.time(&gemm, choice).map(|estimate| (estimate.ns, estimate.choice.splits))
+        };
+        for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(usize::MAX, usize::MAX, 1)] {
+            assert_eq!(time(gemm, 1), None, "{gemm:?}");
+            assert!(model.fastest(&gemm).is_none() && model.ranking(&gemm, 3).is_empty());
+        }
+        // As many splits as a launch takes, and more work than 64 bits count.
+        let (ns, splits) = time(Gemm::new(MAX, MAX, MAX), u32::MAX).unwrap();
+        assert!(ns.is_finite() && splits <= 65535, "{ns} {splits}");
+    }
 }

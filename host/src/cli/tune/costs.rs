@@ -34,14 +34,14 @@ pub fn launch_ns<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
 /// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
 pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>, Error> {
     let spec = kernel.spec();
-    let [bm, bn, bk] = [spec.tile.bm, spec.tile.bn, spec.tile.bk].map(|size| size as usize);
+    let [bm, bn, bk] = [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
     for beyond in [4, 5] {
         let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond);
         let matrices = Matrices::new(gemm)?;
         let reference = matrices.reference()?;
         let mut sets = bed.sets(&matrices, L2::Warm)?;
         for (splits, packed) in CHECKED {
-            if splits > 1 && spec.arguments != Arguments::Split {
+            if splits > 1 && spec.arguments() != Arguments::Split {
                 continue;
             }
             let limits = &bed.device.info().limits;
@@ -73,13 +73,13 @@ pub fn measure<'d>(
         tile_ns: 0.0,
     };
     let lab = Lab { bed, kernel, launch_ns };
-    let resident = if spec.arguments == Arguments::Tensor { 1 } else { resident };
+    let resident = if spec.arguments() == Arguments::Tensor { 1 } else { resident };
     costs.aligned = lab.paces(resident, true)?;
-    if spec.unaligned.is_some() {
+    if spec.unaligned().is_some() {
         costs.unaligned = lab.paces(resident, false)?;
     }
     let pace = costs.aligned[0];
-    match spec.arguments {
+    match spec.arguments() {
         Arguments::Gemm => {}
         Arguments::Split => [costs.join_ns, costs.piece_ns] = lab.meeting(pace)?,
         Arguments::Tensor => {
@@ -120,13 +120,13 @@ impl<'d> Lab<'_, 'd> {
     /// With one block per multiprocessor, two, and so on.
     fn paces(&self, resident: u32, aligned: bool) -> Result<Vec<Pace>, Error> {
         let spec = self.kernel.spec();
-        let steps = DEPTHS.map(|depth| (depth / spec.tile.bk).max(1));
+        let steps = DEPTHS.map(|depth| (depth / spec.tile().bk).max(1));
         let mut grids = Vec::new();
         for blocks in 1..=resident {
             for steps in steps {
                 let gemm = gemm(spec, blocks * self.bed.multiprocessors(), steps);
                 // One column of B or of A less: no row but the first is aligned.
-                let wide = spec.unaligned.map_or([false; 3], |other| other.wide);
+                let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
                 let (n, k) = match (aligned, wide) {
                     (true, _) => (gemm.n, gemm.k),
                     (false, [_, true, _]) => (gemm.n - 1, gemm.k),
@@ -148,7 +148,7 @@ impl<'d> Lab<'_, 'd> {
     /// What it takes blocks to meet that share a tile: once, and for each of them.
     fn meeting(&self, pace: Pace) -> Result<[f64; 2], Error> {
         let spec = self.kernel.spec();
-        let steps = (DEPTHS[0] / spec.tile.bk).max(1);
+        let steps = (DEPTHS[0] / spec.tile().bk).max(1);
         let grid = |pieces: u32| {
             let tiles = (self.bed.multiprocessors() / pieces).max(1);
             Grid { gemm: gemm(spec, tiles, pieces * steps), splits: pieces }
@@ -162,7 +162,7 @@ impl<'d> Lab<'_, 'd> {
     fn streamed_meeting(&self, pace: Pace) -> Result<[f64; 2], Error> {
         let spec = self.kernel.spec();
         let multiprocessors = self.bed.multiprocessors();
-        let steps = DEPTHS[1] / spec.tile.bk;
+        let steps = DEPTHS[1] / spec.tile().bk;
         let tiles = PIECES.map(|pieces| (multiprocessors / pieces).max(1));
         let times =
             self.time(&tiles.map(|tiles| Grid { gemm: gemm(spec, tiles, steps), splits: 1 }))?;
@@ -178,7 +178,7 @@ impl<'d> Lab<'_, 'd> {
     /// What it takes a block that stays to go from one tile to the next.
     fn tile(&self, pace: Pace) -> Result<f64, Error> {
         let spec = self.kernel.spec();
-        let steps = DEPTHS[0] / spec.tile.bk;
+        let steps = DEPTHS[0] / spec.tile().bk;
         let grid = Grid { gemm: gemm(spec, 2 * self.bed.multiprocessors(), steps), splits: 1 };
         let time = self.time(&[grid])?[0];
         Ok((time - pace.fixed_ns - f64::from(2 * steps) * pace.step_ns).max(0.0))
@@ -194,7 +194,7 @@ fn meeting(extra: [f64; 2], pieces: [u32; 2]) -> [f64; 2] {
 
 /// A product of so many tiles and steps.
 fn gemm(spec: &Spec, tiles: u32, steps: u32) -> Gemm {
-    let [bm, bn] = [spec.tile.bm, spec.tile.bn];
+    let [bm, bn] = [spec.tile().bm, spec.tile().bn];
     let rows = match () {
         () if bm >= LINE * bn => tiles,
         () if bn >= LINE * bm => 1,
@@ -209,7 +209,7 @@ fn gemm(spec: &Spec, tiles: u32, steps: u32) -> Gemm {
             divisors.min_by(|a, b| skew(*a).total_cmp(&skew(*b))).unwrap_or(1)
         }
     };
-    let [m, n, k] = [rows * bm, tiles / rows * bn, steps * spec.tile.bk];
+    let [m, n, k] = [rows * bm, tiles / rows * bn, steps * spec.tile().bk];
     Gemm::new(m as usize, n as usize, k as usize)
 }
 
@@ -234,7 +234,7 @@ mod tests {
             let is_line = name == "tile_4x128" || name == "dots_32x1";
             let sizes = (gemm.m, gemm.n);
             assert!(sizes == shape || sizes == square && !is_line, "{name}: {sizes:?}");
-            assert_eq!(gemm.k, 5 * spec.tile.bk as usize, "{name}");
+            assert_eq!(gemm.k, 5 * spec.tile().bk as usize, "{name}");
         }
     }
 

@@ -119,7 +119,7 @@ impl<'d> Course<'_, 'd> {
 
 /// The same with about twice the splits; `None` where that is not possible.
 fn with_more_splits(model: &Model, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-    if choice.spec.arguments != Arguments::Split {
+    if choice.spec.arguments() != Arguments::Split {
         return None;
     }
     let further = model.time(gemm, Choice { splits: 2 * choice.splits, ..choice })?;
@@ -140,14 +140,14 @@ mod tests {
         let model = Model::new(&table);
         let gemm = Gemm::new(64, 64, 1000);
         let mut choice = model.ranking(&gemm, 9).into_iter().map(|estimate| estimate.choice);
-        let mut choice = choice.find(|choice| choice.spec.arguments == Arguments::Split).unwrap();
+        let mut choice = choice.find(|choice| choice.spec.arguments() == Arguments::Split).unwrap();
         choice.splits = 1;
         let mut splits = vec![1];
         while let Some(further) = with_more_splits(&model, &gemm, choice) {
             choice = further.choice;
             splits.push(choice.splits);
         }
-        let steps = 1000u32.div_ceil(choice.spec.tile.bk);
+        let steps = 1000u32.div_ceil(choice.spec.tile().bk);
         assert_eq!((splits[1], splits.last()), (2, Some(&steps)), "{splits:?}");
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let more = runs(Some(0.0));
         assert!(more.len() > alone.len());
         for (at, run) in more.iter().enumerate().skip(alone.len()) {
-            let before = |other: &Run| other.choice.spec.name == run.choice.spec.name;
+            let before = |other: &Run| other.choice.spec.name() == run.choice.spec.name();
             assert!(more[..at].iter().any(|other| before(other) && error(run) < error(other)));
             assert!(run.predicted_ns <= SLOWEST * more[0].predicted_ns);
         }
@@ -192,7 +192,8 @@ mod tests {
         let race = course.race(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
         assert!(race.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(race.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
-        let one_chain = |run: &&Run| run.choice.spec.name == "tile_64x64" && run.choice.splits == 1;
+        let one_chain =
+            |run: &&Run| run.choice.spec.name() == "tile_64x64" && run.choice.splits == 1;
         let same = race.runs.iter().find(one_chain).unwrap();
         assert!(race.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
     }

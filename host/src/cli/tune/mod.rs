@@ -1,5 +1,6 @@
 //! `tune`: what `auto` goes by, measured.
 
+mod accept;
 mod bed;
 mod calibrate;
 mod costs;
@@ -50,6 +51,10 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 
+    /// Measure nothing: have this table say that the PTX of kernels has changed since.
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick"])]
+    accept: Option<PathBuf>,
+
     /// A few kernels and tiny shapes, to see that it works.
     #[arg(long, hide = true)]
     quick: bool,
@@ -57,6 +62,9 @@ pub struct TuneArgs {
 
 /// Does what the options say.
 pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
+    if let Some(path) = &args.accept {
+        return accept::run(path);
+    }
     let clock = Instant::now();
     let device = run::open(args.device.choice())?;
     let path = table_path(args.out.as_deref(), &device.info().name);
@@ -71,14 +79,14 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
 
     let before = bed.ffma_gflops()?;
     let mut tuning = Tuning { bed: &bed, output, save, wrong: 0 };
-    let mut table = tuning.costs(&kernels(args.quick)?)?;
-    let races = tuning.races(&mut table, args.quick)?;
+    let table = tuning.costs(&kernels(args.quick)?)?;
+    let races = tuning.races(&table, args.quick)?;
     let after = bed.ffma_gflops()?;
 
     let measured = calibrate::mean_loss(&table, &races);
-    let calibrated = calibrate::calibrated(&table, &races);
+    let calibrated = calibrate::calibrated(&table, &races)?;
     let is_better = calibrated.is_some();
-    let table = with_exceptions(calibrated.unwrap_or(table), &races);
+    let table = with_exceptions(calibrated.unwrap_or(table), &races)?;
     tuning.output.write_text(&table.to_json())?;
     let corrected = if is_better {
         format!(", {:.3}x with corrected costs", calibrate::mean_loss(&table, &races))
@@ -95,7 +103,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
          time:    {:.0} s{}\n\
          table:   {}\n",
         races.len(),
-        table.exceptions.len(),
+        table.exceptions().len(),
         errors(&races),
         clock.elapsed().as_secs_f64(),
         drift.unwrap_or_default(),
@@ -118,15 +126,14 @@ fn errors(races: &[Race]) -> String {
 }
 
 /// The table, with exceptions for products that its costs mislead about.
-fn with_exceptions(table: Table, races: &[Race]) -> Table {
+fn with_exceptions(table: Table, races: &[Race]) -> Result<Table, Error> {
     let model = Model::new(&table);
-    let exceptions = races.iter().filter_map(|race| race.exception(&model)).collect();
-    Table { exceptions, ..table }
+    table.with_exceptions(races.iter().filter_map(|race| race.exception(&model)).collect())
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
 fn kernels(quick: bool) -> Result<Vec<&'static Spec>, Error> {
-    let streaming = LADDER.iter().filter(|spec| spec.arguments == Arguments::Tensor);
+    let streaming = LADDER.iter().filter(|spec| spec.arguments() == Arguments::Tensor);
     let mut kernels: Vec<_> = streaming.copied().collect();
     let named = if quick { &QUICK[..] } else { &RUNGS[..] };
     for name in named {
@@ -174,7 +181,7 @@ struct RunLine {
 impl RaceLine {
     fn new(race: &Race) -> Self {
         let run = |run: &Run| RunLine {
-            kernel: run.choice.spec.name,
+            kernel: run.choice.spec.name(),
             splits: run.choice.splits,
             packed: run.choice.packed,
             predicted_ns: run.predicted_ns,
@@ -203,17 +210,14 @@ impl Tuning<'_, '_> {
         let Self { bed, .. } = *self;
         let device = bed.device;
         let empty = device.kernel(find_kernel("naive")?)?;
-        let mut table = Table {
-            device: Measured::now(device)?,
-            launch_ns: costs::launch_ns(bed, &empty)?.max(1.0),
-            copy_gbytes: bed.copy_gbytes()?,
-            kernels: Vec::new(),
-            exceptions: Vec::new(),
-        };
+        let mut measured = Measured::now(device)?;
+        let launch_ns = costs::launch_ns(bed, &empty)?.max(1.0);
+        let copy_gbytes = bed.copy_gbytes()?;
+        let mut table: Option<Table> = None;
         for spec in kernels {
             let resident = match device.resident_blocks(spec)?.min(MOST_RESIDENT) {
                 0 => {
-                    eprintln!("note: {} does not run on this device", spec.name);
+                    eprintln!("note: {} does not run on this device", spec.name());
                     continue;
                 }
                 resident => resident,
@@ -221,38 +225,40 @@ impl Tuning<'_, '_> {
             let kernel = device.kernel(spec)?;
             if let Some(mistake) = costs::mistake(bed, &kernel)? {
                 self.wrong += 1;
-                report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name));
+                report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name()));
                 continue;
             }
-            let costs = costs::measure(bed, &kernel, resident, table.launch_ns)?;
+            let costs = costs::measure(bed, &kernel, resident, launch_ns)?;
             let paces = costs
                 .aligned
                 .iter()
                 .map(|pace| format!("{:.0} + {:.1} per step", pace.fixed_ns, pace.step_ns));
             report::print(&format!(
                 "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
-                spec.name,
+                spec.name(),
                 paces.collect::<Vec<_>>().join(", "),
                 costs.join_ns,
                 costs.piece_ns
             ));
-            table.kernels.push(costs);
-            self.output.write_text(&table.to_json())?;
+            measured.add(spec);
+            let mut all = table.map_or_else(Vec::new, |table| table.kernels().to_vec());
+            all.push(costs);
+            let so_far = Table::new(measured.clone(), launch_ns, copy_gbytes, all, Vec::new())?;
+            self.output.write_text(&so_far.to_json())?;
+            table = Some(so_far);
         }
-        match table.kernels.is_empty() {
-            true => Err(Error::NothingMeasured { count: kernels.len() }),
-            false => Ok(table),
-        }
+        table.ok_or(Error::NothingMeasured { count: kernels.len() })
     }
 
-    /// Measures products, and makes exceptions of those where the costs mislead.
-    fn races(&mut self, table: &mut Table, quick: bool) -> Result<Vec<Race>, Error> {
+    /// Measures products; the table that is written has exceptions of those where the costs mislead.
+    fn races(&mut self, table: &Table, quick: bool) -> Result<Vec<Race>, Error> {
         let device = self.bed.device;
         // The software device has none.
         let cublas = if device.is_soft() { None } else { peer::load(device)? };
         let auto = device.auto_by(table)?;
         let model = Model::new(table);
         let course = Course { bed: self.bed, auto: &auto, model: &model, cublas: cublas.as_ref() };
+        let mut exceptions = Vec::new();
         let mut races = Vec::new();
         for shape in shapes::shapes(quick) {
             let race = match course.race(shape)? {
@@ -288,8 +294,8 @@ impl Tuning<'_, '_> {
             if let Some(save) = &mut self.save {
                 save.line(&json::line(&RaceLine::new(&race)))?;
             }
-            table.exceptions.extend(exception);
-            self.output.write_text(&table.to_json())?;
+            exceptions.extend(exception);
+            self.output.write_text(&table.with_exceptions(exceptions.clone())?.to_json())?;
             races.push(race);
         }
         Ok(races)

@@ -1,0 +1,130 @@
+//! Whether the PTX in this program is what a table was measured with: a digest for each entry
+//! point, so that an edit condemns no more than what it changes.
+
+use std::collections::BTreeMap;
+
+use kernels_gpu::Spec;
+
+use super::{Measured, Table};
+use crate::error::Error;
+use crate::ptx;
+
+/// Entry points that every table is measured with: they tell what launches and copies take.
+const OF_EVERY_TABLE: [&str; 3] = ["naive", "repack", "roof_copy"];
+
+/// An entry point whose PTX is not what a table was measured with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The entry point.
+    pub entry_point: &'static str,
+    /// The SHA-256 of its PTX in this program.
+    pub sha256: String,
+    /// Whether the table says that it has changed, to just this.
+    pub is_accepted: bool,
+}
+
+/// The digests of what every table is measured with.
+pub(super) fn of_every_table(capability: (u32, u32)) -> BTreeMap<String, String> {
+    OF_EVERY_TABLE.into_iter().filter_map(|name| digest(capability, name)).collect()
+}
+
+/// The digests of a kernel's entry points.
+pub(super) fn of_kernel(
+    capability: (u32, u32),
+    kernel: &Spec,
+) -> impl Iterator<Item = (String, String)> {
+    entry_points(kernel).filter_map(move |name| digest(capability, name))
+}
+
+fn digest(capability: (u32, u32), name: &str) -> Option<(String, String)> {
+    Some((name.to_owned(), ptx::sha256(ptx::for_capability(capability), name)?))
+}
+
+fn entry_points(kernel: &Spec) -> impl Iterator<Item = &'static str> + use<> {
+    [Some(kernel.name()), kernel.unaligned().map(|other| other.name)].into_iter().flatten()
+}
+
+impl Table {
+    /// What has changed since this table was measured, of the PTX in this program for the table's
+    /// device; an entry point of which the table has no digest counts as changed.
+    pub fn changes(&self) -> Vec<Change> {
+        let device = self.device();
+        let kernels = self.kernels().iter().flat_map(|costs| entry_points(costs.kernel));
+        let change = |entry_point: &'static str| {
+            let (_, sha256) = digest(device.capability, entry_point)?;
+            let is = |digests: &BTreeMap<String, String>| digests.get(entry_point) == Some(&sha256);
+            let is_accepted = is(&device.changed_since);
+            (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
+        };
+        kernels.chain(OF_EVERY_TABLE).filter_map(change).collect()
+    }
+
+    /// The same, with all that has changed accepted: for a device that cannot be measured now.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn accepting_changes(&self) -> Result<Self, Error> {
+        let changes = self.changes().into_iter();
+        let changed_since = changes.map(|change| (change.entry_point.to_owned(), change.sha256));
+        self.with_device(Measured {
+            changed_since: changed_since.collect(),
+            ..self.device().clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auto::table::TUNED;
+
+    /// The first built-in table, as if it had just been measured.
+    fn table() -> Table {
+        let (file, text) = TUNED[0];
+        let table = Table::parse(text, file).unwrap();
+        let capability = table.device().capability;
+        let mut device = Measured {
+            ptx_sha256: of_every_table(capability),
+            changed_since: BTreeMap::new(),
+            ..table.device().clone()
+        };
+        table.kernels().iter().for_each(|costs| device.add(costs.kernel));
+        table.with_device(device).unwrap()
+    }
+
+    #[test]
+    fn a_change_is_of_one_kernel_and_may_be_accepted() {
+        let table = table();
+        assert_eq!(table.changes(), []);
+        // As if this kernel had been another one when the table was made.
+        let digest = &table.device().ptx_sha256["tma"];
+        let other = "0123456789abcdef".repeat(4);
+        let parse = |text: &str| Table::parse(text, "a test").unwrap();
+        let table = parse(&table.to_json().replacen(digest, &other, 1));
+        let change = |is_accepted| {
+            let sha256 = digest.clone();
+            [Change { entry_point: "tma", sha256, is_accepted }]
+        };
+        assert_eq!(table.changes(), change(false));
+        let accepting = parse(&table.accepting_changes().unwrap().to_json());
+        assert_eq!(accepting.changes(), change(true));
+        assert_eq!(accepting.device().ptx_sha256["tma"], other);
+        // It changed once more: what was accepted is not what is there.
+        let again = accepting.to_json().replace(digest, &other.replace('0', "f"));
+        assert_eq!(parse(&again).changes(), change(false));
+        // It changed back, and nothing is left to be accepted.
+        let back = parse(&accepting.to_json().replace(&other, digest));
+        assert_eq!(back.changes(), []);
+        assert!(back.accepting_changes().unwrap().device().changed_since.is_empty());
+    }
+
+    #[test]
+    fn what_has_no_digest_counts_as_changed() {
+        let table = table();
+        let mut device = table.device().clone();
+        device.ptx_sha256.remove("repack").unwrap();
+        let changes = table.with_device(device).unwrap().changes();
+        assert_eq!(changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(), ["repack"]);
+    }
+}

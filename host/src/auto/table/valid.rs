@@ -1,0 +1,118 @@
+//! What every table keeps to.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use kernels_gpu::Arguments;
+
+use super::{Costs, Exception, Measured, Pace, Parts, Timed};
+use crate::gemm::Gemm;
+
+/// The most blocks that a multiprocessor holds at once, on every device.
+const MOST_RESIDENT: usize = 32;
+
+/// What is wrong with a table, if anything is.
+pub(super) fn check(table: &Parts) -> Result<(), String> {
+    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions } = table;
+    check_device(device)?;
+    positive("launch_ns", *launch_ns)?;
+    positive("copy_gbytes", *copy_gbytes)?;
+    if kernels.is_empty() {
+        return Err("it has no kernels".to_owned());
+    }
+    let mut names = HashSet::new();
+    for costs in kernels {
+        let name = costs.kernel.name();
+        check_costs(costs, device).map_err(|reason| format!("`{name}`: {reason}"))?;
+        if !names.insert(name) {
+            return Err(format!("there are two `{name}`"));
+        }
+    }
+    let mut products = HashSet::new();
+    for exception in exceptions {
+        let Exception { m, n, k, .. } = *exception;
+        check_exception(exception).map_err(|reason| format!("exception {m}x{n}x{k}: {reason}"))?;
+        if !products.insert([m, n, k]) {
+            return Err(format!("there are two exceptions {m}x{n}x{k}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_device(device: &Measured) -> Result<(), String> {
+    at_least_1("multiprocessors", device.multiprocessors)?;
+    at_least_1("clock_khz", device.clock_khz)?;
+    at_least_1("lanes", device.lanes)?;
+    positive("memory_gbytes", device.memory_gbytes)?;
+    for (name, digest) in device.ptx_sha256.iter().chain(&device.changed_since) {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if digest.len() != 64 || !digest.bytes().all(is_hex) {
+            return Err(format!(
+                "the SHA-256 of `{name}` is `{digest}`, and must be 64 hex digits"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
+    let Costs { kernel, aligned, unaligned, join_ns, piece_ns, tile_ns } = costs;
+    if kernel.arguments() == Arguments::Tensor && device.capability != (9, 0) {
+        let (major, minor) = device.capability;
+        return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
+    }
+    if !(1..=MOST_RESIDENT).contains(&aligned.len()) {
+        let count = aligned.len();
+        return Err(format!("`aligned` has {count} entries, and must have 1 to {MOST_RESIDENT}"));
+    }
+    let wanted = if kernel.unaligned().is_some() { aligned.len() } else { 0 };
+    if unaligned.len() != wanted {
+        let count = unaligned.len();
+        return Err(format!("`unaligned` has {count} entries, and must have {wanted}"));
+    }
+    for (list, paces) in [("aligned", aligned), ("unaligned", unaligned)] {
+        for (i, Pace { fixed_ns, step_ns }) in paces.iter().enumerate() {
+            not_negative(format_args!("{list}[{i}].fixed_ns"), *fixed_ns)?;
+            positive(format_args!("{list}[{i}].step_ns"), *step_ns)?;
+        }
+    }
+    not_negative("join_ns", *join_ns)?;
+    not_negative("piece_ns", *piece_ns)?;
+    not_negative("tile_ns", *tile_ns)
+}
+
+fn check_exception(exception: &Exception) -> Result<(), String> {
+    let Exception { m, n, k, best, instead_of } = exception;
+    Gemm::new(*m, *n, *k).validate().map_err(|error| error.to_string())?;
+    for (which, timed) in [("best", best), ("instead_of", instead_of)] {
+        let Timed { kernel, splits, packed, ns } = timed;
+        at_least_1(format_args!("{which}.splits"), *splits)?;
+        if (*splits > 1 || *packed) && kernel.arguments() != Arguments::Split {
+            let name = kernel.name();
+            return Err(format!("`{which}`: `{name}` takes neither splits nor copies"));
+        }
+        positive(format_args!("{which}.ns"), *ns)?;
+    }
+    Ok(())
+}
+
+fn positive(what: impl fmt::Display, value: f64) -> Result<(), String> {
+    match value > 0.0 && value.is_finite() {
+        true => Ok(()),
+        false => Err(format!("`{what}` is {value}, and must be a number above 0")),
+    }
+}
+
+fn not_negative(what: impl fmt::Display, value: f64) -> Result<(), String> {
+    match value >= 0.0 && value.is_finite() {
+        true => Ok(()),
+        false => Err(format!("`{what}` is {value}, and must be a number, 0 or more")),
+    }
+}
+
+fn at_least_1(what: impl fmt::Display, count: u32) -> Result<(), String> {
+    match count {
+        0 => Err(format!("`{what}` is 0, and must be at least 1")),
+        _ => Ok(()),
+    }
+}
