@@ -89,6 +89,16 @@ const LANES_N: u32 = WN / TN;
 const COMPUTING: u32 = BM / WM * WARPS_N * 32;
 const MOVING: u32 = 128;
 
+/// Arrivals of a computing thread, counted from its last load of a tile, until the copy engine may
+/// overwrite the tile: one for the tile itself, and those for the next one.
+///
+/// PTX orders the loads before the copy by `fence.proxy.async` alone, which costs 1 % here. Without
+/// it this rests on the machine: a warp issues its instructions in order, and one that uses a
+/// loaded value waits for the load. So the values must be used before the last of these arrivals.
+/// In the source they are; that the assembler leaves it so, `cargo xtask build-ptx` checks in its
+/// disassembly wherever there is a ptxas, as in CI. Nobody checks the driver's own assembler.
+pub const ARRIVALS_TO_RELEASE: u32 = 1 + PARTS;
+
 /// Elements from one slot to the next.
 const SLOT_A: u32 = BK * BM;
 const SLOT_B: u32 = BK * BN;
@@ -212,8 +222,8 @@ pub unsafe fn tma(
             let mut at = piece.first * BK;
             let end = (piece.first + piece.steps) * BK;
             while at < end {
-                // SAFETY: all have read what was in the slots, and the barriers expect what the
-                // copies bring.
+                // SAFETY: all have read what was in the slots (ARRIVALS_TO_RELEASE says what of
+                // that is PTX's promise), and the barriers expect what the copies bring.
                 unsafe {
                     turn.wait_until_empty(empty);
                     if tid == COMPUTING {
@@ -308,8 +318,8 @@ pub unsafe fn tma(
                 }
             }
             // The copy engine may only overwrite a tile when this thread has read all of it: a
-            // copy does not queue up behind loads, as a store would. Here that is sure of the
-            // tile before this one, since it has been multiplied.
+            // copy does not queue up behind loads, as a store would. Here that is so of the tile
+            // before this one, since it has been multiplied: see ARRIVALS_TO_RELEASE.
             // SAFETY: as many arrivals as parts.
             unsafe { empty.add(Turn(part / PARTS).slot()).arrive() };
             part += 1;

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::{CudaArch, sources};
+use kernels_gpu::tma::ARRIVALS_TO_RELEASE;
 use kernels_gpu::{Arguments, LADDER, TILES};
 
 use crate::ptxas::{self, Ptxas};
@@ -169,12 +170,9 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
 /// Checks in the loop of `tma` that a slot of shared memory is given back after its values were
 /// used.
 ///
-/// A thread arrives at the barrier that gives a slot back twice for each tile, and the copy engine
-/// may overwrite a tile when the thread has arrived twice for the tile after it: that is the third
-/// arrival after the last load of a tile. PTX orders a load before the copy that overwrites what it
-/// reads by `fence.proxy.async` alone, which `tma` does without. So here it is seen that no more
-/// than two arrivals stand between a load and the first instruction that uses what it loads: a
-/// warp issues instructions in order, and that one waits for the load.
+/// [`ARRIVALS_TO_RELEASE`] says after how many arrivals at a barrier that is, and why it must be
+/// looked for here: fewer of them may stand between a load and the first instruction that uses
+/// what it loads.
 ///
 /// # Errors
 /// What is wrong.
@@ -186,16 +184,13 @@ pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
     let body = inner_loop(&all).ok_or_else(|| wrong("there is none"))?;
     match arrivals_before_use(body) {
         None => Err(wrong("it has no loads of shared memory, or no arrivals at a barrier")),
-        Some(ARRIVALS..) => Err(wrong(
+        Some(count) if count >= ARRIVALS_TO_RELEASE as usize => Err(wrong(
             "a slot of shared memory may be overwritten before a value that was loaded from it is \
              used; put `tma::fence_shared` before the arrival",
         )),
         Some(_) => Ok(()),
     }
 }
-
-/// The arrival after a load that gives back what it read.
-const ARRIVALS: usize = 3;
 
 /// The most arrivals at a barrier between a load of shared memory and the first use of what it
 /// loads, in a loop that goes round. A load that nothing uses counts as one that is never done.

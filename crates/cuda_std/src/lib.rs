@@ -52,9 +52,11 @@
 //!
 //! - Shared memory has 32-bit addresses of its own here ([`shared`]): rustc cannot place
 //!   a static there, and generic pointers to it compile to slow generic loads.
-//! - Barriers and other convergent operations must not be duplicated by the optimiser.
-//!   Everything here that contains one is `#[inline(always)]` and built on rustc's
-//!   convergent intrinsics, and `cuda_builder` switches off the pass that would copy them.
+//! - Barriers, shuffles and other convergent instructions must not be copied by the optimiser.
+//!   Here they are LLVM's convergent intrinsics, and `cuda_builder` makes sure that no function
+//!   around them is copied either. What is `asm!` here is one thread's own, like an arrival at an
+//!   [`mbarrier`]: a copy of it in another arm of a branch does no harm.
+//! - What PTX leaves undefined is `unsafe`, with its contract.
 //! - Assembly with a scope of its own closes the brace at the end of a line: alone on a line it
 //!   would look like the end of the kernel to whoever reads the PTX by lines.
 //! - A panic is a build error: the panic handler calls a function that does not exist, and

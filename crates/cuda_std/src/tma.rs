@@ -41,7 +41,8 @@
 //!
 //!     // One thread makes the barriers; after that all may use them.
 //!     if thread::thread_idx_x() == 0 {
-//!         tma::prefetch(map);
+//!         // SAFETY: a grid constant.
+//!         unsafe { tma::prefetch(map) };
 //!         for stage in 0..STAGES {
 //!             // SAFETY: in the block's shared memory, and nobody uses them yet.
 //!             unsafe {
@@ -120,8 +121,9 @@ pub struct TensorMap([u64; 16]);
 ///   walks along a row. Nothing writes the matrix before the copy is done.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
-/// - Who wrote to that memory before has called [`fence_shared`], and then met this thread at a
-///   barrier; who only read it has done so too, or has met it when what was read had been used.
+/// - Who read or wrote that memory before has called [`fence_shared`], and then met this thread at
+///   a barrier. PTX promises nothing for less (PTX ISA: "Async proxy"); what Hopper does for
+///   reads, [`fence_shared`] says.
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]
@@ -145,10 +147,14 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
 /// Fetches the map itself, so that the first copy need not wait for it (`prefetch.tensormap`,
 /// sm_90; PTX ISA: "Data Movement and Conversion Instructions: prefetch"). A hint: one thread of
 /// a block gives it, at the beginning.
+///
+/// # Safety
+/// The map is a `#[grid_constant]` of the kernel, or lies in global or constant memory: a copy of it
+/// in a local variable is no tensor map to the instruction.
 #[gpu_only]
 #[inline(always)]
-pub fn prefetch(map: &TensorMap) {
-    // SAFETY: a hint.
+pub unsafe fn prefetch(map: &TensorMap) {
+    // SAFETY: the caller's contract.
     unsafe {
         asm!(
             "prefetch.tensormap [{}];",
@@ -164,9 +170,10 @@ pub fn prefetch(map: &TensorMap) {
 /// read when the reads are done, and no barrier alone says that to the copy.
 ///
 /// Every thread that has read or written a buffer calls this before it says, by an arrival or
-/// at a barrier, that the buffer may be copied over. It waits for the loads on their way. A
-/// pipeline that must not stop for them says that a buffer may be copied over when it has
-/// computed with all that it read there: a load whose value was used is done.
+/// at a barrier, that the buffer may be copied over. It waits for the loads on their way. On
+/// Hopper a load is done, too, when an instruction that uses its value has been issued; but that is
+/// the machine's doing, of which PTX promises nothing: who relies on it has to look at the order in
+/// the disassembly.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_shared() {
