@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Types the commands of the README as they stand, on a machine that has nothing but rustup.
+#
+# usage: tests/fresh.sh [--here]
+#   --here  in this checkout, instead of a clone of HEAD with an empty target folder and CARGO_HOME
+#
+# The toolchain's component rust-src is removed first, and each time a command has to bring it back:
+# `cargo xtask build-ptx`, and `cargo run` when a kernel was edited. Exit status: 0 if all is well.
+set -euo pipefail
+
+remove_rust_src() {
+    if rustup component list --installed | grep -q '^rust-src'; then
+        rustup component remove rust-src
+    fi
+}
+
+type_it() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+cd "$(dirname "$0")/.."
+if [ "${1-}" != --here ]; then
+    fresh=$(mktemp -d)
+    trap 'rm -rf "$fresh"' EXIT
+    git clone --quiet . "$fresh/clone"
+    cd "$fresh/clone"
+    export CARGO_HOME=$fresh/cargo
+    unset CARGO_TARGET_DIR
+fi
+unset CUDA_BUILDER_INSTALL_RUST_SRC
+
+remove_rust_src
+type_it cargo xtask build-ptx
+git diff --exit-code --stat -- kernels-gpu/ptx
+type_it cargo run -p host -- --kernel tile2d --size 4096
+type_it cargo test -p host
+
+# An edited kernel is rebuilt by whatever runs it.
+remove_rust_src
+trap 'git checkout --quiet -- kernels-gpu/src/naive.rs; [ -z "${fresh-}" ] || rm -rf "$fresh"' EXIT
+printf '\n// Edited.\n' >>kernels-gpu/src/naive.rs
+type_it cargo run -p host -- --kernel naive --size 8
+
+# Where it is forbidden, the error says what to type.
+remove_rust_src
+refused=$(mktemp)
+printf '// Again.\n' >>kernels-gpu/src/naive.rs
+if CUDA_BUILDER_INSTALL_RUST_SRC=0 cargo run -p host -- --kernel naive --size 8 2>"$refused"; then
+    echo 'error: a build without rust-src went through' >&2
+    exit 1
+fi
+grep "rustup component add rust-src" "$refused"
+rm "$refused"
