@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::{Fault, InvalidLaunch, LaunchError, LoadError, MemoryError};
+use crate::error::{Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError};
 use crate::exec::Path;
 use crate::exec::block::{BlockError, Launch, Worker};
 use crate::exec::warp::WarpFault;
@@ -48,9 +48,8 @@ pub struct Config {
     pub isa: Isa,
     /// Warp instructions a launch may execute before it is ended with
     /// [`FaultKind::BudgetExceeded`](crate::FaultKind::BudgetExceeded). It is
-    /// checked when a warp has looped for some thousand rounds and at the end
-    /// of a block, so a launch may run a little longer. `None`, the default:
-    /// no limit.
+    /// checked after every some thousand instructions of a block and at its
+    /// end, so a launch may run a little longer. `None`, the default: no limit.
     pub instruction_budget: Option<u64>,
     /// Host threads that run blocks; `None`: one per core.
     pub host_threads: Option<NonZero<usize>>,
@@ -395,7 +394,15 @@ impl Run<'_> {
                     // the fault reported does not depend on timing.
                     self.launch.last.fetch_min(block, Relaxed);
                     let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-                    if first.as_ref().is_none_or(|&(other, ..)| block < other) {
+                    // The budget is the launch's: that it ran out while this block was
+                    // running says less than what another block did wrong.
+                    let rank = |fault: &WarpFault, block| {
+                        (matches!(fault.kind, FaultKind::BudgetExceeded { .. }), block)
+                    };
+                    if first
+                        .as_ref()
+                        .is_none_or(|(other, _, its)| rank(&fault, block) < rank(its, *other))
+                    {
                         *first = Some((block, warp, fault));
                     }
                     break;

@@ -4,6 +4,7 @@ mod arithmetic;
 mod barriers;
 mod bulk;
 mod divergence;
+mod endless;
 mod faults;
 mod gemm;
 mod loading;
