@@ -35,9 +35,11 @@ LOOP: mbarrier.arrive.shared.b64 %rd9, [%r9];
         "LOOP: setp.lt.u32 %p1, %r1, 16;
   @%p1 bra LOW;
   bar.warp.sync -1;
-  bra.uni LOOP;
+  bra.uni NEXT;
 LOW: bar.warp.sync -1;
-  bra.uni LOOP;",
+NEXT: @%p7 bra OUT;
+  bra.uni LOOP;
+OUT:",
     ),
     (
         "lanes that diverge and meet",
