@@ -495,16 +495,19 @@ impl Globals {
             let (line, name) = (variable.line, variable.name.clone());
             let mut bytes = Vec::new();
             for init in &variable.init {
-                let value = match init {
-                    Init::Bits(bits) => *bits,
+                match init {
+                    Init::Bits(bits, size) => {
+                        bytes.extend_from_slice(&bits.to_le_bytes()[..usize::from(*size)]);
+                    }
                     Init::Address(name, offset) => match self.variables.get(name) {
-                        Some(&(address, _)) => address.wrapping_add_signed(*offset),
+                        Some(&(address, _)) => {
+                            bytes.extend(address.wrapping_add_signed(*offset).to_le_bytes());
+                        }
                         None => {
                             return Err(LoadError::Undeclared { line, name: name.clone() });
                         }
                     },
-                };
-                bytes.extend_from_slice(&value.to_le_bytes()[..variable.element.min(8) as usize]);
+                }
             }
             let Some(&(address, _)) = self.variables.get(&name) else { continue };
             self.memory.write(address, &bytes).map_err(|source| LoadError::Memory {

@@ -186,7 +186,7 @@ impl<'m> Lowering<'m> {
         if base == "bar" && at.take("warp") {
             at.take("sync");
             let [mask] = at.operands()?;
-            let members = self.src(at, mask, Ty::B32)?;
+            let members = self.src(at, mask, Ty::U32)?;
             let run = pick::<Meet>(self.path);
             let inst = self.collective_inst(at, run, [Field::Raw(0); 6]);
             self.end_collective(inst, members, true);
@@ -198,7 +198,7 @@ impl<'m> Lowering<'m> {
         at.take("cta");
         let aligned = at.take("aligned") || base == "bar";
         let operands = at.inst.operands.as_slice();
-        let id = self.src(at, at.operand(0)?, Ty::B32);
+        let id = self.src(at, at.operand(0)?, Ty::U32);
         let (mut dst, mut src, mut count) = (None, None, None);
         let (kind, id) = match at.take_one(&["sync", "arrive", "red"]) {
             Some(0) => {
@@ -233,12 +233,12 @@ impl<'m> Lowering<'m> {
                     return Err(at.unsupported("its type does not fit its reduction"));
                 }
                 dst = Some(self.dst(at, d, ty)?);
-                (kind, self.src(at, id, Ty::B32)?)
+                (kind, self.src(at, id, Ty::U32)?)
             }
             None => return Err(at.unsupported("it needs `.sync`, `.arrive` or `.red`")),
         };
         let count = match count {
-            Some(count) => Some(self.src(at, count, Ty::B32)?),
+            Some(count) => Some(self.src(at, count, Ty::U32)?),
             None => None,
         };
         let next = self.new_block();

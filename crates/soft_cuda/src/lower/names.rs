@@ -30,6 +30,7 @@ pub(super) struct Ty {
 
 impl Ty {
     pub(super) const B32: Ty = Ty { kind: Kind::Bits, bits: 32 };
+    pub(super) const U32: Ty = Ty { kind: Kind::Unsigned, bits: 32 };
     pub(super) const B64: Ty = Ty { kind: Kind::Bits, bits: 64 };
 
     pub(super) fn parse(name: &str) -> Option<Ty> {
@@ -97,6 +98,29 @@ pub(super) enum Binding {
         bytes: Option<u64>,
     },
     Label(B),
+}
+
+/// The bits of a constant operand of type `ty`: integers for integers, floats for floats,
+/// either for untyped bits.
+fn immediate(at: &Context<'_>, operand: &Operand, ty: Ty) -> Result<u64> {
+    let untyped = ty.kind == Kind::Bits;
+    match *operand {
+        Operand::Int(value) if ty.is_int() => {
+            if !(-(1i128 << 63)..1i128 << 64).contains(&value) {
+                return Err(at.bad_operands(&format!("{value} does not fit 64 bits")));
+            }
+            Ok(value as u64)
+        }
+        Operand::Int(value) if ty.is_float() => Err(at.bad_operands(&format!(
+            "{value} is an integer, but a float belongs here; write `{value}.0`"
+        ))),
+        Operand::F32(bits) if ty.bits == 32 && (untyped || ty.is_float()) => Ok(bits.into()),
+        Operand::F64(bits) if ty.bits == 64 && (untyped || ty.is_float()) => Ok(bits),
+        Operand::F64(bits) if ty.bits == 32 && ty.is_float() => {
+            Ok((f64::from_bits(bits) as f32).to_bits().into())
+        }
+        _ => Err(at.bad_operands("a register or a constant of its type belongs here")),
+    }
 }
 
 impl Lowering<'_> {
@@ -186,21 +210,31 @@ impl Lowering<'_> {
                 self.special(at, name, ty)
             }
             Operand::Name(name) => self.register_of(at, name, ty.class()),
-            &Operand::Int(value) if ty.is_float() && ty.bits == 64 => {
-                Ok(self.constant(ty, (value as f64).to_bits()))
+            _ => {
+                let bits = immediate(at, operand, ty)?;
+                Ok(self.constant(ty, bits))
             }
-            &Operand::Int(value) => {
-                if !(-(1i128 << 63)..1i128 << 64).contains(&value) {
-                    return Err(at.bad_operands(&format!("{value} does not fit 64 bits")));
-                }
-                Ok(self.constant(ty, value as u64))
+        }
+    }
+
+    /// As [`src`](Lowering::src) in a register of class `class`, which may be wider than the
+    /// type.
+    pub(super) fn src_in(
+        &mut self,
+        at: &Context<'_>,
+        operand: &Operand,
+        ty: Ty,
+        class: Class,
+    ) -> Result<V> {
+        match operand {
+            Operand::Name(_) => {
+                self.src(at, operand, if class == Class::Wide { Ty::B64 } else { Ty::B32 })
             }
-            &Operand::F32(bits) if ty.bits == 32 => Ok(self.narrow(bits)),
-            &Operand::F64(bits) if ty.bits == 64 => Ok(self.constant(ty, bits)),
-            &Operand::F64(bits) if ty.bits == 32 && ty.is_float() => {
-                Ok(self.narrow((f64::from_bits(bits) as f32).to_bits()))
+            _ => {
+                let bits = immediate(at, operand, ty)?;
+                let of = if class == Class::Wide { Ty::B64 } else { ty };
+                Ok(self.constant(of, bits))
             }
-            _ => Err(at.bad_operands("a register or a constant of its type belongs here")),
         }
     }
 
