@@ -237,16 +237,17 @@ impl Device {
         let text: Arc<[String]> = ptx.lines().map(|line| line.trim().to_owned()).collect();
         let mut globals = Globals { memory: self.memory.clone(), variables: HashMap::new() };
         globals.place(&ast.variables)?;
-        let addresses: HashMap<String, u64> =
-            globals.variables.iter().map(|(name, &(address, _))| (name.clone(), address)).collect();
         let globals = Arc::new(globals);
+        let address = |name: &str| globals.variables.get(name).map(|&(address, _)| address);
+        let index = lower::Index::new(&ast, address)?;
         let mut kernels: Vec<Arc<Kernel>> = Vec::new();
+        let mut by_name = HashMap::new();
         for function in ast.functions.iter().filter(|f| f.entry && f.body.is_some()) {
-            if kernels.iter().any(|kernel| kernel.name == function.name) {
-                let name = function.name.clone();
+            let name = function.name.clone();
+            if by_name.insert(name.clone(), kernels.len()).is_some() {
                 return Err(LoadError::Redeclared { line: function.line, name });
             }
-            let lowered = lower::lower(&ast, function, &addresses, self.path, text.clone())?;
+            let lowered = lower::lower(&ast, &index, function, self.path, text.clone())?;
             let offsets = lower::parameter_offsets(&function.params);
             let params = function.params.iter().zip(offsets).map(|(param, offset)| Param {
                 offset: offset as usize,
@@ -254,7 +255,7 @@ impl Device {
                 align: param.align as usize,
             });
             kernels.push(Arc::new(Kernel {
-                name: function.name.clone(),
+                name,
                 params: params.collect(),
                 max_block: function.max_threads,
                 required_block: function.required_threads,
@@ -263,7 +264,7 @@ impl Device {
                 globals: globals.clone(),
             }));
         }
-        Ok(Module { target: ast.target, kernels, globals })
+        Ok(Module { target: ast.target, kernels, by_name, globals })
     }
 
     /// Runs a kernel to its end: blocks in parallel on the host's cores.
@@ -274,7 +275,8 @@ impl Device {
     /// # Errors
     /// [`LaunchError::Invalid`] if the configuration does not fit, before
     /// anything runs. [`LaunchError::Fault`] if the kernel breaks a rule; of
-    /// several blocks that do, the one with the lowest index is reported.
+    /// several blocks that do, the one with the lowest index is reported, unless it would
+    /// take millions of instructions more to come to that.
     pub fn launch(
         &self,
         kernel: &Kernel,
@@ -439,6 +441,8 @@ fn path(isa: Isa) -> Path {
 pub struct Module {
     target: String,
     kernels: Vec<Arc<Kernel>>,
+    /// Places in `kernels`.
+    by_name: HashMap<String, usize>,
     globals: Arc<Globals>,
 }
 
@@ -456,7 +460,7 @@ impl Module {
 
     /// The kernel of this name.
     pub fn kernel(&self, name: &str) -> Option<Arc<Kernel>> {
-        self.kernels.iter().find(|kernel| kernel.name == name).cloned()
+        Some(self.kernels[*self.by_name.get(name)?].clone())
     }
 
     /// Address and bytes of a `.global` or `.const` variable.

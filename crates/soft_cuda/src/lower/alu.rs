@@ -1,7 +1,8 @@
 //! Instructions that compute: everything without an address or a jump.
 
 use super::ir::{Class, Field, InstKind, V};
-use super::names::{Kind, Ty};
+use super::scopes::Binding;
+use super::ty::{Kind, Ty};
 use super::{Context, Lowering, Result};
 use crate::exec::alu::{self, PERMUTES};
 use crate::exec::convert::{self, Cast, Conversion, Convert, ROUNDINGS, Rounding, SCALARS, Scalar};
@@ -831,7 +832,7 @@ impl Lowering<'_> {
     pub(super) fn class_of(&self, operand: &Operand) -> Option<Class> {
         match operand {
             Operand::Name(name) => match self.find(name)? {
-                super::names::Binding::Register(_, ty) => Some(ty.class()),
+                Binding::Register(_, ty) | Binding::Member { ty, .. } => Some(ty.class()),
                 _ => None,
             },
             _ => None,

@@ -2,7 +2,7 @@
 
 use super::ir::{Field, Terminator, V};
 use super::memory::{Address, space_number};
-use super::names::{Kind, Ty};
+use super::ty::{Kind, Ty};
 use super::{Context, InstKind, Lowering, Result};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
 use crate::exec::order::Watch;

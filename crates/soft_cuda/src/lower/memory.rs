@@ -1,7 +1,7 @@
 //! Instructions with addresses.
 
 use super::ir::{Class, Field, V};
-use super::names::{Kind, Ty};
+use super::ty::{Kind, Ty};
 use super::{Context, Lowering, Result};
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
 use crate::exec::lanes::Map2;
@@ -261,7 +261,7 @@ impl Lowering<'_> {
         let n = parts.len();
         self.watch(at, address, matches!(parts[0], Field::Def(_)));
         let way = match (address.space, address.wide) {
-            (Some(Space::Global | Space::Const), true) => Some(0),
+            (Some(Space::Global), true) => Some(0),
             (None, true) => Some(1),
             (Some(Space::Shared), false) => Some(2),
             _ => None,

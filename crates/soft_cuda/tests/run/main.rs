@@ -8,6 +8,7 @@ mod divergence;
 mod endless;
 mod faults;
 mod gemm;
+mod limits;
 mod loading;
 mod memory;
 mod warp;
