@@ -28,6 +28,10 @@ use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, 
 
 type Result<T, E = LoadError> = std::result::Result<T, E>;
 
+/// Bytes of local memory per thread, the limit of every GPU.
+const MAX_LOCAL: u64 = 512 << 10;
+/// Bytes of a kernel's parameters, the limit of every GPU since sm_70.
+const MAX_PARAMETERS: u64 = 32_764;
 /// How deep calls may nest.
 const MAX_CALLS: usize = 64;
 
@@ -61,7 +65,7 @@ pub(crate) fn lower<'m>(
     lowering.body(body, exit)?;
     lowering.finish(Terminator::Goto(exit), function.line, false);
     lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
-    let local_bytes = lowering.local_bytes(function)?;
+    let local_bytes = lowering.local.next_multiple_of(16) as u32;
     let bulk = lowering.bulk;
     let ir = lowering.into_ir();
     let code = encode::encode(&ir, local_bytes, path, text).map_err(|graph::TooIntricate| {
@@ -171,7 +175,17 @@ impl<'m> Lowering<'m> {
 
     fn place_parameters(&mut self, params: &'m [Variable]) -> Result<()> {
         for (variable, address) in params.iter().zip(parameter_offsets(params)) {
-            let bytes = Some(variable.element * variable.count.unwrap_or(0));
+            let bytes = variable.element * variable.count.unwrap_or(0);
+            if address + bytes > MAX_PARAMETERS {
+                return Err(LoadError::Syntax {
+                    line: variable.line,
+                    text: variable.name.clone(),
+                    help: format!(
+                        "with it the kernel has more than {MAX_PARAMETERS} bytes of parameters; pass a pointer"
+                    ),
+                });
+            }
+            let bytes = Some(bytes);
             let binding = Binding::Variable { space: Space::Param, address, bytes };
             self.declare(&variable.name, binding, variable.line)?;
         }
@@ -179,27 +193,22 @@ impl<'m> Lowering<'m> {
     }
 
     /// Reserves local memory for a variable, or for a parameter of a call.
-    fn place_local(&mut self, variable: &Variable) -> Binding {
+    fn place_local(&mut self, variable: &Variable) -> Result<Binding> {
         let at = self.local.next_multiple_of(variable.align.max(variable.element));
         let bytes = variable.element * variable.count.unwrap_or(0);
-        self.local = at.saturating_add(bytes);
-        let address = u64::from(LOCAL_BASE) + at;
-        Binding::Variable { space: Space::Local, address, bytes: Some(bytes) }
-    }
-
-    fn local_bytes(&self, function: &Function) -> Result<u32> {
-        // 512 KiB per thread is the limit of every GPU.
-        match u32::try_from(self.local.next_multiple_of(16)) {
-            Ok(bytes) if bytes <= 512 << 10 => Ok(bytes),
-            _ => Err(LoadError::Syntax {
-                line: function.line,
-                text: function.name.clone(),
+        self.local = at + bytes;
+        if self.local > MAX_LOCAL {
+            return Err(LoadError::Syntax {
+                line: variable.line,
+                text: variable.name.clone(),
                 help: format!(
-                    "it needs {} bytes of local memory per thread, but 512 KiB is the limit; shrink its arrays",
+                    "with it the kernel needs {} bytes of local memory per thread, but {MAX_LOCAL} is the limit; shrink its arrays",
                     self.local
                 ),
-            }),
+            });
         }
+        let address = u64::from(LOCAL_BASE) + at;
+        Ok(Binding::Variable { space: Space::Local, address, bytes: Some(bytes) })
     }
 
     fn into_ir(self) -> Ir {
@@ -303,7 +312,7 @@ impl<'m> Lowering<'m> {
                 }
                 Statement::Variable(variable) => match variable.space {
                     Space::Local | Space::Param => {
-                        let binding = self.place_local(variable);
+                        let binding = self.place_local(variable)?;
                         self.declare(&variable.name, binding, variable.line)?;
                     }
                     _ => {
@@ -464,16 +473,12 @@ impl<'a> Context<'a> {
 }
 
 /// Offsets of parameters in the parameter bytes.
-pub(crate) fn parameter_offsets(params: &[Variable]) -> Vec<u64> {
-    let mut at = 0u64;
-    params
-        .iter()
-        .map(|param| {
-            let offset = at.next_multiple_of(param.align);
-            at = offset.saturating_add(param.element * param.count.unwrap_or(0));
-            offset
-        })
-        .collect()
+pub(crate) fn parameter_offsets(params: &[Variable]) -> impl Iterator<Item = u64> {
+    params.iter().scan(0, |at: &mut u64, param| {
+        let offset = at.next_multiple_of(param.align);
+        *at = offset + param.element * param.count.unwrap_or(0);
+        Some(offset)
+    })
 }
 
 /// The labels of every scope of a body and their lines, in the order that the scopes open.

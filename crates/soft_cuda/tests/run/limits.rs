@@ -106,3 +106,24 @@ fn large_inputs_still_run() {
     let got = Case::new(super::kernel(1, &body), &[vec![0]]).run();
     assert_eq!(got, [20_000]);
 }
+
+#[test]
+fn variables_beyond_every_device() {
+    let refused = |text: &str, name: &str, part: &str| {
+        let error = load(text).unwrap_err();
+        let LoadError::Syntax { line: 4, text, help } = &error else { panic!("{error}") };
+        assert_eq!(text, name);
+        assert!(help.contains(part), "{error}");
+    };
+    let params = |n: usize| {
+        let all: Vec<String> = (0..n).map(|i| format!(".param .u32 p{i}")).collect();
+        format!(".entry k({}) {{ ret; }}", all.join(", "))
+    };
+    assert_eq!(loads(&params(8191)).kernels()[0].params_size(), 32_764);
+    refused(&params(100_000), "p8191", "more than 32764 bytes of parameters");
+    let huge = "[281474976710655]";
+    refused(&format!(".entry k(.param .b8 p{huge}, .param .b8 q{huge}) {{ ret; }}"), "p", "32764");
+    let locals: Vec<String> = (0..70_000).map(|i| format!(".local .b8 x{i}{huge};")).collect();
+    refused(&format!(".entry k() {{ {} ret; }}", locals.concat()), "x0", "524288 is the limit");
+    loads(".entry k() { .local .align 16 .b8 x[524288]; ret; }");
+}
