@@ -43,12 +43,14 @@ OUT:",
     ),
     (
         "lanes that diverge and meet",
-        "LOOP: setp.lt.u32 %p1, %r1, 16;
+        "  setp.lt.u32 %p1, %r1, 16;
+LOOP: @%p7 bra OUT;
   @%p1 bra LOW;
   add.u32 %r3, %r3, 1;
   bra.uni LOOP;
 LOW: add.u32 %r3, %r3, 2;
-  bra.uni LOOP;",
+  bra.uni LOOP;
+OUT:",
     ),
     ("nanosleep", "LOOP: nanosleep.u32 100;\n  bra.uni LOOP;"),
 ];
