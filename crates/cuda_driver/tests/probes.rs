@@ -1,5 +1,6 @@
 //! Small kernels whose results the PTX ISA defines, through the driver API: on the
 //! software device, and on the first GPU where there is one. Both must give the same.
+//! `REQUIRE_GPU=1` turns a missing GPU into a failure.
 
 use std::ffi::{CString, c_void};
 
@@ -35,7 +36,11 @@ fn on_every_device(f: impl Fn(&str)) {
     let mut ordinals = vec![cuda_driver::soft_ordinal()];
     match cuda_driver::gpu_count() {
         Ok(_) => ordinals.push(0),
-        Err(reason) => eprintln!("on the software device alone: {reason}"),
+        Err(reason) => {
+            let required = std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1");
+            assert!(!required, "REQUIRE_GPU is set and {reason}");
+            eprintln!("on the software device alone: {reason}");
+        }
     }
     for ordinal in ordinals {
         let device = Device::get_device(ordinal).unwrap();

@@ -757,7 +757,7 @@ impl Lowering<'_> {
                 None => return Err(at.unsupported("it needs `.rna` or `.rn`")),
             };
             let run = pick::<Map1<convert::Tf32>>(self.path);
-            return self.apply(at, run, Ty::B32, &[Ty::B32], away);
+            return self.apply(at, run, Ty::B32, &[Ty::F32], away);
         }
         let pair = matches!(to, "f16x2" | "bf16x2");
         let scalar = |name: &str| {
@@ -787,7 +787,7 @@ impl Lowering<'_> {
             }
             let run = pick::<convert::ConvertPair>(self.path);
             let conversion = conversion.pack();
-            return self.apply(at, run, Ty::B32, &[Ty::B32, Ty::B32], conversion);
+            return self.apply(at, run, Ty::B32, &[Ty::F32, Ty::F32], conversion);
         }
         let [d, a] = at.operands()?;
         // The registers may be wider than the types.

@@ -25,6 +25,7 @@ pub(super) struct Ty {
 impl Ty {
     pub(super) const B32: Ty = Ty { kind: Kind::Bits, bits: 32 };
     pub(super) const U32: Ty = Ty { kind: Kind::Unsigned, bits: 32 };
+    pub(super) const F32: Ty = Ty { kind: Kind::Float, bits: 32 };
     pub(super) const B64: Ty = Ty { kind: Kind::Bits, bits: 64 };
 
     pub(super) fn parse(name: &str) -> Option<Ty> {

@@ -4,6 +4,9 @@ use super::ast::{Function, Instruction, Module, Operand, Statement, Variable};
 use super::lexer::{Token, tokens};
 use crate::error::LoadError;
 
+/// The most registers of one declaration such as `.reg .b32 %r<4>`.
+const MAX_REGISTERS: u32 = 1 << 20;
+
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Result<Module, LoadError> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0 };
@@ -314,9 +317,11 @@ impl Parser {
             let name = self.word("a register name")?;
             let count = if self.take('<') {
                 let count: u32 = self.unsigned()?;
-                if count > 1 << 20 {
+                if count > MAX_REGISTERS {
                     self.at -= 1;
-                    return self.error("this is more registers than the device supports");
+                    return self.error(&format!(
+                        "one declaration makes at most {MAX_REGISTERS} registers"
+                    ));
                 }
                 self.expect('>')?;
                 Some(count)

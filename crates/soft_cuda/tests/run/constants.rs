@@ -38,6 +38,7 @@ fn floats_in_instructions() {
   st.global.b32 [%rd1+28], 0f40000000;
   cvt.rzi.s32.f32 %r5, 7.9; st.global.b32 [%rd1+32], %r5;
   slct.f32.f32 %r6, 1.0, 2.0, -1.0; st.global.b32 [%rd1+36], %r6;
+  cvt.rn.bf16x2.f32 %r7, 1.0, -2.0; st.global.b32 [%rd1+56], %r7;
   mov.f64 %rd4, 1.e-1; st.global.f64 [%rd1+40], %rd4;
   st.global.f64 [%rd1+48], 0.1;";
     let tenth = 0.1f64.to_bits();
@@ -45,7 +46,8 @@ fn floats_in_instructions() {
     let mut want = [1.5f32, 3.0, -2.5, 4.0, 1.0, 0.5, 2.0, 2.0].map(f).to_vec();
     want.extend([7, f(2.0)]);
     want.extend(tenth.iter().chain(&tenth));
-    assert_eq!(stored("", body, 14), want);
+    want.push(0x3f80_c000);
+    assert_eq!(stored("", body, 15), want);
 }
 
 #[test]
@@ -80,6 +82,8 @@ fn constants_of_another_type_are_refused() {
         "neg.f32 %r2, 5U;",
         "cvt.rzi.s32.f32 %r2, 1;",
         "cvt.f32.f16 %r2, 0x3c00;",
+        "cvt.rna.tf32.f32 %r2, 1;",
+        "cvt.rn.bf16x2.f32 %r2, 1, 2.0;",
         "st.global.f32 [%rd1], 1;",
         "st.global.f64 [%rd1], 1;",
         "st.global.v2.f32 [%rd1], {1.0, 2};",

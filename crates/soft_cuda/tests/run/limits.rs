@@ -62,7 +62,8 @@ fn registers_cost_what_is_used_of_them() {
     assert_eq!(text, "k");
     assert!(help.contains("268435456 steps"), "{error}");
     let error = load(".entry k() {\n  .reg .b32 %r<1048577>;\n  ret;\n}").unwrap_err();
-    assert!(matches!(error, LoadError::Syntax { line: 5, .. }), "{error}");
+    let LoadError::Syntax { line: 5, help, .. } = &error else { panic!("{error}") };
+    assert!(help.contains("at most 1048576 registers"), "{error}");
 }
 
 #[test]
