@@ -22,7 +22,7 @@ const MAX_EXPIRIES: u32 = 64;
 /// Warp instructions after which a worker looks at what the launch has come to, at the
 /// end of a warp's turn.
 const LOOK: u64 = 1 << 14;
-/// Warp instructions that a block may execute after a later block has faulted.
+/// Warp instructions that a block may execute in all where a later block has faulted.
 const GRACE: u64 = 1 << 23;
 
 /// What all blocks of a launch share.
