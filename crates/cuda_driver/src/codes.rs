@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sys::CUresult;
 
@@ -174,9 +175,26 @@ fn with_last_error<R>(f: impl FnOnce(&mut LastError) -> R) -> Option<R> {
     LAST_ERROR.try_with(|last| f(&mut last.borrow_mut())).ok()
 }
 
-/// The C form of a call's answer, made when the call returns. The text of an earlier
-/// failure does not outlive one that has no text.
-pub(crate) fn answer(result: Answer) -> CUresult {
+/// The C form of the answer that `call` gives for the function of this name. The text of
+/// an earlier failure does not outlive one that has no text. A panic, which must not
+/// leave a C function, is `CUDA_ERROR_UNKNOWN`.
+pub(crate) fn answer(function: &str, call: impl FnOnce() -> Answer) -> CUresult {
+    let call = || {
+        #[cfg(test)]
+        tests::panic_if_asked();
+        call()
+    };
+    // What the call may leave half done is behind mutexes, which are never trusted to be
+    // unpoisoned, and in the thread's stack of contexts, which changes in single steps.
+    let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
+        explain(format!(
+            "{function} panicked: {}; this is a defect of cuda_driver, please report it",
+            text.unwrap_or("no reason given")
+        ));
+        Err(CUresult::CUDA_ERROR_UNKNOWN)
+    });
     let Err(code) = result else { return CUresult::CUDA_SUCCESS };
     with_last_error(|last| {
         if !std::mem::take(&mut last.fresh) {
@@ -213,4 +231,68 @@ pub(crate) fn explain(text: String) {
 
 pub(crate) fn last_error() -> Option<String> {
     with_last_error(|last| last.text.clone()).flatten()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+    use std::path::Path;
+
+    use super::*;
+
+    thread_local! {
+        static PANIC: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Panics if the test that called asks for it.
+    pub(crate) fn panic_if_asked() {
+        if PANIC.take() {
+            panic!("as asked");
+        }
+    }
+
+    /// The exported function `name`, which `call` calls, answers a panic with an error.
+    pub(crate) fn answers_a_panic(name: &str, call: impl FnOnce() -> CUresult) {
+        PANIC.set(true);
+        assert_eq!(call(), CUresult::CUDA_ERROR_UNKNOWN, "{name}");
+        assert!(!PANIC.take(), "{name} does not go through `answer`");
+        let text = last_error().unwrap();
+        assert!(text.starts_with(&format!("{name} panicked: as asked; ")), "{text}");
+    }
+
+    /// There is one place that exports functions (which takes an unsafe attribute), and it
+    /// makes the test of each.
+    #[test]
+    fn every_exported_function_is_tested() {
+        fn count(folder: &Path) -> usize {
+            let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            entries
+                .map(|path| match path.is_dir() {
+                    true => count(&path),
+                    false => std::fs::read_to_string(path)
+                        .unwrap()
+                        .lines()
+                        .filter(|line| line.trim().starts_with("#[unsafe("))
+                        .count(),
+                })
+                .sum()
+        }
+        assert_eq!(count(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")), 1);
+    }
+
+    #[test]
+    fn an_earlier_text_does_not_outlive_a_failure_without_one() {
+        let fail = |text: Option<&str>| {
+            answer("test", || {
+                text.into_iter().for_each(|text| explain(text.to_owned()));
+                Err(CUresult::CUDA_ERROR_INVALID_VALUE)
+            })
+        };
+        assert_eq!(fail(Some("why")), CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(last_error().as_deref(), Some("why"));
+        assert_eq!(answer("test", || Ok(())), CUresult::CUDA_SUCCESS);
+        assert_eq!(last_error().as_deref(), Some("why"));
+        assert_eq!(fail(None), CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(last_error(), None);
+    }
 }

@@ -50,7 +50,8 @@
 //!
 //! `cust_raw` turns result codes into a Rust enum, for which a code newer than
 //! the enum is undefined behaviour. Such codes come back as `CUDA_ERROR_UNKNOWN`,
-//! and [`last_error`] keeps the original.
+//! and [`last_error`] keeps the original. So does a panic in this crate or in the software
+//! device, which must not unwind into a C caller.
 //!
 //! # A trap in `cust` that cannot be mended here
 //!

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::{Fault, InvalidLaunch, LaunchError, LoadError, MemoryError};
+use crate::error::{Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError};
 use crate::exec::Path;
 use crate::exec::block::{BlockError, Launch, Worker};
 use crate::exec::warp::WarpFault;
@@ -48,9 +48,8 @@ pub struct Config {
     pub isa: Isa,
     /// Warp instructions a launch may execute before it is ended with
     /// [`FaultKind::BudgetExceeded`](crate::FaultKind::BudgetExceeded). It is
-    /// checked when a warp has looped for some thousand rounds and at the end
-    /// of a block, so a launch may run a little longer. `None`, the default:
-    /// no limit.
+    /// checked after every some thousand instructions of a block and at its
+    /// end, so a launch may run a little longer. `None`, the default: no limit.
     pub instruction_budget: Option<u64>,
     /// Host threads that run blocks; `None`: one per core.
     pub host_threads: Option<NonZero<usize>>,
@@ -238,16 +237,17 @@ impl Device {
         let text: Arc<[String]> = ptx.lines().map(|line| line.trim().to_owned()).collect();
         let mut globals = Globals { memory: self.memory.clone(), variables: HashMap::new() };
         globals.place(&ast.variables)?;
-        let addresses: HashMap<String, u64> =
-            globals.variables.iter().map(|(name, &(address, _))| (name.clone(), address)).collect();
         let globals = Arc::new(globals);
+        let address = |name: &str| globals.variables.get(name).map(|&(address, _)| address);
+        let index = lower::Index::new(&ast, address)?;
         let mut kernels: Vec<Arc<Kernel>> = Vec::new();
+        let mut by_name = HashMap::new();
         for function in ast.functions.iter().filter(|f| f.entry && f.body.is_some()) {
-            if kernels.iter().any(|kernel| kernel.name == function.name) {
-                let name = function.name.clone();
+            let name = function.name.clone();
+            if by_name.insert(name.clone(), kernels.len()).is_some() {
                 return Err(LoadError::Redeclared { line: function.line, name });
             }
-            let lowered = lower::lower(&ast, function, &addresses, self.path, text.clone())?;
+            let lowered = lower::lower(&ast, &index, function, self.path, text.clone())?;
             let offsets = lower::parameter_offsets(&function.params);
             let params = function.params.iter().zip(offsets).map(|(param, offset)| Param {
                 offset: offset as usize,
@@ -255,7 +255,7 @@ impl Device {
                 align: param.align as usize,
             });
             kernels.push(Arc::new(Kernel {
-                name: function.name.clone(),
+                name,
                 params: params.collect(),
                 max_block: function.max_threads,
                 required_block: function.required_threads,
@@ -264,7 +264,7 @@ impl Device {
                 globals: globals.clone(),
             }));
         }
-        Ok(Module { target: ast.target, kernels, globals })
+        Ok(Module { target: ast.target, kernels, by_name, globals })
     }
 
     /// Runs a kernel to its end: blocks in parallel on the host's cores.
@@ -275,7 +275,8 @@ impl Device {
     /// # Errors
     /// [`LaunchError::Invalid`] if the configuration does not fit, before
     /// anything runs. [`LaunchError::Fault`] if the kernel breaks a rule; of
-    /// several blocks that do, the one with the lowest index is reported.
+    /// several blocks that do, the one with the lowest index is reported, unless it would
+    /// take millions of instructions more to come to that.
     pub fn launch(
         &self,
         kernel: &Kernel,
@@ -395,7 +396,15 @@ impl Run<'_> {
                     // the fault reported does not depend on timing.
                     self.launch.last.fetch_min(block, Relaxed);
                     let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-                    if first.as_ref().is_none_or(|&(other, ..)| block < other) {
+                    // The budget is the launch's: that it ran out while this block was
+                    // running says less than what another block did wrong.
+                    let rank = |fault: &WarpFault, block| {
+                        (matches!(fault.kind, FaultKind::BudgetExceeded { .. }), block)
+                    };
+                    if first
+                        .as_ref()
+                        .is_none_or(|(other, _, its)| rank(&fault, block) < rank(its, *other))
+                    {
                         *first = Some((block, warp, fault));
                     }
                     break;
@@ -432,6 +441,8 @@ fn path(isa: Isa) -> Path {
 pub struct Module {
     target: String,
     kernels: Vec<Arc<Kernel>>,
+    /// Places in `kernels`.
+    by_name: HashMap<String, usize>,
     globals: Arc<Globals>,
 }
 
@@ -449,7 +460,7 @@ impl Module {
 
     /// The kernel of this name.
     pub fn kernel(&self, name: &str) -> Option<Arc<Kernel>> {
-        self.kernels.iter().find(|kernel| kernel.name == name).cloned()
+        Some(self.kernels[*self.by_name.get(name)?].clone())
     }
 
     /// Address and bytes of a `.global` or `.const` variable.
@@ -488,16 +499,19 @@ impl Globals {
             let (line, name) = (variable.line, variable.name.clone());
             let mut bytes = Vec::new();
             for init in &variable.init {
-                let value = match init {
-                    Init::Bits(bits) => *bits,
+                match init {
+                    Init::Bits(bits, size) => {
+                        bytes.extend_from_slice(&bits.to_le_bytes()[..usize::from(*size)]);
+                    }
                     Init::Address(name, offset) => match self.variables.get(name) {
-                        Some(&(address, _)) => address.wrapping_add_signed(*offset),
+                        Some(&(address, _)) => {
+                            bytes.extend(address.wrapping_add_signed(*offset).to_le_bytes());
+                        }
                         None => {
                             return Err(LoadError::Undeclared { line, name: name.clone() });
                         }
                     },
-                };
-                bytes.extend_from_slice(&value.to_le_bytes()[..variable.element.min(8) as usize]);
+                }
             }
             let Some(&(address, _)) = self.variables.get(&name) else { continue };
             self.memory.write(address, &bytes).map_err(|source| LoadError::Memory {

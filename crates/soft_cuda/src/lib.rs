@@ -37,7 +37,8 @@
 //! - `ptx` turns text into a syntax tree. It knows PTX's grammar and nothing
 //!   about what instructions mean.
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
-//!   `names` resolves operands, `alu`, `memory`, `bulk` and `control` turn
+//!   `index` has the module's names and `scopes` the kernel's, `names` resolves
+//!   operands, `alu`, `memory`, `bulk` and `control` turn
 //!   instructions into operations over virtual registers (`ir`), calls are
 //!   inlined, `graph` finds where divergent lanes meet again and lets
 //!   registers share slots, `encode` writes the flat result.
@@ -83,9 +84,13 @@
 //! - Lanes that diverged meet at the immediate post-dominator. A barrier waits
 //!   for every thread that has not exited. Lanes may wait for each other in
 //!   loops, and warps of a block for each other.
-//! - Of several blocks that fault, the first is reported. Blocks share nothing
-//!   but device memory, so without races between them launches are
-//!   deterministic.
+//! - Of several blocks that fault, the first is reported, unless it would fault only
+//!   after some million instructions more: a block that never ends does not hide
+//!   another one's fault. Blocks share nothing but device memory, so without races
+//!   between them launches are deterministic otherwise.
+//! - Loading takes time and memory in proportion to the text, but for calls, which are
+//!   inlined, and for registers that live across many labels; both have limits, far
+//!   from what compilers write.
 //! - Shared memory belongs to one host thread at a time and is accessed
 //!   plainly. Device memory is accessed by relaxed atomics, element by element,
 //!   so that racing kernels are not undefined behaviour on the host; atomics

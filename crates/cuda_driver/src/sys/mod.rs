@@ -71,19 +71,51 @@ constants! { c_uint:
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
 }
 
-/// Defines C functions whose handler decides by itself where the call goes.
-macro_rules! own {
-    ($($name:ident($($arg:ident: $type:ty),* $(,)?) => $handler:path;)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API.")]
+/// Defines one C function. Every function of the API is made here, so none lets a panic
+/// out into C, which would end the process.
+macro_rules! export {
+    ($doc:expr, $name:ident($($arg:ident: $type:ty),*) => $answer:expr) => {
+        #[doc = $doc]
         ///
         /// # Safety
         ///
         /// See the [module's documentation](self#safety-of-every-function).
         #[unsafe(no_mangle)]
+        #[allow(unused_unsafe, reason = "some handlers are safe and take no pointer")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            // SAFETY: the caller keeps the driver API's contract, which is all that
-            // the handlers and the outputs ask for.
-            codes::answer(unsafe { $handler($(Arg::soft($arg)),*) })
+            codes::answer(stringify!($name), || $answer)
+        }
+
+        #[cfg(test)]
+        mod $name {
+            #[allow(unused_imports, reason = "some functions take numbers alone")]
+            use super::*;
+
+            #[test]
+            fn answers_a_panic() {
+                $(
+                    // SAFETY: the parameters are numbers, handles and pointers, and may be 0.
+                    let $arg: $type = unsafe { std::mem::zeroed() };
+                )*
+                // SAFETY: nothing is read or written: the call panics first.
+                codes::tests::answers_a_panic(stringify!($name), || unsafe {
+                    super::$name($($arg),*)
+                });
+            }
+        }
+    };
+}
+
+/// Defines C functions whose handler decides by itself where the call goes.
+macro_rules! own {
+    ($($name:ident($($arg:ident: $type:ty),* $(,)?) => $handler:path;)*) => {$(
+        export! {
+            concat!("`", stringify!($name), "` of the CUDA driver API."),
+            $name($($arg: $type),*) => {
+                // SAFETY: the caller keeps the driver API's contract, which is all that
+                // the handlers and the outputs ask for.
+                unsafe { $handler($(Arg::soft($arg)),*) }
+            }
         }
     )*};
 }
@@ -92,22 +124,16 @@ macro_rules! own {
 /// same name in the driver, or to a handler of the software device.
 macro_rules! routed {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?) => $handler:path;)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API.")]
-        ///
-        /// # Safety
-        ///
-        /// See the [module's documentation](self#safety-of-every-function).
-        #[unsafe(no_mangle)]
-        #[allow(unused_unsafe, reason = "some handlers are safe and take no pointer")]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            codes::answer(route::target(&[$(Arg::side($arg)),*]).and_then(|target| match target {
+        export! {
+            concat!("`", stringify!($name), "` of the CUDA driver API."),
+            $name($($arg: $type),*) => match route::target(&[$(Arg::side($arg)),*])? {
                 // SAFETY: the driver's function of this name has this signature, and
                 // the caller keeps the driver API's contract for the arguments.
                 Target::Gpu => unsafe { gpu::forward!($name($($arg: $type),*)) },
                 // SAFETY: as above: the contract is all that the handlers and the
                 // outputs ask for.
                 Target::Soft => unsafe { $handler($(Arg::soft($arg)),*) },
-            }))
+            }
         }
     )*};
 }
@@ -115,19 +141,14 @@ macro_rules! routed {
 /// Defines C functions that the software device does not support.
 macro_rules! gpu_only {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API; GPUs only.")]
-        ///
-        /// # Safety
-        ///
-        /// See the [module's documentation](self#safety-of-every-function).
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            codes::answer(route::target(&[$(Arg::side($arg)),*]).and_then(|target| match target {
+        export! {
+            concat!("`", stringify!($name), "` of the CUDA driver API; GPUs only."),
+            $name($($arg: $type),*) => match route::target(&[$(Arg::side($arg)),*])? {
                 // SAFETY: the driver's function of this name has this signature, and
                 // the caller keeps the driver API's contract for the arguments.
                 Target::Gpu => unsafe { gpu::forward!($name($($arg: $type),*)) },
                 Target::Soft => soft::unsupported(stringify!($name)),
-            }))
+            }
         }
     )*};
 }

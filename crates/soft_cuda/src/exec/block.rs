@@ -19,6 +19,12 @@ pub(super) const BARRIERS: u32 = 16;
 /// without success before it counts as stuck.
 const MAX_EXPIRIES: u32 = 64;
 
+/// Warp instructions after which a worker looks at what the launch has come to, at the
+/// end of a warp's turn.
+const LOOK: u64 = 1 << 14;
+/// Warp instructions that a block may execute in all where a later block has faulted.
+const GRACE: u64 = 1 << 23;
+
 /// What all blocks of a launch share.
 pub(crate) struct Launch<'k> {
     pub code: &'k Code,
@@ -36,7 +42,7 @@ pub(crate) struct Launch<'k> {
     pub budget: Option<u64>,
     /// Warp instructions of all workers so far.
     pub executed: AtomicU64,
-    /// Blocks with a higher number need not run: one below it faulted.
+    /// The lowest block that faulted; later ones need not run.
     pub last: AtomicU64,
     pub started: Instant,
 }
@@ -102,6 +108,8 @@ pub(crate) struct Worker<'k> {
     executed: Executed,
     /// How much of `executed` has been added to the launch's total.
     flushed: u64,
+    /// Warp instructions executed when the block began.
+    begun: u64,
 }
 
 /// Why a block did not finish.
@@ -110,7 +118,7 @@ pub(crate) enum BlockError {
         warp: u32,
         fault: WarpFault,
     },
-    /// A block before this one faulted.
+    /// Another block faulted.
     Abandoned,
 }
 
@@ -161,6 +169,7 @@ impl<'k> Worker<'k> {
             expiries: 0,
             executed: Executed::default(),
             flushed: 0,
+            begun: 0,
         };
         for warp in 0..warps {
             worker.enter(warp);
@@ -257,8 +266,10 @@ impl<'k> Worker<'k> {
                 if let Stop::Fault(fault) = stop {
                     return Err(BlockError::Fault { warp: warp as u32, fault });
                 }
-                if let Stop::Turn = stop {
-                    self.end_turn(block, warp)?;
+                // Not only where a turn is over: whoever stops at a barrier in every
+                // round of a loop never comes to the end of one.
+                if self.executed.warp - self.flushed >= LOOK {
+                    self.look(block, warp)?;
                 }
                 self.retry_waits();
             }
@@ -312,6 +323,7 @@ impl<'k> Worker<'k> {
         self.cx.barriers.clear();
         self.cx.order.clear();
         self.expiries = 0;
+        self.begun = self.executed.warp;
         let threads = launch.threads() as usize;
         for warp in 0..self.warps.len() {
             let lanes = (threads - warp * LANES).min(LANES);
@@ -346,10 +358,13 @@ impl<'k> Worker<'k> {
         self.launch.executed.fetch_add(new, Relaxed);
     }
 
-    /// A warp has looped for a while: checks whether it should go on.
-    fn end_turn(&mut self, block: u64, warp: usize) -> Result<(), BlockError> {
+    /// The block has run for a while: checks whether it should go on.
+    fn look(&mut self, block: u64, warp: usize) -> Result<(), BlockError> {
         self.flush();
-        if self.launch.last.load(Relaxed) < block {
+        let last = self.launch.last.load(Relaxed);
+        // A block before the one that faulted may find a fault of its own, which would be
+        // reported instead, but not for ever.
+        if last < block || last != u64::MAX && self.executed.warp - self.begun > GRACE {
             return Err(BlockError::Abandoned);
         }
         self.check_budget(warp)

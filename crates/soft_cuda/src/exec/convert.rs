@@ -117,12 +117,14 @@ impl Conversion {
                 Rounding::Up => float.ceil(),
             });
         }
-        if self.flags & SAT != 0
-            && !to_int
-            && let Number::Float(float) = value
-        {
-            // Written so that NaN and -0 become +0.
-            value = Number::Float(if float > 0.0 { float.min(1.0) } else { 0.0 });
+        if self.flags & SAT != 0 && !to_int {
+            value = match value {
+                // Written so that NaN and -0 become +0.
+                Number::Float(float) => {
+                    Number::Float(if float > 0.0 { float.min(1.0) } else { 0.0 })
+                }
+                Number::Int(int) => Number::Int(int.clamp(0, 1)),
+            };
         }
         match self.to {
             Scalar::Int { bits: width, signed } => to_integer(value, width, signed, self),
@@ -137,7 +139,8 @@ impl Conversion {
     }
 }
 
-/// Floats saturate, with NaN as 0; integers wrap unless `.sat`.
+/// Floats saturate; integers wrap unless `.sat`. NaN is 0, or the highest bit alone where
+/// one of the two types has 64 bits: f64, s64 or u64.
 fn to_integer(value: Number, width: u32, signed: bool, conversion: Conversion) -> u64 {
     let (low, high) = if signed {
         (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1)
@@ -145,6 +148,12 @@ fn to_integer(value: Number, width: u32, signed: bool, conversion: Conversion) -
         (0, (1i128 << width) - 1)
     };
     let int = match value {
+        Number::Float(float) if float.is_nan() => {
+            match conversion.from == Scalar::F64 || width == 64 {
+                true => 1 << (width - 1),
+                false => 0,
+            }
+        }
         Number::Float(float) => (float as i128).clamp(low, high),
         Number::Int(int) if conversion.flags & SAT != 0 => int.clamp(low, high),
         Number::Int(int) => int,

@@ -16,7 +16,7 @@ use crate::error::{FaultKind, Waiting};
 const ROOT: usize = usize::MAX;
 /// Backward branches after which other splits of the warp run.
 const SPLIT_TURN: u32 = 16;
-/// Backward branches after which other warps of the block run.
+/// Backward branches, or runs of single splits, after which other warps of the block run.
 const WARP_TURN: u32 = 2048;
 
 /// Lanes that are at the same place.
@@ -133,7 +133,9 @@ impl Warp {
     pub(crate) fn run(&mut self, code: &Code, cx: &mut Cx<'_>, count: &mut Executed) -> Stop {
         let mut turn = WARP_TURN;
         let mut at = 0;
-        loop {
+        // Lanes that diverge and meet again in every round of a loop take no
+        // backward branch together: the number of runs is bounded as well.
+        for _ in 0..WARP_TURN {
             if self.splits.is_empty() {
                 return Stop::Exited;
             }
@@ -159,6 +161,7 @@ impl Warp {
                 return Stop::Turn;
             }
         }
+        Stop::Turn
     }
 
     /// Runs split `at` until it stops, splits, exits, or its turn is over.

@@ -1,7 +1,8 @@
 //! Instructions that compute: everything without an address or a jump.
 
 use super::ir::{Class, Field, InstKind, V};
-use super::names::{Kind, Ty};
+use super::scopes::Binding;
+use super::ty::{Kind, Ty};
 use super::{Context, Lowering, Result};
 use crate::exec::alu::{self, PERMUTES};
 use crate::exec::convert::{self, Cast, Conversion, Convert, ROUNDINGS, Rounding, SCALARS, Scalar};
@@ -90,7 +91,7 @@ impl Lowering<'_> {
                     "shl" => pick_bits!(self.path, ty, Map2, Shl),
                     _ => pick_int!(self.path, ty, Map2, Shr),
                 };
-                self.apply_or(at, run, ty, &[ty, Ty::B32], 0)?;
+                self.apply_or(at, run, ty, &[ty, Ty::U32], 0)?;
             }
             "shf" => self.shf(at)?,
             "popc" | "clz" => {
@@ -115,7 +116,7 @@ impl Lowering<'_> {
             "bfe" => {
                 let ty = at.ty()?;
                 let run = pick_int!(self.path, ty, Map3, Bfe);
-                self.apply_or(at, run, ty, &[ty, Ty::B32, Ty::B32], 0)?;
+                self.apply_or(at, run, ty, &[ty, Ty::U32, Ty::U32], 0)?;
             }
             "bfi" => self.bfi(at)?,
             "lop3" => self.lop3(at)?,
@@ -231,8 +232,8 @@ impl Lowering<'_> {
         let a = match named {
             Some(((_, address, _), offset)) => {
                 let address = address.wrapping_add_signed(offset);
-                if ty.bits < 64 && address > u64::from(u32::MAX) {
-                    return Err(at.bad_operands("this address has 64 bits"));
+                if address > u64::MAX >> (64 - ty.bits) || ty.is_float() {
+                    return Err(at.bad_operands("this type does not hold the address"));
                 }
                 self.constant(ty, address)
             }
@@ -561,7 +562,7 @@ impl Lowering<'_> {
             return Err(at.unsupported("it takes `.b32`"));
         }
         let run = pick::<Map3<alu::Shf>>(self.path);
-        self.apply(at, run, ty, &[ty, ty, ty], right | clamp << 1)
+        self.apply(at, run, ty, &[ty, ty, Ty::U32], right | clamp << 1)
     }
 
     fn bfi(&mut self, at: &mut Context<'_>) -> Result<()> {
@@ -573,7 +574,7 @@ impl Lowering<'_> {
         };
         let [d, a, b, pos, len] = at.operands()?;
         let (a, b) = (self.src(at, a, ty)?, self.src(at, b, ty)?);
-        let (pos, len) = (self.src(at, pos, Ty::B32)?, self.src(at, len, Ty::B32)?);
+        let (pos, len) = (self.src(at, pos, Ty::U32)?, self.src(at, len, Ty::U32)?);
         let d = self.dst(at, d, ty)?;
         let mut f = fields(d, &[a, b, pos], 0);
         f[5] = Field::Use(len);
@@ -756,7 +757,7 @@ impl Lowering<'_> {
                 None => return Err(at.unsupported("it needs `.rna` or `.rn`")),
             };
             let run = pick::<Map1<convert::Tf32>>(self.path);
-            return self.apply(at, run, Ty::B32, &[Ty::B32], away);
+            return self.apply(at, run, Ty::B32, &[Ty::F32], away);
         }
         let pair = matches!(to, "f16x2" | "bf16x2");
         let scalar = |name: &str| {
@@ -786,7 +787,7 @@ impl Lowering<'_> {
             }
             let run = pick::<convert::ConvertPair>(self.path);
             let conversion = conversion.pack();
-            return self.apply(at, run, Ty::B32, &[Ty::B32, Ty::B32], conversion);
+            return self.apply(at, run, Ty::B32, &[Ty::F32, Ty::F32], conversion);
         }
         let [d, a] = at.operands()?;
         // The registers may be wider than the types.
@@ -797,7 +798,10 @@ impl Lowering<'_> {
         if ty(to_scalar).bits > d_ty.bits || ty(from_scalar).bits > a_ty.bits {
             return Err(at.bad_operands("a register is narrower than its type"));
         }
-        let (a, d) = (self.src(at, a, a_ty)?, self.dst(at, d, d_ty)?);
+        let Some(source) = Ty::parse(from) else {
+            return Err(at.unsupported("this pair of types is unknown"));
+        };
+        let (a, d) = (self.src_in(at, a, source, a_class)?, self.dst(at, d, d_ty)?);
         let exact = d_ty == ty(to_scalar) && a_ty == ty(from_scalar);
         let fast = match (from, to) {
             _ if flags != 0 || !exact => None,
@@ -828,7 +832,7 @@ impl Lowering<'_> {
     pub(super) fn class_of(&self, operand: &Operand) -> Option<Class> {
         match operand {
             Operand::Name(name) => match self.find(name)? {
-                super::names::Binding::Register(_, ty) => Some(ty.class()),
+                Binding::Register(_, ty) | Binding::Member { ty, .. } => Some(ty.class()),
                 _ => None,
             },
             _ => None,

@@ -2,7 +2,7 @@
 
 use super::ir::{Field, Terminator, V};
 use super::memory::{Address, space_number};
-use super::names::{Kind, Ty};
+use super::ty::{Kind, Ty};
 use super::{Context, InstKind, Lowering, Result};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
 use crate::exec::order::Watch;
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         };
         let address = self.address(at, address, space)?;
         let operand = match operand {
-            Some(operand) => Field::Use(self.src(at, operand, Ty::B32)?),
+            Some(operand) => Field::Use(self.src(at, operand, Ty::U32)?),
             None => raw(NO_SLOT),
         };
         let state = match state {
@@ -123,12 +123,12 @@ impl Lowering<'_> {
         let (dst, address, phase) = match at.inst.operands.as_slice() {
             [dst, address, phase] => (dst, address, phase),
             [dst, address, phase, hint] if tries => {
-                self.src(at, hint, Ty::B32)?;
+                self.src(at, hint, Ty::U32)?;
                 (dst, address, phase)
             }
             _ => return Err(at.bad_operands("it takes a predicate, an address and a phase")),
         };
-        let phase = self.src(at, phase, if parity { Ty::B32 } else { Ty::B64 })?;
+        let phase = self.src(at, phase, if parity { Ty::U32 } else { Ty::B64 })?;
         let address = self.address(at, address, space)?;
         let dst = self.dst(at, dst, Ty { kind: Kind::Predicate, bits: 1 })?;
         // In a block of its own: it is executed again until it succeeds.
@@ -223,7 +223,7 @@ impl Lowering<'_> {
         match operand {
             Operand::Tensor(map, offset, start) if start.len() == rank => {
                 let map = Operand::Address(Some(map.clone()), *offset);
-                let start: Result<_> = start.iter().map(|x| self.src(at, x, Ty::B32)).collect();
+                let start: Result<_> = start.iter().map(|x| self.src(at, x, Ty::U32)).collect();
                 Ok((self.address(at, &map, None)?, start?))
             }
             Operand::Address(..) if rank == 0 => {
@@ -243,7 +243,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let raw = Field::Raw;
         let bytes = match bytes {
-            Some(bytes) => Field::Use(self.src(at, bytes, Ty::B32)?),
+            Some(bytes) => Field::Use(self.src(at, bytes, Ty::U32)?),
             None => raw(NO_SLOT),
         };
         let run = match places {

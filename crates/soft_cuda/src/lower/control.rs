@@ -1,9 +1,9 @@
 //! Instructions that jump, stop, wait, or need the lanes of a warp together.
 
-use std::collections::HashMap;
-
+use super::index::MAX_INLINED;
 use super::ir::{B, Class, Field, Inst, InstKind, Terminator, V};
-use super::names::{Binding, Kind, Ty};
+use super::scopes::Binding;
+use super::ty::{Kind, Ty};
 use super::{Context, Lowering, MAX_CALLS, Result};
 use crate::error::LoadError;
 use crate::exec::code::BarrierKind;
@@ -136,10 +136,7 @@ impl<'m> Lowering<'m> {
             [Operand::List(list)] => list,
             _ => return Err(at.unsupported("indirect calls are not available")),
         };
-        let module = self.module;
-        let mut same_name = module.functions.iter().filter(|f| &f.name == name && !f.entry);
-        let Some(function) = same_name.clone().find(|f| f.body.is_some()).or(same_name.next())
-        else {
+        let Some(function) = self.index.function(name) else {
             return Err(LoadError::Undeclared { line: at.inst.line, name: name.clone() });
         };
         let Some(body) = &function.body else {
@@ -147,12 +144,20 @@ impl<'m> Lowering<'m> {
                 format!("`{name}` has no body in this module; link it in, or do not call it");
             return Err(at.unsupported(&help));
         };
-        if self.calls.len() >= MAX_CALLS || self.calls.iter().any(|(caller, _)| caller == name) {
+        if self.calls.iter().any(|(caller, _)| caller == name) {
             return Err(
                 at.unsupported(&format!("`{name}` calls itself; recursion is not available"))
             );
         }
-        let mut scope = HashMap::new();
+        if self.calls.len() >= MAX_CALLS {
+            return Err(at.unsupported(&format!("calls nest more than {MAX_CALLS} deep here")));
+        }
+        if !self.index.inline(body.len() + 1) {
+            return Err(at.unsupported(&format!(
+                "the body of `{name}` goes here, and with it the calls of this module come to more than {MAX_INLINED} statements; call less often, or write loops"
+            )));
+        }
+        let mut bindings = Vec::new();
         let pairs = [(&function.returns, returns), (&function.params, arguments)];
         for (declared, given) in pairs {
             if declared.len() != given.len() {
@@ -166,18 +171,20 @@ impl<'m> Lowering<'m> {
                 let Some(binding @ Binding::Variable { .. }) = binding else {
                     return Err(at.bad_operands("arguments of calls are `.param` variables"));
                 };
-                scope.insert(variable.name.clone(), binding);
+                bindings.push((variable, binding));
             }
         }
         let back = self.new_block();
-        let floor = std::mem::replace(&mut self.floor, self.scopes.len());
-        self.scopes.push(scope);
-        self.scopes.push(HashMap::new());
+        let floor = self.scopes.enter();
+        self.scopes.push();
+        for (variable, binding) in bindings {
+            self.declare(&variable.name, binding, variable.line)?;
+        }
+        self.scopes.push();
         self.calls.push((name.clone(), back));
         self.body(body, back)?;
         self.calls.pop();
-        self.scopes.truncate(self.floor);
-        self.floor = floor;
+        self.scopes.leave(floor);
         self.start(back, at.inst.line);
         Ok(())
     }
@@ -186,7 +193,7 @@ impl<'m> Lowering<'m> {
         if base == "bar" && at.take("warp") {
             at.take("sync");
             let [mask] = at.operands()?;
-            let members = self.src(at, mask, Ty::B32)?;
+            let members = self.src(at, mask, Ty::U32)?;
             let run = pick::<Meet>(self.path);
             let inst = self.collective_inst(at, run, [Field::Raw(0); 6]);
             self.end_collective(inst, members, true);
@@ -198,7 +205,7 @@ impl<'m> Lowering<'m> {
         at.take("cta");
         let aligned = at.take("aligned") || base == "bar";
         let operands = at.inst.operands.as_slice();
-        let id = self.src(at, at.operand(0)?, Ty::B32);
+        let id = self.src(at, at.operand(0)?, Ty::U32);
         let (mut dst, mut src, mut count) = (None, None, None);
         let (kind, id) = match at.take_one(&["sync", "arrive", "red"]) {
             Some(0) => {
@@ -233,12 +240,12 @@ impl<'m> Lowering<'m> {
                     return Err(at.unsupported("its type does not fit its reduction"));
                 }
                 dst = Some(self.dst(at, d, ty)?);
-                (kind, self.src(at, id, Ty::B32)?)
+                (kind, self.src(at, id, Ty::U32)?)
             }
             None => return Err(at.unsupported("it needs `.sync`, `.arrive` or `.red`")),
         };
         let count = match count {
-            Some(count) => Some(self.src(at, count, Ty::B32)?),
+            Some(count) => Some(self.src(at, count, Ty::U32)?),
             None => None,
         };
         let next = self.new_block();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::graph::{self, Slots};
+use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::alu::FmaRun;
 use crate::exec::code::{Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment};
@@ -10,9 +10,14 @@ use crate::exec::mbarrier::Wait;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick};
 
 /// Decodes `ir`.
-pub(super) fn encode(ir: &Ir, local_bytes: u32, path: Path, text: Arc<[String]>) -> Code {
-    let slots = graph::allocate(ir);
-    let meet = graph::reconvergence(ir);
+pub(super) fn encode(
+    ir: &Ir,
+    local_bytes: u32,
+    path: Path,
+    text: Arc<[String]>,
+) -> Result<Code, TooIntricate> {
+    let slots = graph::allocate(ir)?;
+    let meet = graph::reconvergence(ir)?;
     let mut code = Code {
         segments: Vec::new(),
         ops: Vec::new(),
@@ -54,7 +59,7 @@ pub(super) fn encode(ir: &Ir, local_bytes: u32, path: Path, text: Arc<[String]>)
     for (b, block) in ir.blocks.iter().enumerate() {
         encoder.block(block, meet[b].unwrap_or(NO_RECONVERGENCE));
     }
-    encoder.code
+    Ok(encoder.code)
 }
 
 struct Encoder {

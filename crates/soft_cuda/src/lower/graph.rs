@@ -3,6 +3,27 @@
 
 use super::ir::{B, Class, Field, Ir, Terminator, V};
 
+/// The most steps of each analysis, some seconds' worth. What it takes grows with the
+/// blocks times the registers that live in them, or times how deep branches nest.
+const MAX_STEPS: u64 = 1 << 28;
+
+/// A kernel whose analysis takes too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its control flow takes more than {MAX_STEPS} steps to analyse; give it fewer labels, or fewer registers that live across them"
+)]
+pub(crate) struct TooIntricate;
+
+/// The steps that an analysis has left.
+struct Steps(u64);
+
+impl Steps {
+    fn take(&mut self) -> Result<(), TooIntricate> {
+        self.0 = self.0.checked_sub(1).ok_or(TooIntricate)?;
+        Ok(())
+    }
+}
+
 /// The immediate post-dominator of every block, or `None` if its lanes need
 /// not meet before they exit.
 ///
@@ -10,7 +31,7 @@ use super::ir::{B, Class, Field, Ir, Terminator, V};
 /// long as there is another: lanes that leave are waited for by nobody, so the
 /// others should meet as if those had never been. But a loop that can only be
 /// left that way is left there.
-pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
+pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
     let n = ir.blocks.len();
     let exit = n;
     let leaves = |b: B| {
@@ -33,12 +54,17 @@ pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
     }
     // One way out at a time: the first may be the only one that is needed.
     let (mut predecessors, mut seen, mut order) = backwards(&successors, exit);
+    let mut left = false;
     for (b, block) in ir.blocks.iter().enumerate() {
         let out: Vec<B> = block.end.successors().filter(|&way| leaves(way)).collect();
         if !seen[b] && !out.is_empty() {
             successors[b].extend(out.iter().map(|&way| way as usize));
-            (predecessors, seen, order) = backwards(&successors, exit);
+            post_order(b, &predecessors, &mut seen, &mut order);
+            left = true;
         }
+    }
+    if left {
+        (predecessors, seen, order) = backwards(&successors, exit);
     }
     // Endless loops get a way out, so that every block reaches the exit.
     for b in (0..n).rev() {
@@ -58,16 +84,21 @@ pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
     }
     let mut idom = vec![usize::MAX; n + 1];
     idom[exit] = exit;
+    let mut steps = Steps(MAX_STEPS);
     let mut changed = true;
     while changed {
         changed = false;
         for &b in order.iter().rev().skip(1) {
             let mut new = usize::MAX;
             for &s in &successors[b] {
+                steps.take()?;
                 if idom[s] == usize::MAX {
                     continue;
                 }
-                new = if new == usize::MAX { s } else { intersect(new, s, &idom, &rank) };
+                new = match new {
+                    usize::MAX => s,
+                    _ => intersect(new, s, &idom, &rank, &mut steps)?,
+                };
             }
             if idom[b] != new {
                 idom[b] = new;
@@ -75,7 +106,7 @@ pub(crate) fn reconvergence(ir: &Ir) -> Vec<Option<B>> {
             }
         }
     }
-    idom[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect()
+    Ok(idom[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
 }
 
 /// The predecessors of every block, which blocks reach the exit, and those in
@@ -93,16 +124,22 @@ fn backwards(successors: &[Vec<usize>], exit: usize) -> (Vec<Vec<usize>>, Vec<bo
     (predecessors, seen, order)
 }
 
-fn intersect(mut a: usize, mut b: usize, idom: &[usize], rank: &[usize]) -> usize {
+fn intersect(
+    mut a: usize,
+    mut b: usize,
+    idom: &[usize],
+    rank: &[usize],
+    steps: &mut Steps,
+) -> Result<usize, TooIntricate> {
     while a != b {
-        while rank[a] < rank[b] {
+        steps.take()?;
+        if rank[a] < rank[b] {
             a = idom[a];
-        }
-        while rank[b] < rank[a] {
+        } else {
             b = idom[b];
         }
     }
-    a
+    Ok(a)
 }
 
 fn post_order(root: usize, edges: &[Vec<usize>], seen: &mut [bool], order: &mut Vec<usize>) {
@@ -126,33 +163,12 @@ fn post_order(root: usize, edges: &[Vec<usize>], seen: &mut [bool], order: &mut 
     }
 }
 
-/// A set of registers.
-#[derive(Clone, PartialEq, Eq)]
-struct Set(Vec<u64>);
-
-impl Set {
-    fn new(n: usize) -> Set {
-        Set(vec![0; n.div_ceil(64)])
-    }
-    fn has(&self, v: V) -> bool {
-        self.0[v as usize / 64] >> (v % 64) & 1 != 0
-    }
-    fn insert(&mut self, v: V) {
-        self.0[v as usize / 64] |= 1 << (v % 64);
-    }
-    fn iter(&self) -> impl Iterator<Item = V> {
-        self.0.iter().enumerate().flat_map(|(i, &word)| {
-            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| (i * 64 + bit) as V)
-        })
-    }
-}
-
 /// Where every register lies.
 pub(crate) struct Slots {
     /// By register: byte offset, or number of a predicate.
     pub of: Vec<u32>,
     /// Bytes of the register file.
-    pub bytes: u32,
+    pub bytes: u64,
     /// Number of predicates.
     pub predicates: u32,
     /// Registers that may be read before they are written.
@@ -166,38 +182,9 @@ pub(crate) struct Slots {
 /// Sharing is sound under divergence, too: every lane has its own copy of a
 /// slot, writes touch active lanes only, and each lane for itself runs along
 /// one path of the graph.
-pub(crate) fn allocate(ir: &Ir) -> Slots {
+pub(crate) fn allocate(ir: &Ir) -> Result<Slots, TooIntricate> {
     let n = ir.registers.len();
     let fixed = |v: V| ir.registers[v as usize].fixed.is_some();
-    let (mut uses, mut defs) = (Vec::new(), Vec::new());
-    for block in &ir.blocks {
-        let (mut used, mut defined) = (Set::new(n), Set::new(n));
-        for_operands(block, |_, field| match field {
-            Field::Use(v) | Field::Both(v) if !defined.has(v) && !fixed(v) => used.insert(v),
-            Field::Def(v) => defined.insert(v),
-            _ => {}
-        });
-        uses.push(used);
-        defs.push(defined);
-    }
-    let mut live_in = uses.clone();
-    let mut live_out = vec![Set::new(n); ir.blocks.len()];
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for b in (0..ir.blocks.len()).rev() {
-            for s in ir.blocks[b].end.successors() {
-                for (out, &word) in live_out[b].0.iter_mut().zip(&live_in[s as usize].0) {
-                    *out |= word;
-                }
-            }
-            for i in 0..live_in[b].0.len() {
-                let new = uses[b].0[i] | (live_out[b].0[i] & !defs[b].0[i]);
-                changed |= new != live_in[b].0[i];
-                live_in[b].0[i] = new;
-            }
-        }
-    }
 
     // One interval of positions per register: reads at even positions, writes
     // at the odd ones after them.
@@ -207,29 +194,85 @@ pub(crate) fn allocate(ir: &Ir) -> Slots {
         *first = (*first).min(from);
         *last = (*last).max(to);
     };
+    // Positions of every block's beginning and end.
+    let mut bounds = Vec::with_capacity(ir.blocks.len());
+    // Registers that a block reads before it writes them, and those that it writes.
+    let mut uses: Vec<(V, B)> = Vec::new();
+    let mut defs: Vec<(V, B)> = Vec::new();
+    let (mut used, mut defined) = (vec![B::MAX; n], vec![B::MAX; n]);
     let mut at = 0;
     for (b, block) in ir.blocks.iter().enumerate() {
         let start = at;
         at += 2 * (block.insts.len() as u32 + 1);
-        for v in live_in[b].iter() {
-            extend(v, start, start);
-        }
-        for v in live_out[b].iter() {
-            extend(v, at, at);
-        }
+        bounds.push((start, at));
+        let b = b as B;
         for_operands(block, |i, field| {
             let here = start + 2 * i as u32;
             match field {
-                Field::Use(v) if !fixed(v) => extend(v, here, here),
-                Field::Def(v) => extend(v, here + 1, here + 2),
-                Field::Both(v) => extend(v, here, here + 2),
+                Field::Use(v) | Field::Both(v) if !fixed(v) => {
+                    extend(v, here, here + if field == Field::Use(v) { 0 } else { 2 });
+                    let register = v as usize;
+                    if defined[register] != b && std::mem::replace(&mut used[register], b) != b {
+                        uses.push((v, b));
+                    }
+                }
+                Field::Def(v) => {
+                    extend(v, here + 1, here + 2);
+                    if std::mem::replace(&mut defined[v as usize], b) != b {
+                        defs.push((v, b));
+                    }
+                }
                 _ => {}
             }
         });
     }
+    let mut predecessors = vec![Vec::new(); ir.blocks.len()];
+    for (b, block) in ir.blocks.iter().enumerate() {
+        for s in block.end.successors() {
+            predecessors[s as usize].push(b as B);
+        }
+    }
 
+    // A register lives from where it is written to where it is read: back from every
+    // block that reads it, register by register, so that one that lives nowhere else costs
+    // nothing elsewhere.
     let mut slots = Slots { of: vec![0; n], bytes: 0, predicates: 0, entry: Vec::new() };
-    slots.entry = ir.blocks.first().map(|_| live_in[0].iter().collect()).unwrap_or_default();
+    uses.sort_unstable();
+    defs.sort_unstable();
+    let mut defs = defs.as_slice();
+    let (mut writes, mut reads) = (vec![V::MAX; bounds.len()], vec![V::MAX; bounds.len()]);
+    let mut steps = Steps(MAX_STEPS);
+    let mut work = Vec::new();
+    for uses in uses.chunk_by(|a, b| a.0 == b.0) {
+        let v = uses[0].0;
+        let from = defs.partition_point(|&(other, _)| other < v);
+        let to = defs.partition_point(|&(other, _)| other <= v);
+        for &(_, b) in &defs[from..to] {
+            writes[b as usize] = v;
+        }
+        defs = &defs[to..];
+        for &(_, b) in uses {
+            reads[b as usize] = v;
+            work.push(b);
+        }
+        while let Some(b) = work.pop() {
+            steps.take()?;
+            let (start, _) = bounds[b as usize];
+            extend(v, start, start);
+            for &p in &predecessors[b as usize] {
+                steps.take()?;
+                let (_, end) = bounds[p as usize];
+                extend(v, end, end);
+                if writes[p as usize] != v && std::mem::replace(&mut reads[p as usize], v) != v {
+                    work.push(p);
+                }
+            }
+        }
+        if reads.first() == Some(&v) {
+            slots.entry.push(v);
+        }
+    }
+
     let mut order: Vec<V> = (0..n as V).filter(|&v| interval[v as usize].0 != u32::MAX).collect();
     order.sort_by_key(|&v| interval[v as usize].0);
     let mut free: [Vec<u32>; 3] = Default::default();
@@ -251,7 +294,11 @@ pub(crate) fn allocate(ir: &Ir) -> Slots {
     for v in (0..n as V).filter(|&v| fixed(v)) {
         slots.of[v as usize] = slots.grow(ir.registers[v as usize].class);
     }
-    slots
+    // Places are 32-bit offsets.
+    if slots.bytes > u64::from(u32::MAX) {
+        return Err(TooIntricate);
+    }
+    Ok(slots)
 }
 
 impl Slots {
@@ -265,7 +312,7 @@ impl Slots {
             }
         };
         self.bytes += bytes;
-        self.bytes - bytes
+        (self.bytes - bytes) as u32
     }
 }
 
@@ -312,35 +359,36 @@ mod tests {
 
     #[test]
     fn a_diamond_meets_at_its_end() {
-        let meet = reconvergence(&graph(&[&[1, 2], &[3], &[3], &[4], &[]]));
+        let meet = reconvergence(&graph(&[&[1, 2], &[3], &[3], &[4], &[]])).unwrap();
         assert_eq!(meet[0], Some(3));
     }
 
     #[test]
     fn an_early_exit_does_not_move_the_meeting_point() {
         // 0: if -> 1 or 3; 1: may exit (6), else 4; 3 -> 4; 4 -> 5 -> 6.
-        let meet = reconvergence(&graph(&[&[1, 3], &[4, 6], &[6], &[4], &[5], &[6], &[]]));
+        let meet = reconvergence(&graph(&[&[1, 3], &[4, 6], &[6], &[4], &[5], &[6], &[]])).unwrap();
         assert_eq!(meet[0], Some(4));
         assert_eq!(meet[1], Some(4));
     }
 
     #[test]
     fn a_loop_meets_at_its_exit() {
-        let meet = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]]));
+        let meet = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]])).unwrap();
         assert_eq!(meet[1], Some(2));
     }
 
     #[test]
     fn a_loop_that_only_an_exit_leaves() {
         // 1: exit (7) or 2; 2: if -> 3 or 4, which may exit as well; both -> 5 -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]));
+        let meet = reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]))
+            .unwrap();
         assert_eq!(meet[2], Some(5));
         assert_eq!(meet[4], Some(5));
     }
 
     #[test]
     fn an_endless_loop_is_accepted() {
-        let meet = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]]));
+        let meet = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]])).unwrap();
         assert_eq!(meet.len(), 4);
     }
 }

@@ -1,7 +1,7 @@
 //! Instructions with addresses.
 
 use super::ir::{Class, Field, V};
-use super::names::{Kind, Ty};
+use super::ty::{Kind, Ty};
 use super::{Context, Lowering, Result};
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
 use crate::exec::lanes::Map2;
@@ -261,7 +261,7 @@ impl Lowering<'_> {
         let n = parts.len();
         self.watch(at, address, matches!(parts[0], Field::Def(_)));
         let way = match (address.space, address.wide) {
-            (Some(Space::Global | Space::Const), true) => Some(0),
+            (Some(Space::Global), true) => Some(0),
             (None, true) => Some(1),
             (Some(Space::Shared), false) => Some(2),
             _ => None,
@@ -365,10 +365,9 @@ impl Lowering<'_> {
         if release {
             self.fence(at);
         }
-        let from = if wide { Ty::B64 } else { Ty { bits: 32, ..ty } };
         let mut fields = Vec::new();
         for part in parts {
-            fields.push(Field::Use(self.src(at, part, from)?));
+            fields.push(Field::Use(self.src_in(at, part, ty, class)?));
         }
         self.access(at, &access, &address, &fields);
         Ok(())
@@ -552,7 +551,7 @@ impl Lowering<'_> {
                     self.emit(at, select, fields);
                     Field::Use(v)
                 }
-                operand => Field::Use(self.src(at, operand, Ty::B32)?),
+                operand => Field::Use(self.src(at, operand, Ty::U32)?),
             },
             _ => return Err(at.bad_operands("it takes 3 or 4")),
         };

@@ -6,14 +6,20 @@ mod bulk;
 mod control;
 mod encode;
 mod graph;
+mod index;
 mod ir;
 mod memory;
 mod names;
+mod scopes;
+mod ty;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+pub(crate) use self::index::Index;
+use self::index::Reach;
 use self::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
-use self::names::{Binding, Ty};
+use self::scopes::{Binding, Scopes};
+use self::ty::Ty;
 use crate::error::LoadError;
 use crate::exec::code::Code;
 use crate::exec::mem::{LOCAL_BASE, SHARED_BASE};
@@ -22,7 +28,11 @@ use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, 
 
 type Result<T, E = LoadError> = std::result::Result<T, E>;
 
-/// How deep calls may nest; recursion runs into this.
+/// Bytes of local memory per thread, the limit of every GPU.
+const MAX_LOCAL: u64 = 512 << 10;
+/// Bytes of a kernel's parameters, the limit of every GPU since sm_70.
+const MAX_PARAMETERS: u64 = 32_764;
+/// How deep calls may nest.
 const MAX_CALLS: usize = 64;
 
 /// A lowered kernel.
@@ -35,30 +45,37 @@ pub(crate) struct Lowered {
     pub dynamic_shared_at: Option<u32>,
 }
 
-/// Lowers the entry `function` of `module`. `globals` are the addresses of
-/// the module's global and constant variables, `text` the lines of the source.
-pub(crate) fn lower(
-    module: &Module,
-    function: &Function,
-    globals: &HashMap<String, u64>,
+/// Lowers the entry `function` of `module`. `text` are the lines of the source.
+pub(crate) fn lower<'m>(
+    module: &'m Module,
+    index: &'m Index<'m>,
+    function: &'m Function,
     path: Path,
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered> {
-    let mut lowering = Lowering::new(module, globals, path);
-    let used = used_names(module, function);
-    lowering.bulk = has_bulk_copies(module, function, &used);
-    let layout = lowering.place_shared(function, &used)?;
-    lowering.place_parameters(&function.params);
+    let mut lowering = Lowering::new(module, index, path);
+    let reach = index.reach(function);
+    lowering.bulk = reach.has_bulk_copies();
+    let layout = lowering.place_shared(&reach)?;
+    lowering.scopes.push();
+    lowering.place_parameters(&function.params)?;
     let body = function.body.as_deref().unwrap_or_default();
-    lowering.scopes.push(HashMap::new());
+    lowering.scopes.push();
     let exit = lowering.new_block();
     lowering.body(body, exit)?;
     lowering.finish(Terminator::Goto(exit), function.line, false);
     lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
-    let local_bytes = lowering.local_bytes(function)?;
+    let local_bytes = lowering.local.next_multiple_of(16) as u32;
     let bulk = lowering.bulk;
     let ir = lowering.into_ir();
-    let code = Code { bulk, ..encode::encode(&ir, local_bytes, path, text) };
+    let code = encode::encode(&ir, local_bytes, path, text).map_err(|graph::TooIntricate| {
+        LoadError::Syntax {
+            line: function.line,
+            text: function.name.clone(),
+            help: graph::TooIntricate.to_string(),
+        }
+    })?;
+    let code = Code { bulk, ..code };
     Ok(Lowered { code, static_shared: layout.0, dynamic_shared_at: layout.1 })
 }
 
@@ -72,15 +89,18 @@ struct Open {
 /// The state of lowering one kernel.
 struct Lowering<'m> {
     module: &'m Module,
+    index: &'m Index<'m>,
     path: Path,
     registers: Vec<Register>,
     fixed: HashMap<(Class, Fixed), V>,
     blocks: Vec<Open>,
     current: B,
-    /// Names, innermost scope last.
-    scopes: Vec<HashMap<String, Binding>>,
-    /// The scope that calls cannot see beyond.
-    floor: usize,
+    scopes: Scopes<'m>,
+    /// Registers of ranges, by the range's number and their own.
+    members: HashMap<(u32, u32), V>,
+    /// Addresses of the shared variables that functions declare. One declaration is one
+    /// variable, however often its function is inlined.
+    shared: HashMap<*const Variable, u64>,
     local: u64,
     /// The carry flag of `add.cc` and friends.
     carry: Option<V>,
@@ -91,23 +111,18 @@ struct Lowering<'m> {
 }
 
 impl<'m> Lowering<'m> {
-    fn new(module: &'m Module, globals: &HashMap<String, u64>, path: Path) -> Lowering<'m> {
-        let mut scope = HashMap::new();
-        for variable in &module.variables {
-            if let Some(&address) = globals.get(&variable.name) {
-                let binding = Binding::Variable { space: variable.space, address, bytes: None };
-                scope.insert(variable.name.clone(), binding);
-            }
-        }
+    fn new(module: &'m Module, index: &'m Index<'m>, path: Path) -> Lowering<'m> {
         Lowering {
             module,
+            index,
             path,
             registers: Vec::new(),
             fixed: HashMap::new(),
             blocks: vec![Open::default()],
             current: 0,
-            scopes: vec![scope],
-            floor: 1,
+            scopes: Scopes::new(),
+            members: HashMap::new(),
+            shared: HashMap::new(),
             local: 0,
             carry: None,
             calls: Vec::new(),
@@ -118,84 +133,82 @@ impl<'m> Lowering<'m> {
     /// Lays out the shared variables that the kernel uses: static ones first,
     /// then the dynamic part. Returns the bytes of the former and the place of
     /// the latter.
-    fn place_shared(
-        &mut self,
-        function: &Function,
-        used: &HashSet<&str>,
-    ) -> Result<(u32, Option<u32>)> {
-        let mut inner = Vec::new();
-        for statement in function.body.iter().flatten() {
-            match statement {
-                Statement::Variable(v) if v.space == Space::Shared => inner.push(v),
-                _ => {}
-            }
-        }
-        let outer = self.module.variables.iter();
-        let all: Vec<&Variable> = outer
-            .filter(|v| v.space == Space::Shared && used.contains(v.name.as_str()))
-            .chain(inner)
-            .collect();
+    fn place_shared(&mut self, reach: &Reach<'m>) -> Result<(u32, Option<u32>)> {
+        let outer = reach.shared.iter().map(|&variable| (variable, true));
+        let inner = reach.inner_shared().map(|variable| (variable, false));
+        let all: Vec<(&'m Variable, bool)> = outer.chain(inner).collect();
         let (mut bytes, mut dynamic) = (0u64, None);
-        let too_large = |v: &Variable| LoadError::Syntax {
-            line: v.line,
-            text: v.name.clone(),
-            help: "the kernel's shared variables exceed any device's memory".to_owned(),
-        };
-        for variable in all.iter().filter(|v| v.count.is_some()) {
+        for &(variable, outer) in all.iter().filter(|(v, _)| v.count.is_some()) {
             let at = bytes.next_multiple_of(variable.align);
             bytes = at + variable.element * variable.count.unwrap_or(0);
             if bytes > 1 << 24 {
-                return Err(too_large(variable));
+                return Err(LoadError::Syntax {
+                    line: variable.line,
+                    text: variable.name.clone(),
+                    help: "the kernel's shared variables exceed any device's memory".to_owned(),
+                });
             }
-            self.bind_shared(variable, at);
+            self.place_at(variable, outer, at)?;
         }
-        let align = all.iter().filter(|v| v.count.is_none()).map(|v| v.align).max();
-        if let Some(align) = align {
+        let open = || all.iter().filter(|(v, _)| v.count.is_none());
+        if let Some(align) = open().map(|(v, _)| v.align).max() {
             let at = bytes.next_multiple_of(align.min(u64::from(SHARED_BASE)));
             dynamic = Some(at as u32);
-            for variable in all.iter().filter(|v| v.count.is_none()) {
-                self.bind_shared(variable, at);
+            for &(variable, outer) in open() {
+                self.place_at(variable, outer, at)?;
             }
         }
         Ok((bytes as u32, dynamic))
     }
 
-    fn bind_shared(&mut self, variable: &Variable, at: u64) {
+    /// Places a shared variable at byte `at`. Those of the module are declared at once,
+    /// those of a function where it declares them.
+    fn place_at(&mut self, variable: &'m Variable, outer: bool, at: u64) -> Result<()> {
         let address = u64::from(SHARED_BASE) + at;
-        let binding = Binding::Variable { space: Space::Shared, address, bytes: None };
-        self.scopes[0].insert(variable.name.clone(), binding);
+        if outer {
+            let binding = Binding::Variable { space: Space::Shared, address, bytes: None };
+            return self.declare(&variable.name, binding, variable.line);
+        }
+        self.shared.insert(variable, address);
+        Ok(())
     }
 
-    fn place_parameters(&mut self, params: &[Variable]) {
+    fn place_parameters(&mut self, params: &'m [Variable]) -> Result<()> {
         for (variable, address) in params.iter().zip(parameter_offsets(params)) {
-            let bytes = Some(variable.element * variable.count.unwrap_or(0));
+            let bytes = variable.element * variable.count.unwrap_or(0);
+            if address + bytes > MAX_PARAMETERS {
+                return Err(LoadError::Syntax {
+                    line: variable.line,
+                    text: variable.name.clone(),
+                    help: format!(
+                        "with it the kernel has more than {MAX_PARAMETERS} bytes of parameters; pass a pointer"
+                    ),
+                });
+            }
+            let bytes = Some(bytes);
             let binding = Binding::Variable { space: Space::Param, address, bytes };
-            self.scopes[0].insert(variable.name.clone(), binding);
+            self.declare(&variable.name, binding, variable.line)?;
         }
+        Ok(())
     }
 
     /// Reserves local memory for a variable, or for a parameter of a call.
-    fn place_local(&mut self, variable: &Variable) -> Binding {
+    fn place_local(&mut self, variable: &Variable) -> Result<Binding> {
         let at = self.local.next_multiple_of(variable.align.max(variable.element));
         let bytes = variable.element * variable.count.unwrap_or(0);
-        self.local = at.saturating_add(bytes);
-        let address = u64::from(LOCAL_BASE) + at;
-        Binding::Variable { space: Space::Local, address, bytes: Some(bytes) }
-    }
-
-    fn local_bytes(&self, function: &Function) -> Result<u32> {
-        // 512 KiB per thread is the limit of every GPU.
-        match u32::try_from(self.local.next_multiple_of(16)) {
-            Ok(bytes) if bytes <= 512 << 10 => Ok(bytes),
-            _ => Err(LoadError::Syntax {
-                line: function.line,
-                text: function.name.clone(),
+        self.local = at + bytes;
+        if self.local > MAX_LOCAL {
+            return Err(LoadError::Syntax {
+                line: variable.line,
+                text: variable.name.clone(),
                 help: format!(
-                    "it needs {} bytes of local memory per thread, but 512 KiB is the limit; shrink its arrays",
+                    "with it the kernel needs {} bytes of local memory per thread, but {MAX_LOCAL} is the limit; shrink its arrays",
                     self.local
                 ),
-            }),
+            });
         }
+        let address = u64::from(LOCAL_BASE) + at;
+        Ok(Binding::Variable { space: Space::Local, address, bytes: Some(bytes) })
     }
 
     fn into_ir(self) -> Ir {
@@ -277,12 +290,13 @@ impl<'m> Lowering<'m> {
 
     /// Lowers the statements of a function body; `exit` is where `ret` goes.
     fn body(&mut self, statements: &'m [Statement], exit: B) -> Result<()> {
-        self.declare_labels(statements)?;
-        for (i, statement) in statements.iter().enumerate() {
+        let mut labels = labels(statements).into_iter();
+        self.declare_labels(labels.next())?;
+        for statement in statements {
             match statement {
                 Statement::Open => {
-                    self.scopes.push(HashMap::new());
-                    self.declare_labels(&statements[i + 1..])?;
+                    self.scopes.push();
+                    self.declare_labels(labels.next())?;
                 }
                 Statement::Close => {
                     self.scopes.pop();
@@ -298,12 +312,16 @@ impl<'m> Lowering<'m> {
                 }
                 Statement::Variable(variable) => match variable.space {
                     Space::Local | Space::Param => {
-                        let binding = self.place_local(variable);
+                        let binding = self.place_local(variable)?;
                         self.declare(&variable.name, binding, variable.line)?;
                     }
-                    Space::Shared
-                        if matches!(self.find(&variable.name), Some(Binding::Variable { .. })) => {}
                     _ => {
+                        if let Some(&address) = self.shared.get(&std::ptr::from_ref(variable)) {
+                            let space = Space::Shared;
+                            let binding = Binding::Variable { space, address, bytes: None };
+                            self.declare(&variable.name, binding, variable.line)?;
+                            continue;
+                        }
                         return Err(LoadError::Syntax {
                             line: variable.line,
                             text: variable.name.clone(),
@@ -317,36 +335,25 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    fn declare(&mut self, name: &str, binding: Binding, line: u32) -> Result<()> {
-        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
-        if scope.insert(name.to_owned(), binding).is_some() {
-            return Err(LoadError::Redeclared { line, name: name.to_owned() });
+    fn declare(&mut self, name: &'m str, binding: Binding, line: u32) -> Result<()> {
+        match self.scopes.declare(name, binding) {
+            true => Ok(()),
+            false => Err(LoadError::Redeclared { line, name: name.to_owned() }),
         }
-        Ok(())
     }
 
-    /// Declares the labels of the scope that `statements` start in, so that
-    /// jumps forward find them.
-    fn declare_labels(&mut self, statements: &[Statement]) -> Result<()> {
-        let mut depth = 0;
-        for statement in statements {
-            match statement {
-                Statement::Open => depth += 1,
-                Statement::Close if depth == 0 => return Ok(()),
-                Statement::Close => depth -= 1,
-                Statement::Label(name, line) if depth == 0 => {
-                    let block = self.new_block();
-                    self.declare(name, Binding::Label(block), *line)?;
-                }
-                _ => {}
-            }
+    /// Declares the labels of a scope when it opens, so that jumps forward find them.
+    fn declare_labels(&mut self, labels: Option<Vec<(&'m str, u32)>>) -> Result<()> {
+        for (name, line) in labels.into_iter().flatten() {
+            let block = self.new_block();
+            self.declare(name, Binding::Label(block), line)?;
         }
         Ok(())
     }
 
     fn declare_registers(
         &mut self,
-        name: &str,
+        name: &'m str,
         ty: &str,
         count: Option<u32>,
         line: u32,
@@ -358,16 +365,15 @@ impl<'m> Lowering<'m> {
                 help: "the software device has no registers of this type".to_owned(),
             });
         };
-        let first = self.registers.len() as V;
-        for _ in 0..count.unwrap_or(1) {
-            self.register(ty.class());
-        }
         match count {
-            None => self.declare(name, Binding::Register(first, ty), line),
-            Some(count) => {
-                // The range is found by its prefix; `<` is in no name.
-                self.declare(&format!("{name}<"), Binding::Registers { first, count, ty }, line)
+            None => {
+                let register = self.register(ty.class());
+                self.declare(name, Binding::Register(register, ty), line)
             }
+            Some(count) => match self.scopes.declare_range(name, count, ty) {
+                true => Ok(()),
+                false => Err(LoadError::Redeclared { line, name: name.to_owned() }),
+            },
         }
     }
 
@@ -467,56 +473,33 @@ impl<'a> Context<'a> {
 }
 
 /// Offsets of parameters in the parameter bytes.
-pub(crate) fn parameter_offsets(params: &[Variable]) -> Vec<u64> {
-    let mut at = 0u64;
-    params
-        .iter()
-        .map(|param| {
-            let offset = at.next_multiple_of(param.align);
-            at = offset.saturating_add(param.element * param.count.unwrap_or(0));
-            offset
-        })
-        .collect()
-}
-
-/// All names in the operands of a function and of the functions it calls.
-fn used_names<'m>(module: &'m Module, function: &'m Function) -> HashSet<&'m str> {
-    let mut names = HashSet::new();
-    let mut queue = vec![function];
-    while let Some(function) = queue.pop() {
-        for statement in function.body.iter().flatten() {
-            let Statement::Instruction(inst) = statement else { continue };
-            for name in inst.operands.iter().flat_map(operand_names) {
-                if names.insert(name)
-                    && let Some(callee) = module.functions.iter().find(|f| f.name == name)
-                {
-                    queue.push(callee);
-                }
-            }
-        }
-    }
-    names
-}
-
-/// Whether a function, or one that it calls, has bulk copies.
-fn has_bulk_copies(module: &Module, function: &Function, used: &HashSet<&str>) -> bool {
-    let called = module.functions.iter().filter(|f| !f.entry && used.contains(f.name.as_str()));
-    called.chain([function]).flat_map(|f| f.body.iter().flatten()).any(|statement| {
-        matches!(statement, Statement::Instruction(i) if i.opcode.starts_with("cp.async.bulk."))
+pub(crate) fn parameter_offsets(params: &[Variable]) -> impl Iterator<Item = u64> {
+    params.iter().scan(0, |at: &mut u64, param| {
+        let offset = at.next_multiple_of(param.align);
+        *at = offset + param.element * param.count.unwrap_or(0);
+        Some(offset)
     })
 }
 
-fn operand_names(operand: &Operand) -> Vec<&str> {
-    match operand {
-        Operand::Name(name) | Operand::Not(name) | Operand::Offset(name, _) => vec![name],
-        Operand::Address(Some(name), _) => vec![name],
-        Operand::Tensor(name, _, all) => {
-            all.iter().flat_map(operand_names).chain([name.as_str()]).collect()
-        }
-        Operand::Vector(all) | Operand::List(all) => all.iter().flat_map(operand_names).collect(),
-        Operand::Pair(a, b) => [a, b].into_iter().flat_map(|o| operand_names(o)).collect(),
-        Operand::Address(None, _) | Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
-            Vec::new()
+/// The labels of every scope of a body and their lines, in the order that the scopes open.
+fn labels(statements: &[Statement]) -> Vec<Vec<(&str, u32)>> {
+    let (mut all, mut open) = (vec![Vec::new()], vec![0]);
+    for statement in statements {
+        match statement {
+            Statement::Open => {
+                open.push(all.len());
+                all.push(Vec::new());
+            }
+            Statement::Close => {
+                open.pop();
+            }
+            Statement::Label(name, line) => {
+                if let Some(&scope) = open.last() {
+                    all[scope].push((name.as_str(), *line));
+                }
+            }
+            _ => {}
         }
     }
+    all
 }

@@ -1,6 +1,8 @@
-//! Types and names: what an operand refers to.
+//! What an operand refers to.
 
-use super::ir::{B, Class, Field, Fixed, V};
+use super::ir::{Class, Field, Fixed, V};
+use super::scopes::Binding;
+use super::ty::{Kind, Ty};
 use super::{Context, Lowering, Result};
 use crate::error::LoadError;
 use crate::exec::code::Special;
@@ -8,117 +10,33 @@ use crate::exec::lanes::{Map1, PredLogic};
 use crate::exec::{NO_SLOT, alu, pick};
 use crate::ptx::ast::{Operand, Space};
 
-/// What a type's bits mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Bits,
-    Unsigned,
-    Signed,
-    Float,
-    Predicate,
-    /// `f16x2` and other types that few instructions take.
-    Other,
-}
-
-/// A PTX type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ty {
-    pub kind: Kind,
-    /// 1 for predicates.
-    pub bits: u32,
-}
-
-impl Ty {
-    pub(super) const B32: Ty = Ty { kind: Kind::Bits, bits: 32 };
-    pub(super) const B64: Ty = Ty { kind: Kind::Bits, bits: 64 };
-
-    pub(super) fn parse(name: &str) -> Option<Ty> {
-        let (kind, bits) = match name {
-            "pred" => (Kind::Predicate, 1),
-            "f32" => (Kind::Float, 32),
-            "f64" => (Kind::Float, 64),
-            "f16" | "bf16" => (Kind::Other, 16),
-            "f16x2" | "bf16x2" => (Kind::Other, 32),
-            _ => {
-                let kind = match name.as_bytes().first()? {
-                    b'b' => Kind::Bits,
-                    b'u' => Kind::Unsigned,
-                    b's' => Kind::Signed,
-                    _ => return None,
-                };
-                let bits = match &name[1..] {
-                    "8" => 8,
-                    "16" => 16,
-                    "32" => 32,
-                    "64" => 64,
-                    _ => return None,
-                };
-                (kind, bits)
+/// The bits of a constant operand of type `ty`: integers for integers, floats for floats,
+/// either for untyped bits.
+fn immediate(at: &Context<'_>, operand: &Operand, ty: Ty) -> Result<u64> {
+    let untyped = ty.kind == Kind::Bits;
+    match *operand {
+        Operand::Int(value) if ty.is_int() => {
+            if !(-(1i128 << 63)..1i128 << 64).contains(&value) {
+                return Err(at.bad_operands(&format!("{value} does not fit 64 bits")));
             }
-        };
-        Some(Ty { kind, bits })
-    }
-
-    pub(super) fn class(self) -> Class {
-        match self {
-            Ty { kind: Kind::Predicate, .. } => Class::Predicate,
-            Ty { bits: 64, .. } => Class::Wide,
-            _ => Class::Narrow,
+            Ok(value as u64)
         }
+        Operand::Int(value) if ty.is_float() => Err(at.bad_operands(&format!(
+            "{value} is an integer, but a float belongs here; write `{value}.0`"
+        ))),
+        Operand::F32(bits) if ty.bits == 32 && (untyped || ty.is_float()) => Ok(bits.into()),
+        Operand::F64(bits) if ty.bits == 64 && (untyped || ty.is_float()) => Ok(bits),
+        Operand::F64(bits) if ty.bits == 32 && ty.is_float() => {
+            Ok((f64::from_bits(bits) as f32).to_bits().into())
+        }
+        _ => Err(at.bad_operands("a register or a constant of its type belongs here")),
     }
-
-    pub(super) fn signed(self) -> bool {
-        self.kind == Kind::Signed
-    }
-
-    pub(super) fn is_int(self) -> bool {
-        matches!(self.kind, Kind::Bits | Kind::Unsigned | Kind::Signed)
-    }
-
-    pub(super) fn is_float(self) -> bool {
-        self.kind == Kind::Float
-    }
-}
-
-/// What a name stands for.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Binding {
-    Register(V, Ty),
-    /// `.reg .b32 %r<4>`
-    Registers {
-        first: V,
-        count: u32,
-        ty: Ty,
-    },
-    /// A variable at an address of its own space; `bytes` where known.
-    Variable {
-        space: Space,
-        address: u64,
-        bytes: Option<u64>,
-    },
-    Label(B),
 }
 
 impl Lowering<'_> {
     /// What `name` stands for here.
     pub(super) fn find(&self, name: &str) -> Option<Binding> {
-        let visible = self.scopes[self.floor..].iter().rev().chain(self.scopes.first());
-        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let (prefix, number) = name.split_at(name.len() - digits);
-        let number: Option<u32> = number.parse().ok();
-        let range = format!("{prefix}<");
-        for scope in visible {
-            if let Some(&found) = scope.get(name) {
-                return Some(found);
-            }
-            if let (Some(n), Some(&Binding::Registers { first, count, ty })) =
-                (number, scope.get(&range))
-                && n < count
-            {
-                return Some(Binding::Register(first + n, ty));
-            }
-        }
-        None
+        self.scopes.find(name).or_else(|| self.index.variable(name))
     }
 
     fn undeclared<T>(&self, at: &Context<'_>, name: &str) -> Result<T> {
@@ -126,11 +44,19 @@ impl Lowering<'_> {
     }
 
     /// The register `name`, of class `class`.
-    fn register_of(&self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
+    fn register_of(&mut self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
         let Some(binding) = self.find(name) else { return self.undeclared(at, name) };
         match binding {
             Binding::Register(v, ty) if ty.class() == class => Ok(v),
-            Binding::Register(_, ty) => {
+            Binding::Member { range, n, ty } if ty.class() == class => {
+                let next = self.registers.len() as V;
+                let v = *self.members.entry((range, n)).or_insert(next);
+                if v == next {
+                    self.register(class);
+                }
+                Ok(v)
+            }
+            Binding::Register(_, ty) | Binding::Member { ty, .. } => {
                 let has = if ty.class() == Class::Predicate {
                     "a predicate".to_owned()
                 } else {
@@ -147,7 +73,7 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn predicate_register(&self, at: &Context<'_>, name: &str) -> Result<V> {
+    pub(super) fn predicate_register(&mut self, at: &Context<'_>, name: &str) -> Result<V> {
         self.register_of(at, name, Class::Predicate)
     }
 
@@ -186,21 +112,31 @@ impl Lowering<'_> {
                 self.special(at, name, ty)
             }
             Operand::Name(name) => self.register_of(at, name, ty.class()),
-            &Operand::Int(value) if ty.is_float() && ty.bits == 64 => {
-                Ok(self.constant(ty, (value as f64).to_bits()))
+            _ => {
+                let bits = immediate(at, operand, ty)?;
+                Ok(self.constant(ty, bits))
             }
-            &Operand::Int(value) => {
-                if !(-(1i128 << 63)..1i128 << 64).contains(&value) {
-                    return Err(at.bad_operands(&format!("{value} does not fit 64 bits")));
-                }
-                Ok(self.constant(ty, value as u64))
+        }
+    }
+
+    /// As [`src`](Lowering::src) in a register of class `class`, which may be wider than the
+    /// type.
+    pub(super) fn src_in(
+        &mut self,
+        at: &Context<'_>,
+        operand: &Operand,
+        ty: Ty,
+        class: Class,
+    ) -> Result<V> {
+        match operand {
+            Operand::Name(_) => {
+                self.src(at, operand, if class == Class::Wide { Ty::B64 } else { Ty::B32 })
             }
-            &Operand::F32(bits) if ty.bits == 32 => Ok(self.narrow(bits)),
-            &Operand::F64(bits) if ty.bits == 64 => Ok(self.constant(ty, bits)),
-            &Operand::F64(bits) if ty.bits == 32 && ty.is_float() => {
-                Ok(self.narrow((f64::from_bits(bits) as f32).to_bits()))
+            _ => {
+                let bits = immediate(at, operand, ty)?;
+                let of = if class == Class::Wide { Ty::B64 } else { ty };
+                Ok(self.constant(of, bits))
             }
-            _ => Err(at.bad_operands("a register or a constant of its type belongs here")),
         }
     }
 

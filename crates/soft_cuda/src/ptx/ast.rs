@@ -26,7 +26,7 @@ pub(crate) enum Space {
 pub(crate) struct Variable {
     pub name: String,
     pub space: Space,
-    /// Bytes of one element.
+    /// Bytes of one element, which may be a vector.
     pub element: u64,
     /// Elements; `None` for `name[]`, whose size is chosen at launch.
     pub count: Option<u64>,
@@ -34,17 +34,18 @@ pub(crate) struct Variable {
     pub align: u64,
     /// Declared `.extern`: memory or size comes from elsewhere.
     pub external: bool,
-    /// Initial values, one per element; missing ones are zero.
+    /// Initial values from the first byte on; what they do not reach is zero.
     pub init: Vec<Init>,
     pub line: u32,
 }
 
-/// One element of an initialiser.
-#[derive(Debug, Clone)]
+/// One value of an initialiser.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Init {
-    Bits(u64),
+    /// The low bytes of a number, and how many of them.
+    Bits(u64, u8),
     /// The address of a variable, plus an offset; `generic(name)` says the
-    /// same thing for the spaces supported here.
+    /// same thing for the spaces supported here. It has 8 bytes.
     Address(String, i64),
 }
 

@@ -74,7 +74,9 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, u32)>, LoadError> {
                 at += 1;
                 out.push((Token::Text, line));
             }
-            b'0'..=b'9' => {
+            _ if c.is_ascii_digit()
+                || c == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit) =>
+            {
                 while at < bytes.len()
                     && (bytes[at].is_ascii_alphanumeric()
                         || bytes[at] == b'.'
@@ -117,7 +119,8 @@ fn is_word(c: u8) -> bool {
 
 /// Whether a number read so far ends in the `e` of a decimal exponent.
 fn is_exponent(read: &[u8]) -> bool {
-    read.contains(&b'.') && matches!(read.last(), Some(b'e' | b'E'))
+    let [digits @ .., b'e' | b'E'] = read else { return false };
+    digits.iter().all(|c| c.is_ascii_digit() || *c == b'.')
 }
 
 fn syntax(line: u32, text: &str, help: &str) -> LoadError {
@@ -126,26 +129,26 @@ fn syntax(line: u32, text: &str, help: &str) -> LoadError {
 
 fn number(text: &str, line: u32) -> Result<Token, LoadError> {
     let bad = || syntax(line, text, "this is not a PTX number");
-    let body = text.trim_end_matches('U');
-    if let Some(hex) = strip(body, "0x") {
-        return i128::from_str_radix(hex, 16).map(Token::Int).map_err(|_| bad());
-    }
-    if let Some(bits) = strip(body, "0f").filter(|hex| hex.len() == 8) {
+    if let Some(bits) = strip(text, "0f").filter(|hex| hex.len() == 8) {
         return u32::from_str_radix(bits, 16).map(Token::F32).map_err(|_| bad());
     }
-    if let Some(bits) = strip(body, "0d").filter(|hex| hex.len() == 16) {
+    if let Some(bits) = strip(text, "0d").filter(|hex| hex.len() == 16) {
         return u64::from_str_radix(bits, 16).map(Token::F64).map_err(|_| bad());
     }
-    if let Some(bits) = strip(body, "0b") {
-        return i128::from_str_radix(bits, 2).map(Token::Int).map_err(|_| bad());
-    }
-    if body.contains('.') {
-        return body.parse().map(|value: f64| Token::F64(value.to_bits())).map_err(|_| bad());
-    }
-    if body.len() > 1 && body.starts_with('0') {
-        return i128::from_str_radix(body, 8).map(Token::Int).map_err(|_| bad());
-    }
-    body.parse().map(Token::Int).map_err(|_| bad())
+    // Only integers have a suffix.
+    let body = text.strip_suffix('U').unwrap_or(text);
+    let (digits, radix) = if let Some(hex) = strip(body, "0x") {
+        (hex, 16)
+    } else if let Some(bits) = strip(body, "0b") {
+        (bits, 2)
+    } else if text.contains(['.', 'e', 'E']) {
+        return text.parse().map(|value: f64| Token::F64(value.to_bits())).map_err(|_| bad());
+    } else if body.len() > 1 && body.starts_with('0') {
+        (body, 8)
+    } else {
+        (body, 10)
+    };
+    i128::from_str_radix(digits, radix).map(Token::Int).map_err(|_| bad())
 }
 
 /// `text` without `prefix`, whose letter may be of either case.
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn numbers_of_every_base() {
         assert_eq!(
-            kinds("10 0x1F 010 0b11 0f3F800000 0d3FF0000000000000 5U 1.5"),
+            kinds("10 0x1F 010 0b11 0f3F800000 0d3FF0000000000000 5U 1.5 .5 1e2 1.e-2 0X1eU 07U"),
             [
                 Token::Int(10),
                 Token::Int(31),
@@ -187,8 +190,18 @@ mod tests {
                 Token::F64(0x3ff0_0000_0000_0000),
                 Token::Int(5),
                 Token::F64(1.5f64.to_bits()),
+                Token::F64(0.5f64.to_bits()),
+                Token::F64(100f64.to_bits()),
+                Token::F64(0.01f64.to_bits()),
+                Token::Int(30),
+                Token::Int(7),
             ]
         );
+        for bad in
+            ["5UU", "0f3F800000U", "0f3F8", "1.5U", "08", "0b12", "0x", "1e", "1e5U", "1.2.3"]
+        {
+            assert!(tokens(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -3,5 +3,6 @@
 pub(crate) mod ast;
 mod lexer;
 mod parser;
+mod variable;
 
 pub(crate) use parser::parse;

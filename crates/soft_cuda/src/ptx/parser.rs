@@ -1,8 +1,11 @@
 //! Tokens to a syntax tree.
 
-use super::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
+use super::ast::{Function, Instruction, Module, Operand, Statement, Variable};
 use super::lexer::{Token, tokens};
 use crate::error::LoadError;
+
+/// The most registers of one declaration such as `.reg .b32 %r<4>`.
+const MAX_REGISTERS: u32 = 1 << 20;
 
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Result<Module, LoadError> {
@@ -14,39 +17,39 @@ pub(crate) fn parse(text: &str) -> Result<Module, LoadError> {
     Ok(module)
 }
 
-struct Parser {
+pub(super) struct Parser {
     tokens: Vec<(Token, u32)>,
-    at: usize,
+    pub(super) at: usize,
 }
 
-type Result<T, E = LoadError> = std::result::Result<T, E>;
+pub(super) type Result<T, E = LoadError> = std::result::Result<T, E>;
 
 impl Parser {
-    fn done(&self) -> bool {
+    pub(super) fn done(&self) -> bool {
         self.at >= self.tokens.len()
     }
 
-    fn peek(&self) -> Option<&Token> {
+    pub(super) fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at).map(|(token, _)| token)
     }
 
     /// Line of the next token, or of the last one at the end of the text.
-    fn line(&self) -> u32 {
+    pub(super) fn line(&self) -> u32 {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |&(_, line)| line)
     }
 
-    fn is(&self, c: char) -> bool {
+    pub(super) fn is(&self, c: char) -> bool {
         self.peek() == Some(&Token::Punct(c))
     }
 
     /// Takes the punctuation `c` if it is next.
-    fn take(&mut self, c: char) -> bool {
+    pub(super) fn take(&mut self, c: char) -> bool {
         let found = self.is(c);
         self.at += usize::from(found);
         found
     }
 
-    fn error<T>(&self, help: &str) -> Result<T> {
+    pub(super) fn error<T>(&self, help: &str) -> Result<T> {
         let text = self.peek().map_or("end of text".to_owned(), ToString::to_string);
         Err(LoadError::Syntax {
             line: self.line(),
@@ -55,11 +58,11 @@ impl Parser {
         })
     }
 
-    fn expect(&mut self, c: char) -> Result<()> {
+    pub(super) fn expect(&mut self, c: char) -> Result<()> {
         if self.take(c) { Ok(()) } else { self.error(&format!("`{c}` belongs here")) }
     }
 
-    fn word(&mut self, what: &str) -> Result<String> {
+    pub(super) fn word(&mut self, what: &str) -> Result<String> {
         match self.peek() {
             Some(Token::Word(word)) => {
                 let word = word.clone();
@@ -71,7 +74,7 @@ impl Parser {
     }
 
     /// A possibly negative integer.
-    fn int(&mut self) -> Result<i128> {
+    pub(super) fn int(&mut self) -> Result<i128> {
         let negative = self.take('-');
         match self.peek() {
             Some(&Token::Int(value)) => {
@@ -82,7 +85,16 @@ impl Parser {
         }
     }
 
-    fn unsigned<T: TryFrom<i128>>(&mut self) -> Result<T> {
+    /// Takes a minus and a 64-bit float, as bits.
+    pub(super) fn negative_float(&mut self) -> Option<u64> {
+        let &(Token::F64(bits), _) = self.tokens.get(self.at + 1)? else { return None };
+        self.take('-').then(|| {
+            self.at += 1;
+            bits ^ 1 << 63
+        })
+    }
+
+    pub(super) fn unsigned<T: TryFrom<i128>>(&mut self) -> Result<T> {
         let at = self.at;
         let value = self.int()?;
         T::try_from(value).or_else(|_| {
@@ -226,198 +238,13 @@ impl Parser {
                 self.at -= 1;
                 return self.error("only `.param` parameters are supported");
             }
-            params.push(self.variable(Space::Param, false, line)?);
+            params.push(self.parameter(line)?);
         }
         Ok(params)
     }
 
-    /// One or more declarations after the state space, up to the `;`.
-    fn variables(&mut self, space: &str, external: bool, out: &mut Vec<Variable>) -> Result<()> {
-        let space = match space {
-            ".global" => Space::Global,
-            ".const" => Space::Const,
-            ".shared" => Space::Shared,
-            ".local" => Space::Local,
-            _ => Space::Param,
-        };
-        let first = self.variable(space, external, self.line())?;
-        let (element, align) = (first.element, first.align);
-        out.push(first);
-        while self.take(',') {
-            let line = self.line();
-            let name = self.word("a variable name")?;
-            out.push(self.variable_tail(name, space, external, element, align, line)?);
-        }
-        Ok(())
-    }
-
-    fn variable(&mut self, space: Space, external: bool, line: u32) -> Result<Variable> {
-        let (mut align, mut element, mut lanes) = (None, None, 1);
-        loop {
-            let word = self.word("a type or a name")?;
-            match word.as_str() {
-                ".align" => align = Some(self.unsigned::<u64>()?),
-                ".ptr" | ".global" | ".shared" | ".const" | ".local" => {}
-                ".attribute" => {
-                    while !self.take(')') {
-                        if self.done() {
-                            return self.error("close this attribute with `)`");
-                        }
-                        self.at += 1;
-                    }
-                }
-                ".v2" => lanes = 2,
-                ".v4" => lanes = 4,
-                _ if word.starts_with('.') => match type_bytes(&word[1..]) {
-                    Some(bytes) => element = Some(bytes),
-                    None => {
-                        self.at -= 1;
-                        return self.error("this is not a PTX type");
-                    }
-                },
-                _ => {
-                    let Some(element) = element else {
-                        self.at -= 1;
-                        return self.error("a type such as `.b32` belongs in front of the name");
-                    };
-                    // For a pointer parameter `.align` describes what it points to.
-                    let own = element * lanes;
-                    let align = align.unwrap_or(own);
-                    if !align.is_power_of_two() {
-                        return self.error("an alignment must be a power of two");
-                    }
-                    return self.variable_tail(word, space, external, own, align, line);
-                }
-            }
-        }
-    }
-
-    fn variable_tail(
-        &mut self,
-        name: String,
-        space: Space,
-        external: bool,
-        element: u64,
-        align: u64,
-        line: u32,
-    ) -> Result<Variable> {
-        let mut variable = Variable {
-            name,
-            space,
-            element,
-            count: Some(1),
-            align,
-            external,
-            init: Vec::new(),
-            line,
-        };
-        let mut array = false;
-        while self.take('[') {
-            array = true;
-            if self.take(']') {
-                variable.count = None;
-                continue;
-            }
-            let extent: u64 = self.unsigned()?;
-            variable.count = variable
-                .count
-                .and_then(|count| count.checked_mul(extent))
-                .filter(|count| count.checked_mul(element).is_some_and(|b| b < 1 << 48));
-            if variable.count.is_none() {
-                self.at -= 1;
-                return self.error("this array is too large");
-            }
-            self.expect(']')?;
-        }
-        if space == Space::Param && !array {
-            // A scalar parameter lies at its own size; see `variable`.
-            variable.align = element;
-        }
-        if self.take('=') {
-            if self.is('{') {
-                self.initializers(&mut variable.init)?;
-            } else {
-                let init = self.initializer()?;
-                variable.init.push(init);
-            }
-            match variable.count {
-                None => variable.count = Some(variable.init.len() as u64),
-                Some(count) if (variable.init.len() as u64) > count => {
-                    return self.error("there are more initial values than elements");
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(variable)
-    }
-
-    fn initializers(&mut self, out: &mut Vec<Init>) -> Result<()> {
-        self.expect('{')?;
-        let mut first = true;
-        while !self.take('}') {
-            if !first {
-                self.expect(',')?;
-            }
-            first = false;
-            if self.is('{') {
-                // Rows of a multi-dimensional array; nesting is bounded so
-                // that hostile text cannot overflow the stack.
-                self.at += 1;
-                let mut inner = true;
-                while !self.take('}') {
-                    if !inner {
-                        self.expect(',')?;
-                    }
-                    inner = false;
-                    let init = self.initializer()?;
-                    out.push(init);
-                }
-            } else {
-                let init = self.initializer()?;
-                out.push(init);
-            }
-        }
-        Ok(())
-    }
-
-    fn initializer(&mut self) -> Result<Init> {
-        match self.peek() {
-            Some(&Token::F32(bits)) => {
-                self.at += 1;
-                Ok(Init::Bits(u64::from(bits)))
-            }
-            Some(&Token::F64(bits)) => {
-                self.at += 1;
-                Ok(Init::Bits(bits))
-            }
-            Some(Token::Word(word)) if word == "generic" => {
-                self.at += 1;
-                self.expect('(')?;
-                let name = self.word("a variable name")?;
-                self.expect(')')?;
-                Ok(Init::Address(name, self.offset()?))
-            }
-            Some(Token::Word(word)) => {
-                let name = word.clone();
-                self.at += 1;
-                Ok(Init::Address(name, self.offset()?))
-            }
-            _ => {
-                let at = self.at;
-                let value = self.int()?;
-                match u64::try_from(value).or(i64::try_from(value).map(|v| v as u64)) {
-                    Ok(bits) => Ok(Init::Bits(bits)),
-                    Err(_) => {
-                        self.at = at;
-                        self.error("this value does not fit 64 bits")
-                    }
-                }
-            }
-        }
-    }
-
     /// `+4`, `-4`, `+-4` or nothing.
-    fn offset(&mut self) -> Result<i64> {
+    pub(super) fn offset(&mut self) -> Result<i64> {
         if self.take('+') || self.is('-') { self.unsigned() } else { Ok(0) }
     }
 
@@ -490,9 +317,11 @@ impl Parser {
             let name = self.word("a register name")?;
             let count = if self.take('<') {
                 let count: u32 = self.unsigned()?;
-                if count > 1 << 20 {
+                if count > MAX_REGISTERS {
                     self.at -= 1;
-                    return self.error("this is more registers than the device supports");
+                    return self.error(&format!(
+                        "one declaration makes at most {MAX_REGISTERS} registers"
+                    ));
                 }
                 self.expect('>')?;
                 Some(count)
@@ -591,29 +420,14 @@ impl Parser {
                 Ok(Operand::Name(word))
             }
             Some(Token::Int(_) | Token::Punct('-')) => {
-                if self.is('-')
-                    && let Some(&(Token::F64(bits), _)) = self.tokens.get(self.at + 1)
-                {
-                    self.at += 2;
-                    return Ok(Operand::F64(bits ^ 1 << 63));
+                if let Some(bits) = self.negative_float() {
+                    return Ok(Operand::F64(bits));
                 }
                 Ok(Operand::Int(self.int()?))
             }
             _ => self.error("an operand belongs here"),
         }
     }
-}
-
-/// Bytes of a PTX type, by its name without the dot.
-pub(crate) fn type_bytes(ty: &str) -> Option<u64> {
-    Some(match ty {
-        "b8" | "u8" | "s8" => 1,
-        "b16" | "u16" | "s16" | "f16" | "bf16" => 2,
-        "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" => 4,
-        "b64" | "u64" | "s64" | "f64" => 8,
-        "b128" => 16,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -634,7 +448,7 @@ mod tests {
         let module = parse(&format!(
             "{HEADER}
 .extern .shared .align 128 .b8 smem[];
-.global .align 8 .b8 table[16] = {{1, 2, generic(other)+4}};
+.global .align 8 .b64 table[16] = {{1, 2, generic(other)+4}};
 .extern .func (.param .b32 r) f (.param .b64 a) .noreturn;
 .visible .entry k(.param .u64 .ptr .global .align 4 k_0, .param .align 8 .b8 k_1[24])
 .maxntid 16, 16

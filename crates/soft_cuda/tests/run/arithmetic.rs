@@ -446,3 +446,62 @@ fn guarded_instructions_keep_the_other_lanes() {
     let code = "mov.b32 %r10, 7; setp.gt.u32 %p1, %r2, 10; @%p1 mov.b32 %r10, %r3;";
     assert_eq!(op3(code, &[[20, 5, 0], [3, 5, 0]]), [5, 7]);
 }
+
+#[test]
+fn nan_to_an_integer() {
+    // PTX ISA, `cvt`: 0 if the source is not `.f64` and the destination has no 64 bits,
+    // else the highest bit of the destination.
+    for (source, nan) in [("f16", 0x7e00), ("f32", 0x7fc0_0000), ("f64", 0x7ff8_0000_0000_0000)] {
+        for bits in [8, 16, 32, 64] {
+            let highest = 1u64 << (bits - 1);
+            let want = if source == "f64" || bits == 64 { highest } else { 0 };
+            for (rounding, sign) in
+                ["rni", "rzi", "rmi", "rpi"].iter().flat_map(|r| [(r, "u"), (r, "s")])
+            {
+                let of = if source == "f64" { "%rd11" } else { "%r4" };
+                let to = if bits == 64 { "%rd12" } else { "%r5" };
+                let body = format!(
+                    "  ld.global.b64 %rd11, [%rd1]; cvt.u32.u64 %r4, %rd11;
+  cvt.{rounding}.{sign}{bits}.{source} {to}, {of};
+  st.global.b{bits} [%rd2], {to};"
+                );
+                let nan: u64 = nan;
+                let nan = vec![nan as u32, (nan >> 32) as u32];
+                let got = Case::new(kernel(2, &body), &[nan, vec![0; 2]]).run();
+                let got = u64::from(got[1]) << 32 | u64::from(got[0]);
+                assert_eq!(got, want, "cvt.{rounding}.{sign}{bits}.{source} gave {got:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_saturate_to_one() {
+    for source in ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"] {
+        for (value, one) in [(2i64, true), (1, true), (0, false), (-3, source.starts_with('u'))] {
+            for (to, register, want) in [
+                ("f16", "%h1", 0x3c00),
+                ("bf16", "%h1", 0x3f80),
+                ("f32", "%r4", 0x3f80_0000),
+                ("f64", "%rd12", 0x3ff0_0000_0000_0000u64),
+            ] {
+                let bits = match to {
+                    "f64" => 64,
+                    "f32" => 32,
+                    _ => 16,
+                };
+                let body = format!(
+                    "  ld.global.b64 %rd11, [%rd1]; cvt.u32.u64 %r3, %rd11;
+  cvt.rn.sat.{to}.{source} {register}, {};
+  st.global.b{bits} [%rd2], {register};",
+                    if source.ends_with("64") { "%rd11" } else { "%r3" }
+                );
+                let value = vec![value as u32, (value >> 32) as u32];
+                let got = Case::new(kernel(2, &body), &[value.clone(), vec![0; 2]]).run();
+                let got = u64::from(got[1]) << 32 | u64::from(got[0]);
+                let want = if one { want } else { 0 };
+                assert_eq!(got, want, "cvt.rn.sat.{to}.{source} of {value:x?} gave {got:#x}");
+            }
+        }
+    }
+}

@@ -174,3 +174,20 @@ fn launches_that_do_not_fit() {
     );
     assert_eq!(launch("params", [1; 3], [1; 3], 0, &[0; 16]), None);
 }
+
+#[test]
+fn constant_memory_is_named() {
+    let table = ".const .align 8 .b32 table[4] = {1, 2, 3, 4};";
+    let run = |body: &str| Case::new(module(1, table, body), &[vec![0; 4]]).fault_kind();
+    let kind = run("  mov.b64 %rd5, table;\n  ld.const.b32 %r2, [%rd5+16];");
+    assert!(kind.to_string().starts_with("4-byte constant load out of bounds at 0x"), "{kind}");
+    for body in ["  ld.const.b32 %r2, [table+16];", "  ld.const.v2.b32 {%r2, %r3}, [table+16];"] {
+        let kind = run(body);
+        let FaultKind::OutOfBounds { space, .. } = kind else { panic!("{kind}") };
+        assert_eq!(space, AddressSpace::Const, "{body}");
+    }
+    let kind = run("  mov.b64 %rd5, table;\n  ld.const.b32 %r2, [%rd5+2];");
+    assert!(matches!(kind, FaultKind::Misaligned { space: AddressSpace::Const, .. }), "{kind}");
+    let kind = run("  mov.b64 %rd5, table;\n  ld.global.b32 %r2, [%rd5+16];");
+    assert!(matches!(kind, FaultKind::OutOfBounds { space: AddressSpace::Global, .. }), "{kind}");
+}

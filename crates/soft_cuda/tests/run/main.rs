@@ -3,9 +3,12 @@
 mod arithmetic;
 mod barriers;
 mod bulk;
+mod constants;
 mod divergence;
+mod endless;
 mod faults;
 mod gemm;
+mod limits;
 mod loading;
 mod memory;
 mod warp;

@@ -208,3 +208,42 @@ fn asynchronous_copies_appear_at_the_wait() {
   cp.async.ca.shared.global [%r2+12], [%rd11+12], 4; cp.async.commit_group;";
     assert_eq!(async_copy(two, "cp.async.wait_group 1;"), some);
 }
+
+#[test]
+fn shared_variables_of_one_name_in_two_scopes_are_two() {
+    let body = "
+  { .shared .b32 x; st.shared.b32 [x], 1; mov.b32 %r2, x; }
+  { .shared .b32 x; st.shared.b32 [x], 2; mov.b32 %r3, x; }
+  ld.shared.b32 %r4, [%r2]; st.global.b32 [%rd1], %r4;
+  ld.shared.b32 %r4, [%r3]; st.global.b32 [%rd1+4], %r4;";
+    assert_eq!(Case::new(kernel(1, body), &[vec![0; 2]]).run(), [1, 2]);
+    // An inner one hides the module's, which is another one still.
+    let body = "
+  st.shared.b32 [x], 1;
+  { .shared .b32 x; st.shared.b32 [x], 2; }
+  ld.shared.b32 %r4, [x]; st.global.b32 [%rd1], %r4;";
+    let ptx = module(1, ".shared .b32 x;", body);
+    assert_eq!(Case::new(ptx, &[vec![0]]).run(), [1]);
+}
+
+#[test]
+fn a_function_has_its_own_shared_variables() {
+    // One for all calls of `f`, and another one for `g`.
+    let functions = "
+.func f(.param .b32 by) { .reg .b32 %r<4>; .shared .b32 x;
+  ld.param.b32 %r1, [by]; ld.shared.b32 %r2, [x]; add.u32 %r2, %r2, %r1; st.shared.b32 [x], %r2; ret; }
+.func (.param .b32 got) g() { .reg .b32 %r<4>; .shared .b32 x;
+  st.shared.b32 [x], 100; ld.shared.b32 %r1, [x]; st.param.b32 [got], %r1; ret; }";
+    // `x` starts as NaN, all ones.
+    let body = "
+  .shared .b32 x; .param .b32 by; .param .b32 got;
+  st.shared.b32 [x], 7;
+  st.param.b32 [by], 3; call f, (by);
+  call (got), g;
+  st.param.b32 [by], 4; call f, (by);
+  ld.shared.b32 %r2, [x]; st.global.b32 [%rd1], %r2;
+  ld.param.b32 %r2, [got]; st.global.b32 [%rd1+4], %r2;
+  mov.b32 %r3, x; ld.shared.b32 %r2, [%r3+4]; st.global.b32 [%rd1+8], %r2;";
+    let got = Case::new(module(1, functions, body), &[vec![0; 3]]).threads(1).run();
+    assert_eq!(got, [7, 100, u32::MAX.wrapping_add(7)]);
+}

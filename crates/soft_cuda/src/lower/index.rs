@@ -1,0 +1,146 @@
+//! What a module has, by name.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+
+use super::Result;
+use super::scopes::Binding;
+use crate::error::LoadError;
+use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, Variable};
+
+/// The most statements that the calls of a module may add where they are inlined. The
+/// text itself is not limited.
+pub(super) const MAX_INLINED: usize = 1 << 20;
+
+/// The variables and functions of a module.
+pub(crate) struct Index<'m> {
+    /// Global and constant variables.
+    variables: HashMap<&'m str, (Space, u64)>,
+    /// Shared variables, and their places in the text's order.
+    shared: HashMap<&'m str, (usize, &'m Variable)>,
+    functions: HashMap<&'m str, &'m Function>,
+    inlined: Cell<usize>,
+}
+
+impl<'m> Index<'m> {
+    /// Indexes `module`, whose global and constant variables lie at `addresses`.
+    pub(crate) fn new(
+        module: &'m Module,
+        addresses: impl Fn(&str) -> Option<u64>,
+    ) -> Result<Index<'m>> {
+        let redeclared =
+            |line, name: &str| Err(LoadError::Redeclared { line, name: name.to_owned() });
+        let (mut variables, mut shared) = (HashMap::new(), HashMap::new());
+        for (i, variable) in module.variables.iter().enumerate() {
+            let name = variable.name.as_str();
+            if let Some(address) = addresses(name) {
+                variables.insert(name, (variable.space, address));
+            } else if let Some((_, other)) = shared.insert(name, (i, variable)) {
+                let other: &Variable = other;
+                if !(other.external && variable.external) {
+                    return redeclared(variable.line, name);
+                }
+            }
+        }
+        let mut functions: HashMap<&str, &Function> = HashMap::new();
+        for function in module.functions.iter().filter(|f| !f.entry) {
+            let known = functions.entry(&function.name).or_insert(function);
+            if std::ptr::eq(*known, function) {
+                continue;
+            }
+            if known.body.is_some() && function.body.is_some() {
+                return redeclared(function.line, &function.name);
+            }
+            if known.body.is_none() {
+                *known = function;
+            }
+        }
+        Ok(Index { variables, shared, functions, inlined: Cell::new(0) })
+    }
+
+    /// The global or constant variable of this name.
+    pub(super) fn variable(&self, name: &str) -> Option<Binding> {
+        let &(space, address) = self.variables.get(name)?;
+        Some(Binding::Variable { space, address, bytes: None })
+    }
+
+    /// The function of this name, with its body if it has one.
+    pub(super) fn function(&self, name: &str) -> Option<&'m Function> {
+        self.functions.get(name).copied()
+    }
+
+    /// Counts `statements` that a call adds; `false` if they are too many.
+    pub(super) fn inline(&self, statements: usize) -> bool {
+        self.inlined.set(self.inlined.get() + statements);
+        self.inlined.get() <= MAX_INLINED
+    }
+
+    /// What the code of `function` refers to.
+    pub(super) fn reach(&self, function: &'m Function) -> Reach<'m> {
+        let mut names = HashSet::new();
+        let mut reach = Reach { functions: vec![function], shared: Vec::new() };
+        let mut shared = Vec::new();
+        let mut at = 0;
+        while let Some(&function) = reach.functions.get(at) {
+            at += 1;
+            for inst in instructions(function) {
+                for name in inst.operands.iter().flat_map(operand_names) {
+                    if names.insert(name) {
+                        reach.functions.extend(self.functions.get(name));
+                        shared.extend(self.shared.get(name));
+                    }
+                }
+            }
+        }
+        shared.sort_by_key(|&(place, _)| place);
+        reach.shared = shared.into_iter().map(|(_, variable)| variable).collect();
+        reach
+    }
+}
+
+/// What the code of a kernel refers to, through calls as well.
+pub(super) struct Reach<'m> {
+    /// The kernel, and the functions that it may call.
+    pub functions: Vec<&'m Function>,
+    /// Shared variables of the module, in the order of the text.
+    pub shared: Vec<&'m Variable>,
+}
+
+impl<'m> Reach<'m> {
+    /// Whether there are bulk copies.
+    pub(super) fn has_bulk_copies(&self) -> bool {
+        let mut all = self.functions.iter().flat_map(|function| instructions(function));
+        all.any(|inst| inst.opcode.starts_with("cp.async.bulk."))
+    }
+
+    /// Shared variables declared in functions, in the order of the text.
+    pub(super) fn inner_shared(&self) -> impl Iterator<Item = &'m Variable> {
+        let all = self.functions.iter().flat_map(|function| function.body.iter().flatten());
+        all.filter_map(|statement| match statement {
+            Statement::Variable(variable) if variable.space == Space::Shared => Some(variable),
+            _ => None,
+        })
+    }
+}
+
+fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
+    function.body.iter().flatten().filter_map(|statement| match statement {
+        Statement::Instruction(inst) => Some(inst),
+        _ => None,
+    })
+}
+
+fn operand_names(operand: &Operand) -> Vec<&str> {
+    match operand {
+        Operand::Name(name) | Operand::Not(name) | Operand::Offset(name, _) => vec![name],
+        Operand::Address(Some(name), _) => vec![name],
+        Operand::Tensor(name, _, all) => {
+            all.iter().flat_map(operand_names).chain([name.as_str()]).collect()
+        }
+        Operand::Vector(all) | Operand::List(all) => all.iter().flat_map(operand_names).collect(),
+        Operand::Pair(a, b) => [a, b].into_iter().flat_map(|o| operand_names(o)).collect(),
+        Operand::Address(None, _) | Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
+            Vec::new()
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Names, and the scopes that they are declared in.
+
+use std::collections::HashMap;
+
+use super::ir::{B, V};
+use super::ty::Ty;
+use crate::ptx::ast::Space;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Binding {
+    Register(V, Ty),
+    /// Register `n` of a range such as `.reg .b32 %r<4>`, which gets a number of its own
+    /// when it is first used.
+    Member {
+        range: u32,
+        n: u32,
+        ty: Ty,
+    },
+    /// A variable at an address of its own space; `bytes` where known.
+    Variable {
+        space: Space,
+        address: u64,
+        bytes: Option<u64>,
+    },
+    Label(B),
+}
+
+/// A declaration such as `.reg .b32 %r<4>`.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    number: u32,
+    count: u32,
+    ty: Ty,
+}
+
+/// A name, as it was declared.
+enum Declared<'m> {
+    One(&'m str),
+    Range(&'m str),
+}
+
+/// What every name stands for in the scopes around it, innermost last, with the depths of
+/// those scopes. Looking a name up takes no longer the deeper scopes nest.
+type Names<'m, T> = HashMap<&'m str, Vec<(usize, T)>>;
+
+/// The open scopes. The outermost is visible everywhere.
+pub(super) struct Scopes<'m> {
+    open: Vec<Vec<Declared<'m>>>,
+    names: Names<'m, Binding>,
+    /// By what is in front of the `<`.
+    ranges: Names<'m, Range>,
+    /// How many ranges there have been.
+    numbers: u32,
+    /// Depth of the first scope that a called function sees, apart from the outermost.
+    floor: usize,
+}
+
+impl<'m> Scopes<'m> {
+    pub(super) fn new() -> Scopes<'m> {
+        let (names, ranges) = (HashMap::new(), HashMap::new());
+        Scopes { open: vec![Vec::new()], names, ranges, numbers: 0, floor: 1 }
+    }
+
+    pub(super) fn push(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    pub(super) fn pop(&mut self) {
+        for declared in self.open.pop().unwrap_or_default() {
+            match declared {
+                Declared::One(name) => forget(&mut self.names, name),
+                Declared::Range(name) => forget(&mut self.ranges, name),
+            }
+        }
+    }
+
+    /// Hides all scopes but the outermost; give what it returns to
+    /// [`leave`](Scopes::leave).
+    pub(super) fn enter(&mut self) -> usize {
+        std::mem::replace(&mut self.floor, self.open.len())
+    }
+
+    /// Closes the scopes since `enter`, and shows those again that it hid.
+    pub(super) fn leave(&mut self, floor: usize) {
+        while self.open.len() > self.floor {
+            self.pop();
+        }
+        self.floor = floor;
+    }
+
+    /// Declares a name in the innermost scope; `false` if it was declared there already.
+    pub(super) fn declare(&mut self, name: &'m str, binding: Binding) -> bool {
+        let fresh = insert(&mut self.names, name, self.open.len() - 1, binding);
+        if fresh && let Some(scope) = self.open.last_mut() {
+            scope.push(Declared::One(name));
+        }
+        fresh
+    }
+
+    /// As [`declare`](Scopes::declare), for `count` registers.
+    pub(super) fn declare_range(&mut self, name: &'m str, count: u32, ty: Ty) -> bool {
+        let range = Range { number: self.numbers, count, ty };
+        self.numbers += 1;
+        let fresh = insert(&mut self.ranges, name, self.open.len() - 1, range);
+        if fresh && let Some(scope) = self.open.last_mut() {
+            scope.push(Declared::Range(name));
+        }
+        fresh
+    }
+
+    /// What `name` stands for in the innermost scope that has it.
+    pub(super) fn find(&self, name: &str) -> Option<Binding> {
+        let one = self.visible(self.names.get(name)).next();
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (prefix, number) = name.split_at(name.len() - digits);
+        let canonical = number.len() == 1 || !number.starts_with('0');
+        let member = number.parse().ok().filter(|_| canonical).and_then(|n: u32| {
+            let mut ranges = self.visible(self.ranges.get(prefix));
+            let (depth, range) = ranges.find(|(_, range)| n < range.count)?;
+            Some((depth, Binding::Member { range: range.number, n, ty: range.ty }))
+        });
+        match (one, member) {
+            (Some((outer, _)), Some((inner, member))) if inner > outer => Some(member),
+            (Some((_, one)), _) => Some(one),
+            (None, member) => member.map(|(_, member)| member),
+        }
+    }
+
+    /// Those of a name's meanings that are visible, innermost first.
+    fn visible<'a, T: Copy>(
+        &self,
+        all: Option<&'a Vec<(usize, T)>>,
+    ) -> impl Iterator<Item = (usize, T)> + use<'a, T> {
+        let all = all.map_or(&[][..], Vec::as_slice);
+        let floor = self.floor;
+        let inner = all.iter().rev().copied().take_while(move |&(depth, _)| depth >= floor);
+        inner.chain(all.first().copied().filter(|&(depth, _)| depth == 0))
+    }
+}
+
+fn insert<'m, T>(names: &mut Names<'m, T>, name: &'m str, depth: usize, value: T) -> bool {
+    let all = names.entry(name).or_default();
+    let fresh = all.last().is_none_or(|&(last, _)| last < depth);
+    if fresh {
+        all.push((depth, value));
+    }
+    fresh
+}
+
+fn forget<T>(names: &mut Names<'_, T>, name: &str) {
+    if let Some(all) = names.get_mut(name) {
+        all.pop();
+    }
+}

@@ -1,0 +1,130 @@
+//! Small texts that would grow large or slow at load: they load in time that is linear in
+//! the text, or are refused with the line and the limit.
+
+use std::time::{Duration, Instant};
+
+use super::Case;
+use soft_cuda::{Config, Device, LoadError, Module};
+
+const HEADER: &str = ".version 8.7\n.target sm_80\n.address_size 64\n";
+
+/// Loads, and fails if that takes long. It takes well under a second.
+fn load(text: &str) -> Result<Module, LoadError> {
+    let begun = Instant::now();
+    let loaded = Device::new(Config::default()).load(&format!("{HEADER}{text}"));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    loaded
+}
+
+fn loads(text: &str) -> Module {
+    load(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
+    (0..count).map(|i| line(i) + "\n").collect()
+}
+
+#[test]
+fn calls_that_multiply() {
+    let chain = |depth: usize| {
+        let calls =
+            lines(depth, |i| format!(".func f{i}() {{ call f{n}; call f{n}; ret; }}", n = i + 1));
+        format!("{calls}.func f{depth}() {{ ret; }}\n.entry k() {{ call f0; ret; }}\n")
+    };
+    assert_eq!(loads(&chain(12)).kernels().len(), 1);
+    let error = load(&chain(30)).unwrap_err();
+    let LoadError::Unsupported { line, opcode, help } = &error else { panic!("{error}") };
+    assert!((4..=4 + 30).contains(line), "{error}");
+    assert_eq!(opcode, "call");
+    assert!(help.contains("more than 1048576 statements"), "{error}");
+    // Nor do many kernels that each call a large function.
+    let body = "  add.u32 %r1, %r1, 1;\n".repeat(2000);
+    let kernels = lines(2000, |i| format!(".entry k{i}() {{ call f; ret; }}"));
+    let error = load(&format!(".func f() {{\n  .reg .b32 %r<2>;\n{body}  ret;\n}}\n{kernels}"))
+        .unwrap_err();
+    assert!(error.to_string().contains("1048576 statements"), "{error}");
+}
+
+#[test]
+fn registers_cost_what_is_used_of_them() {
+    let blocks =
+        lines(20_000, |i| format!("L{i}:\n  add.u32 %r{}, %r{}, 1;", 1_048_575 - i, 1_048_575 - i));
+    loads(&format!(
+        ".entry k() {{\n  .reg .b32 %q<1048576>, %r<1048576>;\n  mov.u32 %q1048575, 1;\n{}  ret;\n}}",
+        lines(20_000, |i| format!("L{i}:\n  mov.u32 %q{i}, 1; add.u32 %q{i}, %q{i}, 1;"))
+    ));
+    let declared = lines(1000, |i| format!("  .reg .b32 %a{i}_<1048576>;"));
+    loads(&format!(".entry k() {{\n{declared}  add.u32 %a7_9, %a999_1048575, 1;\n  ret;\n}}"));
+    // 20,000 registers that live in 20,000 blocks are too much.
+    let error = load(&format!(".entry k() {{\n  .reg .b32 %r<1048576>;\n{blocks}  bra L0;\n}}"))
+        .unwrap_err();
+    let LoadError::Syntax { line: 4, text, help } = &error else { panic!("{error}") };
+    assert_eq!(text, "k");
+    assert!(help.contains("268435456 steps"), "{error}");
+    let error = load(".entry k() {\n  .reg .b32 %r<1048577>;\n  ret;\n}").unwrap_err();
+    let LoadError::Syntax { line: 5, help, .. } = &error else { panic!("{error}") };
+    assert!(help.contains("at most 1048576 registers"), "{error}");
+}
+
+#[test]
+fn scopes_nest_as_deep_as_they_like() {
+    let (open, close) = ("{\n".repeat(100_000), "}\n".repeat(100_000));
+    let use_them = "  add.u32 %r1, %r1, 1;\n".repeat(1000);
+    loads(&format!(".entry k() {{\n  .reg .b32 %r<2>;\n{open}{use_them}{close}  ret;\n}}"));
+    loads(&format!(".entry k() {{\n{}  ret;\n}}", "{ L: bra L; }\n".repeat(100_000)));
+}
+
+#[test]
+fn a_hundred_thousand_kernels() {
+    let module = loads(&lines(100_000, |i| format!(".entry k{i}() {{ ret; }}")));
+    assert_eq!(module.kernels().len(), 100_000);
+    for i in 0..100_000 {
+        assert_eq!(module.kernel(&format!("k{i}")).unwrap().name(), format!("k{i}"));
+    }
+    let with_variables = lines(20_000, |i| {
+        format!(
+            ".shared .u32 s{i};\n.global .u32 g{i};\n.func f{i}() {{ ret; }}
+.entry k{i}() {{ .reg .b32 %r<2>; ld.global.u32 %r1, [g{i}]; st.shared.u32 [s{i}], %r1; call f{i}; ret; }}"
+        )
+    });
+    let module = loads(&with_variables);
+    assert_eq!(module.kernel("k19999").unwrap().static_shared_bytes(), 4);
+    let error = load(".entry k() { ret; }\n.entry k() { ret; }").unwrap_err();
+    assert!(matches!(error, LoadError::Redeclared { line: 5, .. }), "{error}");
+}
+
+#[test]
+fn loops_that_only_an_exit_leaves() {
+    let loops = lines(20_000, |i| format!("L{i}: @%p1 bra X; bra L{i};"));
+    loads(&format!(".entry k() {{\n  .reg .pred %p<2>;\n{loops}X: ret;\n}}"));
+}
+
+#[test]
+fn large_inputs_still_run() {
+    // 20,000 blocks, each of which adds 1.
+    let blocks = lines(20_000, |i| format!("  @%p1 bra L{i};\n  add.u32 %r2, %r2, 1;\nL{i}:"));
+    let body = format!("  setp.ne.u32 %p1, %r1, %r1;\n{blocks}  st.global.u32 [%rd1], %r2;");
+    let got = Case::new(super::kernel(1, &body), &[vec![0]]).run();
+    assert_eq!(got, [20_000]);
+}
+
+#[test]
+fn variables_beyond_every_device() {
+    let refused = |text: &str, name: &str, part: &str| {
+        let error = load(text).unwrap_err();
+        let LoadError::Syntax { line: 4, text, help } = &error else { panic!("{error}") };
+        assert_eq!(text, name);
+        assert!(help.contains(part), "{error}");
+    };
+    let params = |n: usize| {
+        let all: Vec<String> = (0..n).map(|i| format!(".param .u32 p{i}")).collect();
+        format!(".entry k({}) {{ ret; }}", all.join(", "))
+    };
+    assert_eq!(loads(&params(8191)).kernels()[0].params_size(), 32_764);
+    refused(&params(100_000), "p8191", "more than 32764 bytes of parameters");
+    let huge = "[281474976710655]";
+    refused(&format!(".entry k(.param .b8 p{huge}, .param .b8 q{huge}) {{ ret; }}"), "p", "32764");
+    let locals: Vec<String> = (0..70_000).map(|i| format!(".local .b8 x{i}{huge};")).collect();
+    refused(&format!(".entry k() {{ {} ret; }}", locals.concat()), "x0", "524288 is the limit");
+    loads(".entry k() { .local .align 16 .b8 x[524288]; ret; }");
+}
