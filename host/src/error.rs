@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// No kernel has this name.
-    #[error("there is no kernel `{name}`{}; the kernels are {}",
+    #[error("there is no kernel `{}`{}; the kernels are {}", excerpt(.name),
         .nearest.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default(), .known.join(", "))]
     UnknownKernel {
         /// The name asked for.
@@ -353,6 +353,20 @@ pub fn bytes(count: u128) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// A text as messages quote it: control characters escaped, and what is long cut.
+pub fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut excerpt = String::new();
+    for (i, c) in text.chars().enumerate() {
+        match c {
+            _ if i == LONGEST => return excerpt + "…",
+            c if c.is_control() => excerpt.extend(c.escape_default()),
+            c => excerpt.push(c),
+        }
+    }
+    excerpt
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,6 +377,14 @@ mod tests {
         assert_eq!(bytes(1 << 20), "1.0 MiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(bytes(1 << 64), "16.0 EiB");
+    }
+
+    #[test]
+    fn what_is_quoted_is_short_and_printable() {
+        assert_eq!(excerpt("tile2d"), "tile2d");
+        assert_eq!(excerpt("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(excerpt(&"ü".repeat(60)), "ü".repeat(60));
+        assert_eq!(excerpt(&"ü".repeat(10_000)), "ü".repeat(60) + "…");
     }
 
     #[test]

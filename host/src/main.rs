@@ -13,10 +13,10 @@ use clap::Parser;
 
 use cli::args::{Args, Command};
 use cli::run::{self, Outcome};
-use cli::{bench, explain, tune};
+use cli::{bench, explain, stdio, tune};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
     let outcome = match &args.command {
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Right) => ExitCode::SUCCESS,
         Ok(Outcome::Wrong) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("error: {error}");
+            stdio::say(format_args!("error: {error}"));
             ExitCode::from(2)
         }
     }

@@ -9,6 +9,7 @@ use host::kernels::Arguments;
 
 use super::bench::{BenchArgs, Shape};
 use super::contender::Choice;
+use super::stdio;
 use super::tune::TuneArgs;
 
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
@@ -248,7 +249,7 @@ impl Args {
 const MISSING: ErrorKind = ErrorKind::MissingRequiredArgument;
 
 fn usage(kind: ErrorKind, message: &str) -> ! {
-    Args::command().error(kind, message).exit()
+    stdio::exit(Args::command().error(kind, message))
 }
 
 #[cfg(test)]

@@ -13,5 +13,6 @@ mod report;
 pub mod run;
 mod save;
 mod sink;
+pub mod stdio;
 pub mod tune;
 mod workload;

@@ -11,7 +11,7 @@ use super::contender::{Choice, Title};
 use super::input::{Input, Matrices};
 use super::sink::Sink;
 use super::workload::Workload;
-use super::{progress, report};
+use super::{progress, report, stdio};
 
 /// Whether the results are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +59,9 @@ pub struct Record<'a> {
 /// Does what the options say.
 pub fn run(args: &Args) -> Result<Outcome, Error> {
     if args.list {
-        report::list(args.format, LADDER);
-        report::list(args.format, TILES);
-        report::list_auto(args.format);
+        report::list(args.format, LADDER)?;
+        report::list(args.format, TILES)?;
+        report::list_auto(args.format)?;
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
     gemm.validate()?;
     if args.beta == 0.0 && input.has_c() {
-        eprintln!("warning: --c is not read, because beta is 0; add --beta to use it");
+        stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::new).transpose()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
@@ -100,6 +100,9 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
     for group in entries.chunks(if device.is_soft() { 1 } else { entries.len() }) {
+        if !sink.is_wanted() {
+            break;
+        }
         let timed = workload.measure(group)?;
         let cublas = (group.iter().zip(&timed))
             .find(|(entry, _)| entry.title.is_cublas())
@@ -134,7 +137,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
             sink.result(&Record { setting, title, samples, check, speedup, share_of_cublas })?;
         }
     }
-    sink.end(&setting);
+    sink.end(&setting)?;
     Ok(outcome)
 }
 
@@ -146,14 +149,16 @@ fn conclude(
     output: Option<&Output>,
 ) -> Result<Outcome, Error> {
     if check.overflowed > 0 {
-        eprintln!(
+        stdio::say(format_args!(
             "warning: {name}: {} element(s) overflow f32 and are not finite; scale the matrices down",
             check.overflowed
-        );
+        ));
     }
     match (check.passed(), output) {
         (true, Some(output)) => output.write(result)?,
-        (false, Some(_)) => eprintln!("warning: {name}: the result is wrong, so it is not stored"),
+        (false, Some(_)) => {
+            stdio::say(format_args!("warning: {name}: the result is wrong, so it is not stored"));
+        }
         (_, None) => {}
     }
     Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
@@ -163,7 +168,7 @@ pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
     if choice == DeviceChoice::Auto
         && let Err(reason) = cuda_driver::gpu_count()
     {
-        eprintln!("note: running on the software device, because {reason}");
+        stdio::say(format_args!("note: running on the software device, because {reason}"));
     }
     Device::open(choice)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use host::npy::Output;
 use host::{Error, Table};
 
-use crate::cli::report;
+use crate::cli::stdio;
 use crate::cli::run::Outcome;
 
 /// Has a table say what has changed since it was measured.
@@ -13,10 +13,10 @@ pub fn run(path: &Path) -> Result<Outcome, Error> {
     let table = Table::read(path)?.accepting_changes()?;
     Output::new(path)?.write_text(&table.to_json())?;
     let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
-    report::print(&format!(
+    stdio::print(&format!(
         "changed: {}\ntable:   {}\n",
         if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") },
         path.display()
-    ));
+    ))?;
     Ok(Outcome::Right)
 }
