@@ -1,6 +1,8 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
 mod common;
+#[path = "cli/outputs.rs"]
+mod outputs;
 #[path = "cli/streams.rs"]
 mod streams;
 

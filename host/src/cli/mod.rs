@@ -12,6 +12,7 @@ mod progress;
 mod report;
 pub mod run;
 mod save;
+pub mod signals;
 mod sink;
 pub mod stdio;
 pub mod tune;

@@ -1,7 +1,7 @@
 //! From the options to checked results.
 
 use host::kernels::{LADDER, TILES};
-use host::npy::Output;
+use host::output::Output;
 use host::time::Samples;
 use host::verify::{Check, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};

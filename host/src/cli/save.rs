@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use host::Error;
-use host::npy::Output;
+use host::output::Output;
 
 pub struct Save {
     path: PathBuf,

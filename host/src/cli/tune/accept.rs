@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use host::npy::Output;
+use host::output::Output;
 use host::{Error, Table};
 
 use crate::cli::stdio;

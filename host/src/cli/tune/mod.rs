@@ -14,7 +14,7 @@ use std::time::Instant;
 use host::auto::table::Measured;
 use host::auto::{Model, Table};
 use host::kernels::{Arguments, LADDER, Spec, TILES};
-use host::npy::Output;
+use host::output::Output;
 use host::{Error, find_kernel};
 use serde::Serialize;
 
