@@ -119,3 +119,83 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let shell = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(shell.status.code(), Some(128 + 9));
 }
+
+/// Runs what must be refused, and makes sure that the files are as they were.
+fn refused_without_a_trace(files: &Files, arguments: &[&str], says: &[&str]) {
+    let contents = || {
+        let read = |path: std::path::PathBuf| (fs::read(&path).unwrap(), path);
+        files.names().into_iter().map(read).collect::<Vec<_>>()
+    };
+    let before = contents();
+    let ran = run(arguments);
+    super::expect_refusal(&ran, arguments, says);
+    assert!(contents() == before, "{arguments:?}");
+}
+
+#[test]
+fn results_are_added_to_saved_results_only() {
+    let files = Files::new();
+    let matrix = files.matrix("a.npy", 4, 4, |_, _| 1.0);
+    let (table, text) = (files.path("table.json"), files.path("notes.txt"));
+    fs::write(&table, super::TABLE).unwrap();
+    fs::write(&text, "256\n512\n").unwrap();
+    let other = ["cannot write", "it holds something other than saved results"];
+    let soft = ["--device", "soft"];
+    let input = ["--kernel", "naive", "--a", &matrix, "--b", &matrix, "--save", &matrix];
+    refused_without_a_trace(&files, &[&soft[..], &input].concat(), &other);
+    let by = ["--kernel", "auto", "--size", "8", "--table", &table, "--save", &table];
+    refused_without_a_trace(&files, &[&soft[..], &by].concat(), &other);
+    refused_without_a_trace(&files, &["bench", "--shapes", &text, "--save", &text], &other);
+    let tuned = files.path("tuned.json");
+    let tune = ["tune", "--quick", "--device", "soft", "--out", &tuned];
+    for save in [&text, &table] {
+        refused_without_a_trace(&files, &[&tune[..], &["--save", save]].concat(), &other);
+    }
+
+    let saved = files.path("saved.jsonl");
+    let save = ["--kernel", "naive", "--size", "8", "--save", &saved];
+    assert_eq!(super::soft(&save).code, Some(0));
+    fs::OpenOptions::new().append(true).open(&saved).unwrap().set_len(500).unwrap();
+    let cut = ["its last line is cut off"];
+    refused_without_a_trace(&files, &[&soft[..], &save].concat(), &cut);
+}
+
+#[test]
+fn one_file_is_not_written_twice() {
+    let files = Files::new();
+    let same = ["cannot write", "--out writes the same file"];
+    let product = ["--device", "soft", "--kernel", "naive", "--size", "8"];
+    let (out, dotted) = (files.path("one"), files.path("./one"));
+    refused_without_a_trace(
+        &files,
+        &[&product[..], &["--out", &out, "--save", &dotted]].concat(),
+        &same,
+    );
+    let tune = ["tune", "--quick", "--device", "soft", "--out", &out, "--save", &dotted];
+    refused_without_a_trace(&files, &tune, &same);
+    // The same for one that exists, by a link.
+    let saved = files.path("saved.jsonl");
+    assert_eq!(run(&[&product[..], &["--save", &saved]].concat()).code, Some(0));
+    #[cfg(unix)]
+    {
+        let link = files.path("link");
+        std::os::unix::fs::symlink(&saved, &link).unwrap();
+        let both = ["--out", &link, "--save", &saved];
+        refused_without_a_trace(&files, &[&product[..], &both].concat(), &same);
+    }
+}
+
+#[test]
+fn a_table_replaces_nothing_but_a_table() {
+    let files = Files::new();
+    let matrix = files.matrix("a.npy", 4, 4, |_, _| 1.0);
+    let (saved, table) = (files.path("saved.jsonl"), files.path("table.json"));
+    assert_eq!(soft(&["--kernel", "naive", "--size", "8", "--save", &saved]).code, Some(0));
+    for other in [&matrix, &saved] {
+        let tune = ["tune", "--quick", "--device", "soft", "--out", other];
+        refused_without_a_trace(&files, &tune, &["it holds something other than a table"]);
+    }
+    // One of another version, with kernels that are no more.
+    fs::write(&table, super::TABLE.replace("tile_", "old_")).unwrap();
+    assert_eq!(run(&["tune", "--quick", "--device", "soft", "--out", &table]).code, Some(0));
+}

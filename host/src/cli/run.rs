@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     }
     let output = args.out.as_deref().map(Output::new).transpose()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let mut sink = Sink::new(args.format, choice, args.save.as_deref())?;
+    let mut sink = Sink::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 
     let device = open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use host::Error;
+use host::output::Output;
 
 use super::args::Format;
 use super::contender::{Choice, Title};
@@ -21,11 +22,16 @@ pub struct Sink {
 impl Sink {
     /// # Errors
     ///
-    /// [`Error::Output`] if `save` cannot be written.
-    pub fn new(format: Format, choice: Choice, save: Option<&Path>) -> Result<Self, Error> {
+    /// [`Error::Output`] if `save` cannot be written, or is the file of `out`.
+    pub fn new(
+        format: Format,
+        choice: Choice,
+        save: Option<&Path>,
+        out: Option<&Output>,
+    ) -> Result<Self, Error> {
         let ladder = choice.is_all() && format == Format::Table;
         let ladder = ladder.then(Ladder::default);
-        Ok(Self { format, ladder, save: save.map(Save::new).transpose()? })
+        Ok(Self { format, ladder, save: save.map(|save| Save::new(save, out)).transpose()? })
     }
 
     /// Before the first result.

@@ -34,7 +34,7 @@ impl Output {
     ///
     /// [`Error::Output`] if the file of `--save` cannot be written.
     pub fn new(args: &BenchArgs, print: fn(&str) -> Result<(), Error>) -> Result<Self, Error> {
-        let save = args.save.as_deref().map(Save::new).transpose()?;
+        let save = args.save.as_deref().map(|save| Save::new(save, None)).transpose()?;
         Ok(Self { format: args.format, print, save, rows: Vec::new() })
     }
 

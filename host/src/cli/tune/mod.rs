@@ -8,6 +8,8 @@ mod course;
 mod race;
 mod shapes;
 
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,7 +18,8 @@ use host::auto::{Model, Table};
 use host::kernels::{Arguments, LADDER, Spec, TILES};
 use host::output::Output;
 use host::{Error, find_kernel};
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::args::DeviceArg;
 use super::bench::{COPY_BYTES, Shape, peer};
@@ -69,7 +72,8 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let device = run::open(args.device.choice())?;
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
-    let save = args.save.as_deref().map(Save::new).transpose()?;
+    expect_table(&path)?;
+    let save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
     }
@@ -155,6 +159,28 @@ fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
         Some(path) if !path.is_dir() => path.to_owned(),
         folder => folder.unwrap_or(Path::new(".")).join(format!("{name}.json")),
     }
+}
+
+/// What every table has, of whatever age.
+#[derive(Deserialize)]
+struct AnyTable {
+    #[serde(rename = "device")]
+    _device: IgnoredAny,
+    #[serde(rename = "kernels")]
+    _kernels: IgnoredAny,
+}
+
+/// Makes sure that only a table is replaced by a table, or an empty file, or none.
+fn expect_table(path: &Path) -> Result<(), Error> {
+    let is_replaceable = match File::open(path) {
+        Ok(file) => {
+            let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            is_empty || serde_json::from_reader::<_, AnyTable>(BufReader::new(file)).is_ok()
+        }
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    let reason = "it holds something other than a table of auto".to_owned();
+    is_replaceable.then_some(()).ok_or(Error::Output { path: path.to_owned(), reason })
 }
 
 /// The times of a product, in JSON.
