@@ -1,6 +1,8 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
 mod common;
+#[path = "cli/limits.rs"]
+mod limits;
 #[path = "cli/outputs.rs"]
 mod outputs;
 #[path = "cli/streams.rs"]

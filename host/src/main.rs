@@ -13,10 +13,11 @@ use clap::Parser;
 
 use cli::args::{Args, Command};
 use cli::run::{self, Outcome};
-use cli::{bench, explain, signals, stdio, tune};
+use cli::{bench, explain, signals, stdio, threads, tune};
 
 fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
+    threads::share_addresses();
     signals::watch();
     let outcome = match &args.command {
         Some(Command::Explain(args)) => explain::run(args),

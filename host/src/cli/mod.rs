@@ -15,5 +15,6 @@ mod save;
 pub mod signals;
 mod sink;
 pub mod stdio;
+pub mod threads;
 pub mod tune;
 mod workload;

@@ -11,7 +11,7 @@ use super::contender::{Choice, Title};
 use super::input::{Input, Matrices};
 use super::sink::Sink;
 use super::workload::Workload;
-use super::{progress, report, stdio};
+use super::{progress, report, stdio, threads};
 
 /// Whether the results are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,9 @@ fn conclude(
     Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
 }
 
+/// Opens the device that a call works on, and starts the threads that do.
 pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
+    threads::start()?;
     if choice == DeviceChoice::Auto
         && let Err(reason) = cuda_driver::gpu_count()
     {

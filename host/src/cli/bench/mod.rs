@@ -24,7 +24,7 @@ use sets::Sets;
 pub use shapes::Shape;
 
 use super::contender::{Choice, Entry, Job, Loaded, Title};
-use super::run::{Outcome, Setting};
+use super::run::{self, Outcome, Setting};
 use super::{json, progress, stdio};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.
@@ -55,7 +55,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: reason.to_string() });
     }
-    let device = Device::open(DeviceChoice::Gpu)?;
+    let device = run::open(DeviceChoice::Gpu)?;
 
     let copy_bytes = COPY_BYTES.min(device.free_memory()? / 8);
     Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes, table.as_ref())
