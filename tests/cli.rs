@@ -3,6 +3,8 @@
 mod common;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
 #[path = "cli/outputs.rs"]
 mod outputs;
 #[path = "cli/streams.rs"]

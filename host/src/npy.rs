@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::{Error, excerpt};
 use crate::matrix::Matrix;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -229,7 +229,7 @@ fn name_dtype(descr: &str) -> String {
         "<i4" => "int32",
         "<i8" => "int64",
         "" => return "records".to_owned(),
-        _ => return format!("'{descr}'"),
+        _ => return format!("'{}'", excerpt(descr)),
     };
     format!("{name} ('{descr}')")
 }
@@ -449,6 +449,8 @@ mod tests {
         assert!(dtype("'<f8'").contains("float64 ('<f8')"));
         assert!(dtype("'>f4'").contains("big-endian float32"));
         assert!(dtype("'|O'").contains("'|O'"));
+        let long = dtype(&format!("'\u{1b}{}'", "x".repeat(10_000)));
+        assert!(long.contains("'\\u{1b}xxx") && long.contains("xxx…'") && long.len() < 300);
         assert!(dtype("[('x', '<f4'), ('y', '<i4')]").contains("records"));
         for (shape, rank) in [("()", 0), ("(5,)", 1), ("(1, 2, 3)", 3)] {
             let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");

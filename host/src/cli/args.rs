@@ -32,19 +32,23 @@ pub struct Args {
     pub kernel: Option<String>,
 
     /// M, N and K at once, for random square matrices.
-    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"],
+          value_parser = size, allow_negative_numbers = true)]
     size: Option<usize>,
 
     /// Rows of A and C.
-    #[arg(long, requires = "n", requires = "k", conflicts_with = "a")]
+    #[arg(long, requires = "n", requires = "k", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
     m: Option<usize>,
 
     /// Columns of B and C.
-    #[arg(long, requires = "m", requires = "k", conflicts_with = "a")]
+    #[arg(long, requires = "m", requires = "k", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
     n: Option<usize>,
 
     /// Columns of A, rows of B.
-    #[arg(long, requires = "m", requires = "n", conflicts_with = "a")]
+    #[arg(long, requires = "m", requires = "n", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
     k: Option<usize>,
 
     /// The factor of the product.
@@ -60,11 +64,12 @@ pub struct Args {
     device: DeviceArg,
 
     /// The seed of the random matrices [default: 42].
-    #[arg(long, conflicts_with = "a")]
+    #[arg(long, conflicts_with = "a", allow_negative_numbers = true)]
     seed: Option<u64>,
 
     /// Blocks that share each tile of C, each with its part of K; for the tiles (--list).
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: u32,
 
     /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
@@ -72,7 +77,8 @@ pub struct Args {
     pub packed: bool,
 
     /// Timed runs [default: 10 on a GPU, 1 on the software device].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: Option<u32>,
 
     /// A, a .npy file of float32, in C or Fortran order.
@@ -142,7 +148,7 @@ pub struct ExplainArgs {
 
     /// For auto: products to choose for, separated by commas: N for a square, or MxNxK
     /// [default: 512,4096,16x4096x4096].
-    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
     /// For auto: where to run.
@@ -244,6 +250,12 @@ impl Args {
     fn random(&self, m: usize, n: usize, k: usize) -> Source {
         Source::Random { m, n, k, seed: self.seed.unwrap_or(42) }
     }
+}
+
+/// A number of rows or columns.
+fn size(text: &str) -> Result<usize, String> {
+    let most = i32::MAX;
+    text.parse().map_err(|_| format!("a size is a whole number of 0 or more, at most {most}"))
 }
 
 const MISSING: ErrorKind = ErrorKind::MissingRequiredArgument;

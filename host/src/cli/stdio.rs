@@ -37,9 +37,12 @@ pub fn say(line: impl Display) {
 pub fn exit(mut error: clap::Error) -> ! {
     for kind in [ContextKind::InvalidArg, ContextKind::InvalidValue, ContextKind::InvalidSubcommand]
     {
-        if let Some(ContextValue::String(text)) = error.get(kind) {
-            let text = ContextValue::String(excerpt(text));
-            error.insert(kind, text);
+        let Some(ContextValue::String(text)) = error.get(kind) else { continue };
+        let quoted = excerpt(text);
+        if quoted != *text {
+            error.insert(kind, ContextValue::String(quoted));
+            // It quotes the same.
+            error.remove(ContextKind::Suggested);
         }
     }
     let mut code = error.exit_code();
