@@ -3,7 +3,9 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -65,4 +67,27 @@ fn a_limit_on_memory_is_taken_into_account() {
         refused += 1;
     }
     assert!(right > 0 && refused > 0, "{right} right, {refused} refused");
+}
+
+#[test]
+fn what_takes_long_is_said_first() {
+    // A thousand times the ladder: days.
+    let product = ["--device", "soft", "--kernel", "all", "--size", "2048", "--repeat", "1000"];
+    let mut child = command(&product).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let (say, said) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        // Nobody may listen any more.
+        let _ = say.send(line);
+    });
+    let line = said.recv_timeout(Duration::from_secs(30));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    let line = line.expect("it should be said in seconds");
+    let hours = line.split_once("this takes about ").and_then(|(_, rest)| rest.split_once(" h "));
+    assert!(hours.is_some_and(|(hours, _)| hours.parse::<f64>().is_ok()), "{line}");
+    assert!(line.starts_with("note: ") && line.contains("an estimate"), "{line}");
 }

@@ -3,6 +3,18 @@
 use super::{Files, expect_refusal, run, soft};
 
 #[test]
+fn nothing_asked_for_is_answered_with_the_help() {
+    let ran = run(&[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("--kernel <NAME>"), "{}", ran.stderr);
+    let first = "Try first: cargo run -p host -- --kernel tile2d --size 512";
+    assert_eq!(ran.stderr.lines().last(), Some(first));
+    let (_, arguments) = first.split_once(" -- ").unwrap();
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    assert_eq!(soft(&arguments).code, Some(0));
+}
+
+#[test]
 fn a_size_is_a_whole_number() {
     let says = "a size is a whole number of 0 or more, at most 2147483647";
     for size in ["-1", "-1.5", "4k", "1e3", "99999999999999999999"] {

@@ -12,12 +12,17 @@ use super::contender::Choice;
 use super::stdio;
 use super::tune::TuneArgs;
 
+/// What to begin with, below the help. That is all there is if nothing is asked for; then it goes
+/// to stderr, and the exit status is 2, as a script wants that lost its options.
+const FIRST: &str = "Try first: cargo run -p host -- --kernel tile2d --size 512";
+
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
 ///
 /// C = alpha * A * B + beta * C in f32, row-major: A is M x K, B is K x N, C is M x N.
 /// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
+          arg_required_else_help = true, after_help = FIRST)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,

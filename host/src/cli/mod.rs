@@ -5,6 +5,7 @@ pub mod bench;
 mod choices;
 mod contender;
 pub mod explain;
+mod forecast;
 mod input;
 mod json;
 mod ladder;

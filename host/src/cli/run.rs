@@ -8,7 +8,9 @@ use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
 use super::args::Args;
 use super::contender::{Choice, Title};
+use super::forecast::Forecast;
 use super::input::{Input, Matrices};
+use super::progress::Simulation;
 use super::sink::Sink;
 use super::workload::Workload;
 use super::{progress, report, stdio, threads};
@@ -85,6 +87,10 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;
 
+    let forecast = Forecast::new(&device, &loaded, &entries, &gemm, args, choice)?;
+    if let Some(forecast) = &forecast {
+        stdio::say(forecast.words());
+    }
     let (seed, bound) = (input.seed(), input.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let setting = Setting { device: &device, gemm, seed, cublas_version };
@@ -99,11 +105,14 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let mut before: Option<f64> = None;
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
-    for group in entries.chunks(if device.is_soft() { 1 } else { entries.len() }) {
+    let groups = entries.chunks(if device.is_soft() { 1 } else { entries.len() });
+    for (place, group) in groups.enumerate() {
         if !sink.is_wanted() {
             break;
         }
-        let timed = workload.measure(group)?;
+        let (name, repeat) = (group[0].title.name, workload.repeat());
+        let simulation = Simulation::of(name, place, entries.len(), repeat, forecast.as_ref());
+        let timed = workload.measure(group, &simulation)?;
         let cublas = (group.iter().zip(&timed))
             .find(|(entry, _)| entry.title.is_cublas())
             .and_then(|(_, timed)| timed.as_ref().ok())
