@@ -3,7 +3,7 @@
 //!
 //! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
-//! asked for, or because of the device.
+//! asked for, or because of the device, or if a result cannot be written.
 
 mod cli;
 

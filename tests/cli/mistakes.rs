@@ -84,3 +84,22 @@ fn what_is_quoted_is_short_and_printable() {
         assert_eq!(ran.stderr.lines().count(), 1);
     }
 }
+
+#[test]
+fn names_of_files_do_not_reach_the_terminal_as_they_are() {
+    let files = Files::new();
+    let missing = files.path("\x1b[31mno/such.npy");
+    let product = ["--kernel", "auto", "--size", "8"];
+    for arguments in [
+        &["--kernel", "naive", "--a", &missing, "--b", &missing][..],
+        &[&product[..], &["--out", &missing]].concat(),
+        &[&product[..], &["--save", &missing]].concat(),
+        &[&product[..], &["--table", &missing]].concat(),
+        &["bench", "--shapes", &missing],
+        &["tune", "--quick", "--device", "soft", "--out", &missing],
+    ] {
+        let ran = run(arguments);
+        expect_refusal(&ran, &arguments[..1], &[r"\u{1b}[31mno/such.npy"]);
+        assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
+    }
+}

@@ -1,5 +1,7 @@
 //! stdout and stderr that cannot be written.
 
+#![cfg(target_os = "linux")]
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -48,7 +50,6 @@ const CALLS: [(&[&str], i32); 6] = [
     (&["explain", "nonsense"], 2),
 ];
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_stderr_that_cannot_be_written_changes_nothing() {
     for (arguments, code) in CALLS {
@@ -61,7 +62,6 @@ fn a_stderr_that_cannot_be_written_changes_nothing() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_stdout_that_cannot_be_written_is_an_error() {
     let files = Files::new();
@@ -95,7 +95,6 @@ fn a_stdout_that_cannot_be_written_is_an_error() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_printed_is_saved() {
     let files = Files::new();

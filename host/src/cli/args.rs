@@ -107,7 +107,7 @@ pub struct Args {
     pub format: Format,
 
     /// Add the results to this file as they are made, as lines of JSON, after a line that
-    /// says where and how.
+    /// says where and how. It must be new, or have such lines.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 

@@ -30,7 +30,21 @@ pub fn is_read() -> bool {
 
 /// Writes a line to stderr. Where that is impossible, nobody can be told.
 pub fn say(line: impl Display) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    let line = printable(&format!("{line}\n"));
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// A text without what a terminal obeys, which names of files may have.
+fn printable(text: &str) -> String {
+    let mut printable = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => printable.push(c),
+            c if c.is_control() => printable.extend(c.escape_default()),
+            c => printable.push(c),
+        }
+    }
+    printable
 }
 
 /// Ends the program with what clap has to say: the help, the version, or a usage error.

@@ -53,7 +53,7 @@ pub struct BenchArgs {
     pub format: Format,
 
     /// Add the rows to this file as they are made, as lines of JSON, after a line that says
-    /// where and how.
+    /// where and how. It must be new, or have such lines.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 }

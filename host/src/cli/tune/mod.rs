@@ -42,7 +42,8 @@ const MOST_RESIDENT: u32 = 4;
 
 #[derive(Debug, clap::Args)]
 pub struct TuneArgs {
-    /// The table, or a folder for it [default: this folder, under the device's name].
+    /// The table, or a folder for it [default: this folder, under the device's name]. Nothing but a
+    /// table is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -50,7 +51,8 @@ pub struct TuneArgs {
     #[arg(long, value_enum, default_value_t)]
     device: DeviceArg,
 
-    /// Add the times of all products to this file as they are made, as lines of JSON.
+    /// Add the times of all products to this file as they are made, as lines of JSON. It must be
+    /// new, or have such lines.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 
