@@ -90,12 +90,12 @@ fn a_signal_leaves_no_temporary_file() {
         kill.status().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(unfinished(files.0.path()), None, "{name}: {status}");
-        // It may have come too late.
-        if status.code() == Some(0) {
+        // It may have come too late: then the result is there, and whole.
+        if Path::new(&out).exists() {
+            assert_eq!(read_npy(&out).1.len(), 4096 * 4096);
             continue;
         }
         assert_eq!(status.signal(), Some(number), "as a shell wants to know");
-        assert!(files.names().is_empty());
         caught += 1;
         if caught == 3 {
             return;

@@ -31,7 +31,12 @@ pub fn is_read() -> bool {
 /// Writes a line to stderr. Where that is impossible, nobody can be told.
 pub fn say(line: impl Display) {
     let line = printable(&format!("{line}\n"));
-    let _ = io::stderr().write_all(line.as_bytes());
+    if cfg!(test) {
+        // The harness keeps this for tests that fail.
+        eprint!("{line}");
+    } else {
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
 }
 
 /// A text without what a terminal obeys, which names of files may have.
