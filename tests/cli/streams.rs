@@ -80,6 +80,7 @@ fn a_stdout_that_cannot_be_written_is_an_error() {
         &["explain", "auto", "--device", "soft", "--table", &table],
         &["explain", "auto", "--device", "soft", "--format", "json"],
         &["tune", "--quick", "--device", "soft", "--out", &folder],
+        &["tune", "--accept", &table],
         &["--help"],
         &["bench", "--help"],
         &["--version"],

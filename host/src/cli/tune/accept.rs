@@ -5,8 +5,8 @@ use std::path::Path;
 use host::output::Output;
 use host::{Error, Table};
 
-use crate::cli::stdio;
 use crate::cli::run::Outcome;
+use crate::cli::stdio;
 
 /// Has a table say what has changed since it was measured.
 pub fn run(path: &Path) -> Result<Outcome, Error> {
