@@ -5,7 +5,7 @@ use host::{Device, Error, Gemm, Matrix};
 use super::args::Args;
 use super::contender::{Choice, Entry, Loaded};
 use super::input::Matrices;
-use super::progress::Simulation;
+use super::progress::{Simulation, about};
 use super::workload::Workload;
 
 /// Seconds that are worth a word.
@@ -93,30 +93,9 @@ fn small(gemm: &Gemm, threads: usize) -> Gemm {
     Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta)
 }
 
-/// A time for people, who should not rely on it.
-pub fn about(seconds: f64) -> String {
-    match seconds {
-        s if s < 90.0 => format!("about {s:.0} s"),
-        s if s < 5400.0 => format!("about {:.0} min", s / 60.0),
-        s => format!("about {:.1} h", s / 3600.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_for_people() {
-        for (seconds, words) in [
-            (31.4, "about 31 s"),
-            (100.0, "about 2 min"),
-            (930.0, "about 16 min"),
-            (9000.0, "about 2.5 h"),
-        ] {
-            assert_eq!(about(seconds), words);
-        }
-    }
 
     #[test]
     fn what_is_left() {

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::forecast::{Forecast, about};
-
 /// Runs something that takes a while under a line that says what it is.
 pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
@@ -38,19 +36,15 @@ impl Simulation {
         Self { what: what.to_owned(), run: 0.0, later: Cell::new(0.0) }
     }
 
-    /// One of some kernels, of which there are `count`, counted from 0.
-    pub fn of(
-        name: &str,
-        place: usize,
-        count: usize,
-        repeat: u32,
-        forecast: Option<&Forecast>,
-    ) -> Self {
+    /// One of some kernels, of which there are `count`, counted from 0, that runs `repeat` times.
+    /// `seconds` are what one run should take, and all that comes after the last; 0 if that is
+    /// not known.
+    pub fn of(name: &str, place: usize, count: usize, repeat: u32, seconds: (f64, f64)) -> Self {
         let what = match count {
             1 => name.to_owned(),
             _ => format!("{name} ({} of {count})", place + 1),
         };
-        let (run, later) = forecast.map_or((0.0, 0.0), |forecast| forecast.from(place));
+        let (run, later) = seconds;
         Self { what, run, later: Cell::new(f64::from(repeat) * run + later) }
     }
 
@@ -97,9 +91,30 @@ fn in_all(this: Duration, later: f64) -> String {
     format!(", {} in all", about(this.as_secs_f64() + later))
 }
 
+/// A time for people, who should not rely on it.
+pub fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("about {s:.0} s"),
+        s if s < 5400.0 => format!("about {:.0} min", s / 60.0),
+        s => format!("about {:.1} h", s / 3600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_for_people() {
+        for (seconds, words) in [
+            (31.4, "about 31 s"),
+            (100.0, "about 2 min"),
+            (930.0, "about 16 min"),
+            (9000.0, "about 2.5 h"),
+        ] {
+            assert_eq!(about(seconds), words);
+        }
+    }
 
     #[test]
     fn what_comes_later_shrinks_with_each_run() {

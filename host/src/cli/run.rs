@@ -111,7 +111,8 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
             break;
         }
         let (name, repeat) = (group[0].title.name, workload.repeat());
-        let simulation = Simulation::of(name, place, entries.len(), repeat, forecast.as_ref());
+        let seconds = forecast.as_ref().map_or((0.0, 0.0), |forecast| forecast.from(place));
+        let simulation = Simulation::of(name, place, entries.len(), repeat, seconds);
         let timed = workload.measure(group, &simulation)?;
         let cublas = (group.iter().zip(&timed))
             .find(|(entry, _)| entry.title.is_cublas())
