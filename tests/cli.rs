@@ -1,6 +1,14 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
 mod common;
+#[path = "cli/limits.rs"]
+mod limits;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
+#[path = "cli/outputs.rs"]
+mod outputs;
+#[path = "cli/streams.rs"]
+mod streams;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -310,9 +318,7 @@ fn all_says_what_it_cannot_run_and_goes_on() {
 
 #[test]
 fn all_on_a_gpu_is_compared_with_cublas() {
-    // Says so if there is none, or fails if there must be one.
-    let devices = common::devices();
-    let Some(gpu) = devices.iter().find(|device| !device.is_soft()) else { return };
+    let Some(gpu) = common::gpu() else { return };
     let is_hopper = gpu.info().capability == (9, 0);
     let files = Files::new();
     let save = files.path("runs.jsonl");
@@ -354,6 +360,27 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     assert_eq!(run(&alone).code, Some(0));
     let ran = finish(command(&alone).env("NVIDIA_TF32_OVERRIDE", "1").output().unwrap());
     expect_refusal(&ran, &alone, &["NVIDIA_TF32_OVERRIDE=1", "unset"]);
+}
+
+/// This very program, run again without a GPU.
+#[test]
+fn what_is_skipped_is_said_and_can_be_made_to_fail() {
+    let this = std::env::current_exe().unwrap();
+    for test in ["all_on_a_gpu_is_compared_with_cublas", "bench_on_a_gpu_compares_with_cublas"] {
+        let mut again = Command::new(&this);
+        again
+            .args([test, "--exact", "--test-threads=2"])
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .env_remove("REQUIRE_GPU");
+        let skipped = finish(again.output().unwrap());
+        assert_eq!(skipped.code, Some(0), "{}", skipped.stdout);
+        let says = format!("skipped: {test}: ");
+        assert!(skipped.stderr.contains(&says), "{}", skipped.stderr);
+        assert!(skipped.stderr.contains("REQUIRE_GPU=1 makes this a failure"));
+        let failed = finish(again.env("REQUIRE_GPU", "1").output().unwrap());
+        assert_eq!(failed.code, Some(101), "{}", failed.stdout);
+        assert!(failed.stdout.contains("REQUIRE_GPU is set"), "{}", failed.stdout);
+    }
 }
 
 #[test]
@@ -469,8 +496,7 @@ fn bench_finds_mistakes_first() {
 
 #[test]
 fn bench_on_a_gpu_compares_with_cublas() {
-    // Says so if there is none, or fails if there must be one.
-    if common::devices().iter().all(host::Device::is_soft) {
+    if common::gpu().is_none() {
         return;
     }
     let files = Files::new();

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// No kernel has this name.
-    #[error("there is no kernel `{name}`{}; the kernels are {}",
+    #[error("there is no kernel `{}`{}; the kernels are {}", excerpt(.name),
         .nearest.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default(), .known.join(", "))]
     UnknownKernel {
         /// The name asked for.
@@ -122,7 +122,7 @@ pub enum Error {
     /// The matrices do not fit into the device's memory.
     #[error(
         "this needs {} of device memory and {device} has {} available; use smaller matrices",
-        bytes(*.needed), bytes(u128::from(*.available))
+        compared(*.needed, *.available)[0], compared(*.needed, *.available)[1]
     )]
     DeviceMemory {
         /// The device's name.
@@ -137,7 +137,8 @@ pub enum Error {
     #[error(
         "this needs {} of host memory (matrices, reference{}) and {} are available; \
          use smaller matrices",
-        bytes(*.needed), if *.soft { ", software device" } else { "" }, bytes(u128::from(*.available))
+        compared(*.needed, *.available)[0], if *.soft { ", software device" } else { "" },
+        compared(*.needed, *.available)[1]
     )]
     HostMemory {
         /// Bytes needed.
@@ -353,6 +354,29 @@ pub fn bytes(count: u128) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// What is needed and what is available, exact where they would read the same.
+fn compared(needed: u128, available: u64) -> [String; 2] {
+    let both = [needed, u128::from(available)];
+    match both.map(bytes) {
+        [needed, available] if needed == available => both.map(|count| format!("{count} bytes")),
+        different => different,
+    }
+}
+
+/// A text as messages quote it: control characters escaped, and what is long cut.
+pub fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut excerpt = String::new();
+    for (i, c) in text.chars().enumerate() {
+        match c {
+            _ if i == LONGEST => return excerpt + "…",
+            c if c.is_control() => excerpt.extend(c.escape_default()),
+            c => excerpt.push(c),
+        }
+    }
+    excerpt
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,6 +387,21 @@ mod tests {
         assert_eq!(bytes(1 << 20), "1.0 MiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(bytes(1 << 64), "16.0 EiB");
+    }
+
+    #[test]
+    fn what_is_needed_never_reads_as_what_is_available() {
+        let words = |needed, available| compared(needed, available).join(", ");
+        assert_eq!(words(3 << 20, 1 << 20), "3.0 MiB, 1.0 MiB");
+        assert_eq!(words((1 << 30) + 1, 1 << 30), "1073741825 bytes, 1073741824 bytes");
+    }
+
+    #[test]
+    fn what_is_quoted_is_short_and_printable() {
+        assert_eq!(excerpt("tile2d"), "tile2d");
+        assert_eq!(excerpt("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(excerpt(&"ü".repeat(60)), "ü".repeat(60));
+        assert_eq!(excerpt(&"ü".repeat(10_000)), "ü".repeat(60) + "…");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod launch;
 pub mod matrix;
 pub mod memory;
 pub mod npy;
+pub mod output;
 mod product;
 pub mod ptx;
 pub mod roofs;

@@ -3,7 +3,7 @@
 //!
 //! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
-//! asked for, or because of the device.
+//! asked for, or because of the device, or if a result cannot be written.
 
 mod cli;
 
@@ -13,10 +13,12 @@ use clap::Parser;
 
 use cli::args::{Args, Command};
 use cli::run::{self, Outcome};
-use cli::{bench, explain, tune};
+use cli::{bench, explain, signals, stdio, threads, tune};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
+    threads::share_addresses();
+    signals::watch();
     let outcome = match &args.command {
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Right) => ExitCode::SUCCESS,
         Ok(Outcome::Wrong) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("error: {error}");
+            stdio::say(format_args!("error: {error}"));
             ExitCode::from(2)
         }
     }

@@ -7,11 +7,11 @@
 //! dimensions before they check them.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::{Error, excerpt};
 use crate::matrix::Matrix;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -229,7 +229,7 @@ fn name_dtype(descr: &str) -> String {
         "<i4" => "int32",
         "<i8" => "int64",
         "" => return "records".to_owned(),
-        _ => return format!("'{descr}'"),
+        _ => return format!("'{}'", excerpt(descr)),
     };
     format!("{name} ('{descr}')")
 }
@@ -330,105 +330,8 @@ fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyE
     Ok(matrix)
 }
 
-/// A place for a result that is known, before any work is done, to be writable.
-#[derive(Clone, Debug)]
-pub struct Output {
-    path: PathBuf,
-    /// `path` with links followed, so that a link is kept and its target replaced.
-    target: PathBuf,
-}
-
-impl Output {
-    /// Checks that a file can be created at, or replaced at, this path.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Output`].
-    pub fn new(path: &Path) -> Result<Self, Error> {
-        let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
-        let target = match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => return Err(fail("it is a folder".to_owned())),
-            Ok(metadata) if !metadata.is_file() => {
-                return Err(fail("it is not a regular file".to_owned()));
-            }
-            Ok(metadata) if metadata.permissions().readonly() => {
-                return Err(fail("it is write-protected".to_owned()));
-            }
-            Ok(_) => fs::canonicalize(path).map_err(|e| fail(e.to_string()))?,
-            Err(_) => path.to_owned(),
-        };
-        if target.file_name().is_none() {
-            return Err(fail("it does not name a file".to_owned()));
-        }
-        let output = Self { path: path.to_owned(), target };
-        if !output.folder().is_dir() {
-            return Err(fail("its folder does not exist".to_owned()));
-        }
-        // The real test of a folder is to create a file in it, which is gone at once. The
-        // error's text would name that file.
-        output.temporary().map_err(|e| fail(e.kind().to_string()))?;
-        Ok(output)
-    }
-
-    /// Writes the matrix, in C order. The file appears under its name only when it is
-    /// complete.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Output`]; nothing is left behind then.
-    pub fn write(&self, matrix: &Matrix) -> Result<(), Error> {
-        self.replace(|writer| write_matrix(matrix, writer))
-    }
-
-    /// Writes a text in the same way.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Output::write`].
-    pub fn write_text(&self, text: &str) -> Result<(), Error> {
-        self.replace(|writer| writer.write_all(text.as_bytes()))
-    }
-
-    fn replace(
-        &self,
-        write: impl FnOnce(&mut BufWriter<tempfile::NamedTempFile>) -> io::Result<()>,
-    ) -> Result<(), Error> {
-        self.replace_inner(write)
-            .map_err(|e| Error::Output { path: self.path.clone(), reason: e.to_string() })
-    }
-
-    fn replace_inner(
-        &self,
-        write: impl FnOnce(&mut BufWriter<tempfile::NamedTempFile>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let file = self.temporary()?;
-        let mut writer = BufWriter::with_capacity(1 << 20, file);
-        write(&mut writer)?;
-        let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.target).map_err(|e| e.error)?;
-        Ok(())
-    }
-
-    fn folder(&self) -> &Path {
-        match self.target.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        }
-    }
-
-    /// A temporary file beside the target, removed unless it is made permanent.
-    fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".npy-");
-        // As for any new file: what the user's mask leaves of read and write for all.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        builder.tempfile_in(self.folder())
-    }
-}
-
-fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
+/// Writes a matrix in C order, as NumPy would.
+pub(crate) fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
     let mut header = String::new();
     let (rows, cols) = (matrix.rows(), matrix.cols());
     write!(header, "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}")
@@ -546,6 +449,8 @@ mod tests {
         assert!(dtype("'<f8'").contains("float64 ('<f8')"));
         assert!(dtype("'>f4'").contains("big-endian float32"));
         assert!(dtype("'|O'").contains("'|O'"));
+        let long = dtype(&format!("'\u{1b}{}'", "x".repeat(10_000)));
+        assert!(long.contains("'\\u{1b}xxx") && long.contains("xxx…'") && long.len() < 300);
         assert!(dtype("[('x', '<f4'), ('y', '<i4')]").contains("records"));
         for (shape, rank) in [("()", 0), ("(5,)", 1), ("(1, 2, 3)", 3)] {
             let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");

@@ -1,21 +1,17 @@
 //! cuBLAS keeps the same contract, and agrees with the rungs.
 
-use std::sync::Once;
-
 use host::verify::Bound;
 use host::{Cublas, Device, DeviceMatrix, Error, Gemm, Matrix};
 
 use crate::case::{Case, fits, kernels};
-use crate::common::{devices, skip};
+use crate::common::{gpu, skip};
 
 /// Runs a test with cuBLAS on the GPU, if there are both.
 fn with_cublas(test: impl Fn(&Device, &Cublas<'_>)) {
-    static SAY_ONCE: Once = Once::new();
-    for device in devices().iter().filter(|device| !device.is_soft()) {
-        match Cublas::open(device) {
-            Ok(cublas) => test(device, &cublas),
-            Err(error) => skip(&SAY_ONCE, "with cuBLAS", &error.to_string()),
-        }
+    let Some(device) = gpu() else { return };
+    match Cublas::open(&device) {
+        Ok(cublas) => test(&device, &cublas),
+        Err(error) => skip(&error.to_string()),
     }
 }
 

@@ -9,7 +9,7 @@ use cuda_builder::sources::{self, SourceDigests};
 use cuda_builder::{CudaArch, CudaBuilder, ptx};
 
 use crate::ptxas::{self, Ptxas};
-use crate::sass;
+use crate::{sass, stdio};
 
 /// The architectures that PTX is committed for: the oldest that is supported, and Hopper
 /// with its own instructions.
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let mut files: Vec<String> = Vec::new();
     let mut spilling = Vec::new();
     for arch in ARCHITECTURES {
-        eprintln!("building {KERNELS} for {arch}");
+        stdio::say(format_args!("building {KERNELS} for {arch}"));
         let built = CudaBuilder::new(root.join(KERNELS))
             .arch(arch)
             .install_rust_src(!args.no_install)
@@ -81,11 +81,13 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         }
         files.push(file);
     }
-    println!("{}", table.trim_fmt());
+    stdio::print(&format!("{}\n", table.trim_fmt()))?;
     match &ptxas {
-        None => eprintln!("not checked: registers and spills; {}", ptxas::MISSING),
+        None => {
+            stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
+        }
         Some(ptxas) if !ptxas.can_disassemble() => {
-            eprintln!("not checked: the loop of `tma`, since there is no cuobjdump beside ptxas");
+            stdio::say("not checked: the loop of `tma`, since there is no cuobjdump beside ptxas");
         }
         Some(_) => {}
     }
@@ -104,10 +106,11 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         stale.push(format!("{KERNELS}/{}/{}", sources::FOLDER, sources::RECORD));
     }
     if stale.is_empty() {
-        eprintln!("the committed PTX is what its sources give");
+        stdio::say("the committed PTX is what its sources give");
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("stale: {}; type `cargo xtask build-ptx` and commit the result", stale.join(", "));
+    let stale = stale.join(", ");
+    stdio::say(format_args!("stale: {stale}; type `cargo xtask build-ptx` and commit the result"));
     Ok(ExitCode::FAILURE)
 }
 

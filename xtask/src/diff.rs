@@ -1,11 +1,12 @@
 //! `cargo xtask diff A B`: what one rung changes against another.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use kernels_gpu::LADDER;
 use similar::{ChangeTag, TextDiff};
+
+use crate::stdio;
 
 /// Show what changes from one rung of the ladder to another
 ///
@@ -28,17 +29,16 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let changed = changed_lines(&diff);
     let summary =
         format!("{changed} lines change outside comments, from {} to {}", args.from, args.to);
-    match write!(io::stdout(), "{text}\n{summary}\n") {
-        // A pager that was left early is no failure.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    stdio::print(&format!("{text}\n{summary}\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A rung's source without its header.
 fn source(rung: &str) -> Result<String, String> {
     if !LADDER.iter().any(|spec| spec.name() == rung) {
         let names: Vec<_> = LADDER.iter().map(|spec| spec.name()).collect();
+        // As much of it as a line holds, and nothing that a terminal obeys.
+        let rung: String = rung.escape_debug().take(60).collect();
         return Err(format!("unknown rung `{rung}`; the ladder has {}", names.join(", ")));
     }
     let path = crate::root().join("kernels-gpu/src").join(format!("{rung}.rs"));
@@ -88,5 +88,7 @@ mod tests {
     #[test]
     fn an_unknown_rung_is_named() {
         assert!(source("tile3d").unwrap_err().contains("`tile3d`"));
+        let long = source(&"\n".repeat(10_000)).unwrap_err();
+        assert!(long.contains(&format!("`{}`", "\\n".repeat(30))), "{long}");
     }
 }

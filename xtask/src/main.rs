@@ -5,6 +5,7 @@ mod diff;
 mod ptxas;
 mod readme;
 mod sass;
+mod stdio;
 mod tune;
 
 use std::env;
@@ -31,7 +32,8 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().chore {
+    let cli = Cli::try_parse().unwrap_or_else(|error| stdio::exit(&error));
+    let result = match cli.chore {
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
         Chore::Readme(args) => readme::run(&args),
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("error: {message}");
+            stdio::say(format_args!("error: {message}"));
             ExitCode::from(2)
         }
     }

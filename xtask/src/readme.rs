@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use kernels_gpu::LADDER;
 use serde_json::Value;
 
+use crate::stdio;
+
 /// Fill in the tables of the README, from the ladder and from the recorded runs
 ///
 /// A table stands between `<!-- table: WHAT -->` and `<!-- end -->`, where WHAT is
@@ -40,7 +42,9 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.check {
-        eprintln!("the README's tables are stale; type `cargo xtask readme` and commit the result");
+        stdio::say(
+            "the README's tables are stale; type `cargo xtask readme` and commit the result",
+        );
         return Ok(ExitCode::FAILURE);
     }
     fs::write(&path, after).map_err(|error| format!("`{}`: {error}", path.display()))?;

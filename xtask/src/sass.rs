@@ -24,6 +24,7 @@ use kernels_gpu::tma::ARRIVALS_TO_RELEASE;
 use kernels_gpu::{Arguments, LADDER, TILES};
 
 use crate::ptxas::{self, Ptxas};
+use crate::stdio;
 
 /// Instructions between a load and its use that hide how long it takes.
 const EARLY: usize = 48;
@@ -89,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         };
         table.add_row([kernel].into_iter().chain(row));
     }
-    println!("{}", table.trim_fmt());
+    stdio::print(&format!("{}\n", table.trim_fmt()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -100,7 +101,8 @@ fn say(line: &str) {
     if in_build_script {
         println!("cargo::warning={line}");
     } else {
-        eprintln!("{line}");
+        // Nobody need listen.
+        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 }
 

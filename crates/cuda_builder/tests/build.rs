@@ -20,6 +20,33 @@ fn refused(feature: &str) -> Option<Refused> {
     }
 }
 
+/// This very program, run again with a toolchain that has no sources.
+#[cfg(unix)]
+#[test]
+fn what_is_skipped_is_said_and_can_be_made_to_fail() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("no_rust_src");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rustc = folder.join("rustc");
+    let script = "#!/bin/sh\n[ \"$1\" = --print ] && echo /nowhere || echo 'release: 0.0.0'\n";
+    std::fs::write(&rustc, script).unwrap();
+    std::fs::set_permissions(&rustc, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again
+        .args(["settings_reach_the_compiler", "--exact", "--test-threads=2"])
+        .env("PATH", format!("{}:{path}", folder.display()))
+        .env("CUDA_BUILDER_INSTALL_RUST_SRC", "0")
+        .env_remove("REQUIRE_RUST_SRC");
+    let skipped = again.output().unwrap();
+    let stderr = String::from_utf8_lossy(&skipped.stderr);
+    assert!(skipped.status.success(), "{skipped:?}");
+    assert!(stderr.starts_with("skipped: settings_reach_the_compiler: "), "{stderr}");
+    let failed = again.env("REQUIRE_RUST_SRC", "1").output().unwrap();
+    assert_eq!(failed.status.code(), Some(101), "{failed:?}");
+}
+
 #[test]
 fn launch_bounds_are_in_the_ptx() {
     let Some(text) = build(fixture()) else { return };

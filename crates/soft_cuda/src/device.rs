@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError};
@@ -51,7 +52,8 @@ pub struct Config {
     /// checked after every some thousand instructions of a block and at its
     /// end, so a launch may run a little longer. `None`, the default: no limit.
     pub instruction_budget: Option<u64>,
-    /// Host threads that run blocks; `None`: one per core.
+    /// Host threads that run blocks; `None`: one per core, or as many as `RAYON_NUM_THREADS` says
+    /// if that is fewer.
     pub host_threads: Option<NonZero<usize>>,
 }
 
@@ -353,12 +355,24 @@ impl Device {
 
     fn pool(&self) -> Option<&rayon::ThreadPool> {
         let build = || {
-            let threads = self.config.host_threads.map_or(0, NonZero::get);
+            let threads = self.config.host_threads.map_or_else(one_per_core, NonZero::get);
             let name = |i| format!("soft_cuda {i}");
             rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().ok()
         };
         self.pool.get_or_init(build).as_ref()
     }
+}
+
+/// As many threads as this machine runs at once, or fewer if `RAYON_NUM_THREADS` says so: more
+/// only take turns, and starting thousands takes minutes.
+fn one_per_core() -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    threads(std::env::var("RAYON_NUM_THREADS").ok().as_deref(), cores)
+}
+
+fn threads(wanted: Option<&str>, cores: usize) -> usize {
+    let wanted = wanted.and_then(|text| text.parse().ok()).filter(|threads| *threads > 0);
+    wanted.map_or(cores, |threads: usize| threads.min(cores))
 }
 
 /// One launch, as its threads share it.
@@ -670,6 +684,26 @@ impl Kernel {
             block: Launch::index(block, launch.grid),
             thread: Launch::index(thread, launch.block),
             kind: fault.kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threads;
+
+    #[test]
+    fn no_more_threads_than_cores() {
+        for (wanted, expected) in [
+            (None, 8),
+            (Some("3"), 3),
+            (Some("8"), 8),
+            (Some("100000"), 8),
+            (Some("0"), 8),
+            (Some("many"), 8),
+            (Some("-1"), 8),
+        ] {
+            assert_eq!(threads(wanted, 8), expected, "{wanted:?}");
         }
     }
 }

@@ -83,6 +83,15 @@ pub enum MemoryError {
         /// Bytes free.
         free: u64,
     },
+    /// The host has no memory for what the device has free.
+    #[error(
+        "the host gave no memory for {requested} bytes of device memory, whatever the device has \
+         free; raise the limit on this process (ulimit -v) or use a smaller problem"
+    )]
+    HostMemory {
+        /// Bytes asked for.
+        requested: u64,
+    },
     /// The address is not the start of a live allocation.
     #[error(
         "{address:#x} is not the start of a live allocation; pass an address that `alloc` returned and that was not freed yet"

@@ -125,14 +125,14 @@ impl Memory {
         }
         let mut space = self.lock();
         let free = self.total - space.used;
-        let refused = MemoryError::OutOfMemory { requested: bytes, free };
         let left = (GLOBAL_END - space.next).saturating_sub(GUARD);
         let padded = match bytes.checked_next_multiple_of(ALIGN) {
             Some(padded) if padded <= free && padded <= left => padded,
-            _ => return Err(refused),
+            _ => return Err(MemoryError::OutOfMemory { requested: bytes, free }),
         };
         let base = space.next;
-        let Some(allocation) = Allocation::new(base, bytes) else { return Err(refused) };
+        let allocation = Allocation::new(base, bytes);
+        let allocation = allocation.ok_or(MemoryError::HostMemory { requested: bytes })?;
         space.next += padded + GUARD;
         space.used += padded;
         space.live.insert(base, Arc::new(allocation));
@@ -354,6 +354,11 @@ mod tests {
         memory.free(a).unwrap();
         assert_eq!(memory.info(), (1024, 1024));
         assert!(memory.alloc(u64::MAX).is_err());
+        // The device has it, and no host has.
+        let memory = Memory::new(u64::MAX >> 1);
+        let requested = 1 << 47;
+        let refused = Err(MemoryError::HostMemory { requested });
+        assert_eq!(memory.alloc(requested), refused);
     }
 
     #[test]

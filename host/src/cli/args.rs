@@ -9,14 +9,20 @@ use host::kernels::Arguments;
 
 use super::bench::{BenchArgs, Shape};
 use super::contender::Choice;
+use super::stdio;
 use super::tune::TuneArgs;
+
+/// What to begin with, below the help. That is all there is if nothing is asked for; then it goes
+/// to stderr, and the exit status is 2, as a script wants that lost its options.
+const FIRST: &str = "Try first: cargo run -p host -- --kernel tile2d --size 512";
 
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
 ///
 /// C = alpha * A * B + beta * C in f32, row-major: A is M x K, B is K x N, C is M x N.
 /// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
+          arg_required_else_help = true, after_help = FIRST)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -31,19 +37,23 @@ pub struct Args {
     pub kernel: Option<String>,
 
     /// M, N and K at once, for random square matrices.
-    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"],
+          value_parser = size, allow_negative_numbers = true)]
     size: Option<usize>,
 
     /// Rows of A and C.
-    #[arg(long, requires = "n", requires = "k", conflicts_with = "a")]
+    #[arg(long, requires = "n", requires = "k", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
     m: Option<usize>,
 
     /// Columns of B and C.
-    #[arg(long, requires = "m", requires = "k", conflicts_with = "a")]
+    #[arg(long, requires = "m", requires = "k", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
     n: Option<usize>,
 
     /// Columns of A, rows of B.
-    #[arg(long, requires = "m", requires = "n", conflicts_with = "a")]
+    #[arg(long, requires = "m", requires = "n", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
     k: Option<usize>,
 
     /// The factor of the product.
@@ -59,11 +69,12 @@ pub struct Args {
     device: DeviceArg,
 
     /// The seed of the random matrices [default: 42].
-    #[arg(long, conflicts_with = "a")]
+    #[arg(long, conflicts_with = "a", allow_negative_numbers = true)]
     seed: Option<u64>,
 
     /// Blocks that share each tile of C, each with its part of K; for the tiles (--list).
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: u32,
 
     /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
@@ -71,7 +82,8 @@ pub struct Args {
     pub packed: bool,
 
     /// Timed runs [default: 10 on a GPU, 1 on the software device].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: Option<u32>,
 
     /// A, a .npy file of float32, in C or Fortran order.
@@ -95,7 +107,7 @@ pub struct Args {
     pub format: Format,
 
     /// Add the results to this file as they are made, as lines of JSON, after a line that
-    /// says where and how.
+    /// says where and how. It must be new, or have such lines.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
@@ -141,7 +153,7 @@ pub struct ExplainArgs {
 
     /// For auto: products to choose for, separated by commas: N for a square, or MxNxK
     /// [default: 512,4096,16x4096x4096].
-    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
     /// For auto: where to run.
@@ -245,10 +257,16 @@ impl Args {
     }
 }
 
+/// A number of rows or columns.
+fn size(text: &str) -> Result<usize, String> {
+    let most = i32::MAX;
+    text.parse().map_err(|_| format!("a size is a whole number of 0 or more, at most {most}"))
+}
+
 const MISSING: ErrorKind = ErrorKind::MissingRequiredArgument;
 
 fn usage(kind: ErrorKind, message: &str) -> ! {
-    Args::command().error(kind, message).exit()
+    stdio::exit(Args::command().error(kind, message))
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
 use super::bench::Shape;
+use super::json;
 use super::report::milliseconds;
 use super::run::{self, Outcome};
-use super::{json, report};
+use super::stdio::print;
 
 /// Products to explain, for a call that names none.
 const SHAPES: [Shape; 3] = [
@@ -79,12 +80,12 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         }
     }
     if args.format == Format::Table {
-        report::print(&format!(
+        print(&format!(
             "{}: {}\n\ndevice:  {}\nbasis:   {basis}\n",
             auto::NAME,
             auto::SUMMARY,
             device.info().name
-        ));
+        ))?;
     }
     let shapes = if args.sizes.is_empty() { &SHAPES[..] } else { &args.sizes };
     for shape in shapes {
@@ -103,10 +104,10 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             exception: auto.exception(&gemm).is_some(),
             candidates: auto.ranking(&gemm, SHOWN).into_iter().map(Candidate::from).collect(),
         };
-        report::print(&match args.format {
+        print(&match args.format {
             Format::Json => json::line(&chosen),
             Format::Table => text(*shape, &chosen, &choice.to_string()),
-        });
+        })?;
     }
     Ok(Outcome::Right)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
 use super::run::Outcome;
+use super::stdio::print;
 use super::{choices, json, report};
 
 /// The example of seed document 000: 16 results of a product of 7 x 7 matrices.
@@ -16,9 +17,9 @@ const EXAMPLE_K: u64 = 7;
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
-        report::list(args.format, LADDER);
+        report::list(args.format, LADDER)?;
         if args.format == Format::Table {
-            report::print("`explain NAME` says more about one of them.\n");
+            print("`explain NAME` says more about one of them.\n")?;
         }
         return Ok(Outcome::Right);
     };
@@ -27,9 +28,9 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     }
     let spec = find_rung(name)?;
     match args.format {
-        Format::Json => report::print(&json::line(&Explanation::of(spec))),
-        Format::Table => report::print(&text(spec)),
-    }
+        Format::Json => print(&json::line(&Explanation::of(spec))),
+        Format::Table => print(&text(spec)),
+    }?;
     Ok(Outcome::Right)
 }
 

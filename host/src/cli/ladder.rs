@@ -1,7 +1,10 @@
 //! The ladder for people: a row for each rung, printed as soon as it is there.
 
+use host::Error;
+
 use super::report::{self, milliseconds, number, scientific, status};
 use super::run::{Record, Setting};
+use super::stdio::print;
 
 /// Widths of the columns after the first, which is [`NAME`] wide.
 const WIDTHS: [usize; 6] = [18, 17, 19, 20, 11, 11];
@@ -20,7 +23,7 @@ pub struct Ladder {
 
 impl Ladder {
     /// Prints what is above the rows.
-    pub fn begin(setting: &Setting<'_>) {
+    pub fn begin(setting: &Setting<'_>) -> Result<(), Error> {
         let header = if setting.device.is_soft() {
             ["average CPU time", "median CPU time", "simulated GFLOP/s", "simulated speed-up"]
         } else {
@@ -28,11 +31,11 @@ impl Ladder {
         };
         let [average, median, rate, speedup] = header.map(str::to_owned);
         let cells = [average, median, rate, speedup, "of cuBLAS".into(), "max error".into()];
-        report::print(&format!("{}{}", report::product(setting), row("kernel", &cells, "check")));
+        print(&format!("{}{}", report::product(setting), row("kernel", &cells, "check")))
     }
 
     /// Prints a result's row.
-    pub fn result(&mut self, record: &Record<'_>) {
+    pub fn result(&mut self, record: &Record<'_>) -> Result<(), Error> {
         let Record { setting, title, samples, check, speedup, share_of_cublas } = record;
         match check.passed() {
             true => self.right += 1,
@@ -52,26 +55,26 @@ impl Ladder {
             Some(choice) => format!("{}, by {choice}", status(check)),
             None => status(check).to_owned(),
         };
-        report::print(&row(title.name, &cells, &status));
+        print(&row(title.name, &cells, &status))
     }
 
     /// Prints the row of what cannot run, and why.
-    pub fn refusal(&mut self, name: &str, reason: &str) {
+    pub fn refusal(&mut self, name: &str, reason: &str) -> Result<(), Error> {
         self.refused += 1;
         let cells = [(); 6].map(|()| "-".to_owned());
-        report::print(&format!("{}    {reason}\n", row(name, &cells, "REFUSED")));
+        print(&format!("{}    {reason}\n", row(name, &cells, "REFUSED")))
     }
 
     /// Prints what is below the rows.
-    pub fn end(&self, setting: &Setting<'_>) {
+    pub fn end(&self, setting: &Setting<'_>) -> Result<(), Error> {
         let turns = if setting.device.is_soft() { "" } else { ", all in turn" };
         let Self { right, wrong, refused, runs, method } = self;
-        report::print(&format!(
+        print(&format!(
             "runs:    {runs} each{turns}; the speed-up is over the rung before, at the median\n\
              {}check:   {method}\n\
              result:  {right} right, {wrong} wrong, {refused} refused\n",
             report::speed(setting),
-        ));
+        ))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is shown while one waits: bars on stderr, and only on a terminal.
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -19,32 +20,109 @@ pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs a kernel on the software device under a bar of the blocks that are done.
-pub fn simulation<T>(work: impl FnOnce() -> T) -> T {
-    if !std::io::stderr().is_terminal() {
-        return work();
+/// What the software device does, for the bar that shows how far it is.
+pub struct Simulation {
+    /// Which kernel.
+    what: String,
+    /// Seconds that one run should take.
+    run: f64,
+    /// Seconds that all should take that comes after this run; 0 if that is not known.
+    later: Cell<f64>,
+}
+
+impl Simulation {
+    /// Something short.
+    pub fn alone(what: &str) -> Self {
+        Self { what: what.to_owned(), run: 0.0, later: Cell::new(0.0) }
     }
-    let bar = ProgressBar::new(0);
-    let style =
-        ProgressStyle::with_template("simulating {wide_bar} {pos}/{len} blocks, {eta} left");
-    if let Ok(style) = style {
-        bar.set_style(style);
+
+    /// One of some kernels, of which there are `count`, counted from 0, that runs `repeat` times.
+    /// `seconds` are what one run should take, and all that comes after the last; 0 if that is
+    /// not known.
+    pub fn of(name: &str, place: usize, count: usize, repeat: u32, seconds: (f64, f64)) -> Self {
+        let what = match count {
+            1 => name.to_owned(),
+            _ => format!("{name} ({} of {count})", place + 1),
+        };
+        let (run, later) = seconds;
+        Self { what, run, later: Cell::new(f64::from(repeat) * run + later) }
     }
-    let (done, watch) = mpsc::channel::<()>();
-    let result = thread::scope(|scope| {
-        let bar = &bar;
-        scope.spawn(move || {
-            // Until the sender is dropped.
-            while watch.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
-                let progress = cuda_driver::soft::progress();
-                bar.set_length(progress.blocks_total);
-                bar.set_position(progress.blocks_done);
-            }
+
+    /// Makes a run, under a bar of the blocks that are done.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        // What remains when this run is over.
+        self.later.update(|later| later - self.run);
+        if !std::io::stderr().is_terminal() {
+            return work();
+        }
+        let bar = ProgressBar::new(0).with_message(self.what.clone());
+        let style = "simulating {msg} {wide_bar} {pos}/{len} blocks, {eta} left{prefix}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        let later = self.later.get();
+        let (done, watch) = mpsc::channel::<()>();
+        let result = thread::scope(|scope| {
+            let bar = &bar;
+            scope.spawn(move || {
+                // Until the sender is dropped.
+                while watch.recv_timeout(Duration::from_millis(100))
+                    == Err(RecvTimeoutError::Timeout)
+                {
+                    let progress = cuda_driver::soft::progress();
+                    bar.set_length(progress.blocks_total);
+                    bar.set_position(progress.blocks_done);
+                    if later >= 1.0 {
+                        bar.set_prefix(in_all(bar.eta(), later));
+                    }
+                }
+            });
+            let result = work();
+            drop(done);
+            result
         });
-        let result = work();
-        drop(done);
+        bar.finish_and_clear();
         result
-    });
-    bar.finish_and_clear();
-    result
+    }
+}
+
+/// What is left with all that comes after this run.
+fn in_all(this: Duration, later: f64) -> String {
+    format!(", {} in all", about(this.as_secs_f64() + later))
+}
+
+/// A time for people, who should not rely on it.
+pub fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("about {s:.0} s"),
+        s if s < 5400.0 => format!("about {:.0} min", s / 60.0),
+        s => format!("about {:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_for_people() {
+        for (seconds, words) in [
+            (31.4, "about 31 s"),
+            (100.0, "about 2 min"),
+            (930.0, "about 16 min"),
+            (9000.0, "about 2.5 h"),
+        ] {
+            assert_eq!(about(seconds), words);
+        }
+    }
+
+    #[test]
+    fn what_comes_later_shrinks_with_each_run() {
+        let simulation = Simulation { what: String::new(), run: 10.0, later: Cell::new(50.0) };
+        for later in [40.0, 30.0] {
+            simulation.run(|| ());
+            assert_eq!(simulation.later.get(), later);
+        }
+        assert_eq!(in_all(Duration::from_secs(70), 30.0), ", about 2 min in all");
+    }
 }

@@ -1,28 +1,17 @@
 //! Results on stdout, for people or for programs.
 
-use std::io::{self, Write};
-
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use host::kernels::{Arguments, Spec};
 use host::time::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Gemm, auto};
+use host::{Error, Gemm, auto};
 use serde::Serialize;
 
 use super::args::Format;
 use super::json;
 use super::run::{Record, Setting};
-
-/// Writes to stdout. A reader that has gone away has seen what it wanted.
-pub fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        eprintln!("warning: stdout cannot be written: {error}");
-    }
-}
+use super::stdio::print;
 
 /// A kernel, in JSON. Sizes are in elements, bytes where it says so.
 #[derive(Serialize)]
@@ -39,7 +28,7 @@ struct Listed {
 }
 
 /// Prints kernels.
-pub fn list(format: Format, specs: &[&Spec]) {
+pub fn list(format: Format, specs: &[&Spec]) -> Result<(), Error> {
     let kernels = specs.iter().map(|spec| Listed {
         kernel: spec.name(),
         summary: spec.summary(),
@@ -68,7 +57,7 @@ pub fn list(format: Format, specs: &[&Spec]) {
                     listed.summary.to_owned(),
                 ]);
             }
-            print(&format!("{table}\n"));
+            print(&format!("{table}\n"))
         }
     }
 }
@@ -81,20 +70,20 @@ struct ListedAuto {
 }
 
 /// Prints `auto` as the last of the kernels.
-pub fn list_auto(format: Format) {
+pub fn list_auto(format: Format) -> Result<(), Error> {
     let listed = ListedAuto { kernel: auto::NAME, summary: auto::SUMMARY };
     print(&match format {
         Format::Json => json::line(&listed),
         Format::Table => format!("{}: {}\n", listed.kernel, listed.summary),
-    });
+    })
 }
 
 /// Prints one result.
-pub fn result(record: &Record<'_>, format: Format) {
+pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
     print(&match format {
         Format::Json => json::result(record),
         Format::Table => page(record),
-    });
+    })
 }
 
 /// One result for people: what was asked, a row of numbers, and what they mean.

@@ -1,17 +1,19 @@
 //! From the options to checked results.
 
 use host::kernels::{LADDER, TILES};
-use host::npy::Output;
+use host::output::Output;
 use host::time::Samples;
 use host::verify::{Check, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
 use super::args::Args;
 use super::contender::{Choice, Title};
+use super::forecast::Forecast;
 use super::input::{Input, Matrices};
+use super::progress::Simulation;
 use super::sink::Sink;
 use super::workload::Workload;
-use super::{progress, report};
+use super::{progress, report, stdio, threads};
 
 /// Whether the results are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +61,9 @@ pub struct Record<'a> {
 /// Does what the options say.
 pub fn run(args: &Args) -> Result<Outcome, Error> {
     if args.list {
-        report::list(args.format, LADDER);
-        report::list(args.format, TILES);
-        report::list_auto(args.format);
+        report::list(args.format, LADDER)?;
+        report::list(args.format, TILES)?;
+        report::list_auto(args.format)?;
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
@@ -71,11 +73,11 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
     gemm.validate()?;
     if args.beta == 0.0 && input.has_c() {
-        eprintln!("warning: --c is not read, because beta is 0; add --beta to use it");
+        stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::new).transpose()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let mut sink = Sink::new(args.format, choice, args.save.as_deref())?;
+    let mut sink = Sink::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 
     let device = open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
@@ -85,6 +87,10 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;
 
+    let forecast = Forecast::new(&device, &loaded, &entries, &gemm, args, choice)?;
+    if let Some(forecast) = &forecast {
+        stdio::say(forecast.words());
+    }
     let (seed, bound) = (input.seed(), input.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let setting = Setting { device: &device, gemm, seed, cublas_version };
@@ -99,8 +105,15 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let mut before: Option<f64> = None;
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
-    for group in entries.chunks(if device.is_soft() { 1 } else { entries.len() }) {
-        let timed = workload.measure(group)?;
+    let groups = entries.chunks(if device.is_soft() { 1 } else { entries.len() });
+    for (place, group) in groups.enumerate() {
+        if !sink.is_wanted() {
+            break;
+        }
+        let (name, repeat) = (group[0].title.name, workload.repeat());
+        let seconds = forecast.as_ref().map_or((0.0, 0.0), |forecast| forecast.from(place));
+        let simulation = Simulation::of(name, place, entries.len(), repeat, seconds);
+        let timed = workload.measure(group, &simulation)?;
         let cublas = (group.iter().zip(&timed))
             .find(|(entry, _)| entry.title.is_cublas())
             .and_then(|(_, timed)| timed.as_ref().ok())
@@ -134,7 +147,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
             sink.result(&Record { setting, title, samples, check, speedup, share_of_cublas })?;
         }
     }
-    sink.end(&setting);
+    sink.end(&setting)?;
     Ok(outcome)
 }
 
@@ -146,24 +159,28 @@ fn conclude(
     output: Option<&Output>,
 ) -> Result<Outcome, Error> {
     if check.overflowed > 0 {
-        eprintln!(
+        stdio::say(format_args!(
             "warning: {name}: {} element(s) overflow f32 and are not finite; scale the matrices down",
             check.overflowed
-        );
+        ));
     }
     match (check.passed(), output) {
         (true, Some(output)) => output.write(result)?,
-        (false, Some(_)) => eprintln!("warning: {name}: the result is wrong, so it is not stored"),
+        (false, Some(_)) => {
+            stdio::say(format_args!("warning: {name}: the result is wrong, so it is not stored"));
+        }
         (_, None) => {}
     }
     Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
 }
 
+/// Opens the device that a call works on, and starts the threads that do.
 pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
+    threads::start()?;
     if choice == DeviceChoice::Auto
         && let Err(reason) = cuda_driver::gpu_count()
     {
-        eprintln!("note: running on the software device, because {reason}");
+        stdio::say(format_args!("note: running on the software device, because {reason}"));
     }
     Device::open(choice)
 }

@@ -1,11 +1,19 @@
 //! The file of `--save`: lines of JSON, added as they are made.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use host::Error;
-use host::npy::Output;
+use host::output::Output;
+use serde_json::{Map, Value};
+
+/// Longer lines are not made: a thousand samples are a tenth of that.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// What the first line of a file has one of, and what every other line has one of.
+const FIRST: [&str; 2] = ["environment", "runs"];
+const OTHER: [&str; 4] = ["environment", "runs", "kernel", "summary"];
 
 pub struct Save {
     path: PathBuf,
@@ -14,14 +22,24 @@ pub struct Save {
 }
 
 impl Save {
-    /// Makes sure that the file can be written, without touching it.
+    /// Makes sure that lines can be added to the file, without touching it: it is not there yet,
+    /// or is empty, or has such lines already. `out` is the file that is written as a whole.
     ///
     /// # Errors
     ///
     /// [`Error::Output`].
-    pub fn new(path: &Path) -> Result<Self, Error> {
+    pub fn new(path: &Path, out: Option<&Output>) -> Result<Self, Error> {
+        let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
         // A result's file has the same needs.
-        Output::new(path)?;
+        let own = Output::new(path)?;
+        if out.is_some_and(|out| out.is_same_file(&own)) {
+            return Err(fail("--out writes the same file, and --save would be lost".to_owned()));
+        }
+        match File::open(path) {
+            Ok(file) => inspect(&file).map_err(|error| fail(error.to_string()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(fail(error.to_string())),
+        }
         Ok(Self { path: path.to_owned(), file: None })
     }
 
@@ -44,21 +62,79 @@ impl Save {
     }
 }
 
+/// Looks at the first and the last line of a file, which are saved results unless it is empty.
+fn inspect(mut file: &File) -> io::Result<()> {
+    let length = file.seek(SeekFrom::End(0))?;
+    if length == 0 {
+        return Ok(());
+    }
+    file.rewind()?;
+    let mut first = Vec::new();
+    BufReader::new(file.take(LONGEST_LINE)).read_until(b'\n', &mut first)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
+    let mut end = Vec::new();
+    file.take(LONGEST_LINE).read_to_end(&mut end)?;
+    if !has_one_of(&first, &FIRST) {
+        return Err(io::Error::other("it holds something other than saved results"));
+    }
+    let Some(lines) = end.strip_suffix(b"\n") else {
+        return Err(io::Error::other("its last line is cut off"));
+    };
+    match lines.rsplit(|byte| *byte == b'\n').next() {
+        Some(last) if has_one_of(last, &OTHER) => Ok(()),
+        _ => Err(io::Error::other("its last line is no saved result")),
+    }
+}
+
+fn has_one_of(line: &[u8], keys: &[&str]) -> bool {
+    let object = serde_json::from_slice::<Map<String, Value>>(line);
+    object.is_ok_and(|object| keys.iter().any(|key| object.contains_key(*key)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    const LINES: &str = "{\"environment\":{}}\n{\"kernel\":\"naive\"}\n";
 
     #[test]
     fn lines_are_added_and_nothing_before_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
         for round in 1..=2 {
-            let mut save = Save::new(&path).unwrap();
+            let mut save = Save::new(&path, None).unwrap();
             assert_eq!(path.exists(), round > 1);
-            save.line("a\n").unwrap();
-            save.line("b\n").unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\nb\n".repeat(round));
+            for line in LINES.split_inclusive('\n') {
+                save.line(line).unwrap();
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), LINES.repeat(round));
         }
-        assert!(Save::new(folder.path()).is_err());
+        assert!(Save::new(folder.path(), None).is_err());
+    }
+
+    #[test]
+    fn only_saved_results_are_added_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.jsonl");
+        let with = |text: &[u8]| {
+            fs::write(&path, text).unwrap();
+            let error = Save::new(&path, None).err().map(|error| error.to_string());
+            assert_eq!(fs::read(&path).unwrap(), text);
+            error.unwrap_or_default()
+        };
+        let summary = "{\"summary\":{}}\n";
+        let long = format!("{{\"kernel\":\"{}\"}}\n", "x".repeat(200_000));
+        for fine in ["", LINES, "{\"m\":1,\"runs\":[]}\n"] {
+            assert_eq!(with(fine.as_bytes()), "");
+        }
+        assert_eq!(with((LINES.to_owned() + &long.repeat(10) + summary).as_bytes()), "");
+        for other in ["\n", "text\n", "{\n}\n", "{}\n", "[]\n", "\u{feff}{}\n", "\0", "1,2\n"] {
+            assert!(with(other.as_bytes()).contains("it holds something other"), "{other:?}");
+        }
+        assert!(with(&[0xff; 3 << 20]).contains("it holds something other"));
+        assert!(with(LINES.trim_end().as_bytes()).contains("cut off"));
+        let tail = LINES.to_owned() + "and some notes\n";
+        assert!(with(tail.as_bytes()).contains("its last line is no saved result"));
     }
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use host::Error;
+use host::output::Output;
 
 use super::args::Format;
 use super::contender::{Choice, Title};
 use super::ladder::Ladder;
 use super::run::{Record, Setting};
 use super::save::Save;
-use super::{json, report};
+use super::{json, report, stdio};
 
 pub struct Sink {
     format: Format,
@@ -21,11 +22,16 @@ pub struct Sink {
 impl Sink {
     /// # Errors
     ///
-    /// [`Error::Output`] if `save` cannot be written.
-    pub fn new(format: Format, choice: Choice, save: Option<&Path>) -> Result<Self, Error> {
+    /// [`Error::Output`] if `save` cannot be written, or is the file of `out`.
+    pub fn new(
+        format: Format,
+        choice: Choice,
+        save: Option<&Path>,
+        out: Option<&Output>,
+    ) -> Result<Self, Error> {
         let ladder = choice.is_all() && format == Format::Table;
         let ladder = ladder.then(Ladder::default);
-        Ok(Self { format, ladder, save: save.map(Save::new).transpose()? })
+        Ok(Self { format, ladder, save: save.map(|save| Save::new(save, out)).transpose()? })
     }
 
     /// Before the first result.
@@ -33,20 +39,17 @@ impl Sink {
         if let Some(save) = &mut self.save {
             save.line(&json::environment(setting)?)?;
         }
-        if self.ladder.is_some() {
-            Ladder::begin(setting);
-        }
-        Ok(())
+        if self.ladder.is_some() { Ladder::begin(setting) } else { Ok(()) }
     }
 
     pub fn result(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        // First what lasts, in case that stdout cannot be written.
+        if let Some(save) = &mut self.save {
+            save.line(&json::result(record))?;
+        }
         match &mut self.ladder {
             Some(ladder) => ladder.result(record),
             None => report::result(record, self.format),
-        }
-        match &mut self.save {
-            Some(save) => save.line(&json::result(record)),
-            None => Ok(()),
         }
     }
 
@@ -58,20 +61,22 @@ impl Sink {
         reason: &str,
     ) -> Result<(), Error> {
         let line = json::refusal(setting, title, reason);
+        if let Some(save) = &mut self.save {
+            save.line(&line)?;
+        }
         match &mut self.ladder {
             Some(ladder) => ladder.refusal(title.name, reason),
-            None => report::print(&line),
-        }
-        match &mut self.save {
-            Some(save) => save.line(&line),
-            None => Ok(()),
+            None => stdio::print(&line),
         }
     }
 
     /// After the last result.
-    pub fn end(&self, setting: &Setting<'_>) {
-        if let Some(ladder) = &self.ladder {
-            ladder.end(setting);
-        }
+    pub fn end(&self, setting: &Setting<'_>) -> Result<(), Error> {
+        self.ladder.as_ref().map_or(Ok(()), |ladder| ladder.end(setting))
+    }
+
+    /// Whether anyone wants to know more results.
+    pub fn is_wanted(&self) -> bool {
+        self.save.is_some() || stdio::is_read()
     }
 }

@@ -7,7 +7,7 @@ use host::{Device, DeviceMatrix, Error, Gemm, Matrix};
 
 use super::contender::{Entry, Job};
 use super::input::Matrices;
-use super::progress;
+use super::progress::{self, Simulation};
 
 /// Timed runs on a GPU, and untimed ones before them, while clocks rise.
 const GPU_REPEAT: u32 = 10;
@@ -33,6 +33,11 @@ pub struct Workload<'a, 'd> {
 }
 
 impl<'a, 'd> Workload<'a, 'd> {
+    /// Timed runs of each.
+    pub fn repeat(&self) -> u32 {
+        self.repeat
+    }
+
     /// Copies the matrices to the device.
     pub fn new(
         device: &'d Device,
@@ -53,16 +58,17 @@ impl<'a, 'd> Workload<'a, 'd> {
     }
 
     /// Times everything that can run, in turn, in the order of `entries`; why not for what
-    /// cannot.
+    /// cannot. `simulation` is what they are called while one waits for the software device.
     pub fn measure<'e, 'k>(
         &self,
         entries: &'e [Entry<'k, 'd>],
+        simulation: &Simulation,
     ) -> Result<Vec<Timed<'e, 'k, 'd>>, Error> {
         let jobs: Vec<_> = entries.iter().filter_map(|entry| entry.job.as_ref().ok()).collect();
         let reset = || self.reset();
         let samples = if self.device.is_soft() {
             let run = |i: usize| {
-                progress::simulation(|| {
+                simulation.run(|| {
                     self.run(jobs[i])?;
                     self.device.synchronize()
                 })

@@ -22,7 +22,9 @@ const PAGE: usize = 4096;
 fn failed(error: MemoryError) -> CUresult {
     codes::explain(error.to_string());
     match error {
-        MemoryError::OutOfMemory { .. } => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        MemoryError::OutOfMemory { .. } | MemoryError::HostMemory { .. } => {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY
+        }
         _ => CUresult::CUDA_ERROR_INVALID_VALUE,
     }
 }

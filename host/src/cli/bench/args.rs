@@ -19,7 +19,7 @@ pub struct BenchArgs {
 
     /// Shapes, separated by commas: N for a square, or MxNxK
     /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes].
-    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
     /// More shapes, from a file: M N K or MxNxK on each line, with # for comments.
@@ -31,17 +31,17 @@ pub struct BenchArgs {
     pub l2: L2,
 
     /// Samples of each, kernel and cuBLAS.
-    #[arg(long, value_name = "COUNT", default_value_t = 20,
+    #[arg(long, value_name = "COUNT", default_value_t = 20, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(6..=1000))]
     pub samples: u32,
 
     /// Milliseconds that a sample lasts at least, unless that takes more than 400 launches.
-    #[arg(long, value_name = "MS", default_value_t = 3,
+    #[arg(long, value_name = "MS", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub sample_ms: u32,
 
     /// The seed of the random matrices.
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, default_value_t = 42, allow_negative_numbers = true)]
     pub seed: u64,
 
     /// What auto goes by: a table that `host tune` made [default: the one built in].
@@ -53,7 +53,7 @@ pub struct BenchArgs {
     pub format: Format,
 
     /// Add the rows to this file as they are made, as lines of JSON, after a line that says
-    /// where and how.
+    /// where and how. It must be new, or have such lines.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 }

@@ -24,8 +24,8 @@ use sets::Sets;
 pub use shapes::Shape;
 
 use super::contender::{Choice, Entry, Job, Loaded, Title};
-use super::run::{Outcome, Setting};
-use super::{json, progress, report};
+use super::run::{self, Outcome, Setting};
+use super::{json, progress, stdio};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.
 const WARMUP_MS: f64 = 200.0;
@@ -51,11 +51,11 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
         shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
     }
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let output = Output::new(args, report::print)?;
+    let output = Output::new(args, stdio::print)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: reason.to_string() });
     }
-    let device = Device::open(DeviceChoice::Gpu)?;
+    let device = run::open(DeviceChoice::Gpu)?;
 
     let copy_bytes = COPY_BYTES.min(device.free_memory()? / 8);
     Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes, table.as_ref())
@@ -89,7 +89,9 @@ impl<'a, 'd> Bench<'a, 'd> {
         let roofs = Roofs::new(device, multiprocessors, copy_bytes)?;
         let speed = roofs.speed()?;
         let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
-            eprintln!("note: clocks, power and temperature are not recorded, because {reason}");
+            stdio::say(format_args!(
+                "note: clocks, power and temperature are not recorded, because {reason}"
+            ));
             None
         });
         Ok(Self { args, device, roofs, speed, telemetry, output })
@@ -116,6 +118,9 @@ impl<'a, 'd> Bench<'a, 'd> {
         };
         self.output.begin(&json::environment(&setting)?, &self.head(&setting))?;
         for shape in shapes {
+            if !self.output.is_wanted() {
+                break;
+            }
             self.shape(shape.gemm(), &kernels, cublas.as_ref())?;
         }
         self.output.end()?;
@@ -219,11 +224,11 @@ impl<'a, 'd> Bench<'a, 'd> {
         let possible = ((available - available / 8) / bytes).max(1);
         let count = wanted.min(usize::try_from(possible).unwrap_or(usize::MAX));
         if count < wanted {
-            eprintln!(
+            stdio::say(format_args!(
                 "warning: {}x{}x{}: memory for {count} of {wanted} sets of matrices, so the L2 \
                  cache is not quite cold; --l2 warm takes one",
                 gemm.m, gemm.n, gemm.k
-            );
+            ));
         }
         let a = Matrix::random(gemm.m, gemm.k, self.args.seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);

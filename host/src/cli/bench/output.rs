@@ -8,6 +8,7 @@ use super::row::{Row, Status, Verdict};
 use super::table;
 use crate::cli::json;
 use crate::cli::save::Save;
+use crate::cli::stdio;
 
 /// A row with its samples, for JSON: milliseconds per launch, in the order taken.
 #[derive(Serialize)]
@@ -21,7 +22,7 @@ pub struct Sampled<'a> {
 /// Where rows go.
 pub struct Output {
     format: Format,
-    print: fn(&str),
+    print: fn(&str) -> Result<(), Error>,
     save: Option<Save>,
     rows: Vec<Row>,
 }
@@ -32,19 +33,19 @@ impl Output {
     /// # Errors
     ///
     /// [`Error::Output`] if the file of `--save` cannot be written.
-    pub fn new(args: &BenchArgs, print: fn(&str)) -> Result<Self, Error> {
-        let save = args.save.as_deref().map(Save::new).transpose()?;
+    pub fn new(args: &BenchArgs, print: fn(&str) -> Result<(), Error>) -> Result<Self, Error> {
+        let save = args.save.as_deref().map(|save| Save::new(save, None)).transpose()?;
         Ok(Self { format: args.format, print, save, rows: Vec::new() })
     }
 
     /// Before the first row: `environment` is the line for the file, `head` for people.
     pub fn begin(&mut self, environment: &str, head: &str) -> Result<(), Error> {
+        self.save(environment)?;
         match self.format {
             Format::Table => (self.print)(&format!("{head}{}", table::header())),
-            Format::Json => {}
+            Format::Json => Ok(()),
             Format::Csv => (self.print)(&csv_header()),
         }
-        self.save(environment)
     }
 
     /// A row, as soon as it is there.
@@ -55,13 +56,15 @@ impl Output {
         cublas_samples_ms: &[f64],
     ) -> Result<(), Error> {
         let line = json::line(&Sampled { row: &row, samples_ms, cublas_samples_ms });
-        (self.print)(&match self.format {
+        // First what lasts, in case that stdout cannot be written.
+        self.save(&line)?;
+        let text = match self.format {
             Format::Table => table::row(&row),
-            Format::Json => line.clone(),
+            Format::Json => line,
             Format::Csv => csv_row(&row),
-        });
+        };
         self.rows.push(row);
-        self.save(&line)
+        (self.print)(&text)
     }
 
     /// After the last row.
@@ -69,19 +72,25 @@ impl Output {
         let summaries = summarise(&self.rows);
         for summary in &summaries {
             let line = json::line(&SummaryLine { summary });
-            match self.format {
-                Format::Table => (self.print)(&summary.words()),
-                Format::Json => (self.print)(&line),
-                // In CSV it would be a row of other columns.
-                Format::Csv => eprint!("{}", summary.words()),
-            }
             self.save(&line)?;
+            match self.format {
+                Format::Table => (self.print)(&summary.words())?,
+                Format::Json => (self.print)(&line)?,
+                // In CSV it would be a row of other columns.
+                Format::Csv => stdio::say(summary.words().trim_end()),
+            }
         }
         let is_refused = |row: &Row| row.status == Status::Refused;
-        match self.rows.iter().all(is_refused) {
+        // There is no row where the reader left first.
+        match !self.rows.is_empty() && self.rows.iter().all(is_refused) {
             true => Err(Error::NothingMeasured { count: self.rows.len() }),
             false => Ok(()),
         }
+    }
+
+    /// Whether anyone wants to know more rows.
+    pub fn is_wanted(&self) -> bool {
+        self.save.is_some() || stdio::is_read()
     }
 
     /// Whether every result was right.

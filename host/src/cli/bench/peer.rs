@@ -6,6 +6,7 @@ use host::{Device, Error};
 use super::is_refusal;
 use super::sets::Sets;
 use crate::cli::contender::{Choice, Entry, Job, Loaded};
+use crate::cli::stdio;
 
 /// cuBLAS, unless this machine has none, which is said.
 pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
@@ -16,7 +17,7 @@ pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
             | Error::CublasBroken { .. }
             | Error::CublasNeedsGpu),
         ) => {
-            eprintln!("warning: nothing is compared with cuBLAS: {error}");
+            stdio::say(format_args!("warning: nothing is compared with cuBLAS: {error}"));
             Ok(None)
         }
         Err(error) => Err(error),
@@ -50,7 +51,7 @@ impl<'e, 'k, 'd> Peer<'e, 'k, 'd> {
             },
             Err(reason) => reason.clone(),
         };
-        eprintln!("warning: this shape is not compared: {reason}");
+        stdio::say(format_args!("warning: this shape is not compared: {reason}"));
         Ok(None)
     }
 }

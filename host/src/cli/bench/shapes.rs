@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
+use host::error::excerpt;
 use host::{Error, Gemm};
 
 /// M, N and K, each at least 1 and at most what a kernel can count.
@@ -41,13 +42,18 @@ impl FromStr for Shape {
         let size = |word: &str| match word.parse() {
             Ok(0) => Err("a size is 0, and must be at least 1".to_owned()),
             Ok(size) => Ok(size),
-            Err(_) => Err(format!("`{word}` is not a size")),
+            Err(_) => Err(format!(
+                "`{}` is not a size, which is a whole number of 1 or more, at most {}",
+                excerpt(word),
+                i32::MAX
+            )),
         };
         let shape = match words[..] {
             [n] => size(n).map(|n| Self { m: n, n, k: n })?,
             [m, n, k] => Self { m: size(m)?, n: size(n)?, k: size(k)? },
             _ => {
-                return Err(format!("`{text}` has {} numbers, and a shape has three", words.len()));
+                let (text, count) = (excerpt(text), words.len());
+                return Err(format!("`{text}` has {count} numbers, and a shape has three"));
             }
         };
         shape.gemm().validate().map_err(|error| error.to_string())?;

@@ -30,7 +30,7 @@ fn a_row_for_every_kernel_and_shape() {
     let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let choices = ["tile2d", "smem_full"].map(|name| Choice::parse(name).unwrap());
-    let output = Output::new(&args, |_| ()).unwrap();
+    let output = Output::new(&args, |_| Ok(())).unwrap();
     let mut bench = Bench::new(&args, &device, output, 0).unwrap();
     assert_eq!(bench.run(&choices, &args.sizes, None).unwrap(), Outcome::Right);
 
@@ -83,7 +83,7 @@ fn a_row_of_auto_says_what_was_chosen() {
     let folder = tempfile::tempdir().unwrap();
     args.save = Some(folder.path().join("rows.jsonl"));
     let device = Device::open(DeviceChoice::Soft).unwrap();
-    let output = Output::new(&args, |_| ()).unwrap();
+    let output = Output::new(&args, |_| Ok(())).unwrap();
     let mut bench = Bench::new(&args, &device, output, 0).unwrap();
     assert_eq!(bench.run(&[Choice::Auto], &args.sizes, None).unwrap(), Outcome::Right);
     let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
@@ -92,4 +92,25 @@ fn a_row_of_auto_says_what_was_chosen() {
     let choice = device.auto().unwrap().choose(&host::Gemm::new(9, 9, 9)).unwrap();
     assert_eq!(row["chosen"], choice.spec.name());
     assert_eq!(row["splits"], choice.splits);
+}
+
+#[test]
+fn a_row_that_cannot_be_printed_is_saved_and_the_last() {
+    let words = "host bench --sizes 9,8 --l2 warm --samples 6 --sample-ms 1 --format csv";
+    let Some(Command::Bench(mut args)) = Args::parse_from(words.split(' ')).command else {
+        panic!()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    args.save = Some(folder.path().join("rows.jsonl"));
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let print = |text: &str| match text.contains("PASS") {
+        true => Err(Error::Output { path: "stdout".into(), reason: "full".into() }),
+        false => Ok(()),
+    };
+    let output = Output::new(&args, print).unwrap();
+    let mut bench = Bench::new(&args, &device, output, 0).unwrap();
+    let choices = [Choice::parse("naive").unwrap()];
+    assert!(matches!(bench.run(&choices, &args.sizes, None), Err(Error::Output { .. })));
+    let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
+    assert_eq!(text.lines().count(), 2, "the environment and a row: {text}");
 }

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use host::npy::Output;
+use host::output::Output;
 use host::{Error, Table};
 
-use crate::cli::report;
 use crate::cli::run::Outcome;
+use crate::cli::stdio;
 
 /// Has a table say what has changed since it was measured.
 pub fn run(path: &Path) -> Result<Outcome, Error> {
     let table = Table::read(path)?.accepting_changes()?;
     Output::new(path)?.write_text(&table.to_json())?;
     let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
-    report::print(&format!(
+    stdio::print(&format!(
         "changed: {}\ntable:   {}\n",
         if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") },
         path.display()
-    ));
+    ))?;
     Ok(Outcome::Right)
 }

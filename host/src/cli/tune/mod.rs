@@ -8,22 +8,25 @@ mod course;
 mod race;
 mod shapes;
 
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use host::auto::table::Measured;
 use host::auto::{Model, Table};
 use host::kernels::{Arguments, LADDER, Spec, TILES};
-use host::npy::Output;
+use host::output::Output;
 use host::{Error, find_kernel};
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::args::DeviceArg;
 use super::bench::{COPY_BYTES, Shape, peer};
 use super::report::milliseconds;
 use super::run::{self, Outcome};
 use super::save::Save;
-use super::{json, report};
+use super::{json, stdio};
 use bed::Bed;
 use course::Course;
 use race::{Race, Run};
@@ -39,7 +42,8 @@ const MOST_RESIDENT: u32 = 4;
 
 #[derive(Debug, clap::Args)]
 pub struct TuneArgs {
-    /// The table, or a folder for it [default: this folder, under the device's name].
+    /// The table, or a folder for it [default: this folder, under the device's name]. Nothing but a
+    /// table is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -47,7 +51,8 @@ pub struct TuneArgs {
     #[arg(long, value_enum, default_value_t)]
     device: DeviceArg,
 
-    /// Add the times of all products to this file as they are made, as lines of JSON.
+    /// Add the times of all products to this file as they are made, as lines of JSON. It must be
+    /// new, or have such lines.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 
@@ -69,13 +74,14 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let device = run::open(args.device.choice())?;
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
-    let save = args.save.as_deref().map(Save::new).transpose()?;
+    expect_table(&path)?;
+    let save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
-        eprintln!("warning: simulated times say nothing about a GPU, and nor will this table");
+        stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
     }
     let copy_bytes = if device.is_soft() { 0 } else { COPY_BYTES.min(device.free_memory()? / 8) };
     let bed = Bed::new(&device, copy_bytes)?;
-    report::print(&format!("device:  {}\n", device.info().name));
+    stdio::print(&format!("device:  {}\n", device.info().name))?;
 
     let before = bed.ffma_gflops()?;
     let mut tuning = Tuning { bed: &bed, output, save, wrong: 0 };
@@ -96,7 +102,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let drift = before.zip(after).map(|(before, after)| {
         format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
     });
-    report::print(&format!(
+    stdio::print(&format!(
         "model:   what it chooses takes {measured:.3}x the time of the fastest over {} \
          shape(s){corrected}; {} exception(s)\n\
          errors:  {}\n\
@@ -108,7 +114,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         clock.elapsed().as_secs_f64(),
         drift.unwrap_or_default(),
         path.display(),
-    ));
+    ))?;
     Ok(if tuning.wrong == 0 { Outcome::Right } else { Outcome::Wrong })
 }
 
@@ -155,6 +161,28 @@ fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
         Some(path) if !path.is_dir() => path.to_owned(),
         folder => folder.unwrap_or(Path::new(".")).join(format!("{name}.json")),
     }
+}
+
+/// What every table has, of whatever age.
+#[derive(Deserialize)]
+struct AnyTable {
+    #[serde(rename = "device")]
+    _device: IgnoredAny,
+    #[serde(rename = "kernels")]
+    _kernels: IgnoredAny,
+}
+
+/// Makes sure that only a table is replaced by a table, or an empty file, or none.
+fn expect_table(path: &Path) -> Result<(), Error> {
+    let is_replaceable = match File::open(path) {
+        Ok(file) => {
+            let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            is_empty || serde_json::from_reader::<_, AnyTable>(BufReader::new(file)).is_ok()
+        }
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    let reason = "it holds something other than a table of auto".to_owned();
+    is_replaceable.then_some(()).ok_or(Error::Output { path: path.to_owned(), reason })
 }
 
 /// The times of a product, in JSON.
@@ -217,7 +245,7 @@ impl Tuning<'_, '_> {
         for spec in kernels {
             let resident = match device.resident_blocks(spec)?.min(MOST_RESIDENT) {
                 0 => {
-                    eprintln!("note: {} does not run on this device", spec.name());
+                    stdio::say(format_args!("note: {} does not run on this device", spec.name()));
                     continue;
                 }
                 resident => resident,
@@ -225,7 +253,7 @@ impl Tuning<'_, '_> {
             let kernel = device.kernel(spec)?;
             if let Some(mistake) = costs::mistake(bed, &kernel)? {
                 self.wrong += 1;
-                report::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name()));
+                stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name()))?;
                 continue;
             }
             let costs = costs::measure(bed, &kernel, resident, launch_ns)?;
@@ -233,18 +261,19 @@ impl Tuning<'_, '_> {
                 .aligned
                 .iter()
                 .map(|pace| format!("{:.0} + {:.1} per step", pace.fixed_ns, pace.step_ns));
-            report::print(&format!(
+            let line = format!(
                 "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
                 spec.name(),
                 paces.collect::<Vec<_>>().join(", "),
                 costs.join_ns,
                 costs.piece_ns
-            ));
+            );
             measured.add(spec);
             let mut all = table.map_or_else(Vec::new, |table| table.kernels().to_vec());
             all.push(costs);
             let so_far = Table::new(measured.clone(), launch_ns, copy_gbytes, all, Vec::new())?;
             self.output.write_text(&so_far.to_json())?;
+            stdio::print(&line)?;
             table = Some(so_far);
         }
         table.ok_or(Error::NothingMeasured { count: kernels.len() })
@@ -264,22 +293,28 @@ impl Tuning<'_, '_> {
             let race = match course.race(shape)? {
                 Ok(race) => race,
                 Err(reason) => {
-                    eprintln!("note: {shape} is not measured: {reason}");
+                    stdio::say(format_args!("note: {shape} is not measured: {reason}"));
                     continue;
                 }
             };
             for (choice, reason) in &race.wrong {
                 self.wrong += 1;
-                report::print(&format!("{shape}: {choice} is WRONG: {reason}\n"));
+                stdio::print(&format!("{shape}: {choice} is WRONG: {reason}\n"))?;
             }
             let ms = |ns: f64| milliseconds(1e-6 * ns);
             let (chosen, fastest) = (race.chosen(&model), race.fastest());
             let exception = race.exception(&model);
+            let is_exception = exception.is_some();
+            if let Some(save) = &mut self.save {
+                save.line(&json::line(&RaceLine::new(&race)))?;
+            }
+            exceptions.extend(exception);
+            self.output.write_text(&table.with_exceptions(exceptions.clone())?.to_json())?;
             let left_out = race.left_out().map(|(run, error)| {
                 let Run { choice, .. } = run;
                 format!("; left out: {choice}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
             });
-            report::print(&format!(
+            stdio::print(&format!(
                 "{shape:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, \
                  {}{}{}\n",
                 ms(chosen.predicted_ns),
@@ -289,13 +324,8 @@ impl Tuning<'_, '_> {
                 chosen.ns() / fastest.ns(),
                 fastest.choice,
                 left_out.unwrap_or_default(),
-                if exception.is_some() { " (exception)" } else { "" },
-            ));
-            if let Some(save) = &mut self.save {
-                save.line(&json::line(&RaceLine::new(&race)))?;
-            }
-            exceptions.extend(exception);
-            self.output.write_text(&table.with_exceptions(exceptions.clone())?.to_json())?;
+                if is_exception { " (exception)" } else { "" },
+            ))?;
             races.push(race);
         }
         Ok(races)

@@ -1,0 +1,121 @@
+//! How long the software device will take: an estimate, from small products.
+
+use host::{Device, Error, Gemm, Matrix};
+
+use super::args::Args;
+use super::contender::{Choice, Entry, Loaded};
+use super::input::Matrices;
+use super::progress::{Simulation, about};
+use super::workload::Workload;
+
+/// Seconds that are worth a word.
+const LONG: f64 = 30.0;
+
+/// Floating-point operations that take less than that everywhere.
+const LEAST_FLOPS: f64 = 5e9;
+
+/// The largest K of a small product: enough that beginning and end of a block count for little.
+const DEPTH: usize = 256;
+
+/// What each of some kernels takes.
+#[derive(Debug, PartialEq)]
+pub struct Forecast {
+    /// Seconds per run; 0 for what cannot run.
+    each: Vec<f64>,
+    /// Timed runs of each.
+    runs: u32,
+}
+
+impl Forecast {
+    /// Runs a small product with each kernel, if this is the software device and may take long:
+    /// `None` if not. `entries` are what runs, and were loaded from `loaded`.
+    pub fn new(
+        device: &Device,
+        loaded: &[Loaded<'_>],
+        entries: &[Entry<'_, '_>],
+        gemm: &Gemm,
+        args: &Args,
+        choice: Choice,
+    ) -> Result<Option<Self>, Error> {
+        let runs = args.repeat.unwrap_or(1);
+        let all_runs = entries.iter().filter(|entry| entry.job.is_ok()).count() as f64;
+        if !device.is_soft() || all_runs * f64::from(runs) * gemm.flops() < LEAST_FLOPS {
+            return Ok(None);
+        }
+        let small = small(gemm, rayon::current_num_threads());
+        let matrices = Matrices {
+            a: Matrix::random(small.m, small.k, 1, 1),
+            b: Matrix::random(small.k, small.n, 1, 2),
+            c: (small.beta != 0.0).then(|| Matrix::random(small.m, small.n, 1, 3)),
+        };
+        let workload = Workload::new(device, &small, &matrices, Some(1))?;
+        let mut each = Vec::new();
+        for (loaded, entry) in loaded.iter().zip(entries) {
+            let small_entry = loaded.prepare(small, args.splits, args.packed, choice)?;
+            let simulation = Simulation::alone("for an estimate");
+            let timed = workload.measure(std::slice::from_ref(&small_entry), &simulation)?;
+            each.push(match &timed[..] {
+                [Ok((_, samples))] if entry.job.is_ok() => {
+                    1e-3 * samples.median() * gemm.flops() / small.flops()
+                }
+                _ => 0.0,
+            });
+        }
+        Ok(Some(Self { each, runs }).filter(|forecast| forecast.all() >= LONG))
+    }
+
+    /// Seconds for all.
+    fn all(&self) -> f64 {
+        f64::from(self.runs) * self.each.iter().sum::<f64>()
+    }
+
+    /// Seconds of a run of one, and of all that run after it.
+    pub fn from(&self, place: usize) -> (f64, f64) {
+        let after = &self.each[place + 1..];
+        (self.each[place], f64::from(self.runs) * after.iter().sum::<f64>())
+    }
+
+    /// In a sentence.
+    pub fn words(&self) -> String {
+        format!(
+            "note: on the software device this takes {} (an estimate, from small products)",
+            about(self.all())
+        )
+    }
+}
+
+/// A product that takes all cores a fraction of a second, with edges as the large one has.
+fn small(gemm: &Gemm, threads: usize) -> Gemm {
+    // Two blocks or more for each thread, of kernels with the largest tiles.
+    let side = 128 * ((2 * threads) as f64).sqrt().ceil() as usize;
+    let part = |size: usize, most: usize| if size <= most { size } else { most + size % 4 };
+    let (m, n, k) = (part(gemm.m, side), part(gemm.n, side), part(gemm.k, DEPTH));
+    Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left() {
+        let forecast = Forecast { each: vec![10.0, 0.0, 20.0], runs: 3 };
+        assert_eq!(forecast.all(), 90.0);
+        assert_eq!(
+            [0, 1, 2].map(|place| forecast.from(place)),
+            [(10.0, 60.0), (0.0, 60.0), (20.0, 0.0)]
+        );
+        assert!(
+            forecast.words().contains("takes about 2 min (an estimate"),
+            "{}",
+            forecast.words()
+        );
+    }
+
+    #[test]
+    fn a_small_product_has_the_edges_of_the_large_one() {
+        let large = Gemm::new(4095, 100, 4096).scaled(2.0, 1.0);
+        assert_eq!(small(&large, 2), Gemm::new(259, 100, 256).scaled(2.0, 1.0));
+        assert_eq!(small(&Gemm::new(4096, 4096, 7), 16), Gemm::new(768, 768, 7));
+    }
+}

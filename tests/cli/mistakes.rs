@@ -1,0 +1,105 @@
+//! What is mistyped.
+
+use super::{Files, expect_refusal, run, soft};
+
+#[test]
+fn nothing_asked_for_is_answered_with_the_help() {
+    let ran = run(&[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("--kernel <NAME>"), "{}", ran.stderr);
+    let first = "Try first: cargo run -p host -- --kernel tile2d --size 512";
+    assert_eq!(ran.stderr.lines().last(), Some(first));
+    let (_, arguments) = first.split_once(" -- ").unwrap();
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    assert_eq!(soft(&arguments).code, Some(0));
+}
+
+#[test]
+fn a_size_is_a_whole_number() {
+    let says = "a size is a whole number of 0 or more, at most 2147483647";
+    for size in ["-1", "-1.5", "4k", "1e3", "99999999999999999999"] {
+        let square = ["--kernel", "naive", "--size", size];
+        expect_refusal(&soft(&square), &square, &["--size", size, says]);
+        for (m, n, k) in [(size, "8", "8"), ("8", size, "8"), ("8", "8", size)] {
+            let product = ["--kernel", "naive", "--m", m, "--n", n, "--k", k];
+            expect_refusal(&soft(&product), &product, &[size, says]);
+        }
+    }
+    let says = "is not a size, which is a whole number of 1 or more, at most 2147483647";
+    let files = Files::new();
+    let shapes = files.path("shapes.txt");
+    for size in ["-1", "8x-1x8", "-1x8x8", "8,-1", "1.5"] {
+        std::fs::write(&shapes, size.replace(',', "\n") + "\n").unwrap();
+        for arguments in [
+            &["bench", "--sizes", size][..],
+            &["explain", "auto", "--sizes", size],
+            &["bench", "--shapes", &shapes],
+        ] {
+            expect_refusal(&run(arguments), arguments, &[says]);
+        }
+    }
+    for (arguments, says) in [
+        (&["--kernel", "naive", "--size", "8", "--repeat", "-1"][..], "-1 is not in 1.."),
+        (&["--kernel", "naive", "--size", "8", "--splits", "-1"], "-1 is not in 1.."),
+        (&["--kernel", "naive", "--size", "8", "--seed", "-1"], "'-1' for '--seed"),
+        (&["bench", "--samples", "-1"], "-1 is not in 6..=1000"),
+    ] {
+        expect_refusal(&run(arguments), arguments, &[says]);
+    }
+}
+
+#[test]
+fn what_is_quoted_is_short_and_printable() {
+    let long = "x".repeat(10_000);
+    let colours = "\x1b[31mred\nand two lines";
+    let files = Files::new();
+    let (shapes, table) = (files.path("shapes.txt"), files.path("table.json"));
+    let escaped = r"\u{1b}[31mred\nand two lines".to_owned();
+    for (text, quoted) in [(long.as_str(), "x".repeat(60) + "…"), (colours, escaped)] {
+        std::fs::write(&shapes, text.replace('\n', "\t")).unwrap();
+        let name = serde_json::to_string(text).unwrap();
+        std::fs::write(&table, super::TABLE.replace("\"tile_64x64\"", &name)).unwrap();
+        let option = format!("--{text}");
+        let product = ["--kernel", "naive", "--size", "8"];
+        for arguments in [
+            &["--kernel", text, "--size", "8"][..],
+            &["explain", text],
+            &["bench", "--kernels", text],
+            &["bench", "--sizes", text],
+            &["bench", "--l2", text],
+            &["bench", "--shapes", &shapes],
+            &["bench", "--table", &table],
+            &["--kernel", "naive", "--size", text],
+            &[&product[..], &["--device", text]].concat(),
+            &[&product[..], &[&option]].concat(),
+            &[&product[..], &[text]].concat(),
+        ] {
+            let ran = run(arguments);
+            expect_refusal(&ran, &arguments[..1], &[]);
+            assert!(ran.stderr.len() < 1500, "{:?}: {} bytes", arguments[0], ran.stderr.len());
+            assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
+        }
+        let ran = soft(&["--kernel", text, "--size", "8"]);
+        assert!(ran.stderr.contains(&format!("`{quoted}`")), "{}", ran.stderr);
+        assert_eq!(ran.stderr.lines().count(), 1);
+    }
+}
+
+#[test]
+fn names_of_files_do_not_reach_the_terminal_as_they_are() {
+    let files = Files::new();
+    let missing = files.path("\x1b[31mno/such.npy");
+    let product = ["--kernel", "auto", "--size", "8"];
+    for arguments in [
+        &["--kernel", "naive", "--a", &missing, "--b", &missing][..],
+        &[&product[..], &["--out", &missing]].concat(),
+        &[&product[..], &["--save", &missing]].concat(),
+        &[&product[..], &["--table", &missing]].concat(),
+        &["bench", "--shapes", &missing],
+        &["tune", "--quick", "--device", "soft", "--out", &missing],
+    ] {
+        let ran = run(arguments);
+        expect_refusal(&ran, &arguments[..1], &[r"\u{1b}[31mno/such.npy"]);
+        assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
+    }
+}

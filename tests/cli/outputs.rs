@@ -1,0 +1,201 @@
+//! What is written: files that cannot be, links, signals, and what must not be overwritten.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Files, read_npy, refused, run, soft};
+
+/// So large that computing first would be noticed.
+const LARGE: [&str; 5] = ["--kernel", "naive", "--size", "4096", "--out"];
+
+#[test]
+fn names_that_no_file_can_have_are_refused_first() {
+    let files = Files::new();
+    let name = "x".repeat(300);
+    for (out, says) in [
+        ("new/", "it names a folder, which does not exist"),
+        ("new//", "it names a folder, which does not exist"),
+        ("new/.", "it names a folder, which does not exist"),
+        (name.as_str(), "File name too long"),
+    ] {
+        let out = files.path(out);
+        refused(&[&LARGE[..], &[&out]].concat(), &["cannot write", says]);
+        refused(&["--kernel", "all", "--size", "4096", "--save", &out], &["cannot write", says]);
+        let ran = run(&["tune", "--quick", "--device", "soft", "--out", &out]);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{}", ran.stderr);
+        assert_eq!(ran.stdout, "", "nothing was measured");
+    }
+    assert!(files.names().is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_kept_and_its_target_created() {
+    use std::os::unix::fs::symlink;
+
+    let files = Files::new();
+    fs::create_dir(files.path("folder")).unwrap();
+    let link = files.path("link.npy");
+    // Relative to where the link is, through another one.
+    symlink("folder/second.npy", &link).unwrap();
+    symlink("../target.npy", files.path("folder/second.npy")).unwrap();
+    assert_eq!(soft(&["--kernel", "naive", "--size", "2", "--out", &link]).code, Some(0));
+    for link in [&link, &files.path("folder/second.npy")] {
+        assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+    }
+    assert_eq!(read_npy(&files.path("target.npy")).1.len(), 4);
+    assert!(!fs::symlink_metadata(files.path("target.npy")).unwrap().is_symlink());
+
+    let (circle, nowhere) = (files.path("circle.npy"), files.path("nowhere.npy"));
+    symlink(&circle, &circle).unwrap();
+    symlink("no/such/folder/out.npy", &nowhere).unwrap();
+    refused(&[&LARGE[..], &[&circle]].concat(), &["cannot write", "symbolic links"]);
+    refused(&[&LARGE[..], &[&nowhere]].concat(), &["its folder does not exist"]);
+}
+
+/// The size of the temporary file that is being written, if there is one.
+#[cfg(unix)]
+fn unfinished(folder: &Path) -> Option<u64> {
+    let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(".npy-"));
+    file.and_then(|file| file.metadata().ok()).map(|metadata| metadata.len())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_no_temporary_file() {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::thread;
+    use std::time::Duration;
+
+    // 64 MiB, with next to no computing.
+    let product = ["--device", "soft", "--kernel", "tile2d", "--m", "4096", "--n", "4096"];
+    let mut caught = 0;
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)].repeat(3) {
+        let files = Files::new();
+        let out = files.path("out.npy");
+        let mut child = super::command(&[&product[..], &["--k", "1", "--out", &out]].concat())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while unfinished(files.0.path()).is_none_or(|length| length == 0)
+            && child.try_wait().unwrap().is_none()
+        {
+            thread::sleep(Duration::from_micros(200));
+        }
+        let mut kill = Command::new("kill");
+        kill.args([&format!("-{name}"), &child.id().to_string()]).stderr(Stdio::null());
+        kill.status().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(unfinished(files.0.path()), None, "{name}: {status}");
+        // It may have come too late: then the result is there, and whole.
+        if Path::new(&out).exists() {
+            assert_eq!(read_npy(&out).1.len(), 4096 * 4096);
+            continue;
+        }
+        assert_eq!(status.signal(), Some(number), "as a shell wants to know");
+        caught += 1;
+        if caught == 3 {
+            return;
+        }
+    }
+    panic!("no signal came while the file was written");
+}
+
+/// As nohup does, or a shell without job control for what runs in the background.
+#[cfg(unix)]
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    // It waits for a pipe that nobody writes, until the one signal that cannot be ignored.
+    let files = Files::new();
+    let (host, pipe) = (env!("CARGO_BIN_EXE_host"), files.path("a.npy"));
+    let script = format!(
+        "mkfifo '{pipe}'; trap '' INT HUP\n\
+         '{host}' --device soft --kernel naive --a '{pipe}' --b '{pipe}' &\n\
+         sleep 0.3; kill -INT $!; kill -HUP $!; sleep 0.1; kill -KILL $!; wait $!"
+    );
+    let shell = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(shell.status.code(), Some(128 + 9));
+}
+
+/// Runs what must be refused, and makes sure that the files are as they were.
+fn refused_without_a_trace(files: &Files, arguments: &[&str], says: &[&str]) {
+    let contents = || {
+        let read = |path: std::path::PathBuf| (fs::read(&path).unwrap(), path);
+        files.names().into_iter().map(read).collect::<Vec<_>>()
+    };
+    let before = contents();
+    let ran = run(arguments);
+    super::expect_refusal(&ran, arguments, says);
+    assert!(contents() == before, "{arguments:?}");
+}
+
+#[test]
+fn results_are_added_to_saved_results_only() {
+    let files = Files::new();
+    let matrix = files.matrix("a.npy", 4, 4, |_, _| 1.0);
+    let (table, text) = (files.path("table.json"), files.path("notes.txt"));
+    fs::write(&table, super::TABLE).unwrap();
+    fs::write(&text, "256\n512\n").unwrap();
+    let other = ["cannot write", "it holds something other than saved results"];
+    let soft = ["--device", "soft"];
+    let input = ["--kernel", "naive", "--a", &matrix, "--b", &matrix, "--save", &matrix];
+    refused_without_a_trace(&files, &[&soft[..], &input].concat(), &other);
+    let by = ["--kernel", "auto", "--size", "8", "--table", &table, "--save", &table];
+    refused_without_a_trace(&files, &[&soft[..], &by].concat(), &other);
+    refused_without_a_trace(&files, &["bench", "--shapes", &text, "--save", &text], &other);
+    let tuned = files.path("tuned.json");
+    let tune = ["tune", "--quick", "--device", "soft", "--out", &tuned];
+    for save in [&text, &table] {
+        refused_without_a_trace(&files, &[&tune[..], &["--save", save]].concat(), &other);
+    }
+
+    let saved = files.path("saved.jsonl");
+    let save = ["--kernel", "naive", "--size", "8", "--save", &saved];
+    assert_eq!(super::soft(&save).code, Some(0));
+    fs::OpenOptions::new().append(true).open(&saved).unwrap().set_len(500).unwrap();
+    let cut = ["its last line is cut off"];
+    refused_without_a_trace(&files, &[&soft[..], &save].concat(), &cut);
+}
+
+#[test]
+fn one_file_is_not_written_twice() {
+    let files = Files::new();
+    let same = ["cannot write", "--out writes the same file"];
+    let product = ["--device", "soft", "--kernel", "naive", "--size", "8"];
+    let (out, dotted) = (files.path("one"), files.path("./one"));
+    refused_without_a_trace(
+        &files,
+        &[&product[..], &["--out", &out, "--save", &dotted]].concat(),
+        &same,
+    );
+    let tune = ["tune", "--quick", "--device", "soft", "--out", &out, "--save", &dotted];
+    refused_without_a_trace(&files, &tune, &same);
+    // The same for one that exists, by a link.
+    let saved = files.path("saved.jsonl");
+    assert_eq!(run(&[&product[..], &["--save", &saved]].concat()).code, Some(0));
+    #[cfg(unix)]
+    {
+        let link = files.path("link");
+        std::os::unix::fs::symlink(&saved, &link).unwrap();
+        let both = ["--out", &link, "--save", &saved];
+        refused_without_a_trace(&files, &[&product[..], &both].concat(), &same);
+    }
+}
+
+#[test]
+fn a_table_replaces_nothing_but_a_table() {
+    let files = Files::new();
+    let matrix = files.matrix("a.npy", 4, 4, |_, _| 1.0);
+    let (saved, table) = (files.path("saved.jsonl"), files.path("table.json"));
+    assert_eq!(soft(&["--kernel", "naive", "--size", "8", "--save", &saved]).code, Some(0));
+    for other in [&matrix, &saved] {
+        let tune = ["tune", "--quick", "--device", "soft", "--out", other];
+        refused_without_a_trace(&files, &tune, &["it holds something other than a table"]);
+    }
+    // One of another version, with kernels that are no more.
+    fs::write(&table, super::TABLE.replace("tile_", "old_")).unwrap();
+    assert_eq!(run(&["tune", "--quick", "--device", "soft", "--out", &table]).code, Some(0));
+}
