@@ -53,6 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
+    let mut texts = Vec::new();
     let mut spilling = Vec::new();
     for arch in ARCHITECTURES {
         stdio::say(format_args!("building {KERNELS} for {arch}"));
@@ -71,14 +72,10 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         }
 
         let file = format!("{KERNELS}/{}/{arch}.ptx", sources::FOLDER);
-        let committed = root.join(&file);
-        if args.check {
-            if fs::read_to_string(&committed).ok().as_deref() != Some(&text) {
-                stale.push(file.clone());
-            }
-        } else {
-            write(&committed, &text)?;
+        if args.check && fs::read_to_string(root.join(&file)).ok().as_deref() != Some(&text) {
+            stale.push(file.clone());
         }
+        texts.push(text);
         files.push(file);
     }
     stdio::print(&format!("{}\n", table.trim_fmt()))?;
@@ -95,6 +92,11 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         return Err(format!("registers are spilled by {}", spilling.join(", ")));
     }
 
+    if !args.check {
+        for (file, text) in files.iter().zip(&texts) {
+            write(&root.join(file), text)?;
+        }
+    }
     let record = root.join(KERNELS).join(sources::FOLDER).join(sources::RECORD);
     let all: Vec<&str> = SOURCES.iter().copied().chain(files.iter().map(String::as_str)).collect();
     let digests = SourceDigests::of(&root, &all).map_err(|error| error.to_string())?;
