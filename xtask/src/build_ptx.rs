@@ -170,3 +170,32 @@ fn write(path: &PathBuf, text: &str) -> Result<(), String> {
         .and_then(|()| fs::write(path, text))
         .map_err(|error| format!("`{}`: {error}", path.display()))
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_spills_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("ptxas");
+        let with = |memory: &str| {
+            let report =
+                format!("Compiling entry function 'k' for 'sm_80'\n{memory}\nUsed 255 registers\n");
+            fs::write(&script, format!("#!/bin/sh\ncat >&2 <<END\n{report}END\n")).unwrap();
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+            let text = ".visible .entry k(\n)\n{\n\tret;\n}\n";
+            let ptxas = Ptxas::at(script.clone());
+            add_rows(&mut new_table(true), CudaArch::Sm80, text, Some(&ptxas)).unwrap()
+        };
+        let none = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+        assert_eq!(with(none), [""; 0]);
+        for (memory, of) in
+            [("0 bytes stack", "8 bytes stack"), ("0 bytes spill l", "4 bytes spill l")]
+        {
+            assert_eq!(with(&none.replace(memory, of)), ["`k` for sm_80"]);
+        }
+    }
+}

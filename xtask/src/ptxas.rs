@@ -24,6 +24,12 @@ pub struct Resources {
 }
 
 impl Ptxas {
+    /// The program at this path.
+    #[cfg(test)]
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
     /// The `ptxas` in $PTXAS, on the PATH, in $CUDA_PATH or $CUDA_HOME, or in the usual
     /// place; the first that runs.
     pub fn find() -> Option<Self> {
