@@ -96,7 +96,8 @@ const MOVING: u32 = 128;
 /// it this rests on the machine: a warp issues its instructions in order, and one that uses a
 /// loaded value waits for the load. So the values must be used before the last of these arrivals.
 /// In the source they are; that the assembler leaves it so, `cargo xtask build-ptx` checks in its
-/// disassembly wherever there is a ptxas, as in CI. Nobody checks the driver's own assembler.
+/// disassembly wherever there are ptxas and cuobjdump, as in CI. Nobody checks the driver's own
+/// assembler.
 pub const ARRIVALS_TO_RELEASE: u32 = 1 + PARTS;
 
 /// Elements from one slot to the next.
@@ -222,8 +223,9 @@ pub unsafe fn tma(
             let mut at = piece.first * BK;
             let end = (piece.first + piece.steps) * BK;
             while at < end {
-                // SAFETY: all have read what was in the slots (ARRIVALS_TO_RELEASE says what of
-                // that is PTX's promise), and the barriers expect what the copies bring.
+                // SAFETY: all have used what they read of the slots: of A and B as it is told at
+                // ARRIVALS_TO_RELEASE, of A as it came by storing it before the barrier of these
+                // warps. And the barriers expect what the copies bring.
                 unsafe {
                     turn.wait_until_empty(empty);
                     if tid == COMPUTING {

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -164,7 +165,7 @@ impl CudaBuilder {
             cargo.arg(emit("llvm-ir", &output.with_file_name("kernels.ll")));
         }
 
-        let flags = self.rustflags(&noop_linker(device_dir)?);
+        let flags = self.rustflags(&noop_linker(device_dir)?, &convergence_flags(device_dir)?);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         cargo.env("CARGO_TARGET_DIR", device_dir);
         // `-Zbuild-std` and the NVPTX features are unstable. This lets the stable compiler
@@ -191,15 +192,15 @@ impl CudaBuilder {
         }
     }
 
-    fn rustflags(&self, linker: &Path) -> Vec<String> {
+    fn rustflags(&self, linker: &Path, convergence: &Path) -> Vec<String> {
         let mut flags = vec![
             format!("-Ctarget-cpu={}", self.arch),
             format!("-Clinker={}", linker.display()),
             // LLVM gives up on unrolling the loops over a big register tile, which then
             // lives in local memory.
             "-Cllvm-args=-unroll-threshold=20000".into(),
+            format!("@{}", convergence.display()),
         ];
-        flags.extend(convergence::rustflags());
         let mut llvm_option = |on: bool, option: &str| {
             if on {
                 flags.push(format!("-Cllvm-args={option}"));
@@ -257,10 +258,7 @@ fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
         ("no-linker.sh", "#!/bin/sh\nexit 0\n")
     };
     let path = device_dir.join(name);
-    // Written once, for everything that was built with it is stale when it changes.
-    if fs::read_to_string(&path).ok().as_deref() != Some(script) {
-        fs::write(&path, script).map_err(CudaBuilderError::io(&path))?;
-    }
+    write_once(&path, script)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -268,6 +266,26 @@ fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
             .map_err(CudaBuilderError::io(&path))?;
     }
     Ok(path)
+}
+
+/// A file of arguments for rustc, which are too many for a command line that people may see. cargo
+/// knows the file by its name alone, so that other arguments need another name.
+fn convergence_flags(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
+    let flags: Vec<String> = convergence::rustflags().collect();
+    let text = flags.join("\n");
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let path = device_dir.join(format!("convergence-{:016x}.args", hasher.finish()));
+    write_once(&path, &text)?;
+    Ok(path)
+}
+
+/// Writes a file unless it is there: everything that was built with it is stale when it changes.
+fn write_once(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
+    if fs::read_to_string(path).ok().as_deref() != Some(text) {
+        fs::write(path, text).map_err(CudaBuilderError::io(path))?;
+    }
+    Ok(())
 }
 
 /// The target folder of the workspace that the crate in `crate_dir` belongs to.

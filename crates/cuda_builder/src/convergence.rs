@@ -1,13 +1,13 @@
-//! Keeping the optimiser from copying what threads must execute together.
+//! Keeping the optimiser from copying, or moving, what threads must execute together.
 //!
 //! A barrier, a shuffle or a vote is *convergent*: a copy of it in each arm of a branch is not
-//! what the program says, because the threads that should meet wait at different places. Two
-//! optimisations make such copies, and each is kept from it:
+//! what the program says, nor is one that was moved into an arm, because the threads that should
+//! meet are at different places then. Two kinds of optimisation do that, and each is kept from it:
 //!
 //! - rustc's MIR pass JumpThreading, which knows of no convergent function. It is switched off.
-//! - LLVM's jump threading and its like, which leave alone what is marked `convergent`. LLVM's own
-//!   intrinsics for such instructions are, but rustc does not mark the functions that call them.
-//!   Here every function is marked, and LLVM takes the mark from those that call nothing
+//! - LLVM's jump threading, sinking and their like, which leave alone what is marked `convergent`.
+//!   LLVM's own intrinsics for such instructions are, but rustc does not mark the functions that
+//!   call them. Here every function is marked, and LLVM takes the mark from those that call nothing
 //!   convergent: as clang does it for CUDA. See "Convergent Operation Semantics" in LLVM's manual.
 //!
 //! What remains is `asm!`, which rustc cannot mark. [`finish`](crate::ptx::finish) refuses a kernel

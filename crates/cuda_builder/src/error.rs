@@ -13,15 +13,16 @@ pub enum CudaBuilderError {
     /// `core` cannot be built for the GPU, because its sources are not there.
     #[error(
         "the sources of Rust {version}'s `core` are needed to build kernels and are not \
-         installed{}; type `rustup component add rust-src --toolchain {toolchain}`, or without \
-         rustup install your distribution's package of them",
-        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
+         installed{}; type `rustup component add rust-src{}`, or without rustup install your \
+         distribution's package of them",
+        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default(),
+        toolchain.as_ref().map(|name| format!(" --toolchain {name}")).unwrap_or_default()
     )]
     NoRustSrc {
         /// The version of the toolchain.
         version: String,
-        /// Its name.
-        toolchain: String,
+        /// Its name, if it is one of rustup's.
+        toolchain: Option<String>,
         /// Why they could not be installed, if that was tried.
         reason: Option<String>,
     },

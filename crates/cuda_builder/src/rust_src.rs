@@ -4,7 +4,7 @@
 //! because automatic installs are off or no `rust-toolchain.toml` names it, it is asked to.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,13 +37,14 @@ struct Toolchain<'a> {
 impl Toolchain<'_> {
     fn ensure(&self, install: bool) -> Result<(), CudaBuilderError> {
         let sysroot = PathBuf::from(self.rustc(&["--print", "sysroot"])?);
-        let is_there = || sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file();
-        if is_there() {
+        if has_sources(&sysroot) {
             return Ok(());
         }
         let version = self.version()?;
-        // rustup names the folder of a toolchain as it names the toolchain.
-        let toolchain = sysroot.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // rustup keeps its toolchains in a folder of that name, each under its own name.
+        let in_rustup = sysroot.parent().is_some_and(|parent| parent.ends_with("toolchains"));
+        let toolchain = sysroot.file_name().filter(|_| in_rustup);
+        let toolchain = toolchain.map(|name| name.to_string_lossy().into_owned());
         let missing = |reason| CudaBuilderError::NoRustSrc {
             version: version.clone(),
             toolchain: toolchain.clone(),
@@ -58,25 +59,24 @@ impl Toolchain<'_> {
             // Where a folder cannot be locked, the second install fails, and is there all the same.
             let _ = folder.lock();
         }
-        if is_there() {
+        if has_sources(&sysroot) {
             return Ok(());
         }
         say(&format!("installing the component rust-src of Rust {version}, to build kernels with"));
-        let reason = self.install(&toolchain).err();
-        if is_there() { Ok(()) } else { Err(missing(reason)) }
+        let reason = self.install(toolchain.as_deref()).err();
+        if has_sources(&sysroot) { Ok(()) } else { Err(missing(reason)) }
     }
 
-    fn install(&self, toolchain: &str) -> Result<(), String> {
+    fn install(&self, toolchain: Option<&str>) -> Result<(), String> {
         let mut rustup = Command::new(self.rustup);
-        rustup.args(["component", "add", "rust-src", "--toolchain", toolchain]);
+        rustup.args(["component", "add", "rust-src"]);
+        rustup.args(toolchain.map(|name| ["--toolchain", name]).into_iter().flatten());
         let output = rustup.current_dir(self.crate_dir).stdin(Stdio::null()).output();
         let output = output.map_err(|error| format!("rustup could not be run: {error}"))?;
         if output.status.success() {
             return Ok(());
         }
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let error = stderr.lines().find_map(|line| line.trim().strip_prefix("error: "));
-        Err(format!("rustup failed: {}", error.unwrap_or_else(|| stderr.trim())))
+        Err(format!("rustup failed: {}", error_line(&output.stderr)))
     }
 
     /// The version of rustc, such as `1.95.0`.
@@ -90,8 +90,26 @@ impl Toolchain<'_> {
         let run_error = |source| CudaBuilderError::Run { program: "rustc".into(), source };
         let mut rustc = Command::new(self.rustc);
         let output = rustc.args(args).current_dir(self.crate_dir).output().map_err(run_error)?;
+        if !output.status.success() {
+            return Err(run_error(io::Error::other(error_line(&output.stderr))));
+        }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
+}
+
+/// Whether a toolchain has the sources, all of them: rustup lists a component when it is complete.
+fn has_sources(sysroot: &Path) -> bool {
+    let rustlib = sysroot.join("lib/rustlib");
+    let is_listed = |list: String| list.lines().any(|component| component == "rust-src");
+    rustlib.join("src/rust/library/core/src/lib.rs").is_file()
+        && fs::read_to_string(rustlib.join("components")).map_or(true, is_listed)
+}
+
+/// What a program of rustup's or rustc's says is wrong.
+fn error_line(stderr: &[u8]) -> String {
+    let stderr = String::from_utf8_lossy(stderr);
+    let error = stderr.lines().find_map(|line| line.trim().strip_prefix("error: "));
+    error.unwrap_or_else(|| stderr.trim()).to_owned()
 }
 
 /// One line for whoever waits. cargo shows what a build script says to it, and hides its stderr.
@@ -119,13 +137,12 @@ mod tests {
     impl Fake {
         fn new(install: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let sysroot = folder.path().join("1.95.0-x86_64-unknown-linux-gnu");
-            fs::create_dir_all(&sysroot).unwrap();
+            let sysroot = folder.path().join(TOOLCHAIN);
+            fs::create_dir_all(sysroot.join("lib/rustlib")).unwrap();
+            fs::write(sysroot.join("lib/rustlib/components"), "rustc\n").unwrap();
             // Right in the crate's folder alone: elsewhere it might be another toolchain.
-            let rustc = format!(
-                "[ \"$1\" = -vV ] && echo 'release: 1.95.0' || echo \"$PWD/{}\"",
-                sysroot.file_name().unwrap().display()
-            );
+            let rustc =
+                format!("[ \"$1\" = -vV ] && echo 'release: 1.95.0' || echo \"$PWD/{TOOLCHAIN}\"");
             let rustup = format!("echo \"$@\" >> rustup.log\ncd {}\n{install}", sysroot.display());
             for (name, script) in [("rustc", rustc), ("rustup", rustup)] {
                 let path = folder.path().join(name);
@@ -147,7 +164,12 @@ mod tests {
         }
     }
 
-    const WORKS: &str = "mkdir -p lib/rustlib/src/rust/library/core/src\ntouch lib/rustlib/src/rust/library/core/src/lib.rs";
+    const TOOLCHAIN: &str = "toolchains/1.95.0-x86_64-unknown-linux-gnu";
+    const FILES: &str = "mkdir -p lib/rustlib/src/rust/library/core/src
+        touch lib/rustlib/src/rust/library/core/src/lib.rs";
+    const WORKS: &str = "mkdir -p lib/rustlib/src/rust/library/core/src
+        touch lib/rustlib/src/rust/library/core/src/lib.rs
+        echo rust-src >> lib/rustlib/components";
 
     #[test]
     fn missing_sources_are_installed_once_for_the_toolchain_that_builds() {
@@ -173,7 +195,28 @@ mod tests {
         let error = fake.ensure(true).unwrap_err().to_string();
         assert!(error.contains("rustup failed: no network"), "{error}");
         assert!(error.contains("rustup component add rust-src --toolchain 1.95.0"), "{error}");
-        // It says that it worked, and it did not.
+        // It says that it worked, and it did not, or not to the end.
         assert!(Fake::new("exit 0").ensure(true).is_err());
+        assert!(Fake::new(FILES).ensure(true).is_err());
+    }
+
+    #[test]
+    fn a_toolchain_that_is_not_rustups_has_no_name() {
+        let fake = Fake::new("exit 1");
+        let rustc = "#!/bin/sh\n[ \"$1\" = -vV ] && echo 'release: 1.95.0' || echo /nowhere/usr\n";
+        fs::write(fake.0.path().join("rustc"), rustc).unwrap();
+        let error = fake.ensure(true).unwrap_err().to_string();
+        assert!(error.contains("`rustup component add rust-src`"), "{error}");
+        assert_eq!(fake.log(), "component add rust-src\n");
+    }
+
+    #[test]
+    fn a_rustc_that_fails_is_an_error_of_its_own() {
+        let fake = Fake::new(WORKS);
+        let rustc = "#!/bin/sh\necho 'error: no such toolchain' >&2\nexit 1\n";
+        fs::write(fake.0.path().join("rustc"), rustc).unwrap();
+        let error = fake.ensure(true).unwrap_err().to_string();
+        assert!(error.contains("no such toolchain"), "{error}");
+        assert_eq!(fake.log(), "");
     }
 }

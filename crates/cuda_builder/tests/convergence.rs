@@ -46,7 +46,7 @@ const BOTH: &[Probe] = &[
     Probe("vote_any", "vote.sync.any.pred", 1, |i, v| warp(i, v).contains(&7).into()),
     Probe("vote_ballot", "vote.sync.ballot.b32", 1, |i, v| lanes(i, v, |x| x % 3 == 0)),
     Probe("match_any", "match.any.sync.b32", 1, |i, v| lanes(i, v, |x| x % 4 == v[i] % 4)),
-    Probe("match_all", "match.any.sync.b32", 1, |i, v| {
+    Probe("match_all", "match.all.sync.b32", 1, |i, v| {
         warp(i, v).iter().all(|x| x / 4 == v[i] / 4).into()
     }),
     Probe("warp_sum", "shfl.sync.bfly.b32", 5, |i, v| warp(i, v).iter().sum()),

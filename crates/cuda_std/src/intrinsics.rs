@@ -1,8 +1,8 @@
 //! LLVM's intrinsics for the convergent instructions: those that several threads execute
 //! together.
 //!
-//! An optimiser that copies an instruction into both arms of a branch splits the threads that
-//! should have met at it. LLVM keeps from that for what it calls `convergent`, which these
+//! An optimiser that copies an instruction into both arms of a branch, or moves it into one, splits
+//! the threads that should have met at it. LLVM keeps from that for what it calls `convergent`, which these
 //! intrinsics are and `asm!` is not: so no convergent instruction is written as `asm!` here, and
 //! `cuda_builder` refuses PTX that has one. See "NVVM Intrinsics" in LLVM's "User Guide for NVPTX
 //! Back-end", and "Convergent Operation Semantics".
@@ -64,4 +64,19 @@ unsafe extern "C" {
     /// `setmaxnreg.dec`; the number is a constant.
     #[link_name = "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32"]
     pub fn setmaxnreg_dec(registers: u32);
+}
+
+#[expect(improper_ctypes, reason = "two scalars, as LLVM has it: in C's layout they are memory")]
+unsafe extern "unadjusted" {
+    /// `match.all.sync`.
+    #[link_name = "llvm.nvvm.match.all.sync.i32p"]
+    pub fn match_all(mask: u32, value: u32) -> Matched;
+}
+
+/// Both results of `match.all.sync`.
+pub struct Matched {
+    /// The mask, or 0.
+    _lanes: u32,
+    /// Whether all lanes have the same value.
+    pub all: bool,
 }

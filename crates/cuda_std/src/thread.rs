@@ -85,13 +85,13 @@ pub fn sync_threads() {
     unsafe { intrinsics::barrier_sync_all(0) }
 }
 
-/// [`sync_threads`] for warps that have not diverged (`bar.sync 0`, which is
-/// `barrier.sync.aligned 0`): CUDA C++'s `__syncthreads`. The assembler may then schedule
-/// otherwise, which is worth a per cent in some loops.
+/// [`sync_threads`] for whole warps (`bar.sync 0`, which is `barrier.sync.aligned 0`): CUDA C++'s
+/// `__syncthreads`. The assembler may then schedule otherwise, which is worth a per cent in some
+/// loops.
 ///
 /// # Safety
-/// All threads of a warp come to the same call together, or what happens is undefined (PTX ISA:
-/// "barrier").
+/// All threads of a warp that have not returned execute this same call: no condition around it
+/// differs within a warp. Otherwise what happens is undefined (PTX ISA: "barrier").
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn sync_threads_aligned() {
@@ -124,7 +124,8 @@ pub unsafe fn sync_some_threads<const ID: u32, const THREADS: u32>() {
 }
 
 /// Lets each thread of this group of four warps have `REGISTERS` registers, at least as many as
-/// before (`setmaxnreg.inc`, sm_90a alone; PTX ISA: "Miscellaneous Instructions: setmaxnreg").
+/// before (`setmaxnreg.inc`, sm_90a and later
+/// targets of that kind; PTX ISA: "Miscellaneous Instructions: setmaxnreg").
 /// Waits until the block has that many left, which other groups give back with
 /// [`lower_registers`].
 ///
@@ -149,7 +150,7 @@ pub unsafe fn raise_registers<const REGISTERS: u32>() {
 }
 
 /// Gives registers back, down to `REGISTERS` for each thread of this group of four warps
-/// (`setmaxnreg.dec`, sm_90a alone).
+/// (`setmaxnreg.dec`, as [`raise_registers`]).
 ///
 /// # Safety
 /// Who comes here, and with what, is as for [`raise_registers`]. The group has at least

@@ -121,9 +121,10 @@ pub struct TensorMap([u64; 16]);
 ///   walks along a row. Nothing writes the matrix before the copy is done.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
-/// - Who read or wrote that memory before has called [`fence_shared`], and then met this thread at
-///   a barrier. PTX promises nothing for less (PTX ISA: "Async proxy"); what Hopper does for
-///   reads, [`fence_shared`] says.
+/// - Who wrote to that memory before has called [`fence_shared`], and then met this thread at a
+///   barrier. So has who read it; or, by Hopper's promise rather than PTX's (PTX ISA: "Async
+///   proxy"), has met it at a barrier behind machine instructions that use all that was read: see
+///   [`fence_shared`].
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]

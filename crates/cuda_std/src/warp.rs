@@ -8,8 +8,7 @@
 //! `match.sync`, `bar.warp.sync`): it may hang, or give any value. The caller makes sure that
 //! - the calling lane is in its own mask;
 //! - every lane in the mask that has not returned comes to the same call, with the same mask:
-//!   never call these where only some of the mask's lanes go;
-//! - the mask names no lane that has returned.
+//!   never call these where only some of the mask's lanes go.
 
 use cuda_std_macros::gpu_only;
 
@@ -65,7 +64,8 @@ macro_rules! shuffles {
         $(#[$doc])*
         ///
         /// # Safety
-        /// See the [module](self). The lane that the value comes from is in `mask`, too.
+        /// See the [module](self). The lane that the value comes from is in `mask`, too, and has
+        /// not returned.
         #[gpu_only]
         #[inline(always)]
         #[must_use]
@@ -77,11 +77,11 @@ macro_rules! shuffles {
 }
 
 shuffles! {
-    /// The `value` of the lane `delta` below (`shfl.sync.up`). Where there is none, a lane gets
-    /// its own `value` back.
+    /// The `value` of the lane `delta % 32` below (`shfl.sync.up`). Where there is none, a lane
+    /// gets its own `value` back.
     warp_shuffle_up(delta) = shfl_up, 0;
-    /// The `value` of the lane `delta` above (`shfl.sync.down`). Where there is none, a lane gets
-    /// its own `value` back.
+    /// The `value` of the lane `delta % 32` above (`shfl.sync.down`). Where there is none, a lane
+    /// gets its own `value` back.
     warp_shuffle_down(delta) = shfl_down, 31;
     /// The `value` of lane `index % 32` (`shfl.sync.idx`).
     warp_shuffle_idx(index) = shfl_idx, 31;
@@ -138,16 +138,16 @@ pub unsafe fn warp_match_any(mask: u32, value: u32) -> u32 {
     unsafe { intrinsics::match_any(mask, value) }
 }
 
-/// Whether all lanes of `mask` have the same `value`.
+/// Whether all lanes of `mask` have the same `value` (`match.all.sync`, sm_70).
 ///
 /// # Safety
 /// See the [module](self).
+#[gpu_only]
 #[inline(always)]
 #[must_use]
 pub unsafe fn warp_match_all(mask: u32, value: u32) -> bool {
-    // `match.all.sync` has two results, which Rust's ABI for intrinsics cannot take.
     // SAFETY: the caller's contract.
-    unsafe { warp_match_any(mask, value) == mask }
+    unsafe { intrinsics::match_all(mask, value).all }
 }
 
 /// The sum of `value` over all 32 lanes, in every lane, in a fixed order: the same bits on

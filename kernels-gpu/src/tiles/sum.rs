@@ -59,7 +59,8 @@ impl Whose {
 /// the total of the thread's `i`th [`quad`](Whose::quad).
 ///
 /// # Safety
-/// Every thread of the block calls this. `smem` has room for a tile of C per group, and no
+/// Every thread of the block makes this call, under conditions that are the same for all of a
+/// warp. `smem` has room for a tile of C per group, and no
 /// copies are on their way there.
 #[inline(always)]
 pub unsafe fn add_groups<const GROUPS: u32>(whose: Whose, smem: SharedPtr<f32>, sums: &mut Quads) {

@@ -38,9 +38,8 @@ pub enum Refused {
     /// A convergent instruction is written as inline assembly.
     #[error(
         "kernel `{kernel}` has `{instruction}` as inline assembly in PTX line {line}: threads \
-         execute it together, and the compiler may copy assembly into both arms of a branch; \
-         call `cuda_std`'s function for it, or LLVM's intrinsic, or write \
-         `// convergent NAME` into the assembly, for which there must then be one copy"
+         execute it together, and the compiler may copy assembly into both arms of a branch, or \
+         move it into one; call `cuda_std`'s function for it, or declare LLVM's intrinsic"
     )]
     Convergent {
         /// The kernel.
@@ -49,22 +48,6 @@ pub enum Refused {
         line: usize,
         /// The instruction.
         instruction: String,
-    },
-
-    /// Inline assembly that says that it is convergent is there more than once.
-    #[error(
-        "kernel `{kernel}` has a second copy of the assembly that is `// convergent {name}` in \
-         PTX line {line}: the compiler has unrolled a loop around it or copied it into both arms \
-         of a branch, or it was inlined twice; give each place a name of its own, and keep it \
-         out of loops and branches"
-    )]
-    Copied {
-        /// The kernel.
-        kernel: String,
-        /// The line of the second copy, from 1.
-        line: usize,
-        /// The name that the assembly gives itself.
-        name: String,
     },
 
     /// Two places declare one array in shared memory.
@@ -111,24 +94,10 @@ pub enum Refused {
 /// The function that `cuda_std`'s panic handler calls, and that does not exist.
 const PANIC: &str = "cuda_std_panic_is_reachable";
 
-/// The first words of instructions that threads execute together (PTX ISA).
-const CONVERGENT: [&str; 15] = [
-    "activemask",
-    "bar",
-    "barrier",
-    "elect",
-    "ldmatrix",
-    "match",
-    "mma",
-    "movmatrix",
-    "redux",
-    "setmaxnreg",
-    "shfl",
-    "stmatrix",
-    "vote",
-    "wgmma",
-    "wmma",
-];
+/// The modifiers of instructions that threads execute together, and the first words of those that
+/// have none of them (PTX ISA).
+const CONVERGENT: [&str; 5] = ["activemask", "bar", "barrier", "shfl", "vote"];
+const TOGETHER: [&str; 2] = ["sync", "aligned"];
 
 /// Refuses what no kernel must have.
 pub(super) fn check(text: &str) -> Result<(), Refused> {
@@ -145,9 +114,8 @@ pub(super) fn check(text: &str) -> Result<(), Refused> {
     for kernel in functions.iter().filter(|function| function.is_entry) {
         let mut seen = vec![kernel.name];
         let mut pending = vec![kernel];
-        let mut tags = Vec::new();
         while let Some(function) = pending.pop() {
-            check_assembly(kernel.name, function, &mut tags)?;
+            check_assembly(kernel.name, function)?;
             for &(line, text) in &function.body {
                 if text.starts_with(".local") {
                     return Err(Refused::LocalMemory { kernel: kernel.name.to_owned(), line });
@@ -190,51 +158,53 @@ fn panicking<'a>(functions: &[Function<'a>]) -> HashSet<&'a str> {
     }
 }
 
-/// Refuses convergent instructions in inline assembly: LLVM may have copied it. Assembly that
-/// names itself with a comment `// convergent NAME` may have them, if no other in the kernel has
-/// the name; `tags` are those so far.
-fn check_assembly<'a>(
-    kernel: &str,
-    function: &Function<'a>,
-    tags: &mut Vec<&'a str>,
-) -> Result<(), Refused> {
+/// Refuses convergent instructions in inline assembly, which LLVM may have copied or moved.
+fn check_assembly(kernel: &str, function: &Function<'_>) -> Result<(), Refused> {
     // LLVM writes these comments around inline assembly.
     const BEGIN: &str = "// begin inline asm";
     const END: &str = "// end inline asm";
-    const TAG: &str = "// convergent ";
-    let (mut in_assembly, mut tagged) = (false, false);
+    let mut in_assembly = false;
     for &(line, text) in &function.body {
         match text {
-            BEGIN => (in_assembly, tagged) = (true, false),
+            BEGIN => in_assembly = true,
             END => in_assembly = false,
-            _ if !in_assembly => {}
-            _ => {
-                if let Some((_, name)) = text.split_once(TAG) {
-                    let (kernel, name) = (kernel.to_owned(), name.trim());
-                    if tags.contains(&name) {
-                        return Err(Refused::Copied { kernel, line, name: name.to_owned() });
-                    }
-                    tags.push(name);
-                    tagged = true;
-                }
+            _ if in_assembly => {
                 let code = text.split_once("//").map_or(text, |(code, _)| code);
-                let convergent = code.split([';', '{', '}']).map(opcode).find(|opcode| {
-                    CONVERGENT.contains(&opcode.split('.').next().unwrap_or_default())
-                });
-                if let Some(instruction) = convergent.filter(|_| !tagged) {
+                let mut opcodes = code.split([';', '{', '}']).filter_map(opcode);
+                if let Some(instruction) = opcodes.find(|opcode| is_convergent(opcode)) {
                     let (kernel, instruction) = (kernel.to_owned(), instruction.to_owned());
                     return Err(Refused::Convergent { kernel, line, instruction });
                 }
             }
+            _ => {}
         }
     }
     Ok(())
 }
 
-/// The first word of a statement, after its guard: `shfl.sync.up.b32`.
-fn opcode(statement: &str) -> &str {
-    let mut words = statement.split_whitespace().skip_while(|word| word.starts_with('@'));
-    words.next().unwrap_or_default()
+/// The first word of a statement after its label, guard and comments, which is how an instruction
+/// begins: `shfl.sync.up.b32`.
+fn opcode(statement: &str) -> Option<&str> {
+    let mut rest = statement.trim_start();
+    loop {
+        rest = if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/")?.1.trim_start()
+        } else if let Some(guard) = rest.strip_prefix('@') {
+            guard.trim_start().split_once(char::is_whitespace)?.1.trim_start()
+        } else if let Some((label, statement)) = rest.split_once(':')
+            && !label.contains([' ', '.'])
+        {
+            statement.trim_start()
+        } else {
+            return rest.split_whitespace().next();
+        }
+    }
+}
+
+fn is_convergent(opcode: &str) -> bool {
+    let mut words = opcode.split('.');
+    words.next().is_some_and(|first| CONVERGENT.contains(&first))
+        || words.any(|modifier| TOGETHER.contains(&modifier))
 }
 
 /// A function's name as Rust has it.
@@ -327,6 +297,14 @@ $L__BB0_1:
             ("{ .reg .pred p; vote.sync.all.pred p, p, -1; }", "vote.sync.all.pred"),
             ("@%p1 bar.sync 0;", "bar.sync"),
             ("mov.u32 %r1, 1; barrier.sync 1, 64;", "barrier.sync"),
+            ("LOOP: bar.sync 0;", "bar.sync"),
+            ("$L_1:@%p1 bar.sync 0;", "bar.sync"),
+            ("@ !%p1 bar.sync 0;", "bar.sync"),
+            ("/* all */ @%p1 /* of us */ bar.sync 0;", "bar.sync"),
+            (
+                "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
+                "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned",
+            ),
         ] {
             match check(&with_body(&assembly(lines))) {
                 Err(Refused::Convergent { instruction: found, line: 16, .. }) => {
@@ -338,18 +316,9 @@ $L__BB0_1:
             assert!(check(&with_body(&format!("\t{lines}"))).is_ok());
             assert!(check(&with_body(&assembly(&format!("// {lines}")))).is_ok());
         }
-        assert!(check(&with_body(&assembly("mbarrier.arrive.b64 _, [%r1];"))).is_ok());
-    }
-
-    #[test]
-    fn convergent_inline_assembly_with_a_name_is_there_once() {
-        let tagged = assembly("// convergent mine\n\tshfl.sync.up.b32 %r1, %r2, 1, 0, -1;");
-        assert!(check(&with_body(&tagged)).is_ok());
-        let twice = check(&with_body(&format!("{tagged}\n{tagged}")));
-        let name = "mine".to_owned();
-        assert_eq!(twice, Err(Refused::Copied { kernel: "saxpy".into(), line: 20, name }));
-        let other = tagged.replace("mine", "yours");
-        assert!(check(&with_body(&format!("{tagged}\n{other}"))).is_ok());
+        for alone in ["mbarrier.arrive.b64 _, [%r1];", "cp.async.wait_group 0;", "membar.cta;"] {
+            assert!(check(&with_body(&assembly(alone))).is_ok());
+        }
     }
 
     #[test]
