@@ -8,10 +8,12 @@
 # `cargo xtask build-ptx`, and `cargo run` when a kernel was edited. Exit status: 0 if all is well.
 set -euo pipefail
 
+has_rust_src() {
+    rustup component list --installed | grep '^rust-src' >/dev/null
+}
+
 remove_rust_src() {
-    if rustup component list --installed | grep -q '^rust-src'; then
-        rustup component remove rust-src
-    fi
+    ! has_rust_src || rustup component remove rust-src
 }
 
 type_it() {
@@ -20,9 +22,15 @@ type_it() {
 }
 
 cd "$(dirname "$0")/.."
+at_exit() {
+    git checkout --quiet -- kernels-gpu/src/naive.rs
+    rm -rf "${fresh-}" "${refused-}"
+    [ -z "$had_rust_src" ] || has_rust_src || rustup component add rust-src
+}
+had_rust_src=$(has_rust_src && echo yes || true)
+trap at_exit EXIT
 if [ "${1-}" != --here ]; then
     fresh=$(mktemp -d)
-    trap 'rm -rf "$fresh"' EXIT
     git clone --quiet . "$fresh/clone"
     cd "$fresh/clone"
     export CARGO_HOME=$fresh/cargo
@@ -38,7 +46,6 @@ type_it cargo test -p host
 
 # An edited kernel is rebuilt by whatever runs it.
 remove_rust_src
-trap 'git checkout --quiet -- kernels-gpu/src/naive.rs; [ -z "${fresh-}" ] || rm -rf "$fresh"' EXIT
 printf '\n// Edited.\n' >>kernels-gpu/src/naive.rs
 type_it cargo run -p host -- --kernel naive --size 8
 
@@ -51,4 +58,3 @@ if CUDA_BUILDER_INSTALL_RUST_SRC=0 cargo run -p host -- --kernel naive --size 8 
     exit 1
 fi
 grep "rustup component add rust-src" "$refused"
-rm "$refused"

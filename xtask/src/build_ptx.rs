@@ -89,7 +89,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         Some(_) => {}
     }
     if !spilling.is_empty() {
-        return Err(format!("registers are spilled by {}", spilling.join(", ")));
+        let kernels = spilling.join(", ");
+        return Err(format!("registers are spilled, or kept on a stack, by {kernels}"));
     }
 
     if !args.check {

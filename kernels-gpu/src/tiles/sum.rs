@@ -60,8 +60,7 @@ impl Whose {
 ///
 /// # Safety
 /// Every thread of the block makes this call, under conditions that are the same for all of a
-/// warp. `smem` has room for a tile of C per group, and no
-/// copies are on their way there.
+/// warp. `smem` has room for a tile of C per group, and no copies are on their way there.
 #[inline(always)]
 pub unsafe fn add_groups<const GROUPS: u32>(whose: Whose, smem: SharedPtr<f32>, sums: &mut Quads) {
     let tile = |group: u32| smem.add(group * whose.elements());
@@ -89,8 +88,8 @@ pub unsafe fn add_groups<const GROUPS: u32>(whose: Whose, smem: SharedPtr<f32>, 
 /// where `sums` then holds the totals; what it holds elsewhere means nothing.
 ///
 /// # Safety
-/// Every thread of the block calls this, and every block of the grid. `partials` and `counters`
-/// are as [`Arguments::Split`](crate::Arguments::Split) says, `partials` a multiple of 16.
+/// Every thread of the block makes this call, under conditions that are the same for all of a
+/// warp, and every block of the grid does. `partials` and `counters` are as [`Arguments::Split`](crate::Arguments::Split) says, `partials` a multiple of 16.
 #[inline(always)]
 pub unsafe fn add_splits<const GROUPS: u32>(
     whose: Whose,
