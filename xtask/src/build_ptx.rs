@@ -49,7 +49,7 @@ pub struct Args {
 /// Builds, and writes or checks.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
-    let ptxas = Ptxas::find();
+    let ptxas = Ptxas::find()?;
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();

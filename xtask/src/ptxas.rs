@@ -1,9 +1,9 @@
 //! NVIDIA's assembler, where there is one: it alone knows registers and spills.
 
-use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, iter};
 
 use cuda_builder::CudaArch;
 
@@ -30,20 +30,34 @@ impl Ptxas {
         Self(path)
     }
 
-    /// The `ptxas` in $PTXAS, on the PATH, in $CUDA_PATH or $CUDA_HOME, or in the usual
-    /// place; the first that runs.
-    pub fn find() -> Option<Self> {
-        let given = env::var_os("PTXAS").map(PathBuf::from);
+    /// The `ptxas` in $PTXAS; else the first that runs of those on the PATH, in $CUDA_PATH or
+    /// $CUDA_HOME, and in the usual place.
+    ///
+    /// # Errors
+    /// If the one in $PTXAS does not run.
+    pub fn find() -> Result<Option<Self>, String> {
+        Self::find_with(env::var_os("PTXAS").map(PathBuf::from))
+    }
+
+    fn find_with(given: Option<PathBuf>) -> Result<Option<Self>, String> {
+        let runs = |path: &Path| {
+            let run = Command::new(path).arg("--version").output();
+            run.is_ok_and(|run| {
+                run.status.success() && String::from_utf8_lossy(&run.stdout).contains("ptxas")
+            })
+        };
+        if let Some(path) = given {
+            return match runs(&path) {
+                true => Ok(Some(Ptxas(path))),
+                false => {
+                    Err(format!("`{}`, named in $PTXAS, is no ptxas that runs", path.display()))
+                }
+            };
+        }
         let toolkits = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(env::var_os);
         let toolkits = toolkits.map(PathBuf::from).chain(["/usr/local/cuda".into()]);
-        given
-            .into_iter()
-            .chain(["ptxas".into()])
-            .chain(toolkits.map(|toolkit| toolkit.join("bin/ptxas")))
-            .find(|path| {
-                Command::new(path).arg("--version").output().is_ok_and(|run| run.status.success())
-            })
-            .map(Ptxas)
+        let places = toolkits.map(|toolkit| toolkit.join("bin/ptxas"));
+        Ok(iter::once("ptxas".into()).chain(places).find(|path: &PathBuf| runs(path)).map(Ptxas))
     }
 
     /// Whether there is a `cuobjdump` beside this `ptxas`.
@@ -131,6 +145,14 @@ fn number_before(line: &str, unit: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_named_must_run() {
+        for path in ["/nowhere/ptxas", "true"] {
+            let error = Ptxas::find_with(Some(path.into())).err().unwrap();
+            assert_eq!(error, format!("`{path}`, named in $PTXAS, is no ptxas that runs"));
+        }
+    }
 
     #[test]
     fn report_is_read() {

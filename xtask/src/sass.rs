@@ -62,7 +62,7 @@ enum Arch {
 
 /// Disassembles and counts.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
-    let ptxas = Ptxas::find().ok_or(ptxas::MISSING)?;
+    let ptxas = Ptxas::find()?.ok_or(ptxas::MISSING)?;
     let arch = match args.arch {
         Arch::Sm80 => CudaArch::Sm80,
         Arch::Sm90a => CudaArch::Sm90a,

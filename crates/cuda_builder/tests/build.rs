@@ -102,7 +102,7 @@ fn what_a_kernel_must_not_have_is_refused() {
     ));
     let twice = refused("shared_twice");
     assert!(
-        matches!(&twice, Some(Refused::SharedTwice { symbol }) if symbol.starts_with("shared_lib_")),
+        matches!(&twice, Some(Refused::SharedTwice { symbol }) if symbol.starts_with("shared_fixture_lib_")),
         "{twice:?}"
     );
     let convergent = refused("convergent");

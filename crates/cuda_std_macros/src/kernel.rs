@@ -94,6 +94,13 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         rebuild.extend(quote!(let #pattern = #value;));
     }
 
+    let referents = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(PatType { ty, .. }) => match &**ty {
+            Type::Reference(reference) => Some(&reference.elem),
+            _ => None,
+        },
+        FnArg::Receiver(_) => None,
+    });
     // A parameter without a size would be none in the PTX, and shift the numbers of the others;
     // rustc stops at one of greater alignment than 16.
     let checks = quote! {
@@ -105,8 +112,11 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
                     "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
                 );
             }
+            // What a reference leads to, all threads have at once.
+            const fn shared<T: ?::core::marker::Sized + ::core::marker::Sync>() {}
             #(parameter::<#types>(16);)*
             #(parameter::<#constants>(64);)*
+            #(shared::<#referents>();)*
         };
     };
     if !constants.is_empty() {

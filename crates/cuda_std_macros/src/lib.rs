@@ -14,8 +14,8 @@ use syn::parse_macro_input;
 /// - take parameters that are `Copy`, have a size, and are aligned to at most 16 bytes, which
 ///   is checked at compile time. A slice `&[T]`, `*const [T]` or `*mut [T]` arrives as two
 ///   parameters, pointer and length, because that is what the hosts of Rust-CUDA pass; the
-///   pointer may be null if the length is 0. `&mut` is refused, because all threads would
-///   have it.
+///   pointer may be null if the length is 0. What a `&` leads to is `Sync`, and `&mut` is refused,
+///   because all threads have it.
 ///
 /// # Launch bounds
 ///
@@ -64,12 +64,17 @@ use syn::parse_macro_input;
 /// }
 /// ```
 ///
-/// What is not `Copy`, has no size, or wants a greater alignment does not compile:
+/// What is not `Copy` or not `Sync`, has no size, or wants a greater alignment does not compile:
 ///
 /// ```compile_fail,E0277
 /// # use cuda_std_macros::kernel;
 /// #[kernel]
 /// unsafe fn k(#[grid_constant] x: &std::cell::Cell<[u32; 4]>) {}
+/// ```
+/// ```compile_fail,E0277
+/// # use cuda_std_macros::kernel;
+/// #[kernel]
+/// unsafe fn k(x: &[std::cell::Cell<u32>]) {}
 /// ```
 /// ```compile_fail,E0080
 /// # use cuda_std_macros::kernel;

@@ -68,14 +68,41 @@ fn place(length: &Expr) -> Span {
     }
 }
 
-/// A name for the array that is unique in the module and does not depend on where the
-/// checkout lies: the file's name and the place in it. `cuda_builder` refuses PTX in which it is
-/// not unique.
+/// A name for the array that is unique among all crates and does not depend on where the checkout
+/// lies: the crate, the file from `src` on, and the place in it. `cuda_builder` refuses PTX in which
+/// it is not unique.
 fn symbol(span: Span) -> String {
     let span = span.unwrap();
-    let file = span.file();
-    let stem = file.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".rs");
-    let stem: String =
-        stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    format!("shared_{stem}_{}_{}", span.line(), span.column())
+    // cargo says which crate it has rustc compile.
+    let crate_name = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
+    name(&crate_name, &span.file(), span.line(), span.column())
+}
+
+fn name(crate_name: &str, file: &str, line: usize, column: usize) -> String {
+    let file = file.replace('\\', "/");
+    let file = match file.rsplit_once("/src/") {
+        Some((_, inside)) => inside,
+        None => file.strip_prefix("src/").or(file.rsplit('/').next()).unwrap_or_default(),
+    };
+    let name = format!("{crate_name}_{}", file.trim_end_matches(".rs"));
+    let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    format!("shared_{name}_{line}_{column}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name;
+
+    #[test]
+    fn names_are_of_the_crate_and_the_file_in_it() {
+        for (file, expected) in [
+            ("kernels/src/lib.rs", "shared_mine_lib_4_32"),
+            ("src/lib.rs", "shared_mine_lib_4_32"),
+            ("/usr/src/kernels/src/a/mod.rs", "shared_mine_a_mod_4_32"),
+            (r"C:\kernels\src\b\mod.rs", "shared_mine_b_mod_4_32"),
+            ("/kernels/main.rs", "shared_mine_main_4_32"),
+        ] {
+            assert_eq!(name("mine", file, 4, 32), expected, "{file}");
+        }
+    }
 }
