@@ -2,8 +2,9 @@
 //!
 //! It is a backend of its own, not a mock. A kernel computes the same bits
 //! here as on a GPU wherever PTX defines them, and where a GPU would corrupt
-//! memory or hang, a launch here ends with a [`Fault`] that names the kernel,
-//! the PTX line, the thread and the allocation.
+//! memory or wait for ever, a launch here ends with a [`Fault`] that names the
+//! kernel, the PTX line, the thread and the allocation. A loop without end is
+//! one, too, if [`Config::instruction_budget`] says after how long.
 //!
 //! ```
 //! use soft_cuda::{Config, Device, LaunchConfig};
