@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::args::{Args, Command};
-use cli::run::{self, Outcome};
-use cli::{bench, explain, signals, stdio, threads, tune};
+use cli::outcome::Outcome;
+use cli::{bench, explain, run, signals, stdio, threads, tune};
 
 fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
