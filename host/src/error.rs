@@ -1,7 +1,8 @@
 //! The one error type of the library: each variant is a sentence that says what
 //! is wrong and what to do about it.
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 /// What can go wrong between a request and a checked result.
 ///
@@ -337,6 +338,17 @@ pub enum Error {
         /// The driver's error.
         reason: String,
     },
+}
+
+impl Error {
+    /// An [`Error::Output`] for what failed while the file was written.
+    pub fn not_written(path: &Path, error: &io::Error) -> Self {
+        let limit = match error.kind() {
+            ErrorKind::FileTooLarge => ": more than `ulimit -f` or the file system allows",
+            _ => "",
+        };
+        Self::Output { path: path.to_owned(), reason: format!("{error}{limit}") }
+    }
 }
 
 /// A count of bytes for people: exact below 1 MiB, then in binary units.

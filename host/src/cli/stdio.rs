@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::error::{ContextKind, ContextValue};
@@ -81,9 +81,7 @@ fn written(result: io::Result<()>) -> Result<(), Error> {
             ABANDONED.store(true, Relaxed);
             Ok(())
         }
-        Err(error) => {
-            Err(Error::Output { path: PathBuf::from("stdout"), reason: error.to_string() })
-        }
+        Err(error) => Err(Error::not_written(Path::new("stdout"), &error)),
         Ok(()) => Ok(()),
     }
 }
