@@ -1,7 +1,8 @@
 //! The one error type of the library: each variant is a sentence that says what
 //! is wrong and what to do about it.
 
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 /// What can go wrong between a request and a checked result.
 ///
@@ -339,6 +340,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// An [`Error::Output`] for what failed while the file was written.
+    pub fn not_written(path: &Path, error: &io::Error) -> Self {
+        let limit = match error.kind() {
+            ErrorKind::FileTooLarge => ": more than `ulimit -f` or the file system allows",
+            _ => "",
+        };
+        Self::Output { path: path.to_owned(), reason: format!("{error}{limit}") }
+    }
+}
+
 /// A count of bytes for people: exact below 1 MiB, then in binary units.
 pub fn bytes(count: u128) -> String {
     const UNITS: [&str; 6] = ["MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"];
@@ -363,18 +375,26 @@ fn compared(needed: u128, available: u64) -> [String; 2] {
     }
 }
 
+/// A text without what a terminal obeys: control characters escaped, except those in `kept`.
+pub fn printable(text: &str, kept: &[char]) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && !kept.contains(&c) {
+            printable.extend(c.escape_default());
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
+}
+
 /// A text as messages quote it: control characters escaped, and what is long cut.
 pub fn excerpt(text: &str) -> String {
     const LONGEST: usize = 60;
-    let mut excerpt = String::new();
-    for (i, c) in text.chars().enumerate() {
-        match c {
-            _ if i == LONGEST => return excerpt + "…",
-            c if c.is_control() => excerpt.extend(c.escape_default()),
-            c => excerpt.push(c),
-        }
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => printable(&text[..end], &[]) + "…",
+        None => printable(text, &[]),
     }
-    excerpt
 }
 
 #[cfg(test)]
@@ -400,6 +420,7 @@ mod tests {
     fn what_is_quoted_is_short_and_printable() {
         assert_eq!(excerpt("tile2d"), "tile2d");
         assert_eq!(excerpt("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(printable("a\tb\u{9b}\n", &['\n']), "a\\tb\\u{9b}\n");
         assert_eq!(excerpt(&"ü".repeat(60)), "ü".repeat(60));
         assert_eq!(excerpt(&"ü".repeat(10_000)), "ü".repeat(60) + "…");
     }

@@ -12,13 +12,13 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::args::{Args, Command};
-use cli::run::{self, Outcome};
-use cli::{bench, explain, signals, stdio, threads, tune};
+use cli::outcome::Outcome;
+use cli::{bench, explain, run, signals, stdio, threads, tune};
 
 fn main() -> ExitCode {
-    let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
     threads::share_addresses();
     signals::watch();
+    let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
     let outcome = match &args.command {
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),

@@ -72,7 +72,7 @@ impl Output {
             unfinished.file.sync_all()?;
             unfinished.finish(&self.target)
         })();
-        replaced.map_err(|e| Error::Output { path: self.path.clone(), reason: e.to_string() })
+        replaced.map_err(|error| Error::not_written(&self.path, &error))
     }
 }
 
@@ -139,7 +139,7 @@ struct Unfinished {
 impl Unfinished {
     fn begin(folder: &Path) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(".npy-");
+        builder.prefix(".unfinished-");
         // As for any new file: what the user's mask leaves of read and write for all.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));

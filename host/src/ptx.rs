@@ -1,5 +1,7 @@
 //! The PTX of every kernel, built into the program.
 
+use std::collections::HashSet;
+
 use sha2::{Digest, Sha256};
 
 /// For compute capability 8.0, and by JIT for everything newer.
@@ -38,8 +40,9 @@ pub(crate) fn only(text: &str, kernel: &str) -> Option<String> {
         depth == 0
     })?;
     let entry = &text[start..=start + end];
+    let words: HashSet<&str> = entry.split(|c| !is_of_identifier(c)).collect();
     let is_needed = |line: &&str| match array(line) {
-        Some(name) => entry.contains(name),
+        Some(name) => words.contains(name),
         None => !line.is_empty() && !line.trim_start().starts_with("//"),
     };
     let head: String = head.lines().filter(is_needed).flat_map(|line| [line, "\n"]).collect();
@@ -55,6 +58,11 @@ pub(crate) fn only(text: &str, kernel: &str) -> Option<String> {
 fn array(line: &str) -> Option<&str> {
     let (declaration, _) = line.split_once('[')?;
     declaration.contains(".shared ").then(|| declaration.rsplit(' ').next())?
+}
+
+/// Whether an identifier of PTX may have this in it.
+fn is_of_identifier(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%')
 }
 
 /// The SHA-256 of what [`only`] cuts out.
@@ -88,6 +96,9 @@ mod tests {
         let a = ".visible .entry a(\n)\n{\nret;\n}\n";
         assert_eq!(only(text, "a").unwrap(), format!(".version 7.0\n{a}"));
         assert_eq!(only(text, "b"), None);
+        let longer = ".shared .b8 x_1_2[4];\n.shared .b8 x_1_20[4];\n\
+                      .visible .entry a(\n)\n{\nst [x_1_20+4], %r1;\n}\n";
+        assert!(!only(longer, "a").unwrap().contains("x_1_2["), "another kernel's");
         for spec in LADDER.iter().chain(TILES) {
             let one = only(SM_90A, spec.name()).unwrap();
             assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name());

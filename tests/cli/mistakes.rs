@@ -103,3 +103,32 @@ fn names_of_files_do_not_reach_the_terminal_as_they_are() {
         assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn what_stdout_quotes_is_printable_and_json_stays_json() {
+    let files = Files::new();
+    let table = files.path("\x1b[31mtable.json");
+    let shown = r"\u{1b}[31mtable.json";
+    let printable = |arguments: &[&str]| {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
+        let is_plain = |c: char| c == '\n' || !c.is_control();
+        assert!(ran.stdout.chars().all(is_plain), "{arguments:?}: {:?}", ran.stdout);
+        ran.stdout
+    };
+    let quick = ["tune", "--quick", "--device", "soft", "--out", &table];
+    assert!(printable(&quick).contains(shown));
+    assert!(printable(&["tune", "--accept", &table]).contains(shown));
+
+    // The name of a device, as a table has it.
+    let name = "\x1b[31mred\u{9b}31m\u{7f}";
+    let text = std::fs::read_to_string(&table).unwrap();
+    let mut text: serde_json::Value = serde_json::from_str(&text).unwrap();
+    text["device"]["name"] = name.into();
+    std::fs::write(&table, text.to_string()).unwrap();
+    let explain = ["explain", "auto", "--device", "soft", "--sizes", "8", "--table", &table];
+    assert!(printable(&explain).contains(r"\u{1b}[31mred\u{9b}31m\u{7f}"));
+    let line = printable(&[&explain[..], &["--format", "json"]].concat());
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert!(line["basis"].as_str().unwrap().contains(name), "{line}");
+}

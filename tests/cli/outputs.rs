@@ -57,13 +57,23 @@ fn a_link_to_nothing_is_kept_and_its_target_created() {
 #[cfg(unix)]
 fn unfinished(folder: &Path) -> Option<u64> {
     let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(".npy-"));
+    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(".unfinished-"));
     file.and_then(|file| file.metadata().ok()).map(|metadata| metadata.len())
 }
 
 #[cfg(unix)]
 #[test]
 fn a_signal_leaves_no_temporary_file() {
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3), ("XCPU", 24)] {
+        let caught = (0..5).any(|_| is_caught(name, number));
+        assert!(caught, "no {name} came while the file was written");
+    }
+}
+
+/// Sends a signal while a file is written, and makes sure that nothing is left of it. Whether the
+/// signal came in time.
+#[cfg(unix)]
+fn is_caught(name: &str, number: i32) -> bool {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
     use std::thread;
@@ -71,37 +81,98 @@ fn a_signal_leaves_no_temporary_file() {
 
     // 64 MiB, with next to no computing.
     let product = ["--device", "soft", "--kernel", "tile2d", "--m", "4096", "--n", "4096"];
-    let mut caught = 0;
-    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)].repeat(3) {
-        let files = Files::new();
-        let out = files.path("out.npy");
-        let mut child = super::command(&[&product[..], &["--k", "1", "--out", &out]].concat())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while unfinished(files.0.path()).is_none_or(|length| length == 0)
-            && child.try_wait().unwrap().is_none()
-        {
-            thread::sleep(Duration::from_micros(200));
-        }
-        let mut kill = Command::new("kill");
-        kill.args([&format!("-{name}"), &child.id().to_string()]).stderr(Stdio::null());
-        kill.status().unwrap();
-        let status = child.wait().unwrap();
-        assert_eq!(unfinished(files.0.path()), None, "{name}: {status}");
-        // It may have come too late: then the result is there, and whole.
-        if Path::new(&out).exists() {
-            assert_eq!(read_npy(&out).1.len(), 4096 * 4096);
-            continue;
-        }
-        assert_eq!(status.signal(), Some(number), "as a shell wants to know");
-        caught += 1;
-        if caught == 3 {
-            return;
-        }
+    let (files, cores) = (Files::new(), Files::new());
+    let out = files.path("out.npy");
+    let mut child = super::command(&[&product[..], &["--k", "1", "--out", &out]].concat())
+        .current_dir(cores.0.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while unfinished(files.0.path()).is_none_or(|length| length == 0)
+        && child.try_wait().unwrap().is_none()
+    {
+        thread::sleep(Duration::from_micros(200));
     }
-    panic!("no signal came while the file was written");
+    let mut kill = Command::new("kill");
+    kill.args([&format!("-{name}"), &child.id().to_string()]).stderr(Stdio::null());
+    kill.status().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(unfinished(files.0.path()), None, "{name}: {status}");
+    // It may have come too late: then the result is there, and whole.
+    if Path::new(&out).exists() {
+        assert_eq!(read_npy(&out).1.len(), 4096 * 4096);
+        return false;
+    }
+    assert_eq!(status.signal(), Some(number), "as a shell wants to know");
+    true
+}
+
+/// Runs under a limit on the size of files, in the units of the shell: 512 bytes, or 1024.
+#[cfg(unix)]
+fn limited(blocks: u32, arguments: &[&str]) -> super::Ran {
+    let mut shell = std::process::Command::new("sh");
+    let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_host")]).args(arguments);
+    super::finish(shell.output().unwrap())
+}
+
+#[cfg(unix)]
+const TOO_LARGE: [&str; 3] = ["cannot write", "File too large", "ulimit -f"];
+
+#[cfg(unix)]
+#[test]
+fn a_limit_on_the_size_of_files_leaves_no_temporary_file() {
+    let files = Files::new();
+    let (out, table) = (files.path("out.npy"), files.path("table.json"));
+    let arguments = ["--device", "soft", "--kernel", "naive", "--size", "512", "--out", &out];
+    super::expect_refusal(&limited(64, &arguments), &arguments, &TOO_LARGE);
+    let ran = limited(1, &["tune", "--quick", "--device", "soft", "--out", &table]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(TOO_LARGE.iter().all(|text| ran.stderr.contains(text)), "{}", ran.stderr);
+    assert!(files.names().is_empty(), "{:?}", files.names());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_limit_on_the_size_of_stdout_is_said() {
+    let files = Files::new();
+    let script = "ulimit -f 0; exec \"$0\" \"$1\" > \"$2\"";
+    for argument in ["--list", "--help"] {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_host"), argument, &files.path("stdout")]);
+        let ran = super::finish(shell.output().unwrap());
+        super::expect_refusal(&ran, &[argument], &["cannot write stdout: File too large"]);
+    }
+}
+
+/// Whatever the limit cuts off, whole lines remain, to which a later call adds.
+#[cfg(unix)]
+#[test]
+fn a_line_that_cannot_be_saved_whole_is_taken_back() {
+    let mut cut = 0;
+    for blocks in 1..=6 {
+        let files = Files::new();
+        let saved = files.path("saved.jsonl");
+        let arguments = ["--device", "soft", "--kernel", "naive", "--size", "8", "--save", &saved];
+        let lines = || super::json_lines(&fs::read_to_string(&saved).unwrap()).len();
+        let mut before = 0;
+        while before < 40 {
+            let ran = limited(blocks, &arguments);
+            if ran.code != Some(0) {
+                super::expect_refusal(&ran, &arguments, &TOO_LARGE);
+                cut += 1;
+                break;
+            }
+            before += 2;
+            assert_eq!(lines(), before);
+        }
+        let whole = lines();
+        assert!(whole == before || whole == before + 1, "{before}, then {whole}");
+        assert_eq!(run(&arguments).code, Some(0));
+        assert_eq!(lines(), whole + 2);
+    }
+    assert_eq!(cut, 6, "each limit is reached");
 }
 
 /// As nohup does, or a shell without job control for what runs in the background.

@@ -9,6 +9,7 @@ use host::kernels::Arguments;
 
 use super::bench::{BenchArgs, Shape};
 use super::contender::Choice;
+use super::input::Source;
 use super::stdio;
 use super::tune::TuneArgs;
 
@@ -188,13 +189,6 @@ pub enum Format {
     #[default]
     Table,
     Json,
-}
-
-/// Where the matrices come from.
-#[derive(Clone, Debug)]
-pub enum Source {
-    Random { m: usize, n: usize, k: usize, seed: u64 },
-    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf> },
 }
 
 impl DeviceArg {

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
 use super::bench::Shape;
-use super::json;
+use super::outcome::Outcome;
 use super::report::milliseconds;
-use super::run::{self, Outcome};
 use super::stdio::print;
+use super::{json, run};
 
 /// Products to explain, for a call that names none.
 const SHAPES: [Shape; 3] = [

@@ -6,7 +6,7 @@ use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
-use super::run::Outcome;
+use super::outcome::Outcome;
 use super::stdio::print;
 use super::{choices, json, report};
 

@@ -2,8 +2,7 @@
 
 use host::{Device, Error, Gemm, Matrix};
 
-use super::args::Args;
-use super::contender::{Choice, Entry, Loaded};
+use super::contender::Entry;
 use super::input::Matrices;
 use super::progress::{Simulation, about};
 use super::workload::Workload;
@@ -28,16 +27,15 @@ pub struct Forecast {
 
 impl Forecast {
     /// Runs a small product with each kernel, if this is the software device and may take long:
-    /// `None` if not. `entries` are what runs, and were loaded from `loaded`.
-    pub fn new(
-        device: &Device,
-        loaded: &[Loaded<'_>],
+    /// `None` if not. `entries` are what runs, and `prepare` makes them for any product.
+    pub fn new<'k, 'd: 'k>(
+        device: &'d Device,
         entries: &[Entry<'_, '_>],
         gemm: &Gemm,
-        args: &Args,
-        choice: Choice,
+        repeat: Option<u32>,
+        prepare: impl FnOnce(Gemm) -> Result<Vec<Entry<'k, 'd>>, Error>,
     ) -> Result<Option<Self>, Error> {
-        let runs = args.repeat.unwrap_or(1);
+        let runs = repeat.unwrap_or(1);
         let all_runs = entries.iter().filter(|entry| entry.job.is_ok()).count() as f64;
         if !device.is_soft() || all_runs * f64::from(runs) * gemm.flops() < LEAST_FLOPS {
             return Ok(None);
@@ -50,10 +48,9 @@ impl Forecast {
         };
         let workload = Workload::new(device, &small, &matrices, Some(1))?;
         let mut each = Vec::new();
-        for (loaded, entry) in loaded.iter().zip(entries) {
-            let small_entry = loaded.prepare(small, args.splits, args.packed, choice)?;
+        for (entry, small_entry) in entries.iter().zip(&prepare(small)?) {
             let simulation = Simulation::alone("for an estimate");
-            let timed = workload.measure(std::slice::from_ref(&small_entry), &simulation)?;
+            let timed = workload.measure(std::slice::from_ref(small_entry), &simulation)?;
             each.push(match &timed[..] {
                 [Ok((_, samples))] if entry.job.is_ok() => {
                     1e-3 * samples.median() * gemm.flops() / small.flops()

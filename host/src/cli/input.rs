@@ -1,10 +1,17 @@
 //! The matrices that the options name: random ones, or files.
 
+use std::path::PathBuf;
+
 use host::npy::NpyFile;
 use host::verify::Bound;
 use host::{Error, Gemm, Matrix};
 
-use super::args::Source;
+/// Where the matrices come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    Random { m: usize, n: usize, k: usize, seed: u64 },
+    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf> },
+}
 
 /// The matrices, as far as they must be known to check sizes.
 pub enum Input {

@@ -15,10 +15,20 @@ use super::contender::Title;
 use super::report::{percent, status};
 use super::run::{Record, Setting};
 
-/// One line: an object.
+/// One line: an object, without what a terminal obeys.
 pub fn line(value: &impl Serialize) -> String {
     // These types have string keys only, so serialisation cannot fail.
-    serde_json::to_string(value).expect("plain data") + "\n"
+    let object = serde_json::to_string(value).expect("plain data");
+    let mut line = String::with_capacity(object.len() + 1);
+    for c in object.chars() {
+        // Only in strings: those that JSON need not have escaped, DEL and U+0080 to U+009F.
+        if c.is_control() {
+            line += &format!("\\u{:04x}", u32::from(c));
+        } else {
+            line.push(c);
+        }
+    }
+    line + "\n"
 }
 
 /// The line of a result.

@@ -9,6 +9,7 @@ mod forecast;
 mod input;
 mod json;
 mod ladder;
+pub mod outcome;
 mod progress;
 mod report;
 pub mod run;

@@ -10,17 +10,11 @@ use super::args::Args;
 use super::contender::{Choice, Title};
 use super::forecast::Forecast;
 use super::input::{Input, Matrices};
+use super::outcome::Outcome;
 use super::progress::Simulation;
 use super::sink::Sink;
 use super::workload::Workload;
 use super::{progress, report, stdio, threads};
-
-/// Whether the results are right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Right,
-    Wrong,
-}
 
 /// What all results of one call have in common.
 #[derive(Clone, Copy)]
@@ -81,13 +75,15 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
 
     let device = open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
-    let entries: Vec<_> = (loaded.iter())
-        .map(|loaded| loaded.prepare(gemm, args.splits, args.packed, choice))
-        .collect::<Result<_, _>>()?;
+    let prepare = |gemm| -> Result<Vec<_>, Error> {
+        let all = loaded.iter().map(|one| one.prepare(gemm, args.splits, args.packed, choice));
+        all.collect()
+    };
+    let entries = prepare(gemm)?;
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;
 
-    let forecast = Forecast::new(&device, &loaded, &entries, &gemm, args, choice)?;
+    let forecast = Forecast::new(&device, &entries, &gemm, args.repeat, prepare)?;
     if let Some(forecast) = &forecast {
         stdio::say(forecast.words());
     }

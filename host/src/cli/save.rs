@@ -47,19 +47,33 @@ impl Save {
     ///
     /// # Errors
     ///
-    /// [`Error::Output`].
+    /// [`Error::Output`]; nothing of the line is left then.
     pub fn line(&mut self, line: &str) -> Result<(), Error> {
         let written = (|| {
             let file = match &mut self.file {
                 Some(file) => file,
                 none => none.insert(OpenOptions::new().append(true).create(true).open(&self.path)?),
             };
-            // In one call, so that lines of several programs do not mix.
-            file.write_all(line.as_bytes())
+            // Of several programs one at a time, so that nothing but this line is taken back. Where
+            // files cannot be locked, one call has to do, so that lines do not mix.
+            let _ = file.lock();
+            let added = add(file, line);
+            let _ = file.unlock();
+            added
         })();
-        written
-            .map_err(|error| Error::Output { path: self.path.clone(), reason: error.to_string() })
+        written.map_err(|error| Error::not_written(&self.path, &error))
     }
+}
+
+/// Adds a whole line, or nothing.
+fn add(file: &mut File, line: &str) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let written = file.write_all(line.as_bytes());
+    if written.is_err() {
+        // A part of a line would be in the way of every later one. The error is the first.
+        let _ = file.set_len(before);
+    }
+    written
 }
 
 /// Looks at the first and the last line of a file, which are saved results unless it is empty.

@@ -1,21 +1,25 @@
 //! Signals that end the program: they leave no temporary file behind.
 
-/// From now on, a signal that ends the program removes what is not complete first.
+/// From now on, a signal that ends the program removes what is not complete first, and a file that
+/// becomes larger than the limit (`ulimit -f`) is an error of what writes it, not a signal.
 ///
-/// Where no thread can be started for that, signals do what they always did.
+/// Where no thread can be started for the former, those signals do what they always did.
 #[cfg(unix)]
 pub fn watch() {
     use std::sync::mpsc;
     use std::thread;
 
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
     use signal_hook::iterator::Signals;
     use signal_hook::low_level::emulate_default_handler;
 
+    // SAFETY: no handler is installed that could run at a wrong time.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let (ready, watching) = mpsc::channel();
     let watch = move || {
         // What whoever started this has it ignore, as nohup does, stays ignored.
-        let ending = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
+        let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU];
+        let ending = ending.into_iter().filter(|signal| !is_ignored(*signal));
         let Ok(mut signals) = Signals::new(ending) else { return };
         drop(ready);
         if let Some(signal) = signals.forever().next() {

@@ -2,15 +2,19 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::error::{ContextKind, ContextValue};
 use host::Error;
-use host::error::excerpt;
+use host::error::{excerpt, printable};
 
 /// Whether the reader of stdout has gone away.
 static ABANDONED: AtomicBool = AtomicBool::new(false);
+
+/// Control characters that lines and tables need. What else a terminal obeys, as names of files may
+/// have it, is never printed.
+const KEPT: [char; 2] = ['\n', '\t'];
 
 /// Writes a result to stdout. A reader that has gone away has seen what it wanted: see
 /// [`is_read`].
@@ -20,6 +24,7 @@ static ABANDONED: AtomicBool = AtomicBool::new(false);
 /// [`Error::Output`] if stdout cannot be written for any other reason.
 pub fn print(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
+    let text = printable(text, &KEPT);
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
@@ -30,26 +35,13 @@ pub fn is_read() -> bool {
 
 /// Writes a line to stderr. Where that is impossible, nobody can be told.
 pub fn say(line: impl Display) {
-    let line = printable(&format!("{line}\n"));
+    let line = printable(&format!("{line}\n"), &KEPT);
     if cfg!(test) {
         // The harness keeps this for tests that fail.
         eprint!("{line}");
     } else {
         let _ = io::stderr().write_all(line.as_bytes());
     }
-}
-
-/// A text without what a terminal obeys, which names of files may have.
-fn printable(text: &str) -> String {
-    let mut printable = String::new();
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => printable.push(c),
-            c if c.is_control() => printable.extend(c.escape_default()),
-            c => printable.push(c),
-        }
-    }
-    printable
 }
 
 /// Ends the program with what clap has to say: the help, the version, or a usage error.
@@ -81,9 +73,7 @@ fn written(result: io::Result<()>) -> Result<(), Error> {
             ABANDONED.store(true, Relaxed);
             Ok(())
         }
-        Err(error) => {
-            Err(Error::Output { path: PathBuf::from("stdout"), reason: error.to_string() })
-        }
+        Err(error) => Err(Error::not_written(Path::new("stdout"), &error)),
         Ok(()) => Ok(()),
     }
 }

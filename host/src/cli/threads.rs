@@ -13,8 +13,9 @@ const VARIABLE: &str = "RAYON_NUM_THREADS";
 
 /// Makes the most of a limited address space. To be called before there is any other thread.
 ///
-/// The C library reserves 128 MiB for the first allocation of each thread. Under a limit, threads
-/// share what they allocate from, so that the limit is there for matrices.
+/// For the first allocation of each thread, the C library reserves 128 MiB, of which it keeps the
+/// aligned 64 MiB. Under a limit, threads share what they allocate from, so that the limit is there
+/// for matrices.
 pub fn share_addresses() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if host::memory::address_space_limit().is_some() {

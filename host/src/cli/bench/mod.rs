@@ -24,7 +24,8 @@ use sets::Sets;
 pub use shapes::Shape;
 
 use super::contender::{Choice, Entry, Job, Loaded, Title};
-use super::run::{self, Outcome, Setting};
+use super::outcome::Outcome;
+use super::run::{self, Setting};
 use super::{json, progress, stdio};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.

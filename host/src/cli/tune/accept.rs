@@ -5,7 +5,7 @@ use std::path::Path;
 use host::output::Output;
 use host::{Error, Table};
 
-use crate::cli::run::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::stdio;
 
 /// Has a table say what has changed since it was measured.

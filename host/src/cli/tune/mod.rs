@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 
 use super::args::DeviceArg;
 use super::bench::{COPY_BYTES, Shape, peer};
+use super::outcome::Outcome;
 use super::report::milliseconds;
-use super::run::{self, Outcome};
 use super::save::Save;
-use super::{json, stdio};
+use super::{json, run, stdio};
 use bed::Bed;
 use course::Course;
 use race::{Race, Run};
