@@ -63,8 +63,9 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether to build with cargo's release profile, rather than dev. Default: true. The
-    /// dev profile checks for overflow, so that most kernels can panic and are refused.
+    /// Whether to build with cargo's release profile, rather than dev. Default: true. What the
+    /// dev profile makes of a kernel is mostly refused: it checks for overflow, which can panic,
+    /// and keeps variables in local memory.
     pub fn release(mut self, release: bool) -> Self {
         self.release = release;
         self

@@ -34,12 +34,23 @@
 //! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
-//! context is gone. [`soft::last_fault`] has the full text.
+//! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
+//! without end runs until [`soft::configure`] has set a budget of instructions.
 //!
 //! # Linking
 //!
 //! A crate that only calls `cust` has to name this one, or cargo leaves it out of
-//! the link: `use cuda_driver as _;` is enough.
+//! the link: `use cuda_driver as _;` is enough. And the build scripts of `cust` look for
+//! a CUDA toolkit, which a workspace that uses it has to keep them from, in its own
+//! `Cargo.toml`; the software device is slow unless it is optimised:
+//!
+//! ```toml
+//! [patch.crates-io]
+//! find_cuda_helper = { path = "THIS CHECKOUT/crates/find_cuda_helper" }
+//!
+//! [profile.dev.package.soft_cuda]
+//! opt-level = 3
+//! ```
 //!
 //! The symbols stay inside the executable. A forwarded call looks its name up in
 //! the driver's library alone, so it can never come back here, and libraries
