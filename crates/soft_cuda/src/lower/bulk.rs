@@ -16,14 +16,12 @@ const COMPLETE_TX: &str = "mbarrier::complete_tx::bytes";
 impl Lowering<'_> {
     /// Fails unless the module is written for `sm` or newer.
     fn since(&self, at: &Context<'_>, sm: u32) -> Result<()> {
-        let target = &self.module.target;
-        let number = target.strip_prefix("sm_").unwrap_or_default();
-        let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        if digits.parse().is_ok_and(|number: u32| number >= sm) {
+        if self.module.targets(sm) {
             return Ok(());
         }
         Err(at.unsupported(&format!(
-            "it needs `.target sm_{sm}` or newer, but the module is for `{target}`"
+            "it needs `.target sm_{sm}` or newer, but the module is for `{}`",
+            self.module.target
         )))
     }
 

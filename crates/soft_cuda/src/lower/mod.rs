@@ -30,8 +30,10 @@ type Result<T, E = LoadError> = std::result::Result<T, E>;
 
 /// Bytes of local memory per thread, the limit of every GPU.
 const MAX_LOCAL: u64 = 512 << 10;
-/// Bytes of a kernel's parameters, the limit of every GPU since sm_70.
+/// Bytes of a kernel's parameters, the limit since PTX 8.1 for sm_70 and newer.
 const MAX_PARAMETERS: u64 = 32_764;
+/// The limit before.
+const MAX_PARAMETERS_BEFORE: u64 = 4352;
 /// How deep calls may nest.
 const MAX_CALLS: usize = 64;
 
@@ -174,14 +176,19 @@ impl<'m> Lowering<'m> {
     }
 
     fn place_parameters(&mut self, params: &'m [Variable]) -> Result<()> {
+        let (limit, way_out) = if self.module.version >= 8.1 && self.module.targets(70) {
+            (MAX_PARAMETERS, "")
+        } else {
+            (MAX_PARAMETERS_BEFORE, ", or write it for `.version 8.1` and `.target sm_70` or newer")
+        };
         for (variable, address) in params.iter().zip(parameter_offsets(params)) {
             let bytes = variable.element * variable.count.unwrap_or(0);
-            if address + bytes > MAX_PARAMETERS {
+            if address + bytes > limit {
                 return Err(LoadError::Syntax {
                     line: variable.line,
                     text: variable.name.clone(),
                     help: format!(
-                        "with it the kernel has more than {MAX_PARAMETERS} bytes of parameters; pass a pointer"
+                        "with it the kernel has more than {limit} bytes of parameters; pass a pointer{way_out}"
                     ),
                 });
             }

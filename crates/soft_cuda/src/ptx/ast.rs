@@ -3,12 +3,23 @@
 /// A whole module.
 #[derive(Debug, Default)]
 pub(crate) struct Module {
+    /// The PTX version, such as 8.7; 0 if the text names none.
+    pub version: f64,
     /// The architecture it is written for, such as `sm_90a`.
     pub target: String,
     /// Module-scope variables, in order.
     pub variables: Vec<Variable>,
     /// Entries and functions, in order.
     pub functions: Vec<Function>,
+}
+
+impl Module {
+    /// Whether it is written for `sm` or newer.
+    pub(crate) fn targets(&self, sm: u32) -> bool {
+        let number = self.target.strip_prefix("sm_").unwrap_or_default();
+        let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        digits.parse().is_ok_and(|number: u32| number >= sm)
+    }
 }
 
 /// The state space a variable is declared in.

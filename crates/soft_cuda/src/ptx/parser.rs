@@ -121,7 +121,15 @@ impl Parser {
                     self.skip_line();
                     return Ok(());
                 }
-                ".version" | ".file" => {
+                ".version" => {
+                    let Some(&Token::F64(bits)) = self.peek() else {
+                        return self.error("a PTX version such as `8.7` belongs here");
+                    };
+                    self.at += 1;
+                    module.version = f64::from_bits(bits);
+                    return Ok(());
+                }
+                ".file" => {
                     self.skip_line();
                     return Ok(());
                 }

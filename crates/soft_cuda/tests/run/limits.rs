@@ -121,10 +121,45 @@ fn variables_beyond_every_device() {
         format!(".entry k({}) {{ ret; }}", all.join(", "))
     };
     assert_eq!(loads(&params(8191)).kernels()[0].params_size(), 32_764);
-    refused(&params(100_000), "p8191", "more than 32764 bytes of parameters");
+    refused(&params(100_000), "p8191", "more than 32764 bytes of parameters; pass a pointer");
     let huge = "[281474976710655]";
     refused(&format!(".entry k(.param .b8 p{huge}, .param .b8 q{huge}) {{ ret; }}"), "p", "32764");
     let locals: Vec<String> = (0..70_000).map(|i| format!(".local .b8 x{i}{huge};")).collect();
     refused(&format!(".entry k() {{ {} ret; }}", locals.concat()), "x0", "524288 is the limit");
     loads(".entry k() { .local .align 16 .b8 x[524288]; ret; }");
+}
+
+#[test]
+fn the_version_and_the_target_limit_parameters() {
+    // As ptxas has it.
+    for (version, target, limit) in [
+        ("7.0", "sm_80", 4352),
+        ("8.0", "sm_90a", 4352),
+        ("8.1", "sm_60", 4352),
+        ("8.1", "sm_70", 32_764),
+        ("8.7", "sm_80", 32_764),
+        ("9.5", "sm_90a", 32_764),
+    ] {
+        let load = |bytes: u32| {
+            let header = format!(".version {version}\n.target {target}\n.address_size 64\n");
+            let text = format!("{header}.entry k(\n.param .b8 p[{bytes}]) {{ ret; }}");
+            Device::new(Config::default()).load(&text)
+        };
+        let module = load(limit).unwrap_or_else(|error| panic!("{version} {target}: {error}"));
+        assert_eq!(module.kernels()[0].params_size(), limit as usize);
+        let Err(error) = load(limit + 1) else { panic!("{version} {target}: loads") };
+        let LoadError::Syntax { line: 5, text, help } = &error else { panic!("{error}") };
+        assert_eq!(text, "p");
+        assert!(help.contains(&format!("more than {limit} bytes")), "{version} {target}: {error}");
+        let raise = help.contains("`.version 8.1` and `.target sm_70`");
+        assert_eq!(raise, limit == 4352, "{version} {target}: {error}");
+    }
+}
+
+#[test]
+fn a_version_is_a_number_with_a_point() {
+    for bad in [".version 8", ".version", ".version -8.1", ".version x"] {
+        let error = Device::new(Config::default()).load(&format!("\n{bad}")).unwrap_err();
+        assert!(matches!(error, LoadError::Syntax { line: 2, .. }), "{bad}: {error}");
+    }
 }
