@@ -33,6 +33,27 @@ fn immediate(at: &Context<'_>, operand: &Operand, ty: Ty) -> Result<u64> {
     }
 }
 
+/// Fails unless `name`, an integer, is read as one.
+fn integer(at: &Context<'_>, name: &str, ty: Ty) -> Result<()> {
+    if ty.is_int() {
+        return Ok(());
+    }
+    Err(at.bad_operands(&format!(
+        "`{name}` is an integer, but a float belongs here; convert it with `cvt` first"
+    )))
+}
+
+/// Fails unless the special register `name`, of `bits` bits, is read as an integer of them.
+/// Those that had 16 bits before PTX 2.0 are read as 16 bits, too.
+fn special_fits(at: &Context<'_>, name: &str, bits: u32, ty: Ty) -> Result<()> {
+    let base = name.split('.').next();
+    let half = ty.bits == 16 && matches!(base, Some("%tid" | "%ntid" | "%ctaid" | "%nctaid"));
+    if ty.bits != bits && !half {
+        return Err(at.bad_operands(&format!("`{name}` has {bits} bits")));
+    }
+    integer(at, name, ty)
+}
+
 impl Lowering<'_> {
     /// What `name` stands for here.
     pub(super) fn find(&self, name: &str) -> Option<Binding> {
@@ -107,7 +128,10 @@ impl Lowering<'_> {
     /// A source of type `ty`: a register, a special register or a constant.
     pub(super) fn src(&mut self, at: &Context<'_>, operand: &Operand, ty: Ty) -> Result<V> {
         match operand {
-            Operand::Name(name) if name == "WARP_SZ" => Ok(self.constant(ty, 32)),
+            Operand::Name(name) if name == "WARP_SZ" => {
+                integer(at, name, ty)?;
+                Ok(self.constant(ty, 32))
+            }
             Operand::Name(name) if name.starts_with('%') && self.find(name).is_none() => {
                 self.special(at, name, ty)
             }
@@ -130,7 +154,8 @@ impl Lowering<'_> {
     ) -> Result<V> {
         match operand {
             Operand::Name(_) => {
-                self.src(at, operand, if class == Class::Wide { Ty::B64 } else { Ty::B32 })
+                let bits = if class == Class::Wide { 64 } else { 32 };
+                self.src(at, operand, Ty { bits, ..ty })
             }
             _ => {
                 let bits = immediate(at, operand, ty)?;
@@ -163,9 +188,11 @@ impl Lowering<'_> {
             ("%nctaid" | "%nclusterid", Some(axis)) => Special::Nctaid(axis),
             // Every block is a cluster of its own.
             ("%cluster_ctaid", Some(_)) | ("%cluster_ctarank", None) => {
+                special_fits(at, name, 32, ty)?;
                 return Ok(self.constant(ty, 0));
             }
             ("%cluster_nctaid", Some(_)) | ("%cluster_nctarank", None) => {
+                special_fits(at, name, 32, ty)?;
                 return Ok(self.constant(ty, 1));
             }
             ("%laneid", None) => Special::LaneId,
@@ -184,10 +211,7 @@ impl Lowering<'_> {
             _ => return self.clock(at, name, ty),
         };
         let wide = special == Special::GridId;
-        if wide != (ty.bits == 64) {
-            let bits = if wide { 64 } else { 32 };
-            return Err(at.bad_operands(&format!("`{name}` has {bits} bits")));
-        }
+        special_fits(at, name, if wide { 64 } else { 32 }, ty)?;
         let class = if wide { Class::Wide } else { Class::Narrow };
         Ok(self.fixed(class, Fixed::Special(special)))
     }
@@ -199,9 +223,7 @@ impl Lowering<'_> {
             "%clock64" | "%globaltimer" => (64, 0),
             _ => return self.undeclared(at, name),
         };
-        if ty.bits != bits {
-            return Err(at.bad_operands(&format!("`{name}` has {bits} bits")));
-        }
+        special_fits(at, name, bits, ty)?;
         let v = self.register(ty.class());
         let run = match bits {
             32 => pick::<alu::Clock<u32>>(self.path),

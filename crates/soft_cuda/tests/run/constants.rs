@@ -68,6 +68,20 @@ fn integers_in_instructions() {
 }
 
 #[test]
+fn special_registers_in_instructions() {
+    let body = "
+  mov.b32 %r2, WARP_SZ; st.global.b32 [%rd1], %r2;
+  st.global.u32 [%rd1+4], WARP_SZ;
+  mov.u64 %rd4, WARP_SZ; st.global.u64 [%rd1+8], %rd4;
+  cvt.rn.f32.u32 %r2, WARP_SZ; st.global.f32 [%rd1+16], %r2;
+  slct.f32.s32 %r2, 1.0, 2.0, WARP_SZ; st.global.f32 [%rd1+20], %r2;
+  mov.u16 %h1, %ntid.x; cvt.u32.u16 %r2, %h1; st.global.b32 [%rd1+24], %r2;
+  mov.b32 %r2, %cluster_nctarank; st.global.b32 [%rd1+28], %r2;
+  cvt.u64.u32 %rd4, %ntid.x; st.global.u64 [%rd1+32], %rd4;";
+    assert_eq!(stored("", body, 10), [32, 32, 32, 0, f(32.0), f(1.0), 1, 1, 1, 0]);
+}
+
+#[test]
 fn constants_of_another_type_are_refused() {
     for inst in [
         "add.f32 %r2, %r3, 1;",
@@ -99,6 +113,33 @@ fn constants_of_another_type_are_refused() {
         "add.u32 %r2, %r3, 1.5;",
         "shl.b32 %r2, %r3, 0f3F800000;",
         "add.u64 %rd2, %rd3, 0x1FFFFFFFFFFFFFFFF;",
+        "add.f32 %r2, %r3, WARP_SZ;",
+        "add.f64 %rd2, %rd3, WARP_SZ;",
+        "mov.f32 %r2, WARP_SZ;",
+        "selp.f32 %r2, WARP_SZ, %r1, %p1;",
+        "slct.s32.f32 %r2, %r1, %r3, WARP_SZ;",
+        "cvt.rzi.s32.f32 %r2, WARP_SZ;",
+        "cvt.f32.f16 %r2, WARP_SZ;",
+        "cvt.rn.bf16x2.f32 %r2, WARP_SZ, %r3;",
+        "st.global.f32 [%rd1], WARP_SZ;",
+        "st.global.f64 [%rd1], WARP_SZ;",
+        "atom.global.add.f32 %r2, [%rd1], WARP_SZ;",
+        "mov.f32 %r2, %laneid;",
+        "mov.f64 %rd2, %gridid;",
+        "add.f32 %r2, %r3, %tid.x;",
+        "setp.eq.f32 %p1, %r2, %tid.x;",
+        "cvt.rzi.s32.f32 %r2, %laneid;",
+        "cvt.f32.f16 %r2, %laneid;",
+        "st.global.f32 [%rd1], %tid.x;",
+        "mov.f32 %r2, %cluster_ctaid.x;",
+        "mov.f32 %r2, %cluster_nctarank;",
+        "mov.u64 %rd2, %cluster_ctarank;",
+        "mov.u16 %h1, %cluster_ctarank;",
+        "mov.u16 %h1, %laneid;",
+        "mov.u16 %h1, %clock;",
+        "mov.f32 %r2, %clock;",
+        "mov.f64 %rd2, %clock64;",
+        "mov.f32 %r2, %globaltimer_lo;",
     ] {
         let ptx = kernel(1, &format!("  {inst}"));
         match refuse(&ptx) {
