@@ -184,8 +184,10 @@ pub(crate) fn answer(function: &str, call: impl FnOnce() -> Answer) -> CUresult 
         tests::panic_if_asked();
         call()
     };
-    // What the call may leave half done is behind mutexes, which are never trusted to be
-    // unpoisoned, and in the thread's stack of contexts, which changes in single steps.
+    // Later calls see nothing half changed. Calls share the handles behind `soft::state::lock`,
+    // the software device's memory and the thread's stack of contexts, and a change to one of
+    // them is a few operations of its collections between which nothing can panic. So a mutex
+    // that a panic has poisoned is locked all the same.
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or(panic.downcast_ref::<String>().map(String::as_str));

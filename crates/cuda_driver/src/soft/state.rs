@@ -112,7 +112,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     last_id: 2,
 });
 
-/// The state. A panic elsewhere leaves it usable: every change is a single step.
+/// The state. A panic leaves it usable, and poison is ignored: a change is one operation of a
+/// map, or several between which nothing can panic.
 pub(super) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
