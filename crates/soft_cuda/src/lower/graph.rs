@@ -29,8 +29,8 @@ impl Steps {
 ///
 /// A branch to a block that only exits (or traps) counts as no way at all as
 /// long as there is another: lanes that leave are waited for by nobody, so the
-/// others should meet as if those had never been. But a loop that can only be
-/// left that way is left there.
+/// others should meet as if those had never been. The lanes of a loop that
+/// nothing else leaves meet at its header at the latest, in every round.
 pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
     let n = ir.blocks.len();
     let exit = n;
@@ -52,31 +52,26 @@ pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
         }
         successors.push(ways);
     }
-    // One way out at a time: the first may be the only one that is needed.
-    let (mut predecessors, mut seen, mut order) = backwards(&successors, exit);
-    let mut left = false;
-    for (b, block) in ir.blocks.iter().enumerate() {
-        let out: Vec<B> = block.end.successors().filter(|&way| leaves(way)).collect();
-        if !seen[b] && !out.is_empty() {
-            successors[b].extend(out.iter().map(|&way| way as usize));
-            post_order(b, &predecessors, &mut seen, &mut order);
-            left = true;
+    // The exit has no successors.
+    successors.push(Vec::new());
+    let mut predecessors = vec![Vec::new(); n + 1];
+    for (b, ways) in successors.iter().enumerate() {
+        for &s in ways {
+            predecessors[s].push(b);
         }
     }
-    if left {
-        (predecessors, seen, order) = backwards(&successors, exit);
+    let (mut order, mut seen) = (Vec::with_capacity(n + 1), vec![false; n + 1]);
+    post_order(exit, &predecessors, &mut seen, &mut order);
+    // Every block has to reach the exit: loops that nothing leaves do from their headers.
+    let headers = endless(&successors, &predecessors, &seen);
+    // The exit must stay last in post-order.
+    order.pop();
+    for &header in &headers {
+        successors[header].push(exit);
+        predecessors[exit].push(header);
+        post_order(header, &predecessors, &mut seen, &mut order);
     }
-    // Endless loops get a way out, so that every block reaches the exit.
-    for b in (0..n).rev() {
-        if !seen[b] {
-            successors[b].push(exit);
-            predecessors[exit].push(b);
-            // The exit must stay last in post-order.
-            order.pop();
-            post_order(b, &predecessors, &mut seen, &mut order);
-            order.push(exit);
-        }
-    }
+    order.push(exit);
     // Cooper, Harvey and Kennedy's algorithm on the reversed graph.
     let mut rank = vec![0; n + 1];
     for (i, &b) in order.iter().enumerate() {
@@ -106,22 +101,41 @@ pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
             }
         }
     }
-    Ok(idom[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
+    // The lanes that part in a header meet within the round, or in the header itself.
+    let mut meet = idom.clone();
+    for &header in &headers {
+        let mut ways = successors[header].iter().copied().filter(|&way| way != exit);
+        let first = ways.next().unwrap_or(exit);
+        meet[header] = ways.try_fold(first, |a, b| intersect(a, b, &idom, &rank, &mut steps))?;
+    }
+    Ok(meet[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
 }
 
-/// The predecessors of every block, which blocks reach the exit, and those in
-/// post-order from there.
-fn backwards(successors: &[Vec<usize>], exit: usize) -> (Vec<Vec<usize>>, Vec<bool>, Vec<usize>) {
-    let mut predecessors = vec![Vec::new(); exit + 1];
-    for (b, ways) in successors.iter().enumerate() {
-        for &s in ways {
-            predecessors[s].push(b);
+/// The headers of the loops that nothing leaves: the first block of each to run. `seen` are the
+/// blocks that reach the exit.
+fn endless(successors: &[Vec<usize>], predecessors: &[Vec<usize>], seen: &[bool]) -> Vec<usize> {
+    // Kosaraju's algorithm. A header is the last of its loop in post-order, so searches against
+    // the edges that start in reverse post-order enter each loop at its header.
+    let (mut order, mut visited) = (Vec::new(), vec![false; seen.len()]);
+    for b in 0..seen.len() {
+        post_order(b, successors, &mut visited, &mut order);
+    }
+    let (mut starts, mut visited) = (Vec::new(), seen.to_vec());
+    for &b in order.iter().rev() {
+        if !visited[b] {
+            starts.push(b);
+            post_order(b, predecessors, &mut visited, &mut Vec::new());
         }
     }
-    let mut order = Vec::with_capacity(exit + 1);
-    let mut seen = vec![false; exit + 1];
-    post_order(exit, &predecessors, &mut seen, &mut order);
-    (predecessors, seen, order)
+    // In reverse, a start that an earlier search finds leads to a loop and is in none.
+    let mut visited = seen.to_vec();
+    starts.reverse();
+    starts.retain(|&start| {
+        let header = !visited[start];
+        post_order(start, predecessors, &mut visited, &mut Vec::new());
+        header
+    });
+    starts
 }
 
 fn intersect(
@@ -390,5 +404,30 @@ mod tests {
     fn an_endless_loop_is_accepted() {
         let meet = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]])).unwrap();
         assert_eq!(meet.len(), 4);
+    }
+
+    #[test]
+    fn an_endless_loop_meets_at_its_header() {
+        // 0 -> 1; 1: if -> 2 or 3; both -> 1.
+        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[1]])).unwrap();
+        assert_eq!(meet, [Some(1); 4]);
+        // With a join behind the arms, the lanes meet there.
+        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[4], &[4], &[1]])).unwrap();
+        assert_eq!(meet[1], Some(4));
+        // The header, 4, comes last; 1: if -> 2 or 3; 2: if -> 4 or 3; 3 -> 4.
+        let meet = reconvergence(&graph(&[&[4], &[2, 3], &[4, 3], &[4], &[1]])).unwrap();
+        assert_eq!([meet[1], meet[2]], [Some(4); 2]);
+        // Two loops, and blocks that lead to one or either: 0 -> 1 or 2, 2 -> 3 or 5.
+        let loops: [&[B]; 7] = [&[1, 2], &[1], &[3, 5], &[4], &[3], &[6], &[5]];
+        let meet = reconvergence(&graph(&loops)).unwrap();
+        assert_eq!(meet, [None, Some(1), None, Some(4), Some(3), Some(6), Some(5)]);
+    }
+
+    #[test]
+    fn a_loop_that_one_arm_may_exit_meets_at_its_header() {
+        // 1: if -> 2 or 3; 2 -> 1; 3: exit (5) or 4; 4 -> 1.
+        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[4, 5], &[1], &[]])).unwrap();
+        assert_eq!(meet[1], Some(1));
+        assert_eq!(meet[3], Some(4));
     }
 }

@@ -8,7 +8,7 @@ use std::num::NonZero;
 const SHARED: &str = ".shared .align 8 .b64 bar;\n.shared .align 4 .b32 word;";
 
 /// The bodies of loops that never end, each with one way to let others run.
-const LOOPS: [(&str, &str); 11] = [
+const LOOPS: [(&str, &str); 13] = [
     ("bar.sync", "LOOP: bar.sync 0;\n  bra.uni LOOP;"),
     ("bar.sync of one warp", "LOOP: bar.sync 3, 32;\n  bra.uni LOOP;"),
     ("barrier.sync", "LOOP: barrier.sync 0;\n  bra.uni LOOP;"),
@@ -51,6 +51,25 @@ LOOP: @%p7 bra OUT;
 LOW: add.u32 %r3, %r3, 2;
   bra.uni LOOP;
 OUT:",
+    ),
+    (
+        "bar.warp.sync in both arms, and no way out",
+        "  setp.lt.u32 %p1, %r1, 16;
+LOOP: @%p1 bra LOW;
+  bar.warp.sync -1;
+  bra.uni LOOP;
+LOW: bar.warp.sync -1;
+  bra.uni LOOP;",
+    ),
+    (
+        "bar.warp.sync in both arms, one of which may exit",
+        "  setp.lt.u32 %p1, %r1, 16;
+LOOP: @%p1 bra LOW;
+  bar.warp.sync -1;
+  bra.uni LOOP;
+LOW: bar.warp.sync -1;
+  @%p7 exit;
+  bra.uni LOOP;",
     ),
     ("nanosleep", "LOOP: nanosleep.u32 100;\n  bra.uni LOOP;"),
 ];
