@@ -80,11 +80,13 @@
 //! - An `mbarrier` that is waited for in a loop costs no time here: the loop runs
 //!   on when a phase is complete. If nobody in the block can go on, that is a
 //!   deadlock, and the fault says what each wait lacks.
-//! - A kernel may use what its `.target` has. Which target a device runs is for
-//!   its user to say: see [`Module::target`].
-//! - Lanes that diverged meet at the immediate post-dominator. A barrier waits
-//!   for every thread that has not exited. Lanes may wait for each other in
-//!   loops, and warps of a block for each other.
+//! - A kernel may use what its `.target` has, and as many bytes of parameters as that
+//!   and its `.version` allow. Which target a device runs is for its user to say: see
+//!   [`Module::target`].
+//! - Lanes that diverged meet at the immediate post-dominator; in a loop that nothing
+//!   but exits leaves, at its header at the latest. A barrier waits for every thread that
+//!   has not exited. Lanes may wait for each other in loops, and warps of a block for
+//!   each other.
 //! - Of several blocks that fault, the first is reported, unless it would fault only
 //!   after some million instructions more: a block that never ends does not hide
 //!   another one's fault. Blocks share nothing but device memory, so without races
