@@ -30,7 +30,8 @@ fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
         {
             let first = table.kernels()[0].clone();
             let costs = Costs { kernel: tma, unaligned: Vec::new(), ..first };
-            let table = table.with_kernels(vec![costs]).unwrap();
+            let table =
+                table.with_exceptions(Vec::new()).unwrap().with_kernels(vec![costs]).unwrap();
             test(&device, &device.auto_by(&table).unwrap());
         }
     }

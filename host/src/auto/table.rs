@@ -112,7 +112,8 @@ pub struct Pace {
     pub step_ns: f64,
 }
 
-/// A product of densely stored matrices, with what was measured to be fastest.
+/// A product of densely stored matrices, with what was measured to be fastest. Both kernels are
+/// among those that the table has costs of.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {

@@ -1,5 +1,7 @@
 //! Tables, and what is chosen by them. The numbers in them were measured nowhere.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::device::{DeviceChoice, Peak};
 use kernels_gpu::Shared;
@@ -72,6 +74,7 @@ fn a_bad_table_says_which_line_or_entry() {
         ("\"multiprocessors\": 4", "\"multiprocessors\": 0", "`multiprocessors` is 0"),
         ("{}", "{ \"repack\": \"12\" }", "the SHA-256 of `repack` is `12`"),
         ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", "`launch_ns` is -1, and must be"),
+        ("\"copy_gbytes\": 4000.0", "\"copy_gbytes\": 0.0", "`copy_gbytes` is 0, and must be"),
         ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
         ("\"step_ns\": 1700.0", "\"step_ns\": 0", "`tile_64x64`: `aligned[1].step_ns` is 0"),
         ("\"join_ns\": 600.0", "\"join_ns\": -0.5", "`join_ns` is -0.5"),
@@ -103,18 +106,80 @@ fn no_table_is_made_that_is_not_checked() {
         alter(&mut kernels[0]);
         table.with_kernels(kernels)
     };
-    refused(kernels(|costs| costs.aligned.clear()), "`aligned` has 0 entries");
-    refused(kernels(|costs| costs.unaligned.truncate(1)), "`unaligned` has 1 entries");
-    refused(kernels(|costs| costs.aligned[0].step_ns = f64::NAN), "`aligned[0].step_ns` is NaN");
-    refused(kernels(|costs| costs.tile_ns = f64::INFINITY), "`tile_ns` is inf");
-    let device = Measured { clock_khz: 0, ..table.device().clone() };
-    refused(table.with_device(device), "`clock_khz` is 0");
+    for (alter, says) in [
+        (|costs| costs.aligned.clear(), "`aligned` has 0 entries, and must have 1 to 32"),
+        (|costs| costs.aligned.resize(33, costs.aligned[0]), "`aligned` has 33 entries"),
+        (|costs| costs.unaligned.truncate(1), "`unaligned` has 1 entries, and must have 2"),
+        (|costs| costs.aligned[0].fixed_ns = -1.0, "`aligned[0].fixed_ns` is -1"),
+        (|costs| costs.aligned[0].step_ns = f64::NAN, "`aligned[0].step_ns` is NaN"),
+        (|costs| costs.unaligned[1].fixed_ns = f64::NAN, "`unaligned[1].fixed_ns` is NaN"),
+        (|costs| costs.unaligned[1].step_ns = 0.0, "`unaligned[1].step_ns` is 0"),
+        (|costs| costs.join_ns = f64::NAN, "`join_ns` is NaN"),
+        (|costs| costs.piece_ns = -1.0, "`piece_ns` is -1"),
+        (|costs| costs.tile_ns = f64::INFINITY, "`tile_ns` is inf"),
+    ] as [(fn(&mut table::Costs), _); _]
+    {
+        refused(kernels(alter), says);
+    }
+    // As many blocks as any multiprocessor holds.
+    let most = kernels(|costs| {
+        for paces in [&mut costs.aligned, &mut costs.unaligned] {
+            paces.resize(32, paces[0]);
+        }
+    });
+    assert!(most.is_ok());
+
+    let device = |alter: fn(&mut Measured)| {
+        let mut device = table.device().clone();
+        alter(&mut device);
+        table.with_device(device)
+    };
+    for (alter, says) in [
+        (|device| device.multiprocessors = 0, "`multiprocessors` is 0"),
+        (|device| device.clock_khz = 0, "`clock_khz` is 0"),
+        (|device| device.lanes = 0, "`lanes` is 0"),
+        (|device| device.memory_gbytes = 0.0, "`memory_gbytes` is 0"),
+        (|device| device.memory_gbytes = f64::INFINITY, "`memory_gbytes` is inf"),
+    ] as [(fn(&mut Measured), _); _]
+    {
+        refused(device(alter), says);
+    }
+    for digest in ["0".repeat(63), "0".repeat(65), "g".repeat(64), "A".repeat(64)] {
+        let digests = BTreeMap::from([("repack".to_owned(), digest)]);
+        let [mut measured, mut since] = [(); 2].map(|()| table.device().clone());
+        measured.ptx_sha256.clone_from(&digests);
+        since.changed_since = digests;
+        for device in [measured, since] {
+            refused(table.with_device(device), "the SHA-256 of `repack` is");
+        }
+    }
+
     let mut exceptions = table.exceptions().to_vec();
     exceptions.extend_from_within(..1);
     refused(table.with_exceptions(exceptions), "there are two exceptions 512x512x512");
-    let mut exceptions = table.exceptions().to_vec();
-    exceptions[0].best.kernel = crate::find_kernel("async_copy").unwrap();
-    refused(table.with_exceptions(exceptions), "`async_copy` takes neither splits nor copies");
+    let exception = |alter: fn(&mut table::Exception)| {
+        let mut exceptions = table.exceptions().to_vec();
+        alter(&mut exceptions[0]);
+        table.with_exceptions(exceptions)
+    };
+    let neither = "`async_copy` takes neither splits nor copies";
+    for (alter, says) in [
+        (|at| at.n = 1 << 32, "n is 4294967296"),
+        (|at| at.best.splits = 0, "`best.splits` is 0"),
+        (|at| at.instead_of.splits = 0, "`instead_of.splits` is 0"),
+        (|at| at.best.ns = 0.0, "`best.ns` is 0"),
+        (|at| at.instead_of.ns = f64::NAN, "`instead_of.ns` is NaN"),
+        (|at| at.best = timed("async_copy", 3, false), neither),
+        (|at| at.best = timed("async_copy", 1, true), neither),
+        (|at| at.instead_of = timed("async_copy", 2, false), neither),
+        // These have neither costs nor digests.
+        (|at| at.best = timed("smem_full", 1, false), "`best`: `smem_full` is not among"),
+        (|at| at.instead_of = timed("naive", 1, false), "`instead_of`: `naive` is not among"),
+    ] as [(fn(&mut table::Exception), _); _]
+    {
+        refused(exception(alter), says);
+    }
+
     let tma = table::Costs {
         kernel: crate::find_kernel("tma").unwrap(),
         unaligned: Vec::new(),
@@ -123,6 +188,13 @@ fn no_table_is_made_that_is_not_checked() {
     let old = Measured { capability: (8, 0), ..table.device().clone() };
     let old = table.with_device(old).unwrap();
     refused(old.with_kernels(vec![tma]), "`tma`: it needs compute capability 9.0");
+    let mut exceptions = table.exceptions().to_vec();
+    exceptions[0].best = timed("tma", 1, false);
+    refused(old.with_exceptions(exceptions), "`best`: `tma` is not among");
+}
+
+fn timed(name: &str, splits: u32, packed: bool) -> table::Timed {
+    table::Timed { kernel: crate::find_kernel(name).unwrap(), splits, packed, ns: 9000.0 }
 }
 
 /// The software device, as if the table were its own.

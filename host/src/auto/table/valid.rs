@@ -31,7 +31,8 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
     let mut products = HashSet::new();
     for exception in exceptions {
         let Exception { m, n, k, .. } = *exception;
-        check_exception(exception).map_err(|reason| format!("exception {m}x{n}x{k}: {reason}"))?;
+        check_exception(exception, &names)
+            .map_err(|reason| format!("exception {m}x{n}x{k}: {reason}"))?;
         if !products.insert([m, n, k]) {
             return Err(format!("there are two exceptions {m}x{n}x{k}"));
         }
@@ -81,17 +82,21 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
     not_negative("tile_ns", *tile_ns)
 }
 
-fn check_exception(exception: &Exception) -> Result<(), String> {
+fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(), String> {
     let Exception { m, n, k, best, instead_of } = exception;
     Gemm::new(*m, *n, *k).validate().map_err(|error| error.to_string())?;
     for (which, timed) in [("best", best), ("instead_of", instead_of)] {
         let Timed { kernel, splits, packed, ns } = timed;
+        let name = kernel.name();
         at_least_1(format_args!("{which}.splits"), *splits)?;
         if (*splits > 1 || *packed) && kernel.arguments() != Arguments::Split {
-            let name = kernel.name();
             return Err(format!("`{which}`: `{name}` takes neither splits nor copies"));
         }
         positive(format_args!("{which}.ns"), *ns)?;
+        // So that it has digests, and runs on the device.
+        if !kernels.contains(name) {
+            return Err(format!("`{which}`: `{name}` is not among the table's `kernels`"));
+        }
     }
     Ok(())
 }
