@@ -42,6 +42,7 @@ pub mod ptx;
 pub mod roofs;
 pub mod stats;
 pub mod telemetry;
+pub mod text;
 pub mod time;
 pub mod verify;
 

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::{command, finish};
+use super::{Files, TABLE, command, expect_refusal, finish};
 
 #[test]
 fn no_more_threads_than_help() {
@@ -67,6 +67,46 @@ fn a_limit_on_memory_is_taken_into_account() {
         refused += 1;
     }
     assert!(right > 0 && refused > 0, "{right} right, {refused} refused");
+}
+
+/// No more is read than a table or a list of shapes can have: in so little memory, a file without
+/// an end would be out of it.
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let files = Files::new();
+    let (host, pipe) = (env!("CARGO_BIN_EXE_host"), files.path("pipe"));
+    let sh = |script: &str| finish(Command::new("sh").args(["-c", script]).output().unwrap());
+    let auto = "--device soft --kernel auto --size 8";
+    let make = format!("mkfifo '{pipe}'");
+    assert_eq!(sh(&make).code, Some(0));
+    let endless = format!("yes 512 > '{pipe}' &");
+    for (path, writer) in [("/dev/zero", ""), (&pipe, &endless)] {
+        for reader in [&format!("{auto} --table")[..], "bench --shapes"] {
+            let script = format!("{writer} ulimit -v 1000000; exec '{host}' {reader} '{path}'");
+            let says = format!("{path}: it is longer than 16.0 MiB; ");
+            expect_refusal(&sh(&script), &[&script], &[&says]);
+        }
+    }
+    // A pipe is as good as a file, if it ends.
+    let table = files.path("table.json");
+    fs::write(&table, TABLE).unwrap();
+    let ran = sh(&format!("cat '{table}' > '{pipe}' & exec '{host}' {auto} --table '{pipe}'"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = sh(&format!("echo 8 8 > '{pipe}' & exec '{host}' bench --shapes '{pipe}'"));
+    expect_refusal(&ran, &["bench"], &["pipe:1: `8 8` has 2 numbers"]);
+    // What `tune --accept` could not write is not read either: nobody may ever write to this pipe.
+    for (path, says) in [
+        ("/dev/zero", "it is not a regular file"),
+        (&pipe, "it is not a regular file"),
+        (files.0.path().to_str().unwrap(), "it is a folder"),
+    ] {
+        let script = format!("ulimit -v 1000000; exec timeout 20 '{host}' tune --accept '{path}'");
+        expect_refusal(&sh(&script), &[&script], &["cannot write", says]);
+    }
+    for reader in [&format!("{auto} --table")[..], "bench --shapes"] {
+        let ran = sh(&format!("exec '{host}' {reader} /"));
+        expect_refusal(&ran, &[reader], &["/: Is a directory"]);
+    }
 }
 
 #[test]

@@ -8,9 +8,9 @@ mod changes;
 mod valid;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-use std::{fmt, fs};
 
 use kernels_gpu::Spec;
 use serde::de::Error as _;
@@ -21,6 +21,7 @@ use crate::device::{Device, DeviceInfo, Peak};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::launch::find_kernel;
+use crate::text;
 
 pub use changes::Change;
 
@@ -273,7 +274,7 @@ impl Table {
     ///
     /// [`Error::Table`], with the line or the entry that is wrong.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path).map_err(|error| Error::Table {
+        let text = text::read(path).map_err(|error| Error::Table {
             place: path.display().to_string(),
             reason: error.to_string(),
         })?;

@@ -1,12 +1,11 @@
 //! Shapes, from options and files.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
 use host::error::excerpt;
-use host::{Error, Gemm};
+use host::{Error, Gemm, text};
 
 /// M, N and K, each at least 1 and at most what a kernel can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +67,7 @@ impl FromStr for Shape {
 /// [`Error::Shapes`] if the file cannot be read, if a line has no shape, or all are empty.
 pub fn read(path: &Path) -> Result<Vec<Shape>, Error> {
     let fail = |reason: String| Error::Shapes { place: path.display().to_string(), reason };
-    let text = fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+    let text = text::read(path).map_err(|error| fail(error.to_string()))?;
     let shapes = parse(&text).map_err(|(line, reason)| Error::Shapes {
         place: format!("{}:{line}", path.display()),
         reason,
@@ -89,6 +88,7 @@ fn parse(text: &str) -> Result<Vec<Shape>, (usize, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const fn shape(m: usize, n: usize, k: usize) -> Shape {
         Shape { m, n, k }

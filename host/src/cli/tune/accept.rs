@@ -10,8 +10,10 @@ use crate::cli::stdio;
 
 /// Has a table say what has changed since it was measured.
 pub fn run(path: &Path) -> Result<Outcome, Error> {
+    // First: what cannot be written need not be read.
+    let output = Output::new(path)?;
     let table = Table::read(path)?.accepting_changes()?;
-    Output::new(path)?.write_text(&table.to_json())?;
+    output.write_text(&table.to_json())?;
     let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
     stdio::print(&format!(
         "changed: {}\ntable:   {}\n",
