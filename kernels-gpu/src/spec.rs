@@ -15,11 +15,6 @@
 ///
 /// let forged = Spec { arguments: Arguments::Gemm, ..tma::SPEC };
 /// ```
-///
-/// ```compile_fail,E0616
-/// let mut copy = kernels_gpu::tma::SPEC;
-/// copy.block = [1, 1];
-/// ```
 #[derive(Clone, Copy)]
 pub struct Spec {
     pub(crate) name: &'static str,
@@ -33,6 +28,26 @@ pub struct Spec {
     pub(crate) arguments: Arguments,
     pub(crate) source: &'static str,
 }
+
+/// For each field a doc test that it cannot be assigned outside of this crate.
+macro_rules! sealed {
+    ($($field:ident)*) => {
+        // All fields are here, or it does not compile.
+        const _: fn(Spec) = |Spec { $($field: _),* }| ();
+        $(
+            #[doc = concat!(
+                "```compile_fail,E0616\n",
+                "let mut copy = kernels_gpu::tma::SPEC;\n",
+                "copy.", stringify!($field), " = copy.", stringify!($field), "();\n",
+                "```",
+            )]
+            #[cfg(doctest)]
+            mod $field {}
+        )*
+    };
+}
+
+sealed!(name summary seed tile block grid shared unaligned arguments source);
 
 /// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
 /// aligned.
