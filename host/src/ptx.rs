@@ -112,7 +112,7 @@ mod tests {
     fn a_digest_is_of_one_kernel() {
         let digests = |text: &str| ["naive", "tile2d"].map(|kernel| sha256(text, kernel).unwrap());
         let [naive, tile2d] = digests(SM_80);
-        let others = SM_80.replace("shared_tile2d_", "shared_tile2d_1");
+        let others = SM_80.replace("shared_kernels_gpu_tile2d_", "shared_kernels_gpu_tile2d_1");
         assert_ne!(others, SM_80);
         let [same, other] = digests(&others);
         assert!(naive == same && tile2d != other);
