@@ -1,6 +1,6 @@
 //! Instructions that jump, stop, wait, or need the lanes of a warp together.
 
-use super::index::MAX_INLINED;
+use super::index::{Call, MAX_INLINED};
 use super::ir::{B, Class, Field, Inst, InstKind, Terminator, V};
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
@@ -123,12 +123,7 @@ impl<'m> Lowering<'m> {
     /// A direct call: the body of the function goes here.
     fn call(&mut self, at: &mut Context<'m>) -> Result<()> {
         at.take("uni");
-        let mut operands = at.inst.operands.as_slice();
-        let mut returns: &[Operand] = &[];
-        if let [Operand::List(list), rest @ ..] = operands {
-            (returns, operands) = (list, rest);
-        }
-        let [Operand::Name(name), rest @ ..] = operands else {
+        let Some(Call { returns, callee: name, rest }) = Call::of(at.inst) else {
             return Err(at.bad_operands("it takes the name of a function"));
         };
         let arguments: &[Operand] = match rest {
@@ -137,7 +132,7 @@ impl<'m> Lowering<'m> {
             _ => return Err(at.unsupported("indirect calls are not available")),
         };
         let Some(function) = self.index.function(name) else {
-            return Err(LoadError::Undeclared { line: at.inst.line, name: name.clone() });
+            return Err(LoadError::Undeclared { line: at.inst.line, name: name.to_owned() });
         };
         let Some(body) = &function.body else {
             let help =
@@ -152,7 +147,7 @@ impl<'m> Lowering<'m> {
         if self.calls.len() >= MAX_CALLS {
             return Err(at.unsupported(&format!("calls nest more than {MAX_CALLS} deep here")));
         }
-        if !self.index.inline(body.len() + 1) {
+        if !self.index.inline(body.len() + 1 + returns.len() + arguments.len()) {
             return Err(at.unsupported(&format!(
                 "the body of `{name}` goes here, and with it the calls of this module come to more than {MAX_INLINED} statements; call less often, or write loops"
             )));
@@ -181,7 +176,7 @@ impl<'m> Lowering<'m> {
             self.declare(&variable.name, binding, variable.line)?;
         }
         self.scopes.push();
-        self.calls.push((name.clone(), back));
+        self.calls.push((name.to_owned(), back));
         self.body(body, back)?;
         self.calls.pop();
         self.scopes.leave(floor);

@@ -1,10 +1,11 @@
 //! What a module has, by name.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Result;
-use super::scopes::Binding;
+use super::scopes::{Binding, Scopes};
+use super::ty::Ty;
 use crate::error::LoadError;
 use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, Variable};
 
@@ -69,33 +70,102 @@ impl<'m> Index<'m> {
         self.functions.get(name).copied()
     }
 
-    /// Counts `statements` that a call adds; `false` if they are too many.
+    /// Counts `statements` that a call adds, arguments included; `false` if they are too many.
     pub(super) fn inline(&self, statements: usize) -> bool {
         self.inlined.set(self.inlined.get() + statements);
         self.inlined.get() <= MAX_INLINED
     }
 
     /// What the code of `function` refers to.
+    ///
+    /// Every function that this comes to is inlined when the kernel is lowered, or else the
+    /// module is refused: what [`inline`](Index::inline) counts bounds this, too.
     pub(super) fn reach(&self, function: &'m Function) -> Reach<'m> {
-        let mut names = HashSet::new();
-        let mut reach = Reach { functions: vec![function], shared: Vec::new() };
-        let mut shared = Vec::new();
+        let mut called = HashSet::new();
+        let mut functions = vec![function];
+        let mut shared = BTreeMap::new();
         let mut at = 0;
-        while let Some(&function) = reach.functions.get(at) {
+        while let Some(&function) = functions.get(at) {
             at += 1;
-            for inst in instructions(function) {
-                for name in inst.operands.iter().flat_map(operand_names) {
-                    if names.insert(name) {
-                        reach.functions.extend(self.functions.get(name));
-                        shared.extend(self.shared.get(name));
+            self.shared_in(function, &mut shared);
+            let callees = instructions(function).filter_map(Call::of).map(|call| call.callee);
+            let new = callees.filter(|callee| called.insert(*callee));
+            functions.extend(new.filter_map(|callee| self.function(callee)));
+        }
+        Reach { functions, shared: shared.into_values().collect() }
+    }
+
+    /// Adds the shared variables of the module that the code of `function` refers to, by
+    /// their places: those whose name no declaration of its own hides.
+    fn shared_in(&self, function: &'m Function, found: &mut BTreeMap<usize, &'m Variable>) {
+        // What a name of the function stands for does not matter here.
+        let hides = Binding::Label(0);
+        let mut scopes = Scopes::new();
+        for variable in function.returns.iter().chain(&function.params) {
+            scopes.declare(&variable.name, hides);
+        }
+        scopes.push();
+        for statement in function.body.iter().flatten() {
+            match statement {
+                Statement::Open => scopes.push(),
+                Statement::Close => scopes.pop(),
+                Statement::Register { name, count: None, .. } => {
+                    scopes.declare(name, hides);
+                }
+                Statement::Register { name, count: Some(count), .. } => {
+                    scopes.declare_range(name, *count, Ty::B32);
+                }
+                Statement::Variable(variable) => {
+                    scopes.declare(&variable.name, hides);
+                }
+                // Labels hide, too, but only branches take them.
+                Statement::Label(..) => {}
+                Statement::Instruction(inst) if opcode(inst) == "bra" => {}
+                Statement::Instruction(inst) => {
+                    let (first, rest) = match Call::of(inst) {
+                        Some(call) => (call.returns, call.rest),
+                        None => (inst.operands.as_slice(), &[][..]),
+                    };
+                    for name in first.iter().chain(rest).flat_map(operand_names) {
+                        if let Some(&(place, variable)) = self.shared.get(name)
+                            && scopes.find(name).is_none()
+                        {
+                            found.insert(place, variable);
+                        }
                     }
                 }
             }
         }
-        shared.sort_by_key(|&(place, _)| place);
-        reach.shared = shared.into_iter().map(|(_, variable)| variable).collect();
-        reach
     }
+}
+
+/// The operands of a `call`: `(returns), callee, (arguments)`.
+pub(super) struct Call<'m> {
+    pub returns: &'m [Operand],
+    pub callee: &'m str,
+    /// What follows the callee.
+    pub rest: &'m [Operand],
+}
+
+impl<'m> Call<'m> {
+    /// `None` if the instruction is no call, or names no function.
+    pub(super) fn of(inst: &'m Instruction) -> Option<Call<'m>> {
+        if opcode(inst) != "call" {
+            return None;
+        }
+        match inst.operands.as_slice() {
+            [Operand::List(returns), Operand::Name(callee), rest @ ..] => {
+                Some(Call { returns, callee, rest })
+            }
+            [Operand::Name(callee), rest @ ..] => Some(Call { returns: &[], callee, rest }),
+            _ => None,
+        }
+    }
+}
+
+/// The opcode without its modifiers.
+fn opcode(inst: &Instruction) -> &str {
+    inst.opcode.split('.').next().unwrap_or_default()
 }
 
 /// What the code of a kernel refers to, through calls as well.

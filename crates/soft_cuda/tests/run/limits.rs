@@ -94,6 +94,32 @@ fn a_hundred_thousand_kernels() {
 }
 
 #[test]
+fn a_register_is_no_call_of_the_function_of_its_name() {
+    let body = "add.u32 x, x, x; ".repeat(24_000);
+    let kernels = lines(24_000, |i| {
+        format!(".entry k{i}() {{ .reg .b32 f, s; mov.u32 f, 1; mov.u32 s, f; ret; }}")
+    });
+    let module =
+        loads(&format!(".shared .b32 s;\n.func f() {{ .reg .b32 x; {body} ret; }}\n{kernels}"));
+    assert_eq!(module.kernels().len(), 24_000);
+}
+
+#[test]
+fn arguments_of_calls_count() {
+    let (params, arguments): (Vec<_>, Vec<_>) =
+        (0..10_000).map(|i| (format!(".param .b32 p{i}"), "x")).unzip();
+    let text = format!(
+        ".func g({}) {{ ret; }}
+.func f() {{ .param .b32 x; call g, ({}); ret; }}\n{}",
+        params.join(", "),
+        arguments.join(", "),
+        lines(10_000, |i| format!(".entry k{i}() {{ call f; ret; }}"))
+    );
+    let error = load(&text).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("1048576 statements"), "{error}");
+}
+
+#[test]
 fn loops_that_only_an_exit_leaves() {
     let loops = lines(20_000, |i| format!("L{i}: @%p1 bra X; bra L{i};"));
     loads(&format!(".entry k() {{\n  .reg .pred %p<2>;\n{loops}X: ret;\n}}"));

@@ -178,3 +178,38 @@ fn what_a_module_tells() {
     drop((loaded, kernel));
     assert_eq!(device.memory_info(), before);
 }
+
+#[test]
+fn a_kernel_pays_for_the_shared_memory_that_it_uses() {
+    let device = Device::new(Config::default());
+    let shared = ".shared .b8 s1[64];\n.shared .b8 t[128];\n.func f() { .reg .b32 %r<2>; mov.b32 %r1, s1; ret; }";
+    for (body, bytes) in [
+        // The kernel's own names hide the module's: registers, one by one and in ranges,
+        // variables, parameters and labels, each as long as its scope is open.
+        ("  .reg .b32 s1; mov.b32 s1, 1;", 0),
+        ("  .reg .b32 s<2>; mov.b32 s1, 1;", 0),
+        ("  .reg .b32 s<1>; mov.b32 %r2, s1;", 64),
+        ("  .local .b32 s1; st.local.b32 [s1], 1;", 0),
+        ("  .shared .b32 s1; st.shared.b32 [s1], 1;", 4),
+        ("  bra s1;\ns1:", 0),
+        ("  { .reg .b32 s1; mov.b32 s1, 1; }", 0),
+        ("  { .reg .b32 s1; }\n  mov.b32 %r2, s1;", 64),
+        ("  mov.b32 %r2, s1; { .reg .b32 s1; mov.b32 s1, 1; }", 64),
+        // A call names a function, and what that uses counts.
+        ("  call f;", 64),
+        ("  .reg .b32 f; mov.b32 f, 1;", 0),
+        ("  .reg .b32 f; mov.b32 f, 1; call.uni f, ();", 64),
+        ("  .reg .b32 s1; mov.b32 s1, 1; call f;", 64),
+        ("  mov.b32 %r2, t;", 128),
+        ("  st.shared.v2.b32 [s1+8], {%r1, %r1};", 64),
+        ("  mov.b32 %r2, s1+4;", 64),
+    ] {
+        let loaded =
+            device.load(&module(0, shared, body)).unwrap_or_else(|e| panic!("{body}: {e}"));
+        assert_eq!(loaded.kernel("k").unwrap().static_shared_bytes(), bytes, "{body}");
+    }
+    let params = ".shared .b8 s1[64];\n.func g(.param .b32 s1) { .reg .b32 %r<2>; ld.param.b32 %r1, [s1]; ret; }
+.entry k(.param .b32 s1) { .param .b32 x; .reg .b32 %r<2>; ld.param.b32 %r1, [s1]; call g, (x); ret; }";
+    let loaded = device.load(&format!(".version 8.7\n.target sm_80\n.address_size 64\n{params}"));
+    assert_eq!(loaded.unwrap().kernel("k").unwrap().static_shared_bytes(), 0);
+}
