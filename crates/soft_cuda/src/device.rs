@@ -49,8 +49,9 @@ pub struct Config {
     pub isa: Isa,
     /// Warp instructions a launch may execute before it is ended with
     /// [`FaultKind::BudgetExceeded`](crate::FaultKind::BudgetExceeded). It is
-    /// checked after every some thousand instructions of a block and at its
-    /// end, so a launch may run a little longer. `None`, the default: no limit.
+    /// checked after some ten thousand instructions of a block, where a round of
+    /// a loop ends, and at the block's end, so a launch may run a little longer.
+    /// `None`, the default: no limit.
     pub instruction_budget: Option<u64>,
     /// Host threads that run blocks; `None`: one per core, or as many as `RAYON_NUM_THREADS` says
     /// if that is fewer.

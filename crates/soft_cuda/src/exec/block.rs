@@ -19,8 +19,8 @@ pub(super) const BARRIERS: u32 = 16;
 /// without success before it counts as stuck.
 const MAX_EXPIRIES: u32 = 64;
 
-/// Warp instructions after which a worker looks at what the launch has come to, at the
-/// end of a warp's turn.
+/// Warp instructions after which a worker looks at what the launch has come to, where
+/// a warp's turn ends or is interrupted.
 const LOOK: u64 = 1 << 14;
 /// Warp instructions that a block may execute in all where a later block has faulted.
 const GRACE: u64 = 1 << 23;

@@ -18,6 +18,9 @@ const ROOT: usize = usize::MAX;
 const SPLIT_TURN: u32 = 16;
 /// Backward branches, or runs of single splits, after which other warps of the block run.
 const WARP_TURN: u32 = 2048;
+/// Warp instructions after which a turn is interrupted, at the next backward branch or where
+/// its split stops: a turn has no bound of its own, since loops are as long as they like.
+const SLICE: u64 = 1 << 14;
 
 /// Lanes that are at the same place.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +69,7 @@ pub(crate) enum Stop {
     Exited,
     /// Every split waits.
     Blocked,
-    /// Its turn is over.
+    /// Its turn is over, or interrupted.
     Turn,
     /// It broke a rule.
     Fault(WarpFault),
@@ -87,6 +90,23 @@ pub(crate) struct Executed {
     pub thread: u64,
 }
 
+/// What is left of a warp's turn.
+#[derive(Debug)]
+struct Turn {
+    /// Backward branches.
+    rounds: u32,
+    /// Runs of single splits.
+    runs: u32,
+    /// The split to try next.
+    at: usize,
+}
+
+impl Default for Turn {
+    fn default() -> Turn {
+        Turn { rounds: WARP_TURN, runs: WARP_TURN, at: 0 }
+    }
+}
+
 /// The lanes of one warp.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
@@ -94,6 +114,8 @@ pub(crate) struct Warp {
     pub live: u32,
     pub splits: Vec<Split>,
     nodes: Vec<Option<Node>>,
+    /// A whole turn, or the rest of one that was interrupted.
+    turn: Turn,
 }
 
 impl Warp {
@@ -102,6 +124,7 @@ impl Warp {
         self.live = mask;
         self.splits.clear();
         self.nodes.clear();
+        self.turn = Turn::default();
         self.splits.push(Split { pc: 0, mask, node: ROOT, state: State::Ready });
     }
 
@@ -129,19 +152,21 @@ impl Warp {
         waiting.map(|node| (node.reconverge, node.arrived))
     }
 
-    /// Runs until nothing can run or the turn is over.
+    /// Runs until nothing can run or the turn is over or interrupted.
     pub(crate) fn run(&mut self, code: &Code, cx: &mut Cx<'_>, count: &mut Executed) -> Stop {
-        let mut turn = WARP_TURN;
-        let mut at = 0;
+        let mut turn = std::mem::take(&mut self.turn);
+        let end = count.warp + SLICE;
         // Lanes that diverge and meet again in every round of a loop take no
         // backward branch together: the number of runs is bounded as well.
-        for _ in 0..WARP_TURN {
+        while turn.runs > 0 {
+            turn.runs -= 1;
             if self.splits.is_empty() {
                 return Stop::Exited;
             }
             // The next ready split, in rotation.
             let n = self.splits.len();
-            let Some(next) = (0..n).map(|i| (at + i) % n).find(|&i| self.splits[i].state.can_run())
+            let Some(next) =
+                (0..n).map(|i| (turn.at + i) % n).find(|&i| self.splits[i].state.can_run())
             else {
                 match self.gather(code, cx) {
                     Ok(true) => continue,
@@ -149,29 +174,34 @@ impl Warp {
                     Err(fault) => return Stop::Fault(fault),
                 }
             };
-            at = next;
-            if let Err(fault) = self.run_split(at, code, cx, count, &mut turn) {
+            turn.at = next + 1;
+            if let Err(fault) = self.run_split(next, code, cx, count, end, &mut turn.rounds) {
                 return Stop::Fault(fault);
             }
-            at += 1;
-            if turn == 0 {
+            if turn.rounds == 0 {
                 // Lanes that loop this long may wait for one that waits for
                 // them to reconverge, as with a lock: let it go ahead.
                 self.unpark();
+                return Stop::Turn;
+            }
+            if count.warp >= end && self.ready() {
+                self.turn = turn;
                 return Stop::Turn;
             }
         }
         Stop::Turn
     }
 
-    /// Runs split `at` until it stops, splits, exits, or its turn is over.
+    /// Runs split `at` until it stops, splits, exits, or its turn is over, or until a round of
+    /// a loop ends behind warp instruction `end`.
     fn run_split(
         &mut self,
         at: usize,
         code: &Code,
         cx: &mut Cx<'_>,
         count: &mut Executed,
-        turn: &mut u32,
+        end: u64,
+        rounds: &mut u32,
     ) -> Result<(), WarpFault> {
         let Split { mut pc, mask, node, state } = self.splits[at];
         let mut expired = state == State::Expired;
@@ -256,9 +286,9 @@ impl Warp {
                 return Ok(());
             }
             if target <= pc {
-                *turn -= 1;
+                *rounds -= 1;
                 split_turn -= 1;
-                if *turn == 0 || (split_turn == 0 && !alone) {
+                if *rounds == 0 || count.warp >= end || (split_turn == 0 && !alone) {
                     self.splits[at].pc = target;
                     return Ok(());
                 }

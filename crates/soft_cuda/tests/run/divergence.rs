@@ -100,8 +100,11 @@ fn early_exit_of_some_lanes() {
 #[test]
 fn lanes_of_a_warp_may_wait_for_each_other() {
     // Lane 0 spins until lane 31 has set the flag; either may come first in
-    // the code.
-    for (first, spinner) in [("SPIN", 0), ("SET", 31)] {
+    // the code, and the loop may take longer than the device runs on without a look.
+    let long = "  add.u32 %r9, %r9, 1;\n".repeat(20_000);
+    for (first, spinner, work) in
+        [("SPIN", 0, ""), ("SET", 31, ""), ("SPIN", 0, &long), ("SET", 31, &long)]
+    {
         let body = format!(
             "
   setp.eq.u32 %p1, %r1, {spinner};
@@ -112,7 +115,7 @@ fn lanes_of_a_warp_may_wait_for_each_other() {
 SPIN:
   ld.volatile.global.b32 %r2, [%rd1];
   setp.eq.u32 %p3, %r2, 0;
-  @%p3 bra SPIN;
+{work}  @%p3 bra SPIN;
   bra.uni END;
 SET:
   atom.global.exch.b32 %r3, [%rd1], 1;
@@ -130,18 +133,23 @@ END:
 
 #[test]
 fn a_lock_taken_lane_by_lane() {
-    let body = "
+    let long = "  add.u32 %r9, %r9, 1;\n".repeat(3000);
+    for (threads, blocks, work) in [(64, 4, ""), (4, 1, &long)] {
+        let body = format!(
+            "
 AGAIN:
-  atom.global.cas.b32 %r2, [%rd1], 0, 1;
+{work}  atom.global.cas.b32 %r2, [%rd1], 0, 1;
   setp.ne.u32 %p1, %r2, 0;
   @%p1 bra AGAIN;
   ld.volatile.global.b32 %r3, [%rd2];
   add.s32 %r3, %r3, 1;
   st.volatile.global.b32 [%rd2], %r3;
   membar.gl;
-  atom.global.exch.b32 %r4, [%rd1], 0;";
-    let case = Case::new(kernel(2, body), &[vec![0], vec![0]]).threads(64).blocks(4);
-    assert_eq!(case.run(), [256]);
+  atom.global.exch.b32 %r4, [%rd1], 0;"
+        );
+        let case = Case::new(kernel(2, &body), &[vec![0], vec![0]]).threads(threads).blocks(blocks);
+        assert_eq!(case.run(), [threads * blocks]);
+    }
 }
 
 #[test]

@@ -149,3 +149,33 @@ LOOP: bar.sync 0;\n  bra.uni LOOP;";
     assert_eq!(fault.block, [1, 0, 0], "{fault}");
     assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
 }
+
+#[test]
+fn the_budget_ends_loops_of_any_length() {
+    let adds = "  add.u32 %r3, %r3, 1;\n".repeat(20_000);
+    let count = "  add.u32 %r4, %r4, 1; st.global.b32 [%rd1], %r4;";
+    for (name, body) in [
+        ("together", format!("LOOP:\n{count}\n{adds}  bra.uni LOOP;")),
+        (
+            "half of them at a time",
+            format!(
+                "  setp.lt.u32 %p1, %r1, 16;\nLOOP: @%p7 bra OUT;\n{count}
+  @%p1 bra LOW;\n{adds}  bra.uni LOOP;\nLOW: bra.uni LOOP;\nOUT:"
+            ),
+        ),
+    ] {
+        let instruction_budget = Some(200_000);
+        let device = Device::new(Config { instruction_budget, ..Config::default() });
+        let module = device.load(&kernel(1, &body)).unwrap();
+        let address = device.alloc(4).unwrap();
+        let config = LaunchConfig { grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0 };
+        let params = address.to_ne_bytes();
+        let error = device.launch(&module.kernel("k").unwrap(), config, &params).unwrap_err();
+        let LaunchError::Fault(fault) = error else { panic!("{error}") };
+        assert!(matches!(fault.kind, FaultKind::BudgetExceeded { budget: 200_000 }), "{fault}");
+        let mut rounds = [0; 4];
+        device.read(address, &mut rounds).unwrap();
+        // 10 rounds are the budget; it is looked at in every one.
+        assert!((9..=12).contains(&u32::from_ne_bytes(rounds)), "{name}: {rounds:?}");
+    }
+}
