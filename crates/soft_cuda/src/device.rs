@@ -26,6 +26,8 @@ pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 pub const MAX_STATIC_SHARED: u32 = 48 << 10;
 /// The most shared memory of a block, static and dynamic together, in bytes.
 pub const MAX_SHARED: u32 = 227 << 10;
+/// The most characters of a PTX line that a message quotes.
+const MAX_QUOTED: usize = 120;
 
 /// Which host instructions the device uses. The results are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -681,11 +683,19 @@ impl Kernel {
         Fault {
             kernel: self.name.clone(),
             line: fault.line,
-            instruction: line.cloned().unwrap_or_default(),
+            instruction: line.map(|line| quoted(line)).unwrap_or_default(),
             block: Launch::index(block, launch.grid),
             thread: Launch::index(thread, launch.block),
             kind: fault.kind,
         }
+    }
+}
+
+/// A line as messages quote it: PTX may have everything on one.
+fn quoted(line: &str) -> String {
+    match line.char_indices().nth(MAX_QUOTED) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(MAX_QUOTED - 1).chain(['…']).collect(),
     }
 }
 

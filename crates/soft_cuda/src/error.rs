@@ -274,7 +274,7 @@ pub struct Fault {
     pub kernel: String,
     /// Line of the PTX text, from 1.
     pub line: u32,
-    /// That line of the text, trimmed.
+    /// That line of the text, trimmed, and cut with an ellipsis where it is long.
     pub instruction: String,
     /// Block index: x, y, z.
     pub block: [u32; 3],

@@ -35,6 +35,21 @@ fn out_of_bounds_says_everything() {
 }
 
 #[test]
+fn a_long_line_is_cut() {
+    let quoted = |line: &str| {
+        let fault = Case::new(kernel(1, line), &[vec![0]]).fault();
+        let (message, start) = (fault.to_string(), format!("PTX line {} (`", fault.line));
+        let (_, quote) = message.split_once(&start).unwrap();
+        quote.split_once("`), block").unwrap().0.to_owned()
+    };
+    // Short enough to be quoted whole, and one character longer.
+    let padded = |n| format!("trap; //{}", "é".repeat(n - "trap; //".len()));
+    assert_eq!(quoted(&padded(120)), padded(120));
+    assert_eq!(quoted(&padded(121)), padded(119) + "…");
+    assert_eq!(quoted(&padded(36_000)), padded(119) + "…");
+}
+
+#[test]
 fn the_first_block_is_reported() {
     let body = "  mov.u32 %r2, %ctaid.x;\n  mul.wide.u32 %rd5, %r2, 4;\n  add.s64 %rd5, %rd1, %rd5;\n  st.global.b32 [%rd5], %r2;";
     for _ in 0..10 {
