@@ -232,7 +232,8 @@ impl Lowering<'_> {
         let a = match named {
             Some(((_, address, _), offset)) => {
                 let address = address.wrapping_add_signed(offset);
-                if address > u64::MAX >> (64 - ty.bits) || ty.is_float() {
+                let holds = ty.bits >= 32 && address <= u64::MAX >> (64 - ty.bits);
+                if !holds || ty.is_float() {
                     return Err(at.bad_operands("this type does not hold the address"));
                 }
                 self.constant(ty, address)

@@ -97,8 +97,25 @@ fn wrong_operands() {
         "add.s32 5, %r3, %r4;",
         "cp.async.cg.shared.global [%r2], [%rd3], 8;",
         "lop3.b32 %r2, %r3, %r4, %r5, 256;",
+        // Positions and lengths of bit fields are integers.
+        "bfe.u32 %r2, %r3, 0f3F800000, 4;",
+        "bfe.u32 %r2, %r3, 4, 0f3F800000;",
+        "bfe.u64 %rd2, %rd3, 0f3F800000, 4;",
+        "bfe.u64 %rd2, %rd3, 4, 0f3F800000;",
+        // Addresses are integers of 32 or 64 bits, and those of global variables need 64.
+        "mov.u16 %h1, shared;",
+        "mov.b16 %h1, shared+4;",
+        "mov.f32 %r2, shared;",
+        "mov.f64 %rd2, shared+4;",
+        "mov.u16 %h1, global;",
+        "mov.u32 %r2, global;",
+        "mov.f32 %r2, global;",
+        "mov.f64 %rd2, global;",
+        "mov.u16 %h1, local;",
+        "mov.f32 %r2, p1;",
     ] {
-        let ptx = kernel(1, &format!("  {inst}"));
+        let declarations = ".shared .b32 shared[2];\n.global .b32 global;";
+        let ptx = module(1, declarations, &format!("  .local .b32 local;\n  {inst}"));
         match refuse(&ptx) {
             LoadError::Operands { line, .. } => assert_eq!(line, line_of(&ptx, inst), "{inst}"),
             other => panic!("{inst}: {other}"),
