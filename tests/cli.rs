@@ -972,8 +972,7 @@ fn outputs_that_cannot_be_written() {
 #[test]
 fn an_output_through_a_link_replaces_the_target() {
     let files = Files::new();
-    let target = files.path("target.npy");
-    fs::write(&target, "old").unwrap();
+    let target = files.matrix("target.npy", 1, 1, |_, _| 1.0);
     let link = files.path("link.npy");
     std::os::unix::fs::symlink(&target, &link).unwrap();
     assert_eq!(soft(&["--kernel", "naive", "--size", "2", "--out", &link]).code, Some(0));

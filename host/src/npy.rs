@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, excerpt};
 use crate::matrix::Matrix;
 
-const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// What every such file begins with.
+pub(crate) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// Far above any header of a matrix; what is longer is damaged.
 const MAX_HEADER: usize = 1 << 20;

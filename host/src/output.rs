@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{self, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +34,22 @@ impl Output {
         // error's text would name that file.
         Unfinished::begin(&output.folder).map_err(|e| fail(e.kind().to_string()))?;
         Ok(output)
+    }
+
+    /// As [`Output::new`], for a matrix: it replaces a `.npy` file or an empty one, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`].
+    pub fn for_matrix(path: &Path) -> Result<Self, Error> {
+        let output = Self::new(path)?;
+        let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
+        match is_empty_or_npy(path) {
+            Ok(true) => Ok(output),
+            Ok(false) => Err(fail("it holds something other than a .npy file".to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(output),
+            Err(error) => Err(fail(error.to_string())),
+        }
     }
 
     /// Whether both are the same file, however they are spelt.
@@ -74,6 +90,12 @@ impl Output {
         })();
         replaced.map_err(|error| Error::not_written(&self.path, &error))
     }
+}
+
+fn is_empty_or_npy(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(npy::MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start.is_empty() || start == npy::MAGIC)
 }
 
 /// The folder of the file that is to be created or replaced, and the file; why not if there can be

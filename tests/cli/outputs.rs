@@ -245,15 +245,40 @@ fn one_file_is_not_written_twice() {
     let tune = ["tune", "--quick", "--device", "soft", "--out", &out, "--save", &dotted];
     refused_without_a_trace(&files, &tune, &same);
     // The same for one that exists, by a link.
-    let saved = files.path("saved.jsonl");
-    assert_eq!(run(&[&product[..], &["--save", &saved]].concat()).code, Some(0));
+    let stored = files.path("stored.npy");
+    assert_eq!(run(&[&product[..], &["--out", &stored]].concat()).code, Some(0));
     #[cfg(unix)]
     {
         let link = files.path("link");
-        std::os::unix::fs::symlink(&saved, &link).unwrap();
-        let both = ["--out", &link, "--save", &saved];
+        std::os::unix::fs::symlink(&stored, &link).unwrap();
+        let both = ["--out", &link, "--save", &stored];
         refused_without_a_trace(&files, &[&product[..], &both].concat(), &same);
     }
+}
+
+#[test]
+fn a_matrix_replaces_nothing_but_a_matrix() {
+    let files = Files::new();
+    let (saved, table) = (files.path("saved.jsonl"), files.path("table.json"));
+    let (text, short) = (files.path("notes.txt"), files.path("short"));
+    let product = ["--device", "soft", "--kernel", "auto", "--size", "8"];
+    assert_eq!(run(&[&product[..], &["--save", &saved]].concat()).code, Some(0));
+    fs::write(&table, super::TABLE).unwrap();
+    fs::write(&text, "256\n512\n").unwrap();
+    fs::write(&short, b"\x93NUM").unwrap();
+    let other = ["cannot write", "it holds something other than a .npy file"];
+    for out in [&saved, &table, &text, &short] {
+        let arguments = [&product[..], &["--table", &table, "--out", out]].concat();
+        refused_without_a_trace(&files, &arguments, &other);
+    }
+    // What is empty has nothing to lose, and a file of another shape is one.
+    let out = files.path("out.npy");
+    fs::write(&out, "").unwrap();
+    for size in ["4", "8"] {
+        let arguments = ["--kernel", "naive", "--size", size, "--out", &out];
+        assert_eq!(soft(&arguments).code, Some(0));
+    }
+    assert_eq!(read_npy(&out).1.len(), 64);
 }
 
 #[test]

@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long, value_name = "C.npy", requires = "a")]
     c: Option<PathBuf>,
 
-    /// Where to store C if it is right, a .npy file.
+    /// Where to store C if it is right, a .npy file. Nothing but such a file is replaced.
     #[arg(long, value_name = "OUT.npy")]
     pub out: Option<PathBuf>,
 

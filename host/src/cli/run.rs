@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     if args.beta == 0.0 && input.has_c() {
         stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
-    let output = args.out.as_deref().map(Output::new).transpose()?;
+    let output = args.out.as_deref().map(Output::for_matrix).transpose()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
     let mut sink = Sink::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 
