@@ -9,6 +9,8 @@ mod mistakes;
 mod outputs;
 #[path = "cli/streams.rs"]
 mod streams;
+#[path = "cli/terminal.rs"]
+mod terminal;
 
 use std::fs;
 use std::path::{Path, PathBuf};

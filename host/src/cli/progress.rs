@@ -14,10 +14,31 @@ pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
         return work();
     }
     let bar = ProgressBar::new_spinner().with_message(what);
-    bar.enable_steady_tick(Duration::from_millis(100));
-    let result = work();
+    let result = ticking(thread::Builder::new(), || bar.tick(), work);
     bar.finish_and_clear();
     result
+}
+
+/// Does the work while another thread ticks. Where the system starts none, nothing is shown: the
+/// work matters more.
+fn ticking<T>(
+    thread: thread::Builder,
+    mut tick: impl FnMut() + Send,
+    work: impl FnOnce() -> T,
+) -> T {
+    let (done, watch) = mpsc::channel::<()>();
+    let ticks = move || {
+        // Until the sender is dropped.
+        while watch.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+            tick();
+        }
+    };
+    thread::scope(|scope| {
+        let _ = thread.spawn_scoped(scope, ticks);
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// What the software device does, for the bar that shows how far it is.
@@ -61,26 +82,15 @@ impl Simulation {
             bar.set_style(style);
         }
         let later = self.later.get();
-        let (done, watch) = mpsc::channel::<()>();
-        let result = thread::scope(|scope| {
-            let bar = &bar;
-            scope.spawn(move || {
-                // Until the sender is dropped.
-                while watch.recv_timeout(Duration::from_millis(100))
-                    == Err(RecvTimeoutError::Timeout)
-                {
-                    let progress = cuda_driver::soft::progress();
-                    bar.set_length(progress.blocks_total);
-                    bar.set_position(progress.blocks_done);
-                    if later >= 1.0 {
-                        bar.set_prefix(in_all(bar.eta(), later));
-                    }
-                }
-            });
-            let result = work();
-            drop(done);
-            result
-        });
+        let tick = || {
+            let progress = cuda_driver::soft::progress();
+            bar.set_length(progress.blocks_total);
+            bar.set_position(progress.blocks_done);
+            if later >= 1.0 {
+                bar.set_prefix(in_all(bar.eta(), later));
+            }
+        };
+        let result = ticking(thread::Builder::new(), tick, work);
         bar.finish_and_clear();
         result
     }
@@ -103,6 +113,18 @@ pub fn about(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_is_done_where_no_thread_starts() {
+        let mut ticks = 0;
+        let work = || thread::sleep(Duration::from_millis(250));
+        ticking(thread::Builder::new(), || ticks += 1, work);
+        assert!(ticks > 0);
+        // No address space holds such a stack.
+        let impossible = thread::Builder::new().stack_size(isize::MAX as usize & !0xffff);
+        let tick = || panic!("a thread was started");
+        assert_eq!(ticking(impossible, tick, || 7), 7);
+    }
 
     #[test]
     fn times_for_people() {

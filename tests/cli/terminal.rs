@@ -1,0 +1,68 @@
+//! What is shown on a terminal.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use super::Files;
+
+/// A user that has no processes, so that the limit counts only those of the test.
+const USER: u32 = 54_321;
+
+/// Both ends of a terminal: what the program writes to the second is read from the first.
+fn terminal() -> (File, OwnedFd) {
+    let (mut reader, mut writer) = (-1, -1);
+    let none = std::ptr::null_mut();
+    // SAFETY: both ends are written to variables of this function; the null pointers ask for no
+    // name, and for the default settings and size.
+    let failed = unsafe { libc::openpty(&mut reader, &mut writer, none, none.cast(), none.cast()) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the call succeeded, so both are open, and nothing else owns them.
+    unsafe { (File::from_raw_fd(reader), OwnedFd::from_raw_fd(writer)) }
+}
+
+/// With any number of threads the program does what it should, or says that it has too few.
+#[test]
+fn a_limit_on_threads_does_without_a_bar() {
+    let files = Files::new();
+    let host = files.path("host");
+    // Another user may not reach where it was built.
+    fs::copy(env!("CARGO_BIN_EXE_host"), &host).unwrap();
+    fs::set_permissions(files.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let cores = thread::available_parallelism().unwrap().get();
+    let (mut right, mut refused) = (0, 0);
+    for threads in 1..=2 * cores + 4 {
+        let (mut reader, writer) = terminal();
+        // Some shells call it -p, which is something else in others.
+        let script = "(ulimit -p $0) 2>&- && ulimit -p $0 || ulimit -u $0; exec \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, &threads.to_string(), &host]);
+        shell.args(["--device", "soft", "--kernel", "tile2d", "--size", "64"]);
+        shell.current_dir("/").uid(USER).gid(USER).stdout(Stdio::null()).stderr(writer);
+        let spawned = shell.spawn();
+        // It keeps the other end, which would never end.
+        drop(shell);
+        let Ok(mut child) = spawned else {
+            eprintln!("skipped: only root runs a program as another user");
+            return;
+        };
+        let (mut shown, mut bytes) = (Vec::new(), [0; 4096]);
+        // A terminal that was closed is an error.
+        while let Ok(count @ 1..) = reader.read(&mut bytes) {
+            shown.extend(&bytes[..count]);
+        }
+        let shown = String::from_utf8_lossy(&shown);
+        match child.wait().unwrap().code() {
+            Some(0) => right += 1,
+            Some(2) if shown.contains("ulimit -u") => refused += 1,
+            code => panic!("{threads} threads: {code:?}, {shown}"),
+        }
+    }
+    assert!(right > 0 && refused > 0, "{right} right, {refused} refused");
+}
