@@ -21,6 +21,10 @@ use host::kernels::{Arguments, LADDER, Spec, TILES};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Who has no processes, and owns nothing.
+#[cfg(target_os = "linux")]
+const OTHER_USER: u32 = 54_321;
+
 struct Ran {
     code: Option<i32>,
     stdout: String,

@@ -1,7 +1,7 @@
 //! Files that appear under their name only when they are complete.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{self, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,12 +27,23 @@ impl Output {
     ///
     /// [`Error::Output`].
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
-        let (folder, target) = resolve(path).map_err(fail)?;
-        let output = Self { path: path.to_owned(), folder, target };
-        // The real test of a folder is to create a file in it, which is gone at once. The
-        // error's text would name that file.
-        Unfinished::begin(&output.folder).map_err(|e| fail(e.kind().to_string()))?;
+        let output = Self::resolved(path)?;
+        output.expect_writable_folder()?;
+        Ok(output)
+    }
+
+    /// Checks that a file can be created at this path, or added to where there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`].
+    pub fn to_add(path: &Path) -> Result<Self, Error> {
+        let output = Self::resolved(path)?;
+        match OpenOptions::new().append(true).open(&output.target) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => output.expect_writable_folder()?,
+            Err(error) => return Err(output.refused(error.kind().to_string())),
+        }
         Ok(output)
     }
 
@@ -43,13 +54,31 @@ impl Output {
     /// [`Error::Output`].
     pub fn for_matrix(path: &Path) -> Result<Self, Error> {
         let output = Self::new(path)?;
-        let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
         match is_empty_or_npy(path) {
             Ok(true) => Ok(output),
-            Ok(false) => Err(fail("it holds something other than a .npy file".to_owned())),
+            Ok(false) => {
+                Err(output.refused("it holds something other than a .npy file".to_owned()))
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(output),
-            Err(error) => Err(fail(error.to_string())),
+            Err(error) => Err(output.refused(error.to_string())),
         }
+    }
+
+    fn resolved(path: &Path) -> Result<Self, Error> {
+        let fail = |reason| Error::Output { path: path.to_owned(), reason };
+        let (folder, target) = resolve(path).map_err(fail)?;
+        Ok(Self { path: path.to_owned(), folder, target })
+    }
+
+    fn expect_writable_folder(&self) -> Result<(), Error> {
+        // The real test of a folder is to create a file in it, which is gone at once. The
+        // error's text would name that file.
+        let created = Unfinished::begin(&self.folder);
+        created.map(drop).map_err(|error| self.refused(error.kind().to_string()))
+    }
+
+    fn refused(&self, reason: String) -> Error {
+        Error::Output { path: self.path.clone(), reason }
     }
 
     /// Whether both are the same file, however they are spelt.

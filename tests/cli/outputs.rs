@@ -231,6 +231,43 @@ fn results_are_added_to_saved_results_only() {
     refused_without_a_trace(&files, &[&soft[..], &save].concat(), &cut);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_is_added_to_in_a_folder_where_none_can_be_created() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    let allow =
+        |path: &str, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let files = Files::new();
+    let (saved, new) = (files.path("saved.jsonl"), files.path("new.jsonl"));
+    let (host, folder) = (files.path("host"), files.0.path().to_str().unwrap());
+    let product = ["--device", "soft", "--kernel", "naive", "--size", "8", "--save"];
+    assert_eq!(run(&[&product[..], &[&saved]].concat()).code, Some(0));
+    // Another user may not reach where it was built.
+    fs::copy(env!("CARGO_BIN_EXE_host"), &host).unwrap();
+    allow(&saved, 0o666);
+    allow(folder, 0o555);
+    // Root creates files anywhere.
+    let is_root = fs::write(&new, "").and_then(|()| fs::remove_file(&new)).is_ok();
+    let save = |path: &str| {
+        let mut command = std::process::Command::new(&host);
+        if is_root {
+            command.uid(super::OTHER_USER).gid(super::OTHER_USER);
+        }
+        super::finish(command.args(product).arg(path).output().unwrap())
+    };
+    let (added, created) = (save(&saved), save(&new));
+    allow(&saved, 0o644);
+    let not_mine = is_root.then(|| save(&saved));
+    allow(folder, 0o755);
+    assert_eq!((added.code, added.stderr.as_str()), (Some(0), ""));
+    assert_eq!(super::json_lines(&fs::read_to_string(&saved).unwrap()).len(), 4);
+    for refused in not_mine.into_iter().chain([created]) {
+        super::expect_refusal(&refused, &product, &["cannot write", "permission denied"]);
+    }
+}
+
 #[test]
 fn one_file_is_not_written_twice() {
     let files = Files::new();

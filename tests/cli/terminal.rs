@@ -10,10 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use super::Files;
-
-/// A user that has no processes, so that the limit counts only those of the test.
-const USER: u32 = 54_321;
+use super::{Files, OTHER_USER};
 
 /// Both ends of a terminal: what the program writes to the second is read from the first.
 fn terminal() -> (File, OwnedFd) {
@@ -44,7 +41,7 @@ fn a_limit_on_threads_does_without_a_bar() {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, &threads.to_string(), &host]);
         shell.args(["--device", "soft", "--kernel", "tile2d", "--size", "64"]);
-        shell.current_dir("/").uid(USER).gid(USER).stdout(Stdio::null()).stderr(writer);
+        shell.current_dir("/").uid(OTHER_USER).gid(OTHER_USER).stdout(Stdio::null()).stderr(writer);
         let spawned = shell.spawn();
         // It keeps the other end, which would never end.
         drop(shell);

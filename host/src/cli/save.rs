@@ -30,8 +30,7 @@ impl Save {
     /// [`Error::Output`].
     pub fn new(path: &Path, out: Option<&Output>) -> Result<Self, Error> {
         let fail = |reason: String| Error::Output { path: path.to_owned(), reason };
-        // A result's file has the same needs.
-        let own = Output::new(path)?;
+        let own = Output::to_add(path)?;
         if out.is_some_and(|out| out.is_same_file(&own)) {
             return Err(fail("--out writes the same file, and --save would be lost".to_owned()));
         }
