@@ -6,14 +6,10 @@ use std::path::{Path, PathBuf};
 
 use host::Error;
 use host::output::Output;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Longer lines are not made: a thousand samples are a tenth of that.
 const LONGEST_LINE: u64 = 1 << 20;
-
-/// What the first line of a file has one of, and what every other line has one of.
-const FIRST: [&str; 2] = ["environment", "runs"];
-const OTHER: [&str; 4] = ["environment", "runs", "kernel", "summary"];
 
 pub struct Save {
     path: PathBuf,
@@ -87,21 +83,34 @@ fn inspect(mut file: &File) -> io::Result<()> {
     file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
     let mut end = Vec::new();
     file.take(LONGEST_LINE).read_to_end(&mut end)?;
-    if !has_one_of(&first, &FIRST) {
+    if !parse(&first).is_some_and(|line| is_first(&line)) {
         return Err(io::Error::other("it holds something other than saved results"));
     }
     let Some(lines) = end.strip_suffix(b"\n") else {
         return Err(io::Error::other("its last line is cut off"));
     };
     match lines.rsplit(|byte| *byte == b'\n').next() {
-        Some(last) if has_one_of(last, &OTHER) => Ok(()),
+        Some(last) if parse(last).is_some_and(|line| is_saved(&line)) => Ok(()),
         _ => Err(io::Error::other("its last line is no saved result")),
     }
 }
 
-fn has_one_of(line: &[u8], keys: &[&str]) -> bool {
-    let object = serde_json::from_slice::<Map<String, Value>>(line);
-    object.is_ok_and(|object| keys.iter().any(|key| object.contains_key(*key)))
+fn parse(line: &[u8]) -> Option<Value> {
+    serde_json::from_slice(line).ok()
+}
+
+/// What a file begins with: where and how results were made, or a race of `tune`. What is not
+/// there is null.
+fn is_first(line: &Value) -> bool {
+    let environment = &line["environment"];
+    let is_product = || ["m", "n", "k"].iter().all(|size| line[size].is_u64());
+    (environment["command"].is_array() && environment["device"].is_string())
+        || (line["runs"].is_array() && is_product())
+}
+
+/// Any other line: a result, or a summary of some, too.
+fn is_saved(line: &Value) -> bool {
+    is_first(line) || line["kernel"].is_string() || line["summary"].is_object()
 }
 
 #[cfg(test)]
@@ -109,7 +118,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    const LINES: &str = "{\"environment\":{}}\n{\"kernel\":\"naive\"}\n";
+    const LINES: &str =
+        "{\"environment\":{\"command\":[],\"device\":\"GPU\"}}\n{\"kernel\":\"naive\"}\n";
 
     #[test]
     fn lines_are_added_and_nothing_before_the_first() {
@@ -136,14 +146,29 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), text);
             error.unwrap_or_default()
         };
-        let summary = "{\"summary\":{}}\n";
+        let summary = "{\"summary\":{\"kernel\":\"auto\"}}\n";
         let long = format!("{{\"kernel\":\"{}\"}}\n", "x".repeat(200_000));
-        for fine in ["", LINES, "{\"m\":1,\"runs\":[]}\n"] {
+        for fine in ["", LINES, "{\"m\":1,\"n\":1,\"k\":1,\"runs\":[]}\n"] {
             assert_eq!(with(fine.as_bytes()), "");
         }
         assert_eq!(with((LINES.to_owned() + &long.repeat(10) + summary).as_bytes()), "");
         for other in ["\n", "text\n", "{\n}\n", "{}\n", "[]\n", "\u{feff}{}\n", "\0", "1,2\n"] {
             assert!(with(other.as_bytes()).contains("it holds something other"), "{other:?}");
+        }
+        for foreign in [
+            r#"{"runs":"none","name":"mypackage"}"#,
+            r#"{"runs":["first"],"name":"mypackage"}"#,
+            r#"{"environment":{"a":1},"x":2}"#,
+            r#"{"environment":"production"}"#,
+            r#"{"environment":null}"#,
+            r#"[[["build"],"GPU"]]"#,
+        ] {
+            let says = with((foreign.to_owned() + "\n").as_bytes());
+            assert!(says.contains("it holds something other"), "{foreign}: {says}");
+        }
+        for last in [r#"{"kernel":7}"#, r#"{"summary":"fine"}"#, r#"{"environment":{}}"#] {
+            let says = with(format!("{LINES}{last}\n").as_bytes());
+            assert!(says.contains("its last line is no saved result"), "{last}: {says}");
         }
         assert!(with(&[0xff; 3 << 20]).contains("it holds something other"));
         assert!(with(LINES.trim_end().as_bytes()).contains("cut off"));
