@@ -1,7 +1,7 @@
 //! Files that appear under their name only when they are complete.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{self, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -73,7 +73,7 @@ impl Output {
     fn expect_writable_folder(&self) -> Result<(), Error> {
         // The real test of a folder is to create a file in it, which is gone at once. The
         // error's text would name that file.
-        let created = Unfinished::begin(&self.folder);
+        let created = Unfinished::begin(&self.folder, None);
         created.map(drop).map_err(|error| self.refused(error.kind().to_string()))
     }
 
@@ -109,7 +109,12 @@ impl Output {
         write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>,
     ) -> Result<(), Error> {
         let replaced = (|| {
-            let mut unfinished = Unfinished::begin(&self.folder)?;
+            let old = match fs::metadata(&self.target) {
+                Ok(old) => Some(old.permissions()),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+            let mut unfinished = Unfinished::begin(&self.folder, old)?;
             let mut writer = BufWriter::with_capacity(1 << 20, &mut unfinished.file);
             write(&mut writer)?;
             writer.flush()?;
@@ -188,16 +193,28 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn begin(folder: &Path) -> io::Result<Self> {
+    /// With these permissions or, without any, as for any new file: what the user's mask leaves of
+    /// read and write for all.
+    fn begin(folder: &Path, permissions: Option<Permissions>) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".unfinished-");
-        // As for any new file: what the user's mask leaves of read and write for all.
+        // From the start, so that nobody opens it who must not read it.
         #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let new = || Permissions::from_mode(0o666);
+            builder.permissions(permissions.clone().unwrap_or_else(new));
+        }
         let mut files = unfinished();
         let (file, path) = builder.tempfile_in(folder)?.keep()?;
         files.insert(path.clone());
-        Ok(Self { file, path })
+        drop(files);
+        let begun = Self { file, path };
+        if let Some(permissions) = permissions {
+            // With what the mask took.
+            begun.file.set_permissions(permissions)?;
+        }
+        Ok(begun)
     }
 
     /// Gives the file its name, in place of what has that name.
@@ -235,6 +252,24 @@ mod tests {
         one.write_text("text").unwrap();
         assert!(one.is_same_file(&output("sub/../one")));
         assert_eq!(fs::read_to_string(folder.path().join("one")).unwrap(), "text");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_replaced_keeps_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one");
+        let output = Output::new(&path).unwrap();
+        // More than a mask leaves of what is new, too.
+        for mode in [0o600, 0o640, 0o666, 0o777] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            output.write_text("new").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
     }
 
     #[test]
