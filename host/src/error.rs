@@ -375,11 +375,25 @@ fn compared(needed: u128, available: u64) -> [String; 2] {
     }
 }
 
-/// A text without what a terminal obeys: control characters escaped, except those in `kept`.
+/// Whether a terminal obeys a character, or shows nothing of it: control characters, and those of
+/// Unicode's category Cf (format).
+pub fn is_control_or_format(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}')
+}
+
+/// A text without what a terminal obeys: control and format characters escaped, except those in
+/// `kept`.
 pub fn printable(text: &str, kept: &[char]) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && !kept.contains(&c) {
+        if is_control_or_format(c) && !kept.contains(&c) {
             printable.extend(c.escape_default());
         } else {
             printable.push(c);
@@ -388,7 +402,7 @@ pub fn printable(text: &str, kept: &[char]) -> String {
     printable
 }
 
-/// A text as messages quote it: control characters escaped, and what is long cut.
+/// A text as messages quote it: control and format characters escaped, and what is long cut.
 pub fn excerpt(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
@@ -421,6 +435,9 @@ mod tests {
         assert_eq!(excerpt("tile2d"), "tile2d");
         assert_eq!(excerpt("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
         assert_eq!(printable("a\tb\u{9b}\n", &['\n']), "a\\tb\\u{9b}\n");
+        // What turns the rest of a line around, and what is not seen.
+        assert_eq!(excerpt("a\u{202e}b\u{200b}c\u{feff}"), "a\\u{202e}b\\u{200b}c\\u{feff}");
+        assert_eq!(printable("\u{ad}\u{e0041}日本 é", &[]), "\\u{ad}\\u{e0041}日本 é");
         assert_eq!(excerpt(&"ü".repeat(60)), "ü".repeat(60));
         assert_eq!(excerpt(&"ü".repeat(10_000)), "ü".repeat(60) + "…");
     }

@@ -1,5 +1,7 @@
 //! What is mistyped.
 
+use host::error::is_control_or_format;
+
 use super::{Files, expect_refusal, run, soft};
 
 #[test]
@@ -88,7 +90,7 @@ fn what_is_quoted_is_short_and_printable() {
 #[test]
 fn names_of_files_do_not_reach_the_terminal_as_they_are() {
     let files = Files::new();
-    let missing = files.path("\x1b[31mno/such.npy");
+    let missing = files.path("\x1b[31m\u{202e}no\u{200b}/such.npy");
     let product = ["--kernel", "auto", "--size", "8"];
     for arguments in [
         &["--kernel", "naive", "--a", &missing, "--b", &missing][..],
@@ -99,8 +101,8 @@ fn names_of_files_do_not_reach_the_terminal_as_they_are() {
         &["tune", "--quick", "--device", "soft", "--out", &missing],
     ] {
         let ran = run(arguments);
-        expect_refusal(&ran, &arguments[..1], &[r"\u{1b}[31mno/such.npy"]);
-        assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
+        expect_refusal(&ran, &arguments[..1], &[r"\u{1b}[31m\u{202e}no\u{200b}/such.npy"]);
+        assert!(!ran.stderr.contains(['\x1b', '\u{202e}', '\u{200b}']), "{}", ran.stderr);
     }
 }
 
@@ -112,7 +114,7 @@ fn what_stdout_quotes_is_printable_and_json_stays_json() {
     let printable = |arguments: &[&str]| {
         let ran = run(arguments);
         assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
-        let is_plain = |c: char| c == '\n' || !c.is_control();
+        let is_plain = |c: char| c == '\n' || !is_control_or_format(c);
         assert!(ran.stdout.chars().all(is_plain), "{arguments:?}: {:?}", ran.stdout);
         ran.stdout
     };
@@ -121,13 +123,13 @@ fn what_stdout_quotes_is_printable_and_json_stays_json() {
     assert!(printable(&["tune", "--accept", &table]).contains(shown));
 
     // The name of a device, as a table has it.
-    let name = "\x1b[31mred\u{9b}31m\u{7f}";
+    let name = "\x1b[31mred\u{9b}31m\u{7f}\u{202e}\u{e0041}";
     let text = std::fs::read_to_string(&table).unwrap();
     let mut text: serde_json::Value = serde_json::from_str(&text).unwrap();
     text["device"]["name"] = name.into();
     std::fs::write(&table, text.to_string()).unwrap();
     let explain = ["explain", "auto", "--device", "soft", "--sizes", "8", "--table", &table];
-    assert!(printable(&explain).contains(r"\u{1b}[31mred\u{9b}31m\u{7f}"));
+    assert!(printable(&explain).contains(r"\u{1b}[31mred\u{9b}31m\u{7f}\u{202e}\u{e0041}"));
     let line = printable(&[&explain[..], &["--format", "json"]].concat());
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert!(line["basis"].as_str().unwrap().contains(name), "{line}");

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Error;
 use host::environment::Environment;
+use host::error::is_control_or_format;
 use host::time::Clock;
 use host::verify::{Bound, Method};
 use serde::Serialize;
@@ -21,9 +22,11 @@ pub fn line(value: &impl Serialize) -> String {
     let object = serde_json::to_string(value).expect("plain data");
     let mut line = String::with_capacity(object.len() + 1);
     for c in object.chars() {
-        // Only in strings: those that JSON need not have escaped, DEL and U+0080 to U+009F.
-        if c.is_control() {
-            line += &format!("\\u{:04x}", u32::from(c));
+        // Only in strings: JSON need not have escaped those from DEL on.
+        if is_control_or_format(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                line += &format!("\\u{unit:04x}");
+            }
         } else {
             line.push(c);
         }
