@@ -23,6 +23,15 @@ pub enum Error {
         known: Vec<&'static str>,
     },
 
+    /// What is to be explained is there, and has no place in the ladder.
+    #[error("`{name}` is no rung of the ladder; {instead}")]
+    NoRung {
+        /// What was asked for.
+        name: String,
+        /// What to ask for instead.
+        instead: String,
+    },
+
     /// A GPU was asked for and there is none to be had.
     #[error("{reason}; `--device soft` needs no GPU")]
     NoGpu {

@@ -51,6 +51,26 @@ fn a_size_is_a_whole_number() {
 }
 
 #[test]
+fn explain_says_what_is_no_rung_and_which_options_are_for_auto() {
+    for (name, says) in [
+        ("tile_32x32", "`--list` shows its geometry, and `--kernel tile_32x32` runs it"),
+        ("cublas", "`--kernel cublas` runs it, and `bench` compares"),
+        ("all", "`explain` without a name lists the rungs"),
+    ] {
+        let arguments = ["explain", name];
+        let no_rung = format!("`{name}` is no rung of the ladder");
+        expect_refusal(&run(&arguments), &arguments, &[&no_rung, says]);
+    }
+    for option in [["--device", "soft"], ["--sizes", "4"], ["--table", "t.json"]] {
+        for name in [&["tile2d"][..], &[]] {
+            let arguments = [&["explain"], name, &option].concat();
+            let says = format!("{} is for `explain auto`", option[0]);
+            expect_refusal(&run(&arguments), &arguments, &[&says, "Usage: host explain"]);
+        }
+    }
+}
+
+#[test]
 fn what_is_quoted_is_short_and_printable() {
     let long = "x".repeat(10_000);
     let colours = "\x1b[31mred\nand two lines";

@@ -157,9 +157,9 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
-    /// For auto: where to run.
-    #[arg(long, value_enum, default_value_t)]
-    pub device: DeviceArg,
+    /// For auto: where to run [default: auto].
+    #[arg(long, value_enum)]
+    pub device: Option<DeviceArg>,
 
     /// For auto: the table to choose by [default: the one built in].
     #[arg(long, value_name = "FILE")]
@@ -248,6 +248,26 @@ impl Args {
 
     fn random(&self, m: usize, n: usize, k: usize) -> Source {
         Source::Random { m, n, k, seed: self.seed.unwrap_or(42) }
+    }
+}
+
+impl ExplainArgs {
+    /// Ends the program with a usage error if there are options for auto, and something else is
+    /// asked for.
+    pub fn expect_none_for_auto(&self) {
+        let options = [
+            ("--sizes", !self.sizes.is_empty()),
+            ("--device", self.device.is_some()),
+            ("--table", self.table.is_some()),
+        ];
+        if let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) {
+            let mut command = Args::command();
+            // So that it says how this one is called, and by what name.
+            command.build();
+            let explain = command.find_subcommand_mut("explain").expect("a command");
+            let message = format!("{option} is for `explain auto`");
+            stdio::exit(explain.error(ErrorKind::ArgumentConflict, message))
+        }
     }
 }
 

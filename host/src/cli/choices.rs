@@ -66,7 +66,7 @@ impl From<Estimate> for Candidate {
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let device = run::open(args.device.choice())?;
+    let device = run::open(args.device.unwrap_or_default().choice())?;
     let table = match table {
         None if !device.is_soft() => Table::nearest(device.info())?,
         table => table,

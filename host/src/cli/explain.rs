@@ -6,6 +6,7 @@ use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
 use super::args::{ExplainArgs, Format};
+use super::contender::Choice;
 use super::outcome::Outcome;
 use super::stdio::print;
 use super::{choices, json, report};
@@ -17,6 +18,7 @@ const EXAMPLE_K: u64 = 7;
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
+        args.expect_none_for_auto();
         report::list(args.format, LADDER)?;
         if args.format == Format::Table {
             print("`explain NAME` says more about one of them.\n")?;
@@ -27,6 +29,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         return choices::run(args);
     }
     let spec = find_rung(name)?;
+    args.expect_none_for_auto();
     match args.format {
         Format::Json => print(&json::line(&Explanation::of(spec))),
         Format::Table => print(&text(spec)),
@@ -36,12 +39,22 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
 
 /// Only rungs have a file, and a place in the ladder, to explain; `auto` is explained elsewhere.
 fn find_rung(name: &str) -> Result<&'static Spec, Error> {
-    let known: Vec<_> = LADDER.iter().map(|spec| spec.name()).chain([auto::NAME]).collect();
-    LADDER.iter().copied().find(|spec| spec.name() == name).ok_or_else(|| Error::UnknownKernel {
-        name: name.to_owned(),
-        nearest: nearest_name(name, &known),
-        known,
-    })
+    if let Some(spec) = LADDER.iter().find(|spec| spec.name() == name) {
+        return Ok(spec);
+    }
+    let instead = match Choice::parse(name) {
+        Ok(Choice::Rung(tile)) => {
+            format!("`--list` shows its geometry, and `--kernel {}` runs it", tile.name())
+        }
+        Ok(Choice::Cublas) => "`--kernel cublas` runs it, and `bench` compares with it".to_owned(),
+        Ok(Choice::All | Choice::Auto) => "`explain` without a name lists the rungs".to_owned(),
+        Err(_) => {
+            let known: Vec<_> = LADDER.iter().map(|spec| spec.name()).chain([auto::NAME]).collect();
+            let nearest = nearest_name(name, &known);
+            return Err(Error::UnknownKernel { name: name.to_owned(), nearest, known });
+        }
+    };
+    Err(Error::NoRung { name: name.to_owned(), instead })
 }
 
 /// The place in the ladder, from 0.
