@@ -570,6 +570,17 @@ fn splits_are_for_the_tiles() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
     let lines = soft(&[&["--kernel", "tile_32x32", "--format", "json"][..], &size].concat());
     assert_eq!(json(&lines)["splits"], 3);
+    assert!(ran.stdout.contains("\nsplits:  3\n"), "{}", ran.stdout);
+    // Each has at least one step along K, and there are fewer where there are fewer steps.
+    let tile = TILES.iter().find(|spec| spec.name() == "tile_32x32").unwrap().tile();
+    for (k, splits) in [(tile.bk + 1, 2), (tile.bk, 1)] {
+        let k = k.to_string();
+        let size = ["--kernel", "tile_32x32", "--m", "20", "--n", "30", "--k", &k];
+        let asked = soft(&[&size[..], &["--splits", "1000"]].concat());
+        let says = format!("\nsplits:  {splits} (1000 were asked for)\n");
+        assert!(asked.stdout.contains(&says), "{}", asked.stdout);
+        assert!(!soft(&size).stdout.contains("splits"));
+    }
     assert!(json(&lines)["chosen"].is_null());
     for (kernel, says) in [
         ("naive", "naive does not split K"),

@@ -73,7 +73,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "a", allow_negative_numbers = true)]
     seed: Option<u64>,
 
-    /// Blocks that share each tile of C, each with its part of K; for the tiles (--list).
+    /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
+    /// for the tiles (--list).
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: u32,

@@ -128,12 +128,12 @@ enum Code<'d> {
 }
 
 impl<'d> Loaded<'d> {
-    /// Checks a product, with K in so many splits and A and B copied first if `packed`, against
-    /// it; `auto` makes up its own mind about both.
+    /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
+    /// copied first if `packed`, against it; `auto` makes up its own mind about both.
     pub fn prepare(
         &self,
         gemm: Gemm,
-        splits: u32,
+        asked_splits: u32,
         mut packed: bool,
         choice: Choice,
     ) -> Result<Entry<'_, 'd>, Error> {
@@ -141,7 +141,7 @@ impl<'d> Loaded<'d> {
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
                 let limits = &kernel.device().info().limits;
-                let prepared = kernel.prepare_as(gemm, splits, packed, limits);
+                let prepared = kernel.prepare_as(gemm, asked_splits, packed, limits);
                 choice.tolerate(prepared.map(Job::Rung))?
             }
             Ok(Code::Auto(auto)) => {
@@ -163,7 +163,8 @@ impl<'d> Loaded<'d> {
             _ => None,
         };
         let chosen = chosen.map(|spec| spec.name());
-        Ok(Entry { title: Title { name: self.name, rung: self.rung, chosen, splits, packed }, job })
+        let Self { name, rung, .. } = *self;
+        Ok(Entry { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
     }
 
     pub fn cublas_version(&self) -> Option<&str> {
@@ -184,6 +185,8 @@ pub struct Title {
     pub chosen: Option<&'static str>,
     /// Blocks that share each tile of C; none for a kernel that cannot split K.
     pub splits: Option<u32>,
+    /// How many were asked for, which are more where K has fewer steps.
+    pub asked_splits: u32,
     /// Whether A and B are copied first, as `auto` chose or `--packed` says.
     pub packed: bool,
 }

@@ -119,9 +119,14 @@ fn page(record: &Record<'_>) -> String {
         status(check).to_owned(),
     ]);
     let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
-    let chosen = title.choice().map(|choice| format!("chosen:  {choice}\n")).unwrap_or_default();
+    let how = match (title.choice(), title.splits, title.asked_splits) {
+        (Some(choice), ..) => format!("chosen:  {choice}\n"),
+        (None, None, _) | (None, Some(1), 1) => String::new(),
+        (None, Some(splits), asked) if splits == asked => format!("splits:  {splits}\n"),
+        (None, Some(splits), asked) => format!("splits:  {splits} ({asked} were asked for)\n"),
+    };
     format!(
-        "{}{table}\n{chosen}runs:    {}, from {min} to {max}\n{}check:   {}\n",
+        "{}{table}\n{how}runs:    {}, from {min} to {max}\n{}check:   {}\n",
         product(setting),
         samples.ms().len(),
         speed(setting),

@@ -202,7 +202,7 @@ impl<'a, 'd> Bench<'a, 'd> {
     }
 
     fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
-        let Title { name, rung, chosen, splits, packed } = entry.title;
+        let Title { name, rung, chosen, splits, packed, .. } = entry.title;
         Row { chosen, splits, packed, ..Row::new(name, rung, gemm, self.args.seed) }
     }
 
