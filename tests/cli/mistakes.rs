@@ -19,7 +19,9 @@ fn nothing_asked_for_is_answered_with_the_help() {
 #[test]
 fn a_size_is_a_whole_number() {
     let says = "a size is a whole number of 0 or more, at most 2147483647";
-    for size in ["-1", "-1.5", "4k", "1e3", "99999999999999999999"] {
+    for size in
+        ["-1", "-1.5", "4k", "1e3", "2147483648", "18446744073709551615", "99999999999999999999"]
+    {
         let square = ["--kernel", "naive", "--size", size];
         expect_refusal(&soft(&square), &square, &["--size", size, says]);
         for (m, n, k) in [(size, "8", "8"), ("8", size, "8"), ("8", "8", size)] {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use host::DeviceChoice;
+use host::gemm::MAX_DIMENSION;
 use host::kernels::Arguments;
 
 use super::bench::{BenchArgs, Shape};
@@ -274,8 +275,8 @@ impl ExplainArgs {
 
 /// A number of rows or columns.
 fn size(text: &str) -> Result<usize, String> {
-    let most = i32::MAX;
-    text.parse().map_err(|_| format!("a size is a whole number of 0 or more, at most {most}"))
+    let size = text.parse().ok().filter(|size| *size <= MAX_DIMENSION);
+    size.ok_or_else(|| format!("a size is a whole number of 0 or more, at most {MAX_DIMENSION}"))
 }
 
 const MISSING: ErrorKind = ErrorKind::MissingRequiredArgument;
