@@ -12,7 +12,7 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use elsa::FrozenMap;
 
-use crate::error::Error;
+use crate::error::{Error, no_gpu};
 use crate::gemm::Limits;
 use crate::ptx;
 
@@ -149,7 +149,7 @@ impl Device {
     }
 
     fn open_gpu() -> Result<Self, Error> {
-        cuda_driver::gpu_count().map_err(|reason| Error::NoGpu { reason: reason.to_string() })?;
+        cuda_driver::gpu_count().map_err(|reason| Error::NoGpu { reason: no_gpu(&reason) })?;
         Self::open_ordinal(0, DeviceKind::Gpu)
     }
 

@@ -4,6 +4,8 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use cuda_driver::GpuUnavailable;
+
 /// What can go wrong between a request and a checked result.
 ///
 /// A wrong product is not an error: it is a [`Check`](crate::verify::Check) that
@@ -357,6 +359,17 @@ impl Error {
             _ => "",
         };
         Self::Output { path: path.to_owned(), reason: format!("{error}{limit}") }
+    }
+}
+
+/// Why there is no GPU, for a message that says itself what there is without one.
+pub fn no_gpu(reason: &GpuUnavailable) -> String {
+    match reason {
+        GpuUnavailable::LibraryNotFound { library, reason } => format!(
+            "there is no NVIDIA driver: {library} could not be loaded ({reason}); to use a GPU, \
+             install the driver"
+        ),
+        other => other.to_string(),
     }
 }
 

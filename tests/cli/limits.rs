@@ -33,8 +33,17 @@ fn no_more_threads_than_help() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let says = format!("note: RAYON_NUM_THREADS is 3000, and {cores} thread(s) are started");
     assert!(ran.stderr.starts_with(&says) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
-    // As many as there are, or fewer, need no words.
-    for threads in ["1", &cores.to_string(), "0"] {
+    for threads in ["abc", "-1", "1.5", "99999999999999999999999"] {
+        let ran = finish(start(threads).wait_with_output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let says = format!(
+            "note: RAYON_NUM_THREADS is `{threads}`, which is no number of threads, and {cores} \
+             thread(s) are started\n"
+        );
+        assert_eq!(ran.stderr, says);
+    }
+    // As many as there are, or fewer, need no words, and nor does what is not set.
+    for threads in ["1", &cores.to_string(), "0", ""] {
         let ran = finish(start(threads).wait_with_output().unwrap());
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{threads}");
     }

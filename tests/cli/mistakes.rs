@@ -156,3 +156,25 @@ fn what_stdout_quotes_is_printable_and_json_stays_json() {
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert!(line["basis"].as_str().unwrap().contains(name), "{line}");
 }
+
+/// Where there is no driver: elsewhere the GPUs are hidden, and the words are others.
+#[test]
+fn nobody_is_told_to_do_what_is_done() {
+    for (arguments, code, says) in [
+        (&["--kernel", "naive", "--size", "8"][..], 0, "note: running on the software device"),
+        (&["bench"], 2, "--device soft`"),
+        (&["explain", "tile2d"], 0, "no GPU here: "),
+        (
+            &["--kernel", "naive", "--size", "8", "--device", "gpu"],
+            2,
+            "`--device soft` needs no GPU",
+        ),
+    ] {
+        let mut command = super::command(arguments);
+        let ran = super::finish(command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+        let words = ran.stdout + &ran.stderr;
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {words}");
+        assert!(words.contains(says), "{arguments:?}: {words}");
+        assert!(!words.contains("use the software device"), "{arguments:?}: {words}");
+    }
+}

@@ -1,5 +1,6 @@
 //! `explain`: what a rung is about, and the arithmetic of its geometry.
 
+use host::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::{Arguments, GridOrder, LADDER, Shared, Spec, Tile, Unaligned};
 use host::{Device, DeviceChoice, Error, auto, nearest_name};
@@ -250,7 +251,7 @@ fn change(now: Ratio, before: Ratio) -> String {
 
 /// The formula of the first GPU's peak.
 fn peak() -> Result<String, String> {
-    cuda_driver::gpu_count().map_err(|reason| reason.to_string())?;
+    cuda_driver::gpu_count().map_err(|reason| no_gpu(&reason))?;
     let device = Device::open(DeviceChoice::Gpu).map_err(|error| error.to_string())?;
     let info = device.info();
     // A GPU has one: only the software device does not.

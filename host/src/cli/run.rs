@@ -1,5 +1,6 @@
 //! From the options to checked results.
 
+use host::error::no_gpu;
 use host::kernels::{LADDER, TILES};
 use host::output::Output;
 use host::time::Samples;
@@ -176,6 +177,7 @@ pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
     if choice == DeviceChoice::Auto
         && let Err(reason) = cuda_driver::gpu_count()
     {
+        let reason = no_gpu(&reason);
         stdio::say(format_args!("note: running on the software device, because {reason}"));
     }
     Device::open(choice)

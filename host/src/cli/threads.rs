@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::thread;
 
 use host::Error;
+use host::error::excerpt;
 use rayon::ThreadPoolBuilder;
 
 use super::stdio;
@@ -32,8 +33,23 @@ pub fn share_addresses() {
 /// [`Error::Driver`] if the system starts no more threads.
 pub fn start() -> Result<(), Error> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let wanted = env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
-    let wanted = wanted.filter(|threads: &usize| *threads > 0).unwrap_or(cores);
+    let text = env::var_os(VARIABLE).unwrap_or_default();
+    let text = text.to_string_lossy();
+    let wanted = match text.parse() {
+        Ok(threads @ 1..) => threads,
+        // As rayon reads it: as many as there are.
+        Ok(0) => cores,
+        Err(_) => {
+            if !text.is_empty() {
+                stdio::say(format_args!(
+                    "note: {VARIABLE} is `{}`, which is no number of threads, and {cores} \
+                     thread(s) are started",
+                    excerpt(&text)
+                ));
+            }
+            cores
+        }
+    };
     if wanted > cores {
         stdio::say(format_args!(
             "note: {VARIABLE} is {wanted}, and {cores} thread(s) are started, which is as many as \

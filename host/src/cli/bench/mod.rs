@@ -11,6 +11,7 @@ mod table;
 mod tests;
 
 use host::batch::{self, Batches, Policy, Work};
+use host::error::no_gpu;
 use host::roofs::{Rates, Roofs, Speed};
 use host::telemetry::Telemetry;
 use host::verify::{Bound, Method, Problem, Reference};
@@ -54,7 +55,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     let table = args.table.as_deref().map(Table::read).transpose()?;
     let output = Output::new(args, stdio::print)?;
     if let Err(reason) = cuda_driver::gpu_count() {
-        return Err(Error::BenchNeedsGpu { reason: reason.to_string() });
+        return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
     let device = run::open(DeviceChoice::Gpu)?;
 
