@@ -132,6 +132,18 @@ impl Files {
         self.raw(name, &dictionary, &elements)
     }
 
+    /// A copy of the program, for another user, who may not reach where it was built.
+    ///
+    /// By another process: what this one has open to write, the programs that other tests start
+    /// have too, for a moment, and then nobody can run it.
+    #[cfg(target_os = "linux")]
+    fn program(&self) -> String {
+        let copy = self.path("host");
+        let status = Command::new("cp").args([env!("CARGO_BIN_EXE_host"), &copy]).status().unwrap();
+        assert!(status.success());
+        copy
+    }
+
     fn names(&self) -> Vec<PathBuf> {
         let mut names: Vec<_> =
             fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
