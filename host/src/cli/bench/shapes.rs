@@ -52,7 +52,9 @@ impl FromStr for Shape {
             [m, n, k] => Self { m: size(m)?, n: size(n)?, k: size(k)? },
             _ => {
                 let (text, count) = (excerpt(text), words.len());
-                return Err(format!("`{text}` has {count} numbers, and a shape has three"));
+                return Err(format!(
+                    "`{text}` has {count} numbers: a shape has three, or one for a square"
+                ));
             }
         };
         shape.gemm().validate().map_err(|error| error.to_string())?;
