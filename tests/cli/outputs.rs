@@ -74,7 +74,7 @@ fn a_signal_leaves_no_temporary_file() {
 /// signal came in time.
 #[cfg(unix)]
 fn is_caught(name: &str, number: i32) -> bool {
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Command, Stdio};
     use std::thread;
     use std::time::Duration;
@@ -83,7 +83,16 @@ fn is_caught(name: &str, number: i32) -> bool {
     let product = ["--device", "soft", "--kernel", "tile2d", "--m", "4096", "--n", "4096"];
     let (files, cores) = (Files::new(), Files::new());
     let out = files.path("out.npy");
-    let mut child = super::command(&[&product[..], &["--k", "1", "--out", &out]].concat())
+    let mut command = super::command(&[&product[..], &["--k", "1", "--out", &out]].concat());
+    // A shell has what it starts in the background ignore some signals, and so the tests.
+    let not_ignored = move || {
+        // SAFETY: nothing else in the child cares for the signal yet.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec there is this one call, which may be made there.
+    unsafe { command.pre_exec(not_ignored) };
+    let mut child = command
         .current_dir(cores.0.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
