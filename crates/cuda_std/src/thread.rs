@@ -124,10 +124,9 @@ pub unsafe fn sync_some_threads<const ID: u32, const THREADS: u32>() {
 }
 
 /// Lets each thread of this group of four warps have `REGISTERS` registers, at least as many as
-/// before (`setmaxnreg.inc`, sm_90a and later
-/// targets of that kind; PTX ISA: "Miscellaneous Instructions: setmaxnreg").
-/// Waits until the block has that many left, which other groups give back with
-/// [`lower_registers`].
+/// before (`setmaxnreg.inc`, sm_90a and later targets of that kind; PTX ISA: "Miscellaneous
+/// Instructions: setmaxnreg"). Waits until the block has that many left, which other groups give
+/// back with [`lower_registers`].
 ///
 /// A kernel with `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a
 /// multiple of 8, 168 for each thread, which is enough for one group with 56 and two with 224.
