@@ -22,8 +22,10 @@ type_it() {
 }
 
 cd "$(dirname "$0")/.."
+root=$PWD
 at_exit() {
     git checkout --quiet -- kernels-gpu/src/naive.rs
+    cd "$root"
     rm -rf "${fresh-}" "${refused-}"
     [ -z "$had_rust_src" ] || has_rust_src || rustup component add rust-src
 }
