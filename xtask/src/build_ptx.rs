@@ -50,6 +50,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
     let ptxas = Ptxas::find()?;
+    let disassembler = ptxas.as_ref().filter(|ptxas| ptxas.can_disassemble());
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
@@ -65,8 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         let text = read(&built)?;
         spilling.extend(add_rows(&mut table, arch, &text, ptxas.as_ref())?);
         if arch == CudaArch::Sm90a
-            && let Some(ptxas) = &ptxas
-            && ptxas.can_disassemble()
+            && let Some(ptxas) = disassembler
         {
             sass::check_release(ptxas, &built)?;
         }
@@ -79,14 +79,10 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         files.push(file);
     }
     stdio::print(&format!("{}\n", table.trim_fmt()))?;
-    match &ptxas {
-        None => {
-            stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
-        }
-        Some(ptxas) if !ptxas.can_disassemble() => {
-            stdio::say("not checked: the loop of `tma`, since there is no cuobjdump beside ptxas");
-        }
-        Some(_) => {}
+    if ptxas.is_none() {
+        stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
+    } else if disassembler.is_none() {
+        stdio::say("not checked: the loop of `tma`, since there is no cuobjdump beside ptxas");
     }
     if !spilling.is_empty() {
         let kernels = spilling.join(", ");

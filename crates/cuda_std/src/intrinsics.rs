@@ -1,11 +1,11 @@
 //! LLVM's intrinsics for the convergent instructions: those that several threads execute
 //! together.
 //!
-//! An optimiser that copies an instruction into both arms of a branch, or moves it into one, splits
-//! the threads that should have met at it. LLVM keeps from that for what it calls `convergent`, which these
-//! intrinsics are and `asm!` is not: so no convergent instruction is written as `asm!` here, and
-//! `cuda_builder` refuses PTX that has one. See "NVVM Intrinsics" in LLVM's "User Guide for NVPTX
-//! Back-end", and "Convergent Operation Semantics".
+//! An optimiser that copies an instruction into both arms of a branch, or moves it into one,
+//! splits the threads that should have met at it. LLVM keeps from that for what it calls
+//! `convergent`, which these intrinsics are and `asm!` is not: so no convergent instruction is
+//! written as `asm!` here, and `cuda_builder` refuses PTX that has one. See "NVVM Intrinsics" in
+//! LLVM's "User Guide for NVPTX Back-end", and "Convergent Operation Semantics".
 
 unsafe extern "C" {
     /// `barrier.cta.sync`, all threads of the block.

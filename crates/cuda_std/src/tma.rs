@@ -150,8 +150,8 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
 /// a block gives it, at the beginning.
 ///
 /// # Safety
-/// The map is a `#[grid_constant]` of the kernel, or lies in global or constant memory: a copy of it
-/// in a local variable is no tensor map to the instruction.
+/// The map is a `#[grid_constant]` of the kernel, or lies in global or constant memory: a copy of
+/// it in a local variable is no tensor map to the instruction.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn prefetch(map: &TensorMap) {
