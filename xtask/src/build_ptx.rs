@@ -170,7 +170,7 @@ fn write(path: &PathBuf, text: &str) -> Result<(), String> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     use super::*;
 
@@ -181,8 +181,12 @@ mod tests {
         let with = |memory: &str| {
             let report =
                 format!("Compiling entry function 'k' for 'sm_80'\n{memory}\nUsed 255 registers\n");
-            fs::write(&script, format!("#!/bin/sh\ncat >&2 <<END\n{report}END\n")).unwrap();
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+            // By another process: one that a test beside this starts meanwhile would inherit the
+            // open file, and Linux runs no file that is open for writing.
+            let write = "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+            let text = format!("#!/bin/sh\ncat >&2 <<END\n{report}END\n");
+            let status = Command::new("sh").args(["-c", write]).arg(&script).arg(text).status();
+            assert!(status.unwrap().success());
             let text = ".visible .entry k(\n)\n{\n\tret;\n}\n";
             let ptxas = Ptxas::at(script.clone());
             add_rows(&mut new_table(true), CudaArch::Sm80, text, Some(&ptxas)).unwrap()

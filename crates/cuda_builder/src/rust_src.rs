@@ -126,10 +126,15 @@ fn say(line: &str) {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
+
+    /// Writes a program, in another process: one that a thread of this one starts meanwhile would
+    /// inherit the open file, and Linux runs no file that is open for writing.
+    fn write_program(path: &Path, script: &str) {
+        let write = "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let status = Command::new("sh").args(["-c", write]).arg(path).arg(script).status();
+        assert!(status.unwrap().success());
+    }
 
     /// A toolchain without sources, and a rustup that runs `install` in its folder.
     struct Fake(tempfile::TempDir);
@@ -145,9 +150,7 @@ mod tests {
                 format!("[ \"$1\" = -vV ] && echo 'release: 1.95.0' || echo \"$PWD/{TOOLCHAIN}\"");
             let rustup = format!("echo \"$@\" >> rustup.log\ncd {}\n{install}", sysroot.display());
             for (name, script) in [("rustc", rustc), ("rustup", rustup)] {
-                let path = folder.path().join(name);
-                fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+                write_program(&folder.path().join(name), &format!("#!/bin/sh\n{script}\n"));
             }
             Self(folder)
         }
@@ -204,7 +207,7 @@ mod tests {
     fn a_toolchain_that_is_not_rustups_has_no_name() {
         let fake = Fake::new("exit 1");
         let rustc = "#!/bin/sh\n[ \"$1\" = -vV ] && echo 'release: 1.95.0' || echo /nowhere/usr\n";
-        fs::write(fake.0.path().join("rustc"), rustc).unwrap();
+        write_program(&fake.0.path().join("rustc"), rustc);
         let error = fake.ensure(true).unwrap_err().to_string();
         assert!(error.contains("`rustup component add rust-src`"), "{error}");
         assert_eq!(fake.log(), "component add rust-src\n");
@@ -214,7 +217,7 @@ mod tests {
     fn a_rustc_that_fails_is_an_error_of_its_own() {
         let fake = Fake::new(WORKS);
         let rustc = "#!/bin/sh\necho 'error: no such toolchain' >&2\nexit 1\n";
-        fs::write(fake.0.path().join("rustc"), rustc).unwrap();
+        write_program(&fake.0.path().join("rustc"), rustc);
         let error = fake.ensure(true).unwrap_err().to_string();
         assert!(error.contains("no such toolchain"), "{error}");
         assert_eq!(fake.log(), "");

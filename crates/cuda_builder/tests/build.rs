@@ -24,14 +24,15 @@ fn refused(feature: &str) -> Option<Refused> {
 #[cfg(unix)]
 #[test]
 fn what_is_skipped_is_said_and_can_be_made_to_fail() {
-    use std::os::unix::fs::PermissionsExt;
-
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("no_rust_src");
     std::fs::create_dir_all(&folder).unwrap();
     let rustc = folder.join("rustc");
     let script = "#!/bin/sh\n[ \"$1\" = --print ] && echo /nowhere || echo 'release: 0.0.0'\n";
-    std::fs::write(&rustc, script).unwrap();
-    std::fs::set_permissions(&rustc, PermissionsExt::from_mode(0o755)).unwrap();
+    // By another process: one that a test beside this starts meanwhile would inherit the open file,
+    // and Linux runs no file that is open for writing.
+    let write = "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let mut sh = std::process::Command::new("sh");
+    assert!(sh.args(["-c", write]).arg(&rustc).arg(script).status().unwrap().success());
     let path = std::env::var("PATH").unwrap_or_default();
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again
