@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use approx::assert_relative_eq;
-use host::kernels::{Arguments, LADDER, Spec, TILES};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -164,8 +164,8 @@ fn read_npy(path: &str) -> (String, Vec<f32>) {
 }
 
 /// Whether only the software device of compute capability 9.0 runs this.
-fn needs_hopper(spec: &Spec) -> bool {
-    spec.arguments() == Arguments::Tensor
+fn needs_hopper(spec: &KernelDescriptor) -> bool {
+    spec.abi() == KernelAbi::StreamK
 }
 
 #[test]
@@ -570,7 +570,7 @@ fn list_shows_all_kernels() {
         let rung: Value = serde_json::from_str(line).unwrap();
         assert_eq!(rung["kernel"], spec.name());
         assert_eq!(rung["threads"], spec.threads());
-        assert_eq!(rung["splits"], spec.arguments() == Arguments::Split);
+        assert_eq!(rung["splits"], spec.abi() == KernelAbi::SplitK);
     }
 }
 

@@ -25,7 +25,7 @@ use approx::assert_relative_eq;
 use case::{Case, SPLITS, fits, for_each_kernel};
 use common::devices;
 use cust::memory::DevicePointer;
-use host::kernels::{Spec, Tile};
+use host::kernels::{KernelDescriptor, Tile};
 use host::verify::Bound;
 use host::{DeviceMatrix, Error, Gemm, Limits, Matrix};
 
@@ -35,7 +35,7 @@ const FACTORS: [(f32, f32); 7] =
 
 /// Shapes M, N, K that catch mistakes in anyone's kernel, and those around the edges of
 /// this kernel's tiles.
-fn shapes(spec: &Spec) -> Vec<[usize; 3]> {
+fn shapes(spec: &KernelDescriptor) -> Vec<[usize; 3]> {
     let Tile { bm, bn, bk, .. } = spec.tile();
     let [bm, bn, bk] = [bm, bn, bk].map(|size| size as usize);
     vec![

@@ -2,12 +2,12 @@
 //!
 //! All counts are per result (one element of C) and per step along K, so that a result
 //! takes K times as much. Nothing here is measured, and nothing is typed in: values follow
-//! from the geometry in the rung's [`Spec`], and the instructions of the innermost loop are
+//! from the geometry in the rung's [`KernelDescriptor`], and the instructions of the innermost loop are
 //! counted in the PTX that this program carries.
 
 use std::fmt;
 
-use kernels_gpu::{Arguments, Shared, Spec, Tile};
+use kernels_gpu::{KernelAbi, KernelDescriptor, Shared, Tile};
 
 use crate::ptx;
 
@@ -83,7 +83,7 @@ pub struct Arithmetic {
 
 impl Arithmetic {
     /// The arithmetic of a rung.
-    pub fn of(spec: &Spec) -> Self {
+    pub fn of(spec: &KernelDescriptor) -> Self {
         let Tile { bm, bn, bk, tm, tn } = spec.tile();
         let [bm, bn, bk, tm, tn] = [bm, bn, bk, tm, tn].map(u64::from);
         let counted = MainLoop::of(spec);
@@ -95,8 +95,8 @@ impl Arithmetic {
             // of the matrices: four neighbours at a time, if the rung does that at all. Or one
             // thread asks for a tile of A, BM x BK, and one for a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
-            let instructions = match (spec.arguments(), spec.unaligned()) {
-                (Arguments::Tensor, _) => Ratio::new(2, bm * bn * bk),
+            let instructions = match (spec.abi(), spec.unaligned()) {
+                (KernelAbi::StreamK, _) => Ratio::new(2, bm * bn * bk),
                 (_, Some(_)) => Ratio::new(values.over, values.under * 4),
                 (_, None) => values,
             };
@@ -119,7 +119,7 @@ pub fn accesses_without_sharing(tile: Tile, depth: u64, outputs: u64) -> Ratio {
     Ratio::new(outputs * per_thread, tm * tn)
 }
 
-fn uses_shared(spec: &Spec) -> bool {
+fn uses_shared(spec: &KernelDescriptor) -> bool {
     !matches!(spec.shared(), Shared::Static(0))
 }
 
@@ -136,7 +136,7 @@ struct MainLoop {
 impl MainLoop {
     /// The loop that consists of multiply-adds more than any other: of loops within each other
     /// the innermost that has them, and of copies of a loop the one that is unrolled most.
-    fn of(spec: &Spec) -> Self {
+    fn of(spec: &KernelDescriptor) -> Self {
         // Hopper's own kernels are in its PTX alone.
         let bodies = [ptx::SM_80, ptx::SM_90A].map(|text| body(text, spec.name()).collect());
         let [lines, of_hopper]: [Vec<_>; 2] = bodies;
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use kernels_gpu::LADDER;
 
-    fn spec(name: &str) -> &'static Spec {
+    fn spec(name: &str) -> &'static KernelDescriptor {
         crate::find_kernel(name).unwrap()
     }
 

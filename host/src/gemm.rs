@@ -1,10 +1,10 @@
 //! What to compute ([`Gemm`]), and how it is launched ([`Plan`]).
 //!
-//! A [`Plan`] is made once, from a rung's [`Spec`] and a device's [`Limits`], and
+//! A [`Plan`] is made once, from a rung's [`KernelDescriptor`] and a device's [`Limits`], and
 //! checks everything that can be wrong about sizes. What comes out is a list of
 //! launches that needs no further check.
 
-use kernels_gpu::{Arguments, GridOrder, Shared, Spec};
+use kernels_gpu::{GridOrder, KernelAbi, KernelDescriptor, Shared};
 
 use crate::error::Error;
 
@@ -159,7 +159,7 @@ pub struct Launch {
     /// Where the panel of C begins, in elements from C's first.
     pub c_offset: usize,
     /// How many of the panel's tiles, the first ones, are cut up along K for blocks that stay;
-    /// 0 but for [`Arguments::Tensor`].
+    /// 0 but for [`KernelAbi::StreamK`].
     pub streamed: u32,
     /// How many steps along K are summed up before the sum is put aside, likewise.
     pub chain: u32,
@@ -200,31 +200,36 @@ impl Plan {
     ///
     /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
     /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
-    /// with [`Arguments::Tensor`] has blocks that stay, about one per multiprocessor.
+    /// with [`KernelAbi::StreamK`] has blocks that stay, about one per multiprocessor.
     ///
     /// # Errors
     ///
     /// What [`Gemm::validate`] finds, and [`Error::SharedMemory`].
-    pub fn new(spec: &Spec, gemm: Gemm, limits: &Limits, device: &str) -> Result<Self, Error> {
+    pub fn new(
+        spec: &KernelDescriptor,
+        gemm: Gemm,
+        limits: &Limits,
+        device: &str,
+    ) -> Result<Self, Error> {
         Self::split(spec, gemm, 1, limits, device)
     }
 
     /// As [`Plan::new`], with K split among `splits` blocks per tile of C, for a kernel with
-    /// [`Arguments::Split`]. There are fewer splits if K has fewer steps, or where whole steps
+    /// [`KernelAbi::SplitK`]. There are fewer splits if K has fewer steps, or where whole steps
     /// do not go further, and at most 65535.
     ///
     /// # Errors
     ///
     /// Those of [`Plan::new`], and [`Error::CannotSplit`] for any other kernel.
     pub fn split(
-        spec: &Spec,
+        spec: &KernelDescriptor,
         gemm: Gemm,
         splits: u32,
         limits: &Limits,
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
-        if splits > 1 && spec.arguments() != Arguments::Split {
+        if splits > 1 && spec.abi() != KernelAbi::SplitK {
             return Err(Error::CannotSplit { kernel: spec.name() });
         }
         // `depth` fits because `validate` accepted k.
@@ -247,9 +252,9 @@ impl Plan {
             });
         }
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
-        let (launches, workspace) = match spec.arguments() {
-            Arguments::Tensor => stream_k::launches(spec, &gemm, limits),
-            Arguments::Gemm | Arguments::Split => {
+        let (launches, workspace) = match spec.abi() {
+            KernelAbi::StreamK => stream_k::launches(spec, &gemm, limits),
+            KernelAbi::Gemm | KernelAbi::SplitK => {
                 let launches = panels(spec, &gemm, limits.grid);
                 let workspace = split_workspace(spec, splits, &launches);
                 (launches, workspace)
@@ -297,7 +302,7 @@ impl Plan {
 }
 
 /// What the splits of the largest launch need.
-fn split_workspace(spec: &Spec, splits: u32, launches: &[Launch]) -> Workspace {
+fn split_workspace(spec: &KernelDescriptor, splits: u32, launches: &[Launch]) -> Workspace {
     let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
     match tiles.max() {
         Some(tiles) if splits > 1 => Workspace {
@@ -309,7 +314,7 @@ fn split_workspace(spec: &Spec, splits: u32, launches: &[Launch]) -> Workspace {
 }
 
 /// Cuts C into panels of no more tiles than a grid of this size, along x and y, has blocks.
-fn panels(spec: &Spec, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
+fn panels(spec: &KernelDescriptor, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
     let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
     let [x, y] = most.map(|blocks| blocks.max(1) as usize);
     let (most_rows, most_cols) = match spec.grid() {
@@ -354,7 +359,7 @@ mod tests {
     };
 
     /// The x axis walks the rows of C, with tiles of 16 x 16.
-    fn rows_along_x() -> &'static Spec {
+    fn rows_along_x() -> &'static KernelDescriptor {
         let spec = find_kernel("naive").unwrap();
         let Tile { bm, bn, .. } = spec.tile();
         assert!(matches!(spec.grid(), GridOrder::RowsAlongX) && [bm, bn] == [16, 16]);
@@ -362,14 +367,14 @@ mod tests {
     }
 
     /// The x axis walks the columns of C, with tiles of 32 x 32.
-    fn columns_along_x() -> &'static Spec {
+    fn columns_along_x() -> &'static KernelDescriptor {
         let spec = find_kernel("coalesced").unwrap();
         let Tile { bm, bn, .. } = spec.tile();
         assert!(matches!(spec.grid(), GridOrder::ColumnsAlongX) && [bm, bn] == [32, 32]);
         spec
     }
 
-    fn plan(spec: &Spec, gemm: Gemm) -> Result<Plan, Error> {
+    fn plan(spec: &KernelDescriptor, gemm: Gemm) -> Result<Plan, Error> {
         Plan::new(spec, gemm, &LIMITS, "a device")
     }
 

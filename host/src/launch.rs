@@ -7,7 +7,7 @@ use std::iter;
 use cuda_driver::sys;
 use cust::function::Function;
 use cust::memory::{DeviceBuffer, DevicePointer};
-use kernels_gpu::{Arguments, LADDER, Spec, TILES, Unaligned};
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES, Unaligned};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -25,7 +25,7 @@ use reach::{Need, Reach, is_read};
 /// # Errors
 ///
 /// [`Error::UnknownKernel`], with the name that looks most like it.
-pub fn find_kernel(name: &str) -> Result<&'static Spec, Error> {
+pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
     let kernels = LADDER.iter().chain(TILES);
     if let Some(spec) = kernels.clone().find(|spec| spec.name() == name) {
         return Ok(spec);
@@ -56,13 +56,13 @@ impl Device {
     /// [`Error::Jit`] if the driver refuses the PTX, [`Error::NotInPtx`] if the PTX for
     /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
-    pub fn kernel(&self, spec: &'static Spec) -> Result<Kernel<'_>, Error> {
-        if spec.arguments() == Arguments::Tensor {
+    pub fn kernel(&self, spec: &'static KernelDescriptor) -> Result<Kernel<'_>, Error> {
+        if spec.abi() == KernelAbi::StreamK {
             tensor::require_maps(spec.name(), self.info())?;
         }
-        let repack = match spec.arguments() {
-            Arguments::Gemm => None,
-            Arguments::Split | Arguments::Tensor => Some(self.entry_point("repack")?),
+        let repack = match spec.abi() {
+            KernelAbi::Gemm => None,
+            KernelAbi::SplitK | KernelAbi::StreamK => Some(self.entry_point("repack")?),
         };
         let function = self.entry_point(spec.name())?;
         let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
@@ -73,7 +73,7 @@ impl Device {
 /// A rung's kernel, loaded on a device.
 pub struct Kernel<'d> {
     device: &'d Device,
-    spec: &'static Spec,
+    spec: &'static KernelDescriptor,
     function: Function<'d>,
     /// For matrices that 128-bit accesses cannot reach, if `function` makes such.
     unaligned: Option<Function<'d>>,
@@ -88,7 +88,7 @@ impl<'d> Kernel<'d> {
     }
 
     /// The rung.
-    pub fn spec(&self) -> &'static Spec {
+    pub fn spec(&self) -> &'static KernelDescriptor {
         self.spec
     }
 
@@ -148,12 +148,12 @@ impl<'d> Kernel<'d> {
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
         let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.wide);
-        let needs = match self.spec.arguments() {
-            Arguments::Tensor => Some([Need::Rows; 2]),
-            Arguments::Split if packed => {
+        let needs = match self.spec.abi() {
+            KernelAbi::StreamK => Some([Need::Rows; 2]),
+            KernelAbi::SplitK if packed => {
                 Some([wide[0], wide[1]].map(|wide| if wide { Need::Groups } else { Need::Nothing }))
             }
-            Arguments::Gemm | Arguments::Split => None,
+            KernelAbi::Gemm | KernelAbi::SplitK => None,
         };
         let reach = match (&self.repack, needs) {
             (Some(repack), Some(needs)) => {
@@ -342,7 +342,7 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
-        if let (Some(reach), Arguments::Tensor) = (&self.reach, self.kernel.spec.arguments()) {
+        if let (Some(reach), KernelAbi::StreamK) = (&self.reach, self.kernel.spec.abi()) {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(reach, a, b, c) };
         }
@@ -381,7 +381,7 @@ impl Prepared<'_, '_> {
                 partials,
                 counters,
             };
-            let count = parameters::kinds(self.kernel.spec.arguments()).len();
+            let count = parameters::kinds(self.kernel.spec.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the
             // kernel's: see `parameters`. The grid covers this panel of C and no more, the block
             // is the rung's own, the matrices are aligned as this entry point needs, and
@@ -426,7 +426,7 @@ pub(crate) fn expect_planned(
 }
 
 /// Whether 128-bit accesses reach every row of those matrices, at these addresses, of which a
-/// rung makes such: see `Spec::unaligned`.
+/// rung makes such: see `KernelDescriptor::unaligned`.
 pub(crate) fn is_aligned(wide: [bool; 3], gemm: &Gemm, addresses: [u64; 3]) -> bool {
     let rows = [(gemm.lda, gemm.depth()), (gemm.ldb, gemm.n), (gemm.ldc, gemm.n)];
     (0..3).all(|i| !wide[i] || is_wide(addresses[i], rows[i].0, rows[i].1))

@@ -39,7 +39,7 @@ pub mod npy;
 pub mod output;
 mod product;
 pub mod ptx;
-pub mod roofs;
+pub mod roofline;
 pub mod stats;
 pub mod telemetry;
 pub mod text;

@@ -35,10 +35,10 @@ use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::fragment;
 use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -78,7 +78,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread copies the same
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread copies the same share of B");
 
 /// What the host needs to launch [`async_copy`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "async_copy",
     summary: "cp.async into three slots; A transposed on the way",
     seed: "none, beyond them",
@@ -87,7 +87,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|_| (SLOTS * (SLOT_A + SLOT_B)) as u64 * 4),
     unaligned: Some(Unaligned::of_all("async_copy_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("async_copy.rs"),
 };
 

@@ -31,8 +31,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::matrix::Output;
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -40,7 +40,7 @@ const BM: u32 = 32;
 const BN: u32 = 32;
 
 /// What the host needs to launch [`coalesced`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "coalesced",
     summary: "threadIdx.x walks columns: a warp reads and writes whole lines",
     seed: "001, gemmOnGPU2D",
@@ -49,14 +49,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: None,
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("coalesced.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.
 ///
 /// # Safety
-/// - The grid covers C with blocks as [`SPEC`] says.
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
 ///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
 /// - Nothing else writes A or B, or touches C, during the launch.

@@ -26,9 +26,9 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -53,7 +53,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same 
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
 /// What the host needs to launch [`frag_prefetch`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "frag_prefetch",
     summary: "the fragments of the next step load while this one computes",
     seed: "004, gemm_hide_smem_latency",
@@ -62,7 +62,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BK * BM + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("frag_prefetch_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("frag_prefetch.rs"),
 };
 

@@ -5,7 +5,7 @@
 //! what changed since the rung before, and why.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
-//! as an ordinary library, for the [`Spec`] of each rung.
+//! as an ordinary library, for the [`KernelDescriptor`] of each rung.
 
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
@@ -14,6 +14,7 @@
 
 pub mod async_copy;
 pub mod coalesced;
+mod descriptor;
 pub mod frag_prefetch;
 mod fragment;
 mod grouped;
@@ -22,13 +23,12 @@ pub mod naive;
 pub mod prefetch;
 pub mod regtile;
 pub mod repack;
-pub mod roofs;
+pub mod roofline;
 pub mod rows2;
 mod share;
 pub mod smem2d;
 pub mod smem_full;
 pub mod smem_tile;
-mod spec;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 pub mod tile1d;
@@ -40,26 +40,26 @@ pub mod transposed;
 pub mod vec4;
 pub mod warptile;
 
-pub use spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
+pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 pub use tiles::TILES;
 
 /// Every rung, in the order of the ladder; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
-pub const LADDER: &[&Spec] = &[
-    &naive::SPEC,
-    &coalesced::SPEC,
-    &smem_full::SPEC,
-    &smem_tile::SPEC,
-    &rows2::SPEC,
-    &tile1d::SPEC,
-    &tile2d::SPEC,
-    &vec4::SPEC,
-    &regtile::SPEC,
-    &smem2d::SPEC,
-    &transposed::SPEC,
-    &frag_prefetch::SPEC,
-    &prefetch::SPEC,
-    &warptile::SPEC,
-    &async_copy::SPEC,
-    &tma::SPEC,
+pub const LADDER: &[&KernelDescriptor] = &[
+    &naive::DESCRIPTOR,
+    &coalesced::DESCRIPTOR,
+    &smem_full::DESCRIPTOR,
+    &smem_tile::DESCRIPTOR,
+    &rows2::DESCRIPTOR,
+    &tile1d::DESCRIPTOR,
+    &tile2d::DESCRIPTOR,
+    &vec4::DESCRIPTOR,
+    &regtile::DESCRIPTOR,
+    &smem2d::DESCRIPTOR,
+    &transposed::DESCRIPTOR,
+    &frag_prefetch::DESCRIPTOR,
+    &prefetch::DESCRIPTOR,
+    &warptile::DESCRIPTOR,
+    &async_copy::DESCRIPTOR,
+    &tma::DESCRIPTOR,
 ];

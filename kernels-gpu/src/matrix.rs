@@ -9,7 +9,7 @@
 //! Where `ALIGNED` is true, the launch promises that every row starts at a multiple of 16
 //! bytes and holds a multiple of four elements. Four neighbours are then all inside or all
 //! outside, and one 128-bit access moves them. Where it is false they move one by one. The
-//! host chooses, once per launch; see [`Spec::unaligned`](crate::Spec::unaligned).
+//! host chooses, once per launch; see [`KernelDescriptor::unaligned`](crate::KernelDescriptor::unaligned).
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -272,7 +272,7 @@ macro_rules! entry_points {
         /// `C = alpha * A * B + beta * C`.
         ///
         /// # Safety
-        /// - The grid covers C with blocks as [`SPEC`] says.
+        /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
         /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
         ///   elements, with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
         /// - Nothing else writes A or B, or touches C, during the launch.

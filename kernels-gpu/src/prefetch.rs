@@ -32,10 +32,10 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -63,7 +63,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same 
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
 /// What the host needs to launch [`prefetch`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "prefetch",
     summary: "the next tile loads while this one computes; two tiles in shared memory",
     seed: "004, gemm_final",
@@ -72,7 +72,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(2 * (BK * BM + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("prefetch_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("prefetch.rs"),
 };
 

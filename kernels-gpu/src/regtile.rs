@@ -33,8 +33,8 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::matrix::{Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -50,7 +50,7 @@ const THREADS_N: u32 = BN / TN;
 const THREADS: u32 = BM / TM * THREADS_N;
 
 /// What the host needs to launch [`regtile`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "regtile",
     summary: "8x8 outputs per thread as 2x2 quads, no shared memory",
     seed: "004, gemm_use_tile",
@@ -59,7 +59,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: Some(Unaligned::of_all("regtile_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("regtile.rs"),
 };
 

@@ -28,8 +28,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::matrix::{Input, Output};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -46,7 +46,7 @@ const THREADS_M: u32 = BM / TM;
 const _: () = assert!(BK == BN && BK == BM, "each thread loads TM elements of A and TM of B");
 
 /// What the host needs to launch [`rows2`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "rows2",
     summary: "two rows of outputs per thread",
     seed: "001, gemmOnGPU2DRegMem",
@@ -55,14 +55,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("rows2.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, two outputs per thread.
 ///
 /// # Safety
-/// - The grid covers C with blocks as [`SPEC`] says.
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
 ///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
 /// - Nothing else writes A or B, or touches C, during the launch.

@@ -37,9 +37,9 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -64,7 +64,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same 
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
 /// What the host needs to launch [`smem2d`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem2d",
     summary: "128-bit copies through shared memory, 8x8 outputs as 2x2 quads",
     seed: "004, gemm_use_smem",
@@ -73,7 +73,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("smem2d_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("smem2d.rs"),
 };
 

@@ -32,8 +32,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::matrix::{Input, Output};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -41,7 +41,7 @@ const BM: u32 = 32;
 const BN: u32 = 32;
 
 /// What the host needs to launch [`smem_full`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_full",
     summary: "the whole inner dimension in shared memory",
     seed: "001, gemmOnGPU2DShareMem",
@@ -50,14 +50,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|k| (BM as u64 + BN as u64) * k as u64 * 4),
     unaligned: None,
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("smem_full.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.
 ///
 /// # Safety
-/// - The grid covers C with blocks as [`SPEC`] says, with the dynamic shared memory that it
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says, with the dynamic shared memory that it
 ///   names.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
 ///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.

@@ -33,8 +33,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::matrix::{Input, Output};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 32;
@@ -46,7 +46,7 @@ const BK: u32 = 32;
 const _: () = assert!(BK == BN && BK == BM, "each thread loads one element of A and one of B");
 
 /// What the host needs to launch [`smem_tile`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_tile",
     summary: "tiles of A and B in shared memory, step by step along K",
     seed: "001, gemmOnGPU2DShareMemV2",
@@ -55,14 +55,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("smem_tile.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.
 ///
 /// # Safety
-/// - The grid covers C with blocks as [`SPEC`] says.
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
 ///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
 /// - Nothing else writes A or B, or touches C, during the launch.

@@ -33,8 +33,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::matrix::{Input, Output};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 64;
@@ -52,7 +52,7 @@ const _: () = assert!(THREADS == BM * BK, "each thread loads one element of A");
 const _: () = assert!(THREADS == BK * BN, "each thread loads one element of B");
 
 /// What the host needs to launch [`tile1d`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile1d",
     summary: "a column of eight outputs per thread",
     seed: "000, section 1",
@@ -61,14 +61,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("tile1d.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, eight outputs per thread.
 ///
 /// # Safety
-/// - The grid covers C with blocks as [`SPEC`] says.
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
 ///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
 /// - Nothing else writes A or B, or touches C, during the launch.

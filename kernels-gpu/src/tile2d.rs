@@ -37,8 +37,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::matrix::{Input, Output};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -66,7 +66,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same 
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
 /// What the host needs to launch [`tile2d`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile2d",
     summary: "8x8 outputs per thread, tiles of A and B in shared memory",
     seed: "000, section 2, and 002",
@@ -75,14 +75,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("tile2d.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`, 8 x 8 outputs per thread.
 ///
 /// # Safety
-/// - The grid covers C with blocks as [`SPEC`] says.
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
 ///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
 /// - Nothing else writes A or B, or touches C, during the launch.

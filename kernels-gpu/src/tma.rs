@@ -53,10 +53,10 @@ use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::fragment::{fragment, fragment16};
 use crate::grouped::place;
 use crate::matrix::Output;
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile};
 use crate::stream_k::{Meeting, Shares, Ticket};
 
 /// Rows of C per block.
@@ -122,7 +122,7 @@ const _: () = assert!((SLOTS * PARTS).is_power_of_two(), "counted in 32 bits, ro
 const _: () = assert!(TICKETS > SLOTS, "none is replaced before its piece is stored");
 
 /// What the host needs to launch [`tma()`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tma",
     summary: "bulk tensor copies, warps that only move, stream-K",
     seed: "none, beyond them",
@@ -131,14 +131,14 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|_| (OUT_AT + COMPUTING / 32 * SLOT_OUT) as u64 * 4),
     unaligned: None,
-    arguments: Arguments::Tensor,
+    abi: KernelAbi::StreamK,
     source: include_str!("tma.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`.
 ///
 /// # Safety
-/// - The parameters and the grid are as [`Arguments::Tensor`] says.
+/// - The parameters and the grid are as [`KernelAbi::StreamK`] says.
 /// - Nothing else writes A or B, or touches C and the workspace, during the launch.
 #[kernel(block = COMPUTING + MOVING, min_blocks = 1)]
 pub unsafe fn tma(

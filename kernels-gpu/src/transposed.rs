@@ -32,9 +32,9 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -59,7 +59,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same 
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
 /// What the host needs to launch [`transposed`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "transposed",
     summary: "the tile of A stored [k][m], so that all shared loads are 128 bits",
     seed: "004, gemm_transpose_smem, and the outlook of 002",
@@ -68,7 +68,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static((BK * BM + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("transposed_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("transposed.rs"),
 };
 

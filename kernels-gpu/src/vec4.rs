@@ -36,8 +36,8 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::matrix::{Output, entry_points};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 64;
@@ -53,7 +53,7 @@ const THREADS_N: u32 = BN / TN;
 const THREADS: u32 = BM / TM * THREADS_N;
 
 /// What the host needs to launch [`vec4`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "vec4",
     summary: "128-bit loads, 4x4 outputs per thread, no shared memory",
     seed: "004, gemm_use_128",
@@ -62,7 +62,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Static(0),
     unaligned: Some(Unaligned::of_all("vec4_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("vec4.rs"),
 };
 

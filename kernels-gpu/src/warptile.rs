@@ -36,11 +36,11 @@
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::{fragment, fragment16};
 use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -77,7 +77,7 @@ const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same 
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
 /// What the host needs to launch [`warptile`].
-pub const SPEC: Spec = Spec {
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "warptile",
     summary: "warp tiles of 64x64, 8x16 outputs per thread, blocks grouped for the L2 cache",
     seed: "none, beyond them",
@@ -86,7 +86,7 @@ pub const SPEC: Spec = Spec {
     grid: GridOrder::ColumnsAlongX,
     shared: Shared::Dynamic(|_| 2 * (BK * LD_A + BK * LD_B) as u64 * 4),
     unaligned: Some(Unaligned::of_all("warptile_unaligned")),
-    arguments: Arguments::Gemm,
+    abi: KernelAbi::Gemm,
     source: include_str!("warptile.rs"),
 };
 

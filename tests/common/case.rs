@@ -1,6 +1,6 @@
 //! A product that is run between guard bands.
 
-use host::kernels::{Arguments, LADDER, Shared, Spec, TILES};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER, Shared, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits, Matrix};
 
@@ -11,7 +11,7 @@ use crate::common::devices;
 const GUARD: u32 = 0x7fc0_beef;
 
 /// Runs a test for every kernel on every device that can run it.
-pub fn for_each_kernel(test: impl Fn(&Device, &'static Spec)) {
+pub fn for_each_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
     for device in devices() {
         for spec in kernels(&device) {
             test(&device, spec);
@@ -20,10 +20,10 @@ pub fn for_each_kernel(test: impl Fn(&Device, &'static Spec)) {
 }
 
 /// The kernels that this device can run: all, but for what only Hopper has.
-pub fn kernels(device: &Device) -> impl Iterator<Item = &'static Spec> {
+pub fn kernels(device: &Device) -> impl Iterator<Item = &'static KernelDescriptor> {
     let is_hopper = device.info().capability == (9, 0);
     let all = LADDER.iter().chain(TILES).copied();
-    all.filter(move |spec| is_hopper || spec.arguments() != Arguments::Tensor)
+    all.filter(move |spec| is_hopper || spec.abi() != KernelAbi::StreamK)
 }
 
 /// What K is split into, in turn, where a kernel can split it.
@@ -66,9 +66,9 @@ impl Case {
     }
 
     /// Runs the product and returns C, having made sure that nothing else was written.
-    pub fn run(&self, device: &Device, spec: &'static Spec) -> Matrix {
+    pub fn run(&self, device: &Device, spec: &'static KernelDescriptor) -> Matrix {
         let kernel = device.kernel(spec).unwrap();
-        let splits = if spec.arguments() == Arguments::Split { self.splits } else { 1 };
+        let splits = if spec.abi() == KernelAbi::SplitK { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
         let prepared = kernel.prepare_as(self.gemm, splits, false, &limits).unwrap();
         self.run_with(device, spec.name(), |a, b, c| prepared.enqueue(a, b, c))
@@ -128,7 +128,7 @@ impl Case {
 
     /// Runs the product and insists that it is right, or that it is refused if it needs
     /// more shared memory than the device has.
-    pub fn assert_right(&self, device: &Device, spec: &'static Spec, bound: Bound) {
+    pub fn assert_right(&self, device: &Device, spec: &'static KernelDescriptor, bound: Bound) {
         let name = format!("{} on {}: {:?}", spec.name(), device.info().name, self.gemm);
         if let Err(needed) = fits(device, spec, &self.gemm) {
             let kernel = device.kernel(spec).unwrap();
@@ -147,7 +147,7 @@ impl Case {
 
 /// Whether a block's shared memory holds what this rung needs for this product; the
 /// bytes it needs if not.
-pub fn fits(device: &Device, spec: &Spec, gemm: &Gemm) -> Result<(), u64> {
+pub fn fits(device: &Device, spec: &KernelDescriptor, gemm: &Gemm) -> Result<(), u64> {
     match spec.shared() {
         Shared::Static(_) => Ok(()),
         Shared::Dynamic(bytes) => match bytes(gemm.depth() as u32) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use host::auto::table::{Costs, Measured};
-use host::kernels::Arguments;
+use host::kernels::KernelAbi;
 use host::verify::Bound;
 use host::{Auto, Device, DeviceMatrix, Gemm, Matrix, Table, find_kernel};
 
@@ -40,7 +40,7 @@ fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
 fn assert_right(device: &Device, auto: &Auto<'_>, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = auto.prepare(case.gemm).unwrap();
-    if choice.spec.arguments() == Arguments::Split {
+    if choice.spec.abi() == KernelAbi::SplitK {
         assert_eq!(prepared.plan().splits(), choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");

@@ -1,6 +1,6 @@
 //! Blocks that stay and share tiles of C along K, and matrices that bulk copies cannot reach.
 
-use host::kernels::{Arguments, LADDER, Spec};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use host::verify::Bound;
 use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits};
 
@@ -8,9 +8,9 @@ use crate::case::{Case, for_each_kernel};
 use crate::common::devices;
 
 /// Runs a test for every kernel with tensor maps.
-fn for_each_tensor_kernel(test: impl Fn(&Device, &'static Spec)) {
+fn for_each_tensor_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
     for_each_kernel(|device, spec| {
-        if spec.arguments() == Arguments::Tensor {
+        if spec.abi() == KernelAbi::StreamK {
             test(device, spec);
         }
     });
@@ -148,7 +148,7 @@ fn copies_of_all_shapes_are_whole() {
 #[test]
 fn what_cannot_run_is_refused() {
     for device in devices() {
-        for spec in LADDER.iter().filter(|spec| spec.arguments() == Arguments::Tensor) {
+        for spec in LADDER.iter().filter(|spec| spec.abi() == KernelAbi::StreamK) {
             match device.kernel(spec) {
                 Ok(kernel) => {
                     assert_eq!(device.info().capability, (9, 0));

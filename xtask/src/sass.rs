@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::{CudaArch, sources};
 use kernels_gpu::tma::ARRIVALS_TO_RELEASE;
-use kernels_gpu::{Arguments, LADDER, TILES};
+use kernels_gpu::{KernelAbi, LADDER, TILES};
 
 use crate::ptxas::{self, Ptxas};
 use crate::stdio;
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 fn usual(arch: CudaArch) -> Vec<String> {
     let rungs = LADDER.iter().skip_while(|spec| spec.name() != "warptile");
     let all = rungs.chain(TILES);
-    let there = all.filter(|spec| arch == CudaArch::Sm90a || spec.arguments() != Arguments::Tensor);
+    let there = all.filter(|spec| arch == CudaArch::Sm90a || spec.abi() != KernelAbi::StreamK);
     there.map(|spec| spec.name().to_owned()).collect()
 }
 

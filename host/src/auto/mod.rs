@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use cust::function::BlockSize;
-use kernels_gpu::{Arguments, LADDER, Spec, TILES};
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -53,7 +53,7 @@ pub const SUMMARY: &str = "the kernel and the splits that are fastest for this p
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// The kernel.
-    pub spec: &'static Spec,
+    pub spec: &'static KernelDescriptor,
     /// 1 where K is not split.
     pub splits: u32,
     /// Whether A and B are copied first, where 128-bit accesses do not reach them: see
@@ -107,7 +107,7 @@ pub enum Basis {
         /// Its multiprocessors.
         multiprocessors: u32,
         /// Rungs that are considered beside the tiles.
-        rungs: Vec<&'static Spec>,
+        rungs: Vec<&'static KernelDescriptor>,
     },
     /// The software device: the tile that makes it do the least.
     Software,
@@ -137,7 +137,7 @@ pub struct Auto<'d> {
     device: &'d Device,
     basis: Basis,
     /// All kernels, loaded when they are first chosen.
-    kernels: Vec<(&'static Spec, OnceCell<Kernel<'d>>)>,
+    kernels: Vec<(&'static KernelDescriptor, OnceCell<Kernel<'d>>)>,
 }
 
 impl Device {
@@ -155,9 +155,7 @@ impl Device {
                 multiprocessors: info.limits.multiprocessors,
                 rungs: LADDER
                     .iter()
-                    .filter(|spec| {
-                        spec.arguments() == Arguments::Tensor && scale::room(info, spec) > 0
-                    })
+                    .filter(|spec| spec.abi() == KernelAbi::StreamK && scale::room(info, spec) > 0)
                     .copied()
                     .collect(),
             },
@@ -195,7 +193,7 @@ impl Device {
     /// # Errors
     ///
     /// Those of [`Device::kernel`].
-    pub fn resident_blocks(&self, spec: &'static Spec) -> Result<u32, Error> {
+    pub fn resident_blocks(&self, spec: &'static KernelDescriptor) -> Result<u32, Error> {
         if scale::room(self.info(), spec) == 0 {
             return Ok(0);
         }
@@ -286,7 +284,7 @@ impl<'d> Auto<'d> {
         self.kernel(choice.spec)?.prepare_as(gemm, choice.splits, choice.packed, limits)
     }
 
-    fn kernel(&self, spec: &'static Spec) -> Result<&Kernel<'d>, Error> {
+    fn kernel(&self, spec: &'static KernelDescriptor) -> Result<&Kernel<'d>, Error> {
         let place = self.kernels.iter().find(|(other, _)| other.name() == spec.name());
         let Some((_, cell)) = place else {
             return Err(Error::NotInPtx {

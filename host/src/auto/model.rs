@@ -26,7 +26,7 @@
 //! Where rows are no multiples of 16 bytes apart, tensor maps need a copy of that matrix first.
 //! Other kernels have the choice: to copy A and B first, or to take another entry point.
 
-use kernels_gpu::{Arguments, Spec};
+use kernels_gpu::{KernelAbi, KernelDescriptor};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
@@ -132,7 +132,7 @@ impl Model {
                 continue;
             }
             visit(self.estimate(costs, &work, 1));
-            if costs.kernel.arguments() != Arguments::Split {
+            if costs.kernel.abi() != KernelAbi::SplitK {
                 continue;
             }
             // The splits that fill whole waves, and a few in between.
@@ -156,9 +156,9 @@ impl Model {
     fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
         let splits = work.whole_splits(splits);
         let memory = work.bytes(self, costs) / self.copy;
-        let (blocks, meeting) = match costs.kernel.arguments() {
-            Arguments::Tensor => self.streamed(costs, work),
-            Arguments::Gemm | Arguments::Split => self.in_waves(costs, work, splits),
+        let (blocks, meeting) = match costs.kernel.abi() {
+            KernelAbi::StreamK => self.streamed(costs, work),
+            KernelAbi::Gemm | KernelAbi::SplitK => self.in_waves(costs, work, splits),
         };
         let repack = match work.repacked_bytes {
             0.0 => 0.0,
@@ -244,7 +244,7 @@ struct Work {
 
 impl Work {
     /// With copies of A and B, if `packed`, where they let the kernel's first entry point serve.
-    fn new(gemm: &Gemm, spec: &Spec, packed: bool) -> Self {
+    fn new(gemm: &Gemm, spec: &KernelDescriptor, packed: bool) -> Self {
         let tile = spec.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
@@ -253,15 +253,15 @@ impl Work {
         let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
         let bytes = [4.0 * m * k, 4.0 * k * n];
-        let ragged = match spec.arguments() {
-            Arguments::Gemm => [false; 2],
-            Arguments::Tensor => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
-            Arguments::Split => {
+        let ragged = match spec.abi() {
+            KernelAbi::Gemm => [false; 2],
+            KernelAbi::StreamK => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
+            KernelAbi::SplitK => {
                 let [a, b, _] = wide;
                 [!serves([a, false, false]), !serves([false, b, false])]
             }
         };
-        let is_choice = spec.arguments() == Arguments::Split;
+        let is_choice = spec.abi() == KernelAbi::SplitK;
         let packed = packed && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
         let repacked = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
         Self {

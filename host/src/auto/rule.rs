@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kernels_gpu::{Arguments, Spec, TILES, Tile};
+use kernels_gpu::{KernelAbi, KernelDescriptor, TILES, Tile};
 
 use super::Choice;
 use crate::gemm::Gemm;
@@ -24,15 +24,15 @@ const FULL: f64 = 0.75;
 
 /// The largest tile that fills the multiprocessors, or that does so with K split; none of those
 /// that waste work on the edges of C. `rungs` are considered beside the tiles, as even larger.
-pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Choice {
+pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescriptor]) -> Choice {
     let full = FULL * f64::from(multiprocessors);
-    let usable = |spec: &&&'static Spec| match spec.arguments() {
+    let usable = |spec: &&&'static KernelDescriptor| match spec.abi() {
         // Tensor maps need rows that are multiples of 16 bytes apart.
-        Arguments::Tensor => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
-        Arguments::Gemm => {
+        KernelAbi::StreamK => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
+        KernelAbi::Gemm => {
             spec.unaligned().is_none_or(|other| is_aligned(other.wide, gemm, [0; 3]))
         }
-        Arguments::Split => true,
+        KernelAbi::SplitK => true,
     };
     let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
     let mut specs: Vec<_> = (rungs.iter().chain(TILES).filter(usable))
@@ -40,15 +40,18 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Ch
         .copied()
         .collect();
     specs.sort_by_key(|spec| Reverse(spec.tile().bm * spec.tile().bn));
-    let tiles = |spec: &Spec| covered(gemm, spec) / f64::from(spec.tile().bm * spec.tile().bn);
-    let most_splits = |spec: &Spec| match spec.arguments() {
-        Arguments::Split => {
+    let tiles =
+        |spec: &KernelDescriptor| covered(gemm, spec) / f64::from(spec.tile().bm * spec.tile().bn);
+    let most_splits = |spec: &KernelDescriptor| match spec.abi() {
+        KernelAbi::SplitK => {
             (gemm.depth().div_ceil(spec.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
-        Arguments::Gemm | Arguments::Tensor => 1,
+        KernelAbi::Gemm | KernelAbi::StreamK => 1,
     };
-    let fills = |spec: &&&'static Spec| tiles(spec) * f64::from(most_splits(spec)) >= full;
-    let blocks = |spec: &&&'static Spec| (tiles(spec) * f64::from(most_splits(spec))) as u64;
+    let fills =
+        |spec: &&&'static KernelDescriptor| tiles(spec) * f64::from(most_splits(spec)) >= full;
+    let blocks =
+        |spec: &&&'static KernelDescriptor| (tiles(spec) * f64::from(most_splits(spec))) as u64;
     let spec = (specs.iter().find(fills))
         .or_else(|| specs.iter().max_by_key(blocks))
         .copied()
@@ -60,7 +63,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static Spec]) -> Ch
 /// The tile that makes an interpreter do the least: multiply-adds beyond the edges cost it as
 /// much as others.
 pub fn for_software(gemm: &Gemm) -> Choice {
-    let work = |spec: &&&'static Spec| {
+    let work = |spec: &&&'static KernelDescriptor| {
         let Tile { bm, bn, bk, .. } = spec.tile();
         let steps = gemm.depth().max(1).div_ceil(bk as usize) as f64;
         let others = f64::from(OTHERS * spec.threads()) / f64::from(bm * bn);
@@ -71,7 +74,7 @@ pub fn for_software(gemm: &Gemm) -> Choice {
 }
 
 /// Elements of C that the tiles cover.
-fn covered(gemm: &Gemm, spec: &Spec) -> f64 {
+fn covered(gemm: &Gemm, spec: &KernelDescriptor) -> f64 {
     let size = |size: usize, tile: u32| size.next_multiple_of(tile as usize) as f64;
     size(gemm.m, spec.tile().bm) * size(gemm.n, spec.tile().bn)
 }

@@ -1,6 +1,6 @@
 //! A table for a device that nobody has measured, from that of another.
 
-use kernels_gpu::{Arguments, Shared, Spec};
+use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
 
 use super::table::{Measured, Table};
 use crate::device::DeviceInfo;
@@ -12,13 +12,13 @@ const RESERVED: u64 = 1024;
 /// How many blocks of a kernel a multiprocessor has room for, without asking the driver, which
 /// would have to compile the kernel first; 0 if it cannot run at all. Registers are not counted:
 /// all GPUs that kernels are built for have as many, so that a table's blocks fit them.
-pub fn room(info: &DeviceInfo, spec: &Spec) -> u32 {
+pub fn room(info: &DeviceInfo, spec: &KernelDescriptor) -> u32 {
     let shared = match spec.shared() {
         Shared::Static(bytes) => bytes.into(),
         Shared::Dynamic(bytes) => bytes(1),
     };
     let lacks_maps = info.capability != (9, 0) || !info.tensor_maps;
-    if spec.arguments() == Arguments::Tensor && lacks_maps
+    if spec.abi() == KernelAbi::StreamK && lacks_maps
         || shared > u64::from(info.limits.shared_optin)
     {
         return 0;

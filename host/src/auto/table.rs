@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kernels_gpu::Spec;
+use kernels_gpu::KernelDescriptor;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -89,7 +89,7 @@ pub struct Measured {
 pub struct Costs {
     /// The kernel.
     #[serde(serialize_with = "name", deserialize_with = "by_name")]
-    pub kernel: &'static Spec,
+    pub kernel: &'static KernelDescriptor,
     /// With one block per multiprocessor, with two, and so on to as many as fit.
     pub aligned: Vec<Pace>,
     /// The same for the entry point for matrices that are not aligned; empty if the kernel
@@ -136,7 +136,7 @@ pub struct Exception {
 pub struct Timed {
     /// The kernel.
     #[serde(serialize_with = "name", deserialize_with = "by_name")]
-    pub kernel: &'static Spec,
+    pub kernel: &'static KernelDescriptor,
     /// Blocks that share each tile of C.
     pub splits: u32,
     /// Whether A and B are copied first.
@@ -175,7 +175,7 @@ impl Measured {
     }
 
     /// Adds a kernel that is measured with its PTX in this program.
-    pub fn add(&mut self, kernel: &Spec) {
+    pub fn add(&mut self, kernel: &KernelDescriptor) {
         self.ptx_sha256.extend(changes::of_kernel(self.capability, kernel));
     }
 }
@@ -334,11 +334,13 @@ impl Table {
     }
 }
 
-fn name<S: Serializer>(spec: &&'static Spec, serializer: S) -> Result<S::Ok, S::Error> {
+fn name<S: Serializer>(spec: &&'static KernelDescriptor, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(spec.name())
 }
 
-fn by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Spec, D::Error> {
+fn by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<&'static KernelDescriptor, D::Error> {
     let name = String::deserialize(deserializer)?;
     find_kernel(&name).map_err(D::Error::custom)
 }

@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use host::DeviceChoice;
 use host::gemm::MAX_DIMENSION;
-use host::kernels::Arguments;
+use host::kernels::KernelAbi;
 
 use super::bench::{BenchArgs, Shape};
 use super::contender::Choice;
@@ -215,7 +215,7 @@ impl Args {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        let is_split = matches!(choice, Choice::Rung(spec) if spec.arguments() == Arguments::Split);
+        let is_split = matches!(choice, Choice::Rung(spec) if spec.abi() == KernelAbi::SplitK);
         if self.packed && !is_split {
             let message = "--packed is for one that splits K: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);

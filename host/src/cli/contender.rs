@@ -1,6 +1,6 @@
 //! What runs: a kernel, the one that `auto` chooses, all of the ladder, cuBLAS.
 
-use host::kernels::{Arguments, LADDER, Spec};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use host::{
     Auto, Cublas, CublasProduct, Device, DeviceMatrix, Error, Gemm, Kernel, Prepared, Table, auto,
     find_kernel, nearest_name,
@@ -18,7 +18,7 @@ pub enum Choice {
     /// What is fastest for each product.
     Auto,
     Cublas,
-    Rung(&'static Spec),
+    Rung(&'static KernelDescriptor),
 }
 
 impl Choice {
@@ -157,7 +157,7 @@ impl<'d> Loaded<'d> {
             _ => chosen,
         };
         let splits = match (&job, spec) {
-            (Ok(Job::Rung(prepared)), Some(spec)) if spec.arguments() == Arguments::Split => {
+            (Ok(Job::Rung(prepared)), Some(spec)) if spec.abi() == KernelAbi::SplitK => {
                 Some(prepared.plan().splits())
             }
             _ => None,

@@ -2,7 +2,7 @@
 
 use host::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::{Arguments, GridOrder, LADDER, Shared, Spec, Tile, Unaligned};
+use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile, Unaligned};
 use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
 }
 
 /// Only rungs have a file, and a place in the ladder, to explain; `auto` is explained elsewhere.
-fn find_rung(name: &str) -> Result<&'static Spec, Error> {
+fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
     if let Some(spec) = LADDER.iter().find(|spec| spec.name() == name) {
         return Ok(spec);
     }
@@ -59,11 +59,11 @@ fn find_rung(name: &str) -> Result<&'static Spec, Error> {
 }
 
 /// The place in the ladder, from 0.
-fn place(spec: &Spec) -> usize {
+fn place(spec: &KernelDescriptor) -> usize {
     LADDER.iter().position(|other| other.name() == spec.name()).unwrap_or_default()
 }
 
-fn text(spec: &Spec) -> String {
+fn text(spec: &KernelDescriptor) -> String {
     let peak = match peak() {
         Ok(peak) => format!("  {peak}\n"),
         Err(reason) => format!("  no GPU here: {reason}\n"),
@@ -126,7 +126,7 @@ fn without_links(line: &str) -> String {
     out + rest
 }
 
-fn geometry(spec: &Spec) -> String {
+fn geometry(spec: &KernelDescriptor) -> String {
     let Tile { bm, bn, bk, tm, tn } = spec.tile();
     let [x, y] = spec.block();
     let shared = match (spec.shared_bytes(), spec.shared()) {
@@ -136,16 +136,16 @@ fn geometry(spec: &Spec) -> String {
         }
         (bytes, _) => format!("{} bytes per block", bytes.unwrap_or_default()),
     };
-    let grid = match (spec.arguments(), spec.grid()) {
-        (Arguments::Tensor, _) => {
+    let grid = match (spec.abi(), spec.grid()) {
+        (KernelAbi::StreamK, _) => {
             "a block for each multiprocessor, which stays; tiles that do not come out even\n\
              \u{20}                 are shared along K (stream-K)"
         }
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
-    let entries = match (spec.arguments(), spec.unaligned()) {
-        (Arguments::Tensor, _) => format!(
+    let entries = match (spec.abi(), spec.unaligned()) {
+        (KernelAbi::StreamK, _) => format!(
             "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
              first, by repack",
             spec.name(),
@@ -172,7 +172,7 @@ fn geometry(spec: &Spec) -> String {
     )
 }
 
-fn arithmetic(spec: &Spec) -> String {
+fn arithmetic(spec: &KernelDescriptor) -> String {
     let Tile { bm, bn, tm, tn, .. } = spec.tile();
     let found = Arithmetic::of(spec);
     let from_global = match found.shared {
@@ -285,7 +285,7 @@ struct Explanation {
 }
 
 impl Explanation {
-    fn of(spec: &Spec) -> Self {
+    fn of(spec: &KernelDescriptor) -> Self {
         let Arithmetic { global, shared, intensity } = Arithmetic::of(spec);
         let Tile { bm, bn, bk, tm, tn } = spec.tile();
         Self {

@@ -2,7 +2,7 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use host::kernels::{Arguments, Spec};
+use host::kernels::{KernelAbi, KernelDescriptor};
 use host::time::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use host::{Error, Gemm, auto};
@@ -28,7 +28,7 @@ struct Listed {
 }
 
 /// Prints kernels.
-pub fn list(format: Format, specs: &[&Spec]) -> Result<(), Error> {
+pub fn list(format: Format, specs: &[&KernelDescriptor]) -> Result<(), Error> {
     let kernels = specs.iter().map(|spec| Listed {
         kernel: spec.name(),
         summary: spec.summary(),
@@ -36,7 +36,7 @@ pub fn list(format: Format, specs: &[&Spec]) -> Result<(), Error> {
         thread_tile: [spec.tile().tm, spec.tile().tn],
         threads: spec.threads(),
         shared_bytes: spec.shared_bytes(),
-        splits: spec.arguments() == Arguments::Split,
+        splits: spec.abi() == KernelAbi::SplitK,
     });
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),

@@ -2,7 +2,7 @@
 //!
 //! `kernels-gpu/src/stream_k.rs` is the device's side of it, and says why.
 
-use kernels_gpu::Spec;
+use kernels_gpu::KernelDescriptor;
 
 use super::{Gemm, Launch, Limits, Workspace, panels};
 
@@ -27,7 +27,7 @@ const EVEN: usize = 256;
 const EVEN_TENTHS: u64 = 9;
 
 /// Steps of K in one chain, for so many tiles.
-fn chain(spec: &Spec, gemm: &Gemm, tiles: u32, multiprocessors: u32) -> u32 {
+fn chain(spec: &KernelDescriptor, gemm: &Gemm, tiles: u32, multiprocessors: u32) -> u32 {
     // `Gemm::validate` accepted k.
     let depth = gemm.depth() as u32;
     let (tiles, all) = (u64::from(tiles), u64::from(multiprocessors.max(1)));
@@ -53,7 +53,11 @@ const MEETING: u64 = 5;
 const MOST_STEPS: u64 = 1 << 31;
 
 /// The launches of a kernel whose blocks stay, and what the largest needs.
-pub(super) fn launches(spec: &Spec, gemm: &Gemm, limits: &Limits) -> (Vec<Launch>, Workspace) {
+pub(super) fn launches(
+    spec: &KernelDescriptor,
+    gemm: &Gemm,
+    limits: &Limits,
+) -> (Vec<Launch>, Workspace) {
     // `Gemm::validate` accepted k.
     let steps = (gemm.depth() as u32).div_ceil(spec.tile().bk);
     let most_blocks = limits.multiprocessors.min(limits.grid[0]);
@@ -124,7 +128,7 @@ impl Shares {
 mod tests {
     use super::*;
     use crate::gemm::{MAX_DIMENSION, Plan};
-    use kernels_gpu::{Arguments, LADDER};
+    use kernels_gpu::{KernelAbi, LADDER};
 
     const LIMITS: Limits = Limits {
         grid: [i32::MAX as u32, 65535],
@@ -222,7 +226,7 @@ mod tests {
 
     #[test]
     fn chains_are_short_where_cublas_splits() {
-        let spec = LADDER.iter().find(|spec| spec.arguments() == Arguments::Tensor).unwrap();
+        let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let chain = |m, n, k| {
             let plan = Plan::new(spec, Gemm::new(m, n, k), &LIMITS, "a device").unwrap();
             plan.launches()[0].chain * spec.tile().bk
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_workspace_is_three_tiles_per_block() {
-        let spec = LADDER.iter().find(|spec| spec.arguments() == Arguments::Tensor).unwrap();
+        let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
         let plan = |gemm| Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
         let streams = plan(Gemm::new(3 * bm, 5 * bn, 4096));
@@ -262,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_largest_c_is_cut_into_panels() {
-        let spec = LADDER.iter().find(|spec| spec.arguments() == Arguments::Tensor).unwrap();
+        let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let gemm = Gemm::new(MAX_DIMENSION, MAX_DIMENSION, MAX_DIMENSION);
         let plan = Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
         assert!(plan.launches().len() > 1);

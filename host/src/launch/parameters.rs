@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
-use kernels_gpu::Arguments;
+use kernels_gpu::KernelAbi;
 
 /// What a parameter is in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Those of [`Arguments::Split`], of which the first are those of [`Arguments::Gemm`]: see
+    /// Those of [`KernelAbi::SplitK`], of which the first are those of [`KernelAbi::Gemm`]: see
     /// [`kinds`].
     struct Gemm {
         m: u32,
@@ -82,7 +82,7 @@ parameters! {
         counters: u64,
     }
 
-    /// Those of [`Arguments::Tensor`].
+    /// Those of [`KernelAbi::StreamK`].
     struct Tensor {
         m: u32,
         n: u32,
@@ -116,27 +116,27 @@ parameters! {
         a_blocks: u32,
     }
 
-    /// Those of [`roof_ffma`](kernels_gpu::roofs).
-    struct RoofFfma {
+    /// Those of [`roof_ffma`](kernels_gpu::roofline).
+    struct PeakFfma {
         rounds: u32,
         x: f32,
         y: f32,
         out: u64,
     }
 
-    /// Those of [`roof_copy`](kernels_gpu::roofs).
-    struct RoofCopy {
+    /// Those of [`roof_copy`](kernels_gpu::roofline).
+    struct PeakCopy {
         from: u64,
         to: u64,
     }
 }
 
 /// The parameters of a kernel's entry points.
-pub(crate) const fn kinds(arguments: Arguments) -> &'static [Kind] {
-    match arguments {
-        Arguments::Gemm => Gemm::KINDS.split_at(11).0,
-        Arguments::Split => Gemm::KINDS,
-        Arguments::Tensor => Tensor::KINDS,
+pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
+    match abi {
+        KernelAbi::Gemm => Gemm::KINDS.split_at(11).0,
+        KernelAbi::SplitK => Gemm::KINDS,
+        KernelAbi::StreamK => Tensor::KINDS,
     }
 }
 
@@ -153,15 +153,15 @@ mod tests {
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
         let specs = LADDER.iter().chain(TILES);
-        let specs = specs.filter(|spec| is_hopper || spec.arguments() != Arguments::Tensor);
+        let specs = specs.filter(|spec| is_hopper || spec.abi() != KernelAbi::StreamK);
         let entries = specs.flat_map(|spec| {
             let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
-            names.map(|name| (name, kinds(spec.arguments())))
+            names.map(|name| (name, kinds(spec.abi())))
         });
         let others = [
             ("repack", Repack::KINDS),
-            ("roof_ffma", RoofFfma::KINDS),
-            ("roof_copy", RoofCopy::KINDS),
+            ("roof_ffma", PeakFfma::KINDS),
+            ("roof_copy", PeakCopy::KINDS),
         ];
         entries.filter_map(|(name, kinds)| Some((name?, kinds))).chain(others).collect()
     }

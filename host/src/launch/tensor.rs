@@ -1,4 +1,4 @@
-//! Launches of kernels with [`Arguments::Tensor`](kernels_gpu::Arguments::Tensor): A and B lie
+//! Launches of kernels with [`KernelAbi::StreamK`](kernels_gpu::KernelAbi::StreamK): A and B lie
 //! behind tensor maps, or copies of them where bulk copies do not reach their rows.
 
 use std::ffi::{c_uint, c_void};
@@ -76,7 +76,7 @@ fn encode(
 }
 
 impl Prepared<'_, '_> {
-    /// [`Prepared::enqueue_raw`] for a kernel with `Arguments::Tensor`. The device's context is
+    /// [`Prepared::enqueue_raw`] for a kernel with `KernelAbi::StreamK`. The device's context is
     /// current.
     ///
     /// # Safety

@@ -47,32 +47,32 @@ mod tiled;
 
 use cuda_std::prelude::*;
 
+use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::matrix::Output;
-use crate::spec::{Arguments, GridOrder, Shared, Spec, Tile, Unaligned};
 use tiled::Tiled;
 
 /// All of them, from the largest tile to the smallest, and what is for few rows or columns.
-pub const TILES: &[&Spec] = &[
-    &tile_64x128::SPEC,
-    &tile_64x64::SPEC,
-    &tile_32x128::SPEC,
-    &tile_64x32::SPEC,
-    &tile_32x64::SPEC,
-    &tile_32x32::SPEC,
-    &tile_128x16::SPEC,
-    &tile_16x128::SPEC,
-    &tile_8x128::SPEC,
-    &tile_4x128::SPEC,
-    &sweep::sweep_8x128::SPEC,
-    &sweep::sweep_4x128::SPEC,
-    &sweep::sweep_2x32::SPEC,
-    &dots::dots_32x8::SPEC,
-    &dots::dots_32x4::SPEC,
-    &dots::dots_32x2::SPEC,
-    &dots::dots_32x1::SPEC,
+pub const TILES: &[&KernelDescriptor] = &[
+    &tile_64x128::DESCRIPTOR,
+    &tile_64x64::DESCRIPTOR,
+    &tile_32x128::DESCRIPTOR,
+    &tile_64x32::DESCRIPTOR,
+    &tile_32x64::DESCRIPTOR,
+    &tile_32x32::DESCRIPTOR,
+    &tile_128x16::DESCRIPTOR,
+    &tile_16x128::DESCRIPTOR,
+    &tile_8x128::DESCRIPTOR,
+    &tile_4x128::DESCRIPTOR,
+    &sweep::sweep_8x128::DESCRIPTOR,
+    &sweep::sweep_4x128::DESCRIPTOR,
+    &sweep::sweep_2x32::DESCRIPTOR,
+    &dots::dots_32x8::DESCRIPTOR,
+    &dots::dots_32x4::DESCRIPTOR,
+    &dots::dots_32x2::DESCRIPTOR,
+    &dots::dots_32x1::DESCRIPTOR,
 ];
 
-/// The parameters of every entry point: see [`Arguments::Split`].
+/// The parameters of every entry point: see [`KernelAbi::SplitK`].
 #[derive(Clone, Copy)]
 struct Call {
     m: u32,
@@ -110,7 +110,7 @@ impl Call {
     }
 }
 
-/// Declares a module of the kernel's name, with its [`Spec`] and its two entry points. `wide`
+/// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its two entry points. `wide`
 /// says for A, B and C whether the first one needs it aligned.
 macro_rules! kernel_module {
     (
@@ -131,7 +131,7 @@ macro_rules! kernel_module {
             );
 
             /// What the host needs to launch this kernel.
-            pub const SPEC: Spec = Spec {
+            pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
                 name: stringify!($name),
                 summary: $summary,
                 seed: "none, beyond them",
@@ -140,7 +140,7 @@ macro_rules! kernel_module {
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|_| Geometry::SHARED_BYTES),
                 unaligned: Some(Unaligned { name: stringify!($unaligned), wide: $wide }),
-                arguments: Arguments::Split,
+                abi: KernelAbi::SplitK,
                 source: include_str!($source),
             };
 
@@ -178,13 +178,13 @@ macro_rules! entry_point {
         /// `C = alpha * A * B + beta * C`, with K split along the grid's z axis.
         ///
         /// # Safety
-        /// - The grid covers C with blocks as [`SPEC`] says; along z it has the splits.
+        /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits.
         /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
         ///   elements, with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        /// - `depth`, `partials` and `counters` are as [`Arguments::Split`] says, and nothing
+        /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`] says, and nothing
         ///   else touches the latter two during the launch; `partials` is a multiple of 16.
-        /// - For the entry point without `_unaligned`: those matrices that the [`SPEC`] calls
+        /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls
         ///   wide are aligned as it says. Rows may be no multiples of 4 elements long, if zeros
         ///   follow up to the next one.
         #[kernel(block = THREADS, min_blocks = $min_blocks)]

@@ -89,7 +89,7 @@ pub unsafe fn add_groups<const GROUPS: u32>(whose: Whose, smem: SharedPtr<f32>, 
 ///
 /// # Safety
 /// Every thread of the block makes this call, under conditions that are the same for all of a
-/// warp, and every block of the grid does. `partials` and `counters` are as [`Arguments::Split`](crate::Arguments::Split) says, `partials` a multiple of 16.
+/// warp, and every block of the grid does. `partials` and `counters` are as [`KernelAbi::SplitK`](crate::KernelAbi::SplitK) says, `partials` a multiple of 16.
 #[inline(always)]
 pub unsafe fn add_splits<const GROUPS: u32>(
     whose: Whose,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kernels_gpu::Spec;
+use kernels_gpu::KernelDescriptor;
 
 use super::{Measured, Table};
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub(super) fn of_every_table(capability: (u32, u32)) -> BTreeMap<String, String>
 /// The digests of a kernel's entry points.
 pub(super) fn of_kernel(
     capability: (u32, u32),
-    kernel: &Spec,
+    kernel: &KernelDescriptor,
 ) -> impl Iterator<Item = (String, String)> {
     entry_points(kernel).filter_map(move |name| digest(capability, name))
 }
@@ -40,7 +40,7 @@ fn digest(capability: (u32, u32), name: &str) -> Option<(String, String)> {
     Some((name.to_owned(), ptx::sha256(ptx::for_capability(capability), name)?))
 }
 
-fn entry_points(kernel: &Spec) -> impl Iterator<Item = &'static str> + use<> {
+fn entry_points(kernel: &KernelDescriptor) -> impl Iterator<Item = &'static str> + use<> {
     [Some(kernel.name()), kernel.unaligned().map(|other| other.name)].into_iter().flatten()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use kernels_gpu::Arguments;
+use kernels_gpu::KernelAbi;
 
 use super::{Costs, Exception, Measured, Pace, Parts, Timed};
 use crate::gemm::Gemm;
@@ -58,7 +58,7 @@ fn check_device(device: &Measured) -> Result<(), String> {
 
 fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
     let Costs { kernel, aligned, unaligned, join_ns, piece_ns, tile_ns } = costs;
-    if kernel.arguments() == Arguments::Tensor && device.capability != (9, 0) {
+    if kernel.abi() == KernelAbi::StreamK && device.capability != (9, 0) {
         let (major, minor) = device.capability;
         return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
     }
@@ -89,7 +89,7 @@ fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(),
         let Timed { kernel, splits, packed, ns } = timed;
         let name = kernel.name();
         at_least_1(format_args!("{which}.splits"), *splits)?;
-        if (*splits > 1 || *packed) && kernel.arguments() != Arguments::Split {
+        if (*splits > 1 || *packed) && kernel.abi() != KernelAbi::SplitK {
             return Err(format!("`{which}`: `{name}` takes neither splits nor copies"));
         }
         positive(format_args!("{which}.ns"), *ns)?;

@@ -12,7 +12,7 @@ mod tests;
 
 use host::batch::{self, Batches, Policy, Work};
 use host::error::no_gpu;
-use host::roofs::{Rates, Roofs, Speed};
+use host::roofline::{Peaks, Rates, Speed};
 use host::telemetry::Telemetry;
 use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
@@ -31,8 +31,8 @@ use super::{json, progress, stdio};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.
 const WARMUP_MS: f64 = 200.0;
-/// Milliseconds of work before roofs are measured: what came before was the host's.
-const ROOF_WARMUP_MS: f64 = 50.0;
+/// Milliseconds of work before peaks are measured: what came before was the host's.
+const PEAK_WARMUP_MS: f64 = 50.0;
 /// Bytes that the copy reads, and an eighth of the free memory if that is less.
 pub const COPY_BYTES: u64 = 512 << 20;
 /// Squares, for a call that names no shapes.
@@ -67,7 +67,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
 struct Bench<'a, 'd> {
     args: &'a BenchArgs,
     device: &'d Device,
-    roofs: Roofs<'d>,
+    peaks: Peaks<'d>,
     speed: Speed,
     telemetry: Option<Telemetry>,
     output: Output,
@@ -80,7 +80,7 @@ struct Matrices {
 }
 
 impl<'a, 'd> Bench<'a, 'd> {
-    /// Loads what measures roofs, and what reads clocks, where there is that.
+    /// Loads what measures peaks, and what reads clocks, where there is that.
     fn new(
         args: &'a BenchArgs,
         device: &'d Device,
@@ -88,15 +88,15 @@ impl<'a, 'd> Bench<'a, 'd> {
         copy_bytes: u64,
     ) -> Result<Self, Error> {
         let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
-        let roofs = Roofs::new(device, multiprocessors, copy_bytes)?;
-        let speed = roofs.speed()?;
+        let peaks = Peaks::new(device, multiprocessors, copy_bytes)?;
+        let speed = peaks.speed()?;
         let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
             stdio::say(format_args!(
                 "note: clocks, power and temperature are not recorded, because {reason}"
             ));
             None
         });
-        Ok(Self { args, device, roofs, speed, telemetry, output })
+        Ok(Self { args, device, peaks, speed, telemetry, output })
     }
 
     fn run(
@@ -294,7 +294,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         self.output.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
     }
 
-    /// Times a kernel, and cuBLAS if there is one, and the roofs before and after.
+    /// Times a kernel, and cuBLAS if there is one, and the peaks before and after.
     fn measure(
         &mut self,
         job: &Job<'_, 'd>,
@@ -307,13 +307,13 @@ impl<'a, 'd> Bench<'a, 'd> {
             warmup_ms: WARMUP_MS,
         };
         let jobs: Vec<_> = peer.map(|peer| peer.job).into_iter().chain([job]).collect();
-        self.roofs.enqueue_delay(ROOF_WARMUP_MS, self.speed)?;
-        let before = self.roofs.measure(self.speed)?;
-        let Self { device, roofs, speed, telemetry, .. } = self;
+        self.peaks.enqueue_delay(PEAK_WARMUP_MS, self.speed)?;
+        let before = self.peaks.measure(self.speed)?;
+        let Self { device, peaks, speed, telemetry, .. } = self;
         let mut side_by_side =
-            SideBySide { jobs: &jobs, sets, roofs, speed: *speed, telemetry: telemetry.as_mut() };
+            SideBySide { jobs: &jobs, sets, peaks, speed: *speed, telemetry: telemetry.as_mut() };
         let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
-        let after = self.roofs.measure(self.speed)?;
+        let after = self.peaks.measure(self.speed)?;
         let own = batches.pop().expect("one for each job");
         Ok((own, batches.pop(), before.mean(&after)))
     }
@@ -323,7 +323,7 @@ impl<'a, 'd> Bench<'a, 'd> {
 struct SideBySide<'a, 'e, 'k, 'd> {
     jobs: &'a [&'e Job<'k, 'd>],
     sets: &'a mut Sets<'d>,
-    roofs: &'a Roofs<'d>,
+    peaks: &'a Peaks<'d>,
     speed: Speed,
     telemetry: Option<&'a mut Telemetry>,
 }
@@ -334,7 +334,7 @@ impl Work for SideBySide<'_, '_, '_, '_> {
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.roofs.enqueue_delay(ms, self.speed)
+        self.peaks.enqueue_delay(ms, self.speed)
     }
 
     fn observe(&mut self) {

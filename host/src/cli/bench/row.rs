@@ -3,7 +3,7 @@
 
 use host::Gemm;
 use host::batch::Batches;
-use host::roofs::Rates;
+use host::roofline::Rates;
 use host::stats;
 use host::telemetry::Conditions;
 use host::verify::{Check, Method};

@@ -1,7 +1,7 @@
 //! What every measurement needs, and how one is made.
 
 use host::batch::{self, Policy, Work};
-use host::roofs::{Roofs, Speed};
+use host::roofline::{Peaks, Speed};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, Error, Gemm, Matrix, memory, stats, time};
 
@@ -21,7 +21,7 @@ const FULL_FLOPS: f64 = 4e9;
 /// A device, and what keeps it busy between measurements.
 pub struct Bed<'d> {
     pub device: &'d Device,
-    roofs: Roofs<'d>,
+    peaks: Peaks<'d>,
     speed: Option<Speed>,
 }
 
@@ -67,9 +67,9 @@ impl Matrices {
 impl<'d> Bed<'d> {
     pub fn new(device: &'d Device, copy_bytes: u64) -> Result<Self, Error> {
         let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
-        let roofs = Roofs::new(device, multiprocessors, copy_bytes)?;
-        let speed = (!device.is_soft()).then(|| roofs.speed()).transpose()?;
-        Ok(Self { device, roofs, speed })
+        let peaks = Peaks::new(device, multiprocessors, copy_bytes)?;
+        let speed = (!device.is_soft()).then(|| peaks.speed()).transpose()?;
+        Ok(Self { device, peaks, speed })
     }
 
     pub fn multiprocessors(&self) -> u32 {
@@ -79,12 +79,12 @@ impl<'d> Bed<'d> {
     /// GB/s of a copy.
     pub fn copy_gbytes(&self) -> Result<f64, Error> {
         // What the software device does says nothing, however it is measured.
-        self.speed.map_or(Ok(1.0), |speed| Ok(self.roofs.measure(speed)?.copy))
+        self.speed.map_or(Ok(1.0), |speed| Ok(self.peaks.measure(speed)?.copy))
     }
 
     /// GFLOP/s of multiply-adds, to see how clocks drift.
     pub fn ffma_gflops(&self) -> Result<Option<f64>, Error> {
-        self.speed.map(|speed| Ok(self.roofs.measure(speed)?.ffma)).transpose()
+        self.speed.map(|speed| Ok(self.peaks.measure(speed)?.ffma)).transpose()
     }
 
     /// Copies matrices to the device, in so many sets that the L2 cache is cold if it should be.
@@ -121,7 +121,7 @@ impl<'d> Bed<'d> {
             let samples = time::measure_in_turn(self.device, runners.len(), 0, 1, || Ok(()), run)?;
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
-        let mut work = InTurn { roofs: &self.roofs, speed, runners, sets };
+        let mut work = InTurn { peaks: &self.peaks, speed, runners, sets };
         let batches = batch::measure(self.device, runners.len(), POLICY, &mut work)?;
         Ok(batches.into_iter().map(|batches| batches.ms).collect())
     }
@@ -156,7 +156,7 @@ pub fn check<'d>(
 }
 
 struct InTurn<'a, 'k, 'd> {
-    roofs: &'a Roofs<'d>,
+    peaks: &'a Peaks<'d>,
     speed: Speed,
     runners: &'a [Runner<'k, 'd>],
     sets: &'a mut [Sets<'d>],
@@ -169,7 +169,7 @@ impl Work for InTurn<'_, '_, '_> {
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.roofs.enqueue_delay(ms, self.speed)
+        self.peaks.enqueue_delay(ms, self.speed)
     }
 
     fn observe(&mut self) {}

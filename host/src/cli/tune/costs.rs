@@ -2,7 +2,7 @@
 
 use host::auto::Choice;
 use host::auto::table::{Costs, Pace};
-use host::kernels::{Arguments, Spec};
+use host::kernels::{KernelAbi, KernelDescriptor};
 use host::{Error, Gemm, Kernel};
 
 use super::bed::{Bed, Matrices, Runner, check};
@@ -41,7 +41,7 @@ pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>,
         let reference = matrices.reference()?;
         let mut sets = bed.sets(&matrices, L2::Warm)?;
         for (splits, packed) in CHECKED {
-            if splits > 1 && spec.arguments() != Arguments::Split {
+            if splits > 1 && spec.abi() != KernelAbi::SplitK {
                 continue;
             }
             let limits = &bed.device.info().limits;
@@ -73,16 +73,16 @@ pub fn measure<'d>(
         tile_ns: 0.0,
     };
     let lab = Lab { bed, kernel, launch_ns };
-    let resident = if spec.arguments() == Arguments::Tensor { 1 } else { resident };
+    let resident = if spec.abi() == KernelAbi::StreamK { 1 } else { resident };
     costs.aligned = lab.paces(resident, true)?;
     if spec.unaligned().is_some() {
         costs.unaligned = lab.paces(resident, false)?;
     }
     let pace = costs.aligned[0];
-    match spec.arguments() {
-        Arguments::Gemm => {}
-        Arguments::Split => [costs.join_ns, costs.piece_ns] = lab.meeting(pace)?,
-        Arguments::Tensor => {
+    match spec.abi() {
+        KernelAbi::Gemm => {}
+        KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = lab.meeting(pace)?,
+        KernelAbi::StreamK => {
             [costs.join_ns, costs.piece_ns] = lab.streamed_meeting(pace)?;
             costs.tile_ns = lab.tile(pace)?;
         }
@@ -193,7 +193,7 @@ fn meeting(extra: [f64; 2], pieces: [u32; 2]) -> [f64; 2] {
 }
 
 /// A product of so many tiles and steps.
-fn gemm(spec: &Spec, tiles: u32, steps: u32) -> Gemm {
+fn gemm(spec: &KernelDescriptor, tiles: u32, steps: u32) -> Gemm {
     let [bm, bn] = [spec.tile().bm, spec.tile().bn];
     let rows = match () {
         () if bm >= LINE * bn => tiles,

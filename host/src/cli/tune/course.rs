@@ -6,7 +6,7 @@
 //! of shorter chains then.
 
 use host::auto::{Auto, Choice, Estimate, Model};
-use host::kernels::Arguments;
+use host::kernels::KernelAbi;
 use host::verify::Reference;
 use host::{Error, Gemm};
 
@@ -119,7 +119,7 @@ impl<'d> Course<'_, 'd> {
 
 /// The same with about twice the splits; `None` where that is not possible.
 fn with_more_splits(model: &Model, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-    if choice.spec.arguments() != Arguments::Split {
+    if choice.spec.abi() != KernelAbi::SplitK {
         return None;
     }
     let further = model.time(gemm, Choice { splits: 2 * choice.splits, ..choice })?;
@@ -140,7 +140,7 @@ mod tests {
         let model = Model::new(&table);
         let gemm = Gemm::new(64, 64, 1000);
         let mut choice = model.ranking(&gemm, 9).into_iter().map(|estimate| estimate.choice);
-        let mut choice = choice.find(|choice| choice.spec.arguments() == Arguments::Split).unwrap();
+        let mut choice = choice.find(|choice| choice.spec.abi() == KernelAbi::SplitK).unwrap();
         choice.splits = 1;
         let mut splits = vec![1];
         while let Some(further) = with_more_splits(&model, &gemm, choice) {

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use host::auto::table::Measured;
 use host::auto::{Model, Table};
-use host::kernels::{Arguments, LADDER, Spec, TILES};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
 use host::output::Output;
 use host::{Error, find_kernel};
 use serde::de::IgnoredAny;
@@ -138,8 +138,8 @@ fn with_exceptions(table: Table, races: &[Race]) -> Result<Table, Error> {
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
-fn kernels(quick: bool) -> Result<Vec<&'static Spec>, Error> {
-    let streaming = LADDER.iter().filter(|spec| spec.arguments() == Arguments::Tensor);
+fn kernels(quick: bool) -> Result<Vec<&'static KernelDescriptor>, Error> {
+    let streaming = LADDER.iter().filter(|spec| spec.abi() == KernelAbi::StreamK);
     let mut kernels: Vec<_> = streaming.copied().collect();
     let named = if quick { &QUICK[..] } else { &RUNGS[..] };
     for name in named {
@@ -234,7 +234,7 @@ struct Tuning<'a, 'd> {
 
 impl Tuning<'_, '_> {
     /// Measures what kernels cost, one after the other.
-    fn costs(&mut self, kernels: &[&'static Spec]) -> Result<Table, Error> {
+    fn costs(&mut self, kernels: &[&'static KernelDescriptor]) -> Result<Table, Error> {
         let Self { bed, .. } = *self;
         let device = bed.device;
         let empty = device.kernel(find_kernel("naive")?)?;

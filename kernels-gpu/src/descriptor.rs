@@ -1,6 +1,6 @@
 //! What a rung tells the host about itself.
 //!
-//! Each rung file holds one [`Spec`] beside its kernel, built from the constants
+//! Each rung file holds one [`KernelDescriptor`] beside its kernel, built from the constants
 //! the kernel itself uses. The host reads it and never retypes a number.
 
 /// A rung of the ladder: its name, its geometry and what a launch must provide.
@@ -11,12 +11,12 @@
 /// A launch trusts what is said here, so only this crate can say it:
 ///
 /// ```compile_fail,E0451
-/// use kernels_gpu::{Arguments, Spec, tma};
+/// use kernels_gpu::{KernelAbi, KernelDescriptor, tma};
 ///
-/// let forged = Spec { arguments: Arguments::Gemm, ..tma::SPEC };
+/// let forged = KernelDescriptor { abi: KernelAbi::Gemm, ..tma::DESCRIPTOR };
 /// ```
 #[derive(Clone, Copy)]
-pub struct Spec {
+pub struct KernelDescriptor {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) seed: &'static str,
@@ -25,7 +25,7 @@ pub struct Spec {
     pub(crate) grid: GridOrder,
     pub(crate) shared: Shared,
     pub(crate) unaligned: Option<Unaligned>,
-    pub(crate) arguments: Arguments,
+    pub(crate) abi: KernelAbi,
     pub(crate) source: &'static str,
 }
 
@@ -33,11 +33,11 @@ pub struct Spec {
 macro_rules! sealed {
     ($($field:ident)*) => {
         // All fields are here, or it does not compile.
-        const _: fn(Spec) = |Spec { $($field: _),* }| ();
+        const _: fn(KernelDescriptor) = |KernelDescriptor { $($field: _),* }| ();
         $(
             #[doc = concat!(
                 "```compile_fail,E0616\n",
-                "let mut copy = kernels_gpu::tma::SPEC;\n",
+                "let mut copy = kernels_gpu::tma::DESCRIPTOR;\n",
                 "copy.", stringify!($field), " = copy.", stringify!($field), "();\n",
                 "```",
             )]
@@ -47,7 +47,7 @@ macro_rules! sealed {
     };
 }
 
-sealed!(name summary seed tile block grid shared unaligned arguments source);
+sealed!(name summary seed tile block grid shared unaligned abi source);
 
 /// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
 /// aligned.
@@ -69,7 +69,7 @@ impl Unaligned {
 
 /// What a kernel takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arguments {
+pub enum KernelAbi {
     /// The product, in BLAS order:
     ///
     /// ```text
@@ -90,7 +90,7 @@ pub enum Arguments {
     /// `partials` and `counters` are not touched. With more, `partials` has room for
     /// `BM * BN` elements per block, and `counters` for one zero per tile of C, which is zero
     /// again at the end.
-    Split,
+    SplitK,
     /// The product with A and B behind tensor maps, and what stream-K needs:
     ///
     /// ```text
@@ -117,7 +117,7 @@ pub enum Arguments {
     /// and blocks together.
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
-    Tensor,
+    StreamK,
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.
@@ -153,7 +153,7 @@ pub enum Shared {
     Dynamic(fn(k: u32) -> u64),
 }
 
-impl Spec {
+impl KernelDescriptor {
     /// The name: `--kernel NAME`, and the kernel's entry point in the PTX.
     pub const fn name(&self) -> &'static str {
         self.name
@@ -180,7 +180,7 @@ impl Spec {
     }
 
     /// Which dimension of C the grid's x axis walks; without meaning for
-    /// [`Arguments::Tensor`], whose grid has one dimension.
+    /// [`KernelAbi::StreamK`], whose grid has one dimension.
     pub const fn grid(&self) -> GridOrder {
         self.grid
     }
@@ -197,8 +197,8 @@ impl Spec {
     }
 
     /// The parameters of both entry points.
-    pub const fn arguments(&self) -> Arguments {
-        self.arguments
+    pub const fn abi(&self) -> KernelAbi {
+        self.abi
     }
 
     /// The text of the rung's file, whose header explains it.

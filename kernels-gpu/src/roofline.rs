@@ -1,6 +1,6 @@
 //! What the card itself can do: multiply-adds per second, and bytes copied per second.
 //!
-//! These are not rungs. They are the two roofs that a GEMM stands under, measured in the
+//! These are not rungs. They are the two peaks that a GEMM stands under, measured in the
 //! same run as the rungs, because clocks float: arithmetic without memory, and memory
 //! without arithmetic.
 //!

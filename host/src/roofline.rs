@@ -1,10 +1,12 @@
-//! The two roofs of a GEMM, measured: how many multiply-adds a GPU does, and how many bytes
+//! The two peaks of a GEMM, measured: how many multiply-adds a GPU does, and how many bytes
 //! it copies, at the clocks it has just now.
 
 use std::ffi::c_void;
 
 use cust::function::Function;
-use kernels_gpu::roofs::{COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROUND, FFMA_THREADS};
+use kernels_gpu::roofline::{
+    COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROUND, FFMA_THREADS,
+};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -46,8 +48,8 @@ impl Rates {
     }
 }
 
-/// The kernels that measure roofs, loaded on a device, with the memory they need.
-pub struct Roofs<'d> {
+/// The kernels that measure peaks, loaded on a device, with the memory they need.
+pub struct Peaks<'d> {
     device: &'d Device,
     ffma: Function<'d>,
     copy: Function<'d>,
@@ -59,7 +61,7 @@ pub struct Roofs<'d> {
     to: DeviceMatrix<'d>,
 }
 
-impl<'d> Roofs<'d> {
+impl<'d> Peaks<'d> {
     /// Loads the kernels. The loop runs on `multiprocessors`, 65536 at most; `copy_bytes`, rounded down to
     /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
     ///
@@ -85,7 +87,7 @@ impl<'d> Roofs<'d> {
         })
     }
 
-    /// Measures both roofs: the medians of a few samples, taken in turn.
+    /// Measures both peaks: the medians of a few samples, taken in turn.
     ///
     /// # Errors
     ///
@@ -148,7 +150,7 @@ impl<'d> Roofs<'d> {
 
     fn enqueue_ffma(&self, rounds: u32, (x, y): (f32, f32)) -> Result<(), Error> {
         let out = self.out.as_device_ptr().as_raw();
-        let mut arguments = parameters::RoofFfma { rounds, x, y, out };
+        let mut arguments = parameters::PeakFfma { rounds, x, y, out };
         // SAFETY: these are the parameters of the loop. `out` has an element per thread,
         // and only this stream, on which launches follow each other, touches it.
         unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &arguments.pointers()) }
@@ -156,7 +158,7 @@ impl<'d> Roofs<'d> {
 
     fn enqueue_copy(&self) -> Result<(), Error> {
         let [from, to] = [&self.from, &self.to].map(|place| place.as_device_ptr().as_raw());
-        let mut arguments = parameters::RoofCopy { from, to };
+        let mut arguments = parameters::PeakCopy { from, to };
         // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
         // block, are aligned to 256 bytes, as all device allocations are, and are two.
         unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &arguments.pointers()) }
@@ -201,14 +203,14 @@ mod tests {
     #[test]
     fn the_loop_does_every_multiply_add() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        let roofs = Roofs::new(&device, 1, 0).unwrap();
+        let peaks = Peaks::new(&device, 1, 0).unwrap();
         for rounds in [0, 1, 3] {
             // 32 sums from 0, 1, ... 31, each with one more for each of its turns.
-            roofs.enqueue_ffma(rounds, (1.0, 1.0)).unwrap();
+            peaks.enqueue_ffma(rounds, (1.0, 1.0)).unwrap();
             let turns = rounds * FFMA_PER_ROUND;
-            expect_everywhere(&roofs.out, (31 * 32 / 2 + turns) as f32);
+            expect_everywhere(&peaks.out, (31 * 32 / 2 + turns) as f32);
         }
-        assert_eq!(roofs.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
+        assert_eq!(peaks.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
     }
 
     fn expect_everywhere(out: &DeviceMatrix<'_>, value: f32) {
@@ -220,20 +222,20 @@ mod tests {
     fn the_copy_copies_everything() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let bytes = 3 * 4 * u64::from(COPY_PER_BLOCK) + 5;
-        let mut roofs = Roofs::new(&device, 1, bytes).unwrap();
+        let mut peaks = Peaks::new(&device, 1, bytes).unwrap();
         let matrix = Matrix::random(3, COPY_PER_BLOCK as usize, 1, 1);
-        roofs.from.upload(&matrix).unwrap();
-        roofs.enqueue_copy().unwrap();
-        assert_eq!(roofs.to.download().unwrap(), matrix);
-        assert_eq!(roofs.copy_bytes(), 2.0 * (bytes - 5) as f64);
+        peaks.from.upload(&matrix).unwrap();
+        peaks.enqueue_copy().unwrap();
+        assert_eq!(peaks.to.download().unwrap(), matrix);
+        assert_eq!(peaks.copy_bytes(), 2.0 * (bytes - 5) as f64);
     }
 
     #[test]
     fn threads_fit_32_bits() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        let roofs = Roofs::new(&device, u32::MAX, 0).unwrap();
-        assert!(roofs.ffma_blocks.checked_mul(FFMA_THREADS).is_some());
-        assert_eq!(roofs.out.rows(), roofs.ffma_blocks as usize);
+        let peaks = Peaks::new(&device, u32::MAX, 0).unwrap();
+        assert!(peaks.ffma_blocks.checked_mul(FFMA_THREADS).is_some());
+        assert_eq!(peaks.out.rows(), peaks.ffma_blocks as usize);
     }
 
     #[test]
