@@ -37,8 +37,8 @@ use cuda_std::shared::SharedPtr;
 
 use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::fragment;
-use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
+use crate::swizzle::swizzled_tile;
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -54,7 +54,7 @@ const TM: u32 = 8;
 /// Columns of C per thread, likewise.
 const TN: u32 = 8;
 /// Tiles in shared memory: one computes, the others travel.
-const SLOTS: u32 = 3;
+const STAGES: u32 = 3;
 
 /// Threads across a warp's tile, warps across the block's, and all threads.
 const LANES_N: u32 = WN / TN;
@@ -65,8 +65,8 @@ const THREADS: u32 = BM / WM * WARPS_N * 32;
 const LD_A: u32 = BM + 4;
 const LD_B: u32 = BN;
 /// Elements from one slot to the next.
-const SLOT_A: u32 = BK * LD_A;
-const SLOT_B: u32 = BK * LD_B;
+const STAGE_A: u32 = BK * LD_A;
+const STAGE_B: u32 = BK * LD_B;
 
 /// Rows of A that the block copies in one go, an element per thread; and of B, four elements
 /// per thread.
@@ -85,7 +85,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
-    shared: Shared::Dynamic(|_| (SLOTS * (SLOT_A + SLOT_B)) as u64 * 4),
+    shared: Shared::Dynamic(|_| (STAGES * (STAGE_A + STAGE_B)) as u64 * 4),
     unaligned: Some(Unaligned::of_all("async_copy_unaligned")),
     abi: KernelAbi::Gemm,
     source: include_str!("async_copy.rs"),
@@ -113,7 +113,7 @@ unsafe fn gemm<const ALIGNED: bool>(
     ldc: u32,
 ) {
     let tid = thread::thread_idx_x();
-    let (block_y, block_x) = grouped_tile();
+    let (block_y, block_x) = swizzled_tile();
     let (block_row, block_col) = (block_y * BM, block_x * BN);
     // SAFETY: as the launch promises.
     let (a, b, c) = unsafe {
@@ -126,8 +126,8 @@ unsafe fn gemm<const ALIGNED: bool>(
     let (a_row, a_col) = (tid / BK, tid % BK);
     let (b_row, b_col) = (tid * 4 / BN, tid * 4 % BN);
 
-    let a_smem = shared::dynamic_shared_mem::<f32>(); // (SLOTS, BK, LD_A)
-    let b_smem = a_smem.add(SLOTS * SLOT_A); // (SLOTS, BK, LD_B)
+    let a_smem = shared::dynamic_shared_mem::<f32>(); // (STAGES, BK, LD_A)
+    let b_smem = a_smem.add(STAGES * STAGE_A); // (STAGES, BK, LD_B)
     let a_to = a_smem.add(a_col * LD_A + a_row);
     let b_to = b_smem.add(b_row * LD_B + b_col);
 
@@ -142,9 +142,9 @@ unsafe fn gemm<const ALIGNED: bool>(
             // is waited for.
             unsafe {
                 let (row, col) = (block_row + a_row, k0 + a_col);
-                copy_a(a, row, col, a_to.add(slot * SLOT_A), whole);
+                copy_a(a, row, col, a_to.add(slot * STAGE_A), whole);
                 let (row, col) = (k0 + b_row, block_col + b_col);
-                copy_b::<ALIGNED>(b, row, col, b_to.add(slot * SLOT_B), whole);
+                copy_b::<ALIGNED>(b, row, col, b_to.add(slot * STAGE_B), whole);
             }
         }
         cp_async::commit_group();
@@ -152,7 +152,7 @@ unsafe fn gemm<const ALIGNED: bool>(
 
     let mut acc = [[0.0f32; TN as usize]; TM as usize];
 
-    for slot in 0..SLOTS - 1 {
+    for slot in 0..STAGES - 1 {
         copy_tile(slot * BK, slot);
     }
 
@@ -160,14 +160,14 @@ unsafe fn gemm<const ALIGNED: bool>(
     let mut k0 = 0;
     while k0 < k {
         // The tile at k0 has arrived, and nobody uses the slot before it any more.
-        cp_async::wait_group::<{ SLOTS - 2 }>();
+        cp_async::wait_group::<{ STAGES - 2 }>();
         thread::sync_threads();
-        let free = if slot == 0 { SLOTS - 1 } else { slot - 1 };
-        copy_tile(k0 + (SLOTS - 1) * BK, free);
+        let free = if slot == 0 { STAGES - 1 } else { slot - 1 };
+        copy_tile(k0 + (STAGES - 1) * BK, free);
 
         // Compute: for each k of the tile, an outer product of 8 values of A and 8 of B.
-        let a_tile = a_smem.add(slot * SLOT_A + warp_row);
-        let b_tile = b_smem.add(slot * SLOT_B + warp_col);
+        let a_tile = a_smem.add(slot * STAGE_A + warp_row);
+        let b_tile = b_smem.add(slot * STAGE_B + warp_col);
         let mut frag_a = [[0.0f32; TM as usize]; 2];
         let mut frag_b = [[0.0f32; TN as usize]; 2];
         // SAFETY: inside the tiles, which were waited for before the barrier.
@@ -195,7 +195,7 @@ unsafe fn gemm<const ALIGNED: bool>(
                 }
             }
         }
-        slot = if slot + 1 == SLOTS { 0 } else { slot + 1 };
+        slot = if slot + 1 == STAGES { 0 } else { slot + 1 };
         k0 += BK;
     }
 

@@ -17,7 +17,6 @@ pub mod coalesced;
 mod descriptor;
 pub mod frag_prefetch;
 mod fragment;
-mod grouped;
 pub mod matrix;
 pub mod naive;
 pub mod prefetch;
@@ -31,6 +30,7 @@ pub mod smem_full;
 pub mod smem_tile;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
+mod swizzle;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;

@@ -148,7 +148,7 @@ impl Output {
     /// Whether [`set4`](Self::set4) may store all of a tile: it lies inside, its rows are
     /// aligned, and C is not read.
     #[inline(always)]
-    pub fn takes_quads(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
+    pub fn is_vectorizable(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
         self.beta == 0.0
             && (self.pointer as usize).is_multiple_of(16)
             && self.ld.is_multiple_of(4)
@@ -212,7 +212,7 @@ impl Output {
 
     /// The four elements of C from (row, col) on along the row, with 0 for those outside; 0 for
     /// all of them, and nothing is read, with `beta == 0`. Several of these, then as many
-    /// [`put4_over`](Self::put4_over), wait for memory once.
+    /// [`store4_over`](Self::store4_over), wait for memory once.
     ///
     /// # Safety
     /// As for [`put4`](Self::put4); where `aligned`, [`is_aligned`](Self::is_aligned).
@@ -233,7 +233,7 @@ impl Output {
     /// # Safety
     /// As for [`put4`](Self::put4); where `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
-    pub unsafe fn put4_over(self, aligned: bool, row: u32, col: u32, acc: F32x4, old: F32x4) {
+    pub unsafe fn store4_over(self, aligned: bool, row: u32, col: u32, acc: F32x4, old: F32x4) {
         let mut result = acc.map(|acc| self.alpha * acc);
         if self.beta != 0.0 {
             for j in 0..4 {

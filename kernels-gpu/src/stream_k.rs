@@ -281,7 +281,7 @@ impl Meeting {
             shares.owner(tile * shares.steps + shares.steps - 1),
         );
         // SAFETY: all of these threads have the same piece, and so come here.
-        unsafe { thread::sync_some_threads::<BARRIER, THREADS>() };
+        unsafe { thread::named_barrier_sync::<BARRIER, THREADS>() };
         if thread == 0 {
             // SAFETY: one counter for each tile that is cut up; the word is ours.
             unsafe {
@@ -290,7 +290,7 @@ impl Meeting {
             }
         }
         // SAFETY: as above.
-        unsafe { thread::sync_some_threads::<BARRIER, THREADS>() };
+        unsafe { thread::named_barrier_sync::<BARRIER, THREADS>() };
         // SAFETY: stored before the barrier.
         if unsafe { self.word.load(0) } != last - first {
             return false;

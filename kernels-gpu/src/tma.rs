@@ -55,9 +55,9 @@ use cuda_std::tma::{self, TensorMap};
 
 use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::fragment::{fragment, fragment16};
-use crate::grouped::place;
 use crate::matrix::Output;
 use crate::stream_k::{Meeting, Shares, Ticket};
+use crate::swizzle::swizzle;
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -74,13 +74,13 @@ const TM: u32 = 8;
 const TN: u32 = 16;
 /// Tiles in shared memory that are ready to compute with, or nearly; and tiles of A as they came,
 /// to be transposed.
-const SLOTS: u32 = 4;
-const RAW_SLOTS: u32 = 2;
+const STAGES: u32 = 4;
+const RAW_STAGES: u32 = 2;
 /// Steps along K that the loop spells out, and how often it does for a tile.
 const PART: u32 = 8;
 const PARTS: u32 = BK / PART;
 /// Tickets that are out at a time, at most: each is for a tile or more, and the warps that move are
-/// at most SLOTS tiles ahead.
+/// at most STAGES tiles ahead.
 const TICKETS: u32 = 8;
 
 /// Threads that compute, and threads that move.
@@ -101,25 +101,25 @@ const MOVING: u32 = 128;
 pub const ARRIVALS_TO_RELEASE: u32 = 1 + PARTS;
 
 /// Elements from one slot to the next.
-const SLOT_A: u32 = BK * BM;
-const SLOT_B: u32 = BK * BN;
+const STAGE_A: u32 = BK * BM;
+const STAGE_B: u32 = BK * BN;
 /// Places in shared memory, in elements from its beginning.
-const B_AT: u32 = SLOTS * SLOT_A;
-const RAW_AT: u32 = B_AT + SLOTS * SLOT_B;
-const BARRIERS_AT: u32 = RAW_AT + RAW_SLOTS * SLOT_A;
-const WORD_AT: u32 = BARRIERS_AT + 2 * (2 * SLOTS + RAW_SLOTS);
+const B_AT: u32 = STAGES * STAGE_A;
+const RAW_AT: u32 = B_AT + STAGES * STAGE_B;
+const BARRIERS_AT: u32 = RAW_AT + RAW_STAGES * STAGE_A;
+const WORD_AT: u32 = BARRIERS_AT + 2 * (2 * STAGES + RAW_STAGES);
 const TICKETS_AT: u32 = WORD_AT + 1;
 const OUT_AT: u32 = (TICKETS_AT + TICKETS * Ticket::WORDS).next_multiple_of(4);
 /// A row of each thread of a warp on its way out, and elements from one to the next: so that
 /// eight lanes store their quads in different banks.
 const LD_OUT: u32 = WN + 16;
-const SLOT_OUT: u32 = 32 / LANES_N * LD_OUT;
+const STAGE_OUT: u32 = 32 / LANES_N * LD_OUT;
 
 const _: () = assert!(BM == MOVING, "each moving thread transposes one row");
 const _: () = assert!(BK.is_multiple_of(PART) && PART.is_multiple_of(2), "whole parts");
 const _: () = assert!(BK == 16, "a row of A as it came is 64 bytes, four groups of four");
-const _: () = assert!((SLOTS * PARTS).is_power_of_two(), "counted in 32 bits, round and round");
-const _: () = assert!(TICKETS > SLOTS, "none is replaced before its piece is stored");
+const _: () = assert!((STAGES * PARTS).is_power_of_two(), "counted in 32 bits, round and round");
+const _: () = assert!(TICKETS > STAGES, "none is replaced before its piece is stored");
 
 /// What the host needs to launch [`tma()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
@@ -129,7 +129,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [COMPUTING + MOVING, 1],
     grid: GridOrder::ColumnsAlongX,
-    shared: Shared::Dynamic(|_| (OUT_AT + COMPUTING / 32 * SLOT_OUT) as u64 * 4),
+    shared: Shared::Dynamic(|_| (OUT_AT + COMPUTING / 32 * STAGE_OUT) as u64 * 4),
     unaligned: None,
     abi: KernelAbi::StreamK,
     source: include_str!("tma.rs"),
@@ -161,23 +161,23 @@ pub unsafe fn tma(
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
     let shares = Shares { tiles: width * height, steps: k.div_ceil(BK), streamed, chain };
 
-    let a_smem = shared::dynamic_shared_mem::<f32>(); // (SLOTS, BK, BM)
-    let b_smem = a_smem.add(B_AT); // (SLOTS, BK, BN)
-    let raw_smem = a_smem.add(RAW_AT); // (RAW_SLOTS, BM, BK)
+    let a_smem = shared::dynamic_shared_mem::<f32>(); // (STAGES, BK, BM)
+    let b_smem = a_smem.add(B_AT); // (STAGES, BK, BN)
+    let raw_smem = a_smem.add(RAW_AT); // (RAW_STAGES, BM, BK)
     let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
-    let empty = full.add(SLOTS);
-    let raw = empty.add(SLOTS);
+    let empty = full.add(STAGES);
+    let raw = empty.add(STAGES);
     let word = a_smem.add(WORD_AT).cast();
     let tickets = a_smem.add(TICKETS_AT).cast();
     if tid == 0 {
         // SAFETY: nobody uses them before the barrier.
         unsafe {
-            for slot in 0..SLOTS {
+            for slot in 0..STAGES {
                 // Who asks for B, and all who transpose A.
                 full.add(slot).init(1 + MOVING);
                 empty.add(slot).init(COMPUTING * PARTS);
             }
-            for slot in 0..RAW_SLOTS {
+            for slot in 0..RAW_STAGES {
                 raw.add(slot).init(1);
             }
         }
@@ -188,7 +188,7 @@ pub unsafe fn tma(
 
     if warp >= COMPUTING / 32 {
         // SAFETY: four whole warps, the block's last group; the others take what it gives.
-        unsafe { thread::lower_registers::<56>() };
+        unsafe { thread::warpgroup_reg_dealloc::<56>() };
         let mover = warp - COMPUTING / 32;
         let source = raw_smem.add(lane * BK + (mover ^ (lane / 2 % 4)) * 4);
         let target = a_smem.add(mover * 4 * BM + lane);
@@ -198,9 +198,9 @@ pub unsafe fn tma(
             // thread its own part of them.
             unsafe {
                 raw.add(turn.raw_slot()).wait_parity(turn.raw_parity());
-                let source = source.add(turn.raw_slot() * SLOT_A);
+                let source = source.add(turn.raw_slot() * STAGE_A);
                 let rows: [F32x4; 4] = core::array::from_fn(|i| source.load4(i as u32 * 32 * BK));
-                let target = target.add(turn.slot() * SLOT_A);
+                let target = target.add(turn.slot() * STAGE_A);
                 for k in 0..4 {
                     for (i, row) in rows.iter().enumerate() {
                         target.store(k * BM + i as u32 * 32, row[k as usize]);
@@ -219,7 +219,7 @@ pub unsafe fn tma(
                 unsafe { Ticket::at(tickets, ticket).write(piece) };
             }
             ticket = (ticket + 1) % TICKETS;
-            let (y, x) = place(piece.tile, width, height);
+            let (y, x) = swizzle(piece.tile, width, height);
             let mut at = piece.first * BK;
             let end = (piece.first + piece.steps) * BK;
             while at < end {
@@ -230,11 +230,11 @@ pub unsafe fn tma(
                     turn.wait_until_empty(empty);
                     if tid == COMPUTING {
                         let (raw, full) = (raw.add(turn.raw_slot()), full.add(turn.slot()));
-                        raw.arrive_expect_tx(SLOT_A * 4);
-                        let to = raw_smem.add(turn.raw_slot() * SLOT_A);
+                        raw.arrive_expect_tx(STAGE_A * 4);
+                        let to = raw_smem.add(turn.raw_slot() * STAGE_A);
                         tma::load_2d(to, map_a, at, y * BM, raw);
-                        full.arrive_expect_tx(SLOT_B * 4);
-                        let to = b_smem.add(turn.slot() * SLOT_B);
+                        full.arrive_expect_tx(STAGE_B * 4);
+                        let to = b_smem.add(turn.slot() * STAGE_B);
                         tma::load_2d(to, map_b, x * BN, at, full);
                     }
                 }
@@ -243,7 +243,7 @@ pub unsafe fn tma(
                 }
                 // All have read the tile as it came, and stored it, so that it is read for sure.
                 // SAFETY: the moving threads, all of them; nobody else uses this barrier.
-                unsafe { thread::sync_some_threads::<2, MOVING>() };
+                unsafe { thread::named_barrier_sync::<2, MOVING>() };
                 turn = turn.next();
                 at += BK;
             }
@@ -265,13 +265,13 @@ pub unsafe fn tma(
     }
 
     // SAFETY: the block's first two groups; 56 + 2 * 224 is what the launch gave to the three.
-    unsafe { thread::raise_registers::<224>() };
+    unsafe { thread::warpgroup_reg_alloc::<224>() };
     if k == 0 {
         // Empty sums; apart, because a second way into the stores makes the loop slower.
         // SAFETY: the caller keeps the contract, and there is no other output.
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
         while let Some(piece) = pieces.next() {
-            let (y, x) = place(piece.tile, width, height);
+            let (y, x) = swizzle(piece.tile, width, height);
             for at in (tid..BM * BN).step_by(COMPUTING as usize) {
                 // SAFETY: one element of C, this thread's alone.
                 unsafe { c.put(y * BM + at / BN, x * BN + at % BN, 0.0) };
@@ -298,7 +298,7 @@ pub unsafe fn tma(
         let end = part + steps * PARTS;
         let mut acc = [[0.0f32; TN as usize]; TM as usize];
         let tile = |part: u32| {
-            let place = part % (SLOTS * PARTS);
+            let place = part % (STAGES * PARTS);
             (a_mine.add(place * (PART * BM)), b_mine.add(place * (PART * BN)))
         };
         let mut frag_a = [[0.0f32; TM as usize]; 2];
@@ -358,14 +358,14 @@ pub unsafe fn tma(
         } {
             continue;
         }
-        let (y, x) = place(number, width, height);
+        let (y, x) = swizzle(number, width, height);
         let (tile_row, tile_col) = (y * BM, x * BN);
         let (row, col) = (tile_row + warp_row, tile_col + warp_col);
         // The row of C that is row `i` of the threads at this height of the warp.
         let row = |i: u32, height: u32| row + height * 4 + i / 4 * (WM / 2) + i % 4;
         // SAFETY: the caller keeps the contract, and there is no other output.
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
-        if c.takes_quads(tile_row, tile_col, BM, BN) {
+        if c.is_vectorizable(tile_row, tile_col, BM, BN) {
             for i in 0..TM {
                 for j in (0..TN).step_by(4) {
                     let (row, col) = (row(i, lane / LANES_N), col + lane_col + j / 4 * (WN / 4));
@@ -375,7 +375,7 @@ pub unsafe fn tma(
             }
             continue;
         }
-        let out_smem = a_smem.add(OUT_AT + warp * SLOT_OUT);
+        let out_smem = a_smem.add(OUT_AT + warp * STAGE_OUT);
         // Through shared memory, a row of each thread at a time: so the warp writes whole lines.
         for i in 0..TM {
             for j in (0..TN).step_by(4) {
@@ -422,27 +422,27 @@ impl Turn {
 
     #[inline(always)]
     fn slot(self) -> u32 {
-        self.0 % SLOTS
+        self.0 % STAGES
     }
 
     /// Of the phase of `full[slot]` that this tile completes.
     #[inline(always)]
     fn parity(self) -> u32 {
-        self.0 / SLOTS % 2
+        self.0 / STAGES % 2
     }
 
     #[inline(always)]
     fn raw_slot(self) -> u32 {
-        self.0 % RAW_SLOTS
+        self.0 % RAW_STAGES
     }
 
     /// Of the phase of `raw[raw_slot]` that this tile completes.
     #[inline(always)]
     fn raw_parity(self) -> u32 {
-        self.0 / RAW_SLOTS % 2
+        self.0 / RAW_STAGES % 2
     }
 
-    /// Waits until this tile's slot may be filled: until the tile that had it, SLOTS before, has
+    /// Waits until this tile's slot may be filled: until the tile that had it, STAGES before, has
     /// been multiplied. That is said during the tile after that one, at the barrier of its slot.
     #[inline(always)]
     unsafe fn wait_until_empty(self, empty: Mbarrier) {

@@ -38,9 +38,9 @@ use cuda_std::prelude::*;
 
 use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
 use crate::fragment::{fragment, fragment16};
-use crate::grouped::grouped_tile;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
+use crate::swizzle::swizzled_tile;
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -112,7 +112,7 @@ unsafe fn gemm<const ALIGNED: bool>(
     ldc: u32,
 ) {
     let tid = thread::thread_idx_x();
-    let (block_y, block_x) = grouped_tile();
+    let (block_y, block_x) = swizzled_tile();
     let (block_row, block_col) = (block_y * BM, block_x * BN);
     // SAFETY: as the launch promises.
     let (a, b, c) = unsafe {

@@ -187,7 +187,7 @@ pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
         None => Err(wrong("it has no loads of shared memory, or no arrivals at a barrier")),
         Some(count) if count >= ARRIVALS_TO_RELEASE as usize => Err(wrong(
             "a slot of shared memory may be overwritten before a value that was loaded from it is \
-             used; put `tma::fence_shared` before the arrival",
+             used; put `tma::fence_proxy_async` before the arrival",
         )),
         Some(_) => Ok(()),
     }

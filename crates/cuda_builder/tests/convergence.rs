@@ -35,7 +35,7 @@ const BOTH: &[Probe] = &[
     Probe("sync_threads_count", "barrier.red.popc.u32", 1, |_, v| count(v, |x| x % 3 == 0)),
     Probe("sync_threads_and", "barrier.red.and.pred", 1, |_, v| v.iter().all(|x| *x < 500).into()),
     Probe("sync_threads_or", "barrier.red.or.pred", 1, |_, v| v.contains(&7).into()),
-    Probe("sync_some_threads", "barrier.sync", 1, own),
+    Probe("named_barrier_sync", "barrier.sync", 1, own),
     Probe("sync_warp", "bar.warp.sync", 1, own),
     Probe("activemask", "activemask.b32", 1, |i, v| v[i] & 1),
     Probe("shuffle_up", "shfl.sync.up.b32", 1, |i, v| v[if i % 32 < 1 { i } else { i - 1 }]),
@@ -54,8 +54,8 @@ const BOTH: &[Probe] = &[
 ];
 
 const HOPPER: &[Probe] = &[
-    Probe("lower_registers", "setmaxnreg.dec.sync.aligned.u32", 1, own),
-    Probe("raise_registers", "setmaxnreg.inc.sync.aligned.u32", 1, own),
+    Probe("warpgroup_reg_dealloc", "setmaxnreg.dec.sync.aligned.u32", 1, own),
+    Probe("warpgroup_reg_alloc", "setmaxnreg.inc.sync.aligned.u32", 1, own),
 ];
 
 fn own(i: usize, values: &[u32; THREADS]) -> u32 {

@@ -111,7 +111,7 @@ pub unsafe fn sync_threads_aligned() {
 /// the barrier may let threads go before what they wait for is written.
 #[gpu_only]
 #[inline(always)]
-pub unsafe fn sync_some_threads<const ID: u32, const THREADS: u32>() {
+pub unsafe fn named_barrier_sync<const ID: u32, const THREADS: u32>() {
     const {
         assert!(ID >= 1 && ID <= 15, "the barriers are 1 to 15");
         assert!(
@@ -126,7 +126,7 @@ pub unsafe fn sync_some_threads<const ID: u32, const THREADS: u32>() {
 /// Lets each thread of this group of four warps have `REGISTERS` registers, at least as many as
 /// before (`setmaxnreg.inc`, sm_90a and later targets of that kind; PTX ISA: "Miscellaneous
 /// Instructions: setmaxnreg"). Waits until the block has that many left, which other groups give
-/// back with [`lower_registers`].
+/// back with [`warpgroup_reg_dealloc`].
 ///
 /// A kernel with `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a
 /// multiple of 8, 168 for each thread, which is enough for one group with 56 and two with 224.
@@ -142,21 +142,21 @@ pub unsafe fn sync_some_threads<const ID: u32, const THREADS: u32>() {
 ///   end.
 #[gpu_only]
 #[inline(always)]
-pub unsafe fn raise_registers<const REGISTERS: u32>() {
+pub unsafe fn warpgroup_reg_alloc<const REGISTERS: u32>() {
     const { assert!(is_register_count(REGISTERS), "24 to 256 registers, a multiple of 8") };
     // SAFETY: the caller's contract; registers in use stay as they are.
     unsafe { intrinsics::setmaxnreg_inc(REGISTERS) }
 }
 
 /// Gives registers back, down to `REGISTERS` for each thread of this group of four warps
-/// (`setmaxnreg.dec`, as [`raise_registers`]).
+/// (`setmaxnreg.dec`, as [`warpgroup_reg_alloc`]).
 ///
 /// # Safety
-/// Who comes here, and with what, is as for [`raise_registers`]. The group has at least
+/// Who comes here, and with what, is as for [`warpgroup_reg_alloc`]. The group has at least
 /// `REGISTERS` before.
 #[gpu_only]
 #[inline(always)]
-pub unsafe fn lower_registers<const REGISTERS: u32>() {
+pub unsafe fn warpgroup_reg_dealloc<const REGISTERS: u32>() {
     const { assert!(is_register_count(REGISTERS), "24 to 256 registers, a multiple of 8") };
     // SAFETY: the caller's contract; the assembler keeps what follows within them.
     unsafe { intrinsics::setmaxnreg_dec(REGISTERS) }

@@ -79,7 +79,7 @@
 //!                 for row in 0..ROWS {
 //!                     sum += buffers.load(stage * TILE + row * COLS + lane);
 //!                 }
-//!                 tma::fence_shared(); // read before it is copied over
+//!                 tma::fence_proxy_async(); // read before it is copied over
 //!                 empty.add(stage).arrive();
 //!             }
 //!         }
@@ -121,10 +121,10 @@ pub struct TensorMap([u64; 16]);
 ///   walks along a row. Nothing writes the matrix before the copy is done.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
-/// - Who wrote to that memory before has called [`fence_shared`], and then met this thread at a
+/// - Who wrote to that memory before has called [`fence_proxy_async`], and then met this thread at a
 ///   barrier. So has who read it; or, by Hopper's promise rather than PTX's (PTX ISA: "Async
 ///   proxy"), has met it at a barrier behind machine instructions that use all that was read: see
-///   [`fence_shared`].
+///   [`fence_proxy_async`].
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]
@@ -177,7 +177,7 @@ pub unsafe fn prefetch(map: &TensorMap) {
 /// the disassembly.
 #[gpu_only]
 #[inline(always)]
-pub fn fence_shared() {
+pub fn fence_proxy_async() {
     // SAFETY: a fence; `asm!` without `nomem` orders the compiler's accesses too.
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags)) }
 }

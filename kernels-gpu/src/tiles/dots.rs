@@ -101,16 +101,16 @@ struct Dots<const N: usize, const PENDING: u32>;
 impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
     const BN: u32 = N as u32;
     /// Steps in shared memory, and elements from one to the next.
-    const SLOTS: u32 = PENDING + 2;
-    const SLOT_A: u32 = BM * BK;
-    const SLOT_B: u32 = Self::BN * LD_B;
+    const STAGES: u32 = PENDING + 2;
+    const STAGE_A: u32 = BM * BK;
+    const STAGE_B: u32 = Self::BN * LD_B;
     /// Sums of a warp, and lanes that have the same one in the end.
     const VALUES: u32 = ROWS as u32 * Self::BN;
     const ALIKE: u32 = 32 / Self::VALUES;
     /// Rows of B that the block copies in one go.
     const ROWS_B: u32 = THREADS / Self::BN;
 
-    const SHARED_BYTES: u64 = (Self::SLOTS * (Self::SLOT_A + Self::SLOT_B)) as u64 * 4;
+    const SHARED_BYTES: u64 = (Self::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
 
     const CONSISTENT: () = {
         assert!(Self::VALUES <= 32 && Self::VALUES.is_power_of_two(), "a lane has one in the end");
@@ -134,8 +134,8 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
         let (begin, end) = call.split();
 
         let smem = shared::dynamic_shared_mem::<f32>();
-        let a_smem = smem.add(warp * ROWS as u32 * BK); // (SLOTS, BM, BK)
-        let b_smem = smem.add(Self::SLOTS * Self::SLOT_A); // (SLOTS, BN, BK + padding)
+        let a_smem = smem.add(warp * ROWS as u32 * BK); // (STAGES, BM, BK)
+        let b_smem = smem.add(Self::STAGES * Self::STAGE_A); // (STAGES, BN, BK + padding)
 
         // What this thread copies in each step: of its warp's rows of A four elements each, side
         // by side or 32 apart, and one of B in every `ROWS_B` rows.
@@ -151,7 +151,7 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
         // Asks for the next step, where `left` of K is left; for nothing if none is.
         let mut copy = |left: u32, slot: u32| {
             if left > 0 {
-                let to = to_a.add(slot * Self::SLOT_A);
+                let to = to_a.add(slot * Self::STAGE_A);
                 for r in 0..ROWS as u32 {
                     let from = from_a.wrapping_add(r as usize * lda as usize);
                     for col in (0..BK).step_by(apart) {
@@ -169,7 +169,7 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
                         }
                     }
                 }
-                let to = to_b.add(slot * Self::SLOT_B);
+                let to = to_b.add(slot * Self::STAGE_B);
                 for k in (0..BK).step_by(Self::ROWS_B as usize) {
                     if Self::ROWS_B <= BK || row_b < BK {
                         let from = from_b.wrapping_add(k as usize * ldb as usize);
@@ -187,7 +187,7 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
 
         let mut sums = [[0.0f32; N]; ROWS];
         let mut left = end.saturating_sub(begin);
-        for slot in 0..Self::SLOTS - 1 {
+        for slot in 0..Self::STAGES - 1 {
             copy(left.saturating_sub(slot * BK), slot);
         }
         let mut slot = 0;
@@ -195,11 +195,11 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
             // The next step has arrived, and nobody uses the slot before it any more.
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
-            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy(left.saturating_sub((Self::SLOTS - 1) * BK), free);
+            let free = if slot == 0 { Self::STAGES - 1 } else { slot - 1 };
+            copy(left.saturating_sub((Self::STAGES - 1) * BK), free);
 
-            let a_tile = a_smem.add(slot * Self::SLOT_A);
-            let b_tile = b_smem.add(slot * Self::SLOT_B);
+            let a_tile = a_smem.add(slot * Self::STAGE_A);
+            let b_tile = b_smem.add(slot * Self::STAGE_B);
             let mut fours_b = [[0.0f32; 4]; N];
             for j in 0..N {
                 // SAFETY: inside the slot, which was waited for before the barrier; a multiple
@@ -217,7 +217,7 @@ impl<const N: usize, const PENDING: u32> Dots<N, PENDING> {
                     sums[i][j] += sum;
                 }
             }
-            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
+            slot = if slot + 1 == Self::STAGES { 0 } else { slot + 1 };
             left = left.saturating_sub(BK);
         }
 

@@ -81,19 +81,19 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
     const LANES: u32 = BN / 4;
     const BK: u32 = GROUP_K * GROUPS;
     /// Steps in shared memory, and elements from one to the next.
-    const SLOTS: u32 = PENDING + 2;
-    const SLOT_A: u32 = Self::BM * Self::BK;
-    const SLOT_B: u32 = Self::BK * BN;
+    const STAGES: u32 = PENDING + 2;
+    const STAGE_A: u32 = Self::BM * Self::BK;
+    const STAGE_B: u32 = Self::BK * BN;
     /// Fours of outputs that a thread stores once the groups have added up.
     const SHARE: usize = M.div_ceil(GROUPS as usize);
 
     /// The slots, in which the sums of all groups have room in the end.
-    const SHARED_BYTES: u64 = (Self::SLOTS * (Self::SLOT_A + Self::SLOT_B)) as u64 * 4;
+    const SHARED_BYTES: u64 = (Self::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
 
     const CONSISTENT: () = {
         assert!(Self::LANES * GROUPS == THREADS, "groups of lanes make the block");
         assert!(32 % Self::LANES == 0, "a group lies in a warp");
-        assert!(Self::SLOT_A <= THREADS, "a thread copies one element of A, or none");
+        assert!(Self::STAGE_A <= THREADS, "a thread copies one element of A, or none");
         assert!((GROUPS * Self::BM * BN) as u64 * 4 <= Self::SHARED_BYTES, "sums have room");
         assert!(M <= sum::MOST_QUADS, "a thread's outputs fit its registers");
     };
@@ -114,8 +114,8 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let group_k = group * GROUP_K;
-        let b_smem = smem.add(group_k * BN); // (SLOTS, BK, BN)
-        let a_smem = smem.add(Self::SLOTS * Self::SLOT_B); // (SLOTS, BM, BK)
+        let b_smem = smem.add(group_k * BN); // (STAGES, BK, BN)
+        let a_smem = smem.add(Self::STAGES * Self::STAGE_B); // (STAGES, BM, BK)
 
         // What this thread copies in each step: of its group's rows of B four elements each, side
         // by side or as far apart as there are lanes, and an element of A.
@@ -133,7 +133,7 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
         // Asks for the next step, where `left` of K is left; for nothing if none is.
         let mut copy = |left: u32, slot: u32| {
             if left > 0 {
-                let to = to_b.add(slot * Self::SLOT_B);
+                let to = to_b.add(slot * Self::STAGE_B);
                 for row in 0..GROUP_K {
                     let from = from_b.wrapping_add(row as usize * ldb as usize);
                     for col in (0..BN).step_by(apart as usize) {
@@ -151,8 +151,8 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
                         }
                     }
                 }
-                if tid < Self::SLOT_A {
-                    let to = to_a.add(slot * Self::SLOT_A);
+                if tid < Self::STAGE_A {
+                    let to = to_a.add(slot * Self::STAGE_A);
                     // SAFETY: as above, one element of A.
                     unsafe { cp_async::copy_or_zero(to, from_a, has_row && col_a < left) };
                 }
@@ -165,7 +165,7 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
         // The thread's four columns of each row.
         let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
         let mut left = end.saturating_sub(begin);
-        for slot in 0..Self::SLOTS - 1 {
+        for slot in 0..Self::STAGES - 1 {
             copy(left.saturating_sub(slot * Self::BK), slot);
         }
         let mut slot = 0;
@@ -173,11 +173,11 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
             // The next step has arrived, and nobody uses the slot before it any more.
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
-            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy(left.saturating_sub((Self::SLOTS - 1) * Self::BK), free);
+            let free = if slot == 0 { Self::STAGES - 1 } else { slot - 1 };
+            copy(left.saturating_sub((Self::STAGES - 1) * Self::BK), free);
 
-            let a_tile = a_smem.add(slot * Self::SLOT_A);
-            let b_tile = b_smem.add(slot * Self::SLOT_B);
+            let a_tile = a_smem.add(slot * Self::STAGE_A);
+            let b_tile = b_smem.add(slot * Self::STAGE_B);
             let mut fours_b = [[0.0f32; 4]; GROUP_K as usize];
             for row in 0..GROUP_K {
                 // SAFETY: inside the slot, which was waited for before the barrier; a multiple
@@ -195,7 +195,7 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
                     sums[i][j] += sum;
                 }
             }
-            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
+            slot = if slot + 1 == Self::STAGES { 0 } else { slot + 1 };
             left = left.saturating_sub(Self::BK);
         }
 
@@ -219,7 +219,7 @@ impl<const M: usize, const BN: u32, const GROUPS: u32, const PENDING: u32>
                 // SAFETY: each quad of the tile belongs to one thread.
                 unsafe {
                     let old = c.old4(aligned, row, col);
-                    c.put4_over(aligned, row, col, sums[i], old);
+                    c.store4_over(aligned, row, col, sums[i], old);
                 }
             }
         }

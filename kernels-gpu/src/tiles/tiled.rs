@@ -7,7 +7,7 @@ use cuda_std::shared::SharedPtr;
 use super::Call;
 use super::copy::{CopyA, CopyB, row_a, swapped_a};
 use super::sum::{self, Quads};
-use crate::grouped::grouped_tile;
+use crate::swizzle::swizzled_tile;
 
 /// The geometry: the block's tile and its step along K, a warp's tile, outputs per thread, all
 /// as in the ladder; the groups of warps that share out each step; how many tiles may still be
@@ -46,9 +46,9 @@ impl<
     const GROUP_K: u32 = BK / GROUPS;
 
     /// Tiles in shared memory, and elements from one to the next.
-    const SLOTS: u32 = PENDING + 2;
-    const SLOT_A: u32 = row_a(BM, BK);
-    const SLOT_B: u32 = BK * BN;
+    const STAGES: u32 = PENDING + 2;
+    const STAGE_A: u32 = row_a(BM, BK);
+    const STAGE_B: u32 = BK * BN;
 
     /// Outputs of a thread, in fours; fours in a row of them; how many are its own once the
     /// groups have added up; and how many of these it stores at a time.
@@ -69,7 +69,7 @@ impl<
 
     /// Shared memory per block: the slots, or what the groups leave there in the end.
     pub const SHARED_BYTES: u64 = {
-        let slots = (Self::SLOTS * (Self::SLOT_A + Self::SLOT_B)) as u64 * 4;
+        let slots = (Self::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
         let sums = (GROUPS * BM * BN) as u64 * 4;
         if slots > sums { slots } else { sums }
     };
@@ -81,7 +81,7 @@ impl<
         const { Self::CONSISTENT };
         let Call { m, n, a, lda, b, ldb, partials, counters, .. } = call;
         let tid = thread::thread_idx_x();
-        let (block_y, block_x) = grouped_tile();
+        let (block_y, block_x) = swizzled_tile();
         let (block_row, block_col) = (block_y * BM, block_x * BN);
         // SAFETY: as the launch promises.
         let c = unsafe { call.output() };
@@ -96,8 +96,8 @@ impl<
         let (begin, end) = call.split();
 
         let smem = shared::dynamic_shared_mem::<f32>();
-        let a_smem = smem; // (SLOTS, BK, BM), padded
-        let b_smem = smem.add(Self::SLOTS * Self::SLOT_A); // (SLOTS, BK, BN)
+        let a_smem = smem; // (STAGES, BK, BM), padded
+        let b_smem = smem.add(Self::STAGES * Self::STAGE_A); // (STAGES, BK, BN)
         let a_frag = a_smem.add(row_a(BM, group_k) + warp_row);
         let b_frag = b_smem.add(group_k * BN + warp_col);
 
@@ -108,7 +108,7 @@ impl<
         let interior = block_row + BM <= m && block_col + BN <= n;
         // Asks for the next tile, where `left` of K is left; if none is, for zeros or nothing.
         let mut copy_tile = |left: u32, slot: u32, zeros: bool| {
-            let (slot_a, slot_b) = (slot * Self::SLOT_A, slot * Self::SLOT_B);
+            let (slot_a, slot_b) = (slot * Self::STAGE_A, slot * Self::STAGE_B);
             // SAFETY: the matrices are as the launch promises, and nobody uses the slot before
             // the copies are waited for.
             unsafe {
@@ -126,12 +126,12 @@ impl<
         let mut acc = [[0.0f32; TN]; TM];
 
         let mut left = end.saturating_sub(begin);
-        for slot in 0..Self::SLOTS - 1 {
+        for slot in 0..Self::STAGES - 1 {
             // An empty sum is a step of zeros: a way around the loop would make it slower.
             copy_tile(left.saturating_sub(slot * BK), slot, slot == 0);
         }
 
-        let tile = |slot: u32| (a_frag.add(slot * Self::SLOT_A), b_frag.add(slot * Self::SLOT_B));
+        let tile = |slot: u32| (a_frag.add(slot * Self::STAGE_A), b_frag.add(slot * Self::STAGE_B));
         let mut frag_a = [[0.0f32; TM]; 2];
         let mut frag_b = [[0.0f32; TN]; 2];
         let mut slot = 0;
@@ -147,8 +147,8 @@ impl<
         }
         loop {
             // All have read what was in the slot before this one.
-            let free = if slot == 0 { Self::SLOTS - 1 } else { slot - 1 };
-            copy_tile(left.saturating_sub((Self::SLOTS - 1) * BK), free, false);
+            let free = if slot == 0 { Self::STAGES - 1 } else { slot - 1 };
+            copy_tile(left.saturating_sub((Self::STAGES - 1) * BK), free, false);
             for kk in 0..Self::GROUP_K - 1 {
                 let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
                 // SAFETY: as above.
@@ -167,7 +167,7 @@ impl<
             }
             // The next tile has arrived. Its first fragments are on their way during the
             // last products of this one, and its barrier is behind it.
-            slot = if slot + 1 == Self::SLOTS { 0 } else { slot + 1 };
+            slot = if slot + 1 == Self::STAGES { 0 } else { slot + 1 };
             cp_async::wait_group::<PENDING>();
             // SAFETY: as above.
             unsafe { thread::sync_threads_aligned() };
@@ -223,7 +223,7 @@ impl<
                 let (row, col) = place(first + i);
                 if whose.has::<GROUPS>(first + i) {
                     // SAFETY: as above.
-                    unsafe { c.put4_over(aligned, row, col, sums[first + i], old[i]) };
+                    unsafe { c.store4_over(aligned, row, col, sums[first + i], old[i]) };
                 }
             }
         }

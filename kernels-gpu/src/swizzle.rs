@@ -7,9 +7,9 @@ const GROUP: u32 = 8;
 
 /// The tile (row, column) of this block, in the order that the L2 cache likes.
 #[inline(always)]
-pub fn grouped_tile() -> (u32, u32) {
+pub fn swizzled_tile() -> (u32, u32) {
     let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
-    place(thread::block_idx_y() * width + thread::block_idx_x(), width, height)
+    swizzle(thread::block_idx_y() * width + thread::block_idx_x(), width, height)
 }
 
 /// The tile (row, column) with this number, of a C of `width` x `height` tiles.
@@ -26,7 +26,7 @@ pub fn grouped_tile() -> (u32, u32) {
 ///   3  7 11  ...           ...
 /// ```
 #[inline(always)]
-pub fn place(number: u32, width: u32, height: u32) -> (u32, u32) {
+pub fn swizzle(number: u32, width: u32, height: u32) -> (u32, u32) {
     let first = number / (width * GROUP).max(1) * GROUP;
     // The last group may be lower.
     let rows = (height - first).clamp(1, GROUP);
