@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use super::state::{self, Event, State};
 use super::stream;
+use crate::arg::Out;
 use crate::codes::Answer;
-use crate::sys::{CUevent, CUresult, CUstream, Out};
+use crate::types::{CUevent, CUresult, CUstream};
 
 /// `CU_EVENT_DISABLE_TIMING`, and all flags.
 const DISABLE_TIMING: c_uint = 2;

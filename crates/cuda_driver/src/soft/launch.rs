@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use soft_cuda::{FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError};
 
+use super::instance::{device, unsupported};
 use super::state::{self, StickyFault};
-use super::{device, function, stream};
-use crate::codes::{self, Answer};
-use crate::sys::{
+use super::{function, stream};
+use crate::arg::Out;
+use crate::codes::Answer;
+use crate::last_error::explain;
+use crate::types::{
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_IGNORE, CUcontext, CUfunction,
-    CUhostFn, CUlaunchConfig, CUresult, CUstream, Out,
+    CUhostFn, CUlaunchConfig, CUresult, CUstream,
 };
 
 /// Names of the entries in the `extra` array of a launch.
@@ -68,7 +71,7 @@ pub(crate) unsafe fn kernel_ex(
         match attribute.id {
             CU_LAUNCH_ATTRIBUTE_IGNORE => {}
             CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if single => {}
-            id => return super::unsupported(&format!("launch attribute {id}")),
+            id => return unsupported(&format!("launch attribute {id}")),
         }
     }
     let config = LaunchConfig {
@@ -101,7 +104,7 @@ unsafe fn launch(
         }
         let limit = function.max_dynamic_shared;
         if config.dynamic_shared > limit {
-            codes::explain(format!(
+            explain(format!(
                 "kernel {} may have {limit} bytes of dynamic shared memory and the launch asks \
                  for {}; raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES first",
                 function.kernel.name(),
@@ -144,14 +147,14 @@ unsafe fn packed_params(
     }
     let mut packed = vec![0; kernel.params_size()];
     if !packed.is_empty() && kernel_params.is_null() {
-        codes::explain(format!("kernel {} has parameters and got none", kernel.name()));
+        explain(format!("kernel {} has parameters and got none", kernel.name()));
         return Err(invalid);
     }
     for (index, param) in kernel.params().iter().enumerate() {
         // SAFETY: the array has a pointer for each parameter of the kernel.
         let value = unsafe { kernel_params.add(index).read() }.cast_const().cast::<u8>();
         if value.is_null() {
-            codes::explain(format!("parameter {index} of kernel {} is null", kernel.name()));
+            explain(format!("parameter {index} of kernel {} is null", kernel.name()));
             return Err(invalid);
         }
         let at = param.offset..param.offset + param.size;
@@ -210,7 +213,7 @@ fn failed(context: CUcontext, kernel: &Kernel, error: LaunchError) -> Answer {
             Ok(())
         }
         LaunchError::Invalid { reason, .. } => {
-            codes::explain(text);
+            explain(text);
             Err(match reason {
                 InvalidLaunch::TooManyThreads { .. } | InvalidLaunch::ThreadState { .. } => {
                     CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
@@ -219,7 +222,7 @@ fn failed(context: CUcontext, kernel: &Kernel, error: LaunchError) -> Answer {
             })
         }
         _ => {
-            codes::explain(format!("kernel {} failed: {text}", kernel.name()));
+            explain(format!("kernel {} failed: {text}", kernel.name()));
             Err(CUresult::CUDA_ERROR_LAUNCH_FAILED)
         }
     }

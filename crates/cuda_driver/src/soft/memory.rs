@@ -6,13 +6,16 @@ use std::slice;
 
 use soft_cuda::MemoryError;
 
+use super::instance::{device, unsupported};
 use super::state::{self, State};
-use super::{device, stream};
-use crate::codes::{self, Answer};
-use crate::route;
-use crate::sys::{
+use super::stream;
+use crate::arg::{Out, is_soft};
+use crate::codes::Answer;
+use crate::last_error::explain;
+use crate::stack;
+use crate::types::{
     CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUcontext,
-    CUdeviceptr, CUresult, CUstream, Out,
+    CUdeviceptr, CUresult, CUstream,
 };
 
 /// Page-locked memory is aligned to pages.
@@ -20,7 +23,7 @@ const PAGE: usize = 4096;
 
 /// The code for a failed memory call; its text is kept for `last_error`.
 fn failed(error: MemoryError) -> CUresult {
-    codes::explain(error.to_string());
+    explain(error.to_string());
     match error {
         MemoryError::OutOfMemory { .. } | MemoryError::HostMemory { .. } => {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY
@@ -35,13 +38,13 @@ fn owner(state: &State, address: u64) -> Result<CUcontext, CUresult> {
     let base = device().allocation_of(address).map(|(base, _)| base);
     match base.and_then(|base| state.allocations.get(&base)) {
         Some(context) => Ok(*context),
-        None => route::current_soft(),
+        None => stack::current_soft(),
     }
 }
 
 /// Memory calls work by address, and still need some current context, as on a GPU.
 fn check(address: CUdeviceptr) -> Answer {
-    route::has_context()?;
+    stack::has_context()?;
     let state = state::lock();
     state.healthy(owner(&state, address.0)?)
 }
@@ -170,11 +173,11 @@ pub(crate) unsafe fn write(dst: CUdeviceptr, src: *const c_void, bytes: usize) -
     unsafe { write_bytes(dst.0, src, bytes) }
 }
 
-/// [`write`] in a stream.
+/// [`write()`] in a stream.
 ///
 /// # Safety
 ///
-/// As [`write`].
+/// As [`write()`].
 pub(crate) unsafe fn write_async(
     dst: CUdeviceptr,
     src: *const c_void,
@@ -215,7 +218,7 @@ unsafe fn write_bytes(dst: u64, src: *const c_void, bytes: usize) -> Answer {
 
 /// `pointer` can be the host's side of a copy.
 fn check_host(pointer: *const c_void, bytes: usize) -> Answer {
-    let wrong = bytes > 0 && pointer.is_null() || route::is_soft(pointer.addr() as u64);
+    let wrong = bytes > 0 && pointer.is_null() || is_soft(pointer.addr() as u64);
     if wrong || bytes > isize::MAX as usize {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
@@ -260,11 +263,11 @@ impl End {
         match memory_type {
             CU_MEMORYTYPE_HOST => Ok(Self::Host(host)),
             CU_MEMORYTYPE_DEVICE => Ok(Self::Device(device.0)),
-            CU_MEMORYTYPE_UNIFIED if route::is_soft(device.0) => Ok(Self::Device(device.0)),
+            CU_MEMORYTYPE_UNIFIED if is_soft(device.0) => Ok(Self::Device(device.0)),
             CU_MEMORYTYPE_UNIFIED => {
                 Ok(Self::Host(std::ptr::with_exposed_provenance_mut(device.0 as usize)))
             }
-            _ => super::unsupported("arrays").map(|()| Self::Device(0)),
+            _ => unsupported("arrays").map(|()| Self::Device(0)),
         }
     }
 

@@ -9,9 +9,10 @@ use std::time::Instant;
 use soft_cuda::{Kernel, Module};
 
 use super::device::Model;
+use crate::arg::soft_handle;
 use crate::codes::Answer;
-use crate::route;
-use crate::sys::{CUcontext, CUresult};
+use crate::stack;
+use crate::types::{CUcontext, CUresult};
 
 /// What a kernel did wrong: every later call in its context answers `code`.
 pub(super) struct StickyFault {
@@ -87,8 +88,7 @@ pub(super) struct Primary {
 }
 
 /// The handles of the primary contexts by model, the same every time one is retained.
-const PRIMARIES: [CUcontext; 2] =
-    [CUcontext(route::soft_handle(1)), CUcontext(route::soft_handle(2))];
+const PRIMARIES: [CUcontext; 2] = [CUcontext(soft_handle(1)), CUcontext(soft_handle(2))];
 
 /// The handle of a model's primary context.
 pub(super) fn primary(model: Model) -> CUcontext {
@@ -121,7 +121,7 @@ pub(super) fn lock() -> MutexGuard<'static, State> {
 /// The context that calls without a handle belong to, checked to be alive and
 /// without a fault, and the locked state.
 pub(super) fn current() -> Result<(CUcontext, MutexGuard<'static, State>), CUresult> {
-    let context = route::current_soft()?;
+    let context = stack::current_soft()?;
     let state = lock();
     state.healthy(context)?;
     Ok((context, state))
@@ -136,7 +136,7 @@ impl State {
     /// A handle that was never given out before.
     pub fn new_handle(&mut self) -> *mut c_void {
         self.last_id += 1;
-        route::soft_handle(self.last_id)
+        soft_handle(self.last_id)
     }
 
     /// The context is alive.

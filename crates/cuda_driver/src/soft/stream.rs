@@ -4,9 +4,10 @@
 use std::ffi::{c_int, c_uint};
 
 use super::state::{self, State, Stream};
+use crate::arg::Out;
 use crate::codes::Answer;
-use crate::route;
-use crate::sys::{CUcontext, CUevent, CUresult, CUstream, Out};
+use crate::stack;
+use crate::types::{CUcontext, CUevent, CUresult, CUstream};
 
 /// `CU_STREAM_NON_BLOCKING`, the only flag.
 const NON_BLOCKING: c_uint = 1;
@@ -14,7 +15,7 @@ const NON_BLOCKING: c_uint = 1;
 /// The context that work in `stream` belongs to, alive and without a fault.
 pub(super) fn context_of(state: &State, stream: CUstream) -> Result<CUcontext, CUresult> {
     let context = if stream.is_default() {
-        route::current_soft()?
+        stack::current_soft()?
     } else {
         state.streams.get(&stream.bits()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?.context
     };
