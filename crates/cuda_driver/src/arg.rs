@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 
 use crate::types::{
     CU_DEVICE_CPU, CUarray, CUcontext, CUdevice, CUdeviceptr, CUevent, CUexternalMemory,
-    CUfunction, CUgraph, CUgraphNode, CUhostFn, CUlinkState, CUmodule, CUoccupancyB2DSize,
-    CUresult, CUstream,
+    CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUlinkState, CUmodule,
+    CUoccupancyB2DSize, CUresult, CUstream,
 };
 
 /// The upper 16 bits of every handle and address of the software device, chosen by
@@ -190,6 +190,7 @@ handle_arguments!(
     CUlinkState,
     CUexternalMemory,
     CUgraph,
+    CUgraphExec,
     CUgraphNode
 );
 

@@ -42,13 +42,32 @@
 //!
 //! # What the software device leaves out
 //!
-//! Arrays, textures, surfaces, graphs, external memory, the JIT linker and managed
-//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there, and so do tensor maps of other types
+//! Arrays, textures, surfaces, external memory, the JIT linker, managed memory, and
+//! graphs other than captured ones answer `CUDA_ERROR_NOT_SUPPORTED` there, and so do tensor maps of other types
 //! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
 //! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
 //! without end runs until [`soft::configure`] has set a budget of instructions.
+//!
+//! # Stream capture
+//!
+//! `cust` has no calls for it; those of [`sys`] take its raw handles. On the software
+//! device, a stream between [`cuStreamBeginCapture_v2`](sys::cuStreamBeginCapture_v2) and
+//! [`cuStreamEndCapture`](sys::cuStreamEndCapture) records kernel launches, asynchronous
+//! copies from device to device and fills, and launches of graphs;
+//! [`cuGraphLaunch`](sys::cuGraphLaunch) runs them in that order. As in NVIDIA's driver, a
+//! call that would wait for a capture, and an allocation, a free or a wait for an event that
+//! the capture mode forbids, answers an error and invalidates the capture. `cust` turns
+//! these errors into `UnknownError`; [`last_error()`] explains them. What differs from
+//! NVIDIA's driver:
+//!
+//! - A capture stays in the one stream in which it began, and that is not
+//!   `CU_STREAM_PER_THREAD`. Recording an event in it, host functions, copies to and from
+//!   the host and allocations in it answer `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
+//! - The grid and the block of a captured launch are checked when the graph is launched.
+//! - A graph runs in streams of the context in which it was captured, and goes with it.
+//! - Captures on GPUs and on the software device do not know of each other.
 //!
 //! # Linking
 //!
@@ -74,7 +93,7 @@
 //!
 //! `cust_raw` turns result codes into a Rust enum, for which a code newer than
 //! the enum is undefined behaviour. Such codes come back as `CUDA_ERROR_UNKNOWN`,
-//! and [`last_error`] keeps the original. So does a panic in this crate or in the software
+//! and [`last_error()`] keeps the original. So does a panic in this crate or in the software
 //! device, which must not unwind into a C caller.
 //!
 //! # A trap in `cust` that cannot be mended here

@@ -1,5 +1,5 @@
 //! The driver API's functions and types under their C names: the 103 functions
-//! that `cust` 0.3.2 references, and a few that it lacks.
+//! that `cust` 0.3.2 references, and a few that it lacks, such as those for stream capture.
 //!
 //! Parameters are those of `cuda.h`; NVIDIA's CUDA Driver API manual describes
 //! them. [The crate's documentation](crate) says where a call goes. `cust`'s raw
@@ -225,6 +225,19 @@ routed! {
     cuEventSynchronize(event: CUevent) => soft::event::finished;
 }
 
+// Stream capture and graphs.
+routed! {
+    cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint) => soft::graph::begin_capture;
+    cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) => soft::graph::end_capture;
+    cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) => soft::graph::is_capturing;
+    cuGraphInstantiateWithFlags(
+        exec: *mut CUgraphExec, graph: CUgraph, flags: u64,
+    ) => soft::graph::instantiate;
+    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) => soft::graph::launch;
+    cuGraphExecDestroy(exec: CUgraphExec) => soft::graph::destroy_exec;
+    cuGraphDestroy(graph: CUgraph) => soft::graph::destroy;
+}
+
 // Memory.
 routed! {
     cuMemAllocAsync(
@@ -310,7 +323,6 @@ gpu_only! {
         num_dependencies: usize, node_params: *const c_void,
     );
     cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
-    cuGraphDestroy(graph: CUgraph);
     cuGraphGetEdges(
         graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, num_edges: *mut usize,
     );

@@ -49,6 +49,12 @@ constants! { c_uint:
     CU_MEMORYTYPE_UNIFIED = 4,
     CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+    CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 }
 
 /// The result of a call; [`CUresult::CUDA_SUCCESS`] is 0.
@@ -185,9 +191,11 @@ handles! {
     CUlinkState;
     /// Imported external memory. The software device has none.
     CUexternalMemory;
-    /// A graph. The software device has none.
+    /// A graph.
     CUgraph;
-    /// A node of a graph. The software device has none.
+    /// A graph that can be launched.
+    CUgraphExec;
+    /// A node of a graph. The software device gives none out.
     CUgraphNode;
 }
 
@@ -195,6 +203,11 @@ impl CUstream {
     /// `CU_STREAM_PER_THREAD`, the last of the numbers that stand for the current
     /// context's default streams (null, `CU_STREAM_LEGACY` = 1, this one = 2).
     const LAST_DEFAULT: u64 = 2;
+
+    /// Whether this is the legacy default stream.
+    pub(crate) fn is_legacy(self) -> bool {
+        self.bits() < Self::LAST_DEFAULT
+    }
 
     /// Whether this is a default stream of whatever context is current.
     pub(crate) fn is_default(self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use super::capture::allow_context;
 use super::device::Model;
 use super::instance::device as the_device;
 use super::state::{self, Context, State, is_primary, primary};
@@ -175,7 +176,8 @@ pub(crate) fn stream_priority_range(least: Out<c_int>, greatest: Out<c_int>) -> 
 }
 
 pub(crate) fn synchronize() -> Answer {
-    state::current_context().map(|_| ())
+    let (context, mut state) = state::current()?;
+    allow_context(&mut state, context)
 }
 
 /// The text of the fault that the calling thread's current context is stuck in:

@@ -4,10 +4,12 @@
 //! Launches, copies and fills are complete when their call returns, so streams
 //! and events only keep what the API asks of them.
 
+mod capture;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod function;
+pub(crate) mod graph;
 mod instance;
 pub(crate) mod launch;
 pub(crate) mod memory;
@@ -15,6 +17,7 @@ pub(crate) mod module;
 mod state;
 pub(crate) mod stream;
 pub(crate) mod tensor;
+mod work;
 
 pub use context::last_fault;
 pub(crate) use instance::unsupported;
