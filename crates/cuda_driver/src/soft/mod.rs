@@ -3,6 +3,9 @@
 //!
 //! Launches, copies and fills are complete when their call returns, so streams
 //! and events only keep what the API asks of them.
+//!
+//! The layers, from below: `instance`; `device` and `work`; `state`, with every object by
+//! its handle; `capture`, through which all work of a stream goes; the answers.
 
 mod capture;
 pub(crate) mod context;
