@@ -1,44 +1,20 @@
 //! Calls that belong to no device, and those whose handles are inside a structure.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::arg::{Arg, Out, Side, is_soft};
 use crate::codes::{self, Answer};
 use crate::gpu::{self, forward};
-use crate::route::{self, SOFT_DEVICES, Side, Target};
+use crate::route::{self, Target};
 use crate::soft;
-use crate::sys::{
-    Arg, CU_JIT_TARGET_FROM_CUCONTEXT, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D,
-    CUdevice, CUdeviceptr, CUfunction, CUlaunchConfig, CUmodule, CUresult, Out,
+use crate::types::{
+    CU_JIT_TARGET_FROM_CUCONTEXT, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D,
+    CUdeviceptr, CUfunction, CUlaunchConfig, CUmodule, CUresult,
 };
-
-/// The driver API version that the software device answers where there is no GPU.
-pub(crate) const SOFT_API_VERSION: c_int = 13000;
-
-static INITIALISED: AtomicBool = AtomicBool::new(false);
-
-/// The driver itself starts on first use: a program that only asks for a version
-/// does not pay for it.
-pub(crate) fn init(flags: c_uint) -> Answer {
-    if flags != 0 {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
-    INITIALISED.store(true, Ordering::Relaxed);
-    Ok(())
-}
-
-/// Fails before `cuInit`.
-pub(crate) fn initialised() -> Answer {
-    if INITIALISED.load(Ordering::Relaxed) {
-        Ok(())
-    } else {
-        Err(CUresult::CUDA_ERROR_NOT_INITIALIZED)
-    }
-}
 
 pub(crate) fn driver_version(out: Out<c_int>) -> Answer {
     if !gpu::is_available() {
-        return out.set(SOFT_API_VERSION);
+        return out.set(soft::context::API_VERSION as c_int);
     }
     let version = out.as_ptr();
     // SAFETY: `version` is the caller's place for the number.
@@ -56,31 +32,6 @@ pub(crate) fn error_name(error: CUresult, out: Out<*const c_char>) -> Answer {
 fn text_of(text: Option<*const c_char>, out: Out<*const c_char>) -> Answer {
     out.set(text.unwrap_or(std::ptr::null()))?;
     text.map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
-}
-
-pub(crate) fn device_count(out: Out<c_int>) -> Answer {
-    initialised()?;
-    out.set(first_soft_ordinal() + SOFT_DEVICES.len() as c_int)
-}
-
-pub(crate) fn device(out: Out<CUdevice>, ordinal: c_int) -> Answer {
-    initialised()?;
-    let after_gpus = ordinal.saturating_sub(first_soft_ordinal());
-    if let Ok(after_gpus) = usize::try_from(after_gpus) {
-        let device = SOFT_DEVICES.get(after_gpus).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
-        return out.set(*device);
-    }
-    if ordinal < 0 {
-        return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
-    }
-    let device = out.as_ptr();
-    // SAFETY: `device` is the caller's place for the handle.
-    unsafe { forward!(cuDeviceGet(device: *mut CUdevice, ordinal: c_int)) }
-}
-
-fn first_soft_ordinal() -> c_int {
-    const LAST: c_int = c_int::MAX - SOFT_DEVICES.len() as c_int;
-    c_int::try_from(crate::soft_ordinal()).map_or(LAST, |ordinal| ordinal.min(LAST))
 }
 
 /// Loads a module into the current context.
@@ -201,7 +152,7 @@ pub(crate) unsafe fn copy_2d(copy: *const CUDA_MEMCPY2D) -> Answer {
 fn side_of_end(memory_type: c_uint, device: CUdeviceptr) -> Side {
     match memory_type {
         CU_MEMORYTYPE_DEVICE => device.side(),
-        CU_MEMORYTYPE_UNIFIED if route::is_soft(device.0) => Side::Soft,
+        CU_MEMORYTYPE_UNIFIED if is_soft(device.0) => Side::Soft,
         _ => Side::Any,
     }
 }

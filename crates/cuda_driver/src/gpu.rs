@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::codes;
-use crate::sys::CUresult;
+use crate::codes::error_text;
+use crate::last_error::explain;
+use crate::types::CUresult;
 
 /// The driver's library, by the name that every installation has.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
@@ -184,11 +185,7 @@ fn started(function: &'static str, code: CUresult) -> Result<(), GpuUnavailable>
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
         CUresult::CUDA_ERROR_NO_DEVICE => Err(GpuUnavailable::NoDevice),
-        _ => Err(GpuUnavailable::Init {
-            function,
-            code: code.0,
-            description: crate::error_text(code).1,
-        }),
+        _ => Err(GpuUnavailable::Init { function, code: code.0, description: error_text(code).1 }),
     }
 }
 
@@ -222,7 +219,7 @@ impl Entry {
         match found {
             Some(address) => Ok(address.0),
             None => {
-                codes::explain(format!(
+                explain(format!(
                     "the NVIDIA driver has no {}; another driver version may have it",
                     self.name.trim_end_matches('\0')
                 ));
@@ -243,9 +240,9 @@ macro_rules! forward {
         ENTRY.address().and_then(|address| {
             let function = std::mem::transmute::<
                 *const (),
-                unsafe extern "C" fn($($type),*) -> $crate::sys::CUresult,
+                unsafe extern "C" fn($($type),*) -> $crate::types::CUresult,
             >(address);
-            $crate::codes::checked(function($($arg),*))
+            $crate::last_error::checked(function($($arg),*))
         })
     }};
 }
@@ -276,13 +273,16 @@ mod tests {
 
     #[test]
     fn symbols_come_from_the_library_alone() {
+        unsafe extern "C" {
+            fn cuInit(flags: c_uint) -> c_uint;
+        }
         // The C library stands in for the driver: it has `strlen` and not `cuInit`,
         // which this test binary does define.
         let name = if cfg!(windows) { "msvcrt.dll" } else { "libc.so.6" };
         // SAFETY: the C library is loaded already.
         let Ok(library) = (unsafe { Library::new(name) }) else { return };
         assert!(exported(&library, c"strlen").is_some());
-        assert_ne!(crate::sys::cuInit as *const (), std::ptr::null());
+        assert_ne!(cuInit as *const (), std::ptr::null());
         assert!(exported(&library, c"cuInit").is_none());
     }
 }

@@ -27,15 +27,47 @@
 //! the two kinds, such as a copy between a GPU address and a software address,
 //! answers `CUDA_ERROR_INVALID_VALUE`: copy through host memory instead.
 //!
+//! # Layers
+//!
+//! Each file imports only from layers below its own:
+//!
+//! | layer | what it has |
+//! |---|---|
+//! | `sys` | the exported functions; each goes to the driver, to `soft`, or to a handler below |
+//! | `global`, `contexts` | functions that look into a structure, or work on both kinds of context |
+//! | [`soft`] | the software device's answers |
+//! | `route`, `stack`, `ordinals`, `init` | which device a call goes to: arguments, the thread's contexts, ordinals |
+//! | `gpu` | the NVIDIA driver, loaded and called by name |
+//! | `types`, `codes`, `last_error`, `arg` | types and result codes, the text of a failure, what an argument tells |
+//!
 //! # What the software device leaves out
 //!
-//! Arrays, textures, surfaces, graphs, external memory, the JIT linker and managed
-//! memory answer `CUDA_ERROR_NOT_SUPPORTED` there, and so do tensor maps of other types
+//! Arrays, textures, surfaces, external memory, the JIT linker, managed memory, and
+//! graphs other than captured ones answer `CUDA_ERROR_NOT_SUPPORTED` there, and so do tensor maps of other types
 //! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
 //! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
 //! without end runs until [`soft::configure`] has set a budget of instructions.
+//!
+//! # Stream capture
+//!
+//! `cust` has no calls for it; those of [`sys`] take its raw handles. On the software
+//! device, a stream between [`cuStreamBeginCapture_v2`](sys::cuStreamBeginCapture_v2) and
+//! [`cuStreamEndCapture`](sys::cuStreamEndCapture) records kernel launches, asynchronous
+//! copies from device to device and fills, and launches of graphs;
+//! [`cuGraphLaunch`](sys::cuGraphLaunch) runs them in that order. As in NVIDIA's driver, a
+//! call that would wait for a capture, and an allocation, a free or a wait for an event that
+//! the capture mode forbids, answers an error and invalidates the capture. `cust` turns
+//! these errors into `UnknownError`; [`last_error()`] explains them. What differs from
+//! NVIDIA's driver:
+//!
+//! - A capture stays in the one stream in which it began, and that is not
+//!   `CU_STREAM_PER_THREAD`. Recording an event in it, host functions, copies to and from
+//!   the host and allocations in it answer `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
+//! - The grid and the block of a captured launch are checked when the graph is launched.
+//! - A graph runs in streams of the context in which it was captured, and goes with it.
+//! - Captures on GPUs and on the software device do not know of each other.
 //!
 //! # Linking
 //!
@@ -61,7 +93,7 @@
 //!
 //! `cust_raw` turns result codes into a Rust enum, for which a code newer than
 //! the enum is undefined behaviour. Such codes come back as `CUDA_ERROR_UNKNOWN`,
-//! and [`last_error`] keeps the original. So does a panic in this crate or in the software
+//! and [`last_error()`] keeps the original. So does a panic in this crate or in the software
 //! device, which must not unwind into a C caller.
 //!
 //! # A trap in `cust` that cannot be mended here
@@ -70,48 +102,22 @@
 //! so the values of all options after it are off by one. As the last option it is
 //! dropped here (it is the default); put it nowhere else.
 
+mod arg;
 mod codes;
+mod contexts;
 mod global;
 mod gpu;
+mod init;
+mod last_error;
+mod ordinals;
 mod route;
 pub mod soft;
+mod stack;
 pub mod sys;
+mod types;
 
+pub use codes::error_text;
 pub use gpu::GpuUnavailable;
+pub use last_error::last_error;
+pub use ordinals::{gpu_count, soft_ordinal, soft_sm90_ordinal};
 pub use soft_cuda;
-
-/// The number of GPUs, or why there are none.
-///
-/// # Errors
-///
-/// [`GpuUnavailable`] when there is no usable driver or no visible GPU.
-pub fn gpu_count() -> Result<u32, GpuUnavailable> {
-    gpu::driver().map(gpu::Driver::device_count).map_err(Clone::clone)
-}
-
-/// The device ordinal of the software device of compute capability 8.0: one past the
-/// last GPU.
-pub fn soft_ordinal() -> u32 {
-    gpu::driver().map_or(0, gpu::Driver::device_count)
-}
-
-/// The device ordinal of the software device of compute capability 9.0: the last one.
-pub fn soft_sm90_ordinal() -> u32 {
-    soft_ordinal() + 1
-}
-
-/// The name and the description of a result code, for example
-/// `("CUDA_ERROR_INVALID_PTX", "the PTX does not compile")`.
-pub fn error_text(code: sys::CUresult) -> (&'static str, &'static str) {
-    match codes::find(code) {
-        Some(entry) => (codes::text(entry.name), codes::text(entry.description)),
-        None => ("CUDA_ERROR_UNKNOWN", "an error code that this program does not know"),
-    }
-}
-
-/// What the latest failed call on this thread had to say beyond its code: why a
-/// launch was refused, why PTX did not load, which address a copy missed. `None` if
-/// it had no more to say.
-pub fn last_error() -> Option<String> {
-    codes::last_error()
-}

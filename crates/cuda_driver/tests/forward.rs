@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Barrier, OnceLock};
 
 use cuda_driver::gpu_count;
 use cuda_driver::sys::{self, CUdeviceptr, CUresult};
@@ -109,6 +109,7 @@ fn child_with_a_driver() {
     let (gpu, soft) = (Device::get_device(1).unwrap(), Device::get_device(2).unwrap());
     memory_goes_by_its_address(gpu, soft);
     contexts_interleave(gpu, soft);
+    every_device_at_once();
     codes_and_missing_functions(gpu);
     nothing_is_exported();
 }
@@ -170,6 +171,32 @@ fn contexts_interleave(gpu: Device, soft: Device) {
     drop(middle);
 }
 
+/// A thread for each ordinal, and another that uses all of their contexts in turn.
+fn every_device_at_once() {
+    let count = Device::num_devices().unwrap();
+    let all_open = Barrier::new(count as usize);
+    let open = |ordinal| {
+        let context = Context::new(Device::get_device(ordinal).unwrap()).unwrap();
+        let buffer = DeviceBuffer::from_slice(&[ordinal; 5]).unwrap();
+        all_open.wait();
+        assert_eq!(buffer.as_host_vec().unwrap(), [ordinal; 5]);
+        let device = CurrentContext::get_device().unwrap();
+        assert_eq!(device, Device::get_device(ordinal).unwrap());
+        (context, device, buffer)
+    };
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let open = &open;
+        let threads: Vec<_> =
+            (0..count).map(|ordinal| scope.spawn(move || open(ordinal))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (ordinal, (context, device, buffer)) in (0..count).zip(&opened) {
+        CurrentContext::set_current(context).unwrap();
+        assert_eq!(CurrentContext::get_device().unwrap(), *device);
+        assert_eq!(buffer.as_host_vec().unwrap(), [ordinal; 5]);
+    }
+}
+
 fn codes_and_missing_functions(gpu: Device) {
     let _context = Context::new(gpu).unwrap();
     let stream = Stream::new(StreamFlags::DEFAULT, None).map(|_| ());
@@ -182,6 +209,12 @@ fn codes_and_missing_functions(gpu: Device) {
     // Neither.
     assert_eq!(event.query().map(|_| ()), Err(CudaError::NotFound));
     assert!(cuda_driver::last_error().unwrap().contains("cuEventQuery"));
+
+    // SAFETY: the stand-in reads through no handle.
+    let launch = |exec: usize| unsafe {
+        sys::cuGraphLaunch(sys::CUgraphExec(exec as *mut c_void), sys::CUstream::NULL)
+    };
+    assert_eq!(launch(0x9999_0000), CUresult::CUDA_SUCCESS);
 
     // cust passes this option without a value; the stand-in answers how many it got.
     let mut options = [sys::CU_JIT_TARGET, sys::CU_JIT_TARGET_FROM_CUCONTEXT];

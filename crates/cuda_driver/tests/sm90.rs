@@ -2,7 +2,7 @@
 //! tensor maps.
 
 use std::ffi::{c_uint, c_void};
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 
 use cuda_driver::sys::{self, CUresult, CUtensorMap};
 use cust::context::{Context, CurrentContext};
@@ -168,6 +168,42 @@ fn two_models_with_contexts_of_their_own() {
     let buffer = DeviceBuffer::from_slice(&[1_u32, 2]).unwrap();
     CurrentContext::set_current(&new_context).unwrap();
     assert_eq!(buffer.as_host_vec().unwrap(), [1, 2]);
+}
+
+/// Two threads for each model launch side by side, and leave at different times.
+#[test]
+fn both_models_from_several_threads() {
+    let _one = ONE_AT_A_TIME.lock();
+    let ordinals = [cuda_driver::soft_ordinal(), cuda_driver::soft_sm90_ordinal()];
+    let add_to_itself = |ordinal: u32, launches: usize, ready: &Barrier| {
+        let (device, context) = open(ordinal);
+        ready.wait();
+        let module = Module::from_ptx(include_str!("kernels.ptx"), &[]).unwrap();
+        let stream = Stream::new(StreamFlags::DEFAULT, None).unwrap();
+        let values = DeviceBuffer::from_slice(&[ordinal as f32 + 1.0; 100]).unwrap();
+        for _ in 0..launches {
+            let at = values.as_device_ptr();
+            // SAFETY: the buffer has 100 elements.
+            unsafe { launch!(module.vector_add<<<4, 32, 0, stream>>>(at, at, at, 100_u32)) }
+                .unwrap();
+        }
+        stream.synchronize().unwrap();
+        assert_eq!(CurrentContext::get_device().unwrap(), device);
+        (context, values, (ordinal as f32 + 1.0) * (1 << launches) as f32)
+    };
+    let ready = Barrier::new(4);
+    let results = std::thread::scope(|scope| {
+        let start = |(ordinal, launches)| {
+            let (run, ready) = (&add_to_itself, &ready);
+            scope.spawn(move || run(ordinal, launches, ready))
+        };
+        let runs = [(ordinals[0], 1), (ordinals[0], 9), (ordinals[1], 3), (ordinals[1], 8)];
+        runs.map(start).map(|thread| thread.join().unwrap())
+    });
+    for (context, values, expected) in results {
+        CurrentContext::set_current(&context).unwrap();
+        assert_eq!(values.as_host_vec().unwrap(), [expected; 100]);
+    }
 }
 
 #[test]

@@ -2,12 +2,17 @@
 
 use std::ffi::{c_int, c_uint};
 
+use super::capture::allow_context;
 use super::device::Model;
+use super::instance::device as the_device;
 use super::state::{self, Context, State, is_primary, primary};
+use crate::arg::Out;
 use crate::codes::Answer;
-use crate::global::SOFT_API_VERSION;
-use crate::route;
-use crate::sys::{CUcontext, CUdevice, CUresult, Out};
+use crate::stack;
+use crate::types::{CUcontext, CUdevice, CUresult};
+
+/// The driver API version that the software device answers where there is no GPU.
+pub(crate) const API_VERSION: c_uint = 13000;
 
 /// Limits that can be set and read back, with their defaults in bytes: stack
 /// size, printf buffer, malloc heap. Nothing here needs them.
@@ -47,7 +52,7 @@ fn clear(mut state: std::sync::MutexGuard<'_, State>, context: CUcontext) {
     drop(modules);
     for address in allocations {
         // It came from `alloc` and was not freed since: it cannot fail.
-        let _ = super::device().free(address);
+        let _ = the_device().free(address);
     }
 }
 
@@ -103,13 +108,13 @@ pub(crate) fn set_primary_flags(device: CUdevice, flags: c_uint) -> Answer {
 }
 
 pub(crate) fn api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
-    let context = if context == CUcontext::NULL { route::current_soft()? } else { context };
+    let context = if context == CUcontext::NULL { stack::current_soft()? } else { context };
     check(context)?;
-    version.set(SOFT_API_VERSION as c_uint)
+    version.set(API_VERSION)
 }
 
 pub(crate) fn device(out: Out<CUdevice>) -> Answer {
-    let context = route::current_soft()?;
+    let context = stack::current_soft()?;
     out.set(state::lock().context(context)?.model.device())
 }
 
@@ -171,5 +176,13 @@ pub(crate) fn stream_priority_range(least: Out<c_int>, greatest: Out<c_int>) -> 
 }
 
 pub(crate) fn synchronize() -> Answer {
-    state::current_context().map(|_| ())
+    let (context, mut state) = state::current()?;
+    allow_context(&mut state, context)
+}
+
+/// The text of the fault that the calling thread's current context is stuck in:
+/// kernel, PTX line, block, thread and what happened. `None` on a GPU.
+pub fn last_fault() -> Option<String> {
+    let context = stack::current_soft().ok()?;
+    state::lock().contexts.get(&context.bits())?.fault.as_ref().map(|fault| fault.text.clone())
 }

@@ -6,16 +6,16 @@ use std::ffi::{c_char, c_int};
 
 use soft_cuda::{MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK};
 
-use super::device as the_device;
+use super::instance::device as the_device;
+use crate::arg::{Out, SOFT_DEVICES};
 use crate::codes::Answer;
-use crate::global;
-use crate::route::SOFT_DEVICES;
-use crate::sys::{
+use crate::init;
+use crate::types::{
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as CAPABILITY_MAJOR,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as CAPABILITY_MINOR,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSOR_COUNT,
     CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED as TENSOR_MAP_ACCESS_SUPPORTED, CUdevice,
-    CUresult, Out,
+    CUresult,
 };
 
 /// A model of the software device. They differ in what they say they can do, and so
@@ -33,7 +33,7 @@ impl Model {
 
     /// The model that a `CUdevice` is.
     pub(super) fn of(device: CUdevice) -> Result<Self, CUresult> {
-        global::initialised()?;
+        init::initialised()?;
         let found = SOFT_DEVICES.iter().zip(Self::ALL).find(|(other, _)| **other == device);
         found.map(|(_, model)| model).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
     }

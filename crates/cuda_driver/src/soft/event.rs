@@ -3,10 +3,11 @@
 use std::ffi::c_uint;
 use std::time::Instant;
 
+use super::capture::{allow_unsafe, context_outside};
 use super::state::{self, Event, State};
-use super::stream;
+use crate::arg::Out;
 use crate::codes::Answer;
-use crate::sys::{CUevent, CUresult, CUstream, Out};
+use crate::types::{CUevent, CUresult, CUstream};
 
 /// `CU_EVENT_DISABLE_TIMING`, and all flags.
 const DISABLE_TIMING: c_uint = 2;
@@ -40,7 +41,7 @@ pub(crate) fn destroy(event: CUevent) -> Answer {
 
 pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer {
     let mut state = state::lock();
-    let context = stream::context_of(&state, stream)?;
+    let context = context_outside(&mut state, stream)?;
     let event = find(&mut state, event)?;
     if event.context != context {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
@@ -51,7 +52,9 @@ pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer {
 
 /// For both the query and the wait: all work is complete already.
 pub(crate) fn finished(event: CUevent) -> Answer {
-    find(&mut state::lock(), event).map(|_| ())
+    let mut state = state::lock();
+    find(&mut state, event)?;
+    allow_unsafe(&mut state)
 }
 
 pub(crate) fn elapsed(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> Answer {

@@ -9,14 +9,16 @@ use super::device::{
     sm_count,
 };
 use super::state::{self, Function, State};
-use crate::codes::{self, Answer};
-use crate::sys::{
+use crate::arg::Out;
+use crate::codes::Answer;
+use crate::last_error::explain;
+use crate::types::{
     CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CACHE_MODE_CA,
     CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
     CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
     CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction,
-    CUoccupancyB2DSize, CUresult, Out,
+    CUoccupancyB2DSize, CUresult,
 };
 
 pub(super) fn find(state: &mut State, function: CUfunction) -> Result<&mut Function, CUresult> {
@@ -55,7 +57,7 @@ pub(crate) fn set_attribute(function: CUfunction, attribute: c_int, value: c_int
             let limit = MAX_SHARED.saturating_sub(fixed);
             function.max_dynamic_shared =
                 u32::try_from(value).ok().filter(|value| *value <= limit).ok_or_else(|| {
-                    codes::explain(format!(
+                    explain(format!(
                         "kernel {} cannot have {value} bytes of dynamic shared memory; \
                          the device has {limit} bytes left beside its {fixed} static bytes",
                         function.kernel.name()

@@ -4,14 +4,19 @@ use std::ffi::{c_uint, c_void};
 use std::slice;
 use std::sync::Arc;
 
-use soft_cuda::{FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError};
+use soft_cuda::{Kernel, LaunchConfig};
 
-use super::state::{self, StickyFault};
-use super::{device, function, stream};
-use crate::codes::{self, Answer};
-use crate::sys::{
-    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_IGNORE, CUcontext, CUfunction,
-    CUhostFn, CUlaunchConfig, CUresult, CUstream, Out,
+use super::capture::{context_outside, submit};
+use super::function;
+use super::instance::unsupported;
+use super::state;
+use super::work::Work;
+use crate::arg::Out;
+use crate::codes::Answer;
+use crate::last_error::explain;
+use crate::types::{
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_IGNORE, CUfunction, CUhostFn,
+    CUlaunchConfig, CUresult, CUstream,
 };
 
 /// Names of the entries in the `extra` array of a launch.
@@ -68,7 +73,7 @@ pub(crate) unsafe fn kernel_ex(
         match attribute.id {
             CU_LAUNCH_ATTRIBUTE_IGNORE => {}
             CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if single => {}
-            id => return super::unsupported(&format!("launch attribute {id}")),
+            id => return unsupported(&format!("launch attribute {id}")),
         }
     }
     let config = LaunchConfig {
@@ -92,16 +97,16 @@ unsafe fn launch(
     kernel_params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Answer {
-    let (context, kernel) = {
+    let kernel = {
         let mut state = state::lock();
-        let stream_context = stream::context_of(&state, stream)?;
+        let stream_context = state.context_of(stream)?;
         let function = function::find(&mut state, function)?;
         if function.context != stream_context {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
         let limit = function.max_dynamic_shared;
         if config.dynamic_shared > limit {
-            codes::explain(format!(
+            explain(format!(
                 "kernel {} may have {limit} bytes of dynamic shared memory and the launch asks \
                  for {}; raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES first",
                 function.kernel.name(),
@@ -109,16 +114,11 @@ unsafe fn launch(
             ));
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        (function.context, function.kernel.clone())
+        function.kernel.clone()
     };
     // SAFETY: the caller's contract.
     let params = unsafe { packed_params(&kernel, kernel_params, extra) }?;
-    // No lock is held here: a launch takes its time, and other threads ask for its
-    // progress.
-    match device().launch(&kernel, config, &params) {
-        Ok(_) => Ok(()),
-        Err(error) => failed(context, &kernel, error),
-    }
+    submit(stream, &[Work::Launch { kernel, config, params }])
 }
 
 /// The parameters as one block of bytes in the kernel's own layout.
@@ -144,14 +144,14 @@ unsafe fn packed_params(
     }
     let mut packed = vec![0; kernel.params_size()];
     if !packed.is_empty() && kernel_params.is_null() {
-        codes::explain(format!("kernel {} has parameters and got none", kernel.name()));
+        explain(format!("kernel {} has parameters and got none", kernel.name()));
         return Err(invalid);
     }
     for (index, param) in kernel.params().iter().enumerate() {
         // SAFETY: the array has a pointer for each parameter of the kernel.
         let value = unsafe { kernel_params.add(index).read() }.cast_const().cast::<u8>();
         if value.is_null() {
-            codes::explain(format!("parameter {index} of kernel {} is null", kernel.name()));
+            explain(format!("parameter {index} of kernel {} is null", kernel.name()));
             return Err(invalid);
         }
         let at = param.offset..param.offset + param.size;
@@ -197,51 +197,6 @@ unsafe fn packed_extra(extra: *mut *mut c_void) -> Option<Vec<u8>> {
     }
 }
 
-/// A launch that cannot start answers at once. A fault belongs to the context: as
-/// on a GPU the launch has succeeded by then, and every later call tells.
-fn failed(context: CUcontext, kernel: &Kernel, error: LaunchError) -> Answer {
-    let text = error.to_string();
-    match error {
-        LaunchError::Fault(fault) => {
-            let code = fault_code(&fault.kind);
-            if let Ok(context) = state::lock().context(context) {
-                context.fault.get_or_insert(StickyFault { code, text });
-            }
-            Ok(())
-        }
-        LaunchError::Invalid { reason, .. } => {
-            codes::explain(text);
-            Err(match reason {
-                InvalidLaunch::TooManyThreads { .. } | InvalidLaunch::ThreadState { .. } => {
-                    CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-                }
-                _ => CUresult::CUDA_ERROR_INVALID_VALUE,
-            })
-        }
-        _ => {
-            codes::explain(format!("kernel {} failed: {text}", kernel.name()));
-            Err(CUresult::CUDA_ERROR_LAUNCH_FAILED)
-        }
-    }
-}
-
-/// The code that a GPU gives for what the kernel did.
-fn fault_code(kind: &FaultKind) -> CUresult {
-    match kind {
-        FaultKind::OutOfBounds { .. }
-        | FaultKind::UseAfterFree { .. }
-        | FaultKind::ReadOnly { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-        FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
-        FaultKind::BudgetExceeded { .. } | FaultKind::Deadlock { .. } => {
-            CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-        }
-        FaultKind::BadBarrier { .. }
-        | FaultKind::BadTensorMap { .. }
-        | FaultKind::BulkSize { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
-        _ => CUresult::CUDA_ERROR_LAUNCH_FAILED,
-    }
-}
-
 /// Calls `function` at once: all earlier work in the stream is complete.
 ///
 /// # Safety
@@ -252,7 +207,7 @@ pub(crate) unsafe fn host_function(
     function: CUhostFn,
     user_data: Out<c_void>,
 ) -> Answer {
-    stream::context_of(&state::lock(), stream)?;
+    context_outside(&mut state::lock(), stream)?;
     let Some(function) = function else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
     // SAFETY: the caller passes the function together with its data.
     unsafe { function(user_data.as_ptr()) };

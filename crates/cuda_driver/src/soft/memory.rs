@@ -6,28 +6,20 @@ use std::slice;
 
 use soft_cuda::MemoryError;
 
+use super::capture::{allow_legacy, allow_unsafe, context_outside, submit};
+use super::instance::{device, unsupported};
 use super::state::{self, State};
-use super::{device, stream};
-use crate::codes::{self, Answer};
-use crate::route;
-use crate::sys::{
+use super::work::{Work, memory_failed};
+use crate::arg::{Out, is_soft};
+use crate::codes::Answer;
+use crate::stack;
+use crate::types::{
     CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D, CUcontext,
-    CUdeviceptr, CUresult, CUstream, Out,
+    CUdeviceptr, CUresult, CUstream,
 };
 
 /// Page-locked memory is aligned to pages.
 const PAGE: usize = 4096;
-
-/// The code for a failed memory call; its text is kept for `last_error`.
-fn failed(error: MemoryError) -> CUresult {
-    codes::explain(error.to_string());
-    match error {
-        MemoryError::OutOfMemory { .. } | MemoryError::HostMemory { .. } => {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY
-        }
-        _ => CUresult::CUDA_ERROR_INVALID_VALUE,
-    }
-}
 
 /// The context that owns `address`; memory that no call allocated (a module's
 /// variables) goes by the current context.
@@ -35,33 +27,58 @@ fn owner(state: &State, address: u64) -> Result<CUcontext, CUresult> {
     let base = device().allocation_of(address).map(|(base, _)| base);
     match base.and_then(|base| state.allocations.get(&base)) {
         Some(context) => Ok(*context),
-        None => route::current_soft(),
+        None => stack::current_soft(),
     }
 }
 
 /// Memory calls work by address, and still need some current context, as on a GPU.
-fn check(address: CUdeviceptr) -> Answer {
-    route::has_context()?;
-    let state = state::lock();
-    state.healthy(owner(&state, address.0)?)
+fn check(state: &State, address: CUdeviceptr) -> Result<CUcontext, CUresult> {
+    stack::has_context()?;
+    let context = owner(state, address.0)?;
+    state.healthy(context)?;
+    Ok(context)
 }
 
-fn check_stream(stream: CUstream) -> Answer {
-    stream::context_of(&state::lock(), stream).map(|_| ())
+/// A synchronous copy or fill of `address` is a call in the legacy stream.
+fn check_legacy(address: CUdeviceptr) -> Answer {
+    let mut state = state::lock();
+    let context = check(&state, address)?;
+    allow_legacy(&mut state, context)
+}
+
+/// A copy between the host and `address` in `stream`, which no capture holds.
+fn check_stream(stream: CUstream, address: CUdeviceptr) -> Answer {
+    let mut state = state::lock();
+    context_outside(&mut state, stream)?;
+    check(&state, address).map(|_| ())
+}
+
+/// Work on `addresses` in `stream`.
+fn submit_at(addresses: &[CUdeviceptr], stream: CUstream, work: Work) -> Answer {
+    let state = state::lock();
+    state.context_of(stream)?;
+    for address in addresses {
+        check(&state, *address)?;
+    }
+    drop(state);
+    submit(stream, &[work])
 }
 
 pub(crate) fn alloc(out: Out<CUdeviceptr>, bytes: usize) -> Answer {
-    alloc_in(state::current_context()?, out, bytes)
+    let (context, mut state) = state::current()?;
+    allow_unsafe(&mut state)?;
+    drop(state);
+    alloc_in(context, out, bytes)
 }
 
 pub(crate) fn alloc_async(out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> Answer {
-    let context = stream::context_of(&state::lock(), stream)?;
+    let context = context_outside(&mut state::lock(), stream)?;
     alloc_in(context, out, bytes)
 }
 
 fn alloc_in(context: CUcontext, out: Out<CUdeviceptr>, bytes: usize) -> Answer {
     out.check()?;
-    let address = device().alloc(bytes as u64).map_err(failed)?;
+    let address = device().alloc(bytes as u64).map_err(memory_failed)?;
     state::lock().allocations.insert(address, context);
     out.set(CUdeviceptr(address))
 }
@@ -70,17 +87,24 @@ pub(crate) fn free(address: CUdeviceptr) -> Answer {
     if address.0 == 0 {
         return Ok(());
     }
-    check(address)?;
-    // Only what `alloc` gave out: a module's variables go with the module.
-    if state::lock().allocations.remove(&address.0).is_none() {
-        return Err(failed(MemoryError::NotAnAllocation { address: address.0 }));
-    }
-    device().free(address.0).map_err(failed)
+    allow_unsafe(&mut state::lock())?;
+    free_now(address)
 }
 
 pub(crate) fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
-    check_stream(stream)?;
-    free(address)
+    context_outside(&mut state::lock(), stream)?;
+    if address.0 == 0 { Ok(()) } else { free_now(address) }
+}
+
+fn free_now(address: CUdeviceptr) -> Answer {
+    let mut state = state::lock();
+    check(&state, address)?;
+    // Only what `alloc` gave out: a module's variables go with the module.
+    if state.allocations.remove(&address.0).is_none() {
+        return Err(memory_failed(MemoryError::NotAnAllocation { address: address.0 }));
+    }
+    drop(state);
+    device().free(address.0).map_err(memory_failed)
 }
 
 pub(crate) fn info(free: Out<usize>, total: Out<usize>) -> Answer {
@@ -92,7 +116,9 @@ pub(crate) fn info(free: Out<usize>, total: Out<usize>) -> Answer {
 }
 
 pub(crate) fn alloc_host(out: Out<*mut c_void>, bytes: usize) -> Answer {
-    state::current_context()?;
+    let (_context, mut state) = state::current()?;
+    allow_unsafe(&mut state)?;
+    drop(state);
     out.check()?;
     let layout = Layout::from_size_align(bytes, PAGE)
         .ok()
@@ -117,9 +143,9 @@ pub(crate) fn free_host(memory: *mut c_void) -> bool {
 }
 
 pub(crate) fn copy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Answer {
-    check(dst)?;
-    check(src)?;
-    device().copy(dst.0, src.0, bytes as u64).map_err(failed)
+    check_legacy(dst)?;
+    check_legacy(src)?;
+    device().copy(dst.0, src.0, bytes as u64).map_err(memory_failed)
 }
 
 pub(crate) fn copy_async(
@@ -128,8 +154,8 @@ pub(crate) fn copy_async(
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    check_stream(stream)?;
-    copy(dst, src, bytes)
+    let work = Work::Copy { dst: dst.0, src: src.0, bytes: bytes as u64 };
+    submit_at(&[dst, src], stream, work)
 }
 
 /// Copies device memory to the host.
@@ -138,7 +164,7 @@ pub(crate) fn copy_async(
 ///
 /// `dst` is null or valid for writes of `bytes` bytes.
 pub(crate) unsafe fn read(dst: Out<c_void>, src: CUdeviceptr, bytes: usize) -> Answer {
-    check(src)?;
+    check_legacy(src)?;
     // SAFETY: the caller's contract.
     unsafe { read_bytes(dst.as_ptr(), src.0, bytes) }
 }
@@ -154,9 +180,9 @@ pub(crate) unsafe fn read_async(
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    check_stream(stream)?;
+    check_stream(stream, src)?;
     // SAFETY: the caller's contract.
-    unsafe { read(dst, src, bytes) }
+    unsafe { read_bytes(dst.as_ptr(), src.0, bytes) }
 }
 
 /// Copies host memory to the device.
@@ -165,25 +191,25 @@ pub(crate) unsafe fn read_async(
 ///
 /// `src` is null or valid for reads of `bytes` bytes.
 pub(crate) unsafe fn write(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Answer {
-    check(dst)?;
+    check_legacy(dst)?;
     // SAFETY: the caller's contract.
     unsafe { write_bytes(dst.0, src, bytes) }
 }
 
-/// [`write`] in a stream.
+/// [`write()`] in a stream.
 ///
 /// # Safety
 ///
-/// As [`write`].
+/// As [`write()`].
 pub(crate) unsafe fn write_async(
     dst: CUdeviceptr,
     src: *const c_void,
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    check_stream(stream)?;
+    check_stream(stream, dst)?;
     // SAFETY: the caller's contract.
-    unsafe { write(dst, src, bytes) }
+    unsafe { write_bytes(dst.0, src, bytes) }
 }
 
 /// # Safety
@@ -197,7 +223,7 @@ unsafe fn read_bytes(dst: *mut c_void, src: u64, bytes: usize) -> Answer {
     // SAFETY: not null and in no device's address space, so the caller vouches for
     // it. Host buffers of a copy are the caller's own during the call.
     let dst = unsafe { slice::from_raw_parts_mut(dst.cast(), bytes) };
-    device().read(src, dst).map_err(failed)
+    device().read(src, dst).map_err(memory_failed)
 }
 
 /// # Safety
@@ -210,12 +236,12 @@ unsafe fn write_bytes(dst: u64, src: *const c_void, bytes: usize) -> Answer {
     }
     // SAFETY: as in `read_bytes`.
     let src = unsafe { slice::from_raw_parts(src.cast(), bytes) };
-    device().write(dst, src).map_err(failed)
+    device().write(dst, src).map_err(memory_failed)
 }
 
 /// `pointer` can be the host's side of a copy.
 fn check_host(pointer: *const c_void, bytes: usize) -> Answer {
-    let wrong = bytes > 0 && pointer.is_null() || route::is_soft(pointer.addr() as u64);
+    let wrong = bytes > 0 && pointer.is_null() || is_soft(pointer.addr() as u64);
     if wrong || bytes > isize::MAX as usize {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
@@ -224,10 +250,10 @@ fn check_host(pointer: *const c_void, bytes: usize) -> Answer {
 
 /// Defines the handlers of one fill, in its two forms.
 macro_rules! fills {
-    ($($fill:ident, $fill_async:ident: $type:ty;)*) => {$(
+    ($($fill:ident, $fill_async:ident, $work:ident: $type:ty;)*) => {$(
         pub(crate) fn $fill(dst: CUdeviceptr, value: $type, count: usize) -> Answer {
-            check(dst)?;
-            device().$fill(dst.0, value, count as u64).map_err(failed)
+            check_legacy(dst)?;
+            device().$fill(dst.0, value, count as u64).map_err(memory_failed)
         }
 
         pub(crate) fn $fill_async(
@@ -236,16 +262,16 @@ macro_rules! fills {
             count: usize,
             stream: CUstream,
         ) -> Answer {
-            check_stream(stream)?;
-            $fill(dst, value, count)
+            let work = Work::$work { dst: dst.0, value, count: count as u64 };
+            submit_at(&[dst], stream, work)
         }
     )*};
 }
 
 fills! {
-    fill_u8, fill_u8_async: u8;
-    fill_u16, fill_u16_async: u16;
-    fill_u32, fill_u32_async: u32;
+    fill_u8, fill_u8_async, FillU8: u8;
+    fill_u16, fill_u16_async, FillU16: u16;
+    fill_u32, fill_u32_async, FillU32: u32;
 }
 
 /// One end of a pitched copy.
@@ -260,11 +286,11 @@ impl End {
         match memory_type {
             CU_MEMORYTYPE_HOST => Ok(Self::Host(host)),
             CU_MEMORYTYPE_DEVICE => Ok(Self::Device(device.0)),
-            CU_MEMORYTYPE_UNIFIED if route::is_soft(device.0) => Ok(Self::Device(device.0)),
+            CU_MEMORYTYPE_UNIFIED if is_soft(device.0) => Ok(Self::Device(device.0)),
             CU_MEMORYTYPE_UNIFIED => {
                 Ok(Self::Host(std::ptr::with_exposed_provenance_mut(device.0 as usize)))
             }
-            _ => super::unsupported("arrays").map(|()| Self::Device(0)),
+            _ => unsupported("arrays").map(|()| Self::Device(0)),
         }
     }
 
@@ -286,7 +312,7 @@ pub(crate) unsafe fn copy_2d(copy: &CUDA_MEMCPY2D) -> Answer {
     let dst = End::new(copy.dst_memory_type, copy.dst_host, copy.dst_device)?;
     for end in [src, dst] {
         if let End::Device(address) = end {
-            check(CUdeviceptr(address))?;
+            check_legacy(CUdeviceptr(address))?;
         }
     }
     // Where row `row` of an end starts; rows must not reach into each other.
@@ -303,7 +329,7 @@ pub(crate) unsafe fn copy_2d(copy: &CUDA_MEMCPY2D) -> Answer {
         let bytes = copy.width_in_bytes;
         match (src.row(from), dst.row(to)) {
             (End::Device(src), End::Device(dst)) => {
-                device().copy(dst, src, bytes as u64).map_err(failed)?;
+                device().copy(dst, src, bytes as u64).map_err(memory_failed)?;
             }
             // SAFETY: the caller's contract for this row.
             (End::Device(src), End::Host(dst)) => unsafe { read_bytes(dst, src, bytes) }?,

@@ -5,11 +5,14 @@ use std::ffi::{CStr, c_char, c_uint, c_void};
 
 use soft_cuda::MAX_STATIC_SHARED;
 
+use super::instance::device;
 use super::state::{self, Function, LoadedModule, State};
-use crate::codes::{self, Answer};
-use crate::sys::{
+use crate::arg::Out;
+use crate::codes::Answer;
+use crate::last_error::explain;
+use crate::types::{
     CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
-    CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CUdeviceptr, CUfunction, CUmodule, CUresult, Out,
+    CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CUdeviceptr, CUfunction, CUmodule, CUresult,
 };
 
 /// How images that are not PTX text begin: ELF (cubin), and the two fat binaries.
@@ -53,7 +56,7 @@ pub(crate) unsafe fn load_data_ex(
         buffers.error.fill(&log);
     }
     if !log.is_empty() {
-        codes::explain(log);
+        explain(log);
     }
     answer
 }
@@ -81,7 +84,7 @@ pub(crate) unsafe fn load_file(out: Out<CUmodule>, path: *const c_char) -> Answe
         }
     };
     let module = loaded.map_err(|(code, text)| {
-        codes::explain(text);
+        explain(text);
         code
     })?;
     out.set(module)
@@ -126,7 +129,7 @@ fn load(text: &str) -> Result<CUmodule, Refused> {
     let (context, mut state) = state::current().map_err(unexplained)?;
     let model = state.context(context).map_err(unexplained)?.model;
     drop(state);
-    let module = super::device()
+    let module = device()
         .load(text)
         .map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, error.to_string()))?;
     if !model.runs(module.target()) {
@@ -257,7 +260,7 @@ pub(crate) unsafe fn function(
         return out.set(CUfunction(std::ptr::without_provenance_mut(*known as usize)));
     }
     let Some(kernel) = loaded.module.kernel(name) else {
-        codes::explain(format!("the module has no kernel named {name}"));
+        explain(format!("the module has no kernel named {name}"));
         return Err(CUresult::CUDA_ERROR_NOT_FOUND);
     };
     let function = Function {
@@ -291,7 +294,7 @@ pub(crate) unsafe fn global(
     let name = unsafe { name_text(name) }?;
     let state = state::lock();
     let Some((at, size)) = find(&state, module)?.module.global(name) else {
-        codes::explain(format!("the module has no variable named {name}"));
+        explain(format!("the module has no variable named {name}"));
         return Err(CUresult::CUDA_ERROR_NOT_FOUND);
     };
     address.set_if_wanted(CUdeviceptr(at));

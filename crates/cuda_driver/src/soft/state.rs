@@ -4,20 +4,17 @@ use std::alloc::Layout;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use soft_cuda::{Kernel, Module};
 
 use super::device::Model;
+use super::work::{StickyFault, Work};
+use crate::arg::soft_handle;
 use crate::codes::Answer;
-use crate::route;
-use crate::sys::{CUcontext, CUresult};
-
-/// What a kernel did wrong: every later call in its context answers `code`.
-pub(super) struct StickyFault {
-    pub code: CUresult,
-    pub text: String,
-}
+use crate::stack;
+use crate::types::{CUcontext, CUresult, CUstream};
 
 /// A context. What is only kept here to be read back has no effect.
 #[derive(Default)]
@@ -49,9 +46,41 @@ pub(super) struct Function {
     pub carveout: c_int,
 }
 
+/// `CU_STREAM_NON_BLOCKING`: the legacy stream does not wait for such a stream.
+pub(super) const NON_BLOCKING: c_uint = 1;
+
 pub(super) struct Stream {
     pub context: CUcontext,
     pub flags: c_uint,
+    pub capture: Option<Capture>,
+}
+
+impl Stream {
+    /// Whether a call in the legacy stream of `context` would wait for a capture here.
+    pub fn blocks_legacy(&self, context: CUcontext) -> bool {
+        self.capture.is_some() && self.context == context && self.flags & NON_BLOCKING == 0
+    }
+}
+
+/// What a capturing stream has recorded.
+pub(super) struct Capture {
+    /// The `CUstreamCaptureMode`.
+    pub mode: c_uint,
+    /// The thread that began it.
+    pub thread: ThreadId,
+    /// `None` once a forbidden call has invalidated it.
+    pub work: Option<Vec<Work>>,
+}
+
+pub(super) struct Graph {
+    pub context: CUcontext,
+    pub work: Arc<[Work]>,
+}
+
+pub(super) struct GraphExec {
+    pub context: CUcontext,
+    /// Locked while it runs.
+    pub work: Arc<Mutex<Arc<[Work]>>>,
 }
 
 pub(super) struct Event {
@@ -68,6 +97,8 @@ pub(super) struct State {
     pub functions: BTreeMap<u64, Function>,
     pub streams: BTreeMap<u64, Stream>,
     pub events: BTreeMap<u64, Event>,
+    pub graphs: BTreeMap<u64, Graph>,
+    pub graph_execs: BTreeMap<u64, GraphExec>,
     /// The context of each allocation, by its first address.
     pub allocations: BTreeMap<u64, CUcontext>,
     /// Page-locked host memory, by address. It belongs to no context: freeing it
@@ -87,8 +118,7 @@ pub(super) struct Primary {
 }
 
 /// The handles of the primary contexts by model, the same every time one is retained.
-const PRIMARIES: [CUcontext; 2] =
-    [CUcontext(route::soft_handle(1)), CUcontext(route::soft_handle(2))];
+const PRIMARIES: [CUcontext; 2] = [CUcontext(soft_handle(1)), CUcontext(soft_handle(2))];
 
 /// The handle of a model's primary context.
 pub(super) fn primary(model: Model) -> CUcontext {
@@ -106,6 +136,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     functions: BTreeMap::new(),
     streams: BTreeMap::new(),
     events: BTreeMap::new(),
+    graphs: BTreeMap::new(),
+    graph_execs: BTreeMap::new(),
     allocations: BTreeMap::new(),
     host_memory: BTreeMap::new(),
     primaries: [Primary { retained: 0, flags: 0 }; 2],
@@ -121,7 +153,7 @@ pub(super) fn lock() -> MutexGuard<'static, State> {
 /// The context that calls without a handle belong to, checked to be alive and
 /// without a fault, and the locked state.
 pub(super) fn current() -> Result<(CUcontext, MutexGuard<'static, State>), CUresult> {
-    let context = route::current_soft()?;
+    let context = stack::current_soft()?;
     let state = lock();
     state.healthy(context)?;
     Ok((context, state))
@@ -136,7 +168,7 @@ impl State {
     /// A handle that was never given out before.
     pub fn new_handle(&mut self) -> *mut c_void {
         self.last_id += 1;
-        route::soft_handle(self.last_id)
+        soft_handle(self.last_id)
     }
 
     /// The context is alive.
@@ -153,12 +185,25 @@ impl State {
         }
     }
 
+    /// The context that work in `stream` belongs to, alive and without a fault.
+    pub fn context_of(&self, stream: CUstream) -> Result<CUcontext, CUresult> {
+        let context = if stream.is_default() {
+            stack::current_soft()?
+        } else {
+            self.streams.get(&stream.bits()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?.context
+        };
+        self.healthy(context)?;
+        Ok(context)
+    }
+
     /// Takes out everything that belongs to `context`; gives its allocations, for
     /// the caller to free, and its modules, for the caller to drop.
     pub fn clear(&mut self, context: CUcontext) -> (Vec<u64>, Vec<LoadedModule>) {
         self.functions.retain(|_, function| function.context != context);
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
+        self.graphs.retain(|_, graph| graph.context != context);
+        self.graph_execs.retain(|_, exec| exec.context != context);
         let allocations =
             self.allocations.extract_if(.., |_, owner| *owner == context).map(|(at, _)| at);
         let modules = self.modules.extract_if(.., |_, module| module.context == context);

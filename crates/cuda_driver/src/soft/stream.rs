@@ -1,26 +1,13 @@
 //! Streams of the software device. Work is complete when its call returns, so a
-//! stream is only a name.
+//! stream is only a name, unless it captures.
 
 use std::ffi::{c_int, c_uint};
 
-use super::state::{self, State, Stream};
+use super::capture::{context_outside, context_outside_as};
+use super::state::{self, NON_BLOCKING, Stream};
+use crate::arg::Out;
 use crate::codes::Answer;
-use crate::route;
-use crate::sys::{CUcontext, CUevent, CUresult, CUstream, Out};
-
-/// `CU_STREAM_NON_BLOCKING`, the only flag.
-const NON_BLOCKING: c_uint = 1;
-
-/// The context that work in `stream` belongs to, alive and without a fault.
-pub(super) fn context_of(state: &State, stream: CUstream) -> Result<CUcontext, CUresult> {
-    let context = if stream.is_default() {
-        route::current_soft()?
-    } else {
-        state.streams.get(&stream.bits()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?.context
-    };
-    state.healthy(context)?;
-    Ok(context)
-}
+use crate::types::{CUevent, CUresult, CUstream};
 
 pub(crate) fn create(out: Out<CUstream>, flags: c_uint, _priority: c_int) -> Answer {
     let (context, mut state) = state::current()?;
@@ -29,7 +16,7 @@ pub(crate) fn create(out: Out<CUstream>, flags: c_uint, _priority: c_int) -> Ans
     }
     let stream = CUstream(state.new_handle());
     out.set(stream)?;
-    state.streams.insert(stream.bits(), Stream { context, flags });
+    state.streams.insert(stream.bits(), Stream { context, flags, capture: None });
     Ok(())
 }
 
@@ -38,29 +25,32 @@ pub(crate) fn destroy(stream: CUstream) -> Answer {
     if stream.is_default() {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    context_of(&state, stream)?;
+    state.context_of(stream)?;
     state.streams.remove(&stream.bits());
     Ok(())
 }
 
 pub(crate) fn flags(stream: CUstream, out: Out<c_uint>) -> Answer {
     let state = state::lock();
-    context_of(&state, stream)?;
+    state.context_of(stream)?;
     out.set(state.streams.get(&stream.bits()).map_or(0, |stream| stream.flags))
 }
 
 pub(crate) fn priority(stream: CUstream, out: Out<c_int>) -> Answer {
-    context_of(&state::lock(), stream)?;
+    state::lock().context_of(stream)?;
     out.set(0)
 }
 
 pub(crate) fn synchronize(stream: CUstream) -> Answer {
-    context_of(&state::lock(), stream).map(|_| ())
+    context_outside(&mut state::lock(), stream).map(|_| ())
 }
 
+/// All earlier work is complete, so there is nothing to wait for.
 pub(crate) fn wait_event(stream: CUstream, event: CUevent, _flags: c_uint) -> Answer {
-    let state = state::lock();
-    context_of(&state, stream)?;
+    let mut state = state::lock();
+    // An event is never part of a capture here.
+    let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    context_outside_as(&mut state, stream, code)?;
     state
         .events
         .contains_key(&event.bits())

@@ -6,10 +6,13 @@ use std::slice;
 use soft_cuda::{Fill, Swizzle, TensorMap};
 
 use super::device::Model;
+use super::instance::unsupported;
 use super::state;
-use crate::codes::{self, Answer};
-use crate::route;
-use crate::sys::{CUresult, CUtensorMap, Out};
+use crate::arg::Out;
+use crate::codes::Answer;
+use crate::last_error::explain;
+use crate::stack;
+use crate::types::{CUresult, CUtensorMap};
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT32`, and one past the last type.
 const FLOAT32: c_uint = 7;
@@ -45,10 +48,10 @@ pub(crate) unsafe fn encode_tiled(
     oob_fill: c_uint,
 ) -> Answer {
     tensor_map.check()?;
-    if let Ok(context) = route::current_soft()
+    if let Ok(context) = stack::current_soft()
         && state::lock().context(context)?.model == Model::Sm80
     {
-        codes::explain(
+        explain(
             "the software device of compute capability 8.0 has no tensor maps; use the one of 9.0"
                 .into(),
         );
@@ -97,7 +100,7 @@ pub(crate) unsafe fn encode_tiled(
         return invalid("there is no data type, interleave or promotion of this number");
     }
     if data_type != FLOAT32 || interleave != 0 || steps.iter().any(|step| *step != 1) {
-        return super::unsupported(
+        return unsupported(
             "cuTensorMapEncodeTiled for other types than FLOAT32, interleaved tensors, and \
              element strides other than 1",
         );
@@ -112,7 +115,7 @@ pub(crate) unsafe fn encode_tiled(
             tensor_map.set(CUtensorMap { opaque })
         }
         Err(error) => {
-            codes::explain(error.to_string());
+            explain(error.to_string());
             Err(match error {
                 soft_cuda::TensorMapError::NarrowRow { .. } => CUresult::CUDA_ERROR_NOT_SUPPORTED,
                 _ => CUresult::CUDA_ERROR_INVALID_VALUE,
@@ -122,6 +125,6 @@ pub(crate) unsafe fn encode_tiled(
 }
 
 fn invalid(text: &str) -> Answer {
-    codes::explain(text.into());
+    explain(text.into());
     Err(CUresult::CUDA_ERROR_INVALID_VALUE)
 }

@@ -118,6 +118,17 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(ctx: *mut usize) -> c_uint {
     }
 }
 
+/// Contexts have their device's number in them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> c_uint {
+    match stack(|stack| stack.last().copied()) {
+        Some(top) if top < 0x6666_0000 => unsafe { *device = (top - 0x5555_0000) as c_int / 16 },
+        Some(top) => unsafe { *device = (top - 0x6666_0000) as c_int / 1600 },
+        None => return INVALID_CONTEXT,
+    }
+    SUCCESS
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSynchronize() -> c_uint {
     if stack(|stack| stack.is_empty()) { INVALID_CONTEXT } else { SUCCESS }
@@ -183,6 +194,11 @@ unsafe extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> c_uint 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(_event: usize) -> c_uint {
     SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphLaunch(exec: usize, _stream: usize) -> c_uint {
+    if exec == 0x9999_0000 { SUCCESS } else { 1 }
 }
 
 unsafe extern "C" fn elapsed_time(milliseconds: *mut f32, _start: usize, _end: usize) -> c_uint {

@@ -1,9 +1,61 @@
-//! The driver API's types, ABI-compatible with `cuda.h` and with `cust_raw`.
+//! The driver API's types and constants, ABI-compatible with `cuda.h` and with `cust_raw`.
+#![allow(non_camel_case_types, reason = "the names are C's")]
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::mem::MaybeUninit;
 
-use crate::route::{self, Side};
+macro_rules! constants {
+    ($type:ty: $($name:ident = $value:literal,)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of `cuda.h`.")]
+        pub const $name: $type = $value;
+    )*};
+}
+
+constants! { c_int:
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
+    CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+    CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
+    CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37,
+    CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+    CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK = 111,
+    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED = 127,
+    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
+    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = 2,
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
+    CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
+    CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
+    CU_FUNC_ATTRIBUTE_BINARY_VERSION = 6,
+    CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9,
+}
+
+constants! { c_uint:
+    CU_JIT_INFO_LOG_BUFFER = 3,
+    CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES = 4,
+    CU_JIT_ERROR_LOG_BUFFER = 5,
+    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+    CU_JIT_TARGET_FROM_CUCONTEXT = 8,
+    CU_JIT_TARGET = 9,
+    CU_MEMORYTYPE_HOST = 1,
+    CU_MEMORYTYPE_DEVICE = 2,
+    CU_MEMORYTYPE_ARRAY = 3,
+    CU_MEMORYTYPE_UNIFIED = 4,
+    CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+    CU_STREAM_CAPTURE_STATUS_NONE = 0,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+    CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+}
 
 /// The result of a call; [`CUresult::CUDA_SUCCESS`] is 0.
 #[repr(transparent)]
@@ -75,7 +127,7 @@ pub struct CUlaunchConfig {
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub struct CUlaunchAttribute {
-    /// The attribute, for example [`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`](super::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).
+    /// The attribute, for example [`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`].
     pub id: c_uint,
     /// Padding up to offset 8; leave it 0.
     pub pad: [u8; 4],
@@ -90,121 +142,6 @@ pub struct CUtensorMap {
     /// The encoded map.
     pub opaque: [u64; 16],
 }
-
-/// How an argument of a driver call tells where the call goes, and what the
-/// software side receives for it.
-pub(crate) trait Arg: Copy {
-    type Soft;
-
-    /// The device that the argument belongs to, if it tells.
-    fn side(self) -> Side {
-        Side::Any
-    }
-
-    /// The argument as the software side takes it.
-    ///
-    /// # Safety
-    ///
-    /// A non-null `*mut` argument is valid for a write of its type for the
-    /// duration of the call, which is the driver API's own rule.
-    unsafe fn soft(self) -> Self::Soft;
-}
-
-/// An output of the software side: a place to write one value.
-pub(crate) struct Out<T>(*mut T);
-
-impl<T> Out<T> {
-    /// Writes `value`; a null place is `CUDA_ERROR_INVALID_VALUE`, as in the driver.
-    pub(crate) fn set(self, value: T) -> Result<(), CUresult> {
-        self.check()?;
-        // SAFETY: not null, and whoever made `self` vouched for it (`Arg::soft`).
-        // The place may be uninitialised, so nothing is read or dropped.
-        unsafe { self.0.cast::<MaybeUninit<T>>().write(MaybeUninit::new(value)) };
-        Ok(())
-    }
-
-    /// Fails where [`set`](Self::set) would, for calls that must not act first.
-    pub(crate) fn check(&self) -> Result<(), CUresult> {
-        if self.0.is_null() { Err(CUresult::CUDA_ERROR_INVALID_VALUE) } else { Ok(()) }
-    }
-
-    /// Writes `value` unless the place is null.
-    pub(crate) fn set_if_wanted(self, value: T) {
-        // The only failure is the null place.
-        let _ = self.set(value);
-    }
-
-    /// The pointer itself, for arguments that are more than one value.
-    pub(crate) fn as_ptr(&self) -> *mut T {
-        self.0
-    }
-}
-
-impl<T> Arg for *mut T {
-    type Soft = Out<T>;
-
-    fn side(self) -> Side {
-        if route::is_soft(self as u64) { Side::Soft } else { Side::Any }
-    }
-
-    unsafe fn soft(self) -> Out<T> {
-        Out(self)
-    }
-}
-
-impl<T> Arg for *const T {
-    type Soft = Self;
-
-    fn side(self) -> Side {
-        if route::is_soft(self as u64) { Side::Soft } else { Side::Any }
-    }
-
-    unsafe fn soft(self) -> Self {
-        self
-    }
-}
-
-impl Arg for CUdevice {
-    type Soft = Self;
-
-    fn side(self) -> Side {
-        match self {
-            CU_DEVICE_CPU => Side::Any,
-            device if route::SOFT_DEVICES.contains(&device) => Side::Soft,
-            _ => Side::Gpu,
-        }
-    }
-
-    unsafe fn soft(self) -> Self {
-        self
-    }
-}
-
-impl Arg for CUdeviceptr {
-    type Soft = Self;
-
-    fn side(self) -> Side {
-        Side::of(self.0)
-    }
-
-    unsafe fn soft(self) -> Self {
-        self
-    }
-}
-
-macro_rules! plain_arguments {
-    ($($type:ty),*) => {$(
-        impl Arg for $type {
-            type Soft = Self;
-
-            unsafe fn soft(self) -> Self {
-                self
-            }
-        }
-    )*};
-}
-
-plain_arguments!(CUresult, u8, u16, c_int, c_uint, u64, usize, CUhostFn, CUoccupancyB2DSize);
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -234,18 +171,6 @@ macro_rules! handles {
                 Self(raw.cast())
             }
         }
-
-        impl Arg for $name {
-            type Soft = Self;
-
-            fn side(self) -> Side {
-                Side::of(self.bits())
-            }
-
-            unsafe fn soft(self) -> Self {
-                self
-            }
-        }
     )*};
 }
 
@@ -266,9 +191,11 @@ handles! {
     CUlinkState;
     /// Imported external memory. The software device has none.
     CUexternalMemory;
-    /// A graph. The software device has none.
+    /// A graph.
     CUgraph;
-    /// A node of a graph. The software device has none.
+    /// A graph that can be launched.
+    CUgraphExec;
+    /// A node of a graph. The software device gives none out.
     CUgraphNode;
 }
 
@@ -276,6 +203,11 @@ impl CUstream {
     /// `CU_STREAM_PER_THREAD`, the last of the numbers that stand for the current
     /// context's default streams (null, `CU_STREAM_LEGACY` = 1, this one = 2).
     const LAST_DEFAULT: u64 = 2;
+
+    /// Whether this is the legacy default stream.
+    pub(crate) fn is_legacy(self) -> bool {
+        self.bits() < Self::LAST_DEFAULT
+    }
 
     /// Whether this is a default stream of whatever context is current.
     pub(crate) fn is_default(self) -> bool {

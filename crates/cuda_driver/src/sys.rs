@@ -1,5 +1,5 @@
 //! The driver API's functions and types under their C names: the 103 functions
-//! that `cust` 0.3.2 references, and a few that it lacks.
+//! that `cust` 0.3.2 references, and a few that it lacks, such as those for stream capture.
 //!
 //! Parameters are those of `cuda.h`; NVIDIA's CUDA Driver API manual describes
 //! them. [The crate's documentation](crate) says where a call goes. `cust`'s raw
@@ -11,65 +11,16 @@
 //! reads or writes, and buffers outlive the asynchronous work that uses them.
 //! A handle of the software device is checked, so a stale one is an error there;
 //! on a GPU it is undefined behaviour.
-#![allow(non_snake_case, non_camel_case_types, reason = "the names are C's")]
+#![allow(non_snake_case, reason = "the names are C's")]
 #![allow(clippy::too_many_arguments, reason = "the parameters are C's")]
 
-mod types;
-
-pub use types::*;
+pub use crate::types::*;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use crate::arg::Arg;
 use crate::route::{self, Target};
-use crate::{codes, global, gpu, soft};
-
-macro_rules! constants {
-    ($type:ty: $($name:ident = $value:literal,)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of `cuda.h`.")]
-        pub const $name: $type = $value;
-    )*};
-}
-
-constants! { c_int:
-    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
-    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
-    CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
-    CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
-    CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37,
-    CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
-    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
-    CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK = 111,
-    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED = 127,
-    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
-    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
-    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = 2,
-    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
-    CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
-    CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
-    CU_FUNC_ATTRIBUTE_BINARY_VERSION = 6,
-    CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7,
-    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
-    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9,
-}
-
-constants! { c_uint:
-    CU_JIT_INFO_LOG_BUFFER = 3,
-    CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES = 4,
-    CU_JIT_ERROR_LOG_BUFFER = 5,
-    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
-    CU_JIT_TARGET_FROM_CUCONTEXT = 8,
-    CU_JIT_TARGET = 9,
-    CU_MEMORYTYPE_HOST = 1,
-    CU_MEMORYTYPE_DEVICE = 2,
-    CU_MEMORYTYPE_ARRAY = 3,
-    CU_MEMORYTYPE_UNIFIED = 4,
-    CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
-    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
-}
+use crate::{contexts, global, gpu, init, last_error, ordinals, soft};
 
 /// Defines one C function. Every function of the API is made here, so none lets a panic
 /// out into C, which would end the process.
@@ -83,7 +34,7 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         #[allow(unused_unsafe, reason = "some handlers are safe and take no pointer")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
-            codes::answer(stringify!($name), || $answer)
+            last_error::answer(stringify!($name), || $answer)
         }
 
         #[cfg(test)]
@@ -98,7 +49,7 @@ macro_rules! export {
                     let $arg: $type = unsafe { std::mem::zeroed() };
                 )*
                 // SAFETY: nothing is read or written: the call panics first.
-                codes::tests::answers_a_panic(stringify!($name), || unsafe {
+                last_error::tests::answers_a_panic(stringify!($name), || unsafe {
                     super::$name($($arg),*)
                 });
             }
@@ -156,18 +107,18 @@ macro_rules! gpu_only {
 // Initialisation, errors, ordinals, the thread's stack of contexts, and what takes its
 // handles in structures.
 own! {
-    cuInit(flags: c_uint) => global::init;
+    cuInit(flags: c_uint) => init::init;
     cuDriverGetVersion(version: *mut c_int) => global::driver_version;
     cuGetErrorString(error: CUresult, out: *mut *const c_char) => global::error_string;
     cuGetErrorName(error: CUresult, out: *mut *const c_char) => global::error_name;
-    cuDeviceGet(device: *mut CUdevice, ordinal: c_int) => global::device;
-    cuDeviceGetCount(count: *mut c_int) => global::device_count;
-    cuCtxCreate_v2(ctx: *mut CUcontext, flags: c_uint, device: CUdevice) => route::create_context;
-    cuCtxDestroy_v2(ctx: CUcontext) => route::destroy_context;
-    cuCtxGetCurrent(ctx: *mut CUcontext) => route::current_context;
-    cuCtxPopCurrent_v2(ctx: *mut CUcontext) => route::pop_context;
-    cuCtxPushCurrent_v2(ctx: CUcontext) => route::push_context;
-    cuCtxSetCurrent(ctx: CUcontext) => route::set_current_context;
+    cuDeviceGet(device: *mut CUdevice, ordinal: c_int) => ordinals::device;
+    cuDeviceGetCount(count: *mut c_int) => ordinals::device_count;
+    cuCtxCreate_v2(ctx: *mut CUcontext, flags: c_uint, device: CUdevice) => contexts::create;
+    cuCtxDestroy_v2(ctx: CUcontext) => contexts::destroy;
+    cuCtxGetCurrent(ctx: *mut CUcontext) => contexts::current;
+    cuCtxPopCurrent_v2(ctx: *mut CUcontext) => contexts::pop;
+    cuCtxPushCurrent_v2(ctx: CUcontext) => contexts::push;
+    cuCtxSetCurrent(ctx: CUcontext) => contexts::set_current;
     cuModuleLoadDataEx(
         module: *mut CUmodule,
         image: *const c_void,
@@ -274,6 +225,19 @@ routed! {
     cuEventSynchronize(event: CUevent) => soft::event::finished;
 }
 
+// Stream capture and graphs.
+routed! {
+    cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint) => soft::graph::begin_capture;
+    cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) => soft::graph::end_capture;
+    cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) => soft::graph::is_capturing;
+    cuGraphInstantiateWithFlags(
+        exec: *mut CUgraphExec, graph: CUgraph, flags: u64,
+    ) => soft::graph::instantiate;
+    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) => soft::graph::launch;
+    cuGraphExecDestroy(exec: CUgraphExec) => soft::graph::destroy_exec;
+    cuGraphDestroy(graph: CUgraph) => soft::graph::destroy;
+}
+
 // Memory.
 routed! {
     cuMemAllocAsync(
@@ -359,7 +323,6 @@ gpu_only! {
         num_dependencies: usize, node_params: *const c_void,
     );
     cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
-    cuGraphDestroy(graph: CUgraph);
     cuGraphGetEdges(
         graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, num_edges: *mut usize,
     );
