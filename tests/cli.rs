@@ -444,7 +444,7 @@ fn explain_says_what_the_header_says_and_computes() {
         }
         assert!(ran.stdout.contains(&format!("BM = {}", spec.tile().bm)), "{}", ran.stdout);
     }
-    // The seed documents' own numbers.
+    // The documents' own numbers.
     for (name, says) in [
         ("naive", &["256 to global memory"][..]),
         ("vec4", &["88 to global memory", "naive: 84.4 % fewer", "5 K/16 instructions"]),

@@ -211,7 +211,7 @@ mod tests {
         let Arithmetic { global, shared, .. } = Arithmetic::of(spec("tile2d"));
         assert_eq!(global.values.times_k(), "K/64");
         assert_eq!(shared.unwrap().values.times_k(), "K/4");
-        // By the seed's own way of counting: K/BK steps, each thread its share of the tiles,
+        // As the tutorial on 2-D thread tiles counts: K/BK steps, each thread its share of the tiles,
         // then BK steps of TM + TN values, all for TM * TN results.
         let Tile { bm, bn, bk, tm, tn } = spec("tile2d").tile();
         let threads = spec("tile2d").threads();

@@ -384,7 +384,8 @@ mod tests {
             assert!(spec.threads() <= 1024, "{}", spec.name());
             plan(spec, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.
-            let is_cut = spec.unaligned().is_some_and(|other| other.wide[1] || other.wide[2]);
+            let is_cut =
+                spec.unaligned().is_some_and(|other| other.vectorized[1] || other.vectorized[2]);
             assert!(!is_cut || spec.tile().bn % 4 == 0, "{}", spec.name());
         }
     }

@@ -147,7 +147,7 @@ impl<'d> Kernel<'d> {
             }
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
-        let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.wide);
+        let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
         let needs = match self.spec.abi() {
             KernelAbi::StreamK => Some([Need::Rows; 2]),
             KernelAbi::SplitK if packed => {
@@ -279,7 +279,9 @@ impl Prepared<'_, '_> {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned() else { return true };
+        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.spec.unaligned() else {
+            return true;
+        };
         if self.reach.is_some() {
             [wide[0], wide[1]] = [false; 2];
         }

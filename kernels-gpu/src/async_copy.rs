@@ -81,7 +81,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread copies the same
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "async_copy",
     summary: "cp.async into three slots; A transposed on the way",
-    seed: "none, beyond them",
+    origin: None,
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -19,7 +19,7 @@
 pub struct KernelDescriptor {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) seed: &'static str,
+    pub(crate) origin: Option<&'static str>,
     pub(crate) tile: Tile,
     pub(crate) block: [u32; 2],
     pub(crate) grid: GridOrder,
@@ -47,7 +47,7 @@ macro_rules! sealed {
     };
 }
 
-sealed!(name summary seed tile block grid shared unaligned abi source);
+sealed!(name summary origin tile block grid shared unaligned abi source);
 
 /// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
 /// aligned.
@@ -57,13 +57,13 @@ pub struct Unaligned {
     pub name: &'static str,
     /// Whether the first entry point needs A, B and C aligned: the pointer a multiple of 16
     /// bytes, the distance between rows and their length multiples of 4 elements.
-    pub wide: [bool; 3],
+    pub vectorized: [bool; 3],
 }
 
 impl Unaligned {
     /// For a rung that needs all three matrices aligned.
     pub const fn of_all(name: &'static str) -> Self {
-        Self { name, wide: [true; 3] }
+        Self { name, vectorized: [true; 3] }
     }
 }
 
@@ -164,9 +164,10 @@ impl KernelDescriptor {
         self.summary
     }
 
-    /// The seed document, and the kernel in it, that this rung rebuilds.
-    pub const fn seed(&self) -> &'static str {
-        self.seed
+    /// The document, and the kernel in it, that this rung rebuilds; `None` for one that goes
+    /// beyond the documents.
+    pub const fn origin(&self) -> Option<&'static str> {
+        self.origin
     }
 
     /// Outputs per block and per thread, and the step along K.

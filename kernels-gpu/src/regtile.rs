@@ -53,7 +53,7 @@ const THREADS: u32 = BM / TM * THREADS_N;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "regtile",
     summary: "8x8 outputs per thread as 2x2 quads, no shared memory",
-    seed: "004, gemm_use_tile",
+    origin: Some("a textbook's GEMM chapter, section 8.4.3, gemm_use_tile"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

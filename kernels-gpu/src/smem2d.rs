@@ -67,7 +67,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem2d",
     summary: "128-bit copies through shared memory, 8x8 outputs as 2x2 quads",
-    seed: "004, gemm_use_smem",
+    origin: Some("a textbook's GEMM chapter, section 8.4.4, gemm_use_smem"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

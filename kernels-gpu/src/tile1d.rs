@@ -55,7 +55,7 @@ const _: () = assert!(THREADS == BK * BN, "each thread loads one element of B");
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile1d",
     summary: "a column of eight outputs per thread",
-    seed: "000, section 1",
+    origin: Some("a tutorial on 1-D and 2-D thread tiles, section 1"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: 1 },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -69,7 +69,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile2d",
     summary: "8x8 outputs per thread, tiles of A and B in shared memory",
-    seed: "000, section 2, and 002",
+    origin: Some("two tutorials on 2-D thread tiles"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

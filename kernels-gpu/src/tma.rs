@@ -125,7 +125,7 @@ const _: () = assert!(TICKETS > STAGES, "none is replaced before its piece is st
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tma",
     summary: "bulk tensor copies, warps that only move, stream-K",
-    seed: "none, beyond them",
+    origin: None,
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [COMPUTING + MOVING, 1],
     grid: GridOrder::ColumnsAlongX,

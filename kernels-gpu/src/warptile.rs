@@ -80,7 +80,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "warptile",
     summary: "warp tiles of 64x64, 8x16 outputs per thread, blocks grouped for the L2 cache",
-    seed: "none, beyond them",
+    origin: None,
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -250,7 +250,7 @@ impl Work {
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
+        let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
         let bytes = [4.0 * m * k, 4.0 * k * n];
         let ragged = match spec.abi() {

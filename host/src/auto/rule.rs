@@ -30,7 +30,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         // Tensor maps need rows that are multiples of 16 bytes apart.
         KernelAbi::StreamK => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
         KernelAbi::Gemm => {
-            spec.unaligned().is_none_or(|other| is_aligned(other.wide, gemm, [0; 3]))
+            spec.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))
         }
         KernelAbi::SplitK => true,
     };

@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use super::stdio::print;
 use super::{choices, json, report};
 
-/// The example of seed document 000: 16 results of a product of 7 x 7 matrices.
+/// The example of the tutorial on thread tiles: 16 results of a product of 7 x 7 matrices.
 const EXAMPLE_RESULTS: u64 = 16;
 const EXAMPLE_K: u64 = 7;
 
@@ -166,9 +166,9 @@ fn geometry(spec: &KernelDescriptor) -> String {
          \u{20} shared memory   {shared}\n\
          \u{20} grid            {grid}\n\
          \u{20} entry points    {entries}\n\
-         \u{20} rebuilds        seed {}\n",
+         \u{20} rebuilds        {}\n",
         spec.threads(),
-        spec.seed()
+        spec.origin().unwrap_or("no document: the ladder goes beyond them")
     )
 }
 
@@ -266,8 +266,8 @@ struct Explanation {
     /// The place in the ladder, from 1.
     rung: usize,
     summary: &'static str,
-    /// The seed document and the kernel in it that the rung rebuilds.
-    seed: &'static str,
+    /// The document and the kernel in it that the rung rebuilds; null where it goes beyond them.
+    origin: Option<&'static str>,
     text: String,
     block_tile: [u32; 3],
     thread_tile: [u32; 2],
@@ -292,7 +292,7 @@ impl Explanation {
             kernel: spec.name(),
             rung: place(spec) + 1,
             summary: spec.summary(),
-            seed: spec.seed(),
+            origin: spec.origin(),
             text: plain(spec.header()),
             block_tile: [bm, bn, bk],
             thread_tile: [tm, tn],

@@ -126,7 +126,7 @@ impl<'d> Lab<'_, 'd> {
             for steps in steps {
                 let gemm = gemm(spec, blocks * self.bed.multiprocessors(), steps);
                 // One column of B or of A less: no row but the first is aligned.
-                let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
+                let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
                 let (n, k) = match (aligned, wide) {
                     (true, _) => (gemm.n, gemm.k),
                     (false, [_, true, _]) => (gemm.n - 1, gemm.k),
