@@ -19,6 +19,8 @@ pub mod frag_prefetch;
 mod fragment;
 pub mod matrix;
 pub mod naive;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod persistent;
 pub mod prefetch;
 pub mod regtile;
 pub mod repack;
@@ -34,8 +36,6 @@ mod swizzle;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod tma;
 pub mod transposed;
 pub mod vec4;
 pub mod warptile;
@@ -61,5 +61,5 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &prefetch::DESCRIPTOR,
     &warptile::DESCRIPTOR,
     &async_copy::DESCRIPTOR,
-    &tma::DESCRIPTOR,
+    &persistent::DESCRIPTOR,
 ];

@@ -265,7 +265,7 @@ impl Meeting {
         if role.whole() && role.closes() {
             return true;
         }
-        // Down a column, and pairs swapped: `tma` says why.
+        // Down a column, and pairs swapped: `persistent` says why.
         for j in 0..TN {
             for i in (0..TM).step_by(4) {
                 let four = core::array::from_fn(|e| sums[i + (e ^ 1)][j]);

@@ -22,7 +22,7 @@
 //!
 //! Everything else is as in [`async_copy`](crate::async_copy): copies in a ring of slots, A
 //! transposed on the way, fragments one step ahead. They stay ahead from one tile to the next, and
-//! multiply-adds go down a column and up the next, as in [`tma`](crate::tma): so few of them read
+//! multiply-adds go down a column and up the next, as in [`persistent`](crate::persistent): so few of them read
 //! two registers of one bank.
 //!
 //! # Small M or N

@@ -230,7 +230,7 @@ impl<
     }
 }
 
-/// `acc += a * b`, an outer product. Down a column and up the next, as in [`tma`](crate::tma).
+/// `acc += a * b`, an outer product. Down a column and up the next, as in [`persistent`](crate::persistent).
 #[inline(always)]
 fn multiply_add<const TM: usize, const TN: usize>(
     a: &[f32; TM],

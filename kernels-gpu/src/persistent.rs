@@ -1,4 +1,4 @@
-//! Rung 16, `tma`: warps that only move, and warps that only compute.
+//! Rung 18, `persistent`: blocks that stay, and share what does not come out even.
 //!
 //! # The idea
 //!
@@ -121,9 +121,9 @@ const _: () = assert!(BK == 16, "a row of A as it came is 64 bytes, four groups 
 const _: () = assert!((STAGES * PARTS).is_power_of_two(), "counted in 32 bits, round and round");
 const _: () = assert!(TICKETS > STAGES, "none is replaced before its piece is stored");
 
-/// What the host needs to launch [`tma()`].
+/// What the host needs to launch [`persistent`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
-    name: "tma",
+    name: "persistent",
     summary: "bulk tensor copies, warps that only move, stream-K",
     seed: "none, beyond them",
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
@@ -132,7 +132,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Dynamic(|_| (OUT_AT + COMPUTING / 32 * STAGE_OUT) as u64 * 4),
     unaligned: None,
     abi: KernelAbi::StreamK,
-    source: include_str!("tma.rs"),
+    source: include_str!("persistent.rs"),
 };
 
 /// `C = alpha * A * B + beta * C`.
@@ -141,7 +141,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// - The parameters and the grid are as [`KernelAbi::StreamK`] says.
 /// - Nothing else writes A or B, or touches C and the workspace, during the launch.
 #[kernel(block = COMPUTING + MOVING, min_blocks = 1)]
-pub unsafe fn tma(
+pub unsafe fn persistent(
     m: u32,
     n: u32,
     k: u32,
