@@ -21,6 +21,8 @@ pub mod matrix;
 pub mod naive;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod persistent;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod pipeline;
 pub mod prefetch;
 pub mod regtile;
 pub mod repack;
@@ -33,6 +35,8 @@ pub mod smem_tile;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 mod swizzle;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod thread_tile;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;
