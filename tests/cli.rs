@@ -450,7 +450,10 @@ fn explain_says_what_the_header_says_and_computes() {
         ("vec4", &["88 to global memory", "naive: 84.4 % fewer", "5 K/16 instructions"]),
         ("tile2d", &["K/64 values", "K/4 values"]),
         ("smem2d", &["regtile: 97.5 % fewer", "smem2d_unaligned"]),
-        ("tma", &["stays", "stream-K", "3 K/16 values", "16 bytes", "naive: 524288 times fewer"]),
+        (
+            "persistent",
+            &["stays", "stream-K", "3 K/16 values", "16 bytes", "naive: 524288 times fewer"],
+        ),
     ] {
         let ran = run(&["explain", name]);
         for text in says {

@@ -11,9 +11,9 @@
 /// A launch trusts what is said here, so only this crate can say it:
 ///
 /// ```compile_fail,E0451
-/// use kernels_gpu::{KernelAbi, KernelDescriptor, tma};
+/// use kernels_gpu::{KernelAbi, KernelDescriptor, persistent};
 ///
-/// let forged = KernelDescriptor { abi: KernelAbi::Gemm, ..tma::DESCRIPTOR };
+/// let forged = KernelDescriptor { abi: KernelAbi::Gemm, ..persistent::DESCRIPTOR };
 /// ```
 #[derive(Clone, Copy)]
 pub struct KernelDescriptor {
@@ -37,7 +37,7 @@ macro_rules! sealed {
         $(
             #[doc = concat!(
                 "```compile_fail,E0616\n",
-                "let mut copy = kernels_gpu::tma::DESCRIPTOR;\n",
+                "let mut copy = kernels_gpu::persistent::DESCRIPTOR;\n",
                 "copy.", stringify!($field), " = copy.", stringify!($field), "();\n",
                 "```",
             )]

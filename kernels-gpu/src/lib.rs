@@ -19,6 +19,10 @@ pub mod frag_prefetch;
 mod fragment;
 pub mod matrix;
 pub mod naive;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod persistent;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod pipeline;
 pub mod prefetch;
 pub mod regtile;
 pub mod repack;
@@ -31,11 +35,11 @@ pub mod smem_tile;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 mod swizzle;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod thread_tile;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod tma;
 pub mod transposed;
 pub mod vec4;
 pub mod warptile;
@@ -61,5 +65,5 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &prefetch::DESCRIPTOR,
     &warptile::DESCRIPTOR,
     &async_copy::DESCRIPTOR,
-    &tma::DESCRIPTOR,
+    &persistent::DESCRIPTOR,
 ];

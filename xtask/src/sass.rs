@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::{CudaArch, sources};
-use kernels_gpu::tma::ARRIVALS_TO_RELEASE;
+use kernels_gpu::persistent::ARRIVALS_TO_RELEASE;
 use kernels_gpu::{KernelAbi, LADDER, TILES};
 
 use crate::ptxas::{self, Ptxas};
@@ -168,7 +168,7 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
     loops.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, body)| body)
 }
 
-/// Checks in the loop of `tma` that a slot of shared memory is given back after its values were
+/// Checks in the loop of `persistent` that a slot of shared memory is given back after its values were
 /// used.
 ///
 /// [`ARRIVALS_TO_RELEASE`] says after how many arrivals at a barrier that is, and why it must be
@@ -178,7 +178,7 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
 /// # Errors
 /// What is wrong.
 pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
-    let (kernel, arch) = ("tma", CudaArch::Sm90a);
+    let (kernel, arch) = ("persistent", CudaArch::Sm90a);
     let listing = ptxas.disassemble(ptx, arch, kernel)?;
     let wrong = |what: &str| format!("the loop of `{kernel}` for {arch}, as ptxas made it: {what}");
     let all = instructions(&listing);

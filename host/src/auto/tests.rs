@@ -180,17 +180,17 @@ fn no_table_is_made_that_is_not_checked() {
         refused(exception(alter), says);
     }
 
-    let tma = table::Costs {
-        kernel: crate::find_kernel("tma").unwrap(),
+    let persistent = table::Costs {
+        kernel: crate::find_kernel("persistent").unwrap(),
         unaligned: Vec::new(),
         ..table.kernels()[0].clone()
     };
     let old = Measured { capability: (8, 0), ..table.device().clone() };
     let old = table.with_device(old).unwrap();
-    refused(old.with_kernels(vec![tma]), "`tma`: it needs compute capability 9.0");
+    refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
     let mut exceptions = table.exceptions().to_vec();
-    exceptions[0].best = timed("tma", 1, false);
-    refused(old.with_exceptions(exceptions), "`best`: `tma` is not among");
+    exceptions[0].best = timed("persistent", 1, false);
+    refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
 }
 
 fn timed(name: &str, splits: u32, packed: bool) -> table::Timed {

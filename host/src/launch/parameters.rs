@@ -222,8 +222,12 @@ mod tests {
             ("tile_64x64", ".param .u32 tile_64x64_param_11,", ".param .u64 tile_64x64_param_11,"),
             ("repack", ".param .u32 repack_param_12", ".param .u32 repack_param_12, .param .u32 x"),
             ("roof_copy", ".entry roof_copy(", ".entry roof_moved("),
-            ("tma", ".align 64 .b8 tma_param_4[128]", ".align 16 .b8 tma_param_4[128]"),
-            ("tma", ".b8 tma_param_5[128]", ".b8 tma_param_5[64]"),
+            (
+                "persistent",
+                ".align 64 .b8 persistent_param_4[128]",
+                ".align 16 .b8 persistent_param_4[128]",
+            ),
+            ("persistent", ".b8 persistent_param_5[128]", ".b8 persistent_param_5[64]"),
         ] {
             let text = ptx::SM_90A.replacen(from, to, 1);
             assert_ne!(text, ptx::SM_90A, "{from}");

@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn only_hopper_with_a_new_driver_will_do() {
         let mut info = Device::open(DeviceChoice::SoftSm90).unwrap().info().clone();
-        require_maps("tma", &info).unwrap();
+        require_maps("persistent", &info).unwrap();
         info.tensor_maps = false;
-        let error = require_maps("tma", &info).unwrap_err().to_string();
+        let error = require_maps("persistent", &info).unwrap_err().to_string();
         assert!(error.contains("cuTensorMapEncodeTiled") && error.contains(&info.name), "{error}");
         for capability in [(8, 0), (8, 9), (10, 0), (12, 0)] {
             let info = DeviceInfo { capability, name: "A100".to_owned(), ..info.clone() };
-            let error = require_maps("tma", &info).unwrap_err().to_string();
+            let error = require_maps("persistent", &info).unwrap_err().to_string();
             let (major, minor) = capability;
             assert!(
-                error.contains("`tma` needs compute capability 9.0 (sm_90a)")
+                error.contains("`persistent` needs compute capability 9.0 (sm_90a)")
                     && error.contains(&format!("A100 has {major}.{minor}")),
                 "{error}"
             );

@@ -150,7 +150,7 @@ fn blocks_that_stay_share_all_steps() {
 
 #[test]
 fn rows_that_tensor_maps_cannot_reach_are_copied() {
-    let mut model = model(vec![costs("tma", &[(100.0, 10.0)])]);
+    let mut model = model(vec![costs("persistent", &[(100.0, 10.0)])]);
     model.copy = 1000.0;
     let gemm = Gemm::new(128, 256, 160);
     // One tile of ten steps, for eight blocks.
@@ -225,7 +225,7 @@ fn choosing_is_quick() {
 /// Nothing to compute, and what no launch takes: no time, and no overflow on the way.
 #[test]
 fn what_cannot_be_launched_takes_no_time() {
-    let model = model(["tma", "dots_32x1"].map(|name| costs(name, &[(100.0, 10.0)])).into());
+    let model = model(["persistent", "dots_32x1"].map(|name| costs(name, &[(100.0, 10.0)])).into());
     const MAX: usize = crate::gemm::MAX_DIMENSION;
     for costs in model.kernels() {
         let time = |gemm: Gemm, splits| {
