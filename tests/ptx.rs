@@ -41,7 +41,7 @@ fn for_each_entry(test: impl Fn(&str, &[&str])) {
         let entries = specs
             .iter()
             .flat_map(|spec| [Some(spec.name()), spec.unaligned().map(|other| other.name)]);
-        for entry in entries.flatten().chain(["repack"]) {
+        for entry in entries.flatten().chain(["stage_operands"]) {
             let name = format!("{entry} for {}", ptx::target(text).unwrap());
             test(&name, &body(text, entry));
         }

@@ -62,7 +62,7 @@ impl Device {
         }
         let repack = match spec.abi() {
             KernelAbi::Gemm => None,
-            KernelAbi::SplitK | KernelAbi::StreamK => Some(self.entry_point("repack")?),
+            KernelAbi::SplitK | KernelAbi::StreamK => Some(self.entry_point("stage_operands")?),
         };
         let function = self.entry_point(spec.name())?;
         let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;

@@ -25,13 +25,13 @@ pub mod persistent;
 mod pipeline;
 pub mod prefetch;
 pub mod regtile;
-pub mod repack;
 pub mod roofline;
 pub mod rows2;
 mod share;
 pub mod smem2d;
 pub mod smem_full;
 pub mod smem_tile;
+pub mod staging;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 mod swizzle;

@@ -147,7 +147,7 @@ fn geometry(spec: &KernelDescriptor) -> String {
     let entries = match (spec.abi(), spec.unaligned()) {
         (KernelAbi::StreamK, _) => format!(
             "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
-             first, by repack",
+             first, by stage_operands",
             spec.name(),
             ""
         ),

@@ -99,7 +99,7 @@ parameters! {
         counters: u64,
     }
 
-    /// Those of [`repack`](kernels_gpu::repack).
+    /// Those of [`stage_operands`](kernels_gpu::staging).
     struct Repack {
         a: u64,
         lda: u32,
@@ -116,7 +116,7 @@ parameters! {
         a_blocks: u32,
     }
 
-    /// Those of [`roof_ffma`](kernels_gpu::roofline).
+    /// Those of [`peak_ffma`](kernels_gpu::roofline).
     struct PeakFfma {
         rounds: u32,
         x: f32,
@@ -124,7 +124,7 @@ parameters! {
         out: u64,
     }
 
-    /// Those of [`roof_copy`](kernels_gpu::roofline).
+    /// Those of [`peak_copy`](kernels_gpu::roofline).
     struct PeakCopy {
         from: u64,
         to: u64,
@@ -159,9 +159,9 @@ mod tests {
             names.map(|name| (name, kinds(spec.abi())))
         });
         let others = [
-            ("repack", Repack::KINDS),
-            ("roof_ffma", PeakFfma::KINDS),
-            ("roof_copy", PeakCopy::KINDS),
+            ("stage_operands", Repack::KINDS),
+            ("peak_ffma", PeakFfma::KINDS),
+            ("peak_copy", PeakCopy::KINDS),
         ];
         entries.filter_map(|(name, kinds)| Some((name?, kinds))).chain(others).collect()
     }
@@ -220,8 +220,12 @@ mod tests {
             ("naive", "\t.param .u32 naive_param_2,\n", ""),
             ("naive", ".param .f32 naive_param_3,", ".param .u32 naive_param_3,"),
             ("tile_64x64", ".param .u32 tile_64x64_param_11,", ".param .u64 tile_64x64_param_11,"),
-            ("repack", ".param .u32 repack_param_12", ".param .u32 repack_param_12, .param .u32 x"),
-            ("roof_copy", ".entry roof_copy(", ".entry roof_moved("),
+            (
+                "stage_operands",
+                ".param .u32 stage_operands_param_12",
+                ".param .u32 stage_operands_param_12, .param .u32 x",
+            ),
+            ("peak_copy", ".entry peak_copy(", ".entry peak_moved("),
             (
                 "persistent",
                 ".align 64 .b8 persistent_param_4[128]",

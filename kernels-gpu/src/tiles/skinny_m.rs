@@ -37,7 +37,7 @@ use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_
 
 kernel_module! {
     /// M up to 8.
-    sweep_8x128, sweep_8x128_unaligned, "8x128 outputs, 4 columns per lane, warps along K",
+    skinny_m_8x128, skinny_m_8x128_unaligned, "8x128 outputs, 4 columns per lane, warps along K",
     SkinnyM {
         BM: 8, BN: 128, BK: 32, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 6
     },
@@ -46,7 +46,7 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 4.
-    sweep_4x128, sweep_4x128_unaligned, "4x128 outputs, 4 columns per lane, warps along K",
+    skinny_m_4x128, skinny_m_4x128_unaligned, "4x128 outputs, 4 columns per lane, warps along K",
     SkinnyM {
         BM: 4, BN: 128, BK: 32, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 6
     },
@@ -56,7 +56,7 @@ kernel_module! {
 kernel_module! {
     /// M up to 2, vector times matrix: with as many blocks from 4096 columns as a large GPU has
     /// multiprocessors, so that no tile needs a split-K reduction.
-    sweep_2x32, sweep_2x32_unaligned, "2x32 outputs, 4 columns per lane, lanes and warps along K",
+    skinny_m_2x32, skinny_m_2x32_unaligned, "2x32 outputs, 4 columns per lane, lanes and warps along K",
     SkinnyM {
         BM: 2, BN: 32, BK: 128, WM: 2, WN: 32, TM: 2, TN: 4, SLICES: 32, STAGES: 6
     },

@@ -224,14 +224,14 @@ mod tests {
             ("tile_64x64", 132, (12 * 64, 11 * 64)),
             ("tile_64x128", 264, (24 * 64, 11 * 128)),
             ("tile_4x128", 264, (4, 264 * 128)),
-            ("dots_32x1", 132, (132 * 32, 1)),
+            ("skinny_n_32x1", 132, (132 * 32, 1)),
             ("tile_64x64", 1, (64, 64)),
         ] {
             let spec = find_kernel(name).unwrap();
             let gemm = gemm(spec, tiles, 5);
             // High or wide is the same to a square.
             let square = (shape.1, shape.0);
-            let is_line = name == "tile_4x128" || name == "dots_32x1";
+            let is_line = name == "tile_4x128" || name == "skinny_n_32x1";
             let sizes = (gemm.m, gemm.n);
             assert!(sizes == shape || sizes == square && !is_line, "{name}: {sizes:?}");
             assert_eq!(gemm.k, 5 * spec.tile().bk as usize, "{name}");
