@@ -205,8 +205,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + WN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + WN / 2, [c4, c5, c6, c7]);
         }
     }
 }
@@ -230,7 +230,7 @@ unsafe fn copy_a(a: Input, row: u32, col: u32, to: SharedPtr<f32>, whole: bool) 
         } else {
             for i in (0..BM).step_by(STRIDE_A as usize) {
                 let (from, inside) = a.address_if_inside(row + i, col);
-                cp_async::copy_or_zero(to.add(i), from, inside);
+                cp_async::copy_zfill(to.add(i), from, inside);
             }
         }
     }
@@ -259,13 +259,13 @@ unsafe fn copy_b<const ALIGNED: bool>(
         } else if ALIGNED {
             for i in (0..BK).step_by(STRIDE_B as usize) {
                 let (from, inside) = b.address_if_inside(row + i, col);
-                cp_async::copy4_or_zero(to.add(i * LD_B), from, inside);
+                cp_async::copy4_zfill(to.add(i * LD_B), from, inside);
             }
         } else {
             for i in (0..BK).step_by(STRIDE_B as usize) {
                 for j in 0..4 {
                     let (from, inside) = b.address_if_inside(row + i, col + j);
-                    cp_async::copy_or_zero(to.add(i * LD_B + j), from, inside);
+                    cp_async::copy_zfill(to.add(i * LD_B + j), from, inside);
                 }
             }
         }

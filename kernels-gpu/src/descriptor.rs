@@ -49,14 +49,14 @@ macro_rules! sealed {
 
 sealed!(name summary origin tile block grid shared unaligned abi source);
 
-/// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
+/// The second entry point of a rung with vectorised, 128-bit accesses: for matrices that are not
 /// aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unaligned {
     /// Its name.
     pub name: &'static str,
-    /// Whether the first entry point needs A, B and C aligned: the pointer a multiple of 16
-    /// bytes, the distance between rows and their length multiples of 4 elements.
+    /// Whether the first entry point accesses A, B and C vectorised, and so needs them aligned: the pointer a multiple of 16
+    /// bytes, the leading dimension and the length of rows multiples of 4 elements.
     pub vectorized: [bool; 3],
 }
 
@@ -77,7 +77,7 @@ pub enum KernelAbi {
     /// b: *const f32, ldb: u32, beta: f32, c: *mut f32, ldc: u32
     /// ```
     ///
-    /// `lda`, `ldb` and `ldc` are the distances between rows, in elements.
+    /// `lda`, `ldb` and `ldc` are the leading dimensions, in elements.
     Gemm,
     /// Those of `Gemm`, and what splitting K needs:
     ///
@@ -191,7 +191,7 @@ impl KernelDescriptor {
         self.shared
     }
 
-    /// For a rung that moves 128 bits at a time: the entry point for matrices that are not
+    /// For a rung with vectorised, 128-bit accesses: the entry point for matrices that are not
     /// aligned. `None`: the rung takes any matrix.
     pub const fn unaligned(&self) -> Option<Unaligned> {
         self.unaligned

@@ -2,7 +2,7 @@
 //!
 //! # The idea
 //!
-//! A load from shared memory takes some 30 cycles, and a multiply-add that needs its result
+//! A load from shared memory takes some 30 cycles, and an FMA that needs its result
 //! waits. So ask for the fragments of step k + 1 before computing step k: by the time they
 //! are needed they are there.
 //!
@@ -155,8 +155,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

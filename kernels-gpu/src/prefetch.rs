@@ -25,10 +25,9 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Almost no cycles waiting for global memory ("long scoreboard"). This is where the seed
-//! documents end, on a par with cuBLAS of their time. The rungs after this one change the
-//! shape of the work itself: more outputs per thread, warps arranged for fewer bank
-//! conflicts, copies that need no registers at all.
+//! Almost no cycles waiting for global memory ("long scoreboard"). This is where the
+//! documents end. The rungs after this one change the shape of the work itself: more outputs per
+//! thread, tiles for warps, copies that need no registers at all.
 
 use cuda_std::prelude::*;
 
@@ -189,8 +188,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

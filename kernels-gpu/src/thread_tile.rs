@@ -135,7 +135,7 @@ macro_rules! store_tile {
                     let (row, col) =
                         (row(i, outputs.lane / LANES_N), col + outputs.lane_col + j / 4 * (WN / 4));
                     // SAFETY: inside, and this thread's own.
-                    unsafe { c.set4(row, col, quad($acc, i, j)) };
+                    unsafe { c.store4_unchecked(row, col, quad($acc, i, j)) };
                 }
             }
         } else {
@@ -154,7 +154,7 @@ macro_rules! store_tile {
                         // SAFETY: stored before the warp's barrier.
                         let value = unsafe { out.load(r * LD_OUT + j) };
                         // SAFETY: one element of C, this thread's alone.
-                        unsafe { c.put(row(i, r), col + j, value) };
+                        unsafe { c.store(row(i, r), col + j, value) };
                     }
                 }
                 // SAFETY: as above.
@@ -173,7 +173,7 @@ pub(crate) use store_tile;
 pub unsafe fn store_zeros(c: Output, tile_row: u32, tile_col: u32, thread: u32) {
     for at in (thread..BM * BN).step_by(THREADS as usize) {
         // SAFETY: one element of C, this thread's alone.
-        unsafe { c.put(tile_row + at / BN, tile_col + at % BN, 0.0) };
+        unsafe { c.store(tile_row + at / BN, tile_col + at % BN, 0.0) };
     }
 }
 

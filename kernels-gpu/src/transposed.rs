@@ -1,9 +1,9 @@
-//! Rung 11, `transposed`: the tile of A turned around.
+//! Rung 11, `transposed`: the tile of A transposed.
 //!
 //! # The idea
 //!
 //! For one k a thread needs eight values of A from eight rows of the tile, each a load of its
-//! own. Stored transposed, `[k][m]`, they are two groups of four neighbours: two wide loads.
+//! own. Stored transposed, `[k][m]`, they are two groups of four neighbours: two 128-bit loads.
 //!
 //! ```text
 //!    A in global memory        a_smem, (BK, BM)
@@ -19,15 +19,17 @@
 //!
 //! # What changed
 //!
-//! Each 128-bit load from A becomes four narrow stores to shared memory, once per tile; each
-//! fragment of A becomes two wide loads, sixteen times per tile.
+//! Each 128-bit load from A becomes four 32-bit stores to shared memory, once per tile; each
+//! fragment of A becomes two 128-bit loads, sixteen times per tile. With that the second path
+//! has what the first had, tiles in shared memory and 8 x 8 outputs, and what it lacked: from
+//! here on there is one path again, and it is faster than `tile2d`.
 //!
 //! # What should get better, and what comes next
 //!
-//! Four shared loads for 64 multiply-adds, and no more than 128 registers: two blocks fit on
+//! Four shared loads for 64 FMAs, and no more than 128 registers: two blocks fit on
 //! a multiprocessor, and one computes while the other copies. The four stores of a thread go
-//! to rows of the tile that lie a multiple of 32 words apart, so that four lanes of a warp
-//! meet in each bank, but they are few. What remains is waiting: every fragment is used by
+//! to rows of the tile that lie a multiple of 32 words apart, a bank conflict
+//! of four lanes, but they are few. What remains is waiting: every fragment is used by
 //! the very next instruction. `frag_prefetch` asks for it one step ahead.
 
 use cuda_std::prelude::*;
@@ -153,8 +155,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

@@ -171,7 +171,7 @@ pub unsafe fn prefetch(map: &TensorMap) {
 /// read when the reads are done, and no barrier alone says that to the copy.
 ///
 /// Every thread that has read or written a buffer calls this before it says, by an arrival or
-/// at a barrier, that the buffer may be copied over. It waits for the loads on their way. On
+/// at a barrier, that the buffer may be copied over. It waits for the loads in flight. On
 /// Hopper a load is done, too, when an instruction that uses its value has been issued; but that is
 /// the machine's doing, of which PTX promises nothing: who relies on it has to look at the order in
 /// the disassembly.

@@ -90,7 +90,7 @@ impl<G: Geometry> CopyA<G> {
                     if WHOLE {
                         cp_async::copy(to, from);
                     } else {
-                        cp_async::copy_or_zero(to, from, row < self.rows && col < cols);
+                        cp_async::copy_zfill(to, from, row < self.rows && col < cols);
                     }
                 }
             }
@@ -162,9 +162,9 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
                     unsafe {
                         match (ALIGNED, WHOLE) {
                             (true, true) => cp_async::copy4(to, from),
-                            (true, false) => cp_async::copy4_or_zero(to, from, inside),
+                            (true, false) => cp_async::copy4_zfill(to, from, inside),
                             (false, true) => cp_async::copy(to, from),
-                            (false, false) => cp_async::copy_or_zero(to, from, inside),
+                            (false, false) => cp_async::copy_zfill(to, from, inside),
                         }
                     }
                 }

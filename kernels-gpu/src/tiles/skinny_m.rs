@@ -137,9 +137,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                         // as four elements where it is four.
                         unsafe {
                             if ALIGNED {
-                                cp_async::copy4_or_zero(to, from, inside);
+                                cp_async::copy4_zfill(to, from, inside);
                             } else {
-                                cp_async::copy_or_zero(to, from, inside);
+                                cp_async::copy_zfill(to, from, inside);
                             }
                         }
                     }
@@ -147,7 +147,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                 if tid < Self::STAGE_A {
                     let to = to_a.add(stage * Self::STAGE_A);
                     // SAFETY: as above, one element of A.
-                    unsafe { cp_async::copy_or_zero(to, from_a, has_row && col_a < left) };
+                    unsafe { cp_async::copy_zfill(to, from_a, has_row && col_a < left) };
                 }
                 from_a = from_a.wrapping_add(G::BK as usize);
                 from_b = from_b.wrapping_add(G::BK as usize * ldb as usize);
@@ -211,7 +211,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                 let (row, col) = (block_row + outputs.quad::<G>(i), block_col + lane * 4);
                 // SAFETY: each quad of the tile belongs to one thread.
                 unsafe {
-                    let old = c.old4(aligned, row, col);
+                    let old = c.load4(aligned, row, col);
                     c.store4_over(aligned, row, col, sums[i], old);
                 }
             }

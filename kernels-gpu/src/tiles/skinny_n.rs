@@ -159,9 +159,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                         // as four elements where it is four.
                         unsafe {
                             if ALIGNED {
-                                cp_async::copy4_or_zero(to, from, inside);
+                                cp_async::copy4_zfill(to, from, inside);
                             } else {
-                                cp_async::copy_or_zero(to, from, inside);
+                                cp_async::copy_zfill(to, from, inside);
                             }
                         }
                     }
@@ -172,7 +172,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                         let from = from_b.wrapping_add(k as usize * ldb as usize);
                         // SAFETY: as above, one element of B.
                         unsafe {
-                            cp_async::copy_or_zero(to.add(k), from, has_col && row_b + k < left);
+                            cp_async::copy_zfill(to.add(k), from, has_col && row_b + k < left);
                         }
                     }
                 }
@@ -228,7 +228,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             let (row, col) = position(number);
             if is_owner {
                 // SAFETY: one lane of one warp has this element.
-                unsafe { c.put(row, col, sum) };
+                unsafe { c.store(row, col, sum) };
             }
             return;
         }
@@ -268,7 +268,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         for e in 0..4 {
             let (row, col) = position(tid * 4 + e);
             // SAFETY: one thread of the block that came last has this element.
-            unsafe { c.put(row, col, total[e as usize]) };
+            unsafe { c.store(row, col, total[e as usize]) };
         }
     }
 

@@ -382,7 +382,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                 let (row, col) = position(first + i);
                 if outputs.has::<G>(first + i) {
                     // SAFETY: each quad of the tile belongs to one thread.
-                    old[i] = unsafe { c.old4(aligned, row, col) };
+                    old[i] = unsafe { c.load4(aligned, row, col) };
                 }
             }
             for i in 0..Self::PART {
