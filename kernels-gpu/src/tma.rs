@@ -27,7 +27,7 @@
 //!
 //! Against `async_copy`: thread 0 asks for the tiles, two ahead; nobody computes an address or
 //! looks at an edge of A or B. Mbarriers take the place of the block's barrier. Their waits are
-//! per warp, so that warps may be most of a tile apart, and one block with `warptile`'s 8 x 16
+//! per thread, so that warps may be most of a tile apart, and one block with `warptile`'s 8 x 16
 //! outputs per thread hides what took two blocks before. Whole rows of 16 bytes are all that the
 //! engine copies: where a row of A or B does not begin on 16 bytes, the host copies the matrix
 //! first. Before a thread says that a tile was read, `fence.proxy.async` orders its loads before
@@ -116,8 +116,8 @@ pub unsafe fn tma(
     let transposer = storage.transposer(warp % 4, warp / 4 * (BM / 2) + lane);
     let transpose = |tile: PipelineState| {
         if tile.0 < tiles {
-            // SAFETY: the tile that was in the stage has been read by all: they have said that the
-            // one after it is full since. Each thread has its own part.
+            // SAFETY: the tile that was in the stage has been read by all: each thread has since
+            // transposed two tiles more. Each has its own part.
             unsafe { transposer.transpose::<2, true>(tile) };
         }
     };
