@@ -165,7 +165,7 @@ fn read_npy(path: &str) -> (String, Vec<f32>) {
 
 /// Whether only the software device of compute capability 9.0 runs this.
 fn needs_hopper(spec: &KernelDescriptor) -> bool {
-    spec.abi() == KernelAbi::StreamK
+    spec.abi().has_tensor_maps()
 }
 
 #[test]
@@ -452,8 +452,9 @@ fn explain_says_what_the_header_says_and_computes() {
         ("smem2d", &["regtile: 97.5 % fewer", "smem2d_unaligned"]),
         (
             "persistent",
-            &["stays", "stream-K", "3 K/16 values", "16 bytes", "naive: 524288 times fewer"],
+            &["persistent blocks", "stream-K", "3 K/16 values", "naive: 524288 times fewer"],
         ),
+        ("tma", &["x walks the columns of C", "3 K/16 values", "16 bytes"]),
     ] {
         let ran = run(&["explain", name]);
         for text in says {

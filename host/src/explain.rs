@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Shared, Tile};
+use kernels_gpu::{KernelDescriptor, Shared, Tile};
 
 use crate::ptx;
 
@@ -96,7 +96,7 @@ impl Arithmetic {
             // thread asks for a tile of A, BM x BK, and one for a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
             let instructions = match (spec.abi(), spec.unaligned()) {
-                (KernelAbi::StreamK, _) => Ratio::new(2, bm * bn * bk),
+                (abi, _) if abi.has_tensor_maps() => Ratio::new(2, bm * bn * bk),
                 (_, Some(_)) => Ratio::new(values.over, values.under * 4),
                 (_, None) => values,
             };

@@ -91,12 +91,11 @@ pub enum KernelAbi {
     /// `BM * BN` elements per block, and `counters` for one zero per tile of C, which is zero
     /// again at the end.
     SplitK,
-    /// The product with A and B behind tensor maps, and what stream-K needs:
+    /// The product with A and B behind tensor maps:
     ///
     /// ```text
     /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
-    /// beta: f32, c: *mut f32, ldc: u32,
-    /// streamed: u32, chain: u32, partials: *mut f32, counters: *mut u32
+    /// beta: f32, c: *mut f32, ldc: u32
     /// ```
     ///
     /// The maps describe matrices of f32, whose dimension 0 walks along a row, with zeros
@@ -105,19 +104,32 @@ pub enum KernelAbi {
     /// copies a matrix where they do not, with [`stage_operands`](crate::staging). With k = 0 the maps
     /// are not used, and may be zeros. C may lie anywhere.
     ///
-    /// The grid has one dimension, of blocks that stay: about one per multiprocessor. They share
-    /// the steps along K of the first `streamed` tiles of C, in equal parts, and take the other
-    /// tiles whole, in turn. After `chain` steps, which is not 0, a sum is put aside and a new one
-    /// begun: shorter chains make smaller errors.
-    ///
-    /// If `streamed` is not 0, there is at least one such step for each block,
-    /// `streamed * steps * blocks` is less than 2^31, and `counters` has one zero per streamed
-    /// tile, which is zero again at the end. If it is not 0, or there are more steps than `chain`,
-    /// `partials` has room for `3 * BM * BN` elements per block. There are less than 2^32 tiles
-    /// and blocks together.
-    ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
+    TensorMap,
+    /// Those of `TensorMap`, and what stream-K needs:
+    ///
+    /// ```text
+    /// stream_k_tiles: u32, accumulation_steps: u32, partials: *mut f32, counters: *mut u32
+    /// ```
+    ///
+    /// The grid has one dimension, of persistent blocks: about one per multiprocessor. They share
+    /// the steps along K of the first `stream_k_tiles` tiles of C, in equal parts, and take the
+    /// other tiles whole, in turn. After `accumulation_steps`, which is not 0, a sum is stored and
+    /// a new one begun: shorter accumulation lengths make smaller errors.
+    ///
+    /// If `stream_k_tiles` is not 0, there is at least one such step for each block,
+    /// `stream_k_tiles * steps * blocks` is less than 2^31, and `counters` has one zero per
+    /// stream-K tile, which is zero again at the end. If it is not 0, or there are more steps than
+    /// `accumulation_steps`, `partials` has room for `3 * BM * BN` elements per block. There are
+    /// less than 2^32 tiles and blocks together.
     StreamK,
+}
+
+impl KernelAbi {
+    /// Whether A and B lie behind tensor maps: such a kernel needs compute capability 9.0.
+    pub const fn has_tensor_maps(self) -> bool {
+        matches!(self, Self::TensorMap | Self::StreamK)
+    }
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.

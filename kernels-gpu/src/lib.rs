@@ -40,8 +40,12 @@ mod thread_tile;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod tma;
 pub mod transposed;
 pub mod vec4;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod warp_specialized;
 pub mod warptile;
 
 pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
@@ -65,5 +69,7 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &prefetch::DESCRIPTOR,
     &warptile::DESCRIPTOR,
     &async_copy::DESCRIPTOR,
+    &tma::DESCRIPTOR,
+    &warp_specialized::DESCRIPTOR,
     &persistent::DESCRIPTOR,
 ];

@@ -25,7 +25,7 @@ pub const THREADS: u32 = BM / WM * WARPS_N * 32;
 const WARPS_N: u32 = BN / WN;
 pub const LANES_N: u32 = WN / TN;
 
-/// A row of each thread of a warp on its way to C, and elements from one to the next: so that
+/// A row of each thread of a warp that is stored to C, and elements from one to the next: so that
 /// eight lanes store their quads in different banks.
 pub const LD_OUT: u32 = WN + 16;
 /// Elements of shared memory that a warp needs to store its outputs.
@@ -116,14 +116,16 @@ impl ThreadTile {
 /// Stores the outputs of a block, whose tile of C begins at (tile_row, tile_col): 128 bits at a
 /// time where that may be, and else through shared memory, so that a warp writes whole lines.
 ///
+/// A macro, because a function is optimised by itself before it is inlined, which changes what
+/// the assembler makes of the loop around it.
+///
+/// # Safety
 /// All [`THREADS`] threads come here, each with its [`ThreadTile`]. At `out` are [`STAGE_OUT`]
 /// elements of shared memory for each of their warps, which nobody else uses.
-///
-/// A macro: as a function of its own it would be optimised before it is inlined, which changes
-/// what the assembler makes of the loop around it.
 macro_rules! store_tile {
     ($c:expr, $tile_row:expr, $tile_col:expr, $outputs:expr, $acc:expr, $out:expr) => {{
-        use crate::thread_tile::{LANES_N, LD_OUT, WM, WN, quad};
+        use crate::pipeline::{BM, BN};
+        use crate::thread_tile::{LANES_N, LD_OUT, STAGE_OUT, TM, TN, WM, WN, quad};
         let (c, outputs) = ($c, $outputs);
         let (tile_row, tile_col) = ($tile_row, $tile_col);
         let (row, col) = (tile_row + outputs.row, tile_col + outputs.col);

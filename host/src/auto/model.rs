@@ -30,7 +30,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
-use crate::gemm::{Gemm, MAX_SPLITS, Shares};
+use crate::gemm::{Decomposition, Gemm, MAX_SPLITS};
 use crate::launch::is_aligned;
 
 /// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
@@ -157,8 +157,10 @@ impl Model {
         let splits = work.whole_splits(splits);
         let memory = work.bytes(self, costs) / self.copy;
         let (blocks, meeting) = match costs.kernel.abi() {
-            KernelAbi::StreamK => self.streamed(costs, work),
-            KernelAbi::Gemm | KernelAbi::SplitK => self.in_waves(costs, work, splits),
+            KernelAbi::StreamK => self.persistent(costs, work),
+            KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
+                self.in_waves(costs, work, splits)
+            }
         };
         let repack = match work.repacked_bytes {
             0.0 => 0.0,
@@ -187,18 +189,18 @@ impl Model {
         (time, meeting)
     }
 
-    /// What blocks take that stay, and what it takes them to meet.
-    fn streamed(&self, costs: &Costs, work: &Work) -> (f64, f64) {
+    /// What persistent blocks take, and their fix-up.
+    fn persistent(&self, costs: &Costs, work: &Work) -> (f64, f64) {
         // More do not make a difference: they come out even, or nearly.
         let (tiles, steps) = (work.tiles.min(i32::MAX as u64) as u32, work.steps);
-        let shares = Shares::new(tiles, steps, self.multiprocessors);
-        let longest = shares.longest(tiles, steps) as f64;
-        let further_tiles = f64::from(tiles.div_ceil(shares.blocks.max(1)) - 1);
+        let decomposition = Decomposition::new(tiles, steps, self.multiprocessors);
+        let longest = decomposition.longest(tiles, steps) as f64;
+        let further_tiles = f64::from(tiles.div_ceil(decomposition.blocks.max(1)) - 1);
         let time = costs.paces(work)[0].of(longest) + further_tiles * costs.tile_ns;
-        let meeting = match shares {
-            Shares { streamed: 0, .. } => 0.0,
-            Shares { blocks, .. } if tiles > blocks => costs.meeting(2.0),
-            Shares { blocks, .. } => costs.meeting((blocks.div_ceil(tiles) + 1).into()),
+        let meeting = match decomposition {
+            Decomposition { stream_k_tiles: 0, .. } => 0.0,
+            Decomposition { blocks, .. } if tiles > blocks => costs.meeting(2.0),
+            Decomposition { blocks, .. } => costs.meeting((blocks.div_ceil(tiles) + 1).into()),
         };
         (time, meeting)
     }
@@ -255,7 +257,9 @@ impl Work {
         let bytes = [4.0 * m * k, 4.0 * k * n];
         let ragged = match spec.abi() {
             KernelAbi::Gemm => [false; 2],
-            KernelAbi::StreamK => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
+            KernelAbi::TensorMap | KernelAbi::StreamK => {
+                [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4))
+            }
             KernelAbi::SplitK => {
                 let [a, b, _] = wide;
                 [!serves([a, false, false]), !serves([false, b, false])]

@@ -99,7 +99,7 @@ pub struct Costs {
     pub join_ns: f64,
     /// For each of these blocks: to add up what it left.
     pub piece_ns: f64,
-    /// For a block that stays: to go from one tile to the next.
+    /// For a persistent block: to go from one tile to the next.
     pub tile_ns: f64,
 }
 

@@ -347,7 +347,7 @@ fn the_rule_without_measurements() {
 /// What needs tensor maps is for devices that have them.
 #[test]
 fn no_tensor_maps_without_hopper() {
-    let tensor = LADDER.iter().filter(|spec| spec.abi() == KernelAbi::StreamK);
+    let tensor = LADDER.iter().filter(|spec| spec.abi().has_tensor_maps());
     let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
     let (old, new) = (old.unwrap(), new.unwrap());
     for spec in tensor {

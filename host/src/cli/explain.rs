@@ -138,14 +138,14 @@ fn geometry(spec: &KernelDescriptor) -> String {
     };
     let grid = match (spec.abi(), spec.grid()) {
         (KernelAbi::StreamK, _) => {
-            "a block for each multiprocessor, which stays; tiles that do not come out even\n\
-             \u{20}                 are shared along K (stream-K)"
+            "persistent blocks, one for each multiprocessor; the tiles of the last wave are\n\
+             \u{20}                 shared along K (stream-K)"
         }
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
     let entries = match (spec.abi(), spec.unaligned()) {
-        (KernelAbi::StreamK, _) => format!(
+        (abi, _) if abi.has_tensor_maps() => format!(
             "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
              first, by stage_operands",
             spec.name(),

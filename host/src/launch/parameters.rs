@@ -82,7 +82,8 @@ parameters! {
         counters: u64,
     }
 
-    /// Those of [`KernelAbi::StreamK`].
+    /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
+    /// see [`kinds`].
     struct Tensor {
         m: u32,
         n: u32,
@@ -93,8 +94,8 @@ parameters! {
         beta: f32,
         c: u64,
         ldc: u32,
-        streamed: u32,
-        chain: u32,
+        stream_k_tiles: u32,
+        accumulation_steps: u32,
         partials: u64,
         counters: u64,
     }
@@ -136,6 +137,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
         KernelAbi::Gemm => Gemm::KINDS.split_at(11).0,
         KernelAbi::SplitK => Gemm::KINDS,
+        KernelAbi::TensorMap => Tensor::KINDS.split_at(9).0,
         KernelAbi::StreamK => Tensor::KINDS,
     }
 }
@@ -153,7 +155,7 @@ mod tests {
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
         let specs = LADDER.iter().chain(TILES);
-        let specs = specs.filter(|spec| is_hopper || spec.abi() != KernelAbi::StreamK);
+        let specs = specs.filter(|spec| is_hopper || !spec.abi().has_tensor_maps());
         let entries = specs.flat_map(|spec| {
             let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
             names.map(|name| (name, kinds(spec.abi())))
@@ -231,6 +233,7 @@ mod tests {
                 ".align 64 .b8 persistent_param_4[128]",
                 ".align 16 .b8 persistent_param_4[128]",
             ),
+            ("tma", ".param .u32 tma_param_8\n", ".param .u64 tma_param_8\n"),
             ("persistent", ".b8 persistent_param_5[128]", ".b8 persistent_param_5[64]"),
         ] {
             let text = ptx::SM_90A.replacen(from, to, 1);

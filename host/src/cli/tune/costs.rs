@@ -80,7 +80,7 @@ pub fn measure<'d>(
     }
     let pace = costs.aligned[0];
     match spec.abi() {
-        KernelAbi::Gemm => {}
+        KernelAbi::Gemm | KernelAbi::TensorMap => {}
         KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = lab.meeting(pace)?,
         KernelAbi::StreamK => {
             [costs.join_ns, costs.piece_ns] = lab.streamed_meeting(pace)?;
