@@ -43,7 +43,7 @@ const BN: u32 = 32;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "coalesced",
     summary: "threadIdx.x walks columns: a warp reads and writes whole lines",
-    origin: Some("a blog post on shared memory and registers, gemmOnGPU2D"),
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2D"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BN, BM],
     grid: GridOrder::ColumnsAlongX,

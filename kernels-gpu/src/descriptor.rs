@@ -55,8 +55,9 @@ sealed!(name summary origin tile block grid shared unaligned abi source);
 pub struct Unaligned {
     /// Its name.
     pub name: &'static str,
-    /// Whether the first entry point accesses A, B and C vectorised, and so needs them aligned: the pointer a multiple of 16
-    /// bytes, the leading dimension and the length of rows multiples of 4 elements.
+    /// Whether the first entry point accesses A, B and C vectorised, and so needs them
+    /// aligned: the pointer a multiple of 16 bytes, the leading dimension and the length of rows
+    /// multiples of 4 elements.
     pub vectorized: [bool; 3],
 }
 
@@ -101,8 +102,8 @@ pub enum KernelAbi {
     /// The maps describe matrices of f32, whose dimension 0 walks along a row, with zeros
     /// outside: A with boxes of BK columns by BM rows, swizzled by 64 bytes, and B with boxes of
     /// BN columns by BK rows, not swizzled. So A's and B's rows must begin on 16 bytes: the host
-    /// copies a matrix where they do not, with [`stage_operands`](crate::staging). With k = 0 the maps
-    /// are not used, and may be zeros. C may lie anywhere.
+    /// copies a matrix where they do not, with [`stage_operands`](crate::staging). With k = 0
+    /// the maps are not used, and may be zeros. C may lie anywhere.
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
     TensorMap,

@@ -56,7 +56,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "frag_prefetch",
     summary: "the fragments of the next step load while this one computes",
-    origin: Some("a textbook's GEMM chapter, section 8.4.6, gemm_hide_smem_latency"),
+    origin: Some("a textbook's section on GEMM, 8.4.6: gemm_hide_smem_latency"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

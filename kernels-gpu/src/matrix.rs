@@ -9,7 +9,8 @@
 //! Where `ALIGNED` is true, the launch promises that every row starts at a multiple of 16
 //! bytes and holds a multiple of four elements. Four neighbours are then all inside or all
 //! outside, and one 128-bit access moves them. Where it is false they move one by one. The
-//! host chooses, once per launch; see [`KernelDescriptor::unaligned`](crate::KernelDescriptor::unaligned).
+//! host chooses, once per launch; see
+//! [`KernelDescriptor::unaligned`](crate::KernelDescriptor::unaligned).
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -109,8 +110,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// A matrix of `rows` x `cols` elements at `pointer`, with the leading dimension `ld`, that takes
-    /// `alpha * acc + beta * C`.
+    /// A matrix of `rows` x `cols` elements at `pointer`, with the leading dimension `ld`, that
+    /// takes `alpha * acc + beta * C`.
     ///
     /// # Safety
     /// That is what lies there, in global memory, and nothing but this launch touches it.
@@ -145,8 +146,8 @@ impl Output {
         }
     }
 
-    /// Whether [`store4_unchecked`](Self::store4_unchecked) may store all of a tile: it lies inside, its rows are
-    /// aligned, and C is not read.
+    /// Whether [`store4_unchecked`](Self::store4_unchecked) may store all of a tile: it
+    /// lies inside, its rows are aligned, and C is not read.
     #[inline(always)]
     pub fn is_vectorizable(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
         self.beta == 0.0

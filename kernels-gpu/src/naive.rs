@@ -47,7 +47,7 @@ const BN: u32 = 16;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "naive",
     summary: "one thread, one output; threadIdx.x walks rows",
-    origin: Some("a textbook's GEMM chapter, section 8.4.2, gemm_naive"),
+    origin: Some("a textbook's section on GEMM, 8.4.2: gemm_naive"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BM, BN],
     grid: GridOrder::RowsAlongX,

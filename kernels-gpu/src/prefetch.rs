@@ -65,7 +65,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "prefetch",
     summary: "the next tile loads while this one computes; two tiles in shared memory",
-    origin: Some("a textbook's GEMM chapter, section 8.4.7, gemm_final"),
+    origin: Some("a textbook's section on GEMM, 8.4.7: gemm_final"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -3,7 +3,8 @@
 //! # The idea
 //!
 //! The arithmetic intensity of an N x N tile is N/2, so make N eight. To keep the 128-bit
-//! loads of a warp side by side, the 8 x 8 outputs are 2 x 2 blocks of 4 x 4, half a block's tile apart.
+//! loads of a warp side by side, the 8 x 8 outputs are 2 x 2 blocks of 4 x 4, half a block's
+//! tile apart.
 //!
 //! ```text
 //!                      B
@@ -53,7 +54,7 @@ const THREADS: u32 = BM / TM * THREADS_N;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "regtile",
     summary: "the second path: 8x8 outputs per thread as 2x2 blocks of 4x4, no shared memory",
-    origin: Some("a textbook's GEMM chapter, section 8.4.3, gemm_use_tile"),
+    origin: Some("a textbook's section on GEMM, 8.4.3: gemm_use_tile"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -49,7 +49,7 @@ const _: () = assert!(BK == BN && BK == BM, "each thread loads TM elements of A 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "rows2",
     summary: "two rows of outputs per thread",
-    origin: Some("a blog post on shared memory and registers, gemmOnGPU2DRegMem"),
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2DRegMem"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: 1 },
     block: [BN, THREADS_M],
     grid: GridOrder::ColumnsAlongX,

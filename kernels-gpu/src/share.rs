@@ -23,8 +23,8 @@ pub unsafe fn load_share<const ALIGNED: bool, const STRIDE: u32, const LOADS: us
 /// Stores this thread's share of a tile as it is: the first four elements at (row, col).
 ///
 /// # Safety
-/// `smem` points to a tile with the leading dimension `LD`, a multiple of four, that no other thread
-/// reads or writes there.
+/// `smem` points to a tile with the leading dimension `LD`, a multiple of four, that no other
+/// thread reads or writes there.
 #[inline(always)]
 pub unsafe fn store_share<const LD: u32, const STRIDE: u32, const LOADS: usize>(
     smem: SharedPtr<f32>,

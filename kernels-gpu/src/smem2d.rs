@@ -30,9 +30,9 @@
 //! # What should get better, and what comes next
 //!
 //! Against `regtile`, the wait for global memory. Against `tile2d` it is still a loss, on Hopper
-//! at least, and the second path's last one: the eight values of A that a thread needs for one k lie in eight
-//! rows of the tile. The assembler loads four k of each row at once and keeps them all, which
-//! takes more than 128 registers, so that only one block fits on a multiprocessor.
+//! at least, and the second path's last one: the eight values of A that a thread needs for one k
+//! lie in eight rows of the tile. The assembler loads four k of each row at once and keeps them
+//! all, which takes more than 128 registers, so that only one block fits on a multiprocessor.
 //! `transposed` transposes the tile of A, and there the paths meet.
 
 use cuda_std::prelude::*;
@@ -67,7 +67,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem2d",
     summary: "the second path: 128-bit copies through shared memory",
-    origin: Some("a textbook's GEMM chapter, section 8.4.4, gemm_use_smem"),
+    origin: Some("a textbook's section on GEMM, 8.4.4: gemm_use_smem"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -44,7 +44,7 @@ const BN: u32 = 32;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_full",
     summary: "the whole inner dimension in shared memory",
-    origin: Some("a blog post on shared memory and registers, gemmOnGPU2DShareMem"),
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2DShareMem"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BN, BM],
     grid: GridOrder::ColumnsAlongX,

@@ -49,7 +49,7 @@ const _: () = assert!(BK == BN && BK == BM, "each thread loads one element of A 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_tile",
     summary: "tiles of A and B in shared memory, step by step along K",
-    origin: Some("a blog post on shared memory and registers, gemmOnGPU2DShareMemV2"),
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2DShareMemV2"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: 1, tn: 1 },
     block: [BN, BM],
     grid: GridOrder::ColumnsAlongX,

@@ -28,7 +28,8 @@
 //! # What should get better, and what comes next
 //!
 //! Nine shared loads for eight FMAs, and each element from global memory is used 64 times, not
-//! 32. Growing the column further gains little: A costs one load per FMA as before. `tile2d` reuses A as well.
+//! 32. Growing the column further gains little: A costs one load per FMA as before. `tile2d`
+//! reuses A as well.
 
 use cuda_std::prelude::*;
 

@@ -64,7 +64,9 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "transposed",
     summary: "the tile of A stored [k][m], so that all shared loads are 128 bits",
-    origin: Some("a textbook's GEMM chapter, section 8.4.5, gemm_transpose_smem"),
+    origin: Some(
+        "a textbook's section on GEMM, 8.4.5: gemm_transpose_smem, and a tutorial's outlook",
+    ),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

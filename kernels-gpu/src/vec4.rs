@@ -60,7 +60,7 @@ const THREADS: u32 = BM / TM * THREADS_N;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "vec4",
     summary: "a second path, without shared memory: 128-bit loads, 4x4 outputs per thread",
-    origin: Some("a textbook's GEMM chapter, section 8.4.3, gemm_use_128"),
+    origin: Some("a textbook's section on GEMM, 8.4.3: gemm_use_128"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,

@@ -165,7 +165,7 @@ pub unsafe fn prefetch(map: &TensorMap) {
     }
 }
 
-/// Orders this thread's accesses to shared memory before bulk copies that are asked for after
+/// Orders this thread's accesses to shared memory before bulk copies that are issued after
 /// a barrier (`fence.proxy.async.shared::cta`, sm_90; PTX ISA: "Parallel Synchronization and
 /// Communication Instructions: membar / fence"): a tile may only be copied over one that was
 /// read when the reads are done, and no barrier alone says that to the copy.

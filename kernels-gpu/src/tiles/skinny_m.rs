@@ -37,7 +37,8 @@ use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_
 
 kernel_module! {
     /// M up to 8.
-    skinny_m_8x128, skinny_m_8x128_unaligned, "8x128 outputs, 4 columns per lane, warps along K",
+    skinny_m_8x128, skinny_m_8x128_unaligned,
+    "8x128 outputs, 4 columns per lane, warps along K",
     SkinnyM {
         BM: 8, BN: 128, BK: 32, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 6
     },
@@ -46,7 +47,8 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 4.
-    skinny_m_4x128, skinny_m_4x128_unaligned, "4x128 outputs, 4 columns per lane, warps along K",
+    skinny_m_4x128, skinny_m_4x128_unaligned,
+    "4x128 outputs, 4 columns per lane, warps along K",
     SkinnyM {
         BM: 4, BN: 128, BK: 32, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 6
     },
@@ -56,7 +58,8 @@ kernel_module! {
 kernel_module! {
     /// M up to 2, vector times matrix: with as many blocks from 4096 columns as a large GPU has
     /// multiprocessors, so that no tile needs a split-K reduction.
-    skinny_m_2x32, skinny_m_2x32_unaligned, "2x32 outputs, 4 columns per lane, lanes and warps along K",
+    skinny_m_2x32, skinny_m_2x32_unaligned,
+    "2x32 outputs, 4 columns per lane, lanes and warps along K",
     SkinnyM {
         BM: 2, BN: 32, BK: 128, WM: 2, WN: 32, TM: 2, TN: 4, SLICES: 32, STAGES: 6
     },
@@ -197,7 +200,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // SAFETY: shared memory has room for all sums, all copies were waited for, and every
         // thread of the block comes here.
         unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
-        // From here on, `sums[i]` is the quad with the number `outputs.quad::<G>(i)`, which is its row.
+        // From here on, `sums[i]` is quad `outputs.quad::<G>(i)`, and that is its row.
         if thread::grid_dim_z() > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
             if !unsafe { reduce_splits::<G>(outputs, partials, counters, &mut sums) } {

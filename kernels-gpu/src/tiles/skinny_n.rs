@@ -45,7 +45,8 @@ use super::reduction::is_last_to_arrive;
 
 kernel_module! {
     /// N up to 8.
-    skinny_n_32x8, skinny_n_32x8_unaligned, "32x8 outputs, 4 rows per warp, lanes along K",
+    skinny_n_32x8, skinny_n_32x8_unaligned,
+    "32x8 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 8, BK: 128, WM: 4, WN: 8, TM: 4, TN: 8, SLICES: 32, STAGES: 5
     },
@@ -54,7 +55,8 @@ kernel_module! {
 
 kernel_module! {
     /// N up to 4.
-    skinny_n_32x4, skinny_n_32x4_unaligned, "32x4 outputs, 4 rows per warp, lanes along K",
+    skinny_n_32x4, skinny_n_32x4_unaligned,
+    "32x4 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 4, BK: 128, WM: 4, WN: 4, TM: 4, TN: 4, SLICES: 32, STAGES: 6
     },
@@ -63,7 +65,8 @@ kernel_module! {
 
 kernel_module! {
     /// N = 2.
-    skinny_n_32x2, skinny_n_32x2_unaligned, "32x2 outputs, 4 rows per warp, lanes along K",
+    skinny_n_32x2, skinny_n_32x2_unaligned,
+    "32x2 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 2, BK: 128, WM: 4, WN: 2, TM: 4, TN: 2, SLICES: 32, STAGES: 6
     },
@@ -72,7 +75,8 @@ kernel_module! {
 
 kernel_module! {
     /// Matrix times vector.
-    skinny_n_32x1, skinny_n_32x1_unaligned, "32x1 outputs, 4 rows per warp, lanes along K",
+    skinny_n_32x1, skinny_n_32x1_unaligned,
+    "32x1 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 1, BK: 128, WM: 4, WN: 1, TM: 4, TN: 1, SLICES: 32, STAGES: 6
     },

@@ -434,8 +434,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     }
 }
 
-/// `acc += a * b`, an outer product, in the order of [`persistent`](crate::persistent): down a column and up the
-/// next.
+/// `acc += a * b`, an outer product, in the order of [`persistent`](crate::persistent): down a column
+/// and up the next.
 #[inline(always)]
 fn outer_product<const TM: usize, const TN: usize>(
     a: &[f32; TM],
