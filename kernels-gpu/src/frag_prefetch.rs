@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! A load from shared memory takes some 30 cycles, and an FMA that needs its result
-//! waits. So ask for the fragments of step k + 1 before computing step k: by the time they
+//! waits. So load the fragments of step k + 1 before computing step k: by the time they
 //! are needed they are there.
 //!
 //! ```text

@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! The same trick one level up. A load from global memory takes hundreds of cycles; a tile
-//! takes thousands to compute. So ask for the next tile before computing this one, let it
+//! takes thousands to compute. So load the next tile before computing this one, let it
 //! arrive in registers meanwhile, and store it into a *second* pair of shared tiles, so that
 //! nobody has to wait before overwriting the first.
 //!

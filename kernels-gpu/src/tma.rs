@@ -10,14 +10,13 @@
 //! for a tile no longer waits for the block to come to the same place:
 //!
 //! ```text
-//!   tile            t      t+1    t+2
-//!   copy engine     .      .      copies raw A, and B
-//!   all threads     .      transpose raw A into its stage
-//!   all threads     multiply
+//!   tile t+2   copy engine   B, and A as it lies: raw
+//!   tile t+1   all threads             transpose raw A into its stage
+//!   tile t     all threads                       multiply
 //!
-//!   copy engine  B --------------------------------> full[stage] --> multiply --> empty[stage]
-//!                raw A --> raw_full --> transpose ->                                    |
-//!                  ^--------------------------------------------------------------------'
+//!   B --------------------------------> full[stage] --> multiply --> empty[stage]
+//!   raw A --> raw_full --> transpose -------^                            |
+//!   ^----------------- the next tile of this stage ----------------------'
 //! ```
 //!
 //! The engine cannot transpose. So A arrives as it lies, and all threads transpose each tile in
@@ -35,10 +34,9 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! A tile costs a thread two loads and eight stores to be transposed, in place of a dozen copies
-//! and their addresses. But all warps do that at the same time, between two tiles, while nothing
-//! is multiplied; and they take it in turns to wait for each other. `warp_specialized` gives it
-//! to warps of their own.
+//! A tile costs a thread two loads and eight stores, in place of its copies and their addresses.
+//! But a warp that transposes does not multiply; all warps do it between two tiles, and none goes
+//! on before the slowest has. `warp_specialized` gives it to warps of their own.
 
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};

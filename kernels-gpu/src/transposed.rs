@@ -26,11 +26,11 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Four shared loads for 64 FMAs, and no more than 128 registers: two blocks fit on
-//! a multiprocessor, and one computes while the other copies. The four stores of a thread go
-//! to rows of the tile that lie a multiple of 32 words apart, a bank conflict
-//! of four lanes, but they are few. What remains is waiting: every fragment is used by
-//! the very next instruction. `frag_prefetch` asks for it one step ahead.
+//! Four shared loads for 64 FMAs, and no more than 128 registers: two blocks fit on a
+//! multiprocessor, and one computes while the other copies. The four stores of a thread go to
+//! rows of the tile that lie a multiple of 32 words apart, a four-way bank conflict, but they are
+//! few. What remains is waiting: every fragment is used by the very next instruction.
+//! `frag_prefetch` loads it one step ahead.
 
 use cuda_std::prelude::*;
 

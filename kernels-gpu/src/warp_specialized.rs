@@ -16,8 +16,8 @@
 //!                  wait <--------------- empty[stage] <-----------'
 //! ```
 //!
-//! A block gets as many registers for each of its threads, and producers need few. So they give
-//! registers back, and consumers take them (`setmaxnreg`): 56 against 224.
+//! A launch gives every thread of the block the same number of registers, 168, and producers need
+//! few. So they give registers back, and consumers take them (`setmaxnreg`): 56 and 224.
 //!
 //! # What changed
 //!

@@ -34,7 +34,7 @@ const SOURCES: [&str; 9] = [
 /// Prints a table of the kernels: instructions and shared memory as the PTX has them and,
 /// where a ptxas is found (in $PTXAS, on the PATH, or in a CUDA toolkit), registers and
 /// spills; then a kernel that spills, or has a stack, is an error. With cuobjdump beside ptxas, the
-/// loop of `persistent` is looked at, too: it must give shared memory back after its values were used.
+/// loop of `persistent` is looked at, too: it must release a stage after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail if the committed PTX is not what its sources give

@@ -168,7 +168,7 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
     loops.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, body)| body)
 }
 
-/// Checks in the loop of `persistent` that a stage of shared memory is given back after its values were
+/// Checks in the loop of `persistent` that a stage of shared memory is released after its values were
 /// used.
 ///
 /// [`ARRIVALS_TO_RELEASE`] says after how many arrivals at a barrier that is, and why it must be

@@ -10,16 +10,17 @@
 //! ```
 //!
 //! `step[q]` is what q blocks take for a step each. Reading from memory takes its time too,
-//! and the two overlap. Blocks that share a tile of C meet at the end:
+//! and the two overlap. Blocks that share a tile of C add up their sums at the end
+//! (split-K reduction):
 //!
 //! ```text
 //!   time = launch + max(blocks, bytes / copy rate) + join + splits * piece
 //! ```
 //!
-//! # Blocks that stay
+//! # Persistent blocks
 //!
-//! Blocks that stay go from tile to tile, and where these do not come out even, they have the same
-//! share of all steps (stream-K).
+//! Persistent blocks go from tile to tile, and where tiles do not fill the last wave, they have the
+//! same share of all steps (stream-K).
 //!
 //! # Copies
 //!
@@ -156,7 +157,7 @@ impl Model {
     fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
         let splits = work.whole_splits(splits);
         let memory = work.bytes(self, costs) / self.copy;
-        let (blocks, meeting) = match costs.kernel.abi() {
+        let (blocks, reduction) = match costs.kernel.abi() {
             KernelAbi::StreamK => self.persistent(costs, work),
             KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
                 self.in_waves(costs, work, splits)
@@ -168,12 +169,12 @@ impl Model {
         };
         Estimate {
             choice: Choice { spec: costs.kernel, splits, packed: work.packed },
-            ns: self.launch_ns + blocks.max(memory) + meeting + repack,
+            ns: self.launch_ns + blocks.max(memory) + reduction + repack,
             memory_bound: memory > blocks,
         }
     }
 
-    /// What blocks take that come in waves, and what it takes them to meet.
+    /// What blocks take that come in waves, and their split-K reduction.
     fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
         let paces = costs.paces(work);
         let blocks = work.tiles.saturating_mul(splits.into());
@@ -185,8 +186,8 @@ impl Model {
             at_once => paces[at_once as usize - 1].of(steps),
         };
         let time = (blocks / resident) as f64 * wave(resident) + wave(blocks % resident);
-        let meeting = if splits > 1 { costs.meeting(f64::from(splits)) } else { 0.0 };
-        (time, meeting)
+        let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
+        (time, reduction)
     }
 
     /// What persistent blocks take, and their fix-up.
@@ -197,12 +198,12 @@ impl Model {
         let longest = decomposition.longest(tiles, steps) as f64;
         let further_tiles = f64::from(tiles.div_ceil(decomposition.blocks.max(1)) - 1);
         let time = costs.paces(work)[0].of(longest) + further_tiles * costs.tile_ns;
-        let meeting = match decomposition {
+        let reduction = match decomposition {
             Decomposition { stream_k_tiles: 0, .. } => 0.0,
-            Decomposition { blocks, .. } if tiles > blocks => costs.meeting(2.0),
-            Decomposition { blocks, .. } => costs.meeting((blocks.div_ceil(tiles) + 1).into()),
+            Decomposition { blocks, .. } if tiles > blocks => costs.reduction(2.0),
+            Decomposition { blocks, .. } => costs.reduction((blocks.div_ceil(tiles) + 1).into()),
         };
-        (time, meeting)
+        (time, reduction)
     }
 }
 
@@ -212,7 +213,7 @@ impl Costs {
         if work.aligned || self.unaligned.is_empty() { &self.aligned } else { &self.unaligned }
     }
 
-    fn meeting(&self, pieces: f64) -> f64 {
+    fn reduction(&self, pieces: f64) -> f64 {
         self.join_ns + pieces * self.piece_ns
     }
 }

@@ -146,8 +146,8 @@ fn geometry(spec: &KernelDescriptor) -> String {
     };
     let entries = match (spec.abi(), spec.unaligned()) {
         (abi, _) if abi.has_tensor_maps() => format!(
-            "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
-             first, by stage_operands",
+            "{}, for any matrices; an A or a B whose rows do not begin on\n{:18}16 bytes \
+             is copied first, by stage_operands",
             spec.name(),
             ""
         ),
