@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-/// Rows of tiles in a group.
+/// Rows of tiles that the rasterisation goes down before it moves to the next column.
 const GROUP: u32 = 8;
 
 /// The tile (row, column) of this block, rasterised for the L2 cache.
