@@ -1,14 +1,13 @@
 //! What the PTX of the kernels must not contain, as text.
 
-use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
+use host::kernels::{KernelDescriptor, LADDER, TILES};
 use host::ptx;
 
 /// The PTX, and the kernels that are in it: what needs tensor maps is for Hopper alone.
 fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static KernelDescriptor>)> {
     [ptx::SM_80, ptx::SM_90A].into_iter().map(|text| {
         let all = LADDER.iter().chain(TILES).copied();
-        let has =
-            |spec: &&KernelDescriptor| text == ptx::SM_90A || spec.abi() != KernelAbi::StreamK;
+        let has = |spec: &&KernelDescriptor| text == ptx::SM_90A || !spec.abi().has_tensor_maps();
         (text, all.filter(has).collect())
     })
 }
@@ -41,7 +40,7 @@ fn for_each_entry(test: impl Fn(&str, &[&str])) {
         let entries = specs
             .iter()
             .flat_map(|spec| [Some(spec.name()), spec.unaligned().map(|other| other.name)]);
-        for entry in entries.flatten().chain(["repack"]) {
+        for entry in entries.flatten().chain(["stage_operands"]) {
             let name = format!("{entry} for {}", ptx::target(text).unwrap());
             test(&name, &body(text, entry));
         }
@@ -83,7 +82,7 @@ fn nothing_is_in_local_memory() {
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
     for (text, specs) in texts() {
-        for spec in specs.iter().filter(|spec| spec.abi() != KernelAbi::StreamK) {
+        for spec in specs.iter().filter(|spec| !spec.abi().has_tensor_maps()) {
             let is_wide = |entry| {
                 body(text, entry).iter().any(|line| {
                     ["ld.global.v4", "st.global.v4", "cp.async.cg.shared.global"]

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Shared, Tile};
+use kernels_gpu::{KernelDescriptor, Shared, Tile};
 
 use crate::ptx;
 
@@ -96,7 +96,7 @@ impl Arithmetic {
             // thread asks for a tile of A, BM x BK, and one for a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
             let instructions = match (spec.abi(), spec.unaligned()) {
-                (KernelAbi::StreamK, _) => Ratio::new(2, bm * bn * bk),
+                (abi, _) if abi.has_tensor_maps() => Ratio::new(2, bm * bn * bk),
                 (_, Some(_)) => Ratio::new(values.over, values.under * 4),
                 (_, None) => values,
             };
@@ -211,7 +211,7 @@ mod tests {
         let Arithmetic { global, shared, .. } = Arithmetic::of(spec("tile2d"));
         assert_eq!(global.values.times_k(), "K/64");
         assert_eq!(shared.unwrap().values.times_k(), "K/4");
-        // By the seed's own way of counting: K/BK steps, each thread its share of the tiles,
+        // As the tutorial on 2-D thread tiles counts: K/BK steps, each thread its share of the tiles,
         // then BK steps of TM + TN values, all for TM * TN results.
         let Tile { bm, bn, bk, tm, tn } = spec("tile2d").tile();
         let threads = spec("tile2d").threads();

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 mod stream_k;
 
-pub(crate) use stream_k::Shares;
+pub(crate) use stream_k::Decomposition;
 
 /// The largest m, n, k or leading dimension: kernels take them as `u32`, and
 /// indices in rows and columns must fit an `i32` on every device.
@@ -158,11 +158,11 @@ pub struct Launch {
     pub b_offset: usize,
     /// Where the panel of C begins, in elements from C's first.
     pub c_offset: usize,
-    /// How many of the panel's tiles, the first ones, are cut up along K for blocks that stay;
+    /// How many of the panel's tiles, the first ones, persistent blocks share along K;
     /// 0 but for [`KernelAbi::StreamK`].
-    pub streamed: u32,
-    /// How many steps along K are summed up before the sum is put aside, likewise.
-    pub chain: u32,
+    pub stream_k_tiles: u32,
+    /// How many steps along K are summed up before the sum is stored, likewise.
+    pub accumulation_steps: u32,
 }
 
 /// A [`Gemm`] turned into launches of one rung on one device.
@@ -181,7 +181,7 @@ pub struct Plan {
 /// all are 0 where none do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// Of f32: a tile of C per block, and two per block that stays.
+    /// Of f32: a tile of C per block, or three per persistent block.
     pub partials: u128,
     /// Of u32, zeros: one per tile of C that is shared.
     pub counters: u128,
@@ -200,7 +200,7 @@ impl Plan {
     ///
     /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
     /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
-    /// with [`KernelAbi::StreamK`] has blocks that stay, about one per multiprocessor.
+    /// with [`KernelAbi::StreamK`] has persistent blocks, about one per multiprocessor.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl Plan {
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
         let (launches, workspace) = match spec.abi() {
             KernelAbi::StreamK => stream_k::launches(spec, &gemm, limits),
-            KernelAbi::Gemm | KernelAbi::SplitK => {
+            KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
                 let launches = panels(spec, &gemm, limits.grid);
                 let workspace = split_workspace(spec, splits, &launches);
                 (launches, workspace)
@@ -337,8 +337,8 @@ fn panels(spec: &KernelDescriptor, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
                 a_offset: row * gemm.lda,
                 b_offset: col,
                 c_offset: row * gemm.ldc + col,
-                streamed: 0,
-                chain: 0,
+                stream_k_tiles: 0,
+                accumulation_steps: 0,
             });
         }
     }
@@ -384,7 +384,8 @@ mod tests {
             assert!(spec.threads() <= 1024, "{}", spec.name());
             plan(spec, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.
-            let is_cut = spec.unaligned().is_some_and(|other| other.wide[1] || other.wide[2]);
+            let is_cut =
+                spec.unaligned().is_some_and(|other| other.vectorized[1] || other.vectorized[2]);
             assert!(!is_cut || spec.tile().bn % 4 == 0, "{}", spec.name());
         }
     }

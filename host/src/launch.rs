@@ -57,12 +57,14 @@ impl Device {
     /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
     pub fn kernel(&self, spec: &'static KernelDescriptor) -> Result<Kernel<'_>, Error> {
-        if spec.abi() == KernelAbi::StreamK {
+        if spec.abi().has_tensor_maps() {
             tensor::require_maps(spec.name(), self.info())?;
         }
         let repack = match spec.abi() {
             KernelAbi::Gemm => None,
-            KernelAbi::SplitK | KernelAbi::StreamK => Some(self.entry_point("repack")?),
+            KernelAbi::SplitK | KernelAbi::TensorMap | KernelAbi::StreamK => {
+                Some(self.entry_point("stage_operands")?)
+            }
         };
         let function = self.entry_point(spec.name())?;
         let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
@@ -102,7 +104,7 @@ impl<'d> Kernel<'d> {
     }
 
     /// As [`Kernel::prepare`], within limits that may be tighter than the device's: a
-    /// smaller grid makes more launches, and blocks that stay are as few as multiprocessors.
+    /// smaller grid makes more launches, and persistent blocks are as few as multiprocessors.
     ///
     /// # Errors
     ///
@@ -147,9 +149,9 @@ impl<'d> Kernel<'d> {
             }
         }
         let buffers = Buffers::new(self.device, plan.workspace())?;
-        let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.wide);
+        let wide = self.spec.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
         let needs = match self.spec.abi() {
-            KernelAbi::StreamK => Some([Need::Rows; 2]),
+            KernelAbi::TensorMap | KernelAbi::StreamK => Some([Need::Rows; 2]),
             KernelAbi::SplitK if packed => {
                 Some([wide[0], wide[1]].map(|wide| if wide { Need::Groups } else { Need::Nothing }))
             }
@@ -279,7 +281,9 @@ impl Prepared<'_, '_> {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { mut wide, .. }) = self.kernel.spec.unaligned() else { return true };
+        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.spec.unaligned() else {
+            return true;
+        };
         if self.reach.is_some() {
             [wide[0], wide[1]] = [false; 2];
         }
@@ -342,7 +346,7 @@ impl Prepared<'_, '_> {
     ) -> Result<(), Error> {
         let Kernel { device, function, unaligned, .. } = self.kernel;
         device.make_current()?;
-        if let (Some(reach), KernelAbi::StreamK) = (&self.reach, self.kernel.spec.abi()) {
+        if let (Some(reach), true) = (&self.reach, self.kernel.spec.abi().has_tensor_maps()) {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(reach, a, b, c) };
         }

@@ -1,6 +1,6 @@
 //! The PTX of every kernel, built into the program.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
@@ -65,10 +65,40 @@ fn is_of_identifier(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%')
 }
 
-/// The SHA-256 of what [`only`] cuts out.
+/// The SHA-256 of what [`only`] cuts out, without the kernel's name and with virtual registers
+/// numbered in the order in which they appear: the assembler makes the same of a kernel that is
+/// renamed or renumbered.
 pub(crate) fn sha256(text: &str, kernel: &str) -> Option<String> {
-    let digest = Sha256::digest(only(text, kernel)?);
+    let only = only(text, kernel)?;
+    let nameless = only.replacen(&format!(".entry {kernel}("), ".entry (", 1);
+    let nameless = nameless.replace(&format!("{kernel}_param_"), "param_");
+    let digest = Sha256::digest(renumbered(&nameless));
     Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A PTX text with the registers of each kind, as in `%rd12`, numbered in order.
+fn renumbered(text: &str) -> String {
+    let mut numbers = HashMap::new();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut parts = text.split('%');
+    let mut renumbered = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let kind = part.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(part.len());
+        let (kind, rest) = part.split_at(kind);
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (digits, rest) = rest.split_at(digits);
+        renumbered += &format!("%{kind}");
+        if !digits.is_empty() {
+            let count = counts.entry(kind).or_default();
+            let number = *numbers.entry((kind, digits)).or_insert_with(|| {
+                *count += 1;
+                *count
+            });
+            renumbered += &number.to_string();
+        }
+        renumbered += rest;
+    }
+    renumbered
 }
 
 #[cfg(test)]
@@ -122,6 +152,9 @@ mod tests {
             let changed = SM_80.replace(from, to);
             assert_ne!(digests(&changed)[1], tile2d, "{from}");
         }
+        let renamed = SM_80.replace("tile2d(", "flat(").replace("tile2d_param_", "flat_param_");
+        assert_eq!(sha256(&renamed, "flat"), Some(tile2d));
+        assert_eq!(renumbered("%r7, %rd9, %r3, %r7; %tid.x"), "%r1, %rd1, %r2, %r1; %tid.x");
         assert_eq!(sha256(SM_80, "none"), None);
     }
 }

@@ -77,8 +77,8 @@ impl<'d> Peaks<'d> {
         };
         Ok(Self {
             device,
-            ffma: device.entry_point("roof_ffma")?,
-            copy: device.entry_point("roof_copy")?,
+            ffma: device.entry_point("peak_ffma")?,
+            copy: device.entry_point("peak_copy")?,
             ffma_blocks,
             copy_blocks,
             out: buffer(ffma_blocks, FFMA_THREADS)?,

@@ -1,35 +1,36 @@
-//! Rung 15, `async_copy`: copies that need no registers.
+//! Rung 15, `async_copy`: a multistage pipeline of copies that need no registers.
 //!
 //! # The idea
 //!
 //! Since sm_80 a thread can ask for a copy from global to shared memory and go on
 //! (`cp.async`). Nothing passes through registers, nothing is stored by hand, and several
-//! tiles can be on their way at once. With three slots, two tiles travel while one computes:
+//! tiles can be in flight at once. With three stages, two tiles are in flight while one is
+//! multiplied:
 //!
 //! ```text
-//!   slot 0    tile 0 computes | tile 3 travels ........ | tile 3 computes
-//!   slot 1    tile 1 travels  | tile 1 computes | tile 4 travels ........
-//!   slot 2    tile 2 travels ......... | tile 2 computes | tile 5 ...
+//!   stage 0   tile 0 multiplied | tile 3 in flight .......... | tile 3 multiplied
+//!   stage 1   tile 1 in flight  | tile 1 multiplied | tile 4 in flight ..........
+//!   stage 2   tile 2 in flight .......... | tile 2 multiplied | tile 5 in flight
 //! ```
 //!
-//! A copy of four bytes can go anywhere, so A is transposed on the way.
+//! A copy of four bytes can go anywhere, so A is transposed by its copies.
 //!
 //! # What changed
 //!
-//! Against `warptile`: copies are asynchronous, in three slots. The registers that this frees
+//! Against `warptile`: copies are asynchronous, in three stages. The registers that this frees
 //! go to a second block on the multiprocessor: a thread has 8 x 8 outputs again, and sixteen
-//! warps hide each other's waits better than eight. The multiply-adds are written in an order
-//! in which each shares an operand with the one before, which the register file's reuse cache
-//! can then keep; of eight such orders this one was the fastest. Where a tile lies inside the
-//! matrices, which nearly all do, its copies are asked for without a look at the edges. The
-//! copies, gone from the loop into two functions, are most of the diff.
+//! warps hide each other's waits better than eight. The FMAs are written in an order in which
+//! each shares an operand with the one before, which the register file's reuse cache can then
+//! keep; of eight such orders this one was the fastest. Where a tile lies inside the matrices,
+//! which nearly all do, its copies are asked for without a look at the edges. The copies, gone
+//! from the loop into two functions, are most of the diff.
 //!
 //! # What should get better, and what comes next
 //!
 //! No instruction moves data between global and shared memory but the copies themselves. The
-//! four-byte ones are the price of turning A around: four times as many as B needs, and they
+//! four-byte ones are the price of transposing A: four times as many as B needs, and they
 //! compete with the fragments for shared memory. A version that left them out, and so computed
-//! nonsense, ran 7 % faster. The tensor copies of Hopper need one instruction for a whole tile.
+//! nonsense, ran 7 % faster. Hopper's tensor copies need one instruction for a whole tile.
 
 use cuda_std::cp_async;
 use cuda_std::prelude::*;
@@ -53,7 +54,7 @@ const WN: u32 = 64;
 const TM: u32 = 8;
 /// Columns of C per thread, likewise.
 const TN: u32 = 8;
-/// Tiles in shared memory: one computes, the others travel.
+/// Stages of the pipeline: one tile is multiplied, the others are in flight.
 const STAGES: u32 = 3;
 
 /// Threads across a warp's tile, warps across the block's, and all threads.
@@ -64,7 +65,7 @@ const THREADS: u32 = BM / WM * WARPS_N * 32;
 /// Elements from one row of a tile to the next. Rows of A are padded.
 const LD_A: u32 = BM + 4;
 const LD_B: u32 = BN;
-/// Elements from one slot to the next.
+/// Elements of a stage.
 const STAGE_A: u32 = BK * LD_A;
 const STAGE_B: u32 = BK * LD_B;
 
@@ -80,8 +81,8 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread copies the same
 /// What the host needs to launch [`async_copy`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "async_copy",
-    summary: "cp.async into three slots; A transposed on the way",
-    seed: "none, beyond them",
+    summary: "multistage cp.async: three stages; A transposed by its copies",
+    origin: None,
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -134,17 +135,17 @@ unsafe fn gemm<const ALIGNED: bool>(
     // Whether every tile of this block lies inside, but for the last step along K.
     let interior = block_row + BM <= m && block_col + BN <= n;
 
-    // Asks for the tile at k0, which goes to a slot; past the end of K for nothing.
-    let copy_tile = |k0: u32, slot: u32| {
+    // Asks for the tile at k0, which goes to a stage; past the end of K for nothing.
+    let copy_tile = |k0: u32, stage: u32| {
         if k0 < k {
             let whole = interior && k0 + BK <= k;
-            // SAFETY: this thread's own words of the slot, which nobody uses before the copy
+            // SAFETY: this thread's own words of the stage, which nobody uses before the copy
             // is waited for.
             unsafe {
                 let (row, col) = (block_row + a_row, k0 + a_col);
-                copy_a(a, row, col, a_to.add(slot * STAGE_A), whole);
+                copy_a(a, row, col, a_to.add(stage * STAGE_A), whole);
                 let (row, col) = (k0 + b_row, block_col + b_col);
-                copy_b::<ALIGNED>(b, row, col, b_to.add(slot * STAGE_B), whole);
+                copy_b::<ALIGNED>(b, row, col, b_to.add(stage * STAGE_B), whole);
             }
         }
         cp_async::commit_group();
@@ -152,22 +153,22 @@ unsafe fn gemm<const ALIGNED: bool>(
 
     let mut acc = [[0.0f32; TN as usize]; TM as usize];
 
-    for slot in 0..STAGES - 1 {
-        copy_tile(slot * BK, slot);
+    for stage in 0..STAGES - 1 {
+        copy_tile(stage * BK, stage);
     }
 
-    let mut slot = 0;
+    let mut stage = 0;
     let mut k0 = 0;
     while k0 < k {
-        // The tile at k0 has arrived, and nobody uses the slot before it any more.
+        // The tile at k0 has arrived, and nobody uses the stage before it any more.
         cp_async::wait_group::<{ STAGES - 2 }>();
         thread::sync_threads();
-        let free = if slot == 0 { STAGES - 1 } else { slot - 1 };
+        let free = if stage == 0 { STAGES - 1 } else { stage - 1 };
         copy_tile(k0 + (STAGES - 1) * BK, free);
 
         // Compute: for each k of the tile, an outer product of 8 values of A and 8 of B.
-        let a_tile = a_smem.add(slot * STAGE_A + warp_row);
-        let b_tile = b_smem.add(slot * STAGE_B + warp_col);
+        let a_tile = a_smem.add(stage * STAGE_A + warp_row);
+        let b_tile = b_smem.add(stage * STAGE_B + warp_col);
         let mut frag_a = [[0.0f32; TM as usize]; 2];
         let mut frag_b = [[0.0f32; TN as usize]; 2];
         // SAFETY: inside the tiles, which were waited for before the barrier.
@@ -195,7 +196,7 @@ unsafe fn gemm<const ALIGNED: bool>(
                 }
             }
         }
-        slot = if slot + 1 == STAGES { 0 } else { slot + 1 };
+        stage = if stage + 1 == STAGES { 0 } else { stage + 1 };
         k0 += BK;
     }
 
@@ -205,8 +206,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + WN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + WN / 2, [c4, c5, c6, c7]);
         }
     }
 }
@@ -230,7 +231,7 @@ unsafe fn copy_a(a: Input, row: u32, col: u32, to: SharedPtr<f32>, whole: bool) 
         } else {
             for i in (0..BM).step_by(STRIDE_A as usize) {
                 let (from, inside) = a.address_if_inside(row + i, col);
-                cp_async::copy_or_zero(to.add(i), from, inside);
+                cp_async::copy_zfill(to.add(i), from, inside);
             }
         }
     }
@@ -259,13 +260,13 @@ unsafe fn copy_b<const ALIGNED: bool>(
         } else if ALIGNED {
             for i in (0..BK).step_by(STRIDE_B as usize) {
                 let (from, inside) = b.address_if_inside(row + i, col);
-                cp_async::copy4_or_zero(to.add(i * LD_B), from, inside);
+                cp_async::copy4_zfill(to.add(i * LD_B), from, inside);
             }
         } else {
             for i in (0..BK).step_by(STRIDE_B as usize) {
                 for j in 0..4 {
                     let (from, inside) = b.address_if_inside(row + i, col + j);
-                    cp_async::copy_or_zero(to.add(i * LD_B + j), from, inside);
+                    cp_async::copy_zfill(to.add(i * LD_B + j), from, inside);
                 }
             }
         }

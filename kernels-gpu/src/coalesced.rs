@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! The 32 threads of a warp run in step, and the memory system serves their 32 addresses
-//! together: in one go if they fall into the same line, in 32 if each falls elsewhere. So
-//! let `threadIdx.x`, which tells the lanes of a warp apart, walk along the rows of memory.
+//! The memory system serves the 32 addresses of a warp's load together, sector by sector: 4
+//! sectors if they are neighbours, up to 32 if each falls elsewhere. So let `threadIdx.x`, which
+//! tells the lanes of a warp apart, walk along the rows of memory.
 //!
 //! ```text
 //!               B
@@ -21,13 +21,13 @@
 //!
 //! `threadIdx.x` selects the column, and the block is 32 x 32, so that a warp is one row of
 //! it. In one step a warp now reads one element of A, the same for all, and 32 neighbours of
-//! B.
+//! B: 1 sector for the one request and 4 or 5 for the other, where `naive` has 16 and 1 or 2.
 //!
 //! # What should get better, and what comes next
 //!
-//! Every byte that is fetched is used. Still two loads feed one multiply-add, and each
-//! element of A and B is loaded again by every thread that needs it. `smem_full` keeps them
-//! in shared memory.
+//! Fewer sectors per request, and stores to C that fill theirs. Still two loads feed one FMA,
+//! and each element of A and B is loaded again by every thread that needs it. `smem_full` keeps
+//! them in shared memory.
 
 use cuda_std::prelude::*;
 
@@ -43,7 +43,7 @@ const BN: u32 = 32;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "coalesced",
     summary: "threadIdx.x walks columns: a warp reads and writes whole lines",
-    seed: "001, gemmOnGPU2D",
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2D"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BN, BM],
     grid: GridOrder::ColumnsAlongX,
@@ -58,7 +58,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = (BN, BM))]
 pub unsafe fn coalesced(
@@ -90,5 +90,5 @@ pub unsafe fn coalesced(
     }
 
     // SAFETY: C is as the launch promises, and each thread has its own (row, col).
-    unsafe { Output::new(c, ldc, m, n, alpha, beta).put(row, col, acc) };
+    unsafe { Output::new(c, ldc, m, n, alpha, beta).store(row, col, acc) };
 }

@@ -11,15 +11,15 @@
 /// A launch trusts what is said here, so only this crate can say it:
 ///
 /// ```compile_fail,E0451
-/// use kernels_gpu::{KernelAbi, KernelDescriptor, tma};
+/// use kernels_gpu::{KernelAbi, KernelDescriptor, persistent};
 ///
-/// let forged = KernelDescriptor { abi: KernelAbi::Gemm, ..tma::DESCRIPTOR };
+/// let forged = KernelDescriptor { abi: KernelAbi::Gemm, ..persistent::DESCRIPTOR };
 /// ```
 #[derive(Clone, Copy)]
 pub struct KernelDescriptor {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) seed: &'static str,
+    pub(crate) origin: Option<&'static str>,
     pub(crate) tile: Tile,
     pub(crate) block: [u32; 2],
     pub(crate) grid: GridOrder,
@@ -37,7 +37,7 @@ macro_rules! sealed {
         $(
             #[doc = concat!(
                 "```compile_fail,E0616\n",
-                "let mut copy = kernels_gpu::tma::DESCRIPTOR;\n",
+                "let mut copy = kernels_gpu::persistent::DESCRIPTOR;\n",
                 "copy.", stringify!($field), " = copy.", stringify!($field), "();\n",
                 "```",
             )]
@@ -47,23 +47,24 @@ macro_rules! sealed {
     };
 }
 
-sealed!(name summary seed tile block grid shared unaligned abi source);
+sealed!(name summary origin tile block grid shared unaligned abi source);
 
-/// The second entry point of a rung that moves 128 bits at a time: for matrices that are not
+/// The second entry point of a rung with vectorised, 128-bit accesses: for matrices that are not
 /// aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unaligned {
     /// Its name.
     pub name: &'static str,
-    /// Whether the first entry point needs A, B and C aligned: the pointer a multiple of 16
-    /// bytes, the distance between rows and their length multiples of 4 elements.
-    pub wide: [bool; 3],
+    /// Whether the first entry point accesses A, B and C vectorised, and so needs them
+    /// aligned: the pointer a multiple of 16 bytes, the leading dimension and the length of rows
+    /// multiples of 4 elements.
+    pub vectorized: [bool; 3],
 }
 
 impl Unaligned {
     /// For a rung that needs all three matrices aligned.
     pub const fn of_all(name: &'static str) -> Self {
-        Self { name, wide: [true; 3] }
+        Self { name, vectorized: [true; 3] }
     }
 }
 
@@ -77,7 +78,7 @@ pub enum KernelAbi {
     /// b: *const f32, ldb: u32, beta: f32, c: *mut f32, ldc: u32
     /// ```
     ///
-    /// `lda`, `ldb` and `ldc` are the distances between rows, in elements.
+    /// `lda`, `ldb` and `ldc` are the leading dimensions, in elements.
     Gemm,
     /// Those of `Gemm`, and what splitting K needs:
     ///
@@ -91,33 +92,45 @@ pub enum KernelAbi {
     /// `BM * BN` elements per block, and `counters` for one zero per tile of C, which is zero
     /// again at the end.
     SplitK,
-    /// The product with A and B behind tensor maps, and what stream-K needs:
+    /// The product with A and B behind tensor maps:
     ///
     /// ```text
     /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
-    /// beta: f32, c: *mut f32, ldc: u32,
-    /// streamed: u32, chain: u32, partials: *mut f32, counters: *mut u32
+    /// beta: f32, c: *mut f32, ldc: u32
     /// ```
     ///
     /// The maps describe matrices of f32, whose dimension 0 walks along a row, with zeros
     /// outside: A with boxes of BK columns by BM rows, swizzled by 64 bytes, and B with boxes of
     /// BN columns by BK rows, not swizzled. So A's and B's rows must begin on 16 bytes: the host
-    /// copies a matrix where they do not, with [`repack`](mod@crate::repack). With k = 0 the maps
-    /// are not used, and may be zeros. C may lie anywhere.
-    ///
-    /// The grid has one dimension, of blocks that stay: about one per multiprocessor. They share
-    /// the steps along K of the first `streamed` tiles of C, in equal parts, and take the other
-    /// tiles whole, in turn. After `chain` steps, which is not 0, a sum is put aside and a new one
-    /// begun: shorter chains make smaller errors.
-    ///
-    /// If `streamed` is not 0, there is at least one such step for each block,
-    /// `streamed * steps * blocks` is less than 2^31, and `counters` has one zero per streamed
-    /// tile, which is zero again at the end. If it is not 0, or there are more steps than `chain`,
-    /// `partials` has room for `3 * BM * BN` elements per block. There are less than 2^32 tiles
-    /// and blocks together.
+    /// copies a matrix where they do not, with [`stage_operands`](crate::staging). With k = 0
+    /// the maps are not used, and may be zeros. C may lie anywhere.
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
+    TensorMap,
+    /// Those of `TensorMap`, and what stream-K needs:
+    ///
+    /// ```text
+    /// stream_k_tiles: u32, accumulation_steps: u32, partials: *mut f32, counters: *mut u32
+    /// ```
+    ///
+    /// The grid has one dimension, of persistent blocks: about one per multiprocessor. They share
+    /// the steps along K of the first `stream_k_tiles` tiles of C, in equal parts, and take the
+    /// other tiles whole, in turn. After `accumulation_steps`, which is not 0, a sum is stored and
+    /// a new one begun: shorter accumulation lengths make smaller errors.
+    ///
+    /// If `stream_k_tiles` is not 0, there is at least one such step for each block,
+    /// `stream_k_tiles * steps * blocks` is less than 2^31, and `counters` has one zero per
+    /// stream-K tile, which is zero again at the end. If it is not 0, or there are more steps than
+    /// `accumulation_steps`, `partials` has room for `3 * BM * BN` elements per block. There are
+    /// less than 2^32 tiles and blocks together.
     StreamK,
+}
+
+impl KernelAbi {
+    /// Whether A and B lie behind tensor maps: such a kernel needs compute capability 9.0.
+    pub const fn has_tensor_maps(self) -> bool {
+        matches!(self, Self::TensorMap | Self::StreamK)
+    }
 }
 
 /// How C is cut up. All sizes are counts of f32 elements.
@@ -164,9 +177,10 @@ impl KernelDescriptor {
         self.summary
     }
 
-    /// The seed document, and the kernel in it, that this rung rebuilds.
-    pub const fn seed(&self) -> &'static str {
-        self.seed
+    /// The document, and the kernel in it, that this rung rebuilds; `None` for one that goes
+    /// beyond the documents.
+    pub const fn origin(&self) -> Option<&'static str> {
+        self.origin
     }
 
     /// Outputs per block and per thread, and the step along K.
@@ -190,7 +204,7 @@ impl KernelDescriptor {
         self.shared
     }
 
-    /// For a rung that moves 128 bits at a time: the entry point for matrices that are not
+    /// For a rung with vectorised, 128-bit accesses: the entry point for matrices that are not
     /// aligned. `None`: the rung takes any matrix.
     pub const fn unaligned(&self) -> Option<Unaligned> {
         self.unaligned

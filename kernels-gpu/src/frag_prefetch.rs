@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! A load from shared memory takes some 30 cycles, and a multiply-add that needs its result
-//! waits. So ask for the fragments of step k + 1 before computing step k: by the time they
+//! A load from shared memory takes some 30 cycles, and an FMA that needs its result
+//! waits. So load the fragments of step k + 1 before computing step k: by the time they
 //! are needed they are there.
 //!
 //! ```text
@@ -56,7 +56,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "frag_prefetch",
     summary: "the fragments of the next step load while this one computes",
-    seed: "004, gemm_hide_smem_latency",
+    origin: Some("a textbook's section on GEMM, 8.4.6: gemm_hide_smem_latency"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -155,8 +155,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

@@ -19,18 +19,24 @@ pub mod frag_prefetch;
 mod fragment;
 pub mod matrix;
 pub mod naive;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod persistent;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod pipeline;
 pub mod prefetch;
 pub mod regtile;
-pub mod repack;
 pub mod roofline;
 pub mod rows2;
 mod share;
 pub mod smem2d;
 pub mod smem_full;
 pub mod smem_tile;
+pub mod staging;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 mod swizzle;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod thread_tile;
 pub mod tile1d;
 pub mod tile2d;
 pub mod tiles;
@@ -38,6 +44,8 @@ pub mod tiles;
 pub mod tma;
 pub mod transposed;
 pub mod vec4;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod warp_specialized;
 pub mod warptile;
 
 pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
@@ -62,4 +70,6 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &warptile::DESCRIPTOR,
     &async_copy::DESCRIPTOR,
     &tma::DESCRIPTOR,
+    &warp_specialized::DESCRIPTOR,
+    &persistent::DESCRIPTOR,
 ];

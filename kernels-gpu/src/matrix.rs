@@ -4,17 +4,18 @@
 //! nothing to a product, and what lies past the edge of C is not stored. So a rung can work
 //! on whole tiles, whatever the shape.
 //!
-//! # 128 bits at a time
+//! # Vectorised accesses
 //!
 //! Where `ALIGNED` is true, the launch promises that every row starts at a multiple of 16
 //! bytes and holds a multiple of four elements. Four neighbours are then all inside or all
 //! outside, and one 128-bit access moves them. Where it is false they move one by one. The
-//! host chooses, once per launch; see [`KernelDescriptor::unaligned`](crate::KernelDescriptor::unaligned).
+//! host chooses, once per launch; see
+//! [`KernelDescriptor::unaligned`](crate::KernelDescriptor::unaligned).
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// A or B: `rows` x `cols` elements, with rows `ld` elements apart.
+/// A or B: `rows` x `cols` elements, with the leading dimension `ld`.
 #[derive(Clone, Copy)]
 pub struct Input {
     pointer: *const f32,
@@ -24,7 +25,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// A matrix of `rows` x `cols` elements at `pointer`, with rows `ld` apart.
+    /// A matrix of `rows` x `cols` elements at `pointer`, with the leading dimension `ld`.
     ///
     /// # Safety
     /// That is what lies there, in global memory, and nothing writes it during the launch.
@@ -97,7 +98,7 @@ impl Input {
     }
 }
 
-/// C: `rows` x `cols` elements, with rows `ld` elements apart, and the factors that apply.
+/// C: `rows` x `cols` elements, with the leading dimension `ld`, and the factors that apply.
 #[derive(Clone, Copy)]
 pub struct Output {
     pointer: *mut f32,
@@ -109,8 +110,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// A matrix of `rows` x `cols` elements at `pointer`, with rows `ld` apart, that takes
-    /// `alpha * acc + beta * C`.
+    /// A matrix of `rows` x `cols` elements at `pointer`, with the leading dimension `ld`, that
+    /// takes `alpha * acc + beta * C`.
     ///
     /// # Safety
     /// That is what lies there, in global memory, and nothing but this launch touches it.
@@ -132,9 +133,9 @@ impl Output {
     /// so, and so does a caller who passes memory that nothing has written.
     ///
     /// # Safety
-    /// No other thread puts this element.
+    /// No other thread stores this element.
     #[inline(always)]
-    pub unsafe fn put(self, row: u32, col: u32, acc: f32) {
+    pub unsafe fn store(self, row: u32, col: u32, acc: f32) {
         if row < self.rows && col < self.cols {
             let result = self.alpha * acc;
             // SAFETY: in bounds, and this thread's own.
@@ -145,8 +146,8 @@ impl Output {
         }
     }
 
-    /// Whether [`set4`](Self::set4) may store all of a tile: it lies inside, its rows are
-    /// aligned, and C is not read.
+    /// Whether [`store4_unchecked`](Self::store4_unchecked) may store all of a tile: it
+    /// lies inside, its rows are aligned, and C is not read.
     #[inline(always)]
     pub fn is_vectorizable(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
         self.beta == 0.0
@@ -162,7 +163,7 @@ impl Output {
     /// # Safety
     /// They are inside, their row is aligned to 16 bytes, and no other thread touches them.
     #[inline(always)]
-    pub unsafe fn set4(self, row: u32, col: u32, acc: F32x4) {
+    pub unsafe fn store4_unchecked(self, row: u32, col: u32, acc: F32x4) {
         // SAFETY: the caller's contract.
         unsafe {
             let c = self.pointer.add(row as usize * self.ld as usize + col as usize);
@@ -170,18 +171,18 @@ impl Output {
         }
     }
 
-    /// [`put`](Self::put) for the four elements from (row, col) on along the row. `col` is a
+    /// [`store`](Self::store) for the four elements from (row, col) on along the row. `col` is a
     /// multiple of four.
     ///
     /// # Safety
-    /// No other thread puts these elements. Where `ALIGNED`, the matrix is as the module
+    /// No other thread stores these elements. Where `ALIGNED`, the matrix is as the module
     /// says.
     #[inline(always)]
-    pub unsafe fn put4<const ALIGNED: bool>(self, row: u32, col: u32, acc: F32x4) {
+    pub unsafe fn store4<const ALIGNED: bool>(self, row: u32, col: u32, acc: F32x4) {
         if !ALIGNED {
             for j in 0..4 {
                 // SAFETY: the caller's contract.
-                unsafe { self.put(row, col + j, acc[j as usize]) };
+                unsafe { self.store(row, col + j, acc[j as usize]) };
             }
             return;
         }
@@ -215,9 +216,9 @@ impl Output {
     /// [`store4_over`](Self::store4_over), wait for memory once.
     ///
     /// # Safety
-    /// As for [`put4`](Self::put4); where `aligned`, [`is_aligned`](Self::is_aligned).
+    /// As for [`store4`](Self::store4); where `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
-    pub unsafe fn old4(self, aligned: bool, row: u32, col: u32) -> F32x4 {
+    pub unsafe fn load4(self, aligned: bool, row: u32, col: u32) -> F32x4 {
         if self.beta == 0.0 {
             return [0.0; 4];
         }
@@ -228,10 +229,10 @@ impl Output {
         }
     }
 
-    /// [`put4`](Self::put4), where the four elements of C are known to be `old`.
+    /// [`store4`](Self::store4), where the four elements of C are known to be `old`.
     ///
     /// # Safety
-    /// As for [`put4`](Self::put4); where `aligned`, [`is_aligned`](Self::is_aligned).
+    /// As for [`store4`](Self::store4); where `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
     pub unsafe fn store4_over(self, aligned: bool, row: u32, col: u32, acc: F32x4, old: F32x4) {
         let mut result = acc.map(|acc| self.alpha * acc);
@@ -243,7 +244,7 @@ impl Output {
         let c = self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize);
         if aligned {
             if row < self.rows && col < self.cols {
-                // SAFETY: as in `put4`.
+                // SAFETY: as in `store4`.
                 unsafe { vec::store4(c, result) };
             }
             return;
@@ -257,7 +258,7 @@ impl Output {
     }
 }
 
-/// Declares the two entry points of a rung that moves 128 bits at a time: one for aligned
+/// Declares the two entry points of a rung with vectorised accesses: one for aligned
 /// matrices, and one for all others. Both call `$gemm`, a function with the parameters that
 /// every rung has, after `const ALIGNED: bool`.
 macro_rules! entry_points {
@@ -274,7 +275,7 @@ macro_rules! entry_points {
         /// # Safety
         /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
         /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-        ///   elements, with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
         /// - Nothing else writes A or B, or touches C, during the launch.
         /// - For the entry point without `_unaligned`: the pointers are multiples of 16
         ///   bytes, and `n`, `k`, `lda`, `ldb` and `ldc` multiples of 4.

@@ -21,13 +21,15 @@
 //! # What it costs
 //!
 //! `threadIdx.x` walks the *rows* of C, as the nested loops of a CPU would. A warp is 32
-//! threads with consecutive `threadIdx.x`, here 16 rows by 2 columns. In one step of the
-//! loop it reads 16 elements of A that lie `lda` apart, each from a memory sector of its
-//! own of which 28 of 32 bytes are thrown away, and its stores to C are spread the same
-//! way. Two loads feed one multiply-add: the memory pipeline is busy, and the arithmetic
-//! units wait.
+//! threads with consecutive `threadIdx.x`, here 16 rows by 2 columns. Memory is served in
+//! sectors of 32 bytes, and what a warp's load or store costs is the sectors that its request
+//! touches. The load of A in one step of the loop asks for 16 elements that lie `lda` apart:
+//! 16 sectors for one request, where 32 neighbours would be 4. The next seven steps find those
+//! sectors in the L1 cache, if they are still there, but each asks for all 16 again. The store
+//! to C touches 16 sectors likewise. Two loads feed one FMA: the memory pipeline is busy, and
+//! the arithmetic units wait.
 //!
-//! # Next
+//! # What comes next
 //!
 //! `coalesced` swaps the two axes, and nothing else.
 
@@ -45,7 +47,7 @@ const BN: u32 = 16;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "naive",
     summary: "one thread, one output; threadIdx.x walks rows",
-    seed: "004, gemm_naive",
+    origin: Some("a textbook's section on GEMM, 8.4.2: gemm_naive"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BM, BN],
     grid: GridOrder::RowsAlongX,
@@ -60,7 +62,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = (BM, BN))]
 pub unsafe fn naive(
@@ -92,5 +94,5 @@ pub unsafe fn naive(
     }
 
     // SAFETY: C is as the launch promises, and each thread has its own (row, col).
-    unsafe { Output::new(c, ldc, m, n, alpha, beta).put(row, col, acc) };
+    unsafe { Output::new(c, ldc, m, n, alpha, beta).store(row, col, acc) };
 }

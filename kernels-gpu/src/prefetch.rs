@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! The same trick one level up. A load from global memory takes hundreds of cycles; a tile
-//! takes thousands to compute. So ask for the next tile before computing this one, let it
+//! takes thousands to compute. So load the next tile before computing this one, let it
 //! arrive in registers meanwhile, and store it into a *second* pair of shared tiles, so that
 //! nobody has to wait before overwriting the first.
 //!
@@ -25,10 +25,9 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Almost no cycles waiting for global memory ("long scoreboard"). This is where the seed
-//! documents end, on a par with cuBLAS of their time. The rungs after this one change the
-//! shape of the work itself: more outputs per thread, warps arranged for fewer bank
-//! conflicts, copies that need no registers at all.
+//! Almost no cycles waiting for global memory ("long scoreboard"). This is where the
+//! documents end. The rungs after this one change the shape of the work itself: more outputs per
+//! thread, tiles for warps, copies that need no registers at all.
 
 use cuda_std::prelude::*;
 
@@ -66,7 +65,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "prefetch",
     summary: "the next tile loads while this one computes; two tiles in shared memory",
-    seed: "004, gemm_final",
+    origin: Some("a textbook's section on GEMM, 8.4.7: gemm_final"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -189,8 +188,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! # The idea
 //!
-//! The arithmetic intensity of an N x N tile is N/2, so make N eight. To keep the wide loads
-//! of a warp side by side, the 8 x 8 outputs are four quads of 4 x 4, half a block apart.
+//! The arithmetic intensity of an N x N tile is N/2, so make N eight. To keep the 128-bit
+//! loads of a warp side by side, the 8 x 8 outputs are 2 x 2 blocks of 4 x 4, half a block's
+//! tile apart.
 //!
 //! ```text
 //!                      B
@@ -14,7 +15,7 @@
 //!   +--+--+          +------+----+------+----+----+
 //!   |  |o | tr*4     |      |xxxx|      |xxxx|    |
 //!   |  |o |          |      |xxxx|      |xxxx|    |   x = the outputs of one
-//!   |  |  |          |                            |       thread, 2 x 2 quads
+//!   |  |  |          |                            |       thread, 2 x 2 blocks of 4 x 4
 //!   |  |o | 64+tr*4  |      |xxxx|      |xxxx|    |
 //!   |  |o |          |      |xxxx|      |xxxx|    |
 //!   +--+--+          +------+----+------+----+----+
@@ -22,13 +23,13 @@
 //!
 //! # What changed
 //!
-//! Four times as many outputs per thread and per block, in quads.
+//! Four times as many outputs per thread and per block, in 2 x 2 blocks of 4 x 4.
 //!
 //! # What should get better, and what comes next
 //!
-//! Ten loads per step for 64 multiply-adds, where `vec4` has five for 16. But every thread
-//! still loads for itself what its neighbours load too, and there are fewer threads to hide
-//! the wait. `smem2d` shares the loads.
+//! Ten loads per step for 64 FMAs, where `vec4` has five for 16. But every thread still loads for
+//! itself what its neighbours load too, and there are fewer threads to hide latency: `tile2d`,
+//! with the same 64 outputs per thread, is faster. `smem2d` shares the loads.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -52,8 +53,8 @@ const THREADS: u32 = BM / TM * THREADS_N;
 /// What the host needs to launch [`regtile`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "regtile",
-    summary: "8x8 outputs per thread as 2x2 quads, no shared memory",
-    seed: "004, gemm_use_tile",
+    summary: "the second path: 8x8 outputs per thread as 2x2 blocks of 4x4, no shared memory",
+    origin: Some("a textbook's section on GEMM, 8.4.3: gemm_use_tile"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -132,8 +133,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         for i in 0..TM {
             let row = row + i / 4 * (BM / 2) + i % 4;
             let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What the card itself can do: multiply-adds per second, and bytes copied per second.
+//! Roofline peaks: FMAs per second, and bytes copied per second.
 //!
-//! These are not rungs. They are the two peaks that a GEMM stands under, measured in the
+//! These are not rungs. They are the two peaks of the roofline, measured in the
 //! same run as the rungs, because clocks float: arithmetic without memory, and memory
 //! without arithmetic.
 //!
-//! # Multiply-adds
+//! # FMAs
 //!
-//! A multiply-add reads three registers, and the register file has two banks, each of which
+//! An FMA reads three registers, and the register file has two banks, each of which
 //! gives one per cycle. Operands that are used again at once come from a small cache in front
 //! of them. So which registers the assembler picks decides what a loop reaches: an outer
 //! product, 8 x 8, got to 77 % of this one, which asks for as little as possible. `NOTES.md`
@@ -18,27 +18,27 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// Threads per block of [`roof_ffma`].
+/// Threads per block of [`peak_ffma`].
 pub const FFMA_THREADS: u32 = 256;
 /// Blocks per multiprocessor: 16 warps, four per scheduler.
 pub const FFMA_BLOCKS: u32 = 2;
-/// Multiply-adds per thread and round of [`roof_ffma`].
+/// FMAs per thread and round of [`peak_ffma`].
 pub const FFMA_PER_ROUND: u32 = 512;
 
-/// Threads per block of [`roof_copy`].
+/// Threads per block of [`peak_copy`].
 pub const COPY_THREADS: u32 = 256;
-/// 128-bit loads that a thread of [`roof_copy`] has under way.
+/// 128-bit loads that a thread of [`peak_copy`] has in flight.
 const COPY_LOADS: usize = 4;
-/// Elements (f32) that a block of [`roof_copy`] copies.
+/// Elements (f32) that a block of [`peak_copy`] copies.
 pub const COPY_PER_BLOCK: u32 = COPY_THREADS * COPY_LOADS as u32 * 4;
 
-/// Sums of [`roof_ffma`].
+/// Sums of [`peak_ffma`].
 const SUMS: usize = 32;
 
-const _: () = assert!(FFMA_PER_ROUND.is_multiple_of(SUMS as u32), "whole turns");
+const _: () = assert!(FFMA_PER_ROUND.is_multiple_of(SUMS as u32), "whole rounds");
 
-/// 32 independent sums, and the same two operands for all of them: a multiply-add needs
-/// one register that is not in the reuse cache.
+/// 32 independent sums, and the same two operands for all of them: an FMA needs one
+/// register that is not in the reuse cache.
 ///
 /// Each of the sums, which start at 0, 1, 2 and so on, becomes `sum * x + y`,
 /// `rounds * FFMA_PER_ROUND / 32` times. `out` gets the total of every thread.
@@ -47,7 +47,7 @@ const _: () = assert!(FFMA_PER_ROUND.is_multiple_of(SUMS as u32), "whole turns")
 /// - A block has [`FFMA_THREADS`] threads.
 /// - `out` has an element for each thread, and nothing else touches it during the launch.
 #[kernel(block = FFMA_THREADS, min_blocks = FFMA_BLOCKS)]
-pub unsafe fn roof_ffma(rounds: u32, x: f32, y: f32, out: *mut f32) {
+pub unsafe fn peak_ffma(rounds: u32, x: f32, y: f32, out: *mut f32) {
     let mut sums = [0.0f32; SUMS];
     for i in 0..SUMS {
         sums[i] = i as f32;
@@ -74,7 +74,7 @@ pub unsafe fn roof_ffma(rounds: u32, x: f32, y: f32, out: *mut f32) {
 /// - `from` and `to` are multiples of 16 and have [`COPY_PER_BLOCK`] elements per block,
 ///   which do not overlap, and which nothing else writes, or in `to` reads, during the launch.
 #[kernel(block = COPY_THREADS)]
-pub unsafe fn roof_copy(from: *const f32, to: *mut f32) {
+pub unsafe fn peak_copy(from: *const f32, to: *mut f32) {
     let first = thread::block_idx_x() as usize * COPY_PER_BLOCK as usize
         + thread::thread_idx_x() as usize * 4;
     let mut values = [[0.0f32; 4]; COPY_LOADS];

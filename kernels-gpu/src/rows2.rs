@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! A thread that computes two outputs in the same column loads each value of B once for
-//! both: three shared loads for two multiply-adds, where one output per thread needs four.
+//! both: three shared loads for two FMAs, where one output per thread needs four.
 //!
 //! ```text
 //!               B tile
@@ -49,7 +49,7 @@ const _: () = assert!(BK == BN && BK == BM, "each thread loads TM elements of A 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "rows2",
     summary: "two rows of outputs per thread",
-    seed: "001, gemmOnGPU2DRegMem",
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2DRegMem"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: 1 },
     block: [BN, THREADS_M],
     grid: GridOrder::ColumnsAlongX,
@@ -64,7 +64,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = (BN, THREADS_M))]
 pub unsafe fn rows2(
@@ -123,6 +123,6 @@ pub unsafe fn rows2(
 
     for i in 0..TM {
         // SAFETY: each thread has its own outputs.
-        unsafe { c.put(block_row + ty + i * THREADS_M, col, acc[i as usize]) };
+        unsafe { c.store(block_row + ty + i * THREADS_M, col, acc[i as usize]) };
     }
 }

@@ -1,11 +1,11 @@
-//! A thread's share of a tile on its way from global memory through registers to shared memory.
+//! A thread's share of a tile, from global memory through registers to shared memory.
 
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
 use crate::matrix::Input;
 
-/// This thread's share of a tile, on its way through registers: `LOADS` times four elements,
+/// Loads this thread's share of a tile into registers: `LOADS` times four elements,
 /// `STRIDE` rows apart, the first of them at (row, col).
 ///
 /// # Safety
@@ -23,8 +23,8 @@ pub unsafe fn load_share<const ALIGNED: bool, const STRIDE: u32, const LOADS: us
 /// Stores this thread's share of a tile as it is: the first four elements at (row, col).
 ///
 /// # Safety
-/// `smem` points to a tile with rows `LD` apart, `LD` a multiple of four, that no other thread
-/// reads or writes there.
+/// `smem` points to a tile with the leading dimension `LD`, a multiple of four, that no other
+/// thread reads or writes there.
 #[inline(always)]
 pub unsafe fn store_share<const LD: u32, const STRIDE: u32, const LOADS: usize>(
     smem: SharedPtr<f32>,
@@ -42,7 +42,7 @@ pub unsafe fn store_share<const LD: u32, const STRIDE: u32, const LOADS: usize>(
 /// tile goes to (col, row) of the one in shared memory.
 ///
 /// # Safety
-/// As for [`store_share`]; `LD` may be any distance.
+/// As for [`store_share`]; `LD` may be any number.
 #[inline(always)]
 pub unsafe fn store_share_transposed<const LD: u32, const STRIDE: u32, const LOADS: usize>(
     smem: SharedPtr<f32>,

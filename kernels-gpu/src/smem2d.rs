@@ -1,9 +1,9 @@
-//! Rung 10, `smem2d`: wide loads through shared memory.
+//! Rung 10, `smem2d`: 128-bit loads through shared memory.
 //!
 //! # The idea
 //!
-//! `tile2d` shares its loads but makes them one word at a time; `regtile` makes them wide but
-//! shares nothing. Put the two together: tiles in shared memory, moved 128 bits at a time.
+//! `tile2d` shares its loads but makes them one word at a time; `regtile` has 128-bit loads but
+//! shares nothing. Put the two together: tiles in shared memory, with 128-bit accesses.
 //!
 //! ```text
 //!                      B tile          BN = 128
@@ -13,7 +13,7 @@
 //!   A tile (BM, BK)    C tile
 //!   +------+         +------+----+------+----+----+
 //!   |o     |         |      |xxxx|      |xxxx|    |
-//!   |o     |         |      |xxxx|      |xxxx|    |   quads, as in `regtile`
+//!   |o     |         |      |xxxx|      |xxxx|    |   blocks of 4 x 4, as in `regtile`
 //!   |      | BM=128  |                            |
 //!   |o     |         |      |xxxx|      |xxxx|    |
 //!   |o     |         |      |xxxx|      |xxxx|    |
@@ -24,16 +24,16 @@
 //!
 //! Against `regtile`: the block copies 16 steps' worth of A and B to shared memory, four
 //! loads per thread where the threads by themselves make 160: 97 % are gone. Against
-//! `tile2d`: copies are 128 bits wide, a tile is 16 deep, and a thread's outputs are quads,
-//! so that its values of B are two wide loads.
+//! `tile2d`: copies are 128 bits wide, a tile is 16 deep, and a thread's outputs are
+//! 2 x 2 blocks of 4 x 4, so that its values of B are two 128-bit loads.
 //!
 //! # What should get better, and what comes next
 //!
-//! Against `regtile`, the wait for global memory. Against `tile2d`, less than one would hope,
-//! on Hopper even a loss: the eight values of A that a thread needs for one k lie in eight
-//! rows of the tile. The assembler loads four k of each row at once and keeps them all, which
-//! takes more than 128 registers, so that only one block fits on a multiprocessor.
-//! `transposed` turns the tile of A around.
+//! Against `regtile`, the wait for global memory. Against `tile2d` it is still a loss, on Hopper
+//! at least, and the second path's last one: the eight values of A that a thread needs for one k
+//! lie in eight rows of the tile. The assembler loads four k of each row at once and keeps them
+//! all, which takes more than 128 registers, so that only one block fits on a multiprocessor.
+//! `transposed` transposes the tile of A, and there the paths meet.
 
 use cuda_std::prelude::*;
 
@@ -66,8 +66,8 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 /// What the host needs to launch [`smem2d`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem2d",
-    summary: "128-bit copies through shared memory, 8x8 outputs as 2x2 quads",
-    seed: "004, gemm_use_smem",
+    summary: "the second path: 128-bit copies through shared memory",
+    origin: Some("a textbook's section on GEMM, 8.4.4: gemm_use_smem"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -158,8 +158,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

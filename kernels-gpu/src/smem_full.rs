@@ -28,7 +28,7 @@
 //! Global loads fall to a 32nd. But the panels take 2 * 32 * K * 4 bytes, so that K is
 //! limited by the size of shared memory, and long before that only one block fits on a
 //! multiprocessor and nothing runs while it copies: little is left of the gain.
-//! `smem_tile` cuts K into pieces.
+//! `smem_tile` cuts K into tiles.
 
 use cuda_std::prelude::*;
 
@@ -44,7 +44,7 @@ const BN: u32 = 32;
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_full",
     summary: "the whole inner dimension in shared memory",
-    seed: "001, gemmOnGPU2DShareMem",
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2DShareMem"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: 1, tn: 1 },
     block: [BN, BM],
     grid: GridOrder::ColumnsAlongX,
@@ -60,7 +60,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says, with the dynamic shared memory that it
 ///   names.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = (BN, BM))]
 pub unsafe fn smem_full(
@@ -110,5 +110,5 @@ pub unsafe fn smem_full(
     }
 
     // SAFETY: each thread has its own (row, col).
-    unsafe { c.put(row, col, acc) };
+    unsafe { c.store(row, col, acc) };
 }

@@ -2,7 +2,7 @@
 //!
 //! # The idea
 //!
-//! A sum over K can be cut into pieces. Bring in a tile of A and a tile of B, use them up,
+//! A sum over K can be cut into parts. Bring in a tile of A and a tile of B, use them up,
 //! and bring in the next ones into the same place: shared memory no longer depends on K.
 //!
 //! ```text
@@ -28,7 +28,7 @@
 //! # What should get better, and what comes next
 //!
 //! Any K works, and several blocks fit on a multiprocessor, so that one computes while
-//! another waits for memory. Now two loads from *shared* memory feed one multiply-add, and
+//! another waits for memory. Now two loads from *shared* memory feed one FMA, and
 //! shared memory is the bottleneck. `rows2` uses each value of B twice.
 
 use cuda_std::prelude::*;
@@ -49,7 +49,7 @@ const _: () = assert!(BK == BN && BK == BM, "each thread loads one element of A 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_tile",
     summary: "tiles of A and B in shared memory, step by step along K",
-    seed: "001, gemmOnGPU2DShareMemV2",
+    origin: Some("a blog post on shared memory and registers: gemmOnGPU2DShareMemV2"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: 1, tn: 1 },
     block: [BN, BM],
     grid: GridOrder::ColumnsAlongX,
@@ -64,7 +64,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = (BN, BM))]
 pub unsafe fn smem_tile(
@@ -113,5 +113,5 @@ pub unsafe fn smem_tile(
     }
 
     // SAFETY: each thread has its own (row, col).
-    unsafe { c.put(row, col, acc) };
+    unsafe { c.store(row, col, acc) };
 }

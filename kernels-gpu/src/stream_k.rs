@@ -1,9 +1,9 @@
-//! Work for blocks that stay: whole tiles of C, and pieces of tiles where whole ones do not
-//! come out even (stream-K; Osama et al., 2023).
+//! The stream-K scheduler of persistent blocks, and its fix-up (Osama et al., 2023).
 //!
-//! 512 tiles on 132 multiprocessors are 3.88 rounds: in the last one some have nothing to do.
-//! So the first tiles are cut up along K, in equal shares for all blocks, as if their steps
-//! lay on one long string; the tiles that are left come out even, and are done whole:
+//! 512 tiles of C on 132 multiprocessors are 3.88 waves: in the last one some multiprocessors
+//! have nothing to do. So the first tiles, the *stream-K tiles*, are cut up along K: their steps
+//! are numbered as one sequence, and every block has an equal share of it. The tiles that are left
+//! are a multiple of the number of blocks, and are done whole (*data-parallel tiles*):
 //!
 //! ```text
 //!   block 0   | tile 0      | tile 1 .. | tile 5 | tile 8  |
@@ -11,137 +11,145 @@
 //!   block 2   | ..2 | tile 3         .. | tile 7 | tile 10 |
 //! ```
 //!
-//! The blocks that share a tile leave their sums in memory. The last one to arrive adds them
-//! up, in the order of K, whoever it is: so nobody waits, and the bits are always the same.
+//! The blocks that share a tile store their partial sums. The last one to arrive adds them up, in
+//! the order of K, whichever it is (*fix-up*): so no block waits, and the bits are always the same.
 //!
-//! A long sum is also put aside after so many steps, and added to the next one: short chains
-//! make small errors.
+//! A long sum is also stored after so many steps and added to the next one (blocked summation):
+//! the error of a sum grows with its accumulation length.
 
 use cuda_std::atomic;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-/// The tiles of a C and how they are shared out among blocks; the same in every thread.
+/// What the blocks know of each other's work: the same in every thread.
 #[derive(Clone, Copy)]
-pub struct Shares {
-    /// Tiles of C, and steps along K for each.
+pub struct Scheduler {
+    /// Tiles of C.
     pub tiles: u32,
+    /// Steps along K of each.
     pub steps: u32,
-    /// Tiles, the first ones, that are cut up.
-    pub streamed: u32,
-    /// Steps after which a sum is put aside; not 0.
-    pub chain: u32,
+    /// Tiles, the first ones, that are cut up along K.
+    pub stream_k_tiles: u32,
+    /// Steps after which a sum is stored, and a new one begun; not 0.
+    pub accumulation_steps: u32,
 }
 
-/// Steps along K of a tile of C: a link of a part, and a part is what one block has of the tile.
+/// Steps along K of a tile of C that are summed up in registers: all that the block has of the
+/// tile, its part, or as much of it as the accumulation length allows.
 #[derive(Clone, Copy)]
-pub struct Piece {
+pub struct WorkTile {
     pub tile: u32,
     pub first: u32,
     pub steps: u32,
     pub role: Role,
 }
 
-/// Which of a tile's pieces a piece is, in four bits.
+/// Which part of its tile a work tile is in, and where in it, in four bits.
 #[derive(Clone, Copy)]
 pub struct Role(u32);
 
 impl Role {
     #[inline(always)]
-    fn new(opens: bool, closes: bool, heads: bool, tails: bool) -> Self {
-        Role(opens as u32 | (closes as u32) << 1 | (heads as u32) << 2 | (tails as u32) << 3)
+    fn new(starts_part: bool, ends_part: bool, starts_tile: bool, ends_tile: bool) -> Self {
+        Role(
+            starts_part as u32
+                | (ends_part as u32) << 1
+                | (starts_tile as u32) << 2
+                | (ends_tile as u32) << 3,
+        )
     }
 
-    /// Whether it is the first of its part.
+    /// Whether it is the first of the block's part.
     #[inline(always)]
-    fn opens(self) -> bool {
+    fn starts_part(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Whether it is the last of its part.
+    /// Whether it is the last of the block's part.
     #[inline(always)]
-    fn closes(self) -> bool {
+    fn ends_part(self) -> bool {
         self.0 & 2 != 0
     }
 
     /// Whether the part begins where the tile does.
     #[inline(always)]
-    fn heads(self) -> bool {
+    fn starts_tile(self) -> bool {
         self.0 & 4 != 0
     }
 
     /// Whether the part is the whole tile.
     #[inline(always)]
-    fn whole(self) -> bool {
+    fn is_whole_tile(self) -> bool {
         self.0 & 12 == 12
     }
 }
 
-/// The pieces of one block, in order.
+/// The work tiles of one block, in order.
 #[derive(Clone, Copy)]
-pub struct Pieces {
-    shares: Shares,
-    /// Steps of the string, from here to the end of the share.
+pub struct WorkTiles {
+    scheduler: Scheduler,
+    /// Steps of the stream-K tiles, from here to the end of the block's share.
     at: u32,
     end: u32,
-    /// The next whole tile, and how many of its steps have been.
+    /// The next data-parallel tile, and how many of its steps are done.
     tile: u32,
     done: u32,
 }
 
-/// A piece in shared memory: some threads of a block decide, the others read.
+/// An entry of the scheduler's mailbox in shared memory: a work tile, written by the producer and
+/// read by the consumers.
 #[derive(Clone, Copy)]
-pub struct Ticket(SharedPtr<u32>);
+pub struct MailboxEntry(SharedPtr<u32>);
 
-impl Ticket {
+impl MailboxEntry {
     /// Words of shared memory that one takes.
     pub const WORDS: u32 = 3;
 
-    /// The ticket with this number.
+    /// The entry with this number.
     #[inline(always)]
-    pub fn at(tickets: SharedPtr<u32>, number: u32) -> Self {
-        Ticket(tickets.add(number * Self::WORDS))
+    pub fn at(mailbox: SharedPtr<u32>, number: u32) -> Self {
+        MailboxEntry(mailbox.add(number * Self::WORDS))
     }
 
-    /// Says what the next piece is.
+    /// Writes the next work tile.
     ///
     /// # Safety
-    /// The ticket lies in shared memory, and nobody else reads or writes it at this time.
+    /// The entry lies in shared memory, and nobody else reads or writes it at this time.
     #[inline(always)]
-    pub unsafe fn write(self, piece: Piece) {
+    pub unsafe fn write(self, work: WorkTile) {
         // SAFETY: the caller's contract.
         unsafe {
-            self.0.store(0, piece.steps);
-            self.0.store(1, piece.tile);
-            self.0.store(2, piece.role.0);
+            self.0.store(0, work.steps);
+            self.0.store(1, work.tile);
+            self.0.store(2, work.role.0);
         }
     }
 
-    /// Says that there is none.
+    /// Writes that there is none.
     ///
     /// # Safety
-    /// As for [`Ticket::write`].
+    /// As for [`MailboxEntry::write`].
     #[inline(always)]
     pub unsafe fn write_end(self) {
         // SAFETY: the caller's contract.
         unsafe { self.0.store(0, 0) };
     }
 
-    /// Steps along K; 0 if there is no piece.
+    /// Steps along K; 0 if there is no work tile.
     ///
     /// # Safety
-    /// The ticket has been written, and nobody writes it at this time.
+    /// The entry has been written, and nobody writes it at this time.
     #[inline(always)]
     pub unsafe fn steps(self) -> u32 {
         // SAFETY: the caller's contract.
         unsafe { self.0.load(0) }
     }
 
-    /// The piece's tile, and its role there.
+    /// The tile of C, and the work tile's role there.
     ///
     /// # Safety
-    /// As for [`Ticket::steps`].
+    /// As for [`MailboxEntry::steps`].
     #[inline(always)]
     pub unsafe fn tile(self) -> (u32, Role) {
         // SAFETY: the caller's contract.
@@ -149,47 +157,47 @@ impl Ticket {
     }
 }
 
-impl Shares {
-    /// The pieces of this block.
+impl Scheduler {
+    /// The work tiles of this block.
     #[inline(always)]
-    pub fn pieces(self) -> Pieces {
+    pub fn work_tiles(self) -> WorkTiles {
         let block = thread::block_idx_x();
-        Pieces {
-            shares: self,
+        WorkTiles {
+            scheduler: self,
             at: self.start(block),
             end: self.start(block + 1),
-            tile: self.streamed + block,
+            tile: self.stream_k_tiles + block,
             done: 0,
         }
     }
 
-    /// Where a block's share of the string begins.
+    /// The step at which a block's share of the stream-K tiles begins.
     #[inline(always)]
     fn start(self, block: u32) -> u32 {
-        block * (self.streamed * self.steps) / blocks()
+        block * (self.stream_k_tiles * self.steps) / blocks()
     }
 
     /// The block whose share has this step.
     #[inline(always)]
     fn owner(self, step: u32) -> u32 {
-        ((step + 1) * blocks() - 1) / (self.streamed * self.steps).max(1)
+        ((step + 1) * blocks() - 1) / (self.stream_k_tiles * self.steps).max(1)
     }
 }
 
-impl Pieces {
-    /// The next piece, if there is one.
+impl WorkTiles {
+    /// The next work tile, if there is one.
     #[inline(always)]
-    pub fn next(&mut self) -> Option<Piece> {
-        let Shares { tiles, steps, chain, .. } = self.shares;
+    pub fn next(&mut self) -> Option<WorkTile> {
+        let Scheduler { tiles, steps, accumulation_steps, .. } = self.scheduler;
         if self.at < self.end {
             let (tile, first) = (self.at / steps.max(1), self.at % steps.max(1));
             // The part may begin after the tile does, and end before it.
-            let start = self.shares.start(thread::block_idx_x());
+            let start = self.scheduler.start(thread::block_idx_x());
             let begin = start.max(tile * steps) - tile * steps;
             let end = (self.end - tile * steps).min(steps);
-            let count = (end - first).min(chain);
+            let count = (end - first).min(accumulation_steps);
             self.at += count;
-            Some(Piece {
+            Some(WorkTile {
                 tile,
                 first,
                 steps: count,
@@ -197,16 +205,16 @@ impl Pieces {
             })
         } else if self.tile < tiles {
             let (tile, first) = (self.tile, self.done);
-            let count = (steps - first).min(chain);
-            let closes = first + count == steps;
-            if closes {
+            let count = (steps - first).min(accumulation_steps);
+            let ends_part = first + count == steps;
+            if ends_part {
                 self.tile += blocks();
                 self.done = 0;
             } else {
                 self.done += count;
             }
-            let role = Role::new(first == 0, closes, true, true);
-            Some(Piece { tile, first, steps: count, role })
+            let role = Role::new(first == 0, ends_part, true, true);
+            Some(WorkTile { tile, first, steps: count, role })
         } else {
             None
         }
@@ -218,72 +226,78 @@ fn blocks() -> u32 {
     thread::grid_dim_x().max(1)
 }
 
-/// Where the sums of pieces meet: in global memory.
+/// The fix-up: how the partial sums of a tile are added up, through global memory.
 #[derive(Clone, Copy)]
-pub struct Meeting {
+pub struct Fixup {
     /// Three tiles for each block: for the end of a tile, for the beginning of one, and for a
     /// whole one.
     pub partials: *mut f32,
-    /// One for each tile that is cut up; zero before the launch, and after it.
+    /// One for each stream-K tile; zero before the launch, and after it.
     pub counters: *mut u32,
     /// One word of shared memory.
     pub word: SharedPtr<u32>,
 }
 
-impl Meeting {
-    /// Puts this thread's sums of a piece in; true if they became those of the whole tile. To
-    /// be called by the same `THREADS` threads of the block, `thread` numbers them; they use
-    /// the block's barrier `BARRIER`.
+impl Fixup {
+    /// Adds this thread's sums of a work tile to its tile's; true if they became those of the whole
+    /// tile. To be called by the same `THREADS` threads of the block, `thread` numbers them; they
+    /// use the named barrier `BARRIER`.
     ///
     /// # Safety
-    /// The host's memory is as [`Meeting`] says, and shared memory likewise. The threads are whole
-    /// warps, all of which come with the same piece.
+    /// The host's memory is as [`Fixup`] says, and shared memory likewise. The threads are whole
+    /// warps, all of which come with the same work tile.
     #[inline(always)]
-    pub unsafe fn join<const BARRIER: u32, const THREADS: u32, const TM: usize, const TN: usize>(
+    pub unsafe fn reduce<
+        const BARRIER: u32,
+        const THREADS: u32,
+        const TM: usize,
+        const TN: usize,
+    >(
         self,
-        shares: Shares,
+        scheduler: Scheduler,
         tile: u32,
         role: Role,
         thread: u32,
         sums: &mut [[f32; TN]; TM],
     ) -> bool {
-        if role.whole() && role.opens() && role.closes() {
+        if role.is_whole_tile() && role.starts_part() && role.ends_part() {
             return true;
         }
         // Neighbouring threads have neighbouring groups of four.
         let size = (THREADS as usize) * TM * TN;
-        let at = |slot: u32, group: usize| {
-            let first = slot as usize * size + thread as usize * 4;
+        let at = |partial: u32, group: usize| {
+            let first = partial as usize * size + thread as usize * 4;
             // SAFETY: inside, by the contract.
             unsafe { self.partials.add(first + group * THREADS as usize * 4) }
         };
-        let slot = thread::block_idx_x() * 3 + role.heads() as u32 + role.whole() as u32;
-        if !role.opens() {
+        let partial =
+            thread::block_idx_x() * 3 + role.starts_tile() as u32 + role.is_whole_tile() as u32;
+        if !role.starts_part() {
             // SAFETY: stored by this thread.
-            unsafe { add(sums, |group| at(slot, group)) };
+            unsafe { add(sums, |group| at(partial, group)) };
         }
-        if role.whole() && role.closes() {
+        if role.is_whole_tile() && role.ends_part() {
             return true;
         }
-        // Down a column, and pairs swapped: `tma` says why.
+        // Down a column, and pairs swapped: `persistent` says why.
         for j in 0..TN {
             for i in (0..TM).step_by(4) {
                 let four = core::array::from_fn(|e| sums[i + (e ^ 1)][j]);
                 // SAFETY: this thread's own words; the pointer is a multiple of 16.
-                unsafe { vec::store4(at(slot, (j * TM + i) / 4), four) };
+                unsafe { vec::store4(at(partial, (j * TM + i) / 4), four) };
             }
         }
-        if !role.closes() {
+        if !role.ends_part() {
             return false;
         }
         let (first, last) = (
-            shares.owner(tile * shares.steps),
-            shares.owner(tile * shares.steps + shares.steps - 1),
+            scheduler.owner(tile * scheduler.steps),
+            scheduler.owner(tile * scheduler.steps + scheduler.steps - 1),
         );
-        // SAFETY: all of these threads have the same piece, and so come here.
+        // SAFETY: all of these threads have the same work tile, and so come here.
         unsafe { thread::named_barrier_sync::<BARRIER, THREADS>() };
         if thread == 0 {
-            // SAFETY: one counter for each tile that is cut up; the word is ours.
+            // SAFETY: one counter for each stream-K tile; the word is ours.
             unsafe {
                 let counter = self.counters.add(tile as usize);
                 self.word.store(0, atomic::atomic_inc_acq_rel_u32_device(counter, last - first));
@@ -298,16 +312,16 @@ impl Meeting {
         *sums = [[0.0; TN]; TM];
         let mut block = first;
         while block <= last {
-            let slot = block * 3 + (block == first) as u32;
+            let partial = block * 3 + (block == first) as u32;
             // SAFETY: stored by the same thread of that block, before it arrived.
-            unsafe { add(sums, |group| at(slot, group)) };
+            unsafe { add(sums, |group| at(partial, group)) };
             block += 1;
         }
         true
     }
 }
 
-/// Adds what [`Meeting::join`] stored, which is at `at` for each group of four.
+/// Adds what [`Fixup::reduce`] stored, which is at `at` for each group of four.
 ///
 /// # Safety
 /// It is there, and nobody writes it.

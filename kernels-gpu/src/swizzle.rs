@@ -1,11 +1,11 @@
-//! Which tile of C a block computes.
+//! Block swizzle: which tile of C a block computes.
 
 use cuda_std::prelude::*;
 
-/// Rows of tiles in a group.
+/// Rows of tiles that the rasterisation goes down before it moves to the next column.
 const GROUP: u32 = 8;
 
-/// The tile (row, column) of this block, in the order that the L2 cache likes.
+/// The tile (row, column) of this block, rasterised for the L2 cache.
 #[inline(always)]
 pub fn swizzled_tile() -> (u32, u32) {
     let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());

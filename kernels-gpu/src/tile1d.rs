@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! Two outputs per thread saved a quarter of the shared loads; eight save almost half. A
-//! thread with TM outputs in a column needs TM + 1 loads for TM multiply-adds.
+//! thread with TM outputs in a column needs TM + 1 loads for TM FMAs.
 //!
 //! ```text
 //!                 B tile      BN = 64
@@ -27,9 +27,9 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Nine shared loads for eight multiply-adds, and each element from global memory is used 64
-//! times, not 32. Growing the column further gains little: A costs one load per multiply-add
-//! as before. `tile2d` reuses A as well.
+//! Nine shared loads for eight FMAs, and each element from global memory is used 64 times, not
+//! 32. Growing the column further gains little: A costs one load per FMA as before. `tile2d`
+//! reuses A as well.
 
 use cuda_std::prelude::*;
 
@@ -55,7 +55,7 @@ const _: () = assert!(THREADS == BK * BN, "each thread loads one element of B");
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile1d",
     summary: "a column of eight outputs per thread",
-    seed: "000, section 1",
+    origin: Some("a tutorial on 1-D and 2-D thread tiles, section 1"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: 1 },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -70,7 +70,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = THREADS)]
 pub unsafe fn tile1d(
@@ -130,6 +130,6 @@ pub unsafe fn tile1d(
 
     for i in 0..TM {
         // SAFETY: each thread has its own outputs.
-        unsafe { c.put(block_row + thread_row + i, block_col + thread_col, acc[i as usize]) };
+        unsafe { c.store(block_row + thread_row + i, block_col + thread_col, acc[i as usize]) };
     }
 }

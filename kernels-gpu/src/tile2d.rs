@@ -3,7 +3,7 @@
 //! # The idea
 //!
 //! A thread that keeps TM rows and TN columns of C in registers reads TM + TN values from
-//! shared memory for TM * TN multiply-adds. With 8 x 8 that is 16 loads for 64: a quarter
+//! shared memory for TM * TN FMAs. With 8 x 8 that is 16 loads for 64: a quarter
 //! of a load per result and step, where one output per thread needs two.
 //!
 //! ```text
@@ -32,8 +32,9 @@
 //! # What should get better, and what comes next
 //!
 //! Loads from global memory per result fall to K/64, and from shared memory to K/4. What
-//! remains are the shared loads themselves: one word each, 16 for every 64 multiply-adds.
-//! Later rungs make them four words wide.
+//! remains are the shared loads themselves: one word each, 16 for every 64 FMAs.
+//! 128-bit loads bring four words each. The next three rungs come to them by another path, which
+//! starts again without shared memory, and `transposed` goes on from here.
 
 use cuda_std::prelude::*;
 
@@ -69,7 +70,7 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile2d",
     summary: "8x8 outputs per thread, tiles of A and B in shared memory",
-    seed: "000, section 2, and 002",
+    origin: Some("two tutorials on 2-D thread tiles"),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -84,7 +85,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
 /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements,
-///   with rows `lda >= k`, `ldb >= n` and `ldc >= n` elements apart.
+///   with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = THREADS, min_blocks = 2)]
 pub unsafe fn tile2d(
@@ -161,7 +162,7 @@ pub unsafe fn tile2d(
             let row = block_row + thread_row + i * THREADS_M;
             let col = block_col + thread_col + j * THREADS_N;
             // SAFETY: each thread has its own outputs.
-            unsafe { c.put(row, col, acc[i as usize][j as usize]) };
+            unsafe { c.store(row, col, acc[i as usize][j as usize]) };
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Rung 11, `transposed`: the tile of A turned around.
+//! Rung 11, `transposed`: the tile of A transposed.
 //!
 //! # The idea
 //!
 //! For one k a thread needs eight values of A from eight rows of the tile, each a load of its
-//! own. Stored transposed, `[k][m]`, they are two groups of four neighbours: two wide loads.
+//! own. Stored transposed, `[k][m]`, they are two groups of four neighbours: two 128-bit loads.
 //!
 //! ```text
 //!    A in global memory        a_smem, (BK, BM)
@@ -19,16 +19,18 @@
 //!
 //! # What changed
 //!
-//! Each 128-bit load from A becomes four narrow stores to shared memory, once per tile; each
-//! fragment of A becomes two wide loads, sixteen times per tile.
+//! Each 128-bit load from A becomes four 32-bit stores to shared memory, once per tile; each
+//! fragment of A becomes two 128-bit loads, sixteen times per tile. With that the second path
+//! has what the first had, tiles in shared memory and 8 x 8 outputs, and what it lacked: from
+//! here on there is one path again, and it is faster than `tile2d`.
 //!
 //! # What should get better, and what comes next
 //!
-//! Four shared loads for 64 multiply-adds, and no more than 128 registers: two blocks fit on
-//! a multiprocessor, and one computes while the other copies. The four stores of a thread go
-//! to rows of the tile that lie a multiple of 32 words apart, so that four lanes of a warp
-//! meet in each bank, but they are few. What remains is waiting: every fragment is used by
-//! the very next instruction. `frag_prefetch` asks for it one step ahead.
+//! Four shared loads for 64 FMAs, and no more than 128 registers: two blocks fit on a
+//! multiprocessor, and one computes while the other copies. The four stores of a thread go to
+//! rows of the tile that lie a multiple of 32 words apart, a four-way bank conflict, but they are
+//! few. What remains is waiting: every fragment is used by the very next instruction.
+//! `frag_prefetch` loads it one step ahead.
 
 use cuda_std::prelude::*;
 
@@ -62,7 +64,9 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "transposed",
     summary: "the tile of A stored [k][m], so that all shared loads are 128 bits",
-    seed: "004, gemm_transpose_smem, and the outlook of 002",
+    origin: Some(
+        "a textbook's section on GEMM, 8.4.5: gemm_transpose_smem, and a tutorial's outlook",
+    ),
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -153,8 +157,8 @@ unsafe fn gemm<const ALIGNED: bool>(
         let [c0, c1, c2, c3, c4, c5, c6, c7] = acc[i as usize];
         // SAFETY: each thread has its own outputs.
         unsafe {
-            c.put4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
-            c.put4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
+            c.store4::<ALIGNED>(row, col, [c0, c1, c2, c3]);
+            c.store4::<ALIGNED>(row, col + BN / 2, [c4, c5, c6, c7]);
         }
     }
 }

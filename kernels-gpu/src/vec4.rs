@@ -2,9 +2,12 @@
 //!
 //! # The idea
 //!
-//! Back to the start, along another path: no shared memory, but four times wider accesses.
-//! One 128-bit load brings four neighbours of B; with four rows of A in hand that is a tile
-//! of 4 x 4 outputs in registers, for five loads per step.
+//! This rung begins a second path, that of another of the documents, which starts again from
+//! `naive` and comes to shared memory last: `vec4`, `regtile` and `smem2d` are slower than
+//! `tile2d`, and the two paths meet at `transposed`.
+//!
+//! No shared memory, but vectorised accesses: one 128-bit load brings four neighbours of B. With
+//! four rows of A in hand that is a tile of 4 x 4 outputs in registers, for five loads per step.
 //!
 //! ```text
 //!               B
@@ -22,16 +25,17 @@
 //!
 //! # What changed
 //!
-//! Against `naive`: 16 outputs per thread, and wide accesses to B and C. Five loads now serve
+//! Against `naive`: 16 outputs per thread, and 128-bit accesses to B and C. Five loads now serve
 //! what took 32: 84 % of the load instructions are gone. A thread past the edge of C reads
 //! the last row or column again and stores nothing, so that the loop has no bounds to check.
-//! Wide accesses need aligned matrices; for all others there is a second entry point, which
+//! 128-bit accesses need aligned matrices; for all others there is a second entry point, which
 //! loads the four elements one by one (see [`matrix`](crate::matrix)).
 //!
 //! # What should get better, and what comes next
 //!
-//! Two multiply-adds per element loaded, where `naive` has half of one: the arithmetic
-//! intensity of an N x N tile is N/2. `regtile` makes N twice as large.
+//! Two FMAs per element loaded, where `naive` has half of one: the arithmetic intensity of an
+//! N x N tile is N/2. Against `tile2d`, with N = 8 and loads that a block shares, that is a loss.
+//! `regtile` makes N twice as large.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -55,8 +59,8 @@ const THREADS: u32 = BM / TM * THREADS_N;
 /// What the host needs to launch [`vec4`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "vec4",
-    summary: "128-bit loads, 4x4 outputs per thread, no shared memory",
-    seed: "004, gemm_use_128",
+    summary: "a second path, without shared memory: 128-bit loads, 4x4 outputs per thread",
+    origin: Some("a textbook's section on GEMM, 8.4.3: gemm_use_128"),
     tile: Tile { bm: BM, bn: BN, bk: 1, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -130,7 +134,7 @@ unsafe fn gemm<const ALIGNED: bool>(
     unsafe {
         let c = Output::new(c, ldc, m, n, alpha, beta);
         for i in 0..TM {
-            c.put4::<ALIGNED>(row + i, col, acc[i as usize]);
+            c.store4::<ALIGNED>(row + i, col, acc[i as usize]);
         }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Between the block's tile and the thread's tile there is a level that the hardware has and
 //! the rungs so far ignored: the warp. Its 32 threads issue their shared loads together, so
-//! their 32 tiles should form a compact piece of C: 64 x 64 here, 8 x 4 threads.
+//! their 32 tiles should form a compact part of C: 64 x 64 here, 8 x 4 threads.
 //!
 //! ```text
 //!   block 128 x 256: 2 x 4 warps     warp 64 x 64: in each 32 x 16 cell, 8 x 4 threads,
@@ -18,20 +18,20 @@
 //! ```
 //!
 //! And with registers for one block per multiprocessor, a thread can have 8 x 16 outputs: 24
-//! values from shared memory for 128 multiply-adds, where 8 x 8 takes 16 for 64.
+//! values from shared memory for 128 FMAs, where 8 x 8 takes 16 for 64.
 //!
 //! # What changed
 //!
 //! Twice as many columns per thread and per block; a warp's threads are close together. The
-//! rows of the tile of A are padded by four words, so that the transposing stores meet fewer
-//! to a bank. Blocks are numbered so that those which run at the same time form a compact
-//! piece of C as well, eight tiles high, and find each other's rows and columns in the L2
-//! cache.
+//! rows of the tile of A are padded by four words, for fewer bank conflicts of the
+//! transposing stores. A block swizzle rasterises C: blocks that run at the same time form a
+//! compact part of it as well, eight tiles high, and find each other's rows and columns in the
+//! L2 cache.
 //!
 //! # What should get better, and what comes next
 //!
-//! A quarter fewer shared loads per multiply-add, which leaves more issue slots to
-//! arithmetic. A tile still goes through registers on its way to shared memory: 24 of them,
+//! A quarter fewer shared loads per FMA, which leaves more issue slots to
+//! arithmetic. A tile still goes through registers to shared memory: 24 of them,
 //! and an instruction to load and one to store. `async_copy` needs neither.
 
 use cuda_std::prelude::*;
@@ -79,8 +79,8 @@ const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same 
 /// What the host needs to launch [`warptile`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "warptile",
-    summary: "warp tiles of 64x64, 8x16 outputs per thread, blocks grouped for the L2 cache",
-    seed: "none, beyond them",
+    summary: "warp tiles of 64x64, 8x16 outputs per thread, block swizzle for the L2 cache",
+    origin: None,
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [THREADS, 1],
     grid: GridOrder::ColumnsAlongX,
@@ -208,7 +208,7 @@ unsafe fn gemm<const ALIGNED: bool>(
                 four[j] = acc[i as usize][group as usize * 4 + j];
             }
             // SAFETY: each thread has its own outputs.
-            unsafe { c.put4::<ALIGNED>(row, col, four) };
+            unsafe { c.store4::<ALIGNED>(row, col, four) };
         }
     }
 }

@@ -23,7 +23,7 @@ pub fn for_each_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
 pub fn kernels(device: &Device) -> impl Iterator<Item = &'static KernelDescriptor> {
     let is_hopper = device.info().capability == (9, 0);
     let all = LADDER.iter().chain(TILES).copied();
-    all.filter(move |spec| is_hopper || spec.abi() != KernelAbi::StreamK)
+    all.filter(move |spec| is_hopper || !spec.abi().has_tensor_maps())
 }
 
 /// What K is split into, in turn, where a kernel can split it.

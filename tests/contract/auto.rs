@@ -25,11 +25,11 @@ fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
         test(&device, &device.auto().unwrap());
         let table = table();
         test(&device, &device.auto_by(&table).unwrap());
-        if let Ok(tma) = find_kernel("tma")
-            && device.resident_blocks(tma).unwrap() > 0
+        if let Ok(persistent) = find_kernel("persistent")
+            && device.resident_blocks(persistent).unwrap() > 0
         {
             let first = table.kernels()[0].clone();
-            let costs = Costs { kernel: tma, unaligned: Vec::new(), ..first };
+            let costs = Costs { kernel: persistent, unaligned: Vec::new(), ..first };
             let table =
                 table.with_exceptions(Vec::new()).unwrap().with_kernels(vec![costs]).unwrap();
             test(&device, &device.auto_by(&table).unwrap());

@@ -17,7 +17,7 @@ fn gemm([_, _, _, lda, ldb, ldc, n, k]: Measures) -> Gemm {
     Gemm::new(37, n, k).scaled(1.0, 0.5).strided(lda, ldb, ldc)
 }
 
-/// Of which matrices each measure tells the alignment: A, B and C, as `Unaligned::wide` says.
+/// Of which matrices each measure tells the alignment: A, B and C, as `Unaligned::vectorized` says.
 const OF: [[bool; 3]; 8] = [
     [true, false, false],
     [false, true, false],
@@ -49,7 +49,11 @@ fn wide_entry_points_are_chosen_exactly_where_they_work() {
             let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
             let [a, b, c] = [measures[0], measures[1], measures[2]].map(pointer);
             let expected = match spec.unaligned() {
-                Some(Unaligned { name, wide }) if (0..3).any(|i| wide[i] && !aligned[i]) => name,
+                Some(Unaligned { name, vectorized: wide })
+                    if (0..3).any(|i| wide[i] && !aligned[i]) =>
+                {
+                    name
+                }
                 _ => spec.name(),
             };
             assert_eq!(prepared.entry_point(a, b, c), expected, "{measures:?}");

@@ -1,4 +1,4 @@
-//! Blocks that stay and share tiles of C along K, and matrices that bulk copies cannot reach.
+//! Persistent blocks that share tiles of C along K, and matrices that bulk copies cannot reach.
 
 use host::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use host::verify::Bound;
@@ -10,6 +10,15 @@ use crate::common::devices;
 /// Runs a test for every kernel with tensor maps.
 fn for_each_tensor_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
     for_each_kernel(|device, spec| {
+        if spec.abi().has_tensor_maps() {
+            test(device, spec);
+        }
+    });
+}
+
+/// Runs a test for every kernel with persistent blocks.
+fn for_each_persistent_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
+    for_each_tensor_kernel(|device, spec| {
         if spec.abi() == KernelAbi::StreamK {
             test(device, spec);
         }
@@ -20,7 +29,7 @@ fn for_each_tensor_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
 /// shares that end inside a tile, at its end, and tiles later.
 #[test]
 fn tiles_that_are_cut_up_are_whole_in_the_end() {
-    for_each_tensor_kernel(|device, spec| {
+    for_each_persistent_kernel(|device, spec| {
         let [bm, bn, bk] =
             [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
         // Tiles of C along m and n, steps along K, multiprocessors; the blocks and the tiles that
@@ -44,17 +53,17 @@ fn tiles_that_are_cut_up_are_whole_in_the_end() {
             let kernel = device.kernel(spec).unwrap();
             let prepared = kernel.prepare_within(gemm, &limits).unwrap();
             let [launch] = prepared.plan().launches() else { panic!("one launch") };
-            assert_eq!((launch.grid[0], launch.streamed), expected);
+            assert_eq!((launch.grid[0], launch.stream_k_tiles), expected);
             let case = Case { limits: Some(limits), ..Case::random(gemm, 41) };
             case.assert_right(device, spec, Bound::Probabilistic);
         }
     });
 }
 
-/// Long sums are put aside in links: of tiles that are cut up, and of whole ones.
+/// Long sums are stored in parts: of stream-K tiles, and of whole ones.
 #[test]
-fn long_sums_are_right_in_links() {
-    for_each_tensor_kernel(|device, spec| {
+fn long_sums_are_right_in_parts() {
+    for_each_persistent_kernel(|device, spec| {
         let [bm, bn, bk] =
             [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
         for tiles in [3, 4] {
@@ -63,9 +72,9 @@ fn long_sums_are_right_in_links() {
             let kernel = device.kernel(spec).unwrap();
             let prepared = kernel.prepare_within(gemm, &limits).unwrap();
             let [launch] = prepared.plan().launches() else { panic!("one launch") };
-            assert_eq!(launch.streamed, if tiles == 3 { 3 } else { 0 });
-            // Three links, of which the last is shorter.
-            assert_eq!(1700usize.div_ceil(launch.chain as usize * bk), 3);
+            assert_eq!(launch.stream_k_tiles, if tiles == 3 { 3 } else { 0 });
+            // Three parts, of which the last is shorter.
+            assert_eq!(1700usize.div_ceil(launch.accumulation_steps as usize * bk), 3);
             let case = Case { limits: Some(limits), ..Case::random(gemm, 43) };
             case.assert_right(device, spec, Bound::Probabilistic);
         }
@@ -76,14 +85,14 @@ fn long_sums_are_right_in_links() {
 /// arrive: also with copies of A and B, which each call makes anew.
 #[test]
 fn repeated_calls_give_the_same_bits() {
-    for_each_tensor_kernel(|device, spec| {
+    for_each_persistent_kernel(|device, spec| {
         let (m, n) = (spec.tile().bm as usize + 9, spec.tile().bn as usize + 4);
         for k in [15 * spec.tile().bk as usize, 15 * spec.tile().bk as usize - 1] {
             let limits = Limits { multiprocessors: 7, ..device.info().limits };
             let gemm = Gemm::new(m, n, k);
             let kernel = device.kernel(spec).unwrap();
             let prepared = kernel.prepare_within(gemm, &limits).unwrap();
-            assert!(prepared.plan().launches()[0].streamed > 0);
+            assert!(prepared.plan().launches()[0].stream_k_tiles > 0);
             let results = [51, 52, 51].map(|seed| {
                 let case = Case::random(gemm, seed);
                 let a = DeviceMatrix::from_host(device, &case.a).unwrap();
@@ -148,7 +157,7 @@ fn copies_of_all_shapes_are_whole() {
 #[test]
 fn what_cannot_run_is_refused() {
     for device in devices() {
-        for spec in LADDER.iter().filter(|spec| spec.abi() == KernelAbi::StreamK) {
+        for spec in LADDER.iter().filter(|spec| spec.abi().has_tensor_maps()) {
             match device.kernel(spec) {
                 Ok(kernel) => {
                     assert_eq!(device.info().capability, (9, 0));

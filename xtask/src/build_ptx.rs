@@ -34,7 +34,7 @@ const SOURCES: [&str; 9] = [
 /// Prints a table of the kernels: instructions and shared memory as the PTX has them and,
 /// where a ptxas is found (in $PTXAS, on the PATH, or in a CUDA toolkit), registers and
 /// spills; then a kernel that spills, or has a stack, is an error. With cuobjdump beside ptxas, the
-/// loop of `tma` is looked at, too: it must give shared memory back after its values were used.
+/// loop of `persistent` is looked at, too: it must release a stage after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail if the committed PTX is not what its sources give
@@ -82,7 +82,9 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     if ptxas.is_none() {
         stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
     } else if disassembler.is_none() {
-        stdio::say("not checked: the loop of `tma`, since there is no cuobjdump beside ptxas");
+        stdio::say(
+            "not checked: the loop of `persistent`, since there is no cuobjdump beside ptxas",
+        );
     }
     if !spilling.is_empty() {
         let kernels = spilling.join(", ");

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::{CudaArch, sources};
-use kernels_gpu::tma::ARRIVALS_TO_RELEASE;
-use kernels_gpu::{KernelAbi, LADDER, TILES};
+use kernels_gpu::persistent::ARRIVALS_TO_RELEASE;
+use kernels_gpu::{LADDER, TILES};
 
 use crate::ptxas::{self, Ptxas};
 use crate::stdio;
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 fn usual(arch: CudaArch) -> Vec<String> {
     let rungs = LADDER.iter().skip_while(|spec| spec.name() != "warptile");
     let all = rungs.chain(TILES);
-    let there = all.filter(|spec| arch == CudaArch::Sm90a || spec.abi() != KernelAbi::StreamK);
+    let there = all.filter(|spec| arch == CudaArch::Sm90a || !spec.abi().has_tensor_maps());
     there.map(|spec| spec.name().to_owned()).collect()
 }
 
@@ -168,7 +168,7 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
     loops.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, body)| body)
 }
 
-/// Checks in the loop of `tma` that a slot of shared memory is given back after its values were
+/// Checks in the loop of `persistent` that a stage of shared memory is released after its values were
 /// used.
 ///
 /// [`ARRIVALS_TO_RELEASE`] says after how many arrivals at a barrier that is, and why it must be
@@ -178,7 +178,7 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
 /// # Errors
 /// What is wrong.
 pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
-    let (kernel, arch) = ("tma", CudaArch::Sm90a);
+    let (kernel, arch) = ("persistent", CudaArch::Sm90a);
     let listing = ptxas.disassemble(ptx, arch, kernel)?;
     let wrong = |what: &str| format!("the loop of `{kernel}` for {arch}, as ptxas made it: {what}");
     let all = instructions(&listing);
@@ -186,7 +186,7 @@ pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
     match arrivals_before_use(body) {
         None => Err(wrong("it has no loads of shared memory, or no arrivals at a barrier")),
         Some(count) if count >= ARRIVALS_TO_RELEASE as usize => Err(wrong(
-            "a slot of shared memory may be overwritten before a value that was loaded from it is \
+            "a stage of shared memory may be overwritten before a value that was loaded from it is \
              used; put `tma::fence_proxy_async` before the arrival",
         )),
         Some(_) => Ok(()),

@@ -1,8 +1,8 @@
 //! Asynchronous copies from global to shared memory (`cp.async`, sm_80).
 //!
-//! A copy bypasses the registers: the thread asks for it and goes on. Copies are counted in
+//! A copy bypasses the registers: the thread issues it and goes on. Copies are counted in
 //! groups. [`commit_group`] closes a group, and [`wait_group`] waits until at most so many
-//! of the latest groups are under way. A wait covers this thread's own copies; a barrier
+//! of the latest groups are in flight. A wait covers this thread's own copies; a barrier
 //! after it makes everybody's visible to everybody.
 
 use cuda_std_macros::gpu_only;
@@ -13,7 +13,7 @@ use crate::shared::SharedPtr;
 use core::arch::asm;
 
 macro_rules! copies {
-    ($($(#[$doc:meta])* $whole:ident, $or_zero:ident = $op:literal, $bytes:literal;)*) => {$(
+    ($($(#[$doc:meta])* $whole:ident, $zfill:ident = $op:literal, $bytes:literal;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -36,13 +36,13 @@ macro_rules! copies {
         }
 
         $(#[$doc])*
-        /// If not `inside`, nothing is read, and zeros are stored.
+        /// If not `inside`, nothing is read, and zeros are stored (a source size of 0).
         ///
         /// # Safety
-        /// As without `_or_zero`; if not `inside`, `from` need only be aligned.
+        /// As without `_zfill`; if not `inside`, `from` need only be aligned.
         #[gpu_only]
         #[inline(always)]
-        pub unsafe fn $or_zero(to: SharedPtr<f32>, from: *const f32, inside: bool) {
+        pub unsafe fn $zfill(to: SharedPtr<f32>, from: *const f32, inside: bool) {
             let bytes: u32 = if inside { $bytes } else { 0 };
             // SAFETY: the caller's contract; with a source size of 0 nothing is read.
             unsafe {
@@ -60,12 +60,12 @@ macro_rules! copies {
 
 copies! {
     /// Copies one f32 to `to` (`cp.async.ca.shared.global`, 4 bytes).
-    copy, copy_or_zero = "cp.async.ca.shared.global", 4;
+    copy, copy_zfill = "cp.async.ca.shared.global", 4;
     /// Copies four f32 to `to` (`cp.async.cg.shared.global`, 16 bytes).
-    copy4, copy4_or_zero = "cp.async.cg.shared.global", 16;
+    copy4, copy4_zfill = "cp.async.cg.shared.global", 16;
 }
 
-/// Makes a group of the copies asked for since the last one (`cp.async.commit_group`). The
+/// Makes a group of the copies issued since the last one (`cp.async.commit_group`). The
 /// group may be empty.
 #[gpu_only]
 #[inline(always)]
@@ -74,7 +74,7 @@ pub fn commit_group() {
     unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }
 }
 
-/// Waits until at most the latest `PENDING` groups of this thread are under way
+/// Waits until at most the latest `PENDING` groups of this thread are in flight
 /// (`cp.async.wait_group`).
 #[gpu_only]
 #[inline(always)]

@@ -41,7 +41,7 @@
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`vec`] | 128-bit global loads and stores |
-//! | [`float`] | fused multiply-add and the fast approximations |
+//! | [`float`] | FMA and the fast approximations |
 //! | [`hint`] | what the compiler should not know |
 //!
 //! On other targets than `nvptx64` everything type-checks, and what only a GPU can do

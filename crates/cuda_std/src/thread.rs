@@ -123,23 +123,23 @@ pub unsafe fn named_barrier_sync<const ID: u32, const THREADS: u32>() {
     unsafe { intrinsics::barrier_sync_count(ID, THREADS) }
 }
 
-/// Lets each thread of this group of four warps have `REGISTERS` registers, at least as many as
+/// Lets each thread of this warpgroup, four warps, have `REGISTERS` registers, at least as many as
 /// before (`setmaxnreg.inc`, sm_90a and later targets of that kind; PTX ISA: "Miscellaneous
-/// Instructions: setmaxnreg"). Waits until the block has that many left, which other groups give
-/// back with [`warpgroup_reg_dealloc`].
+/// Instructions: setmaxnreg"). Waits until the block has that many left, which other warpgroups
+/// give back with [`warpgroup_reg_dealloc`].
 ///
 /// A kernel with `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a
-/// multiple of 8, 168 for each thread, which is enough for one group with 56 and two with 224.
+/// multiple of 8, 168 for each thread, which is enough for one warpgroup with 56 and two with 224.
 /// Without the launch bounds the assembler does not know the number, and ignores the instruction.
 ///
 /// `REGISTERS` is a multiple of 8 between 24 and 256, which is checked at compile time.
 ///
 /// # Safety
-/// - All threads of the group come to the same call together: warps 0 to 3 of the block are a
-///   group, 4 to 7 the next. Otherwise what happens is undefined.
-/// - Between two such calls of a group lies a barrier for it.
-/// - The groups do not want more together than the block was launched with, or they wait without
-///   end.
+/// - All threads of the warpgroup come to the same call together: warps 0 to 3 of the block are
+///   one, 4 to 7 the next. Otherwise what happens is undefined.
+/// - Between two such calls of a warpgroup lies a barrier for it.
+/// - The warpgroups do not want more together than the block was launched with, or they wait
+///   without end.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn warpgroup_reg_alloc<const REGISTERS: u32>() {
@@ -148,11 +148,11 @@ pub unsafe fn warpgroup_reg_alloc<const REGISTERS: u32>() {
     unsafe { intrinsics::setmaxnreg_inc(REGISTERS) }
 }
 
-/// Gives registers back, down to `REGISTERS` for each thread of this group of four warps
-/// (`setmaxnreg.dec`, as [`warpgroup_reg_alloc`]).
+/// Gives registers back, down to `REGISTERS` for each thread of this warpgroup (`setmaxnreg.dec`,
+/// as [`warpgroup_reg_alloc`]).
 ///
 /// # Safety
-/// Who comes here, and with what, is as for [`warpgroup_reg_alloc`]. The group has at least
+/// Who comes here, and with what, is as for [`warpgroup_reg_alloc`]. The warpgroup has at least
 /// `REGISTERS` before.
 #[gpu_only]
 #[inline(always)]

@@ -165,13 +165,13 @@ pub unsafe fn prefetch(map: &TensorMap) {
     }
 }
 
-/// Orders this thread's accesses to shared memory before bulk copies that are asked for after
+/// Orders this thread's accesses to shared memory before bulk copies that are issued after
 /// a barrier (`fence.proxy.async.shared::cta`, sm_90; PTX ISA: "Parallel Synchronization and
 /// Communication Instructions: membar / fence"): a tile may only be copied over one that was
 /// read when the reads are done, and no barrier alone says that to the copy.
 ///
 /// Every thread that has read or written a buffer calls this before it says, by an arrival or
-/// at a barrier, that the buffer may be copied over. It waits for the loads on their way. On
+/// at a barrier, that the buffer may be copied over. It waits for the loads in flight. On
 /// Hopper a load is done, too, when an instruction that uses its value has been issued; but that is
 /// the machine's doing, of which PTX promises nothing: who relies on it has to look at the order in
 /// the disassembly.

@@ -3,7 +3,7 @@
 //! A 128-bit access moves four f32 with one instruction, and a warp's 512 bytes with four
 //! full 128-byte lines. Addresses must be multiples of 16.
 //!
-//! The four values travel as a plain array: a struct aligned to 16 bytes would often take
+//! The four values are passed as a plain array: a struct aligned to 16 bytes would often take
 //! a detour through local memory.
 
 use cuda_std_macros::gpu_only;

@@ -10,16 +10,17 @@
 //! ```
 //!
 //! `step[q]` is what q blocks take for a step each. Reading from memory takes its time too,
-//! and the two overlap. Blocks that share a tile of C meet at the end:
+//! and the two overlap. Blocks that share a tile of C add up their sums at the end
+//! (split-K reduction):
 //!
 //! ```text
 //!   time = launch + max(blocks, bytes / copy rate) + join + splits * piece
 //! ```
 //!
-//! # Blocks that stay
+//! # Persistent blocks
 //!
-//! Blocks that stay go from tile to tile, and where these do not come out even, they have the same
-//! share of all steps (stream-K).
+//! Persistent blocks go from tile to tile, and where tiles do not fill the last wave, they have the
+//! same share of all steps (stream-K).
 //!
 //! # Copies
 //!
@@ -30,7 +31,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor};
 
 use super::Choice;
 use super::table::{Costs, Pace, Table};
-use crate::gemm::{Gemm, MAX_SPLITS, Shares};
+use crate::gemm::{Decomposition, Gemm, MAX_SPLITS};
 use crate::launch::is_aligned;
 
 /// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
@@ -156,9 +157,11 @@ impl Model {
     fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
         let splits = work.whole_splits(splits);
         let memory = work.bytes(self, costs) / self.copy;
-        let (blocks, meeting) = match costs.kernel.abi() {
-            KernelAbi::StreamK => self.streamed(costs, work),
-            KernelAbi::Gemm | KernelAbi::SplitK => self.in_waves(costs, work, splits),
+        let (blocks, reduction) = match costs.kernel.abi() {
+            KernelAbi::StreamK => self.persistent(costs, work),
+            KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
+                self.in_waves(costs, work, splits)
+            }
         };
         let repack = match work.repacked_bytes {
             0.0 => 0.0,
@@ -166,12 +169,12 @@ impl Model {
         };
         Estimate {
             choice: Choice { spec: costs.kernel, splits, packed: work.packed },
-            ns: self.launch_ns + blocks.max(memory) + meeting + repack,
+            ns: self.launch_ns + blocks.max(memory) + reduction + repack,
             memory_bound: memory > blocks,
         }
     }
 
-    /// What blocks take that come in waves, and what it takes them to meet.
+    /// What blocks take that come in waves, and their split-K reduction.
     fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
         let paces = costs.paces(work);
         let blocks = work.tiles.saturating_mul(splits.into());
@@ -183,24 +186,24 @@ impl Model {
             at_once => paces[at_once as usize - 1].of(steps),
         };
         let time = (blocks / resident) as f64 * wave(resident) + wave(blocks % resident);
-        let meeting = if splits > 1 { costs.meeting(f64::from(splits)) } else { 0.0 };
-        (time, meeting)
+        let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
+        (time, reduction)
     }
 
-    /// What blocks take that stay, and what it takes them to meet.
-    fn streamed(&self, costs: &Costs, work: &Work) -> (f64, f64) {
+    /// What persistent blocks take, and their fix-up.
+    fn persistent(&self, costs: &Costs, work: &Work) -> (f64, f64) {
         // More do not make a difference: they come out even, or nearly.
         let (tiles, steps) = (work.tiles.min(i32::MAX as u64) as u32, work.steps);
-        let shares = Shares::new(tiles, steps, self.multiprocessors);
-        let longest = shares.longest(tiles, steps) as f64;
-        let further_tiles = f64::from(tiles.div_ceil(shares.blocks.max(1)) - 1);
+        let decomposition = Decomposition::new(tiles, steps, self.multiprocessors);
+        let longest = decomposition.longest(tiles, steps) as f64;
+        let further_tiles = f64::from(tiles.div_ceil(decomposition.blocks.max(1)) - 1);
         let time = costs.paces(work)[0].of(longest) + further_tiles * costs.tile_ns;
-        let meeting = match shares {
-            Shares { streamed: 0, .. } => 0.0,
-            Shares { blocks, .. } if tiles > blocks => costs.meeting(2.0),
-            Shares { blocks, .. } => costs.meeting((blocks.div_ceil(tiles) + 1).into()),
+        let reduction = match decomposition {
+            Decomposition { stream_k_tiles: 0, .. } => 0.0,
+            Decomposition { blocks, .. } if tiles > blocks => costs.reduction(2.0),
+            Decomposition { blocks, .. } => costs.reduction((blocks.div_ceil(tiles) + 1).into()),
         };
-        (time, meeting)
+        (time, reduction)
     }
 }
 
@@ -210,7 +213,7 @@ impl Costs {
         if work.aligned || self.unaligned.is_empty() { &self.aligned } else { &self.unaligned }
     }
 
-    fn meeting(&self, pieces: f64) -> f64 {
+    fn reduction(&self, pieces: f64) -> f64 {
         self.join_ns + pieces * self.piece_ns
     }
 }
@@ -250,12 +253,14 @@ impl Work {
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
+        let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
         let bytes = [4.0 * m * k, 4.0 * k * n];
         let ragged = match spec.abi() {
             KernelAbi::Gemm => [false; 2],
-            KernelAbi::StreamK => [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4)),
+            KernelAbi::TensorMap | KernelAbi::StreamK => {
+                [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4))
+            }
             KernelAbi::SplitK => {
                 let [a, b, _] = wide;
                 [!serves([a, false, false]), !serves([false, b, false])]

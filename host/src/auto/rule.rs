@@ -28,9 +28,11 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
     let full = FULL * f64::from(multiprocessors);
     let usable = |spec: &&&'static KernelDescriptor| match spec.abi() {
         // Tensor maps need rows that are multiples of 16 bytes apart.
-        KernelAbi::StreamK => gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4),
+        KernelAbi::TensorMap | KernelAbi::StreamK => {
+            gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4)
+        }
         KernelAbi::Gemm => {
-            spec.unaligned().is_none_or(|other| is_aligned(other.wide, gemm, [0; 3]))
+            spec.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))
         }
         KernelAbi::SplitK => true,
     };
@@ -46,7 +48,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         KernelAbi::SplitK => {
             (gemm.depth().div_ceil(spec.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
-        KernelAbi::Gemm | KernelAbi::StreamK => 1,
+        KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
     };
     let fills =
         |spec: &&&'static KernelDescriptor| tiles(spec) * f64::from(most_splits(spec)) >= full;

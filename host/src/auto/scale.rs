@@ -1,6 +1,6 @@
 //! A table for a device that nobody has measured, from that of another.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
+use kernels_gpu::{KernelDescriptor, Shared};
 
 use super::table::{Measured, Table};
 use crate::device::DeviceInfo;
@@ -18,9 +18,7 @@ pub fn room(info: &DeviceInfo, spec: &KernelDescriptor) -> u32 {
         Shared::Dynamic(bytes) => bytes(1),
     };
     let lacks_maps = info.capability != (9, 0) || !info.tensor_maps;
-    if spec.abi() == KernelAbi::StreamK && lacks_maps
-        || shared > u64::from(info.limits.shared_optin)
-    {
+    if spec.abi().has_tensor_maps() && lacks_maps || shared > u64::from(info.limits.shared_optin) {
         return 0;
     }
     let by_shared = u64::from(info.shared_per_multiprocessor) / (shared + RESERVED);

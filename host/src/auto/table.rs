@@ -95,11 +95,12 @@ pub struct Costs {
     /// The same for the entry point for matrices that are not aligned; empty if the kernel
     /// has none.
     pub unaligned: Vec<Pace>,
-    /// For a tile of C that several blocks share: to leave the sums, and to meet.
+    /// For a tile of C that several blocks share: to store their sums, and for the
+    /// last one to know that it is the last.
     pub join_ns: f64,
     /// For each of these blocks: to add up what it left.
     pub piece_ns: f64,
-    /// For a block that stays: to go from one tile to the next.
+    /// For a persistent block: to go from one tile to the next.
     pub tile_ns: f64,
 }
 

@@ -72,7 +72,7 @@ fn a_bad_table_says_which_line_or_entry() {
     }
     for (from, to, says) in [
         ("\"multiprocessors\": 4", "\"multiprocessors\": 0", "`multiprocessors` is 0"),
-        ("{}", "{ \"repack\": \"12\" }", "the SHA-256 of `repack` is `12`"),
+        ("{}", "{ \"stage_operands\": \"12\" }", "the SHA-256 of `stage_operands` is `12`"),
         ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", "`launch_ns` is -1, and must be"),
         ("\"copy_gbytes\": 4000.0", "\"copy_gbytes\": 0.0", "`copy_gbytes` is 0, and must be"),
         ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
@@ -145,12 +145,12 @@ fn no_table_is_made_that_is_not_checked() {
         refused(device(alter), says);
     }
     for digest in ["0".repeat(63), "0".repeat(65), "g".repeat(64), "A".repeat(64)] {
-        let digests = BTreeMap::from([("repack".to_owned(), digest)]);
+        let digests = BTreeMap::from([("stage_operands".to_owned(), digest)]);
         let [mut measured, mut since] = [(); 2].map(|()| table.device().clone());
         measured.ptx_sha256.clone_from(&digests);
         since.changed_since = digests;
         for device in [measured, since] {
-            refused(table.with_device(device), "the SHA-256 of `repack` is");
+            refused(table.with_device(device), "the SHA-256 of `stage_operands` is");
         }
     }
 
@@ -180,17 +180,17 @@ fn no_table_is_made_that_is_not_checked() {
         refused(exception(alter), says);
     }
 
-    let tma = table::Costs {
-        kernel: crate::find_kernel("tma").unwrap(),
+    let persistent = table::Costs {
+        kernel: crate::find_kernel("persistent").unwrap(),
         unaligned: Vec::new(),
         ..table.kernels()[0].clone()
     };
     let old = Measured { capability: (8, 0), ..table.device().clone() };
     let old = table.with_device(old).unwrap();
-    refused(old.with_kernels(vec![tma]), "`tma`: it needs compute capability 9.0");
+    refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
     let mut exceptions = table.exceptions().to_vec();
-    exceptions[0].best = timed("tma", 1, false);
-    refused(old.with_exceptions(exceptions), "`best`: `tma` is not among");
+    exceptions[0].best = timed("persistent", 1, false);
+    refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
 }
 
 fn timed(name: &str, splits: u32, packed: bool) -> table::Timed {
@@ -332,7 +332,7 @@ fn the_rule_without_measurements() {
     assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
     assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
     assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
-    assert_eq!(choose(4096, 1, 4096), "dots_32x1");
+    assert_eq!(choose(4096, 1, 4096), "skinny_n_32x1");
     assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
     for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
         assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);
@@ -347,7 +347,7 @@ fn the_rule_without_measurements() {
 /// What needs tensor maps is for devices that have them.
 #[test]
 fn no_tensor_maps_without_hopper() {
-    let tensor = LADDER.iter().filter(|spec| spec.abi() == KernelAbi::StreamK);
+    let tensor = LADDER.iter().filter(|spec| spec.abi().has_tensor_maps());
     let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
     let (old, new) = (old.unwrap(), new.unwrap());
     for spec in tensor {

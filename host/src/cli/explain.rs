@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use super::stdio::print;
 use super::{choices, json, report};
 
-/// The example of seed document 000: 16 results of a product of 7 x 7 matrices.
+/// The example of the tutorial on thread tiles: 16 results of a product of 7 x 7 matrices.
 const EXAMPLE_RESULTS: u64 = 16;
 const EXAMPLE_K: u64 = 7;
 
@@ -138,16 +138,16 @@ fn geometry(spec: &KernelDescriptor) -> String {
     };
     let grid = match (spec.abi(), spec.grid()) {
         (KernelAbi::StreamK, _) => {
-            "a block for each multiprocessor, which stays; tiles that do not come out even\n\
-             \u{20}                 are shared along K (stream-K)"
+            "persistent blocks, one for each multiprocessor; the tiles of the last wave are\n\
+             \u{20}                 shared along K (stream-K)"
         }
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
     let entries = match (spec.abi(), spec.unaligned()) {
-        (KernelAbi::StreamK, _) => format!(
-            "{}, for any matrices; an A or a B whose rows do not begin on 16 bytes is\n{:18}copied \
-             first, by repack",
+        (abi, _) if abi.has_tensor_maps() => format!(
+            "{}, for any matrices; an A or a B whose rows do not begin on\n{:18}16 bytes \
+             is copied first, by stage_operands",
             spec.name(),
             ""
         ),
@@ -166,9 +166,9 @@ fn geometry(spec: &KernelDescriptor) -> String {
          \u{20} shared memory   {shared}\n\
          \u{20} grid            {grid}\n\
          \u{20} entry points    {entries}\n\
-         \u{20} rebuilds        seed {}\n",
+         \u{20} rebuilds        {}\n",
         spec.threads(),
-        spec.seed()
+        spec.origin().unwrap_or("no document: the ladder goes beyond them")
     )
 }
 
@@ -266,8 +266,8 @@ struct Explanation {
     /// The place in the ladder, from 1.
     rung: usize,
     summary: &'static str,
-    /// The seed document and the kernel in it that the rung rebuilds.
-    seed: &'static str,
+    /// The document and the kernel in it that the rung rebuilds; null where it goes beyond them.
+    origin: Option<&'static str>,
     text: String,
     block_tile: [u32; 3],
     thread_tile: [u32; 2],
@@ -292,7 +292,7 @@ impl Explanation {
             kernel: spec.name(),
             rung: place(spec) + 1,
             summary: spec.summary(),
-            seed: spec.seed(),
+            origin: spec.origin(),
             text: plain(spec.header()),
             block_tile: [bm, bn, bk],
             thread_tile: [tm, tn],

@@ -8,7 +8,7 @@ use super::stdio::print;
 
 /// Widths of the columns after the first, which is [`NAME`] wide.
 const WIDTHS: [usize; 6] = [18, 17, 19, 20, 11, 11];
-const NAME: usize = 15;
+const NAME: usize = 18;
 
 /// What has been printed so far.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Launches of blocks that stay (stream-K): how many there are, and which tiles they share.
+//! Launches of persistent blocks (stream-K): how many there are, and which tiles they share.
 //!
 //! `kernels-gpu/src/stream_k.rs` is the device's side of it, and says why.
 
@@ -11,23 +11,28 @@ const PANEL: [u32; 2] = [1 << 15, 1 << 15];
 
 /// The most blocks that share a tile, if there are fewer tiles than multiprocessors: each one
 /// more costs a tile that is stored and loaded again.
-const MOST_SHARES: u64 = 8;
+const MOST_BLOCKS_PER_TILE: u64 = 8;
 
-/// The most of K that is summed up in one chain, where C is made of whole tiles that come out even
-/// on the device, and where it is not. The error grows with the root of a chain's length: that of
-/// 4096 is three times that of 416. What a chain leaves is stored and loaded again, which takes 4 us.
-/// cuBLAS sums up all of K in one chain where tiles come out even, and in up to four where they do
-/// not, of 500 or more; nobody should get larger errors from us.
-const EVEN_CHAIN: u32 = 2048;
-const UNEVEN_CHAIN: u32 = 600;
+/// The longest accumulation length (blocked summation), where C is made of whole tiles that fill
+/// the last wave, and where it is not. The error grows with the root of the length: that of 4096
+/// is three times that of 416. A partial sum is stored and loaded again, which takes 4 us. cuBLAS
+/// sums up all of K in one go where tiles fill the last wave, and in up to four parts of 500 or
+/// more where they do not; nobody should get larger errors from us.
+const EVEN_LENGTH: u32 = 2048;
+const UNEVEN_LENGTH: u32 = 600;
 /// Up to here, nobody splits.
 const SHORT: u32 = 640;
 /// Whole tiles of cuBLAS; and the least of the last round, in tenths, with all before it full.
 const EVEN: usize = 256;
 const EVEN_TENTHS: u64 = 9;
 
-/// Steps of K in one chain, for so many tiles.
-fn chain(spec: &KernelDescriptor, gemm: &Gemm, tiles: u32, multiprocessors: u32) -> u32 {
+/// Steps along K of a partial sum, for so many tiles.
+fn accumulation_steps(
+    spec: &KernelDescriptor,
+    gemm: &Gemm,
+    tiles: u32,
+    multiprocessors: u32,
+) -> u32 {
     // `Gemm::validate` accepted k.
     let depth = gemm.depth() as u32;
     let (tiles, all) = (u64::from(tiles), u64::from(multiprocessors.max(1)));
@@ -36,23 +41,23 @@ fn chain(spec: &KernelDescriptor, gemm: &Gemm, tiles: u32, multiprocessors: u32)
         && 10 * tiles >= EVEN_TENTHS * tiles.next_multiple_of(all);
     let most = match is_even {
         _ if depth <= SHORT => SHORT,
-        false => UNEVEN_CHAIN,
-        // Two chains for each tile are enough.
-        true if tiles >= all => EVEN_CHAIN.max(depth.div_ceil(2)),
-        true => EVEN_CHAIN,
+        false => UNEVEN_LENGTH,
+        // Two partial sums for each tile are enough.
+        true if tiles >= all => EVEN_LENGTH.max(depth.div_ceil(2)),
+        true => EVEN_LENGTH,
     };
     // Of equal lengths.
-    let chains = depth.div_ceil(most).max(1);
-    depth.div_ceil(chains).div_ceil(spec.tile().bk).max(1)
+    let sums = depth.div_ceil(most).max(1);
+    depth.div_ceil(sums).div_ceil(spec.tile().bk).max(1)
 }
 
-/// Steps' time that it takes the blocks of a tile to meet.
-const MEETING: u64 = 5;
+/// The time of a tile's fix-up, in steps.
+const FIXUP: u64 = 5;
 
 /// The device counts `step * blocks` in 32 bits.
 const MOST_STEPS: u64 = 1 << 31;
 
-/// The launches of a kernel whose blocks stay, and what the largest needs.
+/// The launches of a kernel with persistent blocks, and what the largest needs.
 pub(super) fn launches(
     spec: &KernelDescriptor,
     gemm: &Gemm,
@@ -66,61 +71,63 @@ pub(super) fn launches(
     let mut workspace = Workspace::default();
     for launch in &mut launches {
         let [width, height] = launch.grid;
-        let Shares { blocks, streamed } = Shares::new(width * height, steps, most_blocks);
-        let chain = chain(spec, gemm, width * height, most_blocks);
-        (launch.grid, launch.streamed, launch.chain) = ([blocks, 1], streamed, chain);
-        if streamed > 0 || steps > chain {
+        let Decomposition { blocks, stream_k_tiles } =
+            Decomposition::new(width * height, steps, most_blocks);
+        launch.grid = [blocks, 1];
+        launch.stream_k_tiles = stream_k_tiles;
+        launch.accumulation_steps = accumulation_steps(spec, gemm, width * height, most_blocks);
+        if stream_k_tiles > 0 || steps > launch.accumulation_steps {
             let partials = 3 * u128::from(blocks) * u128::from(spec.tile().bm * spec.tile().bn);
             workspace.partials = workspace.partials.max(partials);
-            workspace.counters = workspace.counters.max(streamed.into());
+            workspace.counters = workspace.counters.max(stream_k_tiles.into());
         }
     }
     (launches, workspace)
 }
 
-/// How the tiles of a panel are shared out.
+/// The stream-K decomposition of a panel: how its tiles are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shares {
+pub(crate) struct Decomposition {
     /// Blocks of the grid.
     pub blocks: u32,
     /// Tiles, the first ones, whose steps along K all blocks share.
-    pub streamed: u32,
+    pub stream_k_tiles: u32,
 }
 
-impl Shares {
+impl Decomposition {
     /// For tiles of so many steps, with a block per multiprocessor.
     pub fn new(tiles: u32, steps: u32, multiprocessors: u32) -> Self {
         let multiprocessors = multiprocessors.max(1);
-        let whole = Self { blocks: multiprocessors.min(tiles), streamed: 0 };
+        let whole = Self { blocks: multiprocessors.min(tiles), stream_k_tiles: 0 };
         if tiles == 0 || steps == 0 || tiles.is_multiple_of(multiprocessors) {
             return whole;
         }
-        let (blocks, streamed) = if tiles < multiprocessors {
+        let (blocks, stream_k_tiles) = if tiles < multiprocessors {
             // No share is empty.
-            let most = u64::from(tiles) * u64::from(steps).min(MOST_SHARES);
+            let most = u64::from(tiles) * u64::from(steps).min(MOST_BLOCKS_PER_TILE);
             (u64::from(multiprocessors).min(most), u64::from(tiles))
         } else {
-            // What does not come out even, and a tile for each, so that shares are long.
+            // The tiles of the last wave, and one more for each block, so that shares are long.
             let uneven = u64::from(tiles % multiprocessors);
             (u64::from(multiprocessors), u64::from(multiprocessors) + uneven)
         };
-        // The first product is less than 2^64, as `streamed` is at most `tiles`.
-        let shared = match (streamed * u64::from(steps)).checked_mul(blocks) {
-            Some(reach) if reach < MOST_STEPS && blocks != streamed => {
-                Self { blocks: blocks as u32, streamed: streamed as u32 }
+        // The first product is less than 2^64, as `stream_k_tiles` is at most `tiles`.
+        let shared = match (stream_k_tiles * u64::from(steps)).checked_mul(blocks) {
+            Some(reach) if reach < MOST_STEPS && blocks != stream_k_tiles => {
+                Self { blocks: blocks as u32, stream_k_tiles: stream_k_tiles as u32 }
             }
             _ => return whole,
         };
-        let longest = |shares: Self| shares.longest(tiles, steps);
-        if longest(shared) + MEETING < longest(whole) { shared } else { whole }
+        let longest = |decomposition: Self| decomposition.longest(tiles, steps);
+        if longest(shared) + FIXUP < longest(whole) { shared } else { whole }
     }
 
     /// Steps of the block that has the most.
     pub fn longest(self, tiles: u32, steps: u32) -> u64 {
-        let Self { blocks, streamed } = self;
+        let Self { blocks, stream_k_tiles } = self;
         let blocks = u64::from(blocks.max(1));
-        let shared = (u64::from(streamed) * u64::from(steps)).div_ceil(blocks);
-        shared + u64::from(tiles - streamed).div_ceil(blocks) * u64::from(steps)
+        let shared = (u64::from(stream_k_tiles) * u64::from(steps)).div_ceil(blocks);
+        shared + u64::from(tiles - stream_k_tiles).div_ceil(blocks) * u64::from(steps)
     }
 }
 
@@ -148,19 +155,21 @@ mod tests {
 
     /// Walks through what every block does.
     fn walk(tiles: u32, steps: u32, multiprocessors: u32) {
-        let Shares { blocks, streamed } = Shares::new(tiles, steps, multiprocessors);
-        let name = format!("{tiles} tiles of {steps} on {multiprocessors}: {blocks}, {streamed}");
+        let Decomposition { blocks, stream_k_tiles } =
+            Decomposition::new(tiles, steps, multiprocessors);
+        let name =
+            format!("{tiles} tiles of {steps} on {multiprocessors}: {blocks}, {stream_k_tiles}");
         assert!((1..=multiprocessors.max(1)).contains(&blocks), "{name}");
-        assert!(streamed <= tiles, "{name}");
+        assert!(stream_k_tiles <= tiles, "{name}");
         // Those that are left come out even, or there is nothing else to be done.
         assert!(
-            streamed == 0 || (tiles - streamed).is_multiple_of(blocks),
+            stream_k_tiles == 0 || (tiles - stream_k_tiles).is_multiple_of(blocks),
             "{name}: the rest is uneven"
         );
-        if streamed == 0 {
+        if stream_k_tiles == 0 {
             return;
         }
-        let all = streamed.checked_mul(steps).unwrap();
+        let all = stream_k_tiles.checked_mul(steps).unwrap();
         assert_eq!(start(0, all, blocks), 0);
         assert_eq!(start(blocks, all, blocks), all);
         for block in 0..blocks {
@@ -168,7 +177,7 @@ mod tests {
             assert!(at < end, "{name}: block {block} has an empty share");
             assert_eq!(owner(at, all, blocks), block, "{name}");
             assert_eq!(owner(end - 1, all, blocks), block, "{name}");
-            // A slot for the end of a tile, and one for a beginning.
+            // A place for the partial sums of the end of a tile, and one for a beginning.
             let mut pieces = [0; 2];
             while at < end {
                 let first = at % steps;
@@ -191,28 +200,28 @@ mod tests {
                 }
             }
         }
-        let extreme = Shares::new(u32::MAX, u32::MAX, u32::MAX - 1);
-        assert_eq!(extreme, Shares { blocks: u32::MAX - 1, streamed: 0 });
-        assert_eq!(Shares::new(0, 5, 132), Shares { blocks: 0, streamed: 0 });
+        let extreme = Decomposition::new(u32::MAX, u32::MAX, u32::MAX - 1);
+        assert_eq!(extreme, Decomposition { blocks: u32::MAX - 1, stream_k_tiles: 0 });
+        assert_eq!(Decomposition::new(0, 5, 132), Decomposition { blocks: 0, stream_k_tiles: 0 });
     }
 
     #[test]
     fn tiles_are_shared_where_they_do_not_come_out_even() {
         let shares = |tiles, steps| {
-            let Shares { blocks, streamed } = Shares::new(tiles, steps, 132);
-            (blocks, streamed)
+            let Decomposition { blocks, stream_k_tiles } = Decomposition::new(tiles, steps, 132);
+            (blocks, stream_k_tiles)
         };
         // Nothing to share.
         assert_eq!(shares(132, 256), (132, 0));
         assert_eq!(shares(528, 256), (132, 0));
         assert_eq!(shares(5, 0), (5, 0));
-        // 512 tiles are three whole rounds and 116; a round of whole ones is streamed too.
+        // 512 tiles are three full waves and 116; a wave of whole ones is shared, too.
         assert_eq!(shares(512, 256), (132, 248));
         // Fewer tiles than multiprocessors: up to eight blocks for each, and no more than steps.
         assert_eq!(shares(1, 256), (8, 1));
         assert_eq!(shares(1, 7), (7, 1));
         assert_eq!(shares(100, 256), (132, 100));
-        // It takes as long to meet.
+        // The fix-up takes as long.
         assert_eq!(shares(1, 6), (1, 0));
         assert_eq!(shares(128, 128), (128, 0));
         assert_eq!(shares(256, 32), (132, 0));
@@ -225,22 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_short_where_cublas_splits() {
+    fn accumulation_lengths_are_short_where_cublas_splits() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
-        let chain = |m, n, k| {
+        let length = |m, n, k| {
             let plan = Plan::new(spec, Gemm::new(m, n, k), &LIMITS, "a device").unwrap();
-            plan.launches()[0].chain * spec.tile().bk
+            plan.launches()[0].accumulation_steps * spec.tile().bk
         };
-        assert_eq!(chain(2048, 2048, 2048), 2048);
-        assert_eq!(chain(4096, 4096, 4096), 2048);
-        assert_eq!(chain(8192, 8192, 8192), 4096);
+        assert_eq!(length(2048, 2048, 2048), 2048);
+        assert_eq!(length(4096, 4096, 4096), 2048);
+        assert_eq!(length(8192, 8192, 8192), 4096);
         // 288 tiles are two rounds and a fifth; 128 are less than one, but nearly.
-        assert_eq!(chain(3072, 3072, 3072), 512);
-        assert_eq!(chain(2048, 2048, 16384), 2048);
+        assert_eq!(length(3072, 3072, 3072), 512);
+        assert_eq!(length(2048, 2048, 16384), 2048);
         // Whole steps.
-        assert_eq!(chain(4097, 4097, 4097), 592);
-        assert_eq!(chain(2000, 2000, 500), 512);
-        assert_eq!(chain(5, 5, 0), spec.tile().bk);
+        assert_eq!(length(4097, 4097, 4097), 592);
+        assert_eq!(length(2000, 2000, 500), 512);
+        assert_eq!(length(5, 5, 0), spec.tile().bk);
     }
 
     #[test]
@@ -252,7 +261,7 @@ mod tests {
         let tile = u128::from(spec.tile().bm * spec.tile().bn);
         assert_eq!(streams.workspace(), Workspace { partials: 3 * 120 * tile, counters: 15 });
         let [launch] = streams.launches() else { panic!("{:?}", streams.launches()) };
-        assert_eq!((launch.grid, launch.streamed), ([120, 1], 15));
+        assert_eq!((launch.grid, launch.stream_k_tiles), ([120, 1], 15));
         for gemm in [Gemm::new(12 * bm, 11 * bn, 2048), Gemm::new(bm, bn, 0)] {
             assert_eq!(plan(gemm).workspace(), Workspace::default());
         }
@@ -260,7 +269,7 @@ mod tests {
         let limits = Limits { grid: [3, 2], ..LIMITS };
         let plan = Plan::new(spec, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
         let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };
-        assert!([one, other].iter().all(|panel| (panel.grid, panel.streamed) == ([3, 1], 2)));
+        assert!([one, other].iter().all(|panel| (panel.grid, panel.stream_k_tiles) == ([3, 1], 2)));
         assert_eq!(plan.workspace(), Workspace { partials: 3 * 3 * tile, counters: 2 });
     }
 
@@ -271,7 +280,7 @@ mod tests {
         let plan = Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
         assert!(plan.launches().len() > 1);
         for launch in plan.launches() {
-            assert_eq!((launch.grid, launch.streamed), ([132, 1], 0));
+            assert_eq!((launch.grid, launch.stream_k_tiles), ([132, 1], 0));
             let [m, n] = [launch.m, launch.n].map(u64::from);
             let tiles = m.div_ceil(spec.tile().bm.into()) * n.div_ceil(spec.tile().bn.into());
             assert!(tiles + 132 < 1 << 32);

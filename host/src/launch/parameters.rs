@@ -82,7 +82,8 @@ parameters! {
         counters: u64,
     }
 
-    /// Those of [`KernelAbi::StreamK`].
+    /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
+    /// see [`kinds`].
     struct Tensor {
         m: u32,
         n: u32,
@@ -93,13 +94,13 @@ parameters! {
         beta: f32,
         c: u64,
         ldc: u32,
-        streamed: u32,
-        chain: u32,
+        stream_k_tiles: u32,
+        accumulation_steps: u32,
         partials: u64,
         counters: u64,
     }
 
-    /// Those of [`repack`](kernels_gpu::repack).
+    /// Those of [`stage_operands`](kernels_gpu::staging).
     struct Repack {
         a: u64,
         lda: u32,
@@ -116,7 +117,7 @@ parameters! {
         a_blocks: u32,
     }
 
-    /// Those of [`roof_ffma`](kernels_gpu::roofline).
+    /// Those of [`peak_ffma`](kernels_gpu::roofline).
     struct PeakFfma {
         rounds: u32,
         x: f32,
@@ -124,7 +125,7 @@ parameters! {
         out: u64,
     }
 
-    /// Those of [`roof_copy`](kernels_gpu::roofline).
+    /// Those of [`peak_copy`](kernels_gpu::roofline).
     struct PeakCopy {
         from: u64,
         to: u64,
@@ -136,6 +137,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
         KernelAbi::Gemm => Gemm::KINDS.split_at(11).0,
         KernelAbi::SplitK => Gemm::KINDS,
+        KernelAbi::TensorMap => Tensor::KINDS.split_at(9).0,
         KernelAbi::StreamK => Tensor::KINDS,
     }
 }
@@ -153,15 +155,15 @@ mod tests {
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
         let specs = LADDER.iter().chain(TILES);
-        let specs = specs.filter(|spec| is_hopper || spec.abi() != KernelAbi::StreamK);
+        let specs = specs.filter(|spec| is_hopper || !spec.abi().has_tensor_maps());
         let entries = specs.flat_map(|spec| {
             let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
             names.map(|name| (name, kinds(spec.abi())))
         });
         let others = [
-            ("repack", Repack::KINDS),
-            ("roof_ffma", PeakFfma::KINDS),
-            ("roof_copy", PeakCopy::KINDS),
+            ("stage_operands", Repack::KINDS),
+            ("peak_ffma", PeakFfma::KINDS),
+            ("peak_copy", PeakCopy::KINDS),
         ];
         entries.filter_map(|(name, kinds)| Some((name?, kinds))).chain(others).collect()
     }
@@ -220,10 +222,19 @@ mod tests {
             ("naive", "\t.param .u32 naive_param_2,\n", ""),
             ("naive", ".param .f32 naive_param_3,", ".param .u32 naive_param_3,"),
             ("tile_64x64", ".param .u32 tile_64x64_param_11,", ".param .u64 tile_64x64_param_11,"),
-            ("repack", ".param .u32 repack_param_12", ".param .u32 repack_param_12, .param .u32 x"),
-            ("roof_copy", ".entry roof_copy(", ".entry roof_moved("),
-            ("tma", ".align 64 .b8 tma_param_4[128]", ".align 16 .b8 tma_param_4[128]"),
-            ("tma", ".b8 tma_param_5[128]", ".b8 tma_param_5[64]"),
+            (
+                "stage_operands",
+                ".param .u32 stage_operands_param_12",
+                ".param .u32 stage_operands_param_12, .param .u32 x",
+            ),
+            ("peak_copy", ".entry peak_copy(", ".entry peak_moved("),
+            (
+                "persistent",
+                ".align 64 .b8 persistent_param_4[128]",
+                ".align 16 .b8 persistent_param_4[128]",
+            ),
+            ("tma", ".param .u32 tma_param_8\n", ".param .u64 tma_param_8\n"),
+            ("persistent", ".b8 persistent_param_5[128]", ".b8 persistent_param_5[64]"),
         ] {
             let text = ptx::SM_90A.replacen(from, to, 1);
             assert_ne!(text, ptx::SM_90A, "{from}");

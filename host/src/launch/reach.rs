@@ -1,11 +1,11 @@
 //! How a kernel's copies of 128 bits or in bulk reach A and B: as the caller has them, or as
-//! copies of them, made by [`repack`](kernels_gpu::repack) before each product.
+//! copies of them, made by [`stage_operands`](kernels_gpu::staging) before each product.
 
 use std::cell::OnceCell;
 
 use cust::function::Function;
 use cust::memory::DeviceBuffer;
-use kernels_gpu::repack;
+use kernels_gpu::staging;
 
 use super::{is_wide, parameters, require_memory};
 use crate::device::Device;
@@ -15,7 +15,7 @@ use crate::gemm::{Limits, Plan};
 /// Elements in a group that is copied at once: 16 bytes.
 const GROUP: u32 = 4;
 
-/// For how many multiprocessors `repack` is launched at most: the blocks stay below its limit.
+/// For how many multiprocessors `stage_operands` is launched at most: the blocks stay below its limit.
 const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 
 /// What a kernel needs of a matrix.
@@ -78,7 +78,7 @@ impl<'k, 'd> Reach<'k, 'd> {
                 }
             }
         }
-        let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * repack::BLOCKS;
+        let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * staging::BLOCKS;
         Ok(Self { device, repack, most_blocks, sources })
     }
 
@@ -127,7 +127,7 @@ impl<'k, 'd> Reach<'k, 'd> {
         // places are as large as their copies; they are freed after all work.
         unsafe {
             let stream = self.device.stream();
-            stream.launch(self.repack, grid, repack::THREADS, 0, &arguments.pointers())
+            stream.launch(self.repack, grid, staging::THREADS, 0, &arguments.pointers())
         }
         .map_err(|e| self.device.error("launching the copy of a matrix", e))?;
         Ok(reached)
@@ -141,7 +141,7 @@ pub(super) fn is_read(plan: &Plan) -> bool {
 
 /// How many of `most` blocks, two at least, copy so many groups of A and of B.
 fn blocks(groups: [u64; 2], most: u32) -> [u32; 2] {
-    let per_block = u64::from(repack::THREADS * repack::GROUPS);
+    let per_block = u64::from(staging::THREADS * staging::QUADS);
     let wanted = groups.map(|groups| groups.div_ceil(per_block));
     let (all, most) = (wanted[0] + wanted[1], u64::from(most));
     // Both are below 2^51, and `most` is below 2^19.
@@ -192,7 +192,7 @@ impl Source {
         let elements = u128::from(self.rows) * u128::from(self.copy_ld());
         require_memory(device, 4 * elements)?;
         // It fits, since the bytes are no more than the device has.
-        // SAFETY: `repack` stores every element before any is loaded.
+        // SAFETY: `stage_operands` stores every element before any is loaded.
         let place = unsafe { DeviceBuffer::uninitialized(elements as usize) }
             .map_err(|e| device.error("allocating device memory", e))?;
         Ok(self.copy.get_or_init(|| place))

@@ -1,5 +1,5 @@
-//! Launches of kernels with [`KernelAbi::StreamK`](kernels_gpu::KernelAbi::StreamK): A and B lie
-//! behind tensor maps, or copies of them where bulk copies do not reach their rows.
+//! Launches of kernels with [tensor maps](kernels_gpu::KernelAbi::TensorMap) for A and B, or for
+//! copies of them where bulk copies do not reach their rows.
 
 use std::ffi::{c_uint, c_void};
 
@@ -76,8 +76,7 @@ fn encode(
 }
 
 impl Prepared<'_, '_> {
-    /// [`Prepared::enqueue_raw`] for a kernel with `KernelAbi::StreamK`. The device's context is
-    /// current.
+    /// [`Prepared::enqueue_raw`] for a kernel with tensor maps. The device's context is current.
     ///
     /// # Safety
     ///
@@ -126,13 +125,14 @@ impl Prepared<'_, '_> {
                 beta: gemm.beta,
                 c: c.wrapping_add(launch.c_offset).as_raw(),
                 ldc,
-                streamed: launch.streamed,
-                chain: launch.chain,
+                stream_k_tiles: launch.stream_k_tiles,
+                accumulation_steps: launch.accumulation_steps,
                 partials,
                 counters,
             };
+            let count = parameters::kinds(spec.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
-            // see `parameters`. The plan's grid and `streamed` are what the kernel asks for,
+            // see `parameters`. The plan's grid and stream-K tiles are what the kernel asks for,
             // the block is the rung's own, the maps describe this panel's part of A and B, and
             // the caller vouches for the memory. The workspace and the copies of A and B are as
             // large as the largest launch needs; one launch after the other uses them, and they
@@ -143,7 +143,7 @@ impl Prepared<'_, '_> {
                     (launch.grid[0], launch.grid[1]),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    &arguments.pointers(),
+                    &arguments.pointers()[..count],
                 )
             }
             .map_err(|e| device.error("launching a kernel", e))?;
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn only_hopper_with_a_new_driver_will_do() {
         let mut info = Device::open(DeviceChoice::SoftSm90).unwrap().info().clone();
-        require_maps("tma", &info).unwrap();
+        require_maps("persistent", &info).unwrap();
         info.tensor_maps = false;
-        let error = require_maps("tma", &info).unwrap_err().to_string();
+        let error = require_maps("persistent", &info).unwrap_err().to_string();
         assert!(error.contains("cuTensorMapEncodeTiled") && error.contains(&info.name), "{error}");
         for capability in [(8, 0), (8, 9), (10, 0), (12, 0)] {
             let info = DeviceInfo { capability, name: "A100".to_owned(), ..info.clone() };
-            let error = require_maps("tma", &info).unwrap_err().to_string();
+            let error = require_maps("persistent", &info).unwrap_err().to_string();
             let (major, minor) = capability;
             assert!(
-                error.contains("`tma` needs compute capability 9.0 (sm_90a)")
+                error.contains("`persistent` needs compute capability 9.0 (sm_90a)")
                     && error.contains(&format!("A100 has {major}.{minor}")),
                 "{error}"
             );

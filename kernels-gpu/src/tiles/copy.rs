@@ -4,9 +4,13 @@
 //! a constant, or was worked out before the loop. Past an edge a copy stores zeros and reads
 //! nothing, so that its address need not lie in the matrix.
 
+use core::marker::PhantomData;
+
 use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
+
+use super::geometry::Geometry;
 
 /// Where row `k` of a transposed tile of A begins. Two rows lie side by side, and each pair is
 /// padded. In odd rows the pairs of elements in each four are swapped: so the sixteen columns and
@@ -25,28 +29,29 @@ const fn min(x: u32, y: u32) -> u32 {
 }
 
 /// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed.
-pub struct CopyA<const BM: u32, const BK: u32, const THREADS: u32> {
+pub struct CopyA<G> {
     /// The first element of the share in the next tile.
     from: *const f32,
     lda: u32,
-    /// The place of that element in the first slot.
+    /// The place of that element in the first stage.
     to: SharedPtr<f32>,
     /// Its column in the tile.
     col: u32,
     /// Rows from there to the edge of A.
     rows: u32,
+    geometry: PhantomData<G>,
 }
 
-impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
+impl<G: Geometry> CopyA<G> {
     /// Rows and columns that the block copies in one go. Two rows of sixteen per warp were the
     /// fastest; a tile of few rows needs more columns.
-    const ROWS: u32 = min(THREADS / 16, BM);
-    const COLS: u32 = THREADS / Self::ROWS;
+    const ROWS: u32 = min(G::THREADS / 16, G::BM);
+    const COLS: u32 = G::THREADS / Self::ROWS;
 
     const EVEN: () = assert!(
-        BM.is_multiple_of(Self::ROWS)
+        G::BM.is_multiple_of(Self::ROWS)
             && Self::ROWS.is_multiple_of(4)
-            && BK.is_multiple_of(Self::COLS)
+            && G::BK.is_multiple_of(Self::COLS)
             && Self::COLS.is_multiple_of(2),
         "every thread copies the same share of A"
     );
@@ -61,41 +66,42 @@ impl<const BM: u32, const BK: u32, const THREADS: u32> CopyA<BM, BK, THREADS> {
         CopyA {
             from: a.wrapping_add(first),
             lda,
-            to: smem.add(row_a(BM, col) + swapped_a(tid_row, col)),
+            to: smem.add(row_a(G::BM, col) + swapped_a(tid_row, col)),
             col,
             rows: m.saturating_sub(row + tid_row),
+            geometry: PhantomData,
         }
     }
 
-    /// Asks for the share in the next tile, which goes to the slot at `offset` elements from
+    /// Asks for the share in the next tile, which goes to the stage at `offset` elements from
     /// the first. `k_left` columns of A are left; `WHOLE`: the tile is inside.
     ///
     /// # Safety
-    /// `new` and the parameters tell the truth about A, and nothing uses the slot.
+    /// `new` and the parameters tell the truth about A, and nothing uses the stage.
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
         let cols = k_left.saturating_sub(self.col);
-        for row in (0..BM).step_by(Self::ROWS as usize) {
-            for col in (0..BK).step_by(Self::COLS as usize) {
-                let (to, from) = (to.add(row_a(BM, col) + row), from.wrapping_add(col as usize));
-                // SAFETY: this thread's own word of the slot; inside A where it is read.
+        for row in (0..G::BM).step_by(Self::ROWS as usize) {
+            for col in (0..G::BK).step_by(Self::COLS as usize) {
+                let (to, from) = (to.add(row_a(G::BM, col) + row), from.wrapping_add(col as usize));
+                // SAFETY: this thread's own word of the stage; inside A where it is read.
                 unsafe {
                     if WHOLE {
                         cp_async::copy(to, from);
                     } else {
-                        cp_async::copy_or_zero(to, from, row < self.rows && col < cols);
+                        cp_async::copy_zfill(to, from, row < self.rows && col < cols);
                     }
                 }
             }
             from = from.wrapping_add(Self::ROWS as usize * self.lda as usize);
         }
-        self.from = self.from.wrapping_add(BK as usize);
+        self.from = self.from.wrapping_add(G::BK as usize);
     }
 }
 
 /// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`.
-pub struct CopyB<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool> {
+pub struct CopyB<G, const ALIGNED: bool> {
     /// As in [`CopyA`].
     from: *const f32,
     ldb: u32,
@@ -104,19 +110,19 @@ pub struct CopyB<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED
     row: u32,
     /// Columns from there to the edge of B.
     cols: u32,
+    geometry: PhantomData<G>,
 }
 
-impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
-    CopyB<BN, BK, THREADS, ALIGNED>
-{
+impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     /// Elements that a thread copies at once.
     const WIDTH: u32 = if ALIGNED { 4 } else { 1 };
     /// Columns and rows that the block copies in one go. A small tile needs fewer threads.
-    const COLS: u32 = if ALIGNED { BN } else { min(BN, 32) };
-    const ROWS: u32 = THREADS * Self::WIDTH / Self::COLS;
+    const COLS: u32 = if ALIGNED { G::BN } else { min(G::BN, 32) };
+    const ROWS: u32 = G::THREADS * Self::WIDTH / Self::COLS;
 
     const EVEN: () = assert!(
-        BN.is_multiple_of(Self::COLS) && (BK.is_multiple_of(Self::ROWS) || Self::ROWS > BK),
+        G::BN.is_multiple_of(Self::COLS)
+            && (G::BK.is_multiple_of(Self::ROWS) || Self::ROWS > G::BK),
         "every thread that copies has the same share of B"
     );
 
@@ -131,9 +137,10 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
         CopyB {
             from: b.wrapping_add(first),
             ldb,
-            to: smem.add(row * BN + tid_col),
+            to: smem.add(row * G::BN + tid_col),
             row,
             cols: n.saturating_sub(col + tid_col),
+            geometry: PhantomData,
         }
     }
 
@@ -145,19 +152,19 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
         let rows = k_left.saturating_sub(self.row);
-        if Self::ROWS <= BK || self.row < BK {
-            for row in (0..BK).step_by(Self::ROWS as usize) {
-                for col in (0..BN).step_by(Self::COLS as usize) {
-                    let (to, from) = (to.add(row * BN + col), from.wrapping_add(col as usize));
+        if Self::ROWS <= G::BK || self.row < G::BK {
+            for row in (0..G::BK).step_by(Self::ROWS as usize) {
+                for col in (0..G::BN).step_by(Self::COLS as usize) {
+                    let (to, from) = (to.add(row * G::BN + col), from.wrapping_add(col as usize));
                     let inside = row < rows && col < self.cols;
-                    // SAFETY: this thread's own words of the slot; inside B where they are
+                    // SAFETY: this thread's own words of the stage; inside B where they are
                     // read, four together where they are four.
                     unsafe {
                         match (ALIGNED, WHOLE) {
                             (true, true) => cp_async::copy4(to, from),
-                            (true, false) => cp_async::copy4_or_zero(to, from, inside),
+                            (true, false) => cp_async::copy4_zfill(to, from, inside),
                             (false, true) => cp_async::copy(to, from),
-                            (false, false) => cp_async::copy_or_zero(to, from, inside),
+                            (false, false) => cp_async::copy_zfill(to, from, inside),
                         }
                     }
                 }
@@ -165,10 +172,10 @@ impl<const BN: u32, const BK: u32, const THREADS: u32, const ALIGNED: bool>
             }
         }
         // The walk has ended where the next tile starts, unless it was one step for all.
-        self.from = if Self::ROWS <= BK {
+        self.from = if Self::ROWS <= G::BK {
             from
         } else {
-            self.from.wrapping_add(BK as usize * self.ldb as usize)
+            self.from.wrapping_add(G::BK as usize * self.ldb as usize)
         };
     }
 }

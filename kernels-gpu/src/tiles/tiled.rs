@@ -1,123 +1,282 @@
-//! The kernel of all tiles.
+//! The tiles: one kernel in many sizes, for products that do not fill the GPU with the
+//! ladder's big ones.
+//!
+//! # The idea
+//!
+//! A product of 512 x 512 x 512 has sixteen tiles of 128 x 128 for 132 multiprocessors, and one
+//! of 16 x 4096 x 4096 has most of its work along K. Two things fill the GPU: smaller tiles, and
+//! parallelism along K, within a block and among blocks.
+//!
+//! # Slice-K
+//!
+//! A tile of 32 x 32 outputs has work for one warp, if each thread has 8 x 4 of them. One warp
+//! hides no latency. So eight warps take the same tile, and each its own slice of every step along
+//! K (four of them in the picture). Each has a sum of every output; at the end they add these up
+//! through shared memory.
+//!
+//! ```text
+//!            K ->
+//!           step 0    step 1    step 2             C, BM x BN
+//!         +---------+---------+---------+         +-----------+
+//!      A  | 0 1 2 3 | 0 1 2 3 | 0 1 2 3 | ..      | sum of 0  |-+
+//!         +---------+---------+---------+         |           | |-+   four sums of the tile
+//!                                                 |           | | |-+ in one block's registers
+//!      0 1 2 3: the slice of warp 0, 1, 2, 3      +-----------+ | | |
+//!                                                   +-----------+ | |  then one, through
+//!                                                     +-----------+ |  shared memory
+//!                                                       +-----------+
+//! ```
+//!
+//! The tile in shared memory is the block's, so that slice-K costs no more loads from global
+//! memory; the reduction is one pass over the tile.
+//!
+//! # Split-K
+//!
+//! Slice-K gives a block more warps, not the GPU more blocks. Where C has fewer tiles than the GPU
+//! has multiprocessors, K is cut among blocks as well: `blockIdx.z` says which split a block sums
+//! over.
+//!
+//! ```text
+//!            K ->
+//!         +-----------+-----------+-----------+
+//!      A  |  split 0  |  split 1  |  split 2  |   the same tile of C, three blocks
+//!         +-----------+-----------+-----------+
+//!              |           |           |
+//!          partial 0   partial 1   partial 2      in global memory; a counter per tile
+//!              +-----------+-----------+
+//!                          C                      added up by the block that arrives last
+//! ```
+//!
+//! A block stores its partial sums, and then counts itself in. The one that finds that all others
+//! have arrived loads all partials and adds them up: nobody waits for anybody. Each split costs a
+//! tile stored and loaded, so that more of them than fill the GPU are a loss.
+//!
+//! Both reductions add in a fixed order, whoever arrives last, so that the same call gives the same
+//! bits every time.
+//!
+//! # What else is different
+//!
+//! The rest is as in [`async_copy`](crate::async_copy): copies into a circular buffer of stages, A
+//! transposed by four-byte copies. The fragments of the next step load while this one computes,
+//! from one tile to the next as well, and FMAs go down a column and up the next: so few of them
+//! read two registers of one bank.
+//!
+//! # Small M or N
+//!
+//! Where M or N is small, B or A is read once and the same loop waits for memory alone. Then
+//! what counts is how much is in flight: 4.8 TB/s times 700 ns of latency are 26 KB per
+//! multiprocessor of an H200, and a block of the tiles for this has two tiles, 66 to 72 KiB, in
+//! flight while it computes on a third. The copies need no registers, so that the same kernel does
+//! both.
+//!
+//! What still limits that is transposing A, four bytes at a time, where N is small, and how evenly
+//! copies follow each other where M is: see [`skinny_n`](super::skinny_n) and
+//! [`skinny_m`](super::skinny_m) for these.
+//!
+//! # How many blocks fit
+//!
+//! The limits are registers (`min_blocks` keeps the compiler to them) and shared memory; both
+//! are checked for the 228 KiB of Hopper, a KiB per block of which is the system's. GPUs with less
+//! hold fewer blocks, and refuse a launch that holds none.
+
+use core::marker::PhantomData;
 
 use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::Call;
 use super::copy::{CopyA, CopyB, row_a, swapped_a};
-use super::sum::{self, Quads};
+use super::geometry::Geometry;
+use super::kernel::{Params, kernel_module};
+use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::swizzle::swizzled_tile;
 
-/// The geometry: the block's tile and its step along K, a warp's tile, outputs per thread, all
-/// as in the ladder; the groups of warps that share out each step; how many tiles may still be
-/// on their way when one computes; and the threads that follow from these.
-pub struct Tiled<
-    const BM: u32,
-    const BN: u32,
-    const BK: u32,
-    const WM: u32,
-    const WN: u32,
-    const TM: usize,
-    const TN: usize,
-    const GROUPS: u32,
-    const PENDING: u32,
-    const THREADS: u32,
->;
+// A is copied one by one anyway, and the kernel looks at C itself: so only B is vectorized.
 
-impl<
-    const BM: u32,
-    const BN: u32,
-    const BK: u32,
-    const WM: u32,
-    const WN: u32,
-    const TM: usize,
-    const TN: usize,
-    const GROUPS: u32,
-    const PENDING: u32,
-    const THREADS: u32,
-> Tiled<BM, BN, BK, WM, WN, TM, TN, GROUPS, PENDING, THREADS>
-{
-    /// Threads across a warp's tile, warps across the block's, and threads in a group.
-    const LANES_N: u32 = WN / TN as u32;
-    const WARPS_N: u32 = BN / WN;
-    const GROUP: u32 = BM / WM * Self::WARPS_N * 32;
-    /// Steps of a group in each step of the block.
-    const GROUP_K: u32 = BK / GROUPS;
+kernel_module! {
+    /// For a C that is wide and low: M up to 64.
+    tile_64x128, tile_64x128_unaligned,
+    "64x128 outputs, 8x8 per thread, 2 slices of 4 warps",
+    Tiled {
+        BM: 64, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 2, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
 
-    /// Tiles in shared memory, and elements from one to the next.
-    const STAGES: u32 = PENDING + 2;
-    const STAGE_A: u32 = row_a(BM, BK);
-    const STAGE_B: u32 = BK * BN;
+kernel_module! {
+    /// Mid-sized products with splits.
+    tile_64x64, tile_64x64_unaligned,
+    "64x64 outputs, 8x8 per thread, 4 slices of 2 warps",
+    Tiled {
+        BM: 64, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
 
-    /// Outputs of a thread, in fours; fours in a row of them; how many are its own once the
-    /// groups have added up; and how many of these it stores at a time.
+kernel_module! {
+    /// M up to 32.
+    tile_32x128, tile_32x128_unaligned,
+    "32x128 outputs, 8x8 per thread, 4 slices of 2 warps",
+    Tiled {
+        BM: 32, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// 512 x 512 is 128 of these, one per multiprocessor.
+    tile_64x32, tile_64x32_unaligned,
+    "64x32 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 64, BN: 32, BK: 64, WM: 64, WN: 32, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same for a C that is wide and low.
+    tile_32x64, tile_32x64_unaligned,
+    "32x64 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 32, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// The smallest products.
+    tile_32x32, tile_32x32_unaligned,
+    "32x32 outputs, 8x4 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 32, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// N up to 16: reads A once.
+    tile_128x16, tile_128x16_unaligned,
+    "128x16 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 128, BN: 16, BK: 64, WM: 128, WN: 16, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 16: reads B once.
+    tile_16x128, tile_16x128_unaligned,
+    "16x128 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 16, BN: 128, BK: 64, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 8.
+    tile_8x128, tile_8x128_unaligned,
+    "8x128 outputs, 8x4 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 8, BN: 128, BK: 64, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 4, vector times matrix among them.
+    tile_4x128, tile_4x128_unaligned,
+    "4x128 outputs, 4x4 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 4, BN: 128, BK: 64, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
+/// to stable Rust.
+struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
+
+impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
+    /// Threads across a warp's tile, and warps across the block's.
+    const LANES_N: u32 = G::WN / G::TN;
+    const WARPS_N: u32 = G::BN / G::WN;
+
+    /// Elements from one stage to the next.
+    const STAGE_A: u32 = row_a(G::BM, G::BK);
+    const STAGE_B: u32 = G::BK * G::BN;
+
+    /// Quads of a thread; those in a row of them; how many are its own after the slice-K
+    /// reduction; and how many of these it stores at a time.
     const QUADS: usize = TM * TN / 4;
     const ROW: usize = TN / 4;
-    const SHARE: usize = Self::QUADS.div_ceil(GROUPS as usize);
-    const PART: usize = if Self::SHARE < 4 { Self::SHARE } else { 4 };
+    const OWN: usize = Self::QUADS.div_ceil(G::SLICES as usize);
+    const PART: usize = if Self::OWN < 4 { Self::OWN } else { 4 };
 
     const CONSISTENT: () = {
-        assert!(WM / TM as u32 * Self::LANES_N == 32, "the lanes of a warp fill its tile");
-        assert!(Self::GROUP * GROUPS == THREADS, "groups of threads make the block");
-        assert!(TM.is_multiple_of(4) && TN.is_multiple_of(4), "fragments are loaded in fours");
-        assert!(Self::QUADS <= sum::MOST_QUADS, "a thread's outputs fit its registers");
-        assert!(Self::SHARE.is_multiple_of(Self::PART), "all outputs are stored");
-        assert!(BK.is_multiple_of(GROUPS), "every group has the same share of a step");
-        assert!(Self::GROUP_K.is_multiple_of(2), "each step begins with the same fragments");
+        assert!(G::WM / G::TM * Self::LANES_N == 32, "the lanes of a warp fill its tile");
+        assert!(G::BM.is_multiple_of(G::WM) && G::BN.is_multiple_of(G::WN), "warps fill a slice");
+        assert!(
+            G::TM.is_multiple_of(4) && G::TN.is_multiple_of(4),
+            "fragments are loaded in fours"
+        );
+        assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
+        assert!(Self::QUADS <= MAX_QUADS, "a thread's outputs fit its registers");
+        assert!(Self::OWN.is_multiple_of(Self::PART), "all outputs are stored");
+        assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
+        assert!(G::SLICE_K.is_multiple_of(2), "each step begins with the same fragments");
     };
 
-    /// Shared memory per block: the slots, or what the groups leave there in the end.
-    pub const SHARED_BYTES: u64 = {
-        let slots = (Self::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
-        let sums = (GROUPS * BM * BN) as u64 * 4;
-        if slots > sums { slots } else { sums }
+    /// Shared memory per block: the stages, or what the slices leave there in the end.
+    const SHARED_BYTES: u64 = {
+        let stages = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
+        let sums = (G::SLICES * G::BM * G::BN) as u64 * 4;
+        if stages > sums { stages } else { sums }
     };
 
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
-    pub unsafe fn gemm<const ALIGNED: bool>(call: Call) {
+    unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
-        let Call { m, n, a, lda, b, ldb, partials, counters, .. } = call;
+        let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
         let tid = thread::thread_idx_x();
         let (block_y, block_x) = swizzled_tile();
-        let (block_row, block_col) = (block_y * BM, block_x * BN);
+        let (block_row, block_col) = (block_y * G::BM, block_x * G::BN);
         // SAFETY: as the launch promises.
-        let c = unsafe { call.output() };
+        let c = unsafe { params.output() };
 
-        // What this thread computes: its group's share of every step.
-        let (group, in_group) = (tid / Self::GROUP, tid % Self::GROUP);
-        let (warp, lane) = (in_group / 32, in_group % 32);
-        let (warp_row, warp_col) = (warp / Self::WARPS_N * WM, warp % Self::WARPS_N * WN);
+        // What this thread computes: its slice of every step.
+        let (slice, in_slice) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
+        let (warp, lane) = (in_slice / 32, in_slice % 32);
+        let (warp_row, warp_col) = (warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN);
         let (lane_row, lane_col) = (lane / Self::LANES_N * 4, lane % Self::LANES_N * 4);
-        let group_k = group * Self::GROUP_K;
+        let slice_k = slice * G::SLICE_K;
 
-        let (begin, end) = call.split();
+        let (begin, end) = params.split();
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem; // (STAGES, BK, BM), padded
-        let b_smem = smem.add(Self::STAGES * Self::STAGE_A); // (STAGES, BK, BN)
-        let a_frag = a_smem.add(row_a(BM, group_k) + warp_row);
-        let b_frag = b_smem.add(group_k * BN + warp_col);
+        let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BK, BN)
+        let a_frag = a_smem.add(row_a(G::BM, slice_k) + warp_row);
+        let b_frag = b_smem.add(slice_k * G::BN + warp_col);
 
-        let mut copy_a = CopyA::<BM, BK, THREADS>::new(a, lda, m, block_row, begin, a_smem);
-        let mut copy_b =
-            CopyB::<BN, BK, THREADS, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
+        let mut copy_a = CopyA::<G>::new(a, lda, m, block_row, begin, a_smem);
+        let mut copy_b = CopyB::<G, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
         // Whether every tile of this block lies inside, but for the last step along K.
-        let interior = block_row + BM <= m && block_col + BN <= n;
-        // Asks for the next tile, where `left` of K is left; if none is, for zeros or nothing.
-        let mut copy_tile = |left: u32, slot: u32, zeros: bool| {
-            let (slot_a, slot_b) = (slot * Self::STAGE_A, slot * Self::STAGE_B);
-            // SAFETY: the matrices are as the launch promises, and nobody uses the slot before
+        let interior = block_row + G::BM <= m && block_col + G::BN <= n;
+        // Copies the next tile, where `left` of K is left; if none is, zeros or nothing.
+        let mut copy_tile = |left: u32, stage: u32, zeros: bool| {
+            let (to_a, to_b) = (stage * Self::STAGE_A, stage * Self::STAGE_B);
+            // SAFETY: the matrices are as the launch promises, and nobody uses the stage before
             // the copies are waited for.
             unsafe {
-                if interior && left >= BK {
-                    copy_a.copy::<true>(slot_a, left);
-                    copy_b.copy::<true>(slot_b, left);
+                if interior && left >= G::BK {
+                    copy_a.copy::<true>(to_a, left);
+                    copy_b.copy::<true>(to_b, left);
                 } else if left > 0 || zeros {
-                    copy_a.copy::<false>(slot_a, left);
-                    copy_b.copy::<false>(slot_b, left);
+                    copy_a.copy::<false>(to_a, left);
+                    copy_b.copy::<false>(to_b, left);
                 }
             }
             cp_async::commit_group();
@@ -126,113 +285,159 @@ impl<
         let mut acc = [[0.0f32; TN]; TM];
 
         let mut left = end.saturating_sub(begin);
-        for slot in 0..Self::STAGES - 1 {
+        for stage in 0..G::STAGES - 1 {
             // An empty sum is a step of zeros: a way around the loop would make it slower.
-            copy_tile(left.saturating_sub(slot * BK), slot, slot == 0);
+            copy_tile(left.saturating_sub(stage * G::BK), stage, stage == 0);
         }
 
-        let tile = |slot: u32| (a_frag.add(slot * Self::STAGE_A), b_frag.add(slot * Self::STAGE_B));
+        let tile =
+            |stage: u32| (a_frag.add(stage * Self::STAGE_A), b_frag.add(stage * Self::STAGE_B));
         let mut frag_a = [[0.0f32; TM]; 2];
         let mut frag_b = [[0.0f32; TN]; 2];
-        let mut slot = 0;
+        let mut stage = 0;
         // The first tile has arrived.
-        cp_async::wait_group::<PENDING>();
+        G::wait_for_oldest();
         // SAFETY: the loop is the same for all threads of the block.
         unsafe { thread::sync_threads_aligned() };
-        let (mut a_tile, mut b_tile) = tile(slot);
+        let (mut a_tile, mut b_tile) = tile(stage);
         // SAFETY: inside the tiles, which were waited for before the barrier.
         unsafe {
-            frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
-            frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
+            frag_a[0] = Self::fragment_a(a_tile, lane_row);
+            frag_b[0] = Self::fragment_b(b_tile, lane_col);
         }
         loop {
-            // All have read what was in the slot before this one.
-            let free = if slot == 0 { Self::STAGES - 1 } else { slot - 1 };
-            copy_tile(left.saturating_sub((Self::STAGES - 1) * BK), free, false);
-            for kk in 0..Self::GROUP_K - 1 {
+            // All have read what was in the stage before this one.
+            let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
+            copy_tile(left.saturating_sub((G::STAGES - 1) * G::BK), free, false);
+            for kk in 0..G::SLICE_K - 1 {
                 let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
                 // SAFETY: as above.
                 unsafe {
-                    let (a_row, b_row) = (a_tile.add(row_a(BM, kk + 1)), b_tile.add((kk + 1) * BN));
-                    let stored = fragment::<WM, TM>(a_row, lane_row);
+                    let (a_row, b_row) =
+                        (a_tile.add(row_a(G::BM, kk + 1)), b_tile.add((kk + 1) * G::BN));
+                    let stored = Self::fragment_a(a_row, lane_row);
                     frag_a[next] =
                         core::array::from_fn(|i| stored[swapped_a(i as u32, kk + 1) as usize]);
-                    frag_b[next] = fragment::<WN, TN>(b_row, lane_col);
+                    frag_b[next] = Self::fragment_b(b_row, lane_col);
                 }
-                multiply_add(&frag_a[this], &frag_b[this], &mut acc);
+                outer_product(&frag_a[this], &frag_b[this], &mut acc);
             }
-            left = left.saturating_sub(BK);
+            left = left.saturating_sub(G::BK);
             if left == 0 {
                 break;
             }
-            // The next tile has arrived. Its first fragments are on their way during the
+            // The next tile has arrived. Its first fragments load during the
             // last products of this one, and its barrier is behind it.
-            slot = if slot + 1 == Self::STAGES { 0 } else { slot + 1 };
-            cp_async::wait_group::<PENDING>();
+            stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
+            G::wait_for_oldest();
             // SAFETY: as above.
             unsafe { thread::sync_threads_aligned() };
-            (a_tile, b_tile) = tile(slot);
+            (a_tile, b_tile) = tile(stage);
             // SAFETY: as above.
             unsafe {
-                frag_a[0] = fragment::<WM, TM>(a_tile, lane_row);
-                frag_b[0] = fragment::<WN, TN>(b_tile, lane_col);
+                frag_a[0] = Self::fragment_a(a_tile, lane_row);
+                frag_b[0] = Self::fragment_b(b_tile, lane_col);
             }
-            multiply_add(&frag_a[1], &frag_b[1], &mut acc);
+            outer_product(&frag_a[1], &frag_b[1], &mut acc);
         }
-        multiply_add(&frag_a[1], &frag_b[1], &mut acc);
+        outer_product(&frag_a[1], &frag_b[1], &mut acc);
 
-        let mut sums: Quads = [[0.0; 4]; sum::MOST_QUADS];
+        let mut sums: Quads = [[0.0; 4]; MAX_QUADS];
         for quad in 0..Self::QUADS {
             for j in 0..4 {
                 sums[quad][j] = acc[quad / Self::ROW][quad % Self::ROW * 4 + j];
             }
         }
-        // From here on, `sums[i]` is the quad with the number `whose.quad(i)`.
-        let whose = sum::Whose { quads: Self::QUADS as u32, threads: Self::GROUP, in_group, group };
+        let outputs = OutputPartition {
+            quads: Self::QUADS as u32,
+            threads: G::SLICE_THREADS,
+            in_slice,
+            slice,
+        };
         // SAFETY: shared memory has room for all sums, all copies were waited for, and every
         // thread of the block comes here.
-        unsafe { sum::add_groups::<GROUPS>(whose, smem, &mut sums) };
+        unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
+        // From here on, `sums[i]` is the quad with the number `outputs.quad::<G>(i)`.
         if thread::grid_dim_z() > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
-            let last = unsafe { sum::add_splits::<GROUPS>(whose, partials, counters, &mut sums) };
+            let last = unsafe { reduce_splits::<G>(outputs, partials, counters, &mut sums) };
             if !last {
                 return;
             }
         }
 
-        let place = |i: usize| {
-            let quad = whose.quad::<GROUPS>(i);
+        let position = |i: usize| {
+            let quad = outputs.quad::<G>(i);
             let (i_row, i_col) = (quad / Self::ROW as u32, quad % Self::ROW as u32);
-            let row = i_row / 4 * (WM / (TM as u32 / 4)) + i_row % 4;
-            let col = i_col * (WN / Self::ROW as u32);
+            let row = i_row / 4 * (G::WM / (G::TM / 4)) + i_row % 4;
+            let col = i_col * (G::WN / Self::ROW as u32);
             (block_row + warp_row + lane_row + row, block_col + warp_col + lane_col + col)
         };
         // The launch only promises that B is aligned.
         let aligned = ALIGNED && c.is_aligned();
-        // A part of the old C is asked for before the first of it is overwritten.
-        for first in (0..Self::SHARE).step_by(Self::PART) {
+        // A part of the old C is loaded before the first of it is overwritten.
+        for first in (0..Self::OWN).step_by(Self::PART) {
             let mut old = [[0.0; 4]; 4];
             for i in 0..Self::PART {
-                let (row, col) = place(first + i);
-                if whose.has::<GROUPS>(first + i) {
+                let (row, col) = position(first + i);
+                if outputs.has::<G>(first + i) {
                     // SAFETY: each quad of the tile belongs to one thread.
-                    old[i] = unsafe { c.old4(aligned, row, col) };
+                    old[i] = unsafe { c.load4(aligned, row, col) };
                 }
             }
             for i in 0..Self::PART {
-                let (row, col) = place(first + i);
-                if whose.has::<GROUPS>(first + i) {
+                let (row, col) = position(first + i);
+                if outputs.has::<G>(first + i) {
                     // SAFETY: as above.
                     unsafe { c.store4_over(aligned, row, col, sums[first + i], old[i]) };
                 }
             }
         }
     }
+
+    /// The values of one row of a warp's tile of A that a thread uses: quads, evenly spaced. The
+    /// threads of a warp read neighbouring quads.
+    ///
+    /// # Safety
+    /// `row` points to that row in shared memory, stored before the last barrier; `first` is a
+    /// multiple of four below the distance from quad to quad.
+    #[inline(always)]
+    unsafe fn fragment_a(row: SharedPtr<f32>, first: u32) -> [f32; TM] {
+        let mut values = [0.0; TM];
+        let quads = TM / 4;
+        for quad in 0..quads {
+            // SAFETY: inside the row; `first` and the distance are multiples of four.
+            let four = unsafe { row.load4(first + quad as u32 * (G::WM / quads as u32)) };
+            for j in 0..4 {
+                values[quad * 4 + j] = four[j];
+            }
+        }
+        values
+    }
+
+    /// As [`fragment_a`](Self::fragment_a), of B.
+    ///
+    /// # Safety
+    /// As for [`fragment_a`](Self::fragment_a).
+    #[inline(always)]
+    unsafe fn fragment_b(row: SharedPtr<f32>, first: u32) -> [f32; TN] {
+        let mut values = [0.0; TN];
+        let quads = TN / 4;
+        for quad in 0..quads {
+            // SAFETY: inside the row; `first` and the distance are multiples of four.
+            let four = unsafe { row.load4(first + quad as u32 * (G::WN / quads as u32)) };
+            for j in 0..4 {
+                values[quad * 4 + j] = four[j];
+            }
+        }
+        values
+    }
 }
 
-/// `acc += a * b`, an outer product. Down a column and up the next, as in [`tma`](crate::tma).
+/// `acc += a * b`, an outer product, in the order of [`persistent`](crate::persistent): down a column
+/// and up the next.
 #[inline(always)]
-fn multiply_add<const TM: usize, const TN: usize>(
+fn outer_product<const TM: usize, const TN: usize>(
     a: &[f32; TM],
     b: &[f32; TN],
     acc: &mut [[f32; TN]; TM],
@@ -243,27 +448,4 @@ fn multiply_add<const TM: usize, const TN: usize>(
             acc[i][j] = fma(a[i], b[j], acc[i][j]);
         }
     }
-}
-
-/// The values of one row of a tile that a thread uses: groups of four, evenly spaced. The
-/// threads of a warp read neighbouring groups.
-///
-/// # Safety
-/// `row` points to a row of `LEN` elements in shared memory, stored before the last barrier;
-/// `first` is a multiple of four below `LEN * 4 / COUNT`.
-#[inline(always)]
-unsafe fn fragment<const LEN: u32, const COUNT: usize>(
-    row: SharedPtr<f32>,
-    first: u32,
-) -> [f32; COUNT] {
-    let mut values = [0.0; COUNT];
-    let groups = COUNT / 4;
-    for group in 0..groups {
-        // SAFETY: inside the row; `first` and the spacing are multiples of four.
-        let four = unsafe { row.load4(first + group as u32 * (LEN / groups as u32)) };
-        for j in 0..4 {
-            values[group * 4 + j] = four[j];
-        }
-    }
-    values
 }

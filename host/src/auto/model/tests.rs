@@ -134,23 +134,23 @@ fn memory_is_a_floor() {
 fn blocks_that_stay_share_all_steps() {
     let costs = costs("tile_64x64", &[(100.0, 10.0)]);
     let model = model(vec![costs.clone()]);
-    let streamed = |rows, cols, steps| {
-        model.streamed(&costs, &Work::new(&tiles(rows, cols, steps), costs.kernel, false))
+    let persistent = |rows, cols, steps| {
+        model.persistent(&costs, &Work::new(&tiles(rows, cols, steps), costs.kernel, false))
     };
     // One tile each; two each; 15 tiles for ten blocks, where it pays to share them and where not.
-    assert_eq!(streamed(10, 1, 4), (140.0, 0.0));
-    assert_eq!(streamed(10, 2, 4), (180.0 + 30.0, 0.0));
-    assert_eq!(streamed(15, 1, 20), (400.0 + 30.0, 50.0 + 2.0 * 7.0));
-    assert_eq!(streamed(15, 1, 4), (180.0 + 30.0, 0.0));
+    assert_eq!(persistent(10, 1, 4), (140.0, 0.0));
+    assert_eq!(persistent(10, 2, 4), (180.0 + 30.0, 0.0));
+    assert_eq!(persistent(15, 1, 20), (400.0 + 30.0, 50.0 + 2.0 * 7.0));
+    assert_eq!(persistent(15, 1, 4), (180.0 + 30.0, 0.0));
     // One tile for eight blocks at most, and a block for each step at most.
-    assert_eq!(streamed(1, 1, 100), (100.0 + 130.0, 50.0 + 9.0 * 7.0));
-    assert_eq!(streamed(1, 1, 1), (110.0, 0.0));
-    assert_eq!(streamed(1, 1, 0), (100.0, 0.0));
+    assert_eq!(persistent(1, 1, 100), (100.0 + 130.0, 50.0 + 9.0 * 7.0));
+    assert_eq!(persistent(1, 1, 1), (110.0, 0.0));
+    assert_eq!(persistent(1, 1, 0), (100.0, 0.0));
 }
 
 #[test]
 fn rows_that_tensor_maps_cannot_reach_are_copied() {
-    let mut model = model(vec![costs("tma", &[(100.0, 10.0)])]);
+    let mut model = model(vec![costs("persistent", &[(100.0, 10.0)])]);
     model.copy = 1000.0;
     let gemm = Gemm::new(128, 256, 160);
     // One tile of ten steps, for eight blocks.
@@ -225,7 +225,8 @@ fn choosing_is_quick() {
 /// Nothing to compute, and what no launch takes: no time, and no overflow on the way.
 #[test]
 fn what_cannot_be_launched_takes_no_time() {
-    let model = model(["tma", "dots_32x1"].map(|name| costs(name, &[(100.0, 10.0)])).into());
+    let model =
+        model(["persistent", "skinny_n_32x1"].map(|name| costs(name, &[(100.0, 10.0)])).into());
     const MAX: usize = crate::gemm::MAX_DIMENSION;
     for costs in model.kernels() {
         let time = |gemm: Gemm, splits| {

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::ptx;
 
 /// Entry points that every table is measured with: they tell what launches and copies take.
-const OF_EVERY_TABLE: [&str; 3] = ["naive", "repack", "roof_copy"];
+const OF_EVERY_TABLE: [&str; 3] = ["naive", "stage_operands", "peak_copy"];
 
 /// An entry point whose PTX is not what a table was measured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,18 +98,18 @@ mod tests {
         let table = table();
         assert_eq!(table.changes(), []);
         // As if this kernel had been another one when the table was made.
-        let digest = &table.device().ptx_sha256["tma"];
+        let digest = &table.device().ptx_sha256["persistent"];
         let other = "0123456789abcdef".repeat(4);
         let parse = |text: &str| Table::parse(text, "a test").unwrap();
         let table = parse(&table.to_json().replacen(digest, &other, 1));
         let change = |is_accepted| {
             let sha256 = digest.clone();
-            [Change { entry_point: "tma", sha256, is_accepted }]
+            [Change { entry_point: "persistent", sha256, is_accepted }]
         };
         assert_eq!(table.changes(), change(false));
         let accepting = parse(&table.accepting_changes().unwrap().to_json());
         assert_eq!(accepting.changes(), change(true));
-        assert_eq!(accepting.device().ptx_sha256["tma"], other);
+        assert_eq!(accepting.device().ptx_sha256["persistent"], other);
         // It changed once more: what was accepted is not what is there.
         let again = accepting.to_json().replace(digest, &other.replace('0', "f"));
         assert_eq!(parse(&again).changes(), change(false));
@@ -123,8 +123,11 @@ mod tests {
     fn what_has_no_digest_counts_as_changed() {
         let table = table();
         let mut device = table.device().clone();
-        device.ptx_sha256.remove("repack").unwrap();
+        device.ptx_sha256.remove("stage_operands").unwrap();
         let changes = table.with_device(device).unwrap().changes();
-        assert_eq!(changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(), ["repack"]);
+        assert_eq!(
+            changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(),
+            ["stage_operands"]
+        );
     }
 }

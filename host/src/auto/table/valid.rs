@@ -58,7 +58,7 @@ fn check_device(device: &Measured) -> Result<(), String> {
 
 fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
     let Costs { kernel, aligned, unaligned, join_ns, piece_ns, tile_ns } = costs;
-    if kernel.abi() == KernelAbi::StreamK && device.capability != (9, 0) {
+    if kernel.abi().has_tensor_maps() && device.capability != (9, 0) {
         let (major, minor) = device.capability;
         return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
     }

@@ -17,7 +17,7 @@ const DEPTHS: [u32; 2] = [256, 1280];
 /// or as wide as they are, and memory is what they wait for.
 const LINE: u32 = 4;
 
-/// Blocks that share a tile, to see what meeting costs.
+/// Blocks that share a tile, to see what a reduction costs.
 const PIECES: [u32; 2] = [2, 8];
 
 /// Splits, without copies and with them, that must be right before anything is timed.
@@ -80,10 +80,10 @@ pub fn measure<'d>(
     }
     let pace = costs.aligned[0];
     match spec.abi() {
-        KernelAbi::Gemm => {}
-        KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = lab.meeting(pace)?,
+        KernelAbi::Gemm | KernelAbi::TensorMap => {}
+        KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = lab.reduction(pace)?,
         KernelAbi::StreamK => {
-            [costs.join_ns, costs.piece_ns] = lab.streamed_meeting(pace)?;
+            [costs.join_ns, costs.piece_ns] = lab.stream_k_fixup(pace)?;
             costs.tile_ns = lab.tile(pace)?;
         }
     }
@@ -126,7 +126,7 @@ impl<'d> Lab<'_, 'd> {
             for steps in steps {
                 let gemm = gemm(spec, blocks * self.bed.multiprocessors(), steps);
                 // One column of B or of A less: no row but the first is aligned.
-                let wide = spec.unaligned().map_or([false; 3], |other| other.wide);
+                let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
                 let (n, k) = match (aligned, wide) {
                     (true, _) => (gemm.n, gemm.k),
                     (false, [_, true, _]) => (gemm.n - 1, gemm.k),
@@ -145,8 +145,8 @@ impl<'d> Lab<'_, 'd> {
         Ok(times.chunks(2).map(pace).collect())
     }
 
-    /// What it takes blocks to meet that share a tile: once, and for each of them.
-    fn meeting(&self, pace: Pace) -> Result<[f64; 2], Error> {
+    /// The reduction of the sums of blocks that share a tile: once, and for each of them.
+    fn reduction(&self, pace: Pace) -> Result<[f64; 2], Error> {
         let spec = self.kernel.spec();
         let steps = (DEPTHS[0] / spec.tile().bk).max(1);
         let grid = |pieces: u32| {
@@ -155,11 +155,11 @@ impl<'d> Lab<'_, 'd> {
         };
         let times = self.time(&PIECES.map(grid))?;
         let alone = pace.fixed_ns + f64::from(steps) * pace.step_ns;
-        Ok(meeting([times[0] - alone, times[1] - alone], PIECES))
+        Ok(reduction([times[0] - alone, times[1] - alone], PIECES))
     }
 
-    /// The same for blocks that stay: they share tiles where there are fewer of these.
-    fn streamed_meeting(&self, pace: Pace) -> Result<[f64; 2], Error> {
+    /// The same for persistent blocks (stream-K fix-up): they share tiles where there are fewer of these.
+    fn stream_k_fixup(&self, pace: Pace) -> Result<[f64; 2], Error> {
         let spec = self.kernel.spec();
         let multiprocessors = self.bed.multiprocessors();
         let steps = DEPTHS[1] / spec.tile().bk;
@@ -172,10 +172,10 @@ impl<'d> Lab<'_, 'd> {
             times[i] - pace.fixed_ns - f64::from(share) * pace.step_ns
         });
         // A share begins in one tile and ends in the next.
-        Ok(meeting(extra, PIECES.map(|pieces| pieces + 1)))
+        Ok(reduction(extra, PIECES.map(|pieces| pieces + 1)))
     }
 
-    /// What it takes a block that stays to go from one tile to the next.
+    /// What it takes a persistent block to go from one tile to the next.
     fn tile(&self, pace: Pace) -> Result<f64, Error> {
         let spec = self.kernel.spec();
         let steps = DEPTHS[0] / spec.tile().bk;
@@ -186,7 +186,7 @@ impl<'d> Lab<'_, 'd> {
 }
 
 /// The line through two points: what it takes once, and for each piece.
-fn meeting(extra: [f64; 2], pieces: [u32; 2]) -> [f64; 2] {
+fn reduction(extra: [f64; 2], pieces: [u32; 2]) -> [f64; 2] {
     let piece = (extra[1] - extra[0]) / f64::from(pieces[1] - pieces[0]);
     let piece = piece.max(0.0);
     [(extra[0] - f64::from(pieces[0]) * piece).max(0.0), piece]
@@ -224,14 +224,14 @@ mod tests {
             ("tile_64x64", 132, (12 * 64, 11 * 64)),
             ("tile_64x128", 264, (24 * 64, 11 * 128)),
             ("tile_4x128", 264, (4, 264 * 128)),
-            ("dots_32x1", 132, (132 * 32, 1)),
+            ("skinny_n_32x1", 132, (132 * 32, 1)),
             ("tile_64x64", 1, (64, 64)),
         ] {
             let spec = find_kernel(name).unwrap();
             let gemm = gemm(spec, tiles, 5);
             // High or wide is the same to a square.
             let square = (shape.1, shape.0);
-            let is_line = name == "tile_4x128" || name == "dots_32x1";
+            let is_line = name == "tile_4x128" || name == "skinny_n_32x1";
             let sizes = (gemm.m, gemm.n);
             assert!(sizes == shape || sizes == square && !is_line, "{name}: {sizes:?}");
             assert_eq!(gemm.k, 5 * spec.tile().bk as usize, "{name}");
@@ -239,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn meeting_is_a_line_that_never_gains_time() {
-        assert_eq!(meeting([700.0, 1300.0], [2, 8]), [500.0, 100.0]);
-        assert_eq!(meeting([700.0, 600.0], [2, 8]), [700.0, 0.0]);
-        assert_eq!(meeting([-5.0, -9.0], [2, 8]), [0.0, 0.0]);
+    fn reduction_is_a_line_that_never_gains_time() {
+        assert_eq!(reduction([700.0, 1300.0], [2, 8]), [500.0, 100.0]);
+        assert_eq!(reduction([700.0, 600.0], [2, 8]), [700.0, 0.0]);
+        assert_eq!(reduction([-5.0, -9.0], [2, 8]), [0.0, 0.0]);
     }
 }

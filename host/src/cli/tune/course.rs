@@ -2,8 +2,8 @@
 //! and timed in turn.
 //!
 //! cuBLAS, where this machine has it, is checked on the same matrices, and not timed. Where a
-//! choice is less accurate than that, the same kernel takes part with more splits, too: each sum is
-//! of shorter chains then.
+//! choice is less accurate than that, the same kernel takes part with more splits, too: the
+//! accumulation length is shorter then.
 
 use host::auto::{Auto, Choice, Estimate, Model};
 use host::kernels::KernelAbi;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn shorter_chains_take_part_where_errors_are_too_large() {
+    fn shorter_sums_take_part_where_errors_are_too_large() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
@@ -192,9 +192,9 @@ mod tests {
         let race = course.race(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
         assert!(race.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(race.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
-        let one_chain =
+        let whole_sum =
             |run: &&Run| run.choice.spec.name() == "tile_64x64" && run.choice.splits == 1;
-        let same = race.runs.iter().find(one_chain).unwrap();
+        let same = race.runs.iter().find(whole_sum).unwrap();
         assert!(race.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
     }
 }

@@ -1,8 +1,8 @@
 //! What came of a product that was measured itself: which choice was the fastest of those that
 //! are as accurate as cuBLAS, and whether that is what the costs say.
 //!
-//! The error of a sum grows with the chain it is added up in, and what is fastest may have longer
-//! chains than cuBLAS. Costs know nothing of errors; exceptions do.
+//! The error of a sum grows with its accumulation length, which may be longer in what is fastest
+//! than in cuBLAS. Costs know nothing of errors; exceptions do.
 
 use host::auto::table::{Exception, Timed};
 use host::auto::{Choice, Model};

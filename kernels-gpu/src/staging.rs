@@ -1,28 +1,29 @@
-//! Copies of matrices whose rows 128-bit and bulk copies can reach.
+//! Operand staging: copies of matrices whose rows 128-bit and bulk copies cannot reach.
 //!
-//! A tensor map wants rows that begin on 16 bytes, and the [`tiles`](crate::tiles) a B of whole
-//! groups of four. Where the caller's matrices are not so, [`repack`] copies them once to places
-//! where they are, before the product runs: one read and one write, as fast as memory allows.
-//! It takes A and B at once, because a launch costs as much as a copy of some megabytes.
+//! A tensor map wants rows that begin on 16 bytes, and the [`tiles`](crate::tiles) a B whose rows
+//! are whole quads. Where the caller's matrices are not so, [`stage_operands`] copies them once to
+//! a workspace with an aligned leading dimension, before the product runs: one read and one write,
+//! as fast as memory allows. It takes A and B at once, because a launch costs as much as a copy of
+//! some megabytes.
 //!
-//! Each thread copies groups of four neighbours, which it loads one by one and stores at once.
-//! Neighbouring threads have neighbouring groups, along a row and on to the next one, so that a
+//! Each thread copies quads, four neighbours, which it loads one by one and stores at once.
+//! Neighbouring threads have neighbouring quads, along a row and on to the next one, so that a
 //! warp reads and writes whole lines whatever the shape.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// Threads per block of [`repack`].
+/// Threads per block of [`stage_operands`].
 pub const THREADS: u32 = 256;
 /// Blocks per multiprocessor for which it has registers.
 pub const BLOCKS: u32 = 4;
-/// Groups of four elements that a thread has under way.
-pub const GROUPS: u32 = 4;
+/// Quads that a thread has in flight.
+pub const QUADS: u32 = 4;
 
 /// Copies two matrices: the first `a_blocks` blocks of the grid copy A, the others B.
 ///
-/// Of A, `a_rows` x `a_cols` elements at `a`, whose rows are `lda` apart, go to `to_a`, where
-/// rows are `ld_to_a` apart; of B likewise. What is left of a row there gets zeros.
+/// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, with
+/// `ld_to_a`; of B likewise. What is left of a row there gets zeros.
 ///
 /// # Safety
 /// - A block has [`THREADS`] threads, and the grid is one-dimensional, with less than 2^20
@@ -33,7 +34,7 @@ pub const GROUPS: u32 = 4;
 ///   for `rows * ld_to`, both in global memory. Nothing writes the former or touches the latter
 ///   during the launch.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
-pub unsafe fn repack(
+pub unsafe fn stage_operands(
     a: *const f32,
     lda: u32,
     to_a: *mut f32,
@@ -55,37 +56,37 @@ pub unsafe fn repack(
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
-    // As rows and groups, so that there is one division, and all numbers fit 32 bits.
+    // As rows and quads, so that there is one division, and all numbers fit 32 bits.
     let per_row = (ld_to / 4).max(1);
     let threads = blocks * THREADS;
     let first = block * THREADS + thread::thread_idx_x();
-    let (mut row, mut group) = (first / per_row, first % per_row);
-    let (row_step, group_step) = (threads / per_row, threads % per_row);
+    let (mut row, mut quad) = (first / per_row, first % per_row);
+    let (row_step, quad_step) = (threads / per_row, threads % per_row);
     while row < rows {
-        let mut places = [(0, 0); GROUPS as usize];
-        let mut values = [[0.0f32; 4]; GROUPS as usize];
-        for i in 0..GROUPS as usize {
-            places[i] = (row, group);
-            // Without a branch, so that all loads are under way at once: past the end of the row
+        let mut places = [(0, 0); QUADS as usize];
+        let mut values = [[0.0f32; 4]; QUADS as usize];
+        for i in 0..QUADS as usize {
+            places[i] = (row, quad);
+            // Without a branch, so that all loads are in flight at once: past the end of the row
             // its last element is loaded for nothing, and past the last row that row.
             let start = row.min(rows - 1) as usize * ld_from as usize;
             for j in 0..4 {
-                let col = (group * 4 + j).min(cols - 1);
+                let col = (quad * 4 + j).min(cols - 1);
                 // SAFETY: inside.
                 let value = unsafe { *from.add(start + col as usize) };
-                values[i][j as usize] = if group * 4 + j < cols { value } else { 0.0 };
+                values[i][j as usize] = if quad * 4 + j < cols { value } else { 0.0 };
             }
             row += row_step;
-            group += group_step;
-            if group >= per_row {
-                group -= per_row;
+            quad += quad_step;
+            if quad >= per_row {
+                quad -= per_row;
                 row += 1;
             }
         }
-        for i in 0..GROUPS as usize {
-            let (row, group) = places[i];
+        for i in 0..QUADS as usize {
+            let (row, quad) = places[i];
             if row < rows {
-                let at = row as usize * ld_to as usize + group as usize * 4;
+                let at = row as usize * ld_to as usize + quad as usize * 4;
                 // SAFETY: inside, a multiple of four, and this thread's own.
                 unsafe { vec::store4(to.add(at), values[i]) };
             }

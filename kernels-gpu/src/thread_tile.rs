@@ -1,0 +1,186 @@
+//! A thread's 8 x 16 outputs in the rungs with tensor maps, from [`tma`](crate::tma) on: the
+//! fragments that it loads, the products, and the store.
+//!
+//! The warps of a block's 128 x 256 outputs, and the threads of a warp, lie as in
+//! [`warptile`](crate::warptile).
+
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+
+use crate::fragment::{fragment, fragment16};
+use crate::matrix::Output;
+use crate::pipeline::{BM, BN};
+
+/// Rows and columns of C per warp.
+pub const WM: u32 = 64;
+pub const WN: u32 = 64;
+/// Rows of C per thread, in two groups of four.
+pub const TM: u32 = 8;
+/// Columns of C per thread, in four groups of four.
+pub const TN: u32 = 16;
+/// Threads that compute a block's outputs.
+pub const THREADS: u32 = BM / WM * WARPS_N * 32;
+
+/// Warps across a block's columns, and threads across a warp's.
+const WARPS_N: u32 = BN / WN;
+pub const LANES_N: u32 = WN / TN;
+
+/// A row of each thread of a warp that is stored to C, and elements from one to the next: so that
+/// eight lanes store their quads in different banks.
+pub const LD_OUT: u32 = WN + 16;
+/// Elements of shared memory that a warp needs to store its outputs.
+pub const STAGE_OUT: u32 = 32 / LANES_N * LD_OUT;
+
+/// A thread's sums.
+pub type Accumulators = [[f32; TN as usize]; TM as usize];
+
+/// The values of A and of B that a thread multiplies in one step along K, and those of the step
+/// after: `frag_prefetch` says why.
+pub struct Fragments {
+    a: [[f32; TM as usize]; 2],
+    b: [[f32; TN as usize]; 2],
+}
+
+impl Fragments {
+    /// None yet.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Fragments { a: [[0.0; TM as usize]; 2], b: [[0.0; TN as usize]; 2] }
+    }
+
+    /// Loads those of step `kk`, of tiles that begin at this thread's first elements.
+    ///
+    /// # Safety
+    /// The tiles have that row, and may be read.
+    #[inline(always)]
+    pub unsafe fn load(&mut self, a: SharedPtr<f32>, b: SharedPtr<f32>, kk: u32) {
+        let buffer = kk as usize % 2;
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.b[buffer] = fragment16::<WN>(b.add(kk * BN), 0);
+            self.a[buffer] = fragment::<WM>(a.add(kk * BM), 0);
+        }
+    }
+
+    /// `acc += a * b` with those of step `kk`, an outer product. Down a column and up the next:
+    /// each column's element of B stays in the reuse cache, and at the turns that of A. Of 96
+    /// orders this was the fastest.
+    #[inline(always)]
+    pub fn multiply(&self, acc: &mut Accumulators, kk: u32) {
+        let (a, b) = (&self.a[kk as usize % 2], &self.b[kk as usize % 2]);
+        for j in 0..TN as usize {
+            for step in 0..TM as usize {
+                let i = if j % 2 == 0 { step } else { TM as usize - 1 - step };
+                acc[i][j] = fma(a[i], b[j], acc[i][j]);
+            }
+        }
+    }
+}
+
+/// Where a thread's outputs lie in the block's.
+#[derive(Clone, Copy)]
+pub struct ThreadTile {
+    pub warp: u32,
+    pub lane: u32,
+    /// The warp's first row and column.
+    pub row: u32,
+    pub col: u32,
+    pub lane_col: u32,
+}
+
+impl ThreadTile {
+    /// Those of a lane of one of `THREADS / 32` warps.
+    #[inline(always)]
+    pub fn new(warp: u32, lane: u32) -> Self {
+        ThreadTile {
+            warp,
+            lane,
+            row: warp / WARPS_N * WM,
+            col: warp % WARPS_N * WN,
+            lane_col: lane % LANES_N * 4,
+        }
+    }
+
+    /// This thread's first elements in the tiles at `a` and `b`.
+    #[inline(always)]
+    pub fn operands(
+        self,
+        a: SharedPtr<f32>,
+        b: SharedPtr<f32>,
+    ) -> (SharedPtr<f32>, SharedPtr<f32>) {
+        let (lane_row, lane_col) = (self.lane / LANES_N * 4, self.lane % LANES_N * 4);
+        (a.add(self.row + lane_row), b.add(self.col + lane_col))
+    }
+}
+
+/// Stores the outputs of a block, whose tile of C begins at (tile_row, tile_col): 128 bits at a
+/// time where that may be, and else through shared memory, so that a warp writes whole lines.
+///
+/// A macro, because a function is optimised by itself before it is inlined, which changes what
+/// the assembler makes of the loop around it.
+///
+/// # Safety
+/// All [`THREADS`] threads come here, each with its [`ThreadTile`]. At `out` are [`STAGE_OUT`]
+/// elements of shared memory for each of their warps, which nobody else uses.
+macro_rules! store_tile {
+    ($c:expr, $tile_row:expr, $tile_col:expr, $outputs:expr, $acc:expr, $out:expr) => {{
+        use crate::pipeline::{BM, BN};
+        use crate::thread_tile::{LANES_N, LD_OUT, STAGE_OUT, TM, TN, WM, WN, quad};
+        let (c, outputs) = ($c, $outputs);
+        let (tile_row, tile_col) = ($tile_row, $tile_col);
+        let (row, col) = (tile_row + outputs.row, tile_col + outputs.col);
+        // The row of C that is row `i` of the threads at this height of the warp.
+        let row = |i: u32, height: u32| row + height * 4 + i / 4 * (WM / 2) + i % 4;
+        if c.is_vectorizable(tile_row, tile_col, BM, BN) {
+            for i in 0..TM {
+                for j in (0..TN).step_by(4) {
+                    let (row, col) =
+                        (row(i, outputs.lane / LANES_N), col + outputs.lane_col + j / 4 * (WN / 4));
+                    // SAFETY: inside, and this thread's own.
+                    unsafe { c.store4_unchecked(row, col, quad($acc, i, j)) };
+                }
+            }
+        } else {
+            let out = $out.add(outputs.warp * STAGE_OUT);
+            // A row of each thread at a time.
+            for i in 0..TM {
+                for j in (0..TN).step_by(4) {
+                    let at = outputs.lane / LANES_N * LD_OUT + outputs.lane_col + j / 4 * (WN / 4);
+                    // SAFETY: inside the warp's own part.
+                    unsafe { out.add(at).store4(0, quad($acc, i, j)) };
+                }
+                // SAFETY: whole warps come here, and nothing above depends on the lane.
+                unsafe { warp::sync_warp(warp::FULL_MASK) };
+                for r in 0..32 / LANES_N {
+                    for j in (outputs.lane..WN).step_by(32) {
+                        // SAFETY: stored before the warp's barrier.
+                        let value = unsafe { out.load(r * LD_OUT + j) };
+                        // SAFETY: one element of C, this thread's alone.
+                        unsafe { c.store(row(i, r), col + j, value) };
+                    }
+                }
+                // SAFETY: as above.
+                unsafe { warp::sync_warp(warp::FULL_MASK) };
+            }
+        }
+    }};
+}
+pub(crate) use store_tile;
+
+/// Stores empty sums for a block's outputs, of which the first is at (tile_row, tile_col).
+///
+/// # Safety
+/// All [`THREADS`] threads come here, with the block's own outputs; `thread` numbers them.
+#[inline(always)]
+pub unsafe fn store_zeros(c: Output, tile_row: u32, tile_col: u32, thread: u32) {
+    for at in (thread..BM * BN).step_by(THREADS as usize) {
+        // SAFETY: one element of C, this thread's alone.
+        unsafe { c.store(tile_row + at / BN, tile_col + at % BN, 0.0) };
+    }
+}
+
+/// Four sums of row `i`, from column `j` on.
+#[inline(always)]
+pub fn quad(acc: &Accumulators, i: u32, j: u32) -> F32x4 {
+    core::array::from_fn(|e| acc[i as usize][j as usize + e])
+}

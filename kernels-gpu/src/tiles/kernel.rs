@@ -1,0 +1,164 @@
+//! How a kernel of this family is declared, and what it takes.
+
+use cuda_std::prelude::*;
+
+use crate::matrix::Output;
+
+/// The parameters of every entry point: see [`KernelAbi::SplitK`](crate::KernelAbi::SplitK).
+#[derive(Clone, Copy)]
+pub struct Params {
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub alpha: f32,
+    pub a: *const f32,
+    pub lda: u32,
+    pub b: *const f32,
+    pub ldb: u32,
+    pub beta: f32,
+    pub c: *mut f32,
+    pub ldc: u32,
+    pub depth: u32,
+    pub partials: *mut f32,
+    pub counters: *mut u32,
+}
+
+impl Params {
+    /// C.
+    ///
+    /// # Safety
+    /// It is as the launch promises, and there is no other output.
+    #[inline(always)]
+    pub unsafe fn output(self) -> Output {
+        // SAFETY: the caller's contract.
+        unsafe { Output::new(self.c, self.ldc, self.m, self.n, self.alpha, self.beta) }
+    }
+
+    /// The part of K that is this block's split: from, and to. Nothing if the former is not less.
+    #[inline(always)]
+    pub fn split(self) -> (u32, u32) {
+        let begin = thread::block_idx_z() * self.depth;
+        (begin, self.k.min(begin + self.depth))
+    }
+}
+
+/// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its two entry
+/// points, which call `gemm` of `$kernel` for a [`Geometry`](super::geometry::Geometry) with the
+/// constants that are listed. `vectorized` says for A, B and C
+/// whether the first entry point needs it aligned; `min_blocks` is what registers are left for.
+macro_rules! kernel_module {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident, $summary:literal,
+        $kernel:ident { $($constant:ident: $value:literal),* },
+        vectorized $vectorized:expr, min_blocks $min_blocks:literal, $source:literal
+    ) => {
+        $(#[$doc])*
+        #[doc = concat!("\n\nBlocks per multiprocessor: ", $min_blocks, ".")]
+        pub mod $name {
+            use cuda_std::cp_async;
+            use cuda_std::prelude::*;
+
+            use super::$kernel;
+            use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Unaligned};
+            use crate::tiles::geometry::Geometry;
+            use crate::tiles::kernel::{Params, entry_point};
+
+            struct Shape;
+
+            impl Geometry for Shape {
+                $(const $constant: u32 = $value;)*
+
+                #[inline(always)]
+                fn wait_for_oldest() {
+                    cp_async::wait_group::<{ Shape::STAGES - 2 }>();
+                }
+            }
+
+            const THREADS: u32 = Shape::THREADS;
+            type Kernel = $kernel<Shape, { Shape::TM as usize }, { Shape::TN as usize }>;
+
+            const _: () = assert!(
+                $min_blocks * (Kernel::SHARED_BYTES + 1024) <= 228 * 1024,
+                "so many blocks share a multiprocessor's memory"
+            );
+
+            /// What the host needs to launch this kernel.
+            pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+                name: stringify!($name),
+                summary: $summary,
+                origin: None,
+                tile: Shape::TILE,
+                block: [THREADS, 1],
+                grid: GridOrder::ColumnsAlongX,
+                shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES),
+                unaligned: Some(Unaligned {
+                    name: stringify!($unaligned),
+                    vectorized: $vectorized,
+                }),
+                abi: KernelAbi::SplitK,
+                source: include_str!($source),
+            };
+
+            entry_point!($name, true, $min_blocks);
+            entry_point!($unaligned, false, $min_blocks);
+        }
+    };
+}
+pub(super) use kernel_module;
+
+/// Declares an entry point that calls `Kernel::gemm`.
+macro_rules! entry_point {
+    ($name:ident, $is_aligned:literal, $min_blocks:literal) => {
+        /// `C = alpha * A * B + beta * C`, with K split along the grid's z axis.
+        ///
+        /// # Safety
+        /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits.
+        /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
+        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`] says, and nothing
+        ///   else touches the latter two during the launch; `partials` is a multiple of 16.
+        /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls
+        ///   vectorized are aligned as it says. Rows may be no multiples of 4 elements long, if
+        ///   zeros follow up to the next one.
+        #[kernel(block = THREADS, min_blocks = $min_blocks)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            a: *const f32,
+            lda: u32,
+            b: *const f32,
+            ldb: u32,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            depth: u32,
+            partials: *mut f32,
+            counters: *mut u32,
+        ) {
+            // SAFETY: the same contract.
+            unsafe {
+                Kernel::gemm::<$is_aligned>(Params {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    a,
+                    lda,
+                    b,
+                    ldb,
+                    beta,
+                    c,
+                    ldc,
+                    depth,
+                    partials,
+                    counters,
+                })
+            }
+        }
+    };
+}
+pub(super) use entry_point;

@@ -1,0 +1,193 @@
+//! The slice-K and split-K reductions, in a fixed order.
+//!
+//! A thread's outputs are moved as quads, four neighbours in a row of C. In shared memory and in
+//! the workspace, the quads of the same number of all threads of a slice lie side by side, so that
+//! every access of a warp is contiguous.
+
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+use cuda_std::{atomic, vec};
+
+use super::geometry::Geometry;
+
+/// Quads of outputs that a thread has at most: 8 x 8 outputs.
+pub const MAX_QUADS: usize = 16;
+
+/// A thread's outputs; those past its last are not used, and take no registers.
+pub type Quads = [F32x4; MAX_QUADS];
+
+/// The output partition of a thread. Before the slice-K reduction it has a sum of each quad of its
+/// slice's thread; afterwards the slices have shared these out.
+#[derive(Clone, Copy)]
+pub struct OutputPartition {
+    /// Quads per thread of a slice.
+    pub quads: u32,
+    /// Threads per slice.
+    pub threads: u32,
+    /// The thread's number in its slice, and the slice's.
+    pub in_slice: u32,
+    pub slice: u32,
+}
+
+impl OutputPartition {
+    /// Elements in a tile of C.
+    const fn elements(self) -> u32 {
+        self.quads * self.threads * 4
+    }
+
+    /// Where a quad of this thread lies among the elements of a tile.
+    #[inline(always)]
+    fn offset(self, quad: u32) -> u32 {
+        (quad * self.threads + self.in_slice) * 4
+    }
+
+    /// The number of the quad that is this thread's `i`th after the slice-K reduction.
+    #[inline(always)]
+    pub fn quad<G: Geometry>(self, i: usize) -> u32 {
+        self.slice + i as u32 * G::SLICES
+    }
+
+    /// Whether there is such a quad: the smallest tiles have fewer than slices.
+    #[inline(always)]
+    pub fn has<G: Geometry>(self, i: usize) -> bool {
+        self.quads.is_multiple_of(G::SLICES) || self.quad::<G>(i) < self.quads
+    }
+
+    /// How many quads a thread has after the slice-K reduction.
+    const fn own(self, slices: u32) -> usize {
+        self.quads.div_ceil(slices) as usize
+    }
+}
+
+/// The slice-K reduction: adds up the outputs of all slices. Each has a sum of every output;
+/// afterwards `sums[i]` is the total of the thread's own [`quad`](OutputPartition::quad) `i`.
+///
+/// # Safety
+/// Every thread of the block makes this call, under conditions that are the same for all of a
+/// warp. `smem` has room for a tile of C per slice, and no copies are in flight there.
+#[inline(always)]
+pub unsafe fn reduce_slices<G: Geometry>(
+    outputs: OutputPartition,
+    smem: SharedPtr<f32>,
+    sums: &mut Quads,
+) {
+    let tile = |slice: u32| smem.add(slice * outputs.elements());
+    // SAFETY: the first barrier is after the last use of the stages, the second after the
+    // stores; each thread stores to places of its own; all threads of the block come to both.
+    unsafe {
+        thread::sync_threads_aligned();
+        for quad in 0..outputs.quads {
+            tile(outputs.slice).store4(outputs.offset(quad), sums[quad as usize]);
+        }
+        thread::sync_threads_aligned();
+        for i in 0..outputs.own(G::SLICES) {
+            sums[i] = [0.0; 4];
+            if outputs.has::<G>(i) {
+                for slice in 0..G::SLICES {
+                    let offset = outputs.offset(outputs.quad::<G>(i));
+                    add(&mut sums[i], tile(slice).load4(offset));
+                }
+            }
+        }
+    }
+}
+
+/// The split-K reduction: adds up the sums of all splits. Returns true in the block that does it,
+/// the last to arrive, where `sums` then holds the totals; what it holds elsewhere means nothing.
+///
+/// # Safety
+/// Every thread of the block makes this call, under conditions that are the same for all of a
+/// warp, and every block of the grid does. `partials` and `counters` are as
+/// [`KernelAbi::SplitK`](crate::KernelAbi::SplitK) says, `partials` a multiple of 16.
+#[inline(always)]
+pub unsafe fn reduce_splits<G: Geometry>(
+    outputs: OutputPartition,
+    partials: *mut f32,
+    counters: *mut u32,
+    sums: &mut Quads,
+) -> bool {
+    let splits = thread::grid_dim_z();
+    let tile = (thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()) as usize;
+    let elements = outputs.elements() as usize;
+    // Where this thread's quads begin in the first split's part; the others follow at constant
+    // distances.
+    let first = partials
+        .wrapping_add(tile * splits as usize * elements + outputs.offset(outputs.slice) as usize);
+    let distance = (G::SLICES * outputs.threads * 4) as usize;
+    let of_split = |z: u32, i: usize| first.wrapping_add(z as usize * elements + i * distance);
+    let own = outputs.own(G::SLICES);
+
+    // SAFETY: room for a tile per block, of which this one fills its own.
+    unsafe {
+        for i in 0..own {
+            if outputs.has::<G>(i) {
+                vec::store4_cg(of_split(thread::block_idx_z(), i), sums[i]);
+            }
+        }
+    }
+    // SAFETY: the caller's contract.
+    if !unsafe { is_last_to_arrive(counters, tile as u32) } {
+        return false;
+    }
+
+    // As many splits at a time as registers can hold: their loads are in flight together.
+    let at_once = MAX_QUADS / own;
+    for i in 0..own {
+        sums[i] = [0.0; 4];
+    }
+    let mut begin = 0;
+    while begin < splits {
+        let mut loaded: Quads = [[0.0; 4]; MAX_QUADS];
+        for ahead in 0..at_once {
+            // Past the end the last once more, unused.
+            let z = (begin + ahead as u32).min(splits - 1);
+            for i in 0..own {
+                if outputs.has::<G>(i) {
+                    // SAFETY: stored by the block of this split, as said above.
+                    loaded[ahead * own + i] = unsafe { vec::load4_cg(of_split(z, i)) };
+                }
+            }
+        }
+        for ahead in 0..at_once {
+            if begin + (ahead as u32) < splits {
+                for i in 0..own {
+                    add(&mut sums[i], loaded[ahead * own + i]);
+                }
+            }
+        }
+        begin += at_once as u32;
+    }
+    true
+}
+
+/// Whether this block is the last of those that share a tile of C to come here. It can load
+/// what all threads of the others have stored before they came.
+///
+/// # Safety
+/// As for [`reduce_splits`]; `tile` is the tile's number.
+#[inline(always)]
+pub unsafe fn is_last_to_arrive(counters: *mut u32, tile: u32) -> bool {
+    let last = thread::grid_dim_z() - 1;
+    // The barrier puts the block's stores before its count, which releases them. The last to
+    // count acquires all others' stores, and the second barrier puts them before its block's
+    // loads.
+    // SAFETY: the whole block adds up a tile, or none of it does.
+    unsafe { thread::sync_threads_aligned() };
+    let mut is_last = false;
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: one counter per tile, which only this touches. It wraps to zero, ready for
+        // the next launch.
+        let before =
+            unsafe { atomic::atomic_inc_acq_rel_u32_device(counters.add(tile as usize), last) };
+        is_last = before == last;
+    }
+    // SAFETY: as above.
+    unsafe { thread::sync_threads_or(is_last) != 0 }
+}
+
+#[inline(always)]
+fn add(sum: &mut F32x4, other: F32x4) {
+    for j in 0..4 {
+        sum[j] += other[j];
+    }
+}

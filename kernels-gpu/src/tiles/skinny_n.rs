@@ -1,0 +1,309 @@
+//! Skinny N: for a C of a few columns, down to matrix times vector.
+//!
+//! # The idea
+//!
+//! Where N is 8 or less, a product takes as long as it takes to read A once. The tiles transpose
+//! A as they copy it to shared memory, so that their threads can share it as outer products want
+//! it, and can only do so four bytes at a time. Here nobody shares A: each warp has four rows of
+//! its own, and its lanes walk along K in groups of four, as A lies in memory.
+//!
+//! ```text
+//!            k ->  lane 0      lane 1            lane 31    next step
+//!   warp 0  row 0 | . . . . | . . . . |  ...  | . . . . |  ...
+//!           row 1 | . . . . | . . . . |  ...  | . . . . |
+//!           row 2 | . . . . | . . . . |  ...  | . . . . |
+//!           row 3 | . . . . | . . . . |  ...  | . . . . |
+//!   warp 1  row 4   ...
+//! ```
+//!
+//! # What is different from the tiles
+//!
+//! The slices along K are the lanes of a warp: 32 of them, which add up by shuffles. All warps use
+//! the same part of B at each step. It is small: it goes to shared memory transposed, so that a
+//! lane finds its four k of a column side by side.
+//!
+//! Copies go into a circular buffer of stages, as in the tiles, because what is in flight there
+//! costs no registers: 64 to 80 KiB of A for each block, two to three times the 26 KB that hide the
+//! latency of a multiprocessor's share of memory.
+//!
+//! # The sum
+//!
+//! A lane adds up four products, and then adds these sums: its accumulation is a quarter as long,
+//! and what rounding loses grows with its length. In the end the lanes halve the number of values
+//! that each has, and double what these stand for, until each has one: the same order every time.
+
+use core::marker::PhantomData;
+
+use cuda_std::prelude::*;
+use cuda_std::{cp_async, vec, warp};
+
+use super::geometry::Geometry;
+use super::kernel::{Params, kernel_module};
+use super::reduction::is_last_to_arrive;
+
+// B and C are small, and moved one by one: so only A is vectorized.
+
+kernel_module! {
+    /// N up to 8.
+    skinny_n_32x8, skinny_n_32x8_unaligned,
+    "32x8 outputs, 4 rows per warp, lanes along K",
+    SkinnyN {
+        BM: 32, BN: 8, BK: 128, WM: 4, WN: 8, TM: 4, TN: 8, SLICES: 32, STAGES: 5
+    },
+    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+}
+
+kernel_module! {
+    /// N up to 4.
+    skinny_n_32x4, skinny_n_32x4_unaligned,
+    "32x4 outputs, 4 rows per warp, lanes along K",
+    SkinnyN {
+        BM: 32, BN: 4, BK: 128, WM: 4, WN: 4, TM: 4, TN: 4, SLICES: 32, STAGES: 6
+    },
+    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+}
+
+kernel_module! {
+    /// N = 2.
+    skinny_n_32x2, skinny_n_32x2_unaligned,
+    "32x2 outputs, 4 rows per warp, lanes along K",
+    SkinnyN {
+        BM: 32, BN: 2, BK: 128, WM: 4, WN: 2, TM: 4, TN: 2, SLICES: 32, STAGES: 6
+    },
+    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+}
+
+kernel_module! {
+    /// Matrix times vector.
+    skinny_n_32x1, skinny_n_32x1_unaligned,
+    "32x1 outputs, 4 rows per warp, lanes along K",
+    SkinnyN {
+        BM: 32, BN: 1, BK: 128, WM: 4, WN: 1, TM: 4, TN: 1, SLICES: 32, STAGES: 6
+    },
+    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+}
+
+/// Values that a lane has at most: those of four rows and eight columns.
+const MAX_VALUES: usize = 32;
+/// Splits whose sums are in flight at once.
+const AT_ONCE: u32 = 8;
+
+/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
+/// to stable Rust.
+struct SkinnyN<G, const TM: usize, const TN: usize>(PhantomData<G>);
+
+impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
+    /// Elements from one column of B to the next in shared memory: padded, so that copies that
+    /// come as rows go to different banks.
+    const LD_B: u32 = G::BK + 4;
+    /// Elements from one stage to the next.
+    const STAGE_A: u32 = G::BM * G::BK;
+    const STAGE_B: u32 = G::BN * Self::LD_B;
+    /// Sums of a warp, and lanes that have the same one in the end.
+    const VALUES: u32 = G::WM * G::WN;
+    const ALIKE: u32 = 32 / Self::VALUES;
+    /// Rows of B that the block copies in one go.
+    const ROWS_B: u32 = G::THREADS / G::BN;
+
+    const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
+
+    const CONSISTENT: () = {
+        assert!(G::SLICES == 32 && G::SLICE_K == 4, "a lane has four of each step");
+        assert!(G::WM == G::TM && G::WN == G::BN && G::WN == G::TN, "a lane has the warp's tile");
+        assert!(G::BM == G::WM * G::THREADS / 32, "the warps have all rows");
+        assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
+        assert!(
+            Self::VALUES <= MAX_VALUES as u32 && Self::VALUES.is_power_of_two(),
+            "a lane has one in the end"
+        );
+        assert!(G::THREADS.is_multiple_of(G::BN), "every thread copies one column of B");
+    };
+
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn gemm<const ALIGNED: bool>(params: Params) {
+        const { Self::CONSISTENT };
+        let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
+        let tid = thread::thread_idx_x();
+        let (warp, lane) = (tid / 32, tid % 32);
+        let (block_row, block_col) = (thread::block_idx_y() * G::BM, thread::block_idx_x() * G::BN);
+        let row = block_row + warp * TM as u32;
+        // SAFETY: as the launch promises.
+        let c = unsafe { params.output() };
+
+        let (begin, end) = params.split();
+
+        let smem = shared::dynamic_shared_mem::<f32>();
+        let a_smem = smem.add(warp * TM as u32 * G::BK); // (STAGES, BM, BK)
+        let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BN, BK + padding)
+
+        // What this thread copies in each step: of its warp's rows of A four elements each, side
+        // by side or 32 apart, and one of B in every `ROWS_B` rows.
+        let (width, apart) = if ALIGNED { (4, 128) } else { (1, 32) };
+        let mut from_a =
+            a.wrapping_add(row as usize * lda as usize + (begin + lane * width) as usize);
+        let to_a = a_smem.add(lane * width);
+        let (row_b, col_b) = (tid / G::BN, tid % G::BN);
+        let mut from_b =
+            b.wrapping_add((begin + row_b) as usize * ldb as usize + (block_col + col_b) as usize);
+        let to_b = b_smem.add(col_b * Self::LD_B + row_b);
+        let has_col = block_col + col_b < n;
+        // Copies the next step, where `left` of K is left; nothing if none is.
+        let mut copy = |left: u32, stage: u32| {
+            if left > 0 {
+                let to = to_a.add(stage * Self::STAGE_A);
+                for r in 0..TM as u32 {
+                    let from = from_a.wrapping_add(r as usize * lda as usize);
+                    for col in (0..G::BK).step_by(apart) {
+                        let inside = row + r < m && lane * width + col < left;
+                        let (to, from) = (to.add(r * G::BK + col), from.wrapping_add(col as usize));
+                        // SAFETY: this thread's own place in a stage that nobody uses before the
+                        // copies are waited for; inside A where it is read, and there as far
+                        // as four elements where it is four.
+                        unsafe {
+                            if ALIGNED {
+                                cp_async::copy4_zfill(to, from, inside);
+                            } else {
+                                cp_async::copy_zfill(to, from, inside);
+                            }
+                        }
+                    }
+                }
+                let to = to_b.add(stage * Self::STAGE_B);
+                for k in (0..G::BK).step_by(Self::ROWS_B as usize) {
+                    if Self::ROWS_B <= G::BK || row_b < G::BK {
+                        let from = from_b.wrapping_add(k as usize * ldb as usize);
+                        // SAFETY: as above, one element of B.
+                        unsafe {
+                            cp_async::copy_zfill(to.add(k), from, has_col && row_b + k < left);
+                        }
+                    }
+                }
+                from_a = from_a.wrapping_add(G::BK as usize);
+                from_b = from_b.wrapping_add(G::BK as usize * ldb as usize);
+            }
+            cp_async::commit_group();
+        };
+
+        let mut sums = [[0.0f32; TN]; TM];
+        let mut left = end.saturating_sub(begin);
+        for stage in 0..G::STAGES - 1 {
+            copy(left.saturating_sub(stage * G::BK), stage);
+        }
+        let mut stage = 0;
+        while left > 0 {
+            // The next step has arrived, and nobody uses the stage before it any more.
+            G::wait_for_oldest();
+            thread::sync_threads();
+            let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
+            copy(left.saturating_sub((G::STAGES - 1) * G::BK), free);
+
+            let a_tile = a_smem.add(stage * Self::STAGE_A);
+            let b_tile = b_smem.add(stage * Self::STAGE_B);
+            let mut fours_b = [[0.0f32; 4]; TN];
+            for j in 0..TN {
+                // SAFETY: inside the stage, which was waited for before the barrier; a multiple
+                // of four.
+                fours_b[j] = unsafe { b_tile.load4(j as u32 * Self::LD_B + lane * 4) };
+            }
+            for i in 0..TM {
+                // SAFETY: as above.
+                let four_a = unsafe { a_tile.load4(i as u32 * G::BK + lane * 4) };
+                for j in 0..TN {
+                    let mut sum = four_a[0] * fours_b[j][0];
+                    for e in 1..4 {
+                        sum = fma(four_a[e], fours_b[j][e], sum);
+                    }
+                    sums[i][j] += sum;
+                }
+            }
+            stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
+            left = left.saturating_sub(G::BK);
+        }
+
+        // The number of this lane's sum among those of its block, as rows of C.
+        let sum = Self::add_lanes(lane, &sums);
+        let number = warp * Self::VALUES + lane / Self::ALIKE;
+        let position = |number: u32| (block_row + number / G::BN, block_col + number % G::BN);
+        let is_owner = lane % Self::ALIKE == 0;
+        let splits = thread::grid_dim_z();
+        if splits == 1 {
+            let (row, col) = position(number);
+            if is_owner {
+                // SAFETY: one lane of one warp has this element.
+                unsafe { c.store(row, col, sum) };
+            }
+            return;
+        }
+
+        // As `reduce_splits`: the last block to arrive adds up.
+        let tile = thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x();
+        let first = partials.wrapping_add((tile * splits) as usize * (G::BM * G::BN) as usize);
+        let part = |z: u32| first.wrapping_add((z * G::BM * G::BN) as usize);
+        if is_owner {
+            // SAFETY: room for a tile per block, of which this one fills its own.
+            unsafe { *part(thread::block_idx_z()).add(number as usize) = sum };
+        }
+        // SAFETY: as the launch promises; every thread of the block comes here.
+        if !unsafe { is_last_to_arrive(counters, tile) } || tid * 4 >= G::BM * G::BN {
+            return;
+        }
+        let mut total = [0.0f32; 4];
+        let mut begin = 0;
+        while begin < splits {
+            let mut loaded = [[0.0f32; 4]; AT_ONCE as usize];
+            for ahead in 0..AT_ONCE {
+                // Past the end the last once more, unused.
+                let z = (begin + ahead).min(splits - 1);
+                // SAFETY: stored by the block of this split before it arrived; a multiple of
+                // four, as tiles are.
+                loaded[ahead as usize] = unsafe { vec::load4_cg(part(z).add(tid as usize * 4)) };
+            }
+            for ahead in 0..AT_ONCE {
+                if begin + ahead < splits {
+                    for e in 0..4 {
+                        total[e] += loaded[ahead as usize][e];
+                    }
+                }
+            }
+            begin += AT_ONCE;
+        }
+        for e in 0..4 {
+            let (row, col) = position(tid * 4 + e);
+            // SAFETY: one thread of the block that came last has this element.
+            unsafe { c.store(row, col, total[e as usize]) };
+        }
+    }
+
+    /// Adds up the sums of all lanes. A lane gets that with the number `lane / ALIKE`, counted
+    /// along rows of C.
+    #[inline(always)]
+    fn add_lanes(lane: u32, sums: &[[f32; TN]; TM]) -> f32 {
+        let mut values = [0.0f32; MAX_VALUES];
+        for i in 0..TM {
+            for j in 0..TN {
+                values[i * TN + j] = sums[i][j];
+            }
+        }
+        // Each lane keeps one half of its values, and gives the other to the lane whose number
+        // differs in one bit.
+        for step in 0..5 {
+            let distance = 16 >> step;
+            let half = (Self::VALUES >> (step + 1)) as usize;
+            let is_upper = lane & distance != 0;
+            for v in 0..half.max(1) {
+                let (kept, given) = match (half, is_upper) {
+                    (0, _) => (values[v], values[v]),
+                    (_, false) => (values[v], values[v + half]),
+                    (_, true) => (values[v + half], values[v]),
+                };
+                // SAFETY: whole warps add up, with loops that are the same in every lane.
+                let got =
+                    unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, given.to_bits(), distance) };
+                values[v] = kept + f32::from_bits(got);
+            }
+        }
+        values[0]
+    }
+}
