@@ -17,13 +17,15 @@ const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
 /// The crate of kernels, and everything else that decides what PTX comes out of it.
 const KERNELS: &str = "kernels-gpu";
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "crates/cuda_builder/Cargo.toml",
     "crates/cuda_builder/src",
     "crates/cuda_std/Cargo.toml",
     "crates/cuda_std/src",
     "crates/cuda_std_macros/Cargo.toml",
     "crates/cuda_std_macros/src",
+    "crates/ptx_syntax/Cargo.toml",
+    "crates/ptx_syntax/src",
     "kernels-gpu/Cargo.toml",
     "kernels-gpu/src",
     "rust-toolchain.toml",
