@@ -85,6 +85,14 @@ pub fn functions(text: &str) -> impl Iterator<Item = Function<'_>> {
     declarations(text).filter_map(|declaration| declaration.function())
 }
 
+/// The architecture that a text is for, as in `sm_80`.
+pub fn target(text: &str) -> Option<&str> {
+    declarations(text).find_map(|declaration| match declaration.head[..] {
+        [directive, target, ..] if directive.text == ".target" => Some(target.text),
+        _ => None,
+    })
+}
+
 /// The kernel of this name. In a text of many this does not read the others.
 pub fn entry<'a>(text: &'a str, name: &str) -> Option<Declaration<'a>> {
     let is_it = |declaration: &Declaration<'_>| {
@@ -374,6 +382,13 @@ $L_1: @%p1 ld.global.v2.b32 {%r1, %r2}, [tile];
         let arrays: Vec<_> = declarations(TEXT).filter_map(|one| one.shared_array()).collect();
         let array = |name, elements| SharedArray { name, elements };
         assert_eq!(arrays, [array("tile", Some(64)), array("dynamic", None)]);
+    }
+
+    #[test]
+    fn the_target_is_found() {
+        assert_eq!(target(TEXT), Some("sm_80"));
+        assert_eq!(target("nonsense"), None);
+        assert_eq!(target(".target"), None);
     }
 
     #[test]
