@@ -116,7 +116,7 @@ fn contents(file: &Path) -> Result<Vec<u8>, CudaBuilderError> {
     let mut text = Vec::new();
     XzReader::new(&bytes[..], false)
         .read_to_end(&mut text)
-        .map_err(|error| CudaBuilderError::io(&stored)(io::Error::other(error)))?;
+        .map_err(CudaBuilderError::io(&stored))?;
     Ok(text)
 }
 
@@ -137,4 +137,37 @@ fn digest(file: &Path) -> Result<String, CudaBuilderError> {
         let _ = write!(text, "{byte:02x}");
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.target sm_80` and the end of a line, as `xz --check=crc32` compresses it.
+    const COMPRESSED: [u8; 68] = *b"\xfd7zXZ\0\0\x01i\"\xde6\x02\0!\x01\x1c\0\0\0\x10\xcfX\xcc\
+        \x01\0\r.target sm_80\n\0\0\0nLI\x10\0\x01\"\x0e\x0c\xde\x8c`\x90B\x99\r\x01\0\0\0\0\x01YZ";
+
+    #[test]
+    fn committed_ptx_is_read_and_digested_as_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let file = root.join("sm_80.ptx.xz");
+        fs::write(&file, COMPRESSED).unwrap();
+        assert_eq!(committed(root, CudaArch::Sm80).unwrap(), ".target sm_80\n");
+        let digests = SourceDigests::of(root, &["sm_80.ptx"]).unwrap();
+        // What `printf '.target sm_80\n' | sha256sum` says.
+        let of_text = "a554bdf6d273c818c4b4e40d373d405d5c85d74c2d0a6c24255234c55ca643b5";
+        assert_eq!(digests.0, [("sm_80.ptx".to_owned(), of_text.to_owned())]);
+        assert!(digests.files(root).eq([root.join("sm_80.ptx.xz")]));
+        assert_eq!(digests.changed(root), [""; 0]);
+
+        let mut damaged = COMPRESSED;
+        damaged[30] ^= 1;
+        fs::write(&file, damaged).unwrap();
+        assert_eq!(digests.changed(root), ["sm_80.ptx"]);
+        let error = committed(root, CudaArch::Sm80).unwrap_err().to_string();
+        assert!(error.contains("sm_80.ptx.xz`: "), "{error}");
+        let error = committed(root, CudaArch::Sm90a).unwrap_err().to_string();
+        assert!(error.contains("sm_90a.ptx.xz`: "), "{error}");
+    }
 }
