@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::outline::{declarations, entry};
-use crate::scan::{Kind, lexemes};
+use crate::outline::{Declaration, declarations, entry};
+use crate::scan::lexemes;
 
 /// How LLVM begins the labels of a function; the number of the function follows.
 const LABEL: &str = "$L__BB";
@@ -14,13 +14,17 @@ const LABEL: &str = "$L__BB";
 /// number 0 in place of the entry point's.
 pub fn extract(text: &str, kernel: &str) -> Option<String> {
     let entry = entry(text, kernel)?.text;
-    let words: HashSet<&str> =
-        lexemes(entry).filter(|one| one.kind == Kind::Word).map(|word| word.text).collect();
-    let head = declarations(text).take_while(|declaration| !declaration.is_entry());
-    let needed = head.filter(|declaration| {
-        declaration.shared_array().is_none_or(|array| words.contains(array.name))
-    });
-    let mut extracted: String = needed.flat_map(|declaration| [declaration.text, "\n"]).collect();
+    let head: Vec<_> =
+        declarations(text).take_while(|declaration| !declaration.is_entry()).collect();
+    let arrays: Vec<&str> =
+        head.iter().filter_map(|declaration| Some(declaration.shared_array()?.name)).collect();
+    let used: HashSet<&str> =
+        lexemes(entry).map(|lexeme| lexeme.text).filter(|word| arrays.contains(word)).collect();
+    let is_needed = |declaration: &&Declaration<'_>| {
+        declaration.shared_array().is_none_or(|array| used.contains(array.name))
+    };
+    let head = head.iter().filter(is_needed);
+    let mut extracted: String = head.flat_map(|declaration| [declaration.text, "\n"]).collect();
     let number = entry.split_once(LABEL).and_then(|(_, label)| label.split('_').next());
     match number {
         Some(number) => {

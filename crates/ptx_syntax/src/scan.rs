@@ -40,7 +40,7 @@ impl Lexeme<'_> {
 
 /// The lexemes of a text, comments included.
 pub fn lexemes(text: &str) -> Lexemes<'_> {
-    Lexemes { text, at: 0, line: 1 }
+    Lexemes::from(text, 0)
 }
 
 /// The iterator that [`lexemes`] returns.
@@ -52,9 +52,9 @@ pub struct Lexemes<'a> {
 }
 
 impl<'a> Lexemes<'a> {
-    /// The lexemes of `text` from the byte `at` on, which is in `line`.
-    pub(crate) fn from(text: &'a str, at: usize, line: u32) -> Self {
-        Self { text, at, line }
+    /// Those of `text` from the byte `at` on, which counts as in line 1.
+    pub(crate) fn from(text: &'a str, at: usize) -> Self {
+        Self { text, at, line: 1 }
     }
 
     /// Those that end at the byte `end` at the latest.
