@@ -1,12 +1,12 @@
-//! Chooses the PTX that the host embeds: what is committed as long as its sources are
-//! unchanged, and else what a build gives now, so that no run uses stale kernels. Embeds the
+//! Chooses the PTX that the host embeds: what is committed, decompressed, as long as its sources
+//! are unchanged, and else what a build gives now, so that no run uses stale kernels. Embeds the
 //! tables of `tuned/`, too.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{env, fs};
 
-use cuda_builder::sources::{FOLDER, RECORD, SourceDigests};
-use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
+use cuda_builder::sources::{FOLDER, RECORD, SourceDigests, committed, ptx_name};
+use cuda_builder::{CudaArch, CudaBuilder};
 
 const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
@@ -26,20 +26,21 @@ fn embed() -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", record.display());
     println!("cargo::rerun-if-changed={}", kernels.join("src").display());
     let digests = SourceDigests::read(&record).map_err(|error| error.to_string())?;
-    for path in digests.paths() {
-        println!("cargo::rerun-if-changed={}", root.join(path).display());
+    for file in digests.files(&root) {
+        println!("cargo::rerun-if-changed={}", file.display());
     }
 
     let changed = digests.changed(&root);
     for arch in ARCHITECTURES {
-        let file = format!("{arch}.ptx");
-        let ptx = if changed.is_empty() {
-            folder.join(file)
+        let ptx = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join(ptx_name(arch));
+        if changed.is_empty() {
+            let text = committed(&folder, arch).map_err(|error| error.to_string())?;
+            fs::write(&ptx, text).map_err(|error| format!("`{}`: {error}", ptx.display()))?;
         } else {
-            build(&kernels, arch, &file).map_err(|error| {
+            CudaBuilder::new(&kernels).arch(arch).copy_to(&ptx).build().map_err(|error| {
                 format!("the PTX must be rebuilt, since {} changed: {error}", changed.join(", "))
-            })?
-        };
+            })?;
+        }
         let variable = format!("KERNELS_PTX_{}", arch.name().to_uppercase());
         println!("cargo::rustc-env={variable}={}", ptx.display());
     }
@@ -68,12 +69,4 @@ fn embed_tables() -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     println!("cargo::rustc-env=TUNED_TABLES={}", list.display());
     Ok(())
-}
-
-fn build(kernels: &Path, arch: CudaArch, file: &str) -> Result<PathBuf, CudaBuilderError> {
-    // cargo sets OUT_DIR for every build script.
-    let out_dir = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    let ptx = out_dir.join(file);
-    CudaBuilder::new(kernels).arch(arch).copy_to(&ptx).build()?;
-    Ok(ptx)
 }

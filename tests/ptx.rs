@@ -1,7 +1,8 @@
-//! What the PTX of the kernels must not contain, as text.
+//! What the PTX of the kernels must not contain.
 
 use host::kernels::{KernelDescriptor, LADDER, TILES};
 use host::ptx;
+use ptx_syntax::ast::{Instruction, Space, Statement};
 
 /// The PTX, and the kernels that are in it: what needs tensor maps is for Hopper alone.
 fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static KernelDescriptor>)> {
@@ -12,30 +13,21 @@ fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static KernelDescriptor>
     })
 }
 
-/// The lines of an entry point, without predicates.
-fn body<'a>(text: &'a str, entry: &str) -> Vec<&'a str> {
-    let head = format!(".visible .entry {entry}(");
-    let lines = text.lines().skip_while(|line| !line.starts_with(&head));
-    let lines: Vec<_> = lines
-        .scan(0, |open, line| {
-            // It ends where its own brace closes: there are braces inside.
-            let was_open = *open > 0;
-            *open += line.matches('{').count() as i32 - line.matches('}').count() as i32;
-            (!was_open || *open > 0).then_some(line)
-        })
-        .map(|line| match line.trim() {
-            line if line.starts_with('@') => {
-                line.split_once(char::is_whitespace).map_or("", |x| x.1)
-            }
-            line => line,
-        })
-        .map(str::trim)
-        .collect();
-    assert!(!lines.is_empty(), "{entry} is not in the PTX");
-    lines
+/// What an entry point consists of.
+fn body(text: &str, entry: &str) -> Vec<Statement> {
+    let text = ptx_syntax::extract(text, entry).unwrap_or_else(|| panic!("no {entry} in the PTX"));
+    let mut module = ptx_syntax::parse(&text).unwrap();
+    module.functions.pop().unwrap().body.unwrap()
 }
 
-fn for_each_entry(test: impl Fn(&str, &[&str])) {
+fn instructions(body: &[Statement]) -> impl Iterator<Item = &Instruction> {
+    body.iter().filter_map(|statement| match statement {
+        Statement::Instruction(instruction) => Some(instruction),
+        _ => None,
+    })
+}
+
+fn for_each_entry(test: impl Fn(&str, &[Statement])) {
     for (text, specs) in texts() {
         let entries = specs
             .iter()
@@ -50,17 +42,16 @@ fn for_each_entry(test: impl Fn(&str, &[&str])) {
 /// A generic access, one that does not name its memory, costs a look-up each time.
 #[test]
 fn every_load_and_store_names_its_memory() {
-    for_each_entry(|name, lines| {
+    for_each_entry(|name, body| {
         let mut accesses = 0;
-        for line in lines {
-            let opcode = line.split_whitespace().next().unwrap_or_default();
+        for Instruction { opcode, line, .. } in instructions(body) {
             let mut parts = opcode.split('.');
             if !matches!(parts.next(), Some("ld" | "st" | "atom" | "red")) {
                 continue;
             }
             accesses += 1;
             let spaces = ["global", "shared", "param", "const"];
-            assert!(parts.any(|part| spaces.contains(&part)), "{name}: {line}");
+            assert!(parts.any(|part| spaces.contains(&part)), "{name}, line {line}: {opcode}");
         }
         // At least the parameters and C.
         assert!(accesses > 11, "{name}: {accesses}");
@@ -70,9 +61,17 @@ fn every_load_and_store_names_its_memory() {
 /// Local memory would mean that an array was not kept in registers.
 #[test]
 fn nothing_is_in_local_memory() {
-    for_each_entry(|name, lines| {
-        for line in lines {
-            assert!(!line.contains(".local") && !line.contains("__local_depot"), "{name}: {line}");
+    for_each_entry(|name, body| {
+        for statement in body {
+            if let Statement::Variable(variable) = statement {
+                assert_ne!(variable.space, Space::Local, "{name}: {}", variable.name);
+            }
+        }
+        for Instruction { opcode, line, .. } in instructions(body) {
+            assert!(
+                !opcode.split('.').any(|part| part == "local"),
+                "{name}, line {line}: {opcode}"
+            );
         }
     });
 }
@@ -84,10 +83,10 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
     for (text, specs) in texts() {
         for spec in specs.iter().filter(|spec| !spec.abi().has_tensor_maps()) {
             let is_wide = |entry| {
-                body(text, entry).iter().any(|line| {
+                instructions(&body(text, entry)).any(|instruction| {
                     ["ld.global.v4", "st.global.v4", "cp.async.cg.shared.global"]
                         .iter()
-                        .any(|wide| line.starts_with(wide))
+                        .any(|wide| instruction.opcode.starts_with(wide))
                 })
             };
             assert_eq!(is_wide(spec.name()), spec.unaligned().is_some(), "{}", spec.name());

@@ -226,9 +226,8 @@ impl Device {
             Some(module) => module,
             None => {
                 self.make_current()?;
-                let text = ptx::only(self.ptx(), name).ok_or_else(|| Error::NotInPtx {
-                    kernel: name,
-                    device: self.info.name.clone(),
+                let text = ptx_syntax::extract(self.ptx(), name).ok_or_else(|| {
+                    Error::NotInPtx { kernel: name, device: self.info.name.clone() }
                 })?;
                 self.modules.insert(name, Box::new(load(&text, &self.info.name)?))
             }

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use kernels_gpu::{KernelDescriptor, Shared, Tile};
+use ptx_syntax::ast::{Operand, Statement};
 
 use crate::ptx;
 
@@ -137,26 +138,28 @@ impl MainLoop {
     /// The loop that consists of multiply-adds more than any other: of loops within each other
     /// the innermost that has them, and of copies of a loop the one that is unrolled most.
     fn of(spec: &KernelDescriptor) -> Self {
-        // Hopper's own kernels are in its PTX alone.
-        let bodies = [ptx::SM_80, ptx::SM_90A].map(|text| body(text, spec.name()).collect());
-        let [lines, of_hopper]: [Vec<_>; 2] = bodies;
-        let lines = if lines.is_empty() { of_hopper } else { lines };
-        let label_at =
-            |label: &str| lines.iter().position(|line| line.strip_suffix(':') == Some(label));
-        let loops = lines.iter().enumerate().filter_map(|(end, line)| {
-            let target = line.strip_suffix(';')?.split_whitespace().last()?;
-            let start = label_at(target).filter(|_| line.contains("bra"))?;
-            (start < end).then(|| (Self::count(&lines[start..end]), end - start))
+        let statements = body(spec.name());
+        let label_at = |name: &str| {
+            let is_it =
+                |one: &Statement| matches!(one, Statement::Label(label, _) if label == name);
+            statements.iter().position(is_it)
+        };
+        let loops = statements.iter().enumerate().filter_map(|(end, statement)| {
+            let Statement::Instruction(instruction) = statement else { return None };
+            let [Operand::Name(target)] = &instruction.operands[..] else { return None };
+            let start = label_at(target).filter(|_| instruction.opcode.starts_with("bra"))?;
+            (start < end).then(|| (Self::count(&statements[start..end]), end - start))
         });
         let share = |(counts, length): &(Self, usize)| counts.multiply_adds as f64 / *length as f64;
         let most = loops.max_by(|one, other| share(one).total_cmp(&share(other)));
         most.map(|(counts, _)| counts).unwrap_or_default()
     }
 
-    fn count(lines: &[&str]) -> Self {
+    fn count(statements: &[Statement]) -> Self {
         let count = |opcode: &str| {
-            let is = |line: &&&str| line.split_whitespace().any(|word| word == opcode);
-            lines.iter().filter(is).count() as u64
+            let is =
+                |one: &&Statement| matches!(one, Statement::Instruction(it) if it.opcode == opcode);
+            statements.iter().filter(is).count() as u64
         };
         Self {
             multiply_adds: count("fma.rn.f32"),
@@ -171,16 +174,12 @@ impl MainLoop {
     }
 }
 
-/// The lines of an entry point.
-fn body<'a>(text: &'a str, entry: &str) -> impl Iterator<Item = &'a str> {
-    let head = format!(".visible .entry {entry}(");
-    let lines = text.lines().skip_while(move |line| !line.starts_with(&head));
-    // It ends where its own brace closes: there are braces inside.
-    lines.scan(0, |open, line| {
-        let was_open = *open > 0;
-        *open += line.matches('{').count() as i32 - line.matches('}').count() as i32;
-        (!was_open || *open > 0).then(|| line.trim())
-    })
+/// What an entry point consists of.
+fn body(entry: &str) -> Vec<Statement> {
+    // Hopper's own kernels are in its PTX alone.
+    let text = [ptx::SM_80, ptx::SM_90A].iter().find_map(|text| ptx_syntax::extract(text, entry));
+    let module = ptx_syntax::parse(&text.unwrap_or_default()).expect("it was built as PTX");
+    module.functions.into_iter().find_map(|function| function.body).unwrap_or_default()
 }
 
 #[cfg(test)]

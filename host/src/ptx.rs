@@ -1,7 +1,9 @@
 //! The PTX of every kernel, built into the program.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use ptx_syntax::extract;
+pub use ptx_syntax::outline::target;
 use sha2::{Digest, Sha256};
 
 /// For compute capability 8.0, and by JIT for everything newer.
@@ -19,57 +21,11 @@ pub const fn for_capability(capability: (u32, u32)) -> &'static str {
     }
 }
 
-/// The architecture that PTX was built for, as in `sm_80`.
-pub fn target(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| line.strip_prefix(".target ")).map(str::trim)
-}
-
-/// The part of a PTX text that this kernel needs: what the head says, the shared arrays that are
-/// its own, and its entry point. A driver compiles it in a fraction of the time that all of them
-/// take. It changes only where the kernel does, whatever becomes of the others: labels have the
-/// number 0 in place of the entry point's.
-pub(crate) fn only(text: &str, kernel: &str) -> Option<String> {
-    const ENTRY: &str = ".visible .entry ";
-    const LABEL: &str = "$L__BB";
-    let (head, _) = text.split_once(ENTRY)?;
-    let start = text.find(&format!("{ENTRY}{kernel}("))?;
-    // Up to where the braces close that the body opens.
-    let mut depth = 0;
-    let (end, _) = text[start..].match_indices(['{', '}']).find(|(_, brace)| {
-        depth += if *brace == "{" { 1 } else { -1 };
-        depth == 0
-    })?;
-    let entry = &text[start..=start + end];
-    let words: HashSet<&str> = entry.split(|c| !is_of_identifier(c)).collect();
-    let is_needed = |line: &&str| match array(line) {
-        Some(name) => words.contains(name),
-        None => !line.is_empty() && !line.trim_start().starts_with("//"),
-    };
-    let head: String = head.lines().filter(is_needed).flat_map(|line| [line, "\n"]).collect();
-    let number = entry.split_once(LABEL).and_then(|(_, label)| label.split('_').next());
-    let entry = match number {
-        Some(number) => entry.replace(&format!("{LABEL}{number}_"), &format!("{LABEL}0_")),
-        None => entry.to_owned(),
-    };
-    Some(format!("{head}{entry}\n"))
-}
-
-/// The shared array that a line of the head declares, as in `.shared .align 128 .b8 NAME[16];`.
-fn array(line: &str) -> Option<&str> {
-    let (declaration, _) = line.split_once('[')?;
-    declaration.contains(".shared ").then(|| declaration.rsplit(' ').next())?
-}
-
-/// Whether an identifier of PTX may have this in it.
-fn is_of_identifier(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%')
-}
-
-/// The SHA-256 of what [`only`] cuts out, without the kernel's name and with virtual registers
+/// The SHA-256 of what [`extract`] cuts out, without the kernel's name and with virtual registers
 /// numbered in the order in which they appear: the assembler makes the same of a kernel that is
 /// renamed or renumbered.
 pub(crate) fn sha256(text: &str, kernel: &str) -> Option<String> {
-    let only = only(text, kernel)?;
+    let only = extract(text, kernel)?;
     let nameless = only.replacen(&format!(".entry {kernel}("), ".entry (", 1);
     let nameless = nameless.replace(&format!("{kernel}_param_"), "param_");
     let digest = Sha256::digest(renumbered(&nameless));
@@ -104,6 +60,7 @@ fn renumbered(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use kernels_gpu::{LADDER, TILES};
+    use ptx_syntax::outline::declarations;
 
     use super::*;
 
@@ -116,23 +73,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_cut_out_whole() {
-        let text = "//\n// By a compiler\n\n.version 7.0\n.shared .b8 xa[4];\n.shared .b8 xb[4];\n\
-                    \t// .globl ab\n.visible .entry ab(\n)\n{\nst {%r1, %r2}, xb;\n\
-                    \t{ bra $L__BB17_4;\n}\nret;\n}\n.visible .entry a(\n)\n{\nret;\n}\n";
-        let head = ".version 7.0\n.shared .b8 xb[4];\n";
-        let ab = ".visible .entry ab(\n)\n{\nst {%r1, %r2}, xb;\n\t{ bra $L__BB0_4;\n}\nret;\n}\n";
-        assert_eq!(only(text, "ab").unwrap(), format!("{head}{ab}"));
-        let a = ".visible .entry a(\n)\n{\nret;\n}\n";
-        assert_eq!(only(text, "a").unwrap(), format!(".version 7.0\n{a}"));
-        assert_eq!(only(text, "b"), None);
-        let longer = ".shared .b8 x_1_2[4];\n.shared .b8 x_1_20[4];\n\
-                      .visible .entry a(\n)\n{\nst [x_1_20+4], %r1;\n}\n";
-        assert!(!only(longer, "a").unwrap().contains("x_1_2["), "another kernel's");
+    fn a_kernel_is_cut_out_with_its_own_arrays() {
         for spec in LADDER.iter().chain(TILES) {
-            let one = only(SM_90A, spec.name()).unwrap();
-            assert_eq!(one.matches(".entry").count(), 1, "{}", spec.name());
-            let shared = one.lines().filter(|line| array(line).is_some()).count();
+            let one = extract(SM_90A, spec.name()).unwrap();
+            let declarations: Vec<_> = declarations(&one).collect();
+            let entries = declarations.iter().filter(|declaration| declaration.is_entry());
+            assert_eq!(entries.count(), 1, "{}", spec.name());
+            let shared = declarations.iter().filter_map(|one| one.shared_array()).count();
             assert!(shared <= 2, "{}: {shared} shared arrays", spec.name());
         }
     }

@@ -1,12 +1,14 @@
 //! `cargo xtask build-ptx`: the kernels, as PTX that is committed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::sources::{self, SourceDigests};
-use cuda_builder::{CudaArch, CudaBuilder, ptx};
+use cuda_builder::{CudaArch, CudaBuilder, ptx, target_dir};
+use lzma_rust2::{XzOptions, XzWriter};
 
 use crate::ptxas::{self, Ptxas};
 use crate::{sass, stdio};
@@ -17,13 +19,15 @@ const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
 /// The crate of kernels, and everything else that decides what PTX comes out of it.
 const KERNELS: &str = "kernels-gpu";
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "crates/cuda_builder/Cargo.toml",
     "crates/cuda_builder/src",
     "crates/cuda_std/Cargo.toml",
     "crates/cuda_std/src",
     "crates/cuda_std_macros/Cargo.toml",
     "crates/cuda_std_macros/src",
+    "crates/ptx_syntax/Cargo.toml",
+    "crates/ptx_syntax/src",
     "kernels-gpu/Cargo.toml",
     "kernels-gpu/src",
     "rust-toolchain.toml",
@@ -31,7 +35,7 @@ const SOURCES: [&str; 9] = [
 
 /// Build every kernel to PTX, into kernels-gpu/ptx/
 ///
-/// Prints a table of the kernels: instructions and shared memory as the PTX has them and,
+/// What is written there is compressed; the text can be read in target/ptx/. Prints a table of the kernels: instructions and shared memory as the PTX has them and,
 /// where a ptxas is found (in $PTXAS, on the PATH, or in a CUDA toolkit), registers and
 /// spills; then a kernel that spills, or has a stack, is an error. With cuobjdump beside ptxas, the
 /// loop of `persistent` is looked at, too: it must release a stage after its values were used.
@@ -54,12 +58,18 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
-    let mut texts = Vec::new();
+    // What is committed is left alone where its text is right, whatever compressed it.
+    let mut changed = Vec::new();
+    let folder = root.join(KERNELS).join(sources::FOLDER);
+    let readable = target_dir(&root).map_err(|error| error.to_string())?.join(sources::FOLDER);
+    fs::create_dir_all(&readable).map_err(|error| format!("`{}`: {error}", readable.display()))?;
     let mut spilling = Vec::new();
     for arch in ARCHITECTURES {
         stdio::say(format_args!("building {KERNELS} for {arch}"));
+        let name = sources::ptx_name(arch);
         let built = CudaBuilder::new(root.join(KERNELS))
             .arch(arch)
+            .copy_to(readable.join(&name))
             .install_rust_src(!args.no_install)
             .build()
             .map_err(|error| error.to_string())?;
@@ -71,14 +81,17 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
             sass::check_release(ptxas, &built)?;
         }
 
-        let file = format!("{KERNELS}/{}/{arch}.ptx", sources::FOLDER);
-        if args.check && fs::read_to_string(root.join(&file)).ok().as_deref() != Some(&text) {
-            stale.push(file.clone());
+        let file = format!("{KERNELS}/{}/{name}", sources::FOLDER);
+        if sources::committed(&folder, arch).ok().as_ref() != Some(&text) {
+            if args.check {
+                stale.push(file.clone());
+            }
+            changed.push((file.clone(), text));
         }
-        texts.push(text);
         files.push(file);
     }
     stdio::print(&format!("{}\n", table.trim_fmt()))?;
+    stdio::say(format_args!("the PTX can be read in {}", readable.display()));
     if ptxas.is_none() {
         stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
     } else if disassembler.is_none() {
@@ -92,18 +105,19 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     }
 
     if !args.check {
-        for (file, text) in files.iter().zip(&texts) {
-            write(&root.join(file), text)?;
+        for (file, text) in &changed {
+            write(&sources::stored(&root.join(file)), &compressed(text)?)?;
         }
     }
-    let record = root.join(KERNELS).join(sources::FOLDER).join(sources::RECORD);
+    let record = folder.join(sources::RECORD);
     let all: Vec<&str> = SOURCES.iter().copied().chain(files.iter().map(String::as_str)).collect();
-    let digests = SourceDigests::of(&root, &all).map_err(|error| error.to_string())?;
+    let digests = SourceDigests::of(&root, &all);
     if !args.check {
-        digests.write(&record).map_err(|error| error.to_string())?;
+        digests.and_then(|digests| digests.write(&record)).map_err(|error| error.to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
-    if SourceDigests::read(&record).ok() != Some(digests) {
+    // A file that cannot be decompressed has no digest.
+    if !digests.is_ok_and(|digests| SourceDigests::read(&record).ok() == Some(digests)) {
         stale.push(format!("{KERNELS}/{}/{}", sources::FOLDER, sources::RECORD));
     }
     if stale.is_empty() {
@@ -163,11 +177,21 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
-fn write(path: &PathBuf, text: &str) -> Result<(), String> {
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let folder = path.parent().ok_or("a file has a folder")?;
     fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, text))
+        .and_then(|()| fs::write(path, bytes))
         .map_err(|error| format!("`{}`: {error}", path.display()))
+}
+
+/// A text in the format of `xz`.
+fn compressed(text: &str) -> Result<Vec<u8>, String> {
+    let compress = || {
+        let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(6))?;
+        writer.write_all(text.as_bytes())?;
+        writer.finish()
+    };
+    compress().map_err(|error| error.to_string())
 }
 
 #[cfg(all(test, unix))]

@@ -14,6 +14,7 @@
 //!
 //! And one thing decides whether a kernel is right: see [`check_release`].
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -67,7 +68,10 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         Arch::Sm80 => CudaArch::Sm80,
         Arch::Sm90a => CudaArch::Sm90a,
     };
-    let ptx = crate::root().join("kernels-gpu").join(sources::FOLDER).join(format!("{arch}.ptx"));
+    let folder = crate::root().join("kernels-gpu").join(sources::FOLDER);
+    let text = sources::committed(&folder, arch).map_err(|error| error.to_string())?;
+    let mut ptx = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    ptx.write_all(text.as_bytes()).map_err(|error| error.to_string())?;
     let kernels = if args.kernels.is_empty() { usual(arch) } else { args.kernels.clone() };
 
     let mut table = Table::new();
@@ -83,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for kernel in kernels {
-        let listing = ptxas.disassemble(&ptx, arch, &kernel)?;
+        let listing = ptxas.disassemble(ptx.path(), arch, &kernel)?;
         let row = match inner_loop(&instructions(&listing)).map(Counts::of) {
             None => vec!["-".to_owned(); 5],
             Some(counts) => counts.row(),

@@ -1,16 +1,16 @@
 //! What happens to PTX between rustc and the file, and what can be read from it.
-//!
-//! This is no PTX parser: it reads the layout in which LLVM prints PTX, line by line.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use ptx_syntax::outline::{declarations, functions};
+use ptx_syntax::scan::{Kind, lexemes};
 
 mod check;
-mod read;
 
 pub use check::Refused;
 
 use check::check;
-use read::{entry_name, functions, is_instruction, mentions, shared_array};
 
 /// What can be read about a kernel from its PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ struct Head<'a> {
     /// Launch bounds, such as `.reqntid 256`.
     bounds: Vec<&'a str>,
     /// `.align 64`, by the number of the parameter that it is for.
-    alignments: HashMap<usize, &'a str>,
+    alignments: BTreeMap<usize, &'a str>,
 }
 
 impl<'a> Head<'a> {
@@ -60,71 +60,74 @@ pub fn finish(text: &str) -> Result<String, Refused> {
     check(text)?;
 
     let mut heads: HashMap<&str, Head<'_>> = HashMap::new();
-    for line in text.lines() {
-        if let Some((kernel, directive)) =
-            line.trim_start().strip_prefix(DIRECTIVE).and_then(|rest| rest.split_once(' '))
-        {
+    // What is replaced, in the order of the text.
+    let mut edits: BTreeMap<usize, (Range<usize>, String)> = BTreeMap::new();
+    let mut replace = |range: Range<usize>, new: String| edits.insert(range.start, (range, new));
+    for comment in lexemes(text).filter(|lexeme| lexeme.kind == Kind::Comment) {
+        let Some(directive) = comment.text.strip_prefix(DIRECTIVE) else { continue };
+        let line = text[..comment.start].rfind('\n').map_or(0, |end| end + 1);
+        if !text[line..comment.start].trim().is_empty() {
+            continue;
+        }
+        if let Some((kernel, directive)) = directive.split_once(' ') {
             heads.entry(kernel).or_default().add(directive);
         }
+        replace(line..text.len().min(comment.end() + 1), String::new());
+    }
+    for entry in functions(text).filter(|function| function.is_entry) {
+        let head = heads.remove(entry.name).unwrap_or_default();
+        for (parameter, alignment) in head.alignments {
+            match entry.params.get(parameter).map(Vec::as_slice) {
+                // `.param .align 1 .b8 name[128]`: no number, and no pointer.
+                Some([_, keyword, bytes, ..]) if keyword.text == ".align" => {
+                    replace(keyword.start..bytes.end(), alignment.to_owned());
+                }
+                _ => {
+                    let kernel = entry.name.to_owned();
+                    return Err(Refused::GridConstant { kernel, parameter });
+                }
+            }
+        }
+        let bounds: String = head.bounds.into_iter().flat_map(|bound| [bound, "\n"]).collect();
+        replace(entry.body.start..entry.body.start, bounds);
+    }
+    if let Some(kernel) = heads.into_keys().min() {
+        return Err(Refused::UnknownKernel(kernel.to_owned()));
     }
 
     let mut finished = String::with_capacity(text.len());
-    // The kernel whose head this is, what it should have, and the parameters before the line.
-    let mut entry: Option<(&str, Head<'_>, usize)> = None;
-    for line in text.lines().filter(|line| !line.trim_start().starts_with(DIRECTIVE)) {
-        if let Some(name) = entry_name(line) {
-            entry = Some((name, heads.remove(name).unwrap_or_default(), 0));
-        }
-        if let Some((kernel, head, parameters)) = &mut entry
-            && line.trim_start().starts_with(".param ")
-        {
-            let parameter = *parameters;
-            *parameters += 1;
-            if let Some(alignment) = head.alignments.remove(&parameter) {
-                let refused = || Refused::GridConstant { kernel: (*kernel).to_owned(), parameter };
-                finished.push_str(&align_parameter(line, alignment).ok_or_else(refused)?);
-                finished.push('\n');
-                continue;
-            }
-        }
-        if line == "{"
-            && let Some((kernel, head, _)) = entry.take()
-        {
-            if let Some(parameter) = head.alignments.into_keys().min() {
-                return Err(Refused::GridConstant { kernel: kernel.to_owned(), parameter });
-            }
-            for bound in head.bounds {
-                finished.push_str(bound);
-                finished.push('\n');
-            }
-        }
-        finished.push_str(line);
-        finished.push('\n');
+    let mut at = 0;
+    for (range, new) in edits.into_values() {
+        finished.push_str(&text[at..range.start]);
+        finished.push_str(&new);
+        at = range.end;
     }
-    match heads.into_keys().min() {
-        Some(kernel) => Err(Refused::UnknownKernel(kernel.to_owned())),
-        None => Ok(finished),
-    }
-}
-
-/// `.param .align 1 .b8 name[128]`, with another alignment; `None` for a number or a pointer.
-fn align_parameter(line: &str, alignment: &str) -> Option<String> {
-    let (_, rest) = line.trim_start().strip_prefix(".param .align ")?.split_once(' ')?;
-    Some(format!("\t.param {alignment} {rest}"))
+    finished.push_str(&text[at..]);
+    Ok(finished)
 }
 
 /// What the PTX says about each of its kernels, in order.
 pub fn kernels(text: &str) -> Vec<KernelInfo> {
-    let arrays: Vec<(&str, u32)> = text.lines().filter_map(shared_array).collect();
+    let arrays = declarations(text).filter_map(|declaration| declaration.shared_array());
+    // rustc declares arrays of bytes.
+    let arrays: Vec<(&str, u32)> =
+        arrays.filter_map(|array| Some((array.name, array.elements?))).collect();
     let mut kernels = Vec::new();
-    for function in functions(text).into_iter().filter(|function| function.is_entry) {
-        let instructions = function.body.iter().filter(|(_, line)| is_instruction(line)).count();
-        let shared_bytes = arrays
+    for function in functions(text).filter(|function| function.is_entry) {
+        let statements: Vec<_> = function.body.statements().collect();
+        let instructions = statements.iter().filter_map(|statement| statement.instruction());
+        let words: HashSet<&str> = statements
             .iter()
-            .filter(|(name, _)| function.body.iter().any(|(_, line)| mentions(line, name)))
-            .map(|(_, bytes)| bytes)
-            .sum();
-        kernels.push(KernelInfo { name: function.name.to_owned(), instructions, shared_bytes });
+            .flat_map(|statement| &statement.lexemes)
+            .filter(|lexeme| lexeme.kind == Kind::Word)
+            .map(|word| word.text)
+            .collect();
+        let of_kernel = arrays.iter().filter(|(name, _)| words.contains(name));
+        kernels.push(KernelInfo {
+            name: function.name.to_owned(),
+            instructions: instructions.count(),
+            shared_bytes: of_kernel.map(|(_, bytes)| bytes).sum(),
+        });
     }
     kernels
 }

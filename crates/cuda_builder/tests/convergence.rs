@@ -14,6 +14,7 @@ use cust::launch;
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
+use ptx_syntax::outline::{self, Statement};
 
 mod common;
 
@@ -107,10 +108,12 @@ fn fixture(arch: CudaArch) -> Option<String> {
 
 /// How often an instruction stands in a kernel.
 fn copies(text: &str, kernel: &str, instruction: &str) -> usize {
-    let (_, rest) = text.split_once(&format!(".entry {kernel}(")).unwrap();
-    let (body, _) = rest.split_once("\n}").unwrap();
-    let first_word = |line: &str| line.split_whitespace().next() == Some(instruction);
-    body.lines().filter(|line| first_word(line)).count()
+    let kernel = outline::entry(text, kernel).and_then(|entry| entry.function()).unwrap();
+    let statements = kernel.body.statements();
+    let is_it = |statement: &Statement<'_>| {
+        statement.instruction().is_some_and(|(opcode, _)| opcode == instruction)
+    };
+    statements.filter(is_it).count()
 }
 
 /// The primary context is shared by all tests.

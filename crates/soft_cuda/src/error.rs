@@ -66,6 +66,12 @@ pub enum LoadError {
     },
 }
 
+impl From<ptx_syntax::SyntaxError> for LoadError {
+    fn from(ptx_syntax::SyntaxError { line, text, help }: ptx_syntax::SyntaxError) -> Self {
+        LoadError::Syntax { line, text, help }
+    }
+}
+
 /// A failed allocation, or a host access that does not fit one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -35,7 +35,7 @@
 //!
 //! # A tour
 //!
-//! - `ptx` turns text into a syntax tree. It knows PTX's grammar and nothing
+//! - [`ptx_syntax`] turns text into a syntax tree. It knows PTX's grammar and nothing
 //!   about what instructions mean.
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
 //!   `index` has the module's names and `scopes` the kernel's, `names` resolves
@@ -119,8 +119,9 @@ mod error;
 mod exec;
 mod lower;
 mod memory;
-mod ptx;
 mod tensor;
+
+use ptx_syntax as ptx;
 
 pub use device::{
     Config, Device, Isa, Kernel, LaunchConfig, LaunchReport, MAX_BLOCK, MAX_GRID, MAX_SHARED,

@@ -147,6 +147,8 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use kernels_gpu::{LADDER, TILES};
+    use ptx_syntax::outline::functions;
+    use ptx_syntax::scan::Lexeme;
 
     use super::*;
     use crate::ptx;
@@ -169,27 +171,20 @@ mod tests {
     }
 
     /// The entry points of a PTX text, with the parameters that they declare.
-    fn declared(text: &str) -> BTreeMap<&str, Vec<Result<Kind, &str>>> {
-        let entries = text.split(".visible .entry ").skip(1);
-        let parse = |entry| -> Option<_> {
-            let (name, rest): (&str, &str) = str::split_once(entry, '(')?;
-            let (list, _) = rest.split_once(')')?;
-            let parameters = list.split(',').map(str::trim).filter(|one| !one.is_empty());
-            Some((name, parameters.map(|one| kind(one).ok_or(one)).collect()))
-        };
-        entries.map(|entry| parse(entry).expect("a list of parameters")).collect()
+    fn declared(text: &str) -> BTreeMap<&str, Vec<Result<Kind, String>>> {
+        let entries = functions(text).filter(|function| function.is_entry);
+        let kinds = |params: Vec<Vec<Lexeme<'_>>>| params.iter().map(|one| kind(one)).collect();
+        entries.map(|entry| (entry.name, kinds(entry.params))).collect()
     }
 
-    fn kind(parameter: &str) -> Option<Kind> {
-        let words: Vec<_> = parameter.split_whitespace().collect();
+    fn kind(parameter: &[Lexeme<'_>]) -> Result<Kind, String> {
+        let words: Vec<_> = parameter.iter().map(|lexeme| lexeme.text).collect();
         match words[..] {
-            [".param", ".u32", _] => Some(Kind::U32),
-            [".param", ".f32", _] => Some(Kind::F32),
-            [".param", ".u64", ".ptr", ".align", "1", _] => Some(Kind::Address),
-            [".param", ".align", "64", ".b8", name] if name.ends_with("[128]") => {
-                Some(Kind::TensorMap)
-            }
-            _ => None,
+            [".param", ".u32", _] => Ok(Kind::U32),
+            [".param", ".f32", _] => Ok(Kind::F32),
+            [".param", ".u64", ".ptr", ".align", "1", _] => Ok(Kind::Address),
+            [".param", ".align", "64", ".b8", _, "[", "128", "]"] => Ok(Kind::TensorMap),
+            _ => Err(words.join(" ")),
         }
     }
 

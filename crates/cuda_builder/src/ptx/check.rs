@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::read::{Function, callee, functions, shared_array};
+use ptx_syntax::outline::{Function, Statement, declarations, functions};
 
 /// Why PTX is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,29 +99,40 @@ const PANIC: &str = "cuda_std_panic_is_reachable";
 const CONVERGENT: [&str; 5] = ["activemask", "bar", "barrier", "shfl", "vote"];
 const TOGETHER: [&str; 2] = ["sync", "aligned"];
 
+/// A function, and its statements.
+struct Code<'a> {
+    function: Function<'a>,
+    statements: Vec<Statement<'a>>,
+}
+
 /// Refuses what no kernel must have.
 pub(super) fn check(text: &str) -> Result<(), Refused> {
+    let arrays = declarations(text).filter_map(|declaration| declaration.shared_array());
     let mut arrays: Vec<&str> =
-        text.lines().filter_map(shared_array).map(|array| array.0).collect();
+        arrays.filter(|array| array.elements.is_some()).map(|array| array.name).collect();
     arrays.sort_unstable();
     if let Some(twice) = arrays.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(Refused::SharedTwice { symbol: twice[0].to_owned() });
     }
-    let functions = functions(text);
-    let defined: HashMap<&str, &Function<'_>> =
-        functions.iter().map(|function| (function.name, function)).collect();
+    let functions: Vec<Code<'_>> = functions(text)
+        .map(|function| Code { statements: function.body.statements().collect(), function })
+        .collect();
+    let defined: HashMap<&str, &Code<'_>> =
+        functions.iter().map(|code| (code.function.name, code)).collect();
     let panicking = panicking(&functions);
-    for kernel in functions.iter().filter(|function| function.is_entry) {
-        let mut seen = vec![kernel.name];
-        let mut pending = vec![kernel];
-        while let Some(function) = pending.pop() {
-            check_assembly(kernel.name, function)?;
-            for &(line, text) in &function.body {
-                if text.starts_with(".local") {
-                    return Err(Refused::LocalMemory { kernel: kernel.name.to_owned(), line });
+    for entry in functions.iter().filter(|code| code.function.is_entry) {
+        let kernel = entry.function.name;
+        let mut seen = vec![kernel];
+        let mut pending = vec![entry];
+        while let Some(code) = pending.pop() {
+            check_assembly(kernel, &code.statements)?;
+            for statement in &code.statements {
+                let (kernel, line) = (kernel.to_owned(), statement.line() as usize);
+                if statement.directive() == Some(".local") {
+                    return Err(Refused::LocalMemory { kernel, line });
                 }
-                let Some(callee) = callee(text) else { continue };
-                let (kernel, name) = (kernel.name.to_owned(), demangled(callee));
+                let Some(callee) = statement.callee() else { continue };
+                let name = demangled(callee);
                 if panicking.contains(callee) && name.trim_start_matches('<').starts_with("core::")
                     || callee == PANIC
                 {
@@ -130,9 +141,9 @@ pub(super) fn check(text: &str) -> Result<(), Refused> {
                 match defined.get(callee) {
                     None => return Err(Refused::Undefined { kernel, line, callee: name }),
                     Some(_) if seen.contains(&callee) => {}
-                    Some(function) => {
+                    Some(code) => {
                         seen.push(callee);
-                        pending.push(function);
+                        pending.push(code);
                     }
                 }
             }
@@ -142,14 +153,14 @@ pub(super) fn check(text: &str) -> Result<(), Refused> {
 }
 
 /// The functions that reach the panic handler.
-fn panicking<'a>(functions: &[Function<'a>]) -> HashSet<&'a str> {
+fn panicking<'a>(functions: &[Code<'a>]) -> HashSet<&'a str> {
     let mut panicking = HashSet::from([PANIC]);
     loop {
         let before = panicking.len();
-        for function in functions {
-            let calls = |&(_, line): &(usize, &'a str)| callee(line);
-            if function.body.iter().filter_map(calls).any(|callee| panicking.contains(callee)) {
-                panicking.insert(function.name);
+        for code in functions {
+            let mut callees = code.statements.iter().filter_map(Statement::callee);
+            if callees.any(|callee| panicking.contains(callee)) {
+                panicking.insert(code.function.name);
             }
         }
         if panicking.len() == before {
@@ -159,46 +170,16 @@ fn panicking<'a>(functions: &[Function<'a>]) -> HashSet<&'a str> {
 }
 
 /// Refuses convergent instructions in inline assembly, which LLVM may have copied or moved.
-fn check_assembly(kernel: &str, function: &Function<'_>) -> Result<(), Refused> {
-    // LLVM writes these comments around inline assembly.
-    const BEGIN: &str = "// begin inline asm";
-    const END: &str = "// end inline asm";
-    let mut in_assembly = false;
-    for &(line, text) in &function.body {
-        match text {
-            BEGIN => in_assembly = true,
-            END => in_assembly = false,
-            _ if in_assembly => {
-                let code = text.split_once("//").map_or(text, |(code, _)| code);
-                let mut opcodes = code.split([';', '{', '}']).filter_map(opcode);
-                if let Some(instruction) = opcodes.find(|opcode| is_convergent(opcode)) {
-                    let (kernel, instruction) = (kernel.to_owned(), instruction.to_owned());
-                    return Err(Refused::Convergent { kernel, line, instruction });
-                }
-            }
-            _ => {}
+fn check_assembly(kernel: &str, statements: &[Statement<'_>]) -> Result<(), Refused> {
+    for statement in statements.iter().filter(|statement| statement.is_assembly) {
+        if let Some((opcode, _)) = statement.instruction()
+            && is_convergent(opcode)
+        {
+            let (kernel, line) = (kernel.to_owned(), statement.line() as usize);
+            return Err(Refused::Convergent { kernel, line, instruction: opcode.to_owned() });
         }
     }
     Ok(())
-}
-
-/// The first word of a statement after its label, guard and comments, which is how an instruction
-/// begins: `shfl.sync.up.b32`.
-fn opcode(statement: &str) -> Option<&str> {
-    let mut rest = statement.trim_start();
-    loop {
-        rest = if let Some(comment) = rest.strip_prefix("/*") {
-            comment.split_once("*/")?.1.trim_start()
-        } else if let Some(guard) = rest.strip_prefix('@') {
-            guard.trim_start().split_once(char::is_whitespace)?.1.trim_start()
-        } else if let Some((label, statement)) = rest.split_once(':')
-            && !label.contains([' ', '.'])
-        {
-            statement.trim_start()
-        } else {
-            return rest.split_whitespace().next();
-        }
-    }
 }
 
 fn is_convergent(opcode: &str) -> bool {

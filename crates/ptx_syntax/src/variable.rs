@@ -1,8 +1,8 @@
 //! Declarations of variables, and their initial values.
 
-use super::ast::{Init, Space, Variable};
-use super::lexer::Token;
-use super::parser::{Parser, Result};
+use crate::ast::{Init, Space, Variable};
+use crate::cursor::{Cursor, Result};
+use crate::lexer::Token;
 
 /// The most that a variable may be aligned to, in bytes.
 const MAX_ALIGN: u64 = 1 << 16;
@@ -59,9 +59,9 @@ struct Shape {
     align: u64,
 }
 
-impl Parser {
+impl Cursor {
     /// One or more declarations after the state space, up to the `;`.
-    pub(super) fn variables(
+    pub(crate) fn variables(
         &mut self,
         space: &str,
         external: bool,
@@ -86,7 +86,7 @@ impl Parser {
     }
 
     /// A parameter, after its `.param`.
-    pub(super) fn parameter(&mut self, line: u32) -> Result<Variable> {
+    pub(crate) fn parameter(&mut self, line: u32) -> Result<Variable> {
         let (name, shape) = self.shape(Space::Param, false)?;
         self.variable_tail(name, shape, line)
     }
@@ -224,7 +224,7 @@ impl Parser {
         let Scalar { kind, bytes } = scalar;
         let size = bytes as u8;
         let untyped = kind == Kind::Bits;
-        let wrong = |parser: &mut Parser, help: &str| {
+        let wrong = |parser: &mut Cursor, help: &str| {
             parser.at = at;
             parser.error(help)
         };

@@ -2,7 +2,7 @@
 
 /// A whole module.
 #[derive(Debug, Default)]
-pub(crate) struct Module {
+pub struct Module {
     /// The PTX version, such as 8.7; 0 if the text names none.
     pub version: f64,
     /// The architecture it is written for, such as `sm_90a`.
@@ -15,7 +15,7 @@ pub(crate) struct Module {
 
 impl Module {
     /// Whether it is written for `sm` or newer.
-    pub(crate) fn targets(&self, sm: u32) -> bool {
+    pub fn targets(&self, sm: u32) -> bool {
         let number = self.target.strip_prefix("sm_").unwrap_or_default();
         let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         digits.parse().is_ok_and(|number: u32| number >= sm)
@@ -24,18 +24,25 @@ impl Module {
 
 /// The state space a variable is declared in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Space {
+pub enum Space {
+    /// `.global`
     Global,
+    /// `.const`
     Const,
+    /// `.shared`
     Shared,
+    /// `.local`
     Local,
+    /// `.param`
     Param,
 }
 
 /// A variable declaration: `.shared .align 16 .b8 tile[4096];`
 #[derive(Debug, Clone)]
-pub(crate) struct Variable {
+pub struct Variable {
+    /// Its name.
     pub name: String,
+    /// Where it lies.
     pub space: Space,
     /// Bytes of one element, which may be a vector.
     pub element: u64,
@@ -47,12 +54,13 @@ pub(crate) struct Variable {
     pub external: bool,
     /// Initial values from the first byte on; what they do not reach is zero.
     pub init: Vec<Init>,
+    /// The line it begins in, from 1.
     pub line: u32,
 }
 
 /// One value of an initialiser.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Init {
+pub enum Init {
     /// The low bytes of a number, and how many of them.
     Bits(u64, u8),
     /// The address of a variable, plus an offset; `generic(name)` says the
@@ -62,59 +70,80 @@ pub(crate) enum Init {
 
 /// `.entry` or `.func`.
 #[derive(Debug)]
-pub(crate) struct Function {
+pub struct Function {
+    /// Its name.
     pub name: String,
+    /// Whether it is a kernel.
     pub entry: bool,
     /// Return parameters of a `.func`.
     pub returns: Vec<Variable>,
+    /// Parameters.
     pub params: Vec<Variable>,
+    /// `.maxntid`
     pub max_threads: Option<[u32; 3]>,
+    /// `.reqntid`
     pub required_threads: Option<[u32; 3]>,
+    /// `.minnctapersm`
     pub min_blocks_per_sm: Option<u32>,
     /// `None` for a declaration.
     pub body: Option<Vec<Statement>>,
+    /// The line it begins in, from 1.
     pub line: u32,
 }
 
 /// What a function body is made of.
 #[derive(Debug)]
-pub(crate) enum Statement {
+pub enum Statement {
+    /// `name:`, and the line it is in.
     Label(String, u32),
     /// `.reg .b32 %r<4>;` is `("%r", "b32", Some(4))`.
     Register {
+        /// Its name, without a number.
         name: String,
+        /// Its type, without the dot.
         ty: String,
+        /// How many there are, with numbers from 0; `None` for one without a number.
         count: Option<u32>,
+        /// The line it is in, from 1.
         line: u32,
     },
+    /// A variable.
     Variable(Variable),
+    /// An instruction.
     Instruction(Instruction),
+    /// `{`, which begins a scope of names.
     Open,
+    /// `}`, which ends it.
     Close,
 }
 
 /// One instruction.
 #[derive(Debug, Clone)]
-pub(crate) struct Instruction {
+pub struct Instruction {
     /// `@p` is `(p, false)`, `@!p` is `(p, true)`.
     pub guard: Option<(String, bool)>,
     /// The opcode with its modifiers: `ld.global.v4.b32`.
     pub opcode: String,
+    /// The operands, destinations first.
     pub operands: Vec<Operand>,
+    /// The line it begins in, from 1.
     pub line: u32,
 }
 
 /// One operand.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Operand {
+pub enum Operand {
     /// A register, special register, label or variable.
     Name(String),
     /// `!p`
     Not(String),
     /// `a|b`: two destinations.
     Pair(Box<Operand>, Box<Operand>),
+    /// An integer.
     Int(i128),
+    /// `0f3F800000`, as bits.
     F32(u32),
+    /// `0d3FF0000000000000` or a decimal number, as bits.
     F64(u64),
     /// `name+4`, outside of brackets.
     Offset(String, i64),

@@ -1,6 +1,7 @@
 //! PTX text to tokens. Every token knows its line.
 
-use crate::error::LoadError;
+use crate::error::SyntaxError;
+use crate::scan::{Kind, Lexeme, lexemes};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
@@ -30,104 +31,35 @@ impl std::fmt::Display for Token {
 }
 
 /// Splits `text` into `(token, line)`; lines count from 1.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, u32)>, LoadError> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len() / 4);
-    let (mut at, mut line) = (0, 1);
-    while let Some(&c) = bytes.get(at) {
-        let start = at;
-        match c {
-            b'\n' => {
-                line += 1;
-                at += 1;
+pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, u32)>, SyntaxError> {
+    let mut out = Vec::with_capacity(text.len() / 4);
+    for Lexeme { kind, text, line, .. } in lexemes(text) {
+        let token = match kind {
+            Kind::Comment => continue,
+            Kind::Word => Token::Word(text.to_owned()),
+            Kind::Number => number(text, line)?,
+            Kind::Text => Token::Text,
+            Kind::Punct(c) => Token::Punct(c),
+            Kind::Odd if text.starts_with("/*") => {
+                return Err(syntax(line, "/*", "close this comment with `*/`"));
             }
-            b' ' | b'\t' | b'\r' | 0 => at += 1,
-            b'/' if bytes.get(at + 1) == Some(&b'/') => {
-                while at < bytes.len() && bytes[at] != b'\n' {
-                    at += 1;
-                }
+            Kind::Odd if text.starts_with('"') => {
+                return Err(syntax(line, text, "close this string with `\"`"));
             }
-            b'/' if bytes.get(at + 1) == Some(&b'*') => {
-                let opened = line;
-                at += 2;
-                loop {
-                    match bytes.get(at) {
-                        None => {
-                            return Err(syntax(opened, "/*", "close this comment with `*/`"));
-                        }
-                        Some(b'*') if bytes.get(at + 1) == Some(&b'/') => break,
-                        Some(b'\n') => line += 1,
-                        Some(_) => {}
-                    }
-                    at += 1;
-                }
-                at += 2;
+            Kind::Odd => {
+                return Err(syntax(line, text, "PTX has no such character here; remove it"));
             }
-            b'"' => {
-                at += 1;
-                while at < bytes.len() && bytes[at] != b'"' && bytes[at] != b'\n' {
-                    at += 1;
-                }
-                if bytes.get(at) != Some(&b'"') {
-                    return Err(syntax(line, &text[start..at], "close this string with `\"`"));
-                }
-                at += 1;
-                out.push((Token::Text, line));
-            }
-            _ if c.is_ascii_digit()
-                || c == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit) =>
-            {
-                while at < bytes.len()
-                    && (bytes[at].is_ascii_alphanumeric()
-                        || bytes[at] == b'.'
-                        || (matches!(bytes[at], b'+' | b'-') && is_exponent(&bytes[start..at])))
-                {
-                    at += 1;
-                }
-                out.push((number(&text[start..at], line)?, line));
-            }
-            _ if is_word(c) => {
-                at += 1;
-                while at < bytes.len() {
-                    if is_word(bytes[at]) || bytes[at].is_ascii_digit() {
-                        at += 1;
-                    } else if bytes[at] == b':' && bytes.get(at + 1) == Some(&b':') {
-                        at += 2;
-                    } else {
-                        break;
-                    }
-                }
-                out.push((Token::Word(text[start..at].to_owned()), line));
-            }
-            b',' | b';' | b'[' | b']' | b'{' | b'}' | b'(' | b')' | b'+' | b'-' | b'!' | b'@'
-            | b'|' | b':' | b'<' | b'>' | b'=' | b'*' => {
-                at += 1;
-                out.push((Token::Punct(char::from(c)), line));
-            }
-            _ => {
-                let odd = text[start..].chars().next().map(String::from).unwrap_or_default();
-                return Err(syntax(line, &odd, "PTX has no such character here; remove it"));
-            }
-        }
+        };
+        out.push((token, line));
     }
     Ok(out)
 }
 
-fn is_word(c: u8) -> bool {
-    c.is_ascii_alphabetic() || matches!(c, b'_' | b'$' | b'%' | b'.')
+fn syntax(line: u32, text: &str, help: &str) -> SyntaxError {
+    SyntaxError { line, text: text.to_owned(), help: help.to_owned() }
 }
 
-/// Whether a number read so far ends in the `e` of a decimal exponent.
-fn is_exponent(read: &[u8]) -> bool {
-    let [digits @ .., b'e' | b'E'] = read else { return false };
-    digits.iter().all(|c| c.is_ascii_digit() || *c == b'.')
-}
-
-fn syntax(line: u32, text: &str, help: &str) -> LoadError {
-    LoadError::Syntax { line, text: text.to_owned(), help: help.to_owned() }
-}
-
-fn number(text: &str, line: u32) -> Result<Token, LoadError> {
+fn number(text: &str, line: u32) -> Result<Token, SyntaxError> {
     let bad = || syntax(line, text, "this is not a PTX number");
     if let Some(bits) = strip(text, "0f").filter(|hex| hex.len() == 8) {
         return u32::from_str_radix(bits, 16).map(Token::F32).map_err(|_| bad());
@@ -213,10 +145,7 @@ mod tests {
     #[test]
     fn bad_input_names_its_line() {
         for (text, line) in [("\n#", 2), ("/* a\n", 1), ("\n\n\"abc\n", 3), ("0xZZ", 1)] {
-            match tokens(text) {
-                Err(LoadError::Syntax { line: at, .. }) => assert_eq!(at, line, "{text:?}"),
-                other => panic!("{text:?}: {other:?}"),
-            }
+            assert_eq!(tokens(text).unwrap_err().line, line, "{text:?}");
         }
     }
 }

@@ -1,0 +1,235 @@
+//! Tokens to a syntax tree.
+
+use crate::ast::{Function, Module, Variable};
+use crate::cursor::{Cursor, Result};
+use crate::error::SyntaxError;
+use crate::lexer::Token;
+
+/// Parses a whole module.
+///
+/// # Errors
+/// A [`SyntaxError`] names the line.
+pub fn parse(text: &str) -> Result<Module, SyntaxError> {
+    let mut parser = Cursor::new(text)?;
+    let mut module = Module::default();
+    while !parser.done() {
+        parser.item(&mut module)?;
+    }
+    Ok(module)
+}
+
+impl Cursor {
+    fn item(&mut self, module: &mut Module) -> Result<()> {
+        let (mut external, line) = (false, self.line());
+        loop {
+            let word = self.word("a directive")?;
+            match word.as_str() {
+                ".target" => {
+                    module.target = self.word("an architecture")?;
+                    self.skip_line();
+                    return Ok(());
+                }
+                ".version" => {
+                    let Some(&Token::F64(bits)) = self.peek() else {
+                        return self.error("a PTX version such as `8.7` belongs here");
+                    };
+                    self.at += 1;
+                    module.version = f64::from_bits(bits);
+                    return Ok(());
+                }
+                ".file" => {
+                    self.skip_line();
+                    return Ok(());
+                }
+                ".address_size" => {
+                    if self.int()? != 64 {
+                        self.at -= 1;
+                        return self.error("only 64-bit addresses are supported");
+                    }
+                    return Ok(());
+                }
+                ".pragma" => {
+                    self.at += 1;
+                    return self.expect(';');
+                }
+                // Debug information.
+                ".section" => {
+                    self.word("a section name")?;
+                    self.expect('{')?;
+                    while !self.is('}') {
+                        if self.done() {
+                            return self.error("close this section with `}`");
+                        }
+                        self.at += 1;
+                    }
+                    return self.expect('}');
+                }
+                ".visible" | ".weak" | ".common" => {}
+                ".extern" => external = true,
+                ".entry" | ".func" => {
+                    module.functions.push(self.function(word == ".entry", line)?);
+                    return Ok(());
+                }
+                ".global" | ".const" | ".shared" => {
+                    self.variables(&word, external, &mut module.variables)?;
+                    return self.expect(';');
+                }
+                _ => {
+                    self.at -= 1;
+                    return self.error("this is not a module-level directive the device knows");
+                }
+            }
+        }
+    }
+
+    fn function(&mut self, entry: bool, line: u32) -> Result<Function> {
+        // `.noreturn` is an attribute in front of the name or after the parameters.
+        let mut returns = Vec::new();
+        if self.is('(') {
+            returns = self.params()?;
+        }
+        let name = self.word("a function name")?;
+        let params = if self.is('(') { self.params()? } else { Vec::new() };
+        let mut function = Function {
+            name,
+            entry,
+            returns,
+            params,
+            max_threads: None,
+            required_threads: None,
+            min_blocks_per_sm: None,
+            body: None,
+            line,
+        };
+        loop {
+            if self.take(';') {
+                return Ok(function);
+            }
+            if self.is('{') {
+                function.body = Some(self.body()?);
+                return Ok(function);
+            }
+            match self.word("`{`, `;` or a directive")?.as_str() {
+                ".maxntid" => function.max_threads = Some(self.extents()?),
+                ".reqntid" => function.required_threads = Some(self.extents()?),
+                ".minnctapersm" => function.min_blocks_per_sm = Some(self.unsigned()?),
+                ".maxnreg" => {
+                    self.int()?;
+                }
+                ".noreturn" => {}
+                ".pragma" => {
+                    self.at += 1;
+                    self.expect(';')?;
+                }
+                _ => {
+                    self.at -= 1;
+                    return self.error("this is not a kernel directive the device knows");
+                }
+            }
+        }
+    }
+
+    /// `256` or `16, 16` or `8, 8, 4`.
+    fn extents(&mut self) -> Result<[u32; 3]> {
+        let mut extents = [1; 3];
+        for (i, extent) in extents.iter_mut().enumerate() {
+            if i > 0 && !self.take(',') {
+                break;
+            }
+            *extent = self.unsigned()?;
+        }
+        Ok(extents)
+    }
+
+    fn params(&mut self) -> Result<Vec<Variable>> {
+        self.expect('(')?;
+        let mut params = Vec::new();
+        while !self.take(')') {
+            if !params.is_empty() {
+                self.expect(',')?;
+            }
+            let line = self.line();
+            let word = self.word("`.param`")?;
+            if word != ".param" {
+                self.at -= 1;
+                return self.error("only `.param` parameters are supported");
+            }
+            params.push(self.parameter(line)?);
+        }
+        Ok(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::{Operand, Statement};
+
+    const HEADER: &str = ".version 8.7\n.target sm_80, debug\n.address_size 64\n";
+
+    fn line_of(error: SyntaxError) -> u32 {
+        error.line
+    }
+
+    #[test]
+    fn a_kernel_with_everything() {
+        let module = parse(&format!(
+            "{HEADER}
+.extern .shared .align 128 .b8 smem[];
+.global .align 8 .b64 table[16] = {{1, 2, generic(other)+4}};
+.extern .func (.param .b32 r) f (.param .b64 a) .noreturn;
+.visible .entry k(.param .u64 .ptr .global .align 4 k_0, .param .align 8 .b8 k_1[24])
+.maxntid 16, 16
+.minnctapersm 2
+{{
+  .reg .pred %p<3>;
+  .reg .b32 a, b;
+  .pragma \"nounroll\";
+  .loc 1 2 3
+  @!%p1 bra $L__1;
+  ld.global.v2.b32 {{a, _}}, [%rd1+-16];
+  {{ .reg .b64 t; mov.u64 t, smem+4; }}
+  setp.eq.s32 %p1|%p2, a, -1;
+$L__1:
+  ret;
+}}"
+        ))
+        .unwrap();
+        assert_eq!(module.variables.len(), 2);
+        assert_eq!(module.variables[0].count, None);
+        assert_eq!(module.variables[1].init.len(), 3);
+        let kernel = &module.functions[1];
+        assert_eq!(kernel.max_threads, Some([16, 16, 1]));
+        assert_eq!(kernel.min_blocks_per_sm, Some(2));
+        assert_eq!(kernel.params[0].align, 8);
+        assert_eq!(kernel.params[1].count, Some(24));
+        let body = kernel.body.as_ref().unwrap();
+        let instructions: Vec<_> = body
+            .iter()
+            .filter_map(|s| match s {
+                Statement::Instruction(i) => Some(i),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(instructions[0].guard, Some(("%p1".into(), true)));
+        assert_eq!(instructions[1].operands[1], Operand::Address(Some("%rd1".into()), -16));
+        assert_eq!(instructions[2].operands[1], Operand::Offset("smem".into(), 4));
+        assert_eq!(instructions[3].operands[2], Operand::Int(-1));
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (body, line) in [
+            ("\n\n add.u32 %r1 %r2;", 6),
+            ("\n .reg .b32 %r<;", 5),
+            ("\n .frobnicate 3;", 5),
+            (" mov.b32 r, {{a}};", 4),
+            ("\n ld.b32 r, [a, b];", 5),
+        ] {
+            let text = format!("{HEADER}.entry k() {{{body}\n}}");
+            assert_eq!(line_of(parse(&text).unwrap_err()), line, "{body}");
+        }
+        assert_eq!(line_of(parse("\n.entry k() { ret;").unwrap_err()), 2);
+        assert_eq!(line_of(parse("\n.address_size 32").unwrap_err()), 2);
+    }
+}

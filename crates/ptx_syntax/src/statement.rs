@@ -1,0 +1,192 @@
+//! Bodies of functions: statements and operands.
+
+use crate::ast::{Instruction, Operand, Statement};
+use crate::cursor::{Cursor, Result};
+use crate::lexer::Token;
+
+/// The most registers of one declaration such as `.reg .b32 %r<4>`.
+const MAX_REGISTERS: u32 = 1 << 20;
+
+impl Cursor {
+    /// From its opening brace to its closing one.
+    pub(crate) fn body(&mut self) -> Result<Vec<Statement>> {
+        self.expect('{')?;
+        let (mut out, mut depth) = (Vec::new(), 1);
+        loop {
+            let line = self.line();
+            match self.peek() {
+                None => return self.error("close this function with `}`"),
+                Some(Token::Punct('{')) => {
+                    self.at += 1;
+                    depth += 1;
+                    out.push(Statement::Open);
+                }
+                Some(Token::Punct('}')) => {
+                    self.at += 1;
+                    depth -= 1;
+                    if depth == 0 {
+                        return Ok(out);
+                    }
+                    out.push(Statement::Close);
+                }
+                Some(Token::Punct(';')) => self.at += 1,
+                Some(Token::Punct('@')) => {
+                    self.at += 1;
+                    let negated = self.take('!');
+                    let guard = self.word("a predicate register")?;
+                    let opcode = self.word("an instruction")?;
+                    out.push(self.instruction(Some((guard, negated)), opcode, line)?);
+                }
+                Some(Token::Word(word)) => {
+                    let word = word.clone();
+                    self.at += 1;
+                    match word.as_str() {
+                        ".reg" => self.registers(&mut out, line)?,
+                        ".shared" | ".local" | ".param" | ".global" | ".const" => {
+                            let mut variables = Vec::new();
+                            self.variables(&word, false, &mut variables)?;
+                            self.expect(';')?;
+                            out.extend(variables.into_iter().map(Statement::Variable));
+                        }
+                        ".loc" => {
+                            self.at -= 1;
+                            self.skip_line();
+                        }
+                        ".pragma" => {
+                            self.at += 1;
+                            self.expect(';')?;
+                        }
+                        _ if word.starts_with('.') => {
+                            self.at -= 1;
+                            return self.error("this is not a directive the device knows here");
+                        }
+                        _ if self.take(':') => out.push(Statement::Label(word, line)),
+                        _ => out.push(self.instruction(None, word, line)?),
+                    }
+                }
+                Some(_) => {
+                    return self.error("an instruction, a label or a directive belongs here");
+                }
+            }
+        }
+    }
+
+    fn registers(&mut self, out: &mut Vec<Statement>, line: u32) -> Result<()> {
+        let ty = self.word("a register type")?;
+        let ty = ty.trim_start_matches('.').to_owned();
+        loop {
+            let name = self.word("a register name")?;
+            let count = if self.take('<') {
+                let count: u32 = self.unsigned()?;
+                if count > MAX_REGISTERS {
+                    self.at -= 1;
+                    return self.error(&format!(
+                        "one declaration makes at most {MAX_REGISTERS} registers"
+                    ));
+                }
+                self.expect('>')?;
+                Some(count)
+            } else {
+                None
+            };
+            out.push(Statement::Register { name, ty: ty.clone(), count, line });
+            if !self.take(',') {
+                return self.expect(';');
+            }
+        }
+    }
+
+    fn instruction(
+        &mut self,
+        guard: Option<(String, bool)>,
+        opcode: String,
+        line: u32,
+    ) -> Result<Statement> {
+        let mut operands = Vec::new();
+        while !self.take(';') {
+            if !operands.is_empty() {
+                self.expect(',')?;
+            }
+            operands.push(self.operand()?);
+        }
+        Ok(Statement::Instruction(Instruction { guard, opcode, operands, line }))
+    }
+
+    fn operand(&mut self) -> Result<Operand> {
+        let first = self.simple_operand()?;
+        if self.take('|') {
+            let second = self.simple_operand()?;
+            return Ok(Operand::Pair(Box::new(first), Box::new(second)));
+        }
+        Ok(first)
+    }
+
+    /// A comma-separated list of plain operands, up to `close`.
+    fn list(&mut self, close: char) -> Result<Vec<Operand>> {
+        self.at += 1;
+        let mut out = Vec::new();
+        while !self.take(close) {
+            if !out.is_empty() {
+                self.expect(',')?;
+            }
+            if self.is('{') || self.is('(') {
+                return self.error("lists of operands do not nest");
+            }
+            let operand = self.simple_operand()?;
+            out.push(operand);
+        }
+        Ok(out)
+    }
+
+    fn simple_operand(&mut self) -> Result<Operand> {
+        match self.peek() {
+            Some(Token::Punct('{')) => Ok(Operand::Vector(self.list('}')?)),
+            Some(Token::Punct('(')) => Ok(Operand::List(self.list(')')?)),
+            Some(Token::Punct('!')) => {
+                self.at += 1;
+                Ok(Operand::Not(self.word("a predicate register")?))
+            }
+            Some(Token::Punct('[')) => {
+                self.at += 1;
+                let base = match self.peek() {
+                    Some(Token::Word(_)) => Some(self.word("a base")?),
+                    _ => None,
+                };
+                let offset = if base.is_some() { self.offset()? } else { self.unsigned()? };
+                let operand = match base {
+                    Some(map) if self.take(',') => {
+                        if !self.is('{') {
+                            return self.error("coordinates `{...}` belong here");
+                        }
+                        Operand::Tensor(map, offset, self.list('}')?)
+                    }
+                    base => Operand::Address(base, offset),
+                };
+                self.expect(']')?;
+                Ok(operand)
+            }
+            Some(&Token::F32(bits)) => {
+                self.at += 1;
+                Ok(Operand::F32(bits))
+            }
+            Some(&Token::F64(bits)) => {
+                self.at += 1;
+                Ok(Operand::F64(bits))
+            }
+            Some(Token::Word(_)) => {
+                let word = self.word("an operand")?;
+                if self.is('+') || self.is('-') {
+                    return Ok(Operand::Offset(word, self.offset()?));
+                }
+                Ok(Operand::Name(word))
+            }
+            Some(Token::Int(_) | Token::Punct('-')) => {
+                if let Some(bits) = self.negative_float() {
+                    return Ok(Operand::F64(bits));
+                }
+                Ok(Operand::Int(self.int()?))
+            }
+            _ => self.error("an operand belongs here"),
+        }
+    }
+}
