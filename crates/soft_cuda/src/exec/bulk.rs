@@ -6,7 +6,8 @@
 //! does: a kernel that overwrites the source too early stores wrong data here,
 //! every time.
 
-use super::mem::{self, Element, SHARED_BASE, SPACES};
+use super::address::{SHARED_BASE, SPACES, address_of, range};
+use super::element::{self, Element};
 use super::order::Issued;
 use super::{Cx, Handler, LANES, Op, mbarrier};
 use crate::error::{Access, AddressSpace, FaultKind};
@@ -38,7 +39,7 @@ impl Operand {
     /// The operand was decoded for the kernel that runs.
     unsafe fn of(self, cx: &Cx<'_>, lane: usize) -> u64 {
         // SAFETY: by contract.
-        unsafe { mem::address_of(cx, lane, self.address) }
+        unsafe { address_of(cx, lane, self.address) }
     }
 }
 
@@ -88,7 +89,7 @@ fn shared(
         return Err(FaultKind::Misaligned { address, bytes: align, access, space });
     }
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let host = mem::range(cx, lane as u32, address, bytes, space, access)?;
+    let host = range(cx, lane as u32, address, bytes, space, access)?;
     Ok((host as usize - cx.shared as usize) as u32)
 }
 
@@ -102,7 +103,7 @@ fn tensor_map(
     if !address.is_multiple_of(64) {
         return Err(FaultKind::Misaligned { address, bytes: 64, access, space });
     }
-    let host = mem::range(cx, lane as u32, address, MAP_BYTES, space, access)?;
+    let host = range(cx, lane as u32, address, MAP_BYTES, space, access)?;
     let mut bytes = [0; MAP_BYTES as usize];
     for (i, byte) in bytes.iter_mut().enumerate() {
         // SAFETY: `range` checked that the bytes can be read.
@@ -128,7 +129,7 @@ fn copy_box(
             0 => std::ptr::null_mut(),
             bytes => {
                 let (space, access) = (AddressSpace::Global, Access::Copy);
-                mem::range(cx, lane as u32, row.address, bytes, space, access)?
+                range(cx, lane as u32, row.address, bytes, space, access)?
             }
         };
         for i in 0..elements {
@@ -192,7 +193,7 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let (at, host) = plain(cx, lane, to, (from, src.space), bytes)?;
         cx.order.copy(issued, at, bytes)?;
         // SAFETY: `plain` checked both ends.
-        unsafe { mem::copy(cx.shared.add(at as usize), host, bytes, bytes) };
+        unsafe { element::copy(cx.shared.add(at as usize), host, bytes, bytes) };
         bytes.into()
     } else {
         // SAFETY: by contract.
@@ -224,7 +225,7 @@ fn plain(
         return Err(FaultKind::BulkSize { bytes });
     }
     let at = shared(cx, lane, inner, bytes.into(), ALIGN)?;
-    Ok((at, mem::range(cx, lane as u32, address, bytes, space, access)?))
+    Ok((at, range(cx, lane as u32, address, bytes, space, access)?))
 }
 
 /// The tensor map at `place`, and the coordinates in `slots`.
@@ -340,7 +341,7 @@ fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKi
             Target::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
             Target::Bytes { address, bytes } => {
                 let (space, access) = (AddressSpace::Global, Access::Copy);
-                mem::range(cx, lane as u32, address, bytes, space, access).map(|host| {
+                range(cx, lane as u32, address, bytes, space, access).map(|host| {
                     for i in 0..bytes as usize {
                         // SAFETY: `range` checked the destination, and `save` the source.
                         unsafe { u8::store_atomic(host.add(i), *cx.shared.add(from as usize + i)) };

@@ -3,8 +3,8 @@
 //! A copy is checked when it is issued but performed only when its thread
 //! waits for it: a kernel that forgets to wait reads old data here, every time.
 
-use super::mem;
 use super::{Cx, FULL, Handler, LANES, Op};
+use super::{address, element};
 use crate::error::{Access, AddressSpace};
 
 /// One copy of one lane.
@@ -46,7 +46,7 @@ impl Copies {
                 // SAFETY: both ends were checked when the copy was issued;
                 // shared memory lives as long as the block, and the launch
                 // keeps every allocation alive.
-                unsafe { mem::copy(copy.dst, copy.src, copy.from_src, copy.bytes) };
+                unsafe { element::copy(copy.dst, copy.src, copy.from_src, copy.bytes) };
             }
             !done
         });
@@ -89,8 +89,14 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
             };
             (to, from, have)
         };
-        let dst = match mem::resolve(cx, lane as u32, to, bytes, AddressSpace::Shared, Access::Copy)
-        {
+        let dst = match address::resolve(
+            cx,
+            lane as u32,
+            to,
+            bytes,
+            AddressSpace::Shared,
+            Access::Copy,
+        ) {
             Ok(dst) => dst,
             Err(kind) => return cx.fail(lane as u32, kind),
         };
@@ -98,7 +104,7 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
         let src = if have == 0 {
             std::ptr::null_mut()
         } else {
-            match mem::resolve_part(cx, lane as u32, from, have, bytes) {
+            match address::resolve_part(cx, lane as u32, from, have, bytes) {
                 Ok(src) => src,
                 Err(kind) => return cx.fail(lane as u32, kind),
             }

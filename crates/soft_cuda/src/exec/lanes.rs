@@ -87,6 +87,16 @@ pub(crate) unsafe fn chunk<S: Copy>(cx: &Cx<'_>, s: u32, j: usize) -> [S; W] {
     unsafe { cx.slot::<S>(s).add(j).cast::<[S; W]>().read() }
 }
 
+/// Lane `i` of slot `s`.
+///
+/// # Safety
+/// `s` is a slot of `L` lanes.
+#[inline(always)]
+unsafe fn lane<L: Lane>(cx: &Cx<'_>, s: u32, i: usize) -> L {
+    // SAFETY: by contract.
+    L::get(unsafe { *cx.slot::<L::Slot>(s).add(i) })
+}
+
 /// A function of one operand; `x` is the operation's immediate.
 pub(crate) trait F1 {
     type A: Lane;
@@ -141,6 +151,17 @@ unsafe impl<F: F1> Handler for Map1<F> {
         }
         false
     }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of the operation's types.
+        unsafe {
+            let d = cx.slot::<<F::D as Lane>::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) = F::f(lane(cx, op.a, i), op.x).put();
+            }
+        }
+        false
+    }
 }
 
 // SAFETY: touches only the slots `d`, `a` and `b`.
@@ -160,6 +181,17 @@ unsafe impl<F: F2> Handler for Map2<F> {
         }
         false
     }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of the operation's types.
+        unsafe {
+            let d = cx.slot::<<F::D as Lane>::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) = F::f(lane(cx, op.a, i), lane(cx, op.b, i), op.x).put();
+            }
+        }
+        false
+    }
 }
 
 // SAFETY: touches only the slots `d`, `a`, `b` and `c`.
@@ -176,6 +208,18 @@ unsafe impl<F: F3> Handler for Map3<F> {
                 }
                 r
             });
+        }
+        false
+    }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of the operation's types.
+        unsafe {
+            let d = cx.slot::<<F::D as Lane>::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) =
+                    F::f(lane(cx, op.a, i), lane(cx, op.b, i), lane(cx, op.c, i), op.x).put();
+            }
         }
         false
     }
@@ -201,13 +245,37 @@ unsafe impl<F: Compare> Handler for SetP<F> {
                 }
                 mask |= bits << j;
             }
-            if op.c == super::NO_SLOT && op.y == super::NO_SLOT {
-                cx.set_pred(op.d, mask);
-            } else {
-                combine(cx, op, mask);
-            }
+            set_predicates(cx, op, mask);
         }
         false
+    }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let mut mask = 0u32;
+        // SAFETY: the slots have lanes of `F::T`.
+        unsafe {
+            for i in cx.active() {
+                mask |= u32::from(F::f(lane(cx, op.a, i), lane(cx, op.b, i))) << i;
+            }
+            set_predicates(cx, op, mask);
+        }
+        false
+    }
+}
+
+/// Sets the predicates of a `setp` whose comparison is true in the lanes `mask`.
+///
+/// # Safety
+/// `op` is a [`SetP`].
+#[inline(always)]
+unsafe fn set_predicates(cx: &mut Cx<'_>, op: &Op, mask: u32) {
+    // SAFETY: the fields are predicates of the kernel that runs.
+    unsafe {
+        if op.c == super::NO_SLOT && op.y == super::NO_SLOT {
+            cx.set_pred(op.d, mask);
+        } else {
+            combine(cx, op, mask);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The eight bytes in shared memory say only which barrier they are, so that
 //! one that was never initialised, or that something overwrote, is recognised.
 
-use super::mem::{self, SHARED_BASE, SPACES};
+use super::address::{self, SHARED_BASE, SPACES};
 use super::order::Clock;
 use super::{Cx, Handler, NO_SLOT, Op};
 use crate::error::{Access, AddressSpace, FaultKind};
@@ -103,7 +103,7 @@ fn place(
     space: AddressSpace,
 ) -> Result<(u32, *mut u64), FaultKind> {
     let access = Access::Atomic;
-    let host = mem::resolve(cx, lane as u32, address, 8, space, access)?;
+    let host = address::resolve(cx, lane as u32, address, 8, space, access)?;
     let offset = (host as usize).wrapping_sub(cx.shared as usize);
     match u32::try_from(offset) {
         Ok(offset) if offset < cx.shared_size => Ok((offset, host.cast())),
@@ -214,7 +214,7 @@ unsafe fn act(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     // SAFETY: the extra words describe slot `a`, and `b` has 32-bit lanes.
     let (address, operand) = unsafe {
         let operand = if op.b == NO_SLOT { 1 } else { *cx.slot::<u32>(op.b).add(lane) };
-        (mem::address_of(cx, lane, (op.a, wide != 0, offset)), operand)
+        (address::address_of(cx, lane, (op.a, wide != 0, offset)), operand)
     };
     let index = match ACTIONS[op.y as usize] {
         Action::Init => return init(cx, lane, address, space, operand),
@@ -344,7 +344,7 @@ pub(crate) unsafe fn wait(
     let mut first = None;
     for lane in cx.active() {
         // SAFETY: by contract.
-        let address = unsafe { mem::address_of(cx, lane, wait.address) };
+        let address = unsafe { address::address_of(cx, lane, wait.address) };
         let index = find(cx, lane, address, SPACES[wait.space as usize])
             .map_err(|kind| (lane as u32, kind))?;
         let phase = cx.barriers.all[index].phase;

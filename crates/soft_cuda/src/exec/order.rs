@@ -12,7 +12,7 @@
 //! which they run here. Neither makes a kernel that is right look wrong.
 //! Races between accesses of threads are not looked for.
 
-use super::mem::{SHARED_BASE, SHARED_WINDOW};
+use super::address::{SHARED_BASE, SHARED_WINDOW};
 use super::{Cx, FULL, Handler, LANES, Op};
 use crate::error::{Access, FaultKind};
 

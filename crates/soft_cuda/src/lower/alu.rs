@@ -8,15 +8,15 @@ use crate::exec::alu::{self, PERMUTES};
 use crate::exec::convert::{self, Cast, Conversion, Convert, ROUNDINGS, Rounding, SCALARS, Scalar};
 use crate::exec::float::{self, FTZ, Flushed, NAN, Plain, SAT, TESTS, XORSIGN};
 use crate::exec::lanes::{Map1, Map2, Map3, PredLogic, Select, SetP};
-use crate::exec::{NO_SLOT, OpFn, pick};
+use crate::exec::{NO_SLOT, OpFn, pick, pick_compact};
 use crate::ptx::ast::Operand;
 
-/// The function for an integer type of 16, 32 or 64 bits; `None` for others.
+/// The function for an integer type of 16, 32 or 64 bits; `None` for others. Compact for 16 bits.
 macro_rules! pick_int {
     ($path:expr, $ty:expr, $map:ident, $f:ident) => {
         match ($ty.bits, $ty.signed()) {
-            (16, false) => Some(pick::<$map<alu::$f<u16>>>($path)),
-            (16, true) => Some(pick::<$map<alu::$f<i16>>>($path)),
+            (16, false) => Some(pick_compact::<$map<alu::$f<u16>>>()),
+            (16, true) => Some(pick_compact::<$map<alu::$f<i16>>>()),
             (32, false) => Some(pick::<$map<alu::$f<u32>>>($path)),
             (32, true) => Some(pick::<$map<alu::$f<i32>>>($path)),
             (64, false) => Some(pick::<$map<alu::$f<u64>>>($path)),
@@ -30,7 +30,7 @@ macro_rules! pick_int {
 macro_rules! pick_bits {
     ($path:expr, $ty:expr, $map:ident, $f:ident) => {
         match $ty.bits {
-            16 => Some(pick::<$map<alu::$f<u16>>>($path)),
+            16 => Some(pick_compact::<$map<alu::$f<u16>>>()),
             32 => Some(pick::<$map<alu::$f<u32>>>($path)),
             64 => Some(pick::<$map<alu::$f<u64>>>($path)),
             _ => None,
@@ -38,13 +38,51 @@ macro_rules! pick_bits {
     };
 }
 
-/// The function for f32 or f64, specialised for no flags.
+/// The function for f32 or f64; compact if there are flags.
 macro_rules! pick_float {
     ($path:expr, $ty:expr, $flags:expr, $map:ident, $f:ident) => {
         match ($ty.bits, $flags) {
             (32, 0) => Some(pick::<$map<Plain<float::$f<f32>>>>($path)),
-            (32, _) => Some(pick::<$map<float::$f<f32>>>($path)),
+            (32, _) => Some(pick_compact::<$map<float::$f<f32>>>()),
             (64, _) => Some(pick::<$map<float::$f<f64>>>($path)),
+            _ => None,
+        }
+    };
+}
+
+/// As [`pick_int`], always compact.
+macro_rules! compact_int {
+    ($ty:expr, $map:ident, $f:ident) => {
+        match ($ty.bits, $ty.signed()) {
+            (16, false) => Some(pick_compact::<$map<alu::$f<u16>>>()),
+            (16, true) => Some(pick_compact::<$map<alu::$f<i16>>>()),
+            (32, false) => Some(pick_compact::<$map<alu::$f<u32>>>()),
+            (32, true) => Some(pick_compact::<$map<alu::$f<i32>>>()),
+            (64, false) => Some(pick_compact::<$map<alu::$f<u64>>>()),
+            (64, true) => Some(pick_compact::<$map<alu::$f<i64>>>()),
+            _ => None,
+        }
+    };
+}
+
+/// As [`pick_bits`], always compact.
+macro_rules! compact_bits {
+    ($ty:expr, $map:ident, $f:ident) => {
+        match $ty.bits {
+            16 => Some(pick_compact::<$map<alu::$f<u16>>>()),
+            32 => Some(pick_compact::<$map<alu::$f<u32>>>()),
+            64 => Some(pick_compact::<$map<alu::$f<u64>>>()),
+            _ => None,
+        }
+    };
+}
+
+/// As [`pick_float`], always compact.
+macro_rules! compact_float {
+    ($ty:expr, $map:ident, $f:ident) => {
+        match $ty.bits {
+            32 => Some(pick_compact::<$map<float::$f<f32>>>()),
+            64 => Some(pick_compact::<$map<float::$f<f64>>>()),
             _ => None,
         }
     };
@@ -75,9 +113,9 @@ impl Lowering<'_> {
                 let ty = at.ty()?;
                 let run = match ty {
                     Ty { kind: Kind::Float, bits: 32 } => {
-                        pick::<Map2<float::CopySign<f32>>>(self.path)
+                        pick_compact::<Map2<float::CopySign<f32>>>()
                     }
-                    Ty { kind: Kind::Float, .. } => pick::<Map2<float::CopySign<f64>>>(self.path),
+                    Ty { kind: Kind::Float, .. } => pick_compact::<Map2<float::CopySign<f64>>>(),
                     _ => return Err(at.unsupported("it takes `.f32` or `.f64`")),
                 };
                 self.apply(at, run, ty, &[ty, ty], 0)?;
@@ -97,25 +135,25 @@ impl Lowering<'_> {
             "popc" | "clz" => {
                 let ty = at.ty()?;
                 let run = match base {
-                    "popc" => pick_bits!(self.path, ty, Map1, Popc),
-                    _ => pick_bits!(self.path, ty, Map1, Clz),
+                    "popc" => compact_bits!(ty, Map1, Popc),
+                    _ => compact_bits!(ty, Map1, Clz),
                 };
                 self.apply_or(at, run, Ty::B32, &[ty], 0)?;
             }
             "brev" => {
                 let ty = at.ty()?;
-                let run = pick_bits!(self.path, ty, Map1, Brev);
+                let run = compact_bits!(ty, Map1, Brev);
                 self.apply_or(at, run, ty, &[ty], 0)?;
             }
             "bfind" => {
                 let shift = at.take("shiftamt");
                 let ty = at.ty()?;
-                let run = pick_int!(self.path, ty, Map1, Bfind);
+                let run = compact_int!(ty, Map1, Bfind);
                 self.apply_or(at, run, Ty::B32, &[ty], shift.into())?;
             }
             "bfe" => {
                 let ty = at.ty()?;
-                let run = pick_int!(self.path, ty, Map3, Bfe);
+                let run = compact_int!(ty, Map3, Bfe);
                 self.apply_or(at, run, ty, &[ty, Ty::U32, Ty::U32], 0)?;
             }
             "bfi" => self.bfi(at)?,
@@ -126,11 +164,11 @@ impl Lowering<'_> {
                 if ty.bits != 32 {
                     return Err(at.unsupported("it takes `.b32`"));
                 }
-                self.apply(at, pick::<Map3<alu::Prmt>>(self.path), ty, &[ty, ty, ty], mode)?;
+                self.apply(at, pick_compact::<Map3<alu::Prmt>>(), ty, &[ty, ty, ty], mode)?;
             }
             "sad" => {
                 let ty = at.ty()?;
-                let run = pick_int!(self.path, ty, Map3, Sad);
+                let run = compact_int!(ty, Map3, Sad);
                 self.apply_or(at, run, ty, &[ty, ty, ty], 0)?;
             }
             "dp4a" => {
@@ -145,7 +183,7 @@ impl Lowering<'_> {
                     _ => return Err(at.unsupported("its types are `.u32` or `.s32`")),
                 };
                 let b32 = Ty::B32;
-                self.apply(at, pick::<Map3<alu::Dp4a>>(self.path), b32, &[b32, b32, b32], x)?;
+                self.apply(at, pick_compact::<Map3<alu::Dp4a>>(), b32, &[b32, b32, b32], x)?;
             }
             "selp" => self.selp(at)?,
             "slct" => self.slct(at)?,
@@ -159,7 +197,7 @@ impl Lowering<'_> {
                 }
                 let [d] = at.operands()?;
                 let d = self.dst(at, d, ty)?;
-                self.emit(at, pick::<alu::ActiveMask>(self.path), fields(d, &[], 0));
+                self.emit(at, pick_compact::<alu::ActiveMask>(), fields(d, &[], 0));
             }
             _ => return Ok(false),
         }
@@ -215,7 +253,7 @@ impl Lowering<'_> {
             let (a, negated) = self.predicate(at, from)?;
             let d = self.dst(at, to, ty)?;
             let x = if negated { 3 } else { 4 };
-            self.emit(at, pick::<PredLogic>(self.path), fields(d, &[a, a], x));
+            self.emit(at, pick_compact::<PredLogic>(), fields(d, &[a, a], x));
             return Ok(());
         }
         if ty.bits < 16 {
@@ -266,8 +304,8 @@ impl Lowering<'_> {
         let whole = self.register(ty.class());
         self.copy(at, whole, source, ty);
         let run = match ty.bits {
-            64 => pick::<alu::Unpack<u64>>(self.path),
-            _ => pick::<alu::Unpack<u32>>(self.path),
+            64 => pick_compact::<alu::Unpack<u64>>(),
+            _ => pick_compact::<alu::Unpack<u32>>(),
         };
         for (i, part) in parts.iter().enumerate() {
             let d = self.dst(at, part, Ty { kind: Kind::Bits, bits })?;
@@ -286,15 +324,15 @@ impl Lowering<'_> {
         }
         let d = self.dst(at, to, ty)?;
         if bits == 32 {
-            self.emit(at, pick::<alu::Pack64>(self.path), fields(d, &sources, 0));
+            self.emit(at, pick_compact::<alu::Pack64>(), fields(d, &sources, 0));
             return Ok(());
         }
         let whole = self.register(ty.class());
         let zero = self.constant(ty, 0);
         self.copy(at, whole, zero, ty);
         let run = match ty.bits {
-            64 => pick::<alu::Insert<u64>>(self.path),
-            _ => pick::<alu::Insert<u32>>(self.path),
+            64 => pick_compact::<alu::Insert<u64>>(),
+            _ => pick_compact::<alu::Insert<u32>>(),
         };
         for (i, &source) in sources.iter().enumerate() {
             let mut f = fields(whole, &[source], i as u32 * bits);
@@ -320,7 +358,7 @@ impl Lowering<'_> {
             return self.apply_or(at, run, ty, &[ty, ty], flags);
         }
         if ty == (Ty { kind: Kind::Signed, bits: 32 }) && at.take("sat") {
-            let run = pick::<Map2<alu::AddSat>>(self.path);
+            let run = pick_compact::<Map2<alu::AddSat>>();
             return self.apply(at, run, ty, &[ty, ty], (!add).into());
         }
         let run = match add {
@@ -335,8 +373,8 @@ impl Lowering<'_> {
         let writes = at.take("cc");
         let ty = at.ty()?;
         let run = match ty.bits {
-            32 if ty.is_int() => pick::<alu::Carry<u32>>(self.path),
-            64 if ty.is_int() => pick::<alu::Carry<u64>>(self.path),
+            32 if ty.is_int() => pick_compact::<alu::Carry<u32>>(),
+            64 if ty.is_int() => pick_compact::<alu::Carry<u64>>(),
             _ => return Err(at.unsupported("it is not available for this type")),
         };
         let carry = match self.carry {
@@ -378,18 +416,18 @@ impl Lowering<'_> {
         let (run, result) = match (at.take_one(&["lo", "hi", "wide"]), mad) {
             (Some(0), false) => (pick_bits!(self.path, ty, Map2, MulLo), ty),
             (Some(0), true) => (pick_bits!(self.path, ty, Map3, MadLo), ty),
-            (Some(1), false) => (pick_int!(self.path, ty, Map2, MulHi), ty),
-            (Some(1), true) => (pick_int!(self.path, ty, Map3, MadHi), ty),
+            (Some(1), false) => (compact_int!(ty, Map2, MulHi), ty),
+            (Some(1), true) => (compact_int!(ty, Map3, MadHi), ty),
             (Some(_), mad) => {
                 let run = match (ty.bits, ty.signed(), mad) {
-                    (16, false, false) => pick::<Map2<alu::MulWide<u16>>>(self.path),
-                    (16, true, false) => pick::<Map2<alu::MulWide<i16>>>(self.path),
+                    (16, false, false) => pick_compact::<Map2<alu::MulWide<u16>>>(),
+                    (16, true, false) => pick_compact::<Map2<alu::MulWide<i16>>>(),
                     (32, false, false) => pick::<Map2<alu::MulWide<u32>>>(self.path),
                     (32, true, false) => pick::<Map2<alu::MulWide<i32>>>(self.path),
-                    (16, false, true) => pick::<Map3<alu::MadWide<u16>>>(self.path),
-                    (16, true, true) => pick::<Map3<alu::MadWide<i16>>>(self.path),
-                    (32, false, true) => pick::<Map3<alu::MadWide<u32>>>(self.path),
-                    (32, true, true) => pick::<Map3<alu::MadWide<i32>>>(self.path),
+                    (16, false, true) => pick_compact::<Map3<alu::MadWide<u16>>>(),
+                    (16, true, true) => pick_compact::<Map3<alu::MadWide<i16>>>(),
+                    (32, false, true) => pick_compact::<Map3<alu::MadWide<u32>>>(),
+                    (32, true, true) => pick_compact::<Map3<alu::MadWide<i32>>>(),
                     _ => return Err(at.unsupported("it is not available for this type")),
                 };
                 (Some(run), wide)
@@ -425,7 +463,7 @@ impl Lowering<'_> {
                 // All forms are computed as the exact one.
                 at.take_one(&["approx", "full"]);
                 flags |= self.float_flags(at);
-                pick_float!(self.path, ty, flags, Map2, Div)
+                compact_float!(ty, Map2, Div)
             } else {
                 flags |= if at.take("ftz") { FTZ } else { 0 };
                 flags |= if at.take("NaN") { NAN } else { 0 };
@@ -442,8 +480,8 @@ impl Lowering<'_> {
         }
         let run = match base {
             _ if !ty.is_int() => None,
-            "div" => pick_int!(self.path, ty, Map2, Div),
-            "rem" => pick_int!(self.path, ty, Map2, Rem),
+            "div" => compact_int!(ty, Map2, Div),
+            "rem" => compact_int!(ty, Map2, Rem),
             "min" => pick_int!(self.path, ty, Map2, Min),
             _ => pick_int!(self.path, ty, Map2, Max),
         };
@@ -458,8 +496,8 @@ impl Lowering<'_> {
             (true, true) => pick_float!(self.path, ty, flags, Map1, Neg),
             (true, false) => pick_float!(self.path, ty, flags, Map1, Abs),
             (false, _) if !ty.is_int() => None,
-            (false, true) => pick_bits!(self.path, ty, Map1, Neg),
-            (false, false) => pick_int!(self.path, ty, Map1, Abs),
+            (false, true) => compact_bits!(ty, Map1, Neg),
+            (false, false) => compact_int!(ty, Map1, Abs),
         };
         self.apply_or(at, run, ty, &[ty], flags)
     }
@@ -472,15 +510,15 @@ impl Lowering<'_> {
         at.take("approx");
         let flags = self.float_flags(at);
         let run = match base {
-            "rcp" => pick_float!(self.path, ty, flags, Map1, Rcp),
-            "sqrt" => pick_float!(self.path, ty, flags, Map1, Sqrt),
-            "rsqrt" => pick_float!(self.path, ty, flags, Map1, Rsqrt),
+            "rcp" => compact_float!(ty, Map1, Rcp),
+            "sqrt" => compact_float!(ty, Map1, Sqrt),
+            "rsqrt" => compact_float!(ty, Map1, Rsqrt),
             _ if ty.bits == 64 => None,
-            "ex2" => pick_float!(self.path, ty, flags, Map1, Ex2),
-            "lg2" => pick_float!(self.path, ty, flags, Map1, Lg2),
-            "sin" => pick_float!(self.path, ty, flags, Map1, Sin),
-            "cos" => pick_float!(self.path, ty, flags, Map1, Cos),
-            _ => pick_float!(self.path, ty, flags, Map1, Tanh),
+            "ex2" => compact_float!(ty, Map1, Ex2),
+            "lg2" => compact_float!(ty, Map1, Lg2),
+            "sin" => compact_float!(ty, Map1, Sin),
+            "cos" => compact_float!(ty, Map1, Cos),
+            _ => compact_float!(ty, Map1, Tanh),
         };
         self.apply_or(at, run, ty, &[ty], flags)
     }
@@ -496,10 +534,10 @@ impl Lowering<'_> {
         let (run, bits) = match ty {
             Ty { kind: Kind::Float, bits: 32 } => {
                 let bits = u64::from((test as f32).to_bits());
-                (pick::<SetP<float::TestP<f32>>>(self.path), bits)
+                (pick_compact::<SetP<float::TestP<f32>>>(), bits)
             }
             Ty { kind: Kind::Float, .. } => {
-                (pick::<SetP<float::TestP<f64>>>(self.path), (test as f64).to_bits())
+                (pick_compact::<SetP<float::TestP<f64>>>(), (test as f64).to_bits())
             }
             _ => return Err(at.unsupported("it takes `.f32` or `.f64`")),
         };
@@ -521,7 +559,7 @@ impl Lowering<'_> {
                 _ => 2,
             };
             let x = op | u32::from(not_a) << 3 | u32::from(not_b) << 4;
-            self.emit(at, pick::<PredLogic>(self.path), fields(d, &[a, b], x));
+            self.emit(at, pick_compact::<PredLogic>(), fields(d, &[a, b], x));
             return Ok(());
         }
         let run = match base {
@@ -539,12 +577,12 @@ impl Lowering<'_> {
             let (a, negated) = self.predicate(at, a)?;
             let d = self.dst(at, d, ty)?;
             let x = if negated { 4 } else { 3 };
-            self.emit(at, pick::<PredLogic>(self.path), fields(d, &[a, a], x));
+            self.emit(at, pick_compact::<PredLogic>(), fields(d, &[a, a], x));
             return Ok(());
         }
         let run = match base {
-            "not" => pick_bits!(self.path, ty, Map1, Not),
-            _ => pick_bits!(self.path, ty, Map1, CNot),
+            "not" => compact_bits!(ty, Map1, Not),
+            _ => compact_bits!(ty, Map1, CNot),
         };
         self.apply_or(at, run, ty, &[ty], 0)
     }
@@ -562,15 +600,15 @@ impl Lowering<'_> {
         if ty.bits != 32 {
             return Err(at.unsupported("it takes `.b32`"));
         }
-        let run = pick::<Map3<alu::Shf>>(self.path);
+        let run = pick_compact::<Map3<alu::Shf>>();
         self.apply(at, run, ty, &[ty, ty, Ty::U32], right | clamp << 1)
     }
 
     fn bfi(&mut self, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
         let run = match ty.bits {
-            32 => pick::<alu::Bfi<u32>>(self.path),
-            64 => pick::<alu::Bfi<u64>>(self.path),
+            32 => pick_compact::<alu::Bfi<u32>>(),
+            64 => pick_compact::<alu::Bfi<u64>>(),
             _ => return Err(at.unsupported("it is not available for this type")),
         };
         let [d, a, b, pos, len] = at.operands()?;
@@ -626,10 +664,10 @@ impl Lowering<'_> {
         at.take("ftz");
         let ty = at.ty()?;
         let run = match (ty.bits, c) {
-            (32, Ty { kind: Kind::Signed, bits: 32 }) => pick::<Map3<alu::Slct<u32>>>(self.path),
-            (64, Ty { kind: Kind::Signed, bits: 32 }) => pick::<Map3<alu::Slct<u64>>>(self.path),
-            (32, Ty { kind: Kind::Float, bits: 32 }) => pick::<Map3<alu::SlctF<u32>>>(self.path),
-            (64, Ty { kind: Kind::Float, bits: 32 }) => pick::<Map3<alu::SlctF<u64>>>(self.path),
+            (32, Ty { kind: Kind::Signed, bits: 32 }) => pick_compact::<Map3<alu::Slct<u32>>>(),
+            (64, Ty { kind: Kind::Signed, bits: 32 }) => pick_compact::<Map3<alu::Slct<u64>>>(),
+            (32, Ty { kind: Kind::Float, bits: 32 }) => pick_compact::<Map3<alu::SlctF<u32>>>(),
+            (64, Ty { kind: Kind::Float, bits: 32 }) => pick_compact::<Map3<alu::SlctF<u64>>>(),
             _ => return Err(at.unsupported("it is not available for these types")),
         };
         self.apply(at, run, ty, &[ty, ty, c], 0)
@@ -658,8 +696,8 @@ impl Lowering<'_> {
                 ($f:ident) => {
                     match (ty.bits, ftz) {
                         (32, false) => pick::<SetP<float::$f<f32>>>(path),
-                        (32, true) => pick::<SetP<Flushed<float::$f<f32>>>>(path),
-                        _ => pick::<SetP<float::$f<f64>>>(path),
+                        (32, true) => pick_compact::<SetP<Flushed<float::$f<f32>>>>(),
+                        _ => pick_compact::<SetP<float::$f<f64>>>(),
                     }
                 };
             }
@@ -757,7 +795,7 @@ impl Lowering<'_> {
                 Some(_) => 0,
                 None => return Err(at.unsupported("it needs `.rna` or `.rn`")),
             };
-            let run = pick::<Map1<convert::Tf32>>(self.path);
+            let run = pick_compact::<Map1<convert::Tf32>>();
             return self.apply(at, run, Ty::B32, &[Ty::F32], away);
         }
         let pair = matches!(to, "f16x2" | "bf16x2");
@@ -786,7 +824,7 @@ impl Lowering<'_> {
             if from_scalar != Scalar::F32 {
                 return Err(at.unsupported("pairs are converted from `.f32`"));
             }
-            let run = pick::<convert::ConvertPair>(self.path);
+            let run = pick_compact::<convert::ConvertPair>();
             let conversion = conversion.pack();
             return self.apply(at, run, Ty::B32, &[Ty::F32, Ty::F32], conversion);
         }
@@ -806,24 +844,24 @@ impl Lowering<'_> {
         let exact = d_ty == ty(to_scalar) && a_ty == ty(from_scalar);
         let fast = match (from, to) {
             _ if flags != 0 || !exact => None,
-            ("u16", "u32" | "s32") => Some(pick::<Map1<Cast<u16, u32>>>(self.path)),
-            ("s16", "u32" | "s32") => Some(pick::<Map1<Cast<i16, i32>>>(self.path)),
-            ("u16", "u64" | "s64") => Some(pick::<Map1<Cast<u16, u64>>>(self.path)),
-            ("s16", "u64" | "s64") => Some(pick::<Map1<Cast<i16, i64>>>(self.path)),
+            ("u16", "u32" | "s32") => Some(pick_compact::<Map1<Cast<u16, u32>>>()),
+            ("s16", "u32" | "s32") => Some(pick_compact::<Map1<Cast<i16, i32>>>()),
+            ("u16", "u64" | "s64") => Some(pick_compact::<Map1<Cast<u16, u64>>>()),
+            ("s16", "u64" | "s64") => Some(pick_compact::<Map1<Cast<i16, i64>>>()),
             ("u32", "u64" | "s64") => Some(pick::<Map1<Cast<u32, u64>>>(self.path)),
             ("s32", "u64" | "s64") => Some(pick::<Map1<Cast<i32, i64>>>(self.path)),
-            ("u32" | "s32", "u16") => Some(pick::<Map1<Cast<u32, u16>>>(self.path)),
-            ("u64" | "s64", "u16") => Some(pick::<Map1<Cast<u64, u16>>>(self.path)),
+            ("u32" | "s32", "u16") => Some(pick_compact::<Map1<Cast<u32, u16>>>()),
+            ("u64" | "s64", "u16") => Some(pick_compact::<Map1<Cast<u64, u16>>>()),
             ("u64" | "s64", "u32" | "s32") => Some(pick::<Map1<Cast<u64, u32>>>(self.path)),
             ("u32", "f32") if rounding == Some(0) => Some(pick::<Map1<Cast<u32, f32>>>(self.path)),
             ("s32", "f32") if rounding == Some(0) => Some(pick::<Map1<Cast<i32, f32>>>(self.path)),
             _ => None,
         };
         let run = fast.unwrap_or_else(|| match (a_class, d_class) {
-            (Class::Wide, Class::Wide) => pick::<Convert<u64, u64>>(self.path),
-            (Class::Wide, _) => pick::<Convert<u64, u32>>(self.path),
-            (_, Class::Wide) => pick::<Convert<u32, u64>>(self.path),
-            _ => pick::<Convert<u32, u32>>(self.path),
+            (Class::Wide, Class::Wide) => pick_compact::<Convert<u64, u64>>(),
+            (Class::Wide, _) => pick_compact::<Convert<u64, u32>>(),
+            (_, Class::Wide) => pick_compact::<Convert<u32, u64>>(),
+            _ => pick_compact::<Convert<u32, u32>>(),
         });
         self.emit(at, run, fields(d, &[a], conversion.pack()));
         Ok(())

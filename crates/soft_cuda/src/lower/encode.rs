@@ -7,7 +7,7 @@ use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::alu::FmaRun;
 use crate::exec::code::{Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment};
 use crate::exec::mbarrier::Wait;
-use crate::exec::{Guarded, NO_SLOT, Op, Path, pick};
+use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
 /// Decodes `ir`.
 pub(super) fn encode(
@@ -89,7 +89,7 @@ impl Encoder {
         let Some((predicate, negated)) = inst.guard else { return op };
         self.code.guarded.push(op);
         Op {
-            run: pick::<Guarded>(self.path),
+            run: pick_compact::<Guarded>(),
             d: 0,
             a: self.slots.of[predicate as usize],
             b: negated.into(),

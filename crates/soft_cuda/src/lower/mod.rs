@@ -1,9 +1,12 @@
 //! A PTX function to decoded code: names are resolved, instructions become
 //! operations of the executor, calls are inlined, registers get slots.
 
+mod address;
 mod alu;
+mod atomic;
 mod bulk;
 mod control;
+mod copy;
 mod encode;
 mod graph;
 mod index;
@@ -21,8 +24,8 @@ use self::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Term
 use self::scopes::{Binding, Scopes};
 use self::ty::Ty;
 use crate::error::LoadError;
+use crate::exec::address::{LOCAL_BASE, SHARED_BASE};
 use crate::exec::code::Code;
-use crate::exec::mem::{LOCAL_BASE, SHARED_BASE};
 use crate::exec::{OpFn, Path};
 use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, Variable};
 
