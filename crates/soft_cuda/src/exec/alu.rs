@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::lanes::{Compare, F1, F2, F3, Lane, W, write_lanes};
+use super::float::{Fma, Plain};
+use super::lanes::{Compare, F1, F2, F3, Lane, Map3, W, write_lanes};
 use super::{Cx, Handler, LANES, Op};
 
 /// An integer type of a register.
@@ -508,17 +509,27 @@ pub(crate) struct FmaRun;
 unsafe impl Handler for FmaRun {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        use super::float::{Fma, Plain};
-        use super::lanes::Map3;
-        let words = &cx.extra[op.x as usize..][..4 * op.c as usize];
-        for slots in words.as_chunks::<4>().0 {
-            let [d, a, b, c] = *slots;
-            let one = Op { d, a, b, c, ..*op };
-            // SAFETY: the words are slots of 32-bit lanes.
-            unsafe { <Map3<Plain<Fma<f32>>> as Handler>::run(cx, &one) };
-        }
-        false
+        // SAFETY: the words are slots of 32-bit lanes.
+        unsafe { each_fma(cx, op, |cx, one| OneFma::run(cx, one)) }
     }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: as above.
+        unsafe { each_fma(cx, op, |cx, one| OneFma::compact(cx, one)) }
+    }
+}
+
+/// `fma.rn.f32` without flags.
+type OneFma = Map3<Plain<Fma<f32>>>;
+
+/// Calls `f` with every operation of a run.
+#[inline(always)]
+fn each_fma(cx: &mut Cx<'_>, op: &Op, mut f: impl FnMut(&mut Cx<'_>, &Op) -> bool) -> bool {
+    let words = &cx.extra[op.x as usize..][..4 * op.c as usize];
+    for &[d, a, b, c] in words.as_chunks::<4>().0 {
+        f(cx, &Op { d, a, b, c, ..*op });
+    }
+    false
 }
 
 macro_rules! compares {

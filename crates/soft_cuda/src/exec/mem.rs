@@ -55,15 +55,21 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
                 });
                 return false;
             }
-            let space = AddressSpace::Global;
-            match resolve_lanes(cx, op, (true, op.x), bytes, space, Access::Load) {
-                Some(pointers) => {
-                    cx.active().for_each(|i| load_atomic::<T, N>(cx, op, i, pointers[i]));
-                    false
-                }
-                None => true,
-            }
         }
+        // SAFETY: by the contract of the trait.
+        unsafe { Self::compact(cx, op) }
+    }
+
+    #[inline(never)]
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let (bytes, space) = (T::BYTES * N as u32, AddressSpace::Global);
+        // SAFETY: as in `run`.
+        unsafe {
+            let pointers = resolve_lanes(cx, op, (true, op.x), bytes, space, Access::Load);
+            let Some(pointers) = pointers else { return true };
+            cx.active().for_each(|i| load_atomic::<T, N>(cx, op, i, pointers[i]));
+        }
+        false
     }
 }
 
@@ -98,15 +104,21 @@ unsafe impl<T: Element, const N: usize> Handler for StoreGlobal<T, N> {
                 });
                 return false;
             }
-            let space = AddressSpace::Global;
-            match resolve_lanes(cx, op, (true, op.x), bytes, space, Access::Store) {
-                Some(pointers) => {
-                    cx.active().for_each(|i| store_atomic::<T, N>(cx, op, i, pointers[i]));
-                    false
-                }
-                None => true,
-            }
         }
+        // SAFETY: by the contract of the trait.
+        unsafe { Self::compact(cx, op) }
+    }
+
+    #[inline(never)]
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let (bytes, space) = (T::BYTES * N as u32, AddressSpace::Global);
+        // SAFETY: as in `run`.
+        unsafe {
+            let pointers = resolve_lanes(cx, op, (true, op.x), bytes, space, Access::Store);
+            let Some(pointers) = pointers else { return true };
+            cx.active().for_each(|i| store_atomic::<T, N>(cx, op, i, pointers[i]));
+        }
+        false
     }
 }
 
@@ -145,9 +157,21 @@ unsafe impl<T: Element, const N: usize> Handler for LoadShared<T, N> {
                 });
                 return false;
             }
-            resolve_lanes(cx, op, (false, op.x), bytes, AddressSpace::Shared, Access::Load);
         }
-        true
+        // SAFETY: by the contract of the trait.
+        unsafe { Self::compact(cx, op) }
+    }
+
+    #[inline(never)]
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let (bytes, space) = (T::BYTES * N as u32, AddressSpace::Shared);
+        // SAFETY: as in `run`.
+        unsafe {
+            let pointers = resolve_lanes(cx, op, (false, op.x), bytes, space, Access::Load);
+            let Some(pointers) = pointers else { return true };
+            cx.active().for_each(|i| load_atomic::<T, N>(cx, op, i, pointers[i]));
+        }
+        false
     }
 }
 
@@ -172,9 +196,21 @@ unsafe impl<T: Element, const N: usize> Handler for StoreShared<T, N> {
                 });
                 return false;
             }
-            resolve_lanes(cx, op, (false, op.x), bytes, AddressSpace::Shared, Access::Store);
         }
-        true
+        // SAFETY: by the contract of the trait.
+        unsafe { Self::compact(cx, op) }
+    }
+
+    #[inline(never)]
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let (bytes, space) = (T::BYTES * N as u32, AddressSpace::Shared);
+        // SAFETY: as in `run`.
+        unsafe {
+            let pointers = resolve_lanes(cx, op, (false, op.x), bytes, space, Access::Store);
+            let Some(pointers) = pointers else { return true };
+            cx.active().for_each(|i| store_atomic::<T, N>(cx, op, i, pointers[i]));
+        }
+        false
     }
 }
 

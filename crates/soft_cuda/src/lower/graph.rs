@@ -1,6 +1,9 @@
 //! What the control-flow graph says: where branches meet again, which
 //! registers live where, and which slots they get.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::ir::{B, Class, Field, Ir, Terminator, V};
 
 /// The most steps of each analysis, some seconds' worth. What it takes grows with the
@@ -287,15 +290,19 @@ pub(crate) fn allocate(ir: &Ir) -> Result<Slots, TooIntricate> {
         }
     }
 
-    let mut order: Vec<V> = (0..n as V).filter(|&v| interval[v as usize].0 != u32::MAX).collect();
-    order.sort_by_key(|&v| interval[v as usize].0);
+    // By the beginning of their interval.
+    let starts = (0..n as V).map(|v| (interval[v as usize].0, v));
+    let mut order: Vec<(u32, V)> = starts.filter(|&(first, _)| first != u32::MAX).collect();
+    order.sort_unstable();
     let mut free: [Vec<u32>; 3] = Default::default();
     // Registers that hold a slot, by the end of their interval.
-    let mut active = std::collections::BTreeSet::new();
-    for v in order {
-        let (first, last) = interval[v as usize];
-        while let Some(&(end, other)) = active.first().filter(|&&(end, _)| end <= first) {
-            active.remove(&(end, other));
+    let mut active = BinaryHeap::new();
+    for (first, v) in order {
+        let last = interval[v as usize].1;
+        while let Some(&Reverse((end, other))) = active.peek()
+            && end <= first
+        {
+            active.pop();
             free[ir.registers[other as usize].class as usize].push(slots.of[other as usize]);
         }
         let class = ir.registers[v as usize].class;
@@ -303,7 +310,7 @@ pub(crate) fn allocate(ir: &Ir) -> Result<Slots, TooIntricate> {
             Some(slot) => slot,
             None => slots.grow(class),
         };
-        active.insert((last, v));
+        active.push(Reverse((last, v)));
     }
     for v in (0..n as V).filter(|&v| fixed(v)) {
         slots.of[v as usize] = slots.grow(ir.registers[v as usize].class);
