@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError};
+use crate::error::{LoadError, MemoryError, quoted};
 use crate::exec::Path;
 use crate::exec::block::{BlockError, Launch, Worker};
 use crate::exec::warp::WarpFault;
+use crate::fault::{Fault, FaultKind, InvalidLaunch, LaunchError};
 use crate::lower::{self, Lowered};
 use crate::memory::Memory;
 use crate::ptx;
@@ -26,8 +27,6 @@ pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 pub const MAX_STATIC_SHARED: u32 = 48 << 10;
 /// The most shared memory of a block, static and dynamic together, in bytes.
 pub const MAX_SHARED: u32 = 227 << 10;
-/// The most characters of a PTX line that a message quotes.
-const MAX_QUOTED: usize = 120;
 
 /// Which host instructions the device uses. The results are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -688,14 +687,6 @@ impl Kernel {
             thread: Launch::index(thread, launch.block),
             kind: fault.kind,
         }
-    }
-}
-
-/// A line as messages quote it: PTX may have everything on one.
-fn quoted(line: &str) -> String {
-    match line.char_indices().nth(MAX_QUOTED) {
-        None => line.to_owned(),
-        Some(_) => line.chars().take(MAX_QUOTED - 1).chain(['…']).collect(),
     }
 }
 

@@ -117,6 +117,7 @@
 mod device;
 mod error;
 mod exec;
+mod fault;
 mod lower;
 mod memory;
 mod ptx;
@@ -126,8 +127,6 @@ pub use device::{
     Config, Device, Isa, Kernel, LaunchConfig, LaunchReport, MAX_BLOCK, MAX_GRID, MAX_SHARED,
     MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK, Module, Param, Progress,
 };
-pub use error::{
-    Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError,
-    Place, Waiting,
-};
+pub use error::{LoadError, MemoryError, Place};
+pub use fault::{Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, Waiting};
 pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};

@@ -4,31 +4,12 @@
 //! accessed last, or the block's shared memory. Whatever does not fit there goes through
 //! [`resolve`], lane by lane, which either finds the memory or says what is wrong.
 
-use super::{CACHE, CacheEntry, Cx, FULL, LANES, Op};
-use crate::error::{Access, AddressSpace, FaultKind, Place};
-use crate::memory::{GLOBAL_BASE, GLOBAL_END};
-
-/// Address of the first byte of shared memory in its own space. As on recent
-/// GPUs it is not 0, so that a null pointer is caught.
-pub(crate) const SHARED_BASE: u32 = 1024;
-/// Address of the first byte of local memory in its own space.
-pub(crate) const LOCAL_BASE: u32 = 1024;
-/// What is added to a shared address to make it generic.
-pub(crate) const SHARED_WINDOW: u64 = 0x0051_0000_0000_0000;
-/// What is added to a local address to make it generic.
-pub(crate) const LOCAL_WINDOW: u64 = 0x0052_0000_0000_0000;
-/// What is added to a parameter address to make it generic.
-pub(crate) const PARAM_WINDOW: u64 = 0x0053_0000_0000_0000;
-
-/// Spaces, in the order of the numbers that operations carry.
-pub(crate) const SPACES: [AddressSpace; 6] = [
-    AddressSpace::Global,
-    AddressSpace::Shared,
-    AddressSpace::Local,
-    AddressSpace::Param,
-    AddressSpace::Const,
-    AddressSpace::Generic,
-];
+use super::machine::{
+    FULL, LANES, LOCAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES,
+};
+use super::op::{CACHE, CacheEntry, Cx, Op};
+use crate::error::Place;
+use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// A register lane that holds an address.
 pub(crate) trait Address: Copy {
@@ -302,19 +283,6 @@ fn find(
             }
             find(cx, lane, (address, bytes), AddressSpace::Global, named, access)
         }
-    }
-}
-
-/// The state space that a generic address lies in.
-pub(crate) fn space_of(address: u64) -> Option<AddressSpace> {
-    match address {
-        GLOBAL_BASE..GLOBAL_END => Some(AddressSpace::Global),
-        _ => match address >> 48 << 48 {
-            SHARED_WINDOW => Some(AddressSpace::Shared),
-            LOCAL_WINDOW => Some(AddressSpace::Local),
-            PARAM_WINDOW => Some(AddressSpace::Param),
-            _ => None,
-        },
     }
 }
 

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use super::float::{Fma, Plain};
 use super::lanes::{Compare, F1, F2, F3, Lane, Map3, W, write_lanes};
-use super::{Cx, Handler, LANES, Op};
+use super::machine::LANES;
+use super::op::{Cx, Handler, Op};
 
 /// An integer type of a register.
 pub(crate) trait Int: Lane + Copy + PartialOrd {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use super::address::resolve_atomic;
 use super::float::Float;
-use super::{Cx, Handler, NO_SLOT, Op};
+use super::machine::NO_SLOT;
+use super::op::{Cx, Handler, Op};
 
 /// What an atomic does with the old value and its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,18 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::bulk::Stores;
 use super::code::{Barrier, BarrierKind, Code, Special};
-use super::copy::Copies;
-use super::mbarrier::Barriers;
+use super::groups::Groups;
+use super::machine::{BARRIERS, FULL, LANES, NO_SLOT, bits};
+use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
+use super::phases::Barriers;
 use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
-use super::{CACHE, CacheEntry, Cx, FULL, LANES, NO_SLOT, bits};
-use crate::error::{FaultKind, Waiting};
+use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
 
-/// Barriers of a block.
-pub(super) const BARRIERS: u32 = 16;
 /// How often in a row a block that cannot go on ends its waits for mbarriers
 /// without success before it counts as stuck.
 const MAX_EXPIRIES: u32 = 64;
@@ -147,8 +145,8 @@ impl<'k> Worker<'k> {
             cache: [CacheEntry::EMPTY; CACHE],
             fault: None,
             warp: 0,
-            copies: (0..warps).map(|_| Copies::default()).collect(),
-            stores: (0..warps).map(|_| Stores::default()).collect(),
+            copies: (0..warps).map(|_| Groups::new()).collect(),
+            stores: (0..warps).map(|_| Groups::new()).collect(),
             barriers: Barriers::default(),
             order: Order::new(code.bulk, warps, launch.shared_bytes),
             bulk_bytes: 0,

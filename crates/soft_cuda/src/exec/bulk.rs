@@ -6,11 +6,14 @@
 //! does: a kernel that overwrites the source too early stores wrong data here,
 //! every time.
 
-use super::address::{SHARED_BASE, SPACES, address_of, range};
+use super::address::{address_of, range};
 use super::element::{self, Element};
+use super::groups::{Store, Target};
+use super::machine::{SHARED_BASE, SPACES};
+use super::mbarrier;
+use super::op::{Cx, Handler, Op};
 use super::order::Issued;
-use super::{Cx, Handler, LANES, Op, mbarrier};
-use crate::error::{Access, AddressSpace, FaultKind};
+use crate::fault::{Access, AddressSpace, FaultKind};
 use crate::tensor::{ELEMENT, MAP_BYTES, TensorMap};
 
 /// Alignment of a tensor copy's shared memory.
@@ -40,39 +43,6 @@ impl Operand {
     unsafe fn of(self, cx: &Cx<'_>, lane: usize) -> u64 {
         // SAFETY: by contract.
         unsafe { address_of(cx, lane, self.address) }
-    }
-}
-
-/// A copy from shared to global memory that its thread has not waited for.
-#[derive(Debug)]
-struct Store {
-    lane: usize,
-    /// Number of the lane's group it belongs to.
-    group: u64,
-    /// Offset into shared memory.
-    from: u32,
-    to: Target,
-}
-
-#[derive(Debug)]
-enum Target {
-    Bytes { address: u64, bytes: u32 },
-    Tensor { map: TensorMap, start: [i32; 5] },
-}
-
-/// The stores of one warp that nobody has waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Stores {
-    pending: Vec<Store>,
-    /// Groups committed so far, by lane.
-    committed: [u64; LANES],
-}
-
-impl Stores {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.pending.clear();
-        self.committed = [0; LANES];
     }
 }
 
@@ -291,9 +261,7 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     };
     cx.order.read(cx.warp, line, from, bytes)?;
     cx.bulk_bytes += u64::from(bytes);
-    let stores = &mut cx.stores[cx.warp];
-    let group = stores.committed[lane];
-    stores.pending.push(Store { lane, group, from, to });
+    cx.stores[cx.warp].push(lane, Store { from, to });
     Ok(())
 }
 
@@ -304,9 +272,8 @@ pub(crate) struct Commit;
 unsafe impl Handler for Commit {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
-        for lane in cx.active() {
-            cx.stores[cx.warp].committed[lane] += 1;
-        }
+        let lanes = cx.active();
+        cx.stores[cx.warp].commit(lanes);
         false
     }
 }
@@ -328,15 +295,8 @@ unsafe impl Handler for Wait {
 /// Performs the stores of `lanes` in all but the latest `keep` groups.
 #[inline(never)]
 fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKind)> {
-    let stores = &mut cx.stores[cx.warp];
-    let committed = stores.committed;
-    let due: Vec<Store> = stores
-        .pending
-        .extract_if(.., |store| {
-            lanes >> store.lane & 1 != 0 && store.group + keep < committed[store.lane]
-        })
-        .collect();
-    for Store { lane, from, to, .. } in due {
+    let due: Vec<_> = cx.stores[cx.warp].due(lanes, Some(keep)).collect();
+    for (lane, Store { from, to }) in due {
         let done = match to {
             Target::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
             Target::Bytes { address, bytes } => {

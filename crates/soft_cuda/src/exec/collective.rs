@@ -3,7 +3,8 @@
 //! part as the active mask.
 
 use super::lanes::Lane;
-use super::{Cx, FULL, Handler, LANES, NO_SLOT, Op};
+use super::machine::{FULL, LANES, NO_SLOT};
+use super::op::{Cx, Handler, Op};
 
 /// Does nothing: `bar.warp.sync`.
 pub(crate) struct Meet;

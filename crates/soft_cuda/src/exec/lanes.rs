@@ -6,7 +6,8 @@
 
 use std::marker::PhantomData;
 
-use super::{Cx, FULL, Handler, LANES, Op};
+use super::machine::{FULL, LANES, NO_SLOT};
+use super::op::{Cx, Handler, Op};
 
 /// Lanes of one chunk.
 pub(crate) const W: usize = 16;
@@ -226,7 +227,7 @@ unsafe impl<F: F3> Handler for Map3<F> {
 }
 
 /// `setp`: predicate `d` = compare(`a`, `b`), combined with predicate `c` (or
-/// [`NO_SLOT`](super::NO_SLOT)) as `x` says: 0 and, 1 or, 2 xor; `x & 4`
+/// [`NO_SLOT`]) as `x` says: 0 and, 1 or, 2 xor; `x & 4`
 /// negates `c`. Predicate `y`, if any, gets the same of the opposite.
 pub(crate) struct SetP<F>(PhantomData<F>);
 
@@ -271,7 +272,7 @@ unsafe impl<F: Compare> Handler for SetP<F> {
 unsafe fn set_predicates(cx: &mut Cx<'_>, op: &Op, mask: u32) {
     // SAFETY: the fields are predicates of the kernel that runs.
     unsafe {
-        if op.c == super::NO_SLOT && op.y == super::NO_SLOT {
+        if op.c == NO_SLOT && op.y == NO_SLOT {
             cx.set_pred(op.d, mask);
         } else {
             combine(cx, op, mask);
@@ -288,7 +289,7 @@ unsafe fn combine(cx: &mut Cx<'_>, op: &Op, mask: u32) {
     // SAFETY: by contract.
     unsafe {
         let apply = |value: u32| {
-            if op.c == super::NO_SLOT {
+            if op.c == NO_SLOT {
                 return value;
             }
             let c = cx.pred(op.c) ^ if op.x & 4 != 0 { FULL } else { 0 };
@@ -300,7 +301,7 @@ unsafe fn combine(cx: &mut Cx<'_>, op: &Op, mask: u32) {
         };
         let (p, q) = (apply(mask), apply(!mask));
         cx.set_pred(op.d, p);
-        if op.y != super::NO_SLOT {
+        if op.y != NO_SLOT {
             cx.set_pred(op.y, q);
         }
     }

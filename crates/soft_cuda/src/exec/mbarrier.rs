@@ -3,10 +3,13 @@
 //! The eight bytes in shared memory say only which barrier they are, so that
 //! one that was never initialised, or that something overwrote, is recognised.
 
-use super::address::{self, SHARED_BASE, SPACES};
+use super::address;
+use super::code::Wait;
+use super::machine::{NO_SLOT, SHARED_BASE, SPACES};
+use super::op::{Cx, Handler, Op};
 use super::order::Clock;
-use super::{Cx, Handler, NO_SLOT, Op};
-use crate::error::{Access, AddressSpace, FaultKind};
+use super::phases::Barrier;
+use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// The largest arrival count, and the largest count of bytes.
 const MAX_COUNT: u32 = (1 << 20) - 1;
@@ -36,63 +39,6 @@ pub(crate) const ACTIONS: [Action; 6] = [
     Action::ArriveExpectTx,
     Action::CompleteTx,
 ];
-
-/// One barrier.
-#[derive(Debug)]
-struct Barrier {
-    /// Offset into shared memory.
-    at: u32,
-    /// Arrivals that complete a phase.
-    count: u32,
-    /// Arrivals that the current phase lacks.
-    pending: u32,
-    /// Bytes expected in the current phase, less those that have come.
-    bytes: i64,
-    /// Phases completed since it was initialised.
-    phase: u32,
-    /// Phases completed since the block began: its component of the clocks.
-    completed: u32,
-    component: usize,
-    /// What those who arrived knew, and what of it a wait passes on.
-    arrived: Clock,
-    done: Clock,
-    /// Who initialised it, and when.
-    by: (usize, u32),
-}
-
-/// The barriers of a block.
-#[derive(Debug, Default)]
-pub(crate) struct Barriers {
-    all: Vec<Barrier>,
-    /// Phases completed, of all barriers: when it changes, waits may end.
-    pub completions: u64,
-    /// Changes of any kind, of all barriers.
-    pub changes: u64,
-}
-
-impl Barriers {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.all.clear();
-    }
-
-    /// What a thread that waits for barrier `index` waits for, in words.
-    pub(crate) fn describe(&self, index: u32) -> String {
-        let Some(barrier) = self.all.get(index as usize) else {
-            return "wait for an mbarrier".to_owned();
-        };
-        let Barrier { at, count, pending, bytes, phase, .. } = barrier;
-        let bytes = match *bytes {
-            0 => String::new(),
-            more @ 1.. => format!(" and {more} bytes of bulk copies"),
-            less => format!(", which got {} bytes too many,", -less),
-        };
-        let address = SHARED_BASE + at;
-        format!(
-            "wait for {pending} of {count} arrivals{bytes} in phase {phase} of the mbarrier at {address:#x}"
-        )
-    }
-}
 
 /// The offset into shared memory of the barrier that one lane names, and the
 /// host address of its eight bytes.
@@ -301,25 +247,6 @@ fn arrive(cx: &mut Cx<'_>, index: usize, count: u32, release: bool) -> Result<()
     }
     advance(cx, index);
     Ok(())
-}
-
-/// A `mbarrier.test_wait` or `mbarrier.try_wait` instruction.
-///
-/// Both may say "not yet", and both wait here as long as another thread of the
-/// block can run: a loop around them takes no time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wait {
-    /// Address slot, whether it has 64 bits, offset, and number of the space.
-    pub address: (u32, bool, u32),
-    pub space: u32,
-    /// Slot of what to wait for, a phase's parity or, in 64 bits, a state.
-    pub phase: u32,
-    pub parity: bool,
-    /// Whether what happened before the arrivals comes before what follows.
-    pub acquire: bool,
-    /// Predicate "the phase is complete".
-    pub dst: u32,
-    pub next: u32,
 }
 
 /// What came of a wait.

@@ -9,11 +9,12 @@
 
 use std::marker::PhantomData;
 
-use super::address::{Pointers, SPACES, one_allocation, resolve_lanes, shared32, space_of};
+use super::address::{Pointers, one_allocation, resolve_lanes, shared32};
 use super::element::{Element, Transfer};
 use super::lanes::{W, write_lanes};
-use super::{Cx, FULL, Handler, LANES, Op, bits};
-use crate::error::{Access, AddressSpace};
+use super::machine::{FULL, LANES, SPACES, bits, space_of};
+use super::op::{Cx, Handler, Op};
+use crate::fault::{Access, AddressSpace};
 
 /// Where a load's destinations or a store's sources are.
 #[inline(always)]

@@ -7,10 +7,12 @@
 //! and they take turns at backward branches, so that lanes may wait for each
 //! other in loops. Lanes that loop for long stop being waited for.
 
-use super::code::{Code, End, NO_RECONVERGENCE};
-use super::mbarrier::{self, Barriers, Waited};
-use super::{Cx, bits};
-use crate::error::{FaultKind, Waiting};
+use super::code::{Code, Collective, End, NO_RECONVERGENCE};
+use super::machine::bits;
+use super::mbarrier::{self, Waited};
+use super::op::{Cx, Op};
+use super::phases::Barriers;
+use crate::fault::{FaultKind, Waiting};
 
 /// No node: the split meets nobody.
 const ROOT: usize = usize::MAX;
@@ -476,7 +478,7 @@ impl Warp {
     }
 }
 
-fn collective_at(code: &Code, pc: u32) -> &super::code::Collective {
+fn collective_at(code: &Code, pc: u32) -> &Collective {
     match code.segments[pc as usize].end {
         End::Collective(index) => &code.collectives[index as usize],
         _ => unreachable!("a split waits for a collective only at one"),
@@ -499,7 +501,7 @@ fn complete_in(cx: &Cx<'_>, members: u32, mask: u32, live: u32, all: u32) -> boo
 }
 
 /// Executes a collective for the lanes `mask`: once for each member mask.
-fn execute(cx: &mut Cx<'_>, collective: &super::code::Collective, mask: u32) {
+fn execute(cx: &mut Cx<'_>, collective: &Collective, mask: u32) {
     let mut left = mask;
     while left != 0 {
         let first = left.trailing_zeros() as usize;
@@ -516,10 +518,10 @@ fn execute(cx: &mut Cx<'_>, collective: &super::code::Collective, mask: u32) {
 }
 
 #[cold]
-fn operation_fault(code: &Code, cx: &mut Cx<'_>, op: &super::Op) -> WarpFault {
+fn operation_fault(code: &Code, cx: &mut Cx<'_>, op: &Op) -> WarpFault {
     // `op` is an element of `code.ops`: subtract to get its index.
     let offset = std::ptr::from_ref(op) as usize - code.ops.as_ptr() as usize;
-    let line = code.lines[offset / size_of::<super::Op>()];
+    let line = code.lines[offset / size_of::<Op>()];
     match cx.fault.take() {
         Some(fault) => WarpFault { lane: fault.lane, line, kind: fault.kind },
         None => WarpFault { lane: cx.mask.trailing_zeros(), line, kind: FaultKind::Trap },

@@ -5,7 +5,7 @@ use super::ir::{Field, Terminator, V};
 use super::ty::{Kind, Ty};
 use super::{Context, InstKind, Lowering, Result};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
-use crate::exec::order::Watch;
+use crate::exec::watch::Watch;
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::alu::FmaRun;
-use crate::exec::code::{Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment};
-use crate::exec::mbarrier::Wait;
+use crate::exec::code::{
+    Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment, Wait,
+};
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
 /// Decodes `ir`.

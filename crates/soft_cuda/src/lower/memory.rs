@@ -4,9 +4,9 @@ use super::address::{Address, space_number};
 use super::ir::{Class, Field};
 use super::ty::{Kind, Ty};
 use super::{Context, Lowering, Result};
-use crate::exec::address::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACES};
 use crate::exec::element::Transfer;
 use crate::exec::lanes::Map2;
+use crate::exec::machine::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACES};
 use crate::exec::mem::{
     Fence, IsSpace, LoadAny, LoadGlobal, LoadParam, LoadShared, StoreAny, StoreGlobal, StoreShared,
 };

@@ -24,8 +24,8 @@ use self::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Term
 use self::scopes::{Binding, Scopes};
 use self::ty::Ty;
 use crate::error::LoadError;
-use crate::exec::address::{LOCAL_BASE, SHARED_BASE};
 use crate::exec::code::Code;
+use crate::exec::machine::{LOCAL_BASE, SHARED_BASE};
 use crate::exec::{OpFn, Path};
 use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, Variable};
 
