@@ -1,8 +1,9 @@
 //! State spaces, and address operands.
 
+use super::context::{Context, Result};
 use super::ir::{Class, V};
+use super::lowering::Lowering;
 use super::ty::Ty;
-use super::{Context, Lowering, Result};
 use crate::ptx::ast::{Operand, Space};
 
 /// An address operand: register, constant offset, space.

@@ -1,9 +1,10 @@
 //! `atom` and `red`.
 
 use super::address::space_number;
+use super::context::{Context, Result};
 use super::ir::Field;
+use super::lowering::Lowering;
 use super::ty::Kind;
-use super::{Context, Lowering, Result};
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
 use crate::exec::{NO_SLOT, pick_compact};
 use crate::ptx::ast::Space;

@@ -1,9 +1,11 @@
 //! Instructions of Hopper: `mbarrier` and bulk copies.
 
 use super::address::{Address, space_number};
+use super::context::{Context, Result};
+use super::ir::InstKind;
 use super::ir::{Field, Terminator, V};
+use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use super::{Context, InstKind, Lowering, Result};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
 use crate::exec::watch::Watch;
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};

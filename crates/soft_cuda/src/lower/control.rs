@@ -1,10 +1,11 @@
 //! Instructions that jump, stop, wait, or need the lanes of a warp together.
 
+use super::context::{Context, Result};
 use super::index::{Call, MAX_INLINED};
 use super::ir::{B, Class, Field, Inst, InstKind, Terminator, V};
+use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use super::{Context, Lowering, MAX_CALLS, Result};
 use crate::error::LoadError;
 use crate::exec::code::BarrierKind;
 use crate::exec::collective::{
@@ -14,6 +15,9 @@ use crate::exec::{NO_SLOT, OpFn, pick_compact};
 use crate::ptx::ast::Operand;
 
 const PREDICATE: Ty = Ty { kind: Kind::Predicate, bits: 1 };
+
+/// How deep calls may nest.
+const MAX_CALLS: usize = 64;
 
 impl<'m> Lowering<'m> {
     /// Lowers `base` if it is an instruction of this file.

@@ -1,8 +1,9 @@
 //! `cp.async`.
 
+use super::context::{Context, Result};
 use super::ir::{Class, Field};
+use super::lowering::Lowering;
 use super::ty::Ty;
-use super::{Context, Lowering, Result};
 use crate::exec::lanes::Select;
 use crate::exec::{FULL, NO_SLOT, copy, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};

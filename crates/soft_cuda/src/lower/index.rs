@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use super::Result;
+use super::context::Result;
 use super::scopes::{Binding, Scopes};
 use super::ty::Ty;
 use crate::error::LoadError;

@@ -1,9 +1,10 @@
 //! Loads, stores, fences, hints, and what turns addresses of one state space into another's.
 
 use super::address::{Address, space_number};
+use super::context::{Context, Result};
 use super::ir::{Class, Field};
+use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use super::{Context, Lowering, Result};
 use crate::exec::element::Transfer;
 use crate::exec::lanes::Map2;
 use crate::exec::machine::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACES};

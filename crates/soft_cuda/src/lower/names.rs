@@ -1,9 +1,10 @@
 //! What an operand refers to.
 
+use super::context::{Context, Result};
 use super::ir::{Class, Field, Fixed, V};
+use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use super::{Context, Lowering, Result};
 use crate::error::LoadError;
 use crate::exec::code::Special;
 use crate::exec::lanes::{Map1, PredLogic};
