@@ -118,15 +118,22 @@ mod device;
 mod error;
 mod exec;
 mod fault;
+mod globals;
+mod kernel;
+mod launch;
 mod lower;
 mod memory;
+mod module;
 mod ptx;
 mod tensor;
 
-pub use device::{
-    Config, Device, Isa, Kernel, LaunchConfig, LaunchReport, MAX_BLOCK, MAX_GRID, MAX_SHARED,
-    MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK, Module, Param, Progress,
-};
+pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, Waiting};
+pub use kernel::{
+    Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
+    MAX_THREADS_PER_BLOCK, Param,
+};
+pub use launch::LaunchReport;
+pub use module::Module;
 pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};
