@@ -55,7 +55,7 @@ pub(crate) enum Special {
     LaneId,
     WarpId,
     NWarpId,
-    /// See [`super::alu::lane_mask`].
+    /// See [`super::special::lane_mask`].
     LaneMask(u8),
     SmId,
     NSmId,

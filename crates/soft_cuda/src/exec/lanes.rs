@@ -11,6 +11,7 @@ use super::op::{Cx, Handler, Op};
 
 /// Lanes of one chunk.
 pub(crate) const W: usize = 16;
+const _: () = assert!(LANES.is_multiple_of(W));
 
 /// A type that a register lane can be read and written as.
 pub(crate) trait Lane: Copy {

@@ -9,6 +9,7 @@ use super::ty::{Kind, Ty};
 use crate::exec::alu::{self, PERMUTES};
 use crate::exec::float::{self, FTZ, NAN, SAT, XORSIGN};
 use crate::exec::lanes::{Map1, Map2, Map3};
+use crate::exec::special::ActiveMask;
 use crate::exec::{OpFn, pick, pick_compact};
 
 /// Fields of an operation with up to three sources.
@@ -120,7 +121,7 @@ impl Lowering<'_> {
                 }
                 let [d] = at.operands()?;
                 let d = self.dst(at, d, ty)?;
-                self.emit(at, pick_compact::<alu::ActiveMask>(), fields(d, &[], 0));
+                self.emit(at, pick_compact::<ActiveMask>(), fields(d, &[], 0));
             }
             _ => return Ok(false),
         }

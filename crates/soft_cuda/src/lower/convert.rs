@@ -6,10 +6,10 @@ use super::ir::{Class, Field};
 use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use crate::exec::alu;
 use crate::exec::convert::{self, Cast, Conversion, Convert, ROUNDINGS, Rounding, SCALARS, Scalar};
 use crate::exec::float::{FTZ, SAT};
 use crate::exec::lanes::{Map1, PredLogic};
+use crate::exec::pack::{Insert, Pack64, Unpack};
 use crate::exec::{pick, pick_compact};
 use crate::ptx::ast::Operand;
 
@@ -77,8 +77,8 @@ impl Lowering<'_> {
         let whole = self.register(ty.class());
         self.copy(at, whole, source, ty);
         let run = match ty.bits {
-            64 => pick_compact::<alu::Unpack<u64>>(),
-            _ => pick_compact::<alu::Unpack<u32>>(),
+            64 => pick_compact::<Unpack<u64>>(),
+            _ => pick_compact::<Unpack<u32>>(),
         };
         for (i, part) in parts.iter().enumerate() {
             let d = self.dst(at, part, Ty { kind: Kind::Bits, bits })?;
@@ -97,15 +97,15 @@ impl Lowering<'_> {
         }
         let d = self.dst(at, to, ty)?;
         if bits == 32 {
-            self.emit(at, pick_compact::<alu::Pack64>(), fields(d, &sources, 0));
+            self.emit(at, pick_compact::<Pack64>(), fields(d, &sources, 0));
             return Ok(());
         }
         let whole = self.register(ty.class());
         let zero = self.constant(ty, 0);
         self.copy(at, whole, zero, ty);
         let run = match ty.bits {
-            64 => pick_compact::<alu::Insert<u64>>(),
-            _ => pick_compact::<alu::Insert<u32>>(),
+            64 => pick_compact::<Insert<u64>>(),
+            _ => pick_compact::<Insert<u32>>(),
         };
         for (i, &source) in sources.iter().enumerate() {
             let mut f = fields(whole, &[source], i as u32 * bits);

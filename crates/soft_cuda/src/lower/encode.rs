@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
-use crate::exec::alu::FmaRun;
 use crate::exec::code::{
     Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment, Wait,
 };
+use crate::exec::fma::FmaRun;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
 /// Decodes `ir`.
