@@ -9,6 +9,7 @@ use super::machine::{BARRIERS, FULL, LANES};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
+use super::special::lane_mask;
 use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
 use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
@@ -222,30 +223,22 @@ impl<'k> Worker<'k> {
         let launch = self.launch;
         for &(slot, special) in &launch.code.specials {
             let thread = |lane| Launch::index((warp * LANES + lane) as u64, launch.block);
-            match special {
-                Special::Tid(axis) => {
-                    self.fill(slot, false, |lane| thread(lane)[axis as usize].into());
-                }
-                Special::Ntid(axis) => {
-                    self.fill(slot, false, |_| launch.block[axis as usize].into());
-                }
-                Special::Nctaid(axis) => {
-                    self.fill(slot, false, |_| launch.grid[axis as usize].into());
-                }
-                Special::LaneId => self.fill(slot, false, |lane| lane as u64),
-                Special::WarpId => self.fill(slot, false, |_| warp as u64),
-                Special::NWarpId => self.fill(slot, false, |_| launch.warps() as u64),
-                Special::LaneMask(kind) => self.fill(slot, false, |lane| {
-                    super::special::lane_mask(kind.into(), lane as u32).into()
-                }),
-                Special::NSmId => self.fill(slot, false, |_| launch.sm_count.into()),
-                Special::GridId => self.fill(slot, true, |_| 1),
-                Special::DynamicShared => {
-                    self.fill(slot, false, |_| launch.dynamic_shared.into());
-                }
-                Special::TotalShared => self.fill(slot, false, |_| launch.shared_bytes.into()),
-                Special::Ctaid(_) | Special::SmId => {}
-            }
+            let value = |lane: usize| match special {
+                Special::Tid(axis) => thread(lane)[axis as usize].into(),
+                Special::Ntid(axis) => launch.block[axis as usize].into(),
+                Special::Nctaid(axis) => launch.grid[axis as usize].into(),
+                Special::LaneId => lane as u64,
+                Special::WarpId => warp as u64,
+                Special::NWarpId => launch.warps() as u64,
+                Special::LaneMask(kind) => lane_mask(kind.into(), lane as u32).into(),
+                Special::NSmId => launch.sm_count.into(),
+                Special::GridId => 1,
+                Special::DynamicShared => launch.dynamic_shared.into(),
+                Special::TotalShared => launch.shared_bytes.into(),
+                // Set where a block starts.
+                Special::Ctaid(_) | Special::SmId => 0,
+            };
+            self.fill(slot, special == Special::GridId, value);
         }
     }
 
