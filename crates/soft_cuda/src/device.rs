@@ -36,7 +36,7 @@ pub struct Config {
     pub isa: Isa,
     /// Warp instructions a launch may execute before it is ended with
     /// [`FaultKind::BudgetExceeded`](crate::FaultKind::BudgetExceeded). It is
-    /// checked after some ten thousand instructions of a block, where a round of
+    /// checked after some ten thousand instructions of a block, where an iteration of
     /// a loop ends, and at the block's end, so a launch may run a little longer.
     /// `None`, the default: no limit.
     pub instruction_budget: Option<u64>,

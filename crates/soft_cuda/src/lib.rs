@@ -41,7 +41,7 @@
 //!   `index` has the module's names and `scopes` the kernel's, `names` resolves
 //!   operands, `alu`, `memory`, `bulk` and `control` turn
 //!   instructions into operations over virtual registers (`ir`), calls are
-//!   inlined, `graph` finds where divergent lanes meet again and lets
+//!   inlined, `graph` finds where divergent lanes reconverge and lets
 //!   registers share slots, `encode` writes the flat result.
 //! - `exec` runs it. An operation is a function pointer and the places of its
 //!   operands, and works on all 32 lanes of a warp (`lanes`). The functions
@@ -83,7 +83,7 @@
 //! - A kernel may use what its `.target` has, and as many bytes of parameters as that
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
-//! - Lanes that diverged meet at the immediate post-dominator; in a loop that nothing
+//! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
 //!   has not exited. Lanes may wait for each other in loops, and warps of a block for
 //!   each other.

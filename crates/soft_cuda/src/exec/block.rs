@@ -258,7 +258,7 @@ impl<'k> Worker<'k> {
                     return Err(BlockError::Fault { warp: warp as u32, fault });
                 }
                 // Not only where a turn is over: whoever stops at a barrier in every
-                // round of a loop never comes to the end of one.
+                // iteration of a loop never comes to the end of one.
                 if self.executed.warp - self.flushed >= LOOK {
                     self.look(block, warp)?;
                 }
@@ -268,7 +268,11 @@ impl<'k> Worker<'k> {
                 self.flush();
                 return self.check_budget(0);
             }
-            if !progress && !self.complete_barriers()? && !self.unpark() && !self.expire_waits() {
+            if !progress
+                && !self.complete_barriers()?
+                && !self.break_convergence()
+                && !self.expire_waits()
+            {
                 return Err(self.stuck());
             }
         }
@@ -388,7 +392,7 @@ impl<'k> Worker<'k> {
 
     /// Everybody waits, but some lanes only to reconverge with lanes that
     /// wait at a barrier that a part of a warp may pass: lets those run.
-    fn unpark(&mut self) -> bool {
+    fn break_convergence(&mut self) -> bool {
         let code = self.launch.code;
         let mut any = false;
         for warp in &mut self.warps {
@@ -397,7 +401,7 @@ impl<'k> Worker<'k> {
                 _ => false,
             });
             if !aligned && !warp.splits.is_empty() {
-                any |= warp.unpark();
+                any |= warp.break_convergence();
             }
         }
         any
@@ -422,14 +426,14 @@ impl<'k> Worker<'k> {
             return self.fault(warp, split, FaultKind::Deadlock { waiting: all });
         }
         // A warp that waits at several places explains the others.
-        let torn = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
-        let warp = torn.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));
+        let diverged = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
+        let warp = diverged.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));
         let warp = warp.unwrap_or(0);
         let aligned = self.warps[warp].splits.iter().find(|split| match split.state {
             State::Barrier(index) => code.barriers[index as usize].aligned,
             _ => split.state == State::Collective,
         });
-        let kind = match (torn, aligned) {
+        let kind = match (diverged, aligned) {
             (Some(_), Some(_)) => FaultKind::BarrierDivergence { waiting: waiting(warp) },
             _ => {
                 let all: Vec<Waiting> = (0..self.warps.len()).flat_map(waiting).collect();

@@ -2,7 +2,7 @@
 
 use super::op::Op;
 
-/// Stands for "the lanes do not meet again before they exit".
+/// Stands for "the lanes do not reconverge before they exit".
 pub(crate) const NO_RECONVERGENCE: u32 = u32::MAX;
 
 /// A decoded kernel. Program counters are indices into `segments`.
@@ -132,7 +132,7 @@ pub(crate) struct Collective {
     pub op: Op,
     /// Register slot of the member mask.
     pub members: u32,
-    /// `bar.warp.sync`: lanes may meet from different instructions.
+    /// `bar.warp.sync`: lanes may execute different instructions of it together.
     pub anywhere: bool,
     pub next: u32,
 }

@@ -29,9 +29,9 @@ pub(crate) mod op;
 pub(crate) mod order;
 pub(crate) mod pack;
 pub(crate) mod phases;
+pub(crate) mod racecheck;
 pub(crate) mod special;
 pub(crate) mod warp;
-pub(crate) mod watch;
 
 pub(crate) use machine::{FULL, NO_SLOT};
 pub(crate) use op::{Guarded, Op, OpFn, Path, pick, pick_compact};

@@ -92,7 +92,7 @@ impl<'k> Worker<'k> {
             self.reduce(&here);
             self.arrivals[id as usize] = 0;
             self.expiries = 0;
-            self.cx.order.meet(here.iter().map(|&(warp, ..)| warp), id);
+            self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), id);
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {
                 self.warps[warp].resume(index, barrier.next);

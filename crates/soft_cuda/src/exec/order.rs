@@ -164,7 +164,7 @@ impl Order {
     }
 
     /// `warps` leave barrier `id` together.
-    pub(crate) fn meet(&mut self, warps: impl Iterator<Item = usize> + Clone, id: u32) {
+    pub(crate) fn sync(&mut self, warps: impl Iterator<Item = usize> + Clone, id: u32) {
         if !self.on {
             return;
         }

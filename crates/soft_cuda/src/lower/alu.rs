@@ -28,7 +28,7 @@ impl Lowering<'_> {
             "mul" | "mad" => self.mul(base, at)?,
             "mul24" | "mad24" => return Err(at.unsupported("use `mul.lo` or `mad.lo`")),
             "fma" => self.fma(at)?,
-            "div" | "rem" | "min" | "max" => self.two(base, at)?,
+            "div" | "rem" | "min" | "max" => self.binary(base, at)?,
             "neg" | "abs" => self.sign(base, at)?,
             "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => {
                 self.function(base, at)?;
@@ -284,7 +284,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn two(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+    fn binary(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
         if ty.is_float() && base != "rem" {
             let mut flags = 0;

@@ -66,7 +66,7 @@ impl Lowering<'_> {
         let number = RMWS.iter().position(|&r| r == rmw).unwrap_or(0) as u32;
         let fields =
             [d, Field::Use(address.base), Field::Use(b), Field::Use(c), raw(0), raw(number)];
-        self.watch(at, &address, false);
+        self.race_check(at, &address, false);
         let extra = [address.offset, space_number(address.space), address.wide.into()];
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
         if orders {

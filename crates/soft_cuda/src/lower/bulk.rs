@@ -7,7 +7,7 @@ use super::ir::{Field, Terminator, V};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
-use crate::exec::watch::Watch;
+use crate::exec::racecheck::RaceCheck;
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
@@ -259,7 +259,7 @@ impl Lowering<'_> {
     }
 
     /// Before an access in a kernel with bulk copies: checks it against them.
-    pub(super) fn watch(&mut self, at: &Context<'_>, address: &Address, load: bool) {
+    pub(super) fn race_check(&mut self, at: &Context<'_>, address: &Address, load: bool) {
         if !self.bulk || !matches!(address.space, None | Some(Space::Shared)) {
             return;
         }
@@ -273,7 +273,7 @@ impl Lowering<'_> {
             raw(address.offset),
             raw(load.into()),
         ];
-        let run = pick::<Watch>(self.path);
+        let run = pick::<RaceCheck>(self.path);
         self.emit(at, run, fields).kind = InstKind::Check;
     }
 }

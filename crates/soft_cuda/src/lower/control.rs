@@ -9,7 +9,7 @@ use super::ty::{Kind, Ty};
 use crate::error::LoadError;
 use crate::exec::code::BarrierKind;
 use crate::exec::collective::{
-    Elect, Match, Meet, REDUCTIONS, Redux, SHUFFLES, Shuffle, VOTES, Vote,
+    Elect, Match, REDUCTIONS, Redux, SHUFFLES, Shuffle, SyncWarp, VOTES, Vote,
 };
 use crate::exec::{NO_SLOT, OpFn, pick_compact};
 use crate::ptx::ast::Operand;
@@ -193,7 +193,7 @@ impl<'m> Lowering<'m> {
             at.take("sync");
             let [mask] = at.operands()?;
             let members = self.src(at, mask, Ty::U32)?;
-            let run = pick_compact::<Meet>();
+            let run = pick_compact::<SyncWarp>();
             let inst = self.collective_inst(at, run, [Field::Raw(0); 6]);
             self.end_collective(inst, members, true);
             return Ok(());

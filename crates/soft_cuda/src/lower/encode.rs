@@ -18,7 +18,7 @@ pub(super) fn encode(
     text: Arc<[String]>,
 ) -> Result<Code, TooIntricate> {
     let slots = graph::allocate(ir)?;
-    let meet = graph::reconvergence(ir)?;
+    let reconvergence = graph::reconvergence(ir)?;
     let mut code = Code {
         segments: Vec::new(),
         ops: Vec::new(),
@@ -58,7 +58,7 @@ pub(super) fn encode(
     }
     let mut encoder = Encoder { code, slots, path };
     for (b, block) in ir.blocks.iter().enumerate() {
-        encoder.block(block, meet[b].unwrap_or(NO_RECONVERGENCE));
+        encoder.block(block, reconvergence[b].unwrap_or(NO_RECONVERGENCE));
     }
     Ok(encoder.code)
 }

@@ -1,4 +1,4 @@
-//! What the control-flow graph says: where branches meet again, which
+//! What the control-flow graph says: where divergent lanes reconverge, which
 //! registers live where, and which slots they get.
 
 use std::cmp::Reverse;
@@ -28,12 +28,12 @@ impl Steps {
 }
 
 /// The immediate post-dominator of every block, or `None` if its lanes need
-/// not meet before they exit.
+/// not reconverge before they exit.
 ///
 /// A branch to a block that only exits (or traps) counts as no way at all as
 /// long as there is another: lanes that leave are waited for by nobody, so the
-/// others should meet as if those had never been. The lanes of a loop that
-/// nothing else leaves meet at its header at the latest, in every round.
+/// others should reconverge as if those had never been. The lanes of a loop that
+/// nothing else leaves reconverge at its header at the latest, in every iteration.
 pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
     let n = ir.blocks.len();
     let exit = n;
@@ -104,14 +104,15 @@ pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
             }
         }
     }
-    // The lanes that part in a header meet within the round, or in the header itself.
-    let mut meet = idom.clone();
+    // The lanes that diverge in a header reconverge within the iteration, or in the header itself.
+    let mut reconverge_at = idom.clone();
     for &header in &headers {
         let mut ways = successors[header].iter().copied().filter(|&way| way != exit);
         let first = ways.next().unwrap_or(exit);
-        meet[header] = ways.try_fold(first, |a, b| intersect(a, b, &idom, &rank, &mut steps))?;
+        reconverge_at[header] =
+            ways.try_fold(first, |a, b| intersect(a, b, &idom, &rank, &mut steps))?;
     }
-    Ok(meet[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
+    Ok(reconverge_at[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
 }
 
 /// The headers of the loops that nothing leaves: the first block of each to run. `seen` are the
@@ -380,61 +381,64 @@ mod tests {
 
     #[test]
     fn a_diamond_meets_at_its_end() {
-        let meet = reconvergence(&graph(&[&[1, 2], &[3], &[3], &[4], &[]])).unwrap();
-        assert_eq!(meet[0], Some(3));
+        let reconverge_at = reconvergence(&graph(&[&[1, 2], &[3], &[3], &[4], &[]])).unwrap();
+        assert_eq!(reconverge_at[0], Some(3));
     }
 
     #[test]
     fn an_early_exit_does_not_move_the_meeting_point() {
         // 0: if -> 1 or 3; 1: may exit (6), else 4; 3 -> 4; 4 -> 5 -> 6.
-        let meet = reconvergence(&graph(&[&[1, 3], &[4, 6], &[6], &[4], &[5], &[6], &[]])).unwrap();
-        assert_eq!(meet[0], Some(4));
-        assert_eq!(meet[1], Some(4));
+        let reconverge_at =
+            reconvergence(&graph(&[&[1, 3], &[4, 6], &[6], &[4], &[5], &[6], &[]])).unwrap();
+        assert_eq!(reconverge_at[0], Some(4));
+        assert_eq!(reconverge_at[1], Some(4));
     }
 
     #[test]
     fn a_loop_meets_at_its_exit() {
-        let meet = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]])).unwrap();
-        assert_eq!(meet[1], Some(2));
+        let reconverge_at = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]])).unwrap();
+        assert_eq!(reconverge_at[1], Some(2));
     }
 
     #[test]
     fn a_loop_that_only_an_exit_leaves() {
         // 1: exit (7) or 2; 2: if -> 3 or 4, which may exit as well; both -> 5 -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]))
-            .unwrap();
-        assert_eq!(meet[2], Some(5));
-        assert_eq!(meet[4], Some(5));
+        let reconverge_at =
+            reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]))
+                .unwrap();
+        assert_eq!(reconverge_at[2], Some(5));
+        assert_eq!(reconverge_at[4], Some(5));
     }
 
     #[test]
     fn an_endless_loop_is_accepted() {
-        let meet = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]])).unwrap();
-        assert_eq!(meet.len(), 4);
+        let reconverge_at = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]])).unwrap();
+        assert_eq!(reconverge_at.len(), 4);
     }
 
     #[test]
     fn an_endless_loop_meets_at_its_header() {
         // 0 -> 1; 1: if -> 2 or 3; both -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[1]])).unwrap();
-        assert_eq!(meet, [Some(1); 4]);
-        // With a join behind the arms, the lanes meet there.
-        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[4], &[4], &[1]])).unwrap();
-        assert_eq!(meet[1], Some(4));
+        let reconverge_at = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[1]])).unwrap();
+        assert_eq!(reconverge_at, [Some(1); 4]);
+        // With a join behind the arms, the lanes reconverge there.
+        let reconverge_at = reconvergence(&graph(&[&[1], &[2, 3], &[4], &[4], &[1]])).unwrap();
+        assert_eq!(reconverge_at[1], Some(4));
         // The header, 4, comes last; 1: if -> 2 or 3; 2: if -> 4 or 3; 3 -> 4.
-        let meet = reconvergence(&graph(&[&[4], &[2, 3], &[4, 3], &[4], &[1]])).unwrap();
-        assert_eq!([meet[1], meet[2]], [Some(4); 2]);
+        let reconverge_at = reconvergence(&graph(&[&[4], &[2, 3], &[4, 3], &[4], &[1]])).unwrap();
+        assert_eq!([reconverge_at[1], reconverge_at[2]], [Some(4); 2]);
         // Two loops, and blocks that lead to one or either: 0 -> 1 or 2, 2 -> 3 or 5.
         let loops: [&[B]; 7] = [&[1, 2], &[1], &[3, 5], &[4], &[3], &[6], &[5]];
-        let meet = reconvergence(&graph(&loops)).unwrap();
-        assert_eq!(meet, [None, Some(1), None, Some(4), Some(3), Some(6), Some(5)]);
+        let reconverge_at = reconvergence(&graph(&loops)).unwrap();
+        assert_eq!(reconverge_at, [None, Some(1), None, Some(4), Some(3), Some(6), Some(5)]);
     }
 
     #[test]
     fn a_loop_that_one_arm_may_exit_meets_at_its_header() {
         // 1: if -> 2 or 3; 2 -> 1; 3: exit (5) or 4; 4 -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[4, 5], &[1], &[]])).unwrap();
-        assert_eq!(meet[1], Some(1));
-        assert_eq!(meet[3], Some(4));
+        let reconverge_at =
+            reconvergence(&graph(&[&[1], &[2, 3], &[1], &[4, 5], &[1], &[]])).unwrap();
+        assert_eq!(reconverge_at[1], Some(1));
+        assert_eq!(reconverge_at[3], Some(4));
     }
 }

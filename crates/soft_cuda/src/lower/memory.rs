@@ -156,7 +156,7 @@ impl Lowering<'_> {
     fn access(&mut self, at: &Context<'_>, transfer: Transfer, address: &Address, parts: &[Field]) {
         let (raw, path, n) = (Field::Raw, self.path, parts.len());
         let load = matches!(parts[0], Field::Def(_));
-        self.watch(at, address, load);
+        self.race_check(at, address, load);
         let fast = match (address.space, address.wide, load) {
             (Some(Space::Global), true, true) => pick_fast!(path, LoadGlobal, transfer, n),
             (Some(Space::Global), true, false) => pick_fast!(path, StoreGlobal, transfer, n),

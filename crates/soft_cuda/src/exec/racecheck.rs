@@ -7,10 +7,10 @@ use crate::fault::Access;
 /// Checks an access of shared memory against bulk copies, before the operation
 /// that performs it: `a` address slot, `b` whether it has 64 bits, `c` whether
 /// it is generic, `x` offset, `d` PTX line, `y` whether it is a load.
-pub(crate) struct Watch;
+pub(crate) struct RaceCheck;
 
 // SAFETY: touches only the slot `a`.
-unsafe impl Handler for Watch {
+unsafe impl Handler for RaceCheck {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let access = if op.y != 0 { Access::Load } else { Access::Store };
