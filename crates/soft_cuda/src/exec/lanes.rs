@@ -61,20 +61,17 @@ pub(crate) unsafe fn write_lanes<S: Copy>(cx: &Cx<'_>, d: u32, f: impl Fn(usize)
     // SAFETY: `d` is a slot of `S` lanes, so every chunk is inside it.
     unsafe {
         let d = cx.slot::<S>(d);
-        if cx.mask == FULL {
-            for j in (0..LANES).step_by(W) {
-                let new = f(j);
-                d.add(j).cast::<[S; W]>().write(new);
-            }
-        } else {
-            for j in (0..LANES).step_by(W) {
-                let new = f(j);
-                let mut out = d.add(j).cast::<[S; W]>().read();
+        // One call of `f` in the text, so that it is inlined here, for this instruction set.
+        for j in (0..LANES).step_by(W) {
+            let mut new = f(j);
+            let at = d.add(j).cast::<[S; W]>();
+            if cx.mask != FULL {
+                let old = at.read();
                 for i in 0..W {
-                    out[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { out[i] };
+                    new[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { old[i] };
                 }
-                d.add(j).cast::<[S; W]>().write(out);
             }
+            at.write(new);
         }
     }
 }

@@ -22,18 +22,16 @@ fn parts(op: &Op) -> [u32; 4] {
     [op.d, op.b, op.c, op.y]
 }
 
-/// Calls `f` with every active lane.
-#[inline(always)]
-fn each(mask: u32, mut f: impl FnMut(usize)) {
-    if mask == FULL {
-        for lane in 0..LANES {
-            f(lane);
+/// Runs the block for every lane `$i` of a mask. No function that takes a closure, which might not
+/// be inlined, and then not be compiled for the instruction set.
+macro_rules! each {
+    ($mask:expr, $i:ident, $body:block) => {
+        if $mask == FULL {
+            for $i in 0..LANES $body
+        } else {
+            for $i in bits($mask) $body
         }
-    } else {
-        for lane in bits(mask) {
-            f(lane);
-        }
-    }
+    };
 }
 
 /// Load of `N` elements from global memory: `a` address slot (64-bit lanes), `x` offset,
@@ -50,7 +48,7 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
         unsafe {
             if let Some((base, host)) = one_allocation(cx, op, op.x, bytes) {
                 let lanes = cx.slot::<u64>(op.a);
-                each(cx.mask, |i| {
+                each!(cx.mask, i, {
                     let at = host.add((*lanes.add(i)).wrapping_sub(base) as usize);
                     load_atomic::<T, N>(cx, op, i, at);
                 });
@@ -80,7 +78,7 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
 /// `at` may be read for the access; the slots of `op` are those of a load.
 #[inline(always)]
 unsafe fn load_atomic<T: Element, const N: usize>(cx: &Cx<'_>, op: &Op, lane: usize, at: *mut u8) {
-    for (k, slot) in parts(op).into_iter().take(N).enumerate() {
+    for (k, &slot) in parts(op)[..N].iter().enumerate() {
         // SAFETY: by contract.
         unsafe { *cx.slot::<T>(slot).add(lane) = T::load_atomic(at.add(k * size_of::<T>())) };
     }
@@ -99,7 +97,7 @@ unsafe impl<T: Element, const N: usize> Handler for StoreGlobal<T, N> {
         unsafe {
             if let Some((base, host)) = one_allocation(cx, op, op.x, bytes) {
                 let lanes = cx.slot::<u64>(op.a);
-                each(cx.mask, |i| {
+                each!(cx.mask, i, {
                     let at = host.add((*lanes.add(i)).wrapping_sub(base) as usize);
                     store_atomic::<T, N>(cx, op, i, at);
                 });
@@ -129,7 +127,7 @@ unsafe impl<T: Element, const N: usize> Handler for StoreGlobal<T, N> {
 /// `at` may be written for the access; the slots of `op` are those of a store.
 #[inline(always)]
 unsafe fn store_atomic<T: Element, const N: usize>(cx: &Cx<'_>, op: &Op, lane: usize, at: *mut u8) {
-    for (k, slot) in parts(op).into_iter().take(N).enumerate() {
+    for (k, &slot) in parts(op)[..N].iter().enumerate() {
         // SAFETY: by contract.
         unsafe { T::store_atomic(at.add(k * size_of::<T>()), *cx.slot::<T>(slot).add(lane)) };
     }
@@ -149,10 +147,10 @@ unsafe impl<T: Element, const N: usize> Handler for LoadShared<T, N> {
         unsafe {
             if let Some(base) = shared32(cx, op, op.x, bytes) {
                 let lanes = cx.slot::<u32>(op.a);
-                each(cx.mask, |i| {
+                each!(cx.mask, i, {
                     let at = cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize);
                     let values = at.cast::<[T; N]>().read();
-                    for (k, slot) in parts(op).into_iter().take(N).enumerate() {
+                    for (k, &slot) in parts(op)[..N].iter().enumerate() {
                         *cx.slot::<T>(slot).add(i) = values[k];
                     }
                 });
@@ -189,9 +187,9 @@ unsafe impl<T: Element, const N: usize> Handler for StoreShared<T, N> {
         unsafe {
             if let Some(base) = shared32(cx, op, op.x, bytes) {
                 let lanes = cx.slot::<u32>(op.a);
-                each(cx.mask, |i| {
+                each!(cx.mask, i, {
                     let at = cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize);
-                    for (k, slot) in parts(op).into_iter().take(N).enumerate() {
+                    for (k, &slot) in parts(op)[..N].iter().enumerate() {
                         at.cast::<T>().add(k).write(*cx.slot::<T>(slot).add(i));
                     }
                 });
