@@ -17,7 +17,7 @@ pub(super) struct Address {
     pub param: Option<(u64, u64)>,
 }
 
-/// The number of a space in [`SPACES`].
+/// The number of a space in [`SPACES`](crate::exec::machine::SPACES).
 pub(super) fn space_number(space: Option<Space>) -> u32 {
     match space {
         Some(Space::Global) => 0,
