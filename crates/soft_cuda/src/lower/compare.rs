@@ -80,26 +80,35 @@ impl Lowering<'_> {
                 "geu" => "leu",
                 same => same,
             };
-            macro_rules! compare {
+            macro_rules! compact {
                 ($f:ident) => {
                     match (ty.bits, ftz) {
-                        (32, false) => pick::<SetP<float::$f<f32>>>(path),
+                        (32, false) => pick_compact::<SetP<float::$f<f32>>>(),
                         (32, true) => pick_compact::<SetP<Flushed<float::$f<f32>>>>(),
                         _ => pick_compact::<SetP<float::$f<f64>>>(),
                     }
                 };
             }
+            // What kernels live on.
+            macro_rules! compare {
+                ($f:ident) => {
+                    match (ty.bits, ftz) {
+                        (32, false) => pick::<SetP<float::$f<f32>>>(path),
+                        _ => compact!($f),
+                    }
+                };
+            }
             let run = match name_swapped {
                 "eq" => compare!(Eq),
-                "ne" => compare!(Ne),
+                "ne" => compact!(Ne),
                 "lt" => compare!(Lt),
                 "le" => compare!(Le),
-                "equ" => compare!(Equ),
+                "equ" => compact!(Equ),
                 "neu" => compare!(Neu),
-                "ltu" => compare!(Ltu),
-                "leu" => compare!(Leu),
-                "num" => compare!(Num),
-                "nan" => compare!(IsNan),
+                "ltu" => compact!(Ltu),
+                "leu" => compact!(Leu),
+                "num" => compact!(Num),
+                "nan" => compact!(IsNan),
                 _ => return Err(at.unsupported("floats have no such comparison")),
             };
             return Ok((run, name_swapped != name));
