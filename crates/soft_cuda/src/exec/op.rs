@@ -46,8 +46,7 @@ pub(crate) unsafe trait Handler {
     /// As for the trait.
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool;
 
-    /// What `run` does, in little code: compiled once for all paths, in a tenth of the time that
-    /// `run` takes.
+    /// What `run` does, in little code that is compiled once for all paths.
     ///
     /// # Safety
     /// As for the trait.
@@ -60,8 +59,6 @@ pub(crate) unsafe trait Handler {
     ///
     /// # Safety
     /// As for the trait, and the host has these features.
-    // A method, not a function beside the trait, so that the compiler spreads
-    // the many instances over the modules of their types and builds in parallel.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
     unsafe fn avx2(cx: &mut Cx<'_>, op: &Op) -> bool {
