@@ -2,8 +2,8 @@
 //!
 //! A warp's registers are slots of 32 lanes in one register file; an operation
 //! is a function pointer and the byte offsets of its slots. The functions are
-//! generic over what they compute and are compiled once per instruction-set
-//! path ([`op::Path`]); both paths give the same bits.
+//! generic over what they compute. What kernels live on is compiled for AVX2, and
+//! everything once for any host (see [`op::Handler`]); both give the same bits.
 
 pub(crate) mod address;
 pub(crate) mod alu;
