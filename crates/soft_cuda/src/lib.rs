@@ -38,18 +38,21 @@
 //! - [`ptx_syntax`] turns text into a syntax tree. It knows PTX's grammar and nothing
 //!   about what instructions mean.
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
-//!   `index` has the module's names and `scopes` the kernel's, `names` resolves
-//!   operands, `alu`, `memory`, `bulk` and `control` turn
-//!   instructions into operations over virtual registers (`ir`), calls are
-//!   inlined, `graph` finds where divergent lanes meet again and lets
+//!   `index` has the module's names and `scopes` the kernel's, `layout` places its
+//!   variables, `names` resolves operands, `body` goes through the statements,
+//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk` and
+//!   `control` turn instructions into operations over virtual registers (`ir`),
+//!   calls are inlined, `graph` finds where divergent lanes reconverge and lets
 //!   registers share slots, `encode` writes the flat result.
 //! - `exec` runs it. An operation is a function pointer and the places of its
-//!   operands, and works on all 32 lanes of a warp (`lanes`). The functions
-//!   are written once, as plain loops, and compiled per instruction set.
-//!   `warp` keeps track of divergent lanes, `block` of warps and barriers,
-//!   `mbarrier` of barriers in shared memory, `order` of what happens before what.
-//! - `memory` is the address space; `device` ties everything together and
-//!   spreads the blocks of a launch over the host's cores.
+//!   operands (`op`), and works on all 32 lanes of a warp (`lanes`). The functions
+//!   are written once, as plain loops; those that kernels live on are compiled for
+//!   AVX2, the others once, in little code. `address` finds the memory behind an
+//!   address. `warp` keeps track of divergent lanes, `block` of warps, `named` of
+//!   barriers, `phases` of mbarriers, `groups` of copies in flight, `order` of what
+//!   happens before what.
+//! - `memory` is the address space; `module` and `kernel` are what is loaded, `launch`
+//!   spreads the blocks of a launch over the host's cores, `device` ties it all together.
 //!
 //! # What holds
 //!
@@ -83,7 +86,7 @@
 //! - A kernel may use what its `.target` has, and as many bytes of parameters as that
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
-//! - Lanes that diverged meet at the immediate post-dominator; in a loop that nothing
+//! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
 //!   has not exited. Lanes may wait for each other in loops, and warps of a block for
 //!   each other.
@@ -117,18 +120,24 @@
 mod device;
 mod error;
 mod exec;
+mod fault;
+mod globals;
+mod kernel;
+mod launch;
 mod lower;
 mod memory;
+mod module;
 mod tensor;
 
 use ptx_syntax as ptx;
 
-pub use device::{
-    Config, Device, Isa, Kernel, LaunchConfig, LaunchReport, MAX_BLOCK, MAX_GRID, MAX_SHARED,
-    MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK, Module, Param, Progress,
+pub use device::{Config, Device, Isa, Progress};
+pub use error::{LoadError, MemoryError, Place};
+pub use fault::{Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, Waiting};
+pub use kernel::{
+    Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
+    MAX_THREADS_PER_BLOCK, Param,
 };
-pub use error::{
-    Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, LoadError, MemoryError,
-    Place, Waiting,
-};
+pub use launch::LaunchReport;
+pub use module::Module;
 pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};

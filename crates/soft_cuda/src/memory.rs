@@ -10,7 +10,6 @@
 //! behaviour on the host. A racing access still tears only where a GPU's would.
 
 use std::alloc::Layout;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -78,25 +77,29 @@ impl Drop for Allocation {
 }
 
 /// The allocations that were live at one moment, sorted by address.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     allocations: Vec<Arc<Allocation>>,
 }
 
 impl Snapshot {
+    /// The allocations at or below `address`, and those above.
+    fn around(&self, address: u64) -> (&[Arc<Allocation>], &[Arc<Allocation>]) {
+        self.allocations.split_at(self.allocations.partition_point(|a| a.base <= address))
+    }
+
     /// The allocation that contains `address`.
-    pub(crate) fn find(&self, address: u64) -> Option<&Allocation> {
-        let after = self.allocations.partition_point(|a| a.base <= address);
-        let found = self.allocations.get(after.checked_sub(1)?)?;
+    pub(crate) fn find(&self, address: u64) -> Option<&Arc<Allocation>> {
+        let found = self.around(address).0.last()?;
         (address - found.base < found.size).then_some(found)
     }
 }
 
 #[derive(Debug)]
 struct Space {
-    live: BTreeMap<u64, Arc<Allocation>>,
-    /// Base and size of freed allocations.
-    freed: BTreeMap<u64, u64>,
+    live: Snapshot,
+    /// Base and size of freed allocations, sorted.
+    freed: Vec<(u64, u64)>,
     next: u64,
     used: u64,
 }
@@ -110,8 +113,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(total: u64) -> Memory {
-        let space =
-            Space { live: BTreeMap::new(), freed: BTreeMap::new(), next: GLOBAL_BASE, used: 0 };
+        let live = Snapshot::default();
+        let space = Space { live, freed: Vec::new(), next: GLOBAL_BASE, used: 0 };
         Memory { total, space: Mutex::new(space) }
     }
 
@@ -135,19 +138,21 @@ impl Memory {
         let allocation = allocation.ok_or(MemoryError::HostMemory { requested: bytes })?;
         space.next += padded + GUARD;
         space.used += padded;
-        space.live.insert(base, Arc::new(allocation));
+        // The highest address so far: the order stays.
+        space.live.allocations.push(Arc::new(allocation));
         Ok(base)
     }
 
     pub(crate) fn free(&self, address: u64) -> Result<(), MemoryError> {
         let mut space = self.lock();
-        let Some(allocation) = space.live.remove(&address) else {
-            return Err(MemoryError::NotAnAllocation { address });
-        };
-        space.used -= allocation.size.next_multiple_of(ALIGN);
-        space.freed.insert(address, allocation.size);
+        let live = &mut space.live.allocations;
+        let at = live.binary_search_by_key(&address, |allocation| allocation.base);
+        let size = live.remove(at.map_err(|_| MemoryError::NotAnAllocation { address })?).size;
+        space.used -= size.next_multiple_of(ALIGN);
+        let at = space.freed.partition_point(|&(base, _)| base < address);
+        space.freed.insert(at, (address, size));
         if space.freed.len() > QUARANTINE {
-            space.freed.pop_first();
+            space.freed.remove(0);
         }
         Ok(())
     }
@@ -158,27 +163,27 @@ impl Memory {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot { allocations: self.lock().live.values().cloned().collect() }
+        self.lock().live.clone()
     }
 
     /// The allocation that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Arc<Allocation>> {
-        let space = self.lock();
-        let (_, found) = space.live.range(..=address).next_back()?;
-        (address - found.base < found.size).then(|| found.clone())
+        self.lock().live.find(address).cloned()
     }
 
     /// Says where `address` lies, for messages about an access that failed.
     pub(crate) fn place(&self, address: u64) -> Place {
         let space = self.lock();
-        let below = space.live.range(..=address).next_back().map(|(_, a)| (a.base, a.size));
-        let above = space.live.range(address..).next().map(|(_, a)| (a.base, a.size));
+        let (below, above) = space.live.around(address);
+        let below = below.last().map(|a| (a.base, a.size));
+        let above = above.first().map(|a| (a.base, a.size));
         if let Some((base, size)) = below
             && address - base < size
         {
             return Place::After { base, size, past_end: (address - base) as i64 - size as i64 };
         }
-        if let Some((&base, &size)) = space.freed.range(..=address).next_back()
+        let freed = &space.freed[..space.freed.partition_point(|&(base, _)| base <= address)];
+        if let Some(&(base, size)) = freed.last()
             && address - base < size
         {
             return Place::Freed { base, size };

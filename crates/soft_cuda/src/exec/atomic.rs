@@ -3,8 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use super::address::resolve_atomic;
 use super::float::Float;
-use super::{Cx, Handler, NO_SLOT, Op, mem};
+use super::machine::NO_SLOT;
+use super::op::{Cx, Handler, Op};
 
 /// What an atomic does with the old value and its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +123,7 @@ unsafe impl<T: Word> Handler for Atomic<T> {
         let rmw = RMWS[op.y as usize];
         // SAFETY: the slots have lanes of `T`, the pointers are good.
         unsafe {
-            let Some(pointers) = mem::resolve_atomic(cx, op, size_of::<T>() as u32) else {
+            let Some(pointers) = resolve_atomic(cx, op, size_of::<T>() as u32) else {
                 return true;
             };
             for i in cx.active() {

@@ -3,18 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::bulk::Stores;
-use super::code::{Barrier, BarrierKind, Code, Special};
-use super::copy::Copies;
-use super::mbarrier::Barriers;
+use super::code::{Code, Special};
+use super::groups::Groups;
+use super::machine::{BARRIERS, FULL, LANES};
+use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
+use super::phases::Barriers;
+use super::special::lane_mask;
 use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
-use super::{CACHE, CacheEntry, Cx, FULL, LANES, NO_SLOT, bits};
-use crate::error::{FaultKind, Waiting};
+use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
 
-/// Barriers of a block.
-pub(super) const BARRIERS: u32 = 16;
 /// How often in a row a block that cannot go on ends its waits for mbarriers
 /// without success before it counts as stuck.
 const MAX_EXPIRIES: u32 = 64;
@@ -76,7 +75,7 @@ impl Launch<'_> {
 /// Bytes at the alignment of a cache line, and of any vector access.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
-struct Line([u8; 128]);
+pub(super) struct Line([u8; 128]);
 
 /// A buffer of zeros, if the host has room for it.
 fn lines(bytes: usize) -> Option<Vec<Line>> {
@@ -88,23 +87,23 @@ fn lines(bytes: usize) -> Option<Vec<Line>> {
 
 /// Runs blocks of one launch, one at a time, on one host thread.
 pub(crate) struct Worker<'k> {
-    launch: &'k Launch<'k>,
-    cx: Cx<'k>,
-    warps: Vec<Warp>,
-    registers: Vec<Line>,
+    pub(super) launch: &'k Launch<'k>,
+    pub(super) cx: Cx<'k>,
+    pub(super) warps: Vec<Warp>,
+    pub(super) registers: Vec<Line>,
     /// Bytes from one warp's register file to the next.
-    stride: usize,
+    pub(super) stride: usize,
     predicates: Vec<u32>,
     shared: Vec<Line>,
     local: Vec<Line>,
     /// Threads that have arrived at each barrier without waiting.
-    arrivals: [u32; BARRIERS as usize],
+    pub(super) arrivals: [u32; BARRIERS as usize],
     /// Completed phases of mbarriers when waits for them were last tried again.
     completions: u64,
     /// Changes of mbarriers when the block last could not go on, and how often
     /// in a row that has been.
     changes: u64,
-    expiries: u32,
+    pub(super) expiries: u32,
     executed: Executed,
     /// How much of `executed` has been added to the launch's total.
     flushed: u64,
@@ -147,8 +146,8 @@ impl<'k> Worker<'k> {
             cache: [CacheEntry::EMPTY; CACHE],
             fault: None,
             warp: 0,
-            copies: (0..warps).map(|_| Copies::default()).collect(),
-            stores: (0..warps).map(|_| Stores::default()).collect(),
+            copies: (0..warps).map(|_| Groups::new()).collect(),
+            stores: (0..warps).map(|_| Groups::new()).collect(),
             barriers: Barriers::default(),
             order: Order::new(code.bulk, warps, launch.shared_bytes),
             bulk_bytes: 0,
@@ -192,7 +191,7 @@ impl<'k> Worker<'k> {
     }
 
     /// Points the context at a warp.
-    fn enter(&mut self, warp: usize) {
+    pub(super) fn enter(&mut self, warp: usize) {
         let cx = &mut self.cx;
         cx.warp = warp;
         // SAFETY: each offset is inside its buffer, which has room for all warps.
@@ -224,30 +223,22 @@ impl<'k> Worker<'k> {
         let launch = self.launch;
         for &(slot, special) in &launch.code.specials {
             let thread = |lane| Launch::index((warp * LANES + lane) as u64, launch.block);
-            match special {
-                Special::Tid(axis) => {
-                    self.fill(slot, false, |lane| thread(lane)[axis as usize].into());
-                }
-                Special::Ntid(axis) => {
-                    self.fill(slot, false, |_| launch.block[axis as usize].into());
-                }
-                Special::Nctaid(axis) => {
-                    self.fill(slot, false, |_| launch.grid[axis as usize].into());
-                }
-                Special::LaneId => self.fill(slot, false, |lane| lane as u64),
-                Special::WarpId => self.fill(slot, false, |_| warp as u64),
-                Special::NWarpId => self.fill(slot, false, |_| launch.warps() as u64),
-                Special::LaneMask(kind) => self.fill(slot, false, |lane| {
-                    super::alu::lane_mask(kind.into(), lane as u32).into()
-                }),
-                Special::NSmId => self.fill(slot, false, |_| launch.sm_count.into()),
-                Special::GridId => self.fill(slot, true, |_| 1),
-                Special::DynamicShared => {
-                    self.fill(slot, false, |_| launch.dynamic_shared.into());
-                }
-                Special::TotalShared => self.fill(slot, false, |_| launch.shared_bytes.into()),
-                Special::Ctaid(_) | Special::SmId => {}
-            }
+            let value = |lane: usize| match special {
+                Special::Tid(axis) => thread(lane)[axis as usize].into(),
+                Special::Ntid(axis) => launch.block[axis as usize].into(),
+                Special::Nctaid(axis) => launch.grid[axis as usize].into(),
+                Special::LaneId => lane as u64,
+                Special::WarpId => warp as u64,
+                Special::NWarpId => launch.warps() as u64,
+                Special::LaneMask(kind) => lane_mask(kind.into(), lane as u32).into(),
+                Special::NSmId => launch.sm_count.into(),
+                Special::GridId => 1,
+                Special::DynamicShared => launch.dynamic_shared.into(),
+                Special::TotalShared => launch.shared_bytes.into(),
+                // Set where a block starts.
+                Special::Ctaid(_) | Special::SmId => 0,
+            };
+            self.fill(slot, special == Special::GridId, value);
         }
     }
 
@@ -267,7 +258,7 @@ impl<'k> Worker<'k> {
                     return Err(BlockError::Fault { warp: warp as u32, fault });
                 }
                 // Not only where a turn is over: whoever stops at a barrier in every
-                // round of a loop never comes to the end of one.
+                // iteration of a loop never comes to the end of one.
                 if self.executed.warp - self.flushed >= LOOK {
                     self.look(block, warp)?;
                 }
@@ -277,7 +268,11 @@ impl<'k> Worker<'k> {
                 self.flush();
                 return self.check_budget(0);
             }
-            if !progress && !self.complete_barriers()? && !self.unpark() && !self.expire_waits() {
+            if !progress
+                && !self.complete_barriers()?
+                && !self.break_convergence()
+                && !self.expire_waits()
+            {
                 return Err(self.stuck());
             }
         }
@@ -389,172 +384,15 @@ impl<'k> Worker<'k> {
         }
     }
 
-    /// The splits that wait at a barrier.
-    fn at_barriers(&self) -> impl Iterator<Item = (usize, usize, Split, &'k Barrier)> {
-        let code = self.launch.code;
-        self.warps.iter().enumerate().flat_map(move |(w, warp)| {
-            warp.splits.iter().enumerate().filter_map(move |(s, split)| match split.state {
-                State::Barrier(index) => Some((w, s, *split, &code.barriers[index as usize])),
-                _ => None,
-            })
-        })
-    }
-
-    /// A register lane of some warp.
-    fn register(&self, warp: usize, slot: u32, lane: u32) -> u32 {
-        let at = warp * self.stride + slot as usize;
-        // SAFETY: `slot` is a slot of 32-bit lanes of this kernel.
-        unsafe {
-            let file = self.registers.as_ptr().cast::<u8>().add(at);
-            *file.cast::<u32>().add(lane as usize)
-        }
-    }
-
-    fn fault(&self, warp: usize, split: Split, kind: FaultKind) -> BlockError {
+    pub(super) fn fault(&self, warp: usize, split: Split, kind: FaultKind) -> BlockError {
         let line = self.launch.code.segments[split.pc as usize].line;
         let lane = split.mask.trailing_zeros();
         BlockError::Fault { warp: warp as u32, fault: WarpFault { lane, line, kind } }
     }
 
-    /// The barrier number and thread count that a waiting split gave.
-    fn operands(
-        &self,
-        (warp, split, barrier): (usize, Split, &Barrier),
-    ) -> Result<(u32, Option<u32>), BlockError> {
-        let lane = split.mask.trailing_zeros();
-        let bad = |reason| Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
-        let id = self.register(warp, barrier.id, lane);
-        if id >= BARRIERS {
-            return bad(format!("its number is {id}, but only 0 to {} exist", BARRIERS - 1));
-        }
-        if bits(split.mask).any(|lane| self.register(warp, barrier.id, lane as u32) != id) {
-            return bad("the threads of a warp name different barriers".to_owned());
-        }
-        if barrier.count == NO_SLOT {
-            return Ok((id, None));
-        }
-        let count = self.register(warp, barrier.count, lane);
-        if count == 0 || !count.is_multiple_of(LANES as u32) {
-            return bad(format!("its thread count is {count}, but must be a multiple of 32"));
-        }
-        Ok((id, Some(count)))
-    }
-
-    /// Lets the threads of all barriers that are complete go on. Returns
-    /// whether there were any.
-    fn complete_barriers(&mut self) -> Result<bool, BlockError> {
-        let mut any = self.take_arrivals()?;
-        for id in 0..BARRIERS {
-            let mut here = Vec::new();
-            let mut expected = None;
-            for (warp, index, split, barrier) in self.at_barriers() {
-                let (its, count) = self.operands((warp, split, barrier))?;
-                if its == id {
-                    here.push((warp, index, split, *barrier));
-                    expected = expected.or(count);
-                }
-            }
-            if here.is_empty() {
-                continue;
-            }
-            let live: u32 = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
-            let done = match expected {
-                None => {
-                    here.iter().map(|(_, _, split, _)| split.mask.count_ones()).sum::<u32>() == live
-                }
-                Some(count) => self.arrived(id, &here) >= count,
-            };
-            if !done {
-                continue;
-            }
-            for &(warp, _, split, barrier) in &here {
-                let together = here
-                    .iter()
-                    .filter(|other| other.0 == warp && other.2.pc == split.pc)
-                    .fold(0, |mask, other| mask | other.2.mask);
-                if barrier.aligned && together != self.warps[warp].live {
-                    let waiting = self.waiting(warp);
-                    return Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting }));
-                }
-            }
-            self.reduce(&here);
-            self.arrivals[id as usize] = 0;
-            self.expiries = 0;
-            self.cx.order.meet(here.iter().map(|&(warp, ..)| warp), id);
-            // From the back, so that removing one split moves none that is still to come.
-            for &(warp, index, _, barrier) in here.iter().rev() {
-                self.warps[warp].resume(index, barrier.next);
-            }
-            any = true;
-        }
-        Ok(any)
-    }
-
-    /// Threads at a barrier with a count: whole warps count as 32.
-    fn arrived(&self, id: u32, here: &[(usize, usize, Split, Barrier)]) -> u32 {
-        let mut threads = self.arrivals[id as usize];
-        for (w, warp) in self.warps.iter().enumerate() {
-            let mask = here.iter().filter(|h| h.0 == w).fold(0, |mask, h| mask | h.2.mask);
-            threads +=
-                if mask != 0 && mask == warp.live { LANES as u32 } else { mask.count_ones() };
-        }
-        threads
-    }
-
-    /// Counts the splits at `bar.arrive` and lets them go on at once.
-    fn take_arrivals(&mut self) -> Result<bool, BlockError> {
-        let arriving: Vec<_> = self
-            .at_barriers()
-            .filter(|(.., barrier)| barrier.kind == BarrierKind::Arrive)
-            .collect();
-        for &(warp, index, split, barrier) in arriving.iter().rev() {
-            let (id, _) = self.operands((warp, split, barrier))?;
-            let whole = split.mask == self.warps[warp].live;
-            self.arrivals[id as usize] +=
-                if whole { LANES as u32 } else { split.mask.count_ones() };
-            self.cx.order.arrive(warp, id);
-            self.warps[warp].resume(index, barrier.next);
-        }
-        Ok(!arriving.is_empty())
-    }
-
-    /// Hands out the results of `bar.red`.
-    fn reduce(&mut self, here: &[(usize, usize, Split, Barrier)]) {
-        let (mut count, mut all, mut one) = (0, true, false);
-        let is_reduction = |barrier: &Barrier| {
-            matches!(barrier.kind, BarrierKind::Popc | BarrierKind::And | BarrierKind::Or)
-        };
-        for &(warp, _, split, barrier) in here.iter().filter(|h| is_reduction(&h.3)) {
-            self.enter(warp);
-            // SAFETY: `src` is a predicate of this kernel.
-            let value = unsafe { self.cx.pred(barrier.src) };
-            let set = split.mask & if barrier.negated { !value } else { value };
-            count += set.count_ones();
-            all &= set == split.mask;
-            one |= set != 0;
-        }
-        for &(warp, _, split, barrier) in here.iter().filter(|h| is_reduction(&h.3)) {
-            self.enter(warp);
-            self.cx.mask = split.mask;
-            // SAFETY: `dst` is a predicate or, for `popc`, a slot of 32-bit
-            // lanes of this kernel.
-            unsafe {
-                match barrier.kind {
-                    BarrierKind::Popc => {
-                        for lane in bits(split.mask) {
-                            *self.cx.slot::<u32>(barrier.dst).add(lane) = count;
-                        }
-                    }
-                    BarrierKind::And => self.cx.set_pred(barrier.dst, if all { FULL } else { 0 }),
-                    _ => self.cx.set_pred(barrier.dst, if one { FULL } else { 0 }),
-                }
-            }
-        }
-    }
-
     /// Everybody waits, but some lanes only to reconverge with lanes that
     /// wait at a barrier that a part of a warp may pass: lets those run.
-    fn unpark(&mut self) -> bool {
+    fn break_convergence(&mut self) -> bool {
         let code = self.launch.code;
         let mut any = false;
         for warp in &mut self.warps {
@@ -563,14 +401,14 @@ impl<'k> Worker<'k> {
                 _ => false,
             });
             if !aligned && !warp.splits.is_empty() {
-                any |= warp.unpark();
+                any |= warp.break_convergence();
             }
         }
         any
     }
 
     /// Where the lanes of a warp stand, for messages.
-    fn waiting(&self, warp: usize) -> Vec<Waiting> {
+    pub(super) fn waiting(&self, warp: usize) -> Vec<Waiting> {
         self.warps[warp].waiting(self.launch.code, &self.cx.barriers, warp as u32)
     }
 
@@ -588,14 +426,14 @@ impl<'k> Worker<'k> {
             return self.fault(warp, split, FaultKind::Deadlock { waiting: all });
         }
         // A warp that waits at several places explains the others.
-        let torn = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
-        let warp = torn.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));
+        let diverged = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
+        let warp = diverged.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));
         let warp = warp.unwrap_or(0);
         let aligned = self.warps[warp].splits.iter().find(|split| match split.state {
             State::Barrier(index) => code.barriers[index as usize].aligned,
             _ => split.state == State::Collective,
         });
-        let kind = match (torn, aligned) {
+        let kind = match (diverged, aligned) {
             (Some(_), Some(_)) => FaultKind::BarrierDivergence { waiting: waiting(warp) },
             _ => {
                 let all: Vec<Waiting> = (0..self.warps.len()).flat_map(waiting).collect();

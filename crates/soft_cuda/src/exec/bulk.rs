@@ -6,10 +6,14 @@
 //! does: a kernel that overwrites the source too early stores wrong data here,
 //! every time.
 
-use super::mem::{self, Element, SHARED_BASE, SPACES};
+use super::address::{address_of, range};
+use super::element::{self, Element};
+use super::groups::{Store, Target};
+use super::machine::{SHARED_BASE, SPACES};
+use super::mbarrier;
+use super::op::{Cx, Handler, Op};
 use super::order::Issued;
-use super::{Cx, Handler, LANES, Op, mbarrier};
-use crate::error::{Access, AddressSpace, FaultKind};
+use crate::fault::{Access, AddressSpace, FaultKind};
 use crate::tensor::{ELEMENT, MAP_BYTES, TensorMap};
 
 /// Alignment of a tensor copy's shared memory.
@@ -38,40 +42,7 @@ impl Operand {
     /// The operand was decoded for the kernel that runs.
     unsafe fn of(self, cx: &Cx<'_>, lane: usize) -> u64 {
         // SAFETY: by contract.
-        unsafe { mem::address_of(cx, lane, self.address) }
-    }
-}
-
-/// A copy from shared to global memory that its thread has not waited for.
-#[derive(Debug)]
-struct Store {
-    lane: usize,
-    /// Number of the lane's group it belongs to.
-    group: u64,
-    /// Offset into shared memory.
-    from: u32,
-    to: Target,
-}
-
-#[derive(Debug)]
-enum Target {
-    Bytes { address: u64, bytes: u32 },
-    Tensor { map: TensorMap, start: [i32; 5] },
-}
-
-/// The stores of one warp that nobody has waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Stores {
-    pending: Vec<Store>,
-    /// Groups committed so far, by lane.
-    committed: [u64; LANES],
-}
-
-impl Stores {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.pending.clear();
-        self.committed = [0; LANES];
+        unsafe { address_of(cx, lane, self.address) }
     }
 }
 
@@ -88,7 +59,7 @@ fn shared(
         return Err(FaultKind::Misaligned { address, bytes: align, access, space });
     }
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let host = mem::range(cx, lane as u32, address, bytes, space, access)?;
+    let host = range(cx, lane as u32, address, bytes, space, access)?;
     Ok((host as usize - cx.shared as usize) as u32)
 }
 
@@ -102,7 +73,7 @@ fn tensor_map(
     if !address.is_multiple_of(64) {
         return Err(FaultKind::Misaligned { address, bytes: 64, access, space });
     }
-    let host = mem::range(cx, lane as u32, address, MAP_BYTES, space, access)?;
+    let host = range(cx, lane as u32, address, MAP_BYTES, space, access)?;
     let mut bytes = [0; MAP_BYTES as usize];
     for (i, byte) in bytes.iter_mut().enumerate() {
         // SAFETY: `range` checked that the bytes can be read.
@@ -128,7 +99,7 @@ fn copy_box(
             0 => std::ptr::null_mut(),
             bytes => {
                 let (space, access) = (AddressSpace::Global, Access::Copy);
-                mem::range(cx, lane as u32, row.address, bytes, space, access)?
+                range(cx, lane as u32, row.address, bytes, space, access)?
             }
         };
         for i in 0..elements {
@@ -192,7 +163,7 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let (at, host) = plain(cx, lane, to, (from, src.space), bytes)?;
         cx.order.copy(issued, at, bytes)?;
         // SAFETY: `plain` checked both ends.
-        unsafe { mem::copy(cx.shared.add(at as usize), host, bytes, bytes) };
+        unsafe { element::copy(cx.shared.add(at as usize), host, bytes, bytes) };
         bytes.into()
     } else {
         // SAFETY: by contract.
@@ -224,7 +195,7 @@ fn plain(
         return Err(FaultKind::BulkSize { bytes });
     }
     let at = shared(cx, lane, inner, bytes.into(), ALIGN)?;
-    Ok((at, mem::range(cx, lane as u32, address, bytes, space, access)?))
+    Ok((at, range(cx, lane as u32, address, bytes, space, access)?))
 }
 
 /// The tensor map at `place`, and the coordinates in `slots`.
@@ -290,9 +261,7 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     };
     cx.order.read(cx.warp, line, from, bytes)?;
     cx.bulk_bytes += u64::from(bytes);
-    let stores = &mut cx.stores[cx.warp];
-    let group = stores.committed[lane];
-    stores.pending.push(Store { lane, group, from, to });
+    cx.stores[cx.warp].push(lane, Store { from, to });
     Ok(())
 }
 
@@ -303,9 +272,8 @@ pub(crate) struct Commit;
 unsafe impl Handler for Commit {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
-        for lane in cx.active() {
-            cx.stores[cx.warp].committed[lane] += 1;
-        }
+        let lanes = cx.active();
+        cx.stores[cx.warp].commit(lanes);
         false
     }
 }
@@ -327,20 +295,13 @@ unsafe impl Handler for Wait {
 /// Performs the stores of `lanes` in all but the latest `keep` groups.
 #[inline(never)]
 fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKind)> {
-    let stores = &mut cx.stores[cx.warp];
-    let committed = stores.committed;
-    let due: Vec<Store> = stores
-        .pending
-        .extract_if(.., |store| {
-            lanes >> store.lane & 1 != 0 && store.group + keep < committed[store.lane]
-        })
-        .collect();
-    for Store { lane, from, to, .. } in due {
+    let due: Vec<_> = cx.stores[cx.warp].due(lanes, Some(keep)).collect();
+    for (lane, Store { from, to }) in due {
         let done = match to {
             Target::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
             Target::Bytes { address, bytes } => {
                 let (space, access) = (AddressSpace::Global, Access::Copy);
-                mem::range(cx, lane as u32, address, bytes, space, access).map(|host| {
+                range(cx, lane as u32, address, bytes, space, access).map(|host| {
                     for i in 0..bytes as usize {
                         // SAFETY: `range` checked the destination, and `save` the source.
                         unsafe { u8::store_atomic(host.add(i), *cx.shared.add(from as usize + i)) };

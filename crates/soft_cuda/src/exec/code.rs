@@ -1,9 +1,8 @@
 //! A decoded kernel, ready to run.
 
-use super::Op;
-use super::mbarrier::Wait;
+use super::op::Op;
 
-/// Stands for "the lanes do not meet again before they exit".
+/// Stands for "the lanes do not reconverge before they exit".
 pub(crate) const NO_RECONVERGENCE: u32 = u32::MAX;
 
 /// A decoded kernel. Program counters are indices into `segments`.
@@ -12,9 +11,9 @@ pub(crate) struct Code {
     pub ops: Vec<Op>,
     /// PTX line of each of `ops`.
     pub lines: Vec<u32>,
-    /// Operations behind a guard, see [`super::Guarded`].
+    /// Operations behind a guard, see [`super::op::Guarded`].
     pub guarded: Vec<Op>,
-    /// Further operands, see [`super::Cx::extra`].
+    /// Further operands, see [`super::op::Cx::extra`].
     pub extra: Vec<u32>,
     pub barriers: Vec<Barrier>,
     pub collectives: Vec<Collective>,
@@ -56,7 +55,7 @@ pub(crate) enum Special {
     LaneId,
     WarpId,
     NWarpId,
-    /// See [`super::alu::lane_mask`].
+    /// See [`super::special::lane_mask`].
     LaneMask(u8),
     SmId,
     NSmId,
@@ -118,7 +117,7 @@ pub(crate) struct Barrier {
     pub aligned: bool,
     /// Register slot of the barrier's number.
     pub id: u32,
-    /// Register slot of the thread count, or [`super::NO_SLOT`].
+    /// Register slot of the thread count, or [`super::machine::NO_SLOT`].
     pub count: u32,
     /// Destination and source predicate of a reduction.
     pub dst: u32,
@@ -133,7 +132,26 @@ pub(crate) struct Collective {
     pub op: Op,
     /// Register slot of the member mask.
     pub members: u32,
-    /// `bar.warp.sync`: lanes may meet from different instructions.
+    /// `bar.warp.sync`: lanes may execute different instructions of it together.
     pub anywhere: bool,
+    pub next: u32,
+}
+
+/// A `mbarrier.test_wait` or `mbarrier.try_wait` instruction.
+///
+/// Both may say "not yet", and both wait here as long as another thread of the
+/// block can run: a loop around them takes no time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    /// Address slot, whether it has 64 bits, offset, and number of the space.
+    pub address: (u32, bool, u32),
+    pub space: u32,
+    /// Slot of what to wait for, a phase's parity or, in 64 bits, a state.
+    pub phase: u32,
+    pub parity: bool,
+    /// Whether what happened before the arrivals comes before what follows.
+    pub acquire: bool,
+    /// Predicate "the phase is complete".
+    pub dst: u32,
     pub next: u32,
 }

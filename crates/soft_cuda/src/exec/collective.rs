@@ -3,13 +3,14 @@
 //! part as the active mask.
 
 use super::lanes::Lane;
-use super::{Cx, FULL, Handler, LANES, NO_SLOT, Op};
+use super::machine::{FULL, LANES, NO_SLOT};
+use super::op::{Cx, Handler, Op};
 
 /// Does nothing: `bar.warp.sync`.
-pub(crate) struct Meet;
+pub(crate) struct SyncWarp;
 
 // SAFETY: touches no slot.
-unsafe impl Handler for Meet {
+unsafe impl Handler for SyncWarp {
     #[inline(always)]
     unsafe fn run(_cx: &mut Cx<'_>, _op: &Op) -> bool {
         false

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::float::{FTZ, Float, SAT};
 use super::lanes::{F1, Lane};
-use super::{Cx, Handler, Op};
+use super::op::{Cx, Handler, Op};
 
 /// A scalar type, as `cvt` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

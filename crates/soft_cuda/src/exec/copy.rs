@@ -1,60 +1,15 @@
 //! Asynchronous copies (`cp.async`).
 //!
-//! A copy is checked when it is issued but performed only when its thread
-//! waits for it: a kernel that forgets to wait reads old data here, every time.
+//! A copy is performed when its thread waits for it, see [`super::groups`].
 
-use super::mem;
-use super::{Cx, FULL, Handler, LANES, Op};
-use crate::error::{Access, AddressSpace};
-
-/// One copy of one lane.
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    lane: u32,
-    /// Number of the lane's commit group it belongs to.
-    group: u64,
-    dst: *mut u8,
-    src: *const u8,
-    /// Bytes written; those after `from_src` are zeros.
-    bytes: u32,
-    from_src: u32,
-}
-
-/// The copies of one warp that nobody has waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Copies {
-    pending: Vec<Pending>,
-    /// Groups committed so far, by lane.
-    committed: [u64; LANES],
-}
-
-impl Copies {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.pending.clear();
-        self.committed = [0; LANES];
-    }
-
-    /// Performs the copies of `lanes` in all but the latest `keep` groups;
-    /// `None` also performs those that were not committed.
-    fn wait(&mut self, lanes: u32, keep: Option<u64>) {
-        let committed = self.committed;
-        self.pending.retain(|copy| {
-            let done = lanes >> copy.lane & 1 != 0
-                && keep.is_none_or(|n| copy.group + n < committed[copy.lane as usize]);
-            if done {
-                // SAFETY: both ends were checked when the copy was issued;
-                // shared memory lives as long as the block, and the launch
-                // keeps every allocation alive.
-                unsafe { mem::copy(copy.dst, copy.src, copy.from_src, copy.bytes) };
-            }
-            !done
-        });
-    }
-}
+use super::groups::CopyToShared;
+use super::machine::{FULL, NO_SLOT};
+use super::op::{Cx, Handler, Op};
+use super::{address, element};
+use crate::fault::{Access, AddressSpace};
 
 /// `cp.async`: `a` slot of the shared address, `b` slot of the global address,
-/// `c` slot of the source size or [`NO_SLOT`](super::NO_SLOT);
+/// `c` slot of the source size or [`NO_SLOT`];
 /// [`Cx::extra`] from `x`: bytes, whether the shared address has 64 bits, and
 /// the offsets of the two addresses.
 pub(crate) struct CpAsync;
@@ -84,13 +39,19 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
             };
             let from = (*cx.slot::<u64>(op.b).add(lane)).wrapping_add(from_offset);
             let have = match op.c {
-                super::NO_SLOT => bytes,
+                NO_SLOT => bytes,
                 c => (*cx.slot::<u32>(c).add(lane)).min(bytes),
             };
             (to, from, have)
         };
-        let dst = match mem::resolve(cx, lane as u32, to, bytes, AddressSpace::Shared, Access::Copy)
-        {
+        let dst = match address::resolve(
+            cx,
+            lane as u32,
+            to,
+            bytes,
+            AddressSpace::Shared,
+            Access::Copy,
+        ) {
             Ok(dst) => dst,
             Err(kind) => return cx.fail(lane as u32, kind),
         };
@@ -98,20 +59,12 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
         let src = if have == 0 {
             std::ptr::null_mut()
         } else {
-            match mem::resolve_part(cx, lane as u32, from, have, bytes) {
+            match address::resolve_part(cx, lane as u32, from, have, bytes) {
                 Ok(src) => src,
                 Err(kind) => return cx.fail(lane as u32, kind),
             }
         };
-        let group = cx.copies[cx.warp].committed[lane];
-        cx.copies[cx.warp].pending.push(Pending {
-            lane: lane as u32,
-            group,
-            dst,
-            src,
-            bytes,
-            from_src: have,
-        });
+        cx.copies[cx.warp].push(lane, CopyToShared { dst, src, bytes, from_src: have });
     }
     false
 }
@@ -123,9 +76,8 @@ pub(crate) struct Commit;
 unsafe impl Handler for Commit {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
-        for lane in cx.active() {
-            cx.copies[cx.warp].committed[lane] += 1;
-        }
+        let lanes = cx.active();
+        cx.copies[cx.warp].commit(lanes);
         false
     }
 }
@@ -139,8 +91,11 @@ unsafe impl Handler for Wait {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let keep = (op.x != FULL).then_some(u64::from(op.x));
-        let mask = cx.mask;
-        cx.copies[cx.warp].wait(mask, keep);
+        for (_, copy) in cx.copies[cx.warp].due(cx.mask, keep) {
+            // SAFETY: both ends were checked when the copy was issued; shared memory lives as
+            // long as the block, and the launch keeps every allocation alive.
+            unsafe { element::copy(copy.dst, copy.src, copy.from_src, copy.bytes) };
+        }
         false
     }
 }

@@ -6,10 +6,12 @@
 
 use std::marker::PhantomData;
 
-use super::{Cx, FULL, Handler, LANES, Op};
+use super::machine::{FULL, LANES, NO_SLOT};
+use super::op::{Cx, Handler, Op};
 
 /// Lanes of one chunk.
 pub(crate) const W: usize = 16;
+const _: () = assert!(LANES.is_multiple_of(W));
 
 /// A type that a register lane can be read and written as.
 pub(crate) trait Lane: Copy {
@@ -59,20 +61,17 @@ pub(crate) unsafe fn write_lanes<S: Copy>(cx: &Cx<'_>, d: u32, f: impl Fn(usize)
     // SAFETY: `d` is a slot of `S` lanes, so every chunk is inside it.
     unsafe {
         let d = cx.slot::<S>(d);
-        if cx.mask == FULL {
-            for j in (0..LANES).step_by(W) {
-                let new = f(j);
-                d.add(j).cast::<[S; W]>().write(new);
-            }
-        } else {
-            for j in (0..LANES).step_by(W) {
-                let new = f(j);
-                let mut out = d.add(j).cast::<[S; W]>().read();
+        // One call of `f` in the text, so that it is inlined here, for this instruction set.
+        for j in (0..LANES).step_by(W) {
+            let mut new = f(j);
+            let at = d.add(j).cast::<[S; W]>();
+            if cx.mask != FULL {
+                let old = at.read();
                 for i in 0..W {
-                    out[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { out[i] };
+                    new[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { old[i] };
                 }
-                d.add(j).cast::<[S; W]>().write(out);
             }
+            at.write(new);
         }
     }
 }
@@ -85,6 +84,16 @@ pub(crate) unsafe fn write_lanes<S: Copy>(cx: &Cx<'_>, d: u32, f: impl Fn(usize)
 pub(crate) unsafe fn chunk<S: Copy>(cx: &Cx<'_>, s: u32, j: usize) -> [S; W] {
     // SAFETY: `j + W <= LANES`.
     unsafe { cx.slot::<S>(s).add(j).cast::<[S; W]>().read() }
+}
+
+/// Lane `i` of slot `s`.
+///
+/// # Safety
+/// `s` is a slot of `L` lanes.
+#[inline(always)]
+unsafe fn lane<L: Lane>(cx: &Cx<'_>, s: u32, i: usize) -> L {
+    // SAFETY: by contract.
+    L::get(unsafe { *cx.slot::<L::Slot>(s).add(i) })
 }
 
 /// A function of one operand; `x` is the operation's immediate.
@@ -141,6 +150,17 @@ unsafe impl<F: F1> Handler for Map1<F> {
         }
         false
     }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of the operation's types.
+        unsafe {
+            let d = cx.slot::<<F::D as Lane>::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) = F::f(lane(cx, op.a, i), op.x).put();
+            }
+        }
+        false
+    }
 }
 
 // SAFETY: touches only the slots `d`, `a` and `b`.
@@ -157,6 +177,17 @@ unsafe impl<F: F2> Handler for Map2<F> {
                 }
                 r
             });
+        }
+        false
+    }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of the operation's types.
+        unsafe {
+            let d = cx.slot::<<F::D as Lane>::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) = F::f(lane(cx, op.a, i), lane(cx, op.b, i), op.x).put();
+            }
         }
         false
     }
@@ -179,10 +210,22 @@ unsafe impl<F: F3> Handler for Map3<F> {
         }
         false
     }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the slots have the lane sizes of the operation's types.
+        unsafe {
+            let d = cx.slot::<<F::D as Lane>::Slot>(op.d);
+            for i in cx.active() {
+                *d.add(i) =
+                    F::f(lane(cx, op.a, i), lane(cx, op.b, i), lane(cx, op.c, i), op.x).put();
+            }
+        }
+        false
+    }
 }
 
 /// `setp`: predicate `d` = compare(`a`, `b`), combined with predicate `c` (or
-/// [`NO_SLOT`](super::NO_SLOT)) as `x` says: 0 and, 1 or, 2 xor; `x & 4`
+/// [`NO_SLOT`]) as `x` says: 0 and, 1 or, 2 xor; `x & 4`
 /// negates `c`. Predicate `y`, if any, gets the same of the opposite.
 pub(crate) struct SetP<F>(PhantomData<F>);
 
@@ -201,13 +244,37 @@ unsafe impl<F: Compare> Handler for SetP<F> {
                 }
                 mask |= bits << j;
             }
-            if op.c == super::NO_SLOT && op.y == super::NO_SLOT {
-                cx.set_pred(op.d, mask);
-            } else {
-                combine(cx, op, mask);
-            }
+            set_predicates(cx, op, mask);
         }
         false
+    }
+
+    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let mut mask = 0u32;
+        // SAFETY: the slots have lanes of `F::T`.
+        unsafe {
+            for i in cx.active() {
+                mask |= u32::from(F::f(lane(cx, op.a, i), lane(cx, op.b, i))) << i;
+            }
+            set_predicates(cx, op, mask);
+        }
+        false
+    }
+}
+
+/// Sets the predicates of a `setp` whose comparison is true in the lanes `mask`.
+///
+/// # Safety
+/// `op` is a [`SetP`].
+#[inline(always)]
+unsafe fn set_predicates(cx: &mut Cx<'_>, op: &Op, mask: u32) {
+    // SAFETY: the fields are predicates of the kernel that runs.
+    unsafe {
+        if op.c == NO_SLOT && op.y == NO_SLOT {
+            cx.set_pred(op.d, mask);
+        } else {
+            combine(cx, op, mask);
+        }
     }
 }
 
@@ -220,7 +287,7 @@ unsafe fn combine(cx: &mut Cx<'_>, op: &Op, mask: u32) {
     // SAFETY: by contract.
     unsafe {
         let apply = |value: u32| {
-            if op.c == super::NO_SLOT {
+            if op.c == NO_SLOT {
                 return value;
             }
             let c = cx.pred(op.c) ^ if op.x & 4 != 0 { FULL } else { 0 };
@@ -232,7 +299,7 @@ unsafe fn combine(cx: &mut Cx<'_>, op: &Op, mask: u32) {
         };
         let (p, q) = (apply(mask), apply(!mask));
         cx.set_pred(op.d, p);
-        if op.y != super::NO_SLOT {
+        if op.y != NO_SLOT {
             cx.set_pred(op.y, q);
         }
     }

@@ -3,10 +3,13 @@
 //! The eight bytes in shared memory say only which barrier they are, so that
 //! one that was never initialised, or that something overwrote, is recognised.
 
-use super::mem::{self, SHARED_BASE, SPACES};
+use super::address;
+use super::code::Wait;
+use super::machine::{NO_SLOT, SHARED_BASE, SPACES};
+use super::op::{Cx, Handler, Op};
 use super::order::Clock;
-use super::{Cx, Handler, NO_SLOT, Op};
-use crate::error::{Access, AddressSpace, FaultKind};
+use super::phases::Barrier;
+use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// The largest arrival count, and the largest count of bytes.
 const MAX_COUNT: u32 = (1 << 20) - 1;
@@ -37,63 +40,6 @@ pub(crate) const ACTIONS: [Action; 6] = [
     Action::CompleteTx,
 ];
 
-/// One barrier.
-#[derive(Debug)]
-struct Barrier {
-    /// Offset into shared memory.
-    at: u32,
-    /// Arrivals that complete a phase.
-    count: u32,
-    /// Arrivals that the current phase lacks.
-    pending: u32,
-    /// Bytes expected in the current phase, less those that have come.
-    bytes: i64,
-    /// Phases completed since it was initialised.
-    phase: u32,
-    /// Phases completed since the block began: its component of the clocks.
-    completed: u32,
-    component: usize,
-    /// What those who arrived knew, and what of it a wait passes on.
-    arrived: Clock,
-    done: Clock,
-    /// Who initialised it, and when.
-    by: (usize, u32),
-}
-
-/// The barriers of a block.
-#[derive(Debug, Default)]
-pub(crate) struct Barriers {
-    all: Vec<Barrier>,
-    /// Phases completed, of all barriers: when it changes, waits may end.
-    pub completions: u64,
-    /// Changes of any kind, of all barriers.
-    pub changes: u64,
-}
-
-impl Barriers {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.all.clear();
-    }
-
-    /// What a thread that waits for barrier `index` waits for, in words.
-    pub(crate) fn describe(&self, index: u32) -> String {
-        let Some(barrier) = self.all.get(index as usize) else {
-            return "wait for an mbarrier".to_owned();
-        };
-        let Barrier { at, count, pending, bytes, phase, .. } = barrier;
-        let bytes = match *bytes {
-            0 => String::new(),
-            more @ 1.. => format!(" and {more} bytes of bulk copies"),
-            less => format!(", which got {} bytes too many,", -less),
-        };
-        let address = SHARED_BASE + at;
-        format!(
-            "wait for {pending} of {count} arrivals{bytes} in phase {phase} of the mbarrier at {address:#x}"
-        )
-    }
-}
-
 /// The offset into shared memory of the barrier that one lane names, and the
 /// host address of its eight bytes.
 fn place(
@@ -103,7 +49,7 @@ fn place(
     space: AddressSpace,
 ) -> Result<(u32, *mut u64), FaultKind> {
     let access = Access::Atomic;
-    let host = mem::resolve(cx, lane as u32, address, 8, space, access)?;
+    let host = address::resolve(cx, lane as u32, address, 8, space, access)?;
     let offset = (host as usize).wrapping_sub(cx.shared as usize);
     match u32::try_from(offset) {
         Ok(offset) if offset < cx.shared_size => Ok((offset, host.cast())),
@@ -214,7 +160,7 @@ unsafe fn act(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     // SAFETY: the extra words describe slot `a`, and `b` has 32-bit lanes.
     let (address, operand) = unsafe {
         let operand = if op.b == NO_SLOT { 1 } else { *cx.slot::<u32>(op.b).add(lane) };
-        (mem::address_of(cx, lane, (op.a, wide != 0, offset)), operand)
+        (address::address_of(cx, lane, (op.a, wide != 0, offset)), operand)
     };
     let index = match ACTIONS[op.y as usize] {
         Action::Init => return init(cx, lane, address, space, operand),
@@ -303,25 +249,6 @@ fn arrive(cx: &mut Cx<'_>, index: usize, count: u32, release: bool) -> Result<()
     Ok(())
 }
 
-/// A `mbarrier.test_wait` or `mbarrier.try_wait` instruction.
-///
-/// Both may say "not yet", and both wait here as long as another thread of the
-/// block can run: a loop around them takes no time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wait {
-    /// Address slot, whether it has 64 bits, offset, and number of the space.
-    pub address: (u32, bool, u32),
-    pub space: u32,
-    /// Slot of what to wait for, a phase's parity or, in 64 bits, a state.
-    pub phase: u32,
-    pub parity: bool,
-    /// Whether what happened before the arrivals comes before what follows.
-    pub acquire: bool,
-    /// Predicate "the phase is complete".
-    pub dst: u32,
-    pub next: u32,
-}
-
 /// What came of a wait.
 pub(crate) enum Waited {
     /// The predicate is set.
@@ -344,7 +271,7 @@ pub(crate) unsafe fn wait(
     let mut first = None;
     for lane in cx.active() {
         // SAFETY: by contract.
-        let address = unsafe { mem::address_of(cx, lane, wait.address) };
+        let address = unsafe { address::address_of(cx, lane, wait.address) };
         let index = find(cx, lane, address, SPACES[wait.space as usize])
             .map_err(|kind| (lane as u32, kind))?;
         let phase = cx.barriers.all[index].phase;

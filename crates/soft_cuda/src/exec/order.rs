@@ -12,17 +12,14 @@
 //! which they run here. Neither makes a kernel that is right look wrong.
 //! Races between accesses of threads are not looked for.
 
-use super::mem::{SHARED_BASE, SHARED_WINDOW};
-use super::{Cx, FULL, Handler, LANES, Op};
-use crate::error::{Access, FaultKind};
+use super::machine::{BARRIERS, FULL, LANES, SHARED_BASE};
+use crate::fault::{Access, FaultKind};
 
 /// Bytes that are checked together. Bulk copies write whole granules, and no
 /// access by a thread is larger or crosses from one to the next.
 const GRANULE: u32 = 16;
 /// Components of a clock that belong to warps; those after them to mbarriers.
 const WARPS: usize = 32;
-/// Barriers of a block.
-const BARRIERS: usize = super::block::BARRIERS as usize;
 
 /// How much of what each warp did, and of each mbarrier's phases, is known.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +88,7 @@ pub(crate) struct Order {
     clocks: Vec<Clock>,
     fences: Clock,
     /// What threads that passed `bar.arrive` knew, by barrier.
-    arrivals: [Clock; BARRIERS],
+    arrivals: [Clock; BARRIERS as usize],
     /// By granule.
     copied: Vec<Copied>,
     /// By warp and granule.
@@ -167,7 +164,7 @@ impl Order {
     }
 
     /// `warps` leave barrier `id` together.
-    pub(crate) fn meet(&mut self, warps: impl Iterator<Item = usize> + Clone, id: u32) {
+    pub(crate) fn sync(&mut self, warps: impl Iterator<Item = usize> + Clone, id: u32) {
         if !self.on {
             return;
         }
@@ -280,39 +277,4 @@ fn race(
 ) -> FaultKind {
     let address = u64::from(SHARED_BASE + offset);
     FaultKind::Race { address, access, other, other_warp, other_line }
-}
-
-/// Checks an access of shared memory against bulk copies, before the operation
-/// that performs it: `a` address slot, `b` whether it has 64 bits, `c` whether
-/// it is generic, `x` offset, `d` PTX line, `y` whether it is a load.
-pub(crate) struct Watch;
-
-// SAFETY: touches only the slot `a`.
-unsafe impl Handler for Watch {
-    #[inline(always)]
-    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let access = if op.y != 0 { Access::Load } else { Access::Store };
-        let base = SHARED_BASE.wrapping_sub(op.x);
-        let window = if op.c != 0 { SHARED_WINDOW } else { 0 };
-        let mut offsets = [0; LANES];
-        for (lane, offset) in offsets.iter_mut().enumerate() {
-            // SAFETY: `a` is a slot of lanes of the size that `b` says.
-            unsafe {
-                *offset = match op.b {
-                    0 => (*cx.slot::<u32>(op.a).add(lane)).wrapping_sub(base),
-                    _ => {
-                        let address = (*cx.slot::<u64>(op.a).add(lane)).wrapping_sub(window);
-                        // What is no shared address becomes one out of bounds.
-                        let address = address.wrapping_add(i64::from(op.x as i32) as u64);
-                        let offset = address.wrapping_sub(SHARED_BASE.into());
-                        u32::try_from(offset).unwrap_or(u32::MAX)
-                    }
-                };
-            }
-        }
-        match cx.order.access((cx.warp, op.d, access), cx.mask, &offsets) {
-            Ok(()) => false,
-            Err((lane, kind)) => cx.fail(lane as u32, kind),
-        }
-    }
 }

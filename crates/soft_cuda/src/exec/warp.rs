@@ -1,18 +1,20 @@
-//! One warp: which lanes are where, and when they meet again.
+//! One warp: which lanes are where, and when they reconverge.
 //!
-//! Lanes that take different ways at a branch become separate *splits*, each
+//! Lanes that diverge at a branch become separate *splits*, each
 //! with its own program counter. A *node* remembers such a branch: its lanes
-//! meet at the branch's immediate post-dominator, where each waits until the
+//! reconverge at the branch's immediate post-dominator, where each waits until the
 //! others have come too or have exited. Any split that does not wait may run,
 //! and they take turns at backward branches, so that lanes may wait for each
 //! other in loops. Lanes that loop for long stop being waited for.
 
 use super::code::{Code, End, NO_RECONVERGENCE};
-use super::mbarrier::{self, Barriers, Waited};
-use super::{Cx, bits};
-use crate::error::{FaultKind, Waiting};
+use super::mbarrier::{self, Waited};
+use super::members::{collective_at, complete, complete_in, execute};
+use super::op::{Cx, Op};
+use super::phases::Barriers;
+use crate::fault::{FaultKind, Waiting};
 
-/// No node: the split meets nobody.
+/// No node: the split reconverges with nobody.
 const ROOT: usize = usize::MAX;
 /// Backward branches after which other splits of the warp run.
 const SPLIT_TURN: u32 = 16;
@@ -51,12 +53,12 @@ impl State {
     }
 }
 
-/// A branch whose lanes will meet again.
+/// A divergent branch whose lanes will reconverge.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     reconverge: u32,
     parent: usize,
-    /// Lanes on their way.
+    /// Lanes that have not come there yet.
     pending: u32,
     /// Lanes that wait at `reconverge`.
     arrived: u32,
@@ -146,8 +148,8 @@ impl Warp {
         any
     }
 
-    /// Lanes that wait where a branch's lanes meet, and where that is.
-    pub(crate) fn parked(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// Lanes that wait to reconverge, and where that is.
+    pub(crate) fn reconverging(&self) -> impl Iterator<Item = (u32, u32)> {
         let waiting = self.nodes.iter().flatten().filter(|node| node.arrived != 0);
         waiting.map(|node| (node.reconverge, node.arrived))
     }
@@ -156,7 +158,7 @@ impl Warp {
     pub(crate) fn run(&mut self, code: &Code, cx: &mut Cx<'_>, count: &mut Executed) -> Stop {
         let mut turn = std::mem::take(&mut self.turn);
         let end = count.warp + SLICE;
-        // Lanes that diverge and meet again in every round of a loop take no
+        // Lanes that diverge and reconverge in every iteration of a loop take no
         // backward branch together: the number of runs is bounded as well.
         while turn.runs > 0 {
             turn.runs -= 1;
@@ -181,7 +183,7 @@ impl Warp {
             if turn.rounds == 0 {
                 // Lanes that loop this long may wait for one that waits for
                 // them to reconverge, as with a lock: let it go ahead.
-                self.unpark();
+                self.break_convergence();
                 return Stop::Turn;
             }
             if count.warp >= end && self.ready() {
@@ -192,7 +194,7 @@ impl Warp {
         Stop::Turn
     }
 
-    /// Runs split `at` until it stops, splits, exits, or its turn is over, or until a round of
+    /// Runs split `at` until it stops, splits, exits, or its turn is over, or until an iteration of
     /// a loop ends behind warp instruction `end`.
     fn run_split(
         &mut self,
@@ -207,7 +209,7 @@ impl Warp {
         let mut expired = state == State::Expired;
         self.splits[at].state = State::Ready;
         let lanes = u64::from(mask.count_ones());
-        let meet = self.reconvergence(node);
+        let reconvergence = self.reconvergence(node);
         let mut split_turn = SPLIT_TURN;
         let alone = self.splits.len() == 1;
         cx.mask = mask;
@@ -233,8 +235,8 @@ impl Warp {
                     } else if goes == 0 {
                         next
                     } else {
-                        let ways = [(next, mask & !goes), (taken, goes)];
-                        self.diverge(at, ways, reconverge, code);
+                        let paths = [(next, mask & !goes), (taken, goes)];
+                        self.diverge(at, paths, reconverge, code);
                         return Ok(());
                     }
                 }
@@ -280,7 +282,7 @@ impl Warp {
                     }
                 }
             };
-            if target == meet {
+            if target == reconvergence {
                 self.splits.swap_remove(at);
                 self.arrive(node, mask);
                 return Ok(());
@@ -302,8 +304,8 @@ impl Warp {
         self.nodes.get(node).and_then(Option::as_ref).map_or(NO_RECONVERGENCE, |n| n.reconverge)
     }
 
-    /// Replaces split `at` by one for each way.
-    fn diverge(&mut self, at: usize, ways: [(u32, u32); 2], reconverge: u32, code: &Code) {
+    /// Replaces split `at` by one for each path.
+    fn diverge(&mut self, at: usize, paths: [(u32, u32); 2], reconverge: u32, code: &Code) {
         let Split { mask, node: parent, .. } = self.splits.swap_remove(at);
         let mut node = parent;
         if reconverge != NO_RECONVERGENCE && reconverge != self.reconvergence(parent) {
@@ -317,7 +319,7 @@ impl Warp {
             };
             self.nodes[node] = Some(new);
         }
-        for (pc, mask) in ways {
+        for (pc, mask) in paths {
             let segment = &code.segments[pc as usize];
             if segment.end == End::Exit && segment.first == segment.last {
                 self.exit(mask, node);
@@ -329,7 +331,7 @@ impl Warp {
         }
     }
 
-    /// Lanes have come to the place where the node's lanes meet.
+    /// Lanes have come to the place where the node's lanes reconverge.
     fn arrive(&mut self, node: usize, mask: u32) {
         if let Some(Some(n)) = self.nodes.get_mut(node) {
             n.pending &= !mask;
@@ -431,7 +433,7 @@ impl Warp {
             };
             Waiting { warp, lanes: split.mask, line: line(split.pc), reason }
         });
-        let parked = self.parked().map(|(pc, lanes)| {
+        let reconverging = self.reconverging().map(|(pc, lanes)| {
             // The line of the first instruction there.
             let segment = &code.segments[pc as usize];
             let line = if segment.first < segment.last {
@@ -441,7 +443,7 @@ impl Warp {
             };
             Waiting { warp, lanes, line, reason: "have passed it by and wait to reconverge".into() }
         });
-        splits.chain(parked).collect()
+        splits.chain(reconverging).collect()
     }
 
     /// Lets a split that waited at a barrier go on.
@@ -458,7 +460,7 @@ impl Warp {
 
     /// Lets lanes that wait to reconverge go on without the others, which may
     /// be waiting for them. Returns whether there were any.
-    pub(crate) fn unpark(&mut self) -> bool {
+    pub(crate) fn break_convergence(&mut self) -> bool {
         for node in self.nodes.iter_mut().flatten() {
             if node.arrived != 0 {
                 let split = Split {
@@ -476,50 +478,11 @@ impl Warp {
     }
 }
 
-fn collective_at(code: &Code, pc: u32) -> &super::code::Collective {
-    match code.segments[pc as usize].end {
-        End::Collective(index) => &code.collectives[index as usize],
-        _ => unreachable!("a split waits for a collective only at one"),
-    }
-}
-
-/// Whether the member masks of the lanes `mask` are covered by `mask`.
-fn complete(cx: &Cx<'_>, members: u32, mask: u32, live: u32) -> bool {
-    complete_in(cx, members, mask, live, mask)
-}
-
-/// Whether the member masks of the lanes `mask` are covered by `all`. Lanes
-/// that have exited are not waited for.
-fn complete_in(cx: &Cx<'_>, members: u32, mask: u32, live: u32, all: u32) -> bool {
-    bits(mask).all(|lane| {
-        // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
-        let wanted = unsafe { *cx.slot::<u32>(members).add(lane) };
-        wanted & live & !all == 0
-    })
-}
-
-/// Executes a collective for the lanes `mask`: once for each member mask.
-fn execute(cx: &mut Cx<'_>, collective: &super::code::Collective, mask: u32) {
-    let mut left = mask;
-    while left != 0 {
-        let first = left.trailing_zeros() as usize;
-        // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
-        let members = unsafe { cx.slot::<u32>(collective.members) };
-        // SAFETY: as above.
-        let same = |lane: &usize| unsafe { *members.add(*lane) == *members.add(first) };
-        let group = bits(left).filter(same).fold(0, |group, lane| group | 1 << lane);
-        left &= !group;
-        cx.mask = group;
-        // SAFETY: the operation was decoded for this kernel.
-        unsafe { (collective.op.run)(cx, &collective.op) };
-    }
-}
-
 #[cold]
-fn operation_fault(code: &Code, cx: &mut Cx<'_>, op: &super::Op) -> WarpFault {
+fn operation_fault(code: &Code, cx: &mut Cx<'_>, op: &Op) -> WarpFault {
     // `op` is an element of `code.ops`: subtract to get its index.
     let offset = std::ptr::from_ref(op) as usize - code.ops.as_ptr() as usize;
-    let line = code.lines[offset / size_of::<super::Op>()];
+    let line = code.lines[offset / size_of::<Op>()];
     match cx.fault.take() {
         Some(fault) => WarpFault { lane: fault.lane, line, kind: fault.kind },
         None => WarpFault { lane: cx.mask.trailing_zeros(), line, kind: FaultKind::Trap },

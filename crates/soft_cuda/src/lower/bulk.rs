@@ -1,12 +1,14 @@
 //! Instructions of Hopper: `mbarrier` and bulk copies.
 
+use super::address::{Address, space_number};
+use super::context::{Context, Result};
+use super::ir::InstKind;
 use super::ir::{Field, Terminator, V};
-use super::memory::{Address, space_number};
+use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use super::{Context, InstKind, Lowering, Result};
 use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
-use crate::exec::order::Watch;
-use crate::exec::{NO_SLOT, bulk, pick};
+use crate::exec::racecheck::RaceCheck;
+use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
 /// Dimensions of a tensor, as a modifier says them; the rank is the index plus 1.
@@ -102,7 +104,7 @@ impl Lowering<'_> {
         let fields = [state, Field::Use(address.base), operand, raw(0), raw(0), raw(number)];
         let space = space_number(address.space);
         let extra = [address.offset, space, address.wide.into(), release.into()];
-        let run = pick::<Mbarrier>(self.path);
+        let run = pick_compact::<Mbarrier>();
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
         Ok(())
     }
@@ -145,7 +147,7 @@ impl Lowering<'_> {
         self.since(at, 90)?;
         let raw = Field::Raw;
         if at.take("commit_group") {
-            self.emit(at, pick::<bulk::Commit>(self.path), [raw(0); 6]);
+            self.emit(at, pick_compact::<bulk::Commit>(), [raw(0); 6]);
             return Ok(());
         }
         if at.take("wait_group") {
@@ -154,7 +156,7 @@ impl Lowering<'_> {
                 return Err(at.bad_operands("the number of groups is a constant"));
             };
             let fields = [raw(0), raw(0), raw(0), raw(0), raw(*left as u32), raw(0)];
-            self.emit(at, pick::<bulk::Wait>(self.path), fields);
+            self.emit(at, pick_compact::<bulk::Wait>(), fields);
             return Ok(());
         }
         let tensor = at.take("tensor");
@@ -245,8 +247,8 @@ impl Lowering<'_> {
             None => raw(NO_SLOT),
         };
         let run = match places {
-            [_, _, _] => pick::<bulk::Load>(self.path),
-            _ => pick::<bulk::Save>(self.path),
+            [_, _, _] => pick_compact::<bulk::Load>(),
+            _ => pick_compact::<bulk::Save>(),
         };
         let mut extra: Vec<Field> = places.iter().flat_map(|place| self.place(place)).collect();
         extra.push(raw(at.inst.line));
@@ -257,7 +259,7 @@ impl Lowering<'_> {
     }
 
     /// Before an access in a kernel with bulk copies: checks it against them.
-    pub(super) fn watch(&mut self, at: &Context<'_>, address: &Address, load: bool) {
+    pub(super) fn race_check(&mut self, at: &Context<'_>, address: &Address, load: bool) {
         if !self.bulk || !matches!(address.space, None | Some(Space::Shared)) {
             return;
         }
@@ -271,7 +273,7 @@ impl Lowering<'_> {
             raw(address.offset),
             raw(load.into()),
         ];
-        let run = pick::<Watch>(self.path);
+        let run = pick::<RaceCheck>(self.path);
         self.emit(at, run, fields).kind = InstKind::Check;
     }
 }

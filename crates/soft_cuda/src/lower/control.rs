@@ -1,19 +1,23 @@
 //! Instructions that jump, stop, wait, or need the lanes of a warp together.
 
+use super::context::{Context, Result};
 use super::index::{Call, MAX_INLINED};
 use super::ir::{B, Class, Field, Inst, InstKind, Terminator, V};
+use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use super::{Context, Lowering, MAX_CALLS, Result};
 use crate::error::LoadError;
 use crate::exec::code::BarrierKind;
 use crate::exec::collective::{
-    Elect, Match, Meet, REDUCTIONS, Redux, SHUFFLES, Shuffle, VOTES, Vote,
+    Elect, Match, REDUCTIONS, Redux, SHUFFLES, Shuffle, SyncWarp, VOTES, Vote,
 };
-use crate::exec::{NO_SLOT, OpFn, pick};
+use crate::exec::{NO_SLOT, OpFn, pick_compact};
 use crate::ptx::ast::Operand;
 
 const PREDICATE: Ty = Ty { kind: Kind::Predicate, bits: 1 };
+
+/// How deep calls may nest.
+const MAX_CALLS: usize = 64;
 
 impl<'m> Lowering<'m> {
     /// Lowers `base` if it is an instruction of this file.
@@ -189,7 +193,7 @@ impl<'m> Lowering<'m> {
             at.take("sync");
             let [mask] = at.operands()?;
             let members = self.src(at, mask, Ty::U32)?;
-            let run = pick::<Meet>(self.path);
+            let run = pick_compact::<SyncWarp>();
             let inst = self.collective_inst(at, run, [Field::Raw(0); 6]);
             self.end_collective(inst, members, true);
             return Ok(());
@@ -293,7 +297,7 @@ impl<'m> Lowering<'m> {
                 }
                 fields[0] = Field::Def(self.dst(at, &d, b32)?);
                 fields[4] = raw(mode as u32);
-                run = pick::<Shuffle>(self.path);
+                run = pick_compact::<Shuffle>();
             }
             "vote" => {
                 let Some(mode) = at.take_one(&VOTES) else {
@@ -307,7 +311,7 @@ impl<'m> Lowering<'m> {
                 fields[0] = Field::Def(self.dst(at, d, ty)?);
                 fields[1] = Field::Use(p);
                 fields[4] = raw(mode as u32 | u32::from(negated) << 2);
-                run = pick::<Vote>(self.path);
+                run = pick_compact::<Vote>();
             }
             "match" => {
                 let Some(all) = at.take_one(&["any", "all"]) else {
@@ -327,8 +331,8 @@ impl<'m> Lowering<'m> {
                 fields[0] = Field::Def(self.dst(at, &d, b32)?);
                 fields[4] = raw(all as u32);
                 run = match ty.class() {
-                    Class::Wide => pick::<Match<u64>>(self.path),
-                    _ => pick::<Match<u32>>(self.path),
+                    Class::Wide => pick_compact::<Match<u64>>(),
+                    _ => pick_compact::<Match<u32>>(),
                 };
             }
             "redux" => {
@@ -341,7 +345,7 @@ impl<'m> Lowering<'m> {
                 members = self.src(at, mask, b32)?;
                 fields[0] = Field::Def(self.dst(at, d, b32)?);
                 fields[4] = raw(op as u32 | u32::from(ty.signed()) << 3);
-                run = pick::<Redux>(self.path);
+                run = pick_compact::<Redux>();
             }
             _ => {
                 let [d, mask] = at.operands()?;
@@ -354,7 +358,7 @@ impl<'m> Lowering<'m> {
                     Operand::Name(name) if name == "_" => none,
                     d => Field::Def(self.dst(at, &d, b32)?),
                 };
-                run = pick::<Elect>(self.path);
+                run = pick_compact::<Elect>();
             }
         }
         let inst = self.collective_inst(at, run, fields);

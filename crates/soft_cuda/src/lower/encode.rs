@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
-use crate::exec::alu::FmaRun;
-use crate::exec::code::{Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment};
-use crate::exec::mbarrier::Wait;
-use crate::exec::{Guarded, NO_SLOT, Op, Path, pick};
+use crate::exec::code::{
+    Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment, Wait,
+};
+use crate::exec::fma::FmaRun;
+use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
 /// Decodes `ir`.
 pub(super) fn encode(
@@ -17,7 +18,7 @@ pub(super) fn encode(
     text: Arc<[String]>,
 ) -> Result<Code, TooIntricate> {
     let slots = graph::allocate(ir)?;
-    let meet = graph::reconvergence(ir)?;
+    let reconvergence = graph::reconvergence(ir)?;
     let mut code = Code {
         segments: Vec::new(),
         ops: Vec::new(),
@@ -57,7 +58,7 @@ pub(super) fn encode(
     }
     let mut encoder = Encoder { code, slots, path };
     for (b, block) in ir.blocks.iter().enumerate() {
-        encoder.block(block, meet[b].unwrap_or(NO_RECONVERGENCE));
+        encoder.block(block, reconvergence[b].unwrap_or(NO_RECONVERGENCE));
     }
     Ok(encoder.code)
 }
@@ -89,7 +90,7 @@ impl Encoder {
         let Some((predicate, negated)) = inst.guard else { return op };
         self.code.guarded.push(op);
         Op {
-            run: pick::<Guarded>(self.path),
+            run: pick_compact::<Guarded>(),
             d: 0,
             a: self.slots.of[predicate as usize],
             b: negated.into(),

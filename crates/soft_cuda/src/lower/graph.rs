@@ -1,5 +1,8 @@
-//! What the control-flow graph says: where branches meet again, which
+//! What the control-flow graph says: where divergent lanes reconverge, which
 //! registers live where, and which slots they get.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::ir::{B, Class, Field, Ir, Terminator, V};
 
@@ -25,12 +28,12 @@ impl Steps {
 }
 
 /// The immediate post-dominator of every block, or `None` if its lanes need
-/// not meet before they exit.
+/// not reconverge before they exit.
 ///
 /// A branch to a block that only exits (or traps) counts as no way at all as
 /// long as there is another: lanes that leave are waited for by nobody, so the
-/// others should meet as if those had never been. The lanes of a loop that
-/// nothing else leaves meet at its header at the latest, in every round.
+/// others should reconverge as if those had never been. The lanes of a loop that
+/// nothing else leaves reconverge at its header at the latest, in every iteration.
 pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
     let n = ir.blocks.len();
     let exit = n;
@@ -101,14 +104,15 @@ pub(crate) fn reconvergence(ir: &Ir) -> Result<Vec<Option<B>>, TooIntricate> {
             }
         }
     }
-    // The lanes that part in a header meet within the round, or in the header itself.
-    let mut meet = idom.clone();
+    // The lanes that diverge in a header reconverge within the iteration, or in the header itself.
+    let mut reconverge_at = idom.clone();
     for &header in &headers {
         let mut ways = successors[header].iter().copied().filter(|&way| way != exit);
         let first = ways.next().unwrap_or(exit);
-        meet[header] = ways.try_fold(first, |a, b| intersect(a, b, &idom, &rank, &mut steps))?;
+        reconverge_at[header] =
+            ways.try_fold(first, |a, b| intersect(a, b, &idom, &rank, &mut steps))?;
     }
-    Ok(meet[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
+    Ok(reconverge_at[..n].iter().map(|&d| (d < exit).then_some(d as B)).collect())
 }
 
 /// The headers of the loops that nothing leaves: the first block of each to run. `seen` are the
@@ -287,15 +291,19 @@ pub(crate) fn allocate(ir: &Ir) -> Result<Slots, TooIntricate> {
         }
     }
 
-    let mut order: Vec<V> = (0..n as V).filter(|&v| interval[v as usize].0 != u32::MAX).collect();
-    order.sort_by_key(|&v| interval[v as usize].0);
+    // By the beginning of their interval.
+    let starts = (0..n as V).map(|v| (interval[v as usize].0, v));
+    let mut order: Vec<(u32, V)> = starts.filter(|&(first, _)| first != u32::MAX).collect();
+    order.sort_unstable();
     let mut free: [Vec<u32>; 3] = Default::default();
     // Registers that hold a slot, by the end of their interval.
-    let mut active = std::collections::BTreeSet::new();
-    for v in order {
-        let (first, last) = interval[v as usize];
-        while let Some(&(end, other)) = active.first().filter(|&&(end, _)| end <= first) {
-            active.remove(&(end, other));
+    let mut active = BinaryHeap::new();
+    for (first, v) in order {
+        let last = interval[v as usize].1;
+        while let Some(&Reverse((end, other))) = active.peek()
+            && end <= first
+        {
+            active.pop();
             free[ir.registers[other as usize].class as usize].push(slots.of[other as usize]);
         }
         let class = ir.registers[v as usize].class;
@@ -303,7 +311,7 @@ pub(crate) fn allocate(ir: &Ir) -> Result<Slots, TooIntricate> {
             Some(slot) => slot,
             None => slots.grow(class),
         };
-        active.insert((last, v));
+        active.push(Reverse((last, v)));
     }
     for v in (0..n as V).filter(|&v| fixed(v)) {
         slots.of[v as usize] = slots.grow(ir.registers[v as usize].class);
@@ -373,61 +381,64 @@ mod tests {
 
     #[test]
     fn a_diamond_meets_at_its_end() {
-        let meet = reconvergence(&graph(&[&[1, 2], &[3], &[3], &[4], &[]])).unwrap();
-        assert_eq!(meet[0], Some(3));
+        let reconverge_at = reconvergence(&graph(&[&[1, 2], &[3], &[3], &[4], &[]])).unwrap();
+        assert_eq!(reconverge_at[0], Some(3));
     }
 
     #[test]
     fn an_early_exit_does_not_move_the_meeting_point() {
         // 0: if -> 1 or 3; 1: may exit (6), else 4; 3 -> 4; 4 -> 5 -> 6.
-        let meet = reconvergence(&graph(&[&[1, 3], &[4, 6], &[6], &[4], &[5], &[6], &[]])).unwrap();
-        assert_eq!(meet[0], Some(4));
-        assert_eq!(meet[1], Some(4));
+        let reconverge_at =
+            reconvergence(&graph(&[&[1, 3], &[4, 6], &[6], &[4], &[5], &[6], &[]])).unwrap();
+        assert_eq!(reconverge_at[0], Some(4));
+        assert_eq!(reconverge_at[1], Some(4));
     }
 
     #[test]
     fn a_loop_meets_at_its_exit() {
-        let meet = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]])).unwrap();
-        assert_eq!(meet[1], Some(2));
+        let reconverge_at = reconvergence(&graph(&[&[1], &[1, 2], &[3], &[]])).unwrap();
+        assert_eq!(reconverge_at[1], Some(2));
     }
 
     #[test]
     fn a_loop_that_only_an_exit_leaves() {
         // 1: exit (7) or 2; 2: if -> 3 or 4, which may exit as well; both -> 5 -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]))
-            .unwrap();
-        assert_eq!(meet[2], Some(5));
-        assert_eq!(meet[4], Some(5));
+        let reconverge_at =
+            reconvergence(&graph(&[&[1], &[2, 7], &[4, 3], &[5], &[5, 7], &[1], &[], &[]]))
+                .unwrap();
+        assert_eq!(reconverge_at[2], Some(5));
+        assert_eq!(reconverge_at[4], Some(5));
     }
 
     #[test]
     fn an_endless_loop_is_accepted() {
-        let meet = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]])).unwrap();
-        assert_eq!(meet.len(), 4);
+        let reconverge_at = reconvergence(&graph(&[&[1, 2], &[1], &[3], &[]])).unwrap();
+        assert_eq!(reconverge_at.len(), 4);
     }
 
     #[test]
     fn an_endless_loop_meets_at_its_header() {
         // 0 -> 1; 1: if -> 2 or 3; both -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[1]])).unwrap();
-        assert_eq!(meet, [Some(1); 4]);
-        // With a join behind the arms, the lanes meet there.
-        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[4], &[4], &[1]])).unwrap();
-        assert_eq!(meet[1], Some(4));
+        let reconverge_at = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[1]])).unwrap();
+        assert_eq!(reconverge_at, [Some(1); 4]);
+        // With a join behind the arms, the lanes reconverge there.
+        let reconverge_at = reconvergence(&graph(&[&[1], &[2, 3], &[4], &[4], &[1]])).unwrap();
+        assert_eq!(reconverge_at[1], Some(4));
         // The header, 4, comes last; 1: if -> 2 or 3; 2: if -> 4 or 3; 3 -> 4.
-        let meet = reconvergence(&graph(&[&[4], &[2, 3], &[4, 3], &[4], &[1]])).unwrap();
-        assert_eq!([meet[1], meet[2]], [Some(4); 2]);
+        let reconverge_at = reconvergence(&graph(&[&[4], &[2, 3], &[4, 3], &[4], &[1]])).unwrap();
+        assert_eq!([reconverge_at[1], reconverge_at[2]], [Some(4); 2]);
         // Two loops, and blocks that lead to one or either: 0 -> 1 or 2, 2 -> 3 or 5.
         let loops: [&[B]; 7] = [&[1, 2], &[1], &[3, 5], &[4], &[3], &[6], &[5]];
-        let meet = reconvergence(&graph(&loops)).unwrap();
-        assert_eq!(meet, [None, Some(1), None, Some(4), Some(3), Some(6), Some(5)]);
+        let reconverge_at = reconvergence(&graph(&loops)).unwrap();
+        assert_eq!(reconverge_at, [None, Some(1), None, Some(4), Some(3), Some(6), Some(5)]);
     }
 
     #[test]
     fn a_loop_that_one_arm_may_exit_meets_at_its_header() {
         // 1: if -> 2 or 3; 2 -> 1; 3: exit (5) or 4; 4 -> 1.
-        let meet = reconvergence(&graph(&[&[1], &[2, 3], &[1], &[4, 5], &[1], &[]])).unwrap();
-        assert_eq!(meet[1], Some(1));
-        assert_eq!(meet[3], Some(4));
+        let reconverge_at =
+            reconvergence(&graph(&[&[1], &[2, 3], &[1], &[4, 5], &[1], &[]])).unwrap();
+        assert_eq!(reconverge_at[1], Some(1));
+        assert_eq!(reconverge_at[3], Some(4));
     }
 }

@@ -1,9 +1,9 @@
 //! What a module has, by name.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use super::Result;
+use super::context::Result;
 use super::scopes::{Binding, Scopes};
 use super::ty::Ty;
 use crate::error::LoadError;
@@ -19,6 +19,8 @@ pub(crate) struct Index<'m> {
     variables: HashMap<&'m str, (Space, u64)>,
     /// Shared variables, and their places in the text's order.
     shared: HashMap<&'m str, (usize, &'m Variable)>,
+    /// How many places there are.
+    places: usize,
     functions: HashMap<&'m str, &'m Function>,
     inlined: Cell<usize>,
 }
@@ -56,7 +58,8 @@ impl<'m> Index<'m> {
                 *known = function;
             }
         }
-        Ok(Index { variables, shared, functions, inlined: Cell::new(0) })
+        let places = module.variables.len();
+        Ok(Index { variables, shared, places, functions, inlined: Cell::new(0) })
     }
 
     /// The global or constant variable of this name.
@@ -83,7 +86,7 @@ impl<'m> Index<'m> {
     pub(super) fn reach(&self, function: &'m Function) -> Reach<'m> {
         let mut called = HashSet::new();
         let mut functions = vec![function];
-        let mut shared = BTreeMap::new();
+        let mut shared = vec![None; self.places];
         let mut at = 0;
         while let Some(&function) = functions.get(at) {
             at += 1;
@@ -92,12 +95,12 @@ impl<'m> Index<'m> {
             let new = callees.filter(|callee| called.insert(*callee));
             functions.extend(new.filter_map(|callee| self.function(callee)));
         }
-        Reach { functions, shared: shared.into_values().collect() }
+        Reach { functions, shared: shared.into_iter().flatten().collect() }
     }
 
     /// Adds the shared variables of the module that the code of `function` refers to, by
     /// their places: those whose name no declaration of its own hides.
-    fn shared_in(&self, function: &'m Function, found: &mut BTreeMap<usize, &'m Variable>) {
+    fn shared_in(&self, function: &'m Function, found: &mut [Option<&'m Variable>]) {
         // What a name of the function stands for does not matter here.
         let hides = Binding::Label(0);
         let mut scopes = Scopes::new();
@@ -130,7 +133,7 @@ impl<'m> Index<'m> {
                         if let Some(&(place, variable)) = self.shared.get(name)
                             && scopes.find(name).is_none()
                         {
-                            found.insert(place, variable);
+                            found[place] = Some(variable);
                         }
                     }
                 }

@@ -1,13 +1,15 @@
 //! What an operand refers to.
 
+use super::context::{Context, Result};
 use super::ir::{Class, Field, Fixed, V};
+use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use super::{Context, Lowering, Result};
 use crate::error::LoadError;
 use crate::exec::code::Special;
 use crate::exec::lanes::{Map1, PredLogic};
-use crate::exec::{NO_SLOT, alu, pick};
+use crate::exec::special::Clock;
+use crate::exec::{NO_SLOT, alu, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
 /// The bits of a constant operand of type `ty`: integers for integers, floats for floats,
@@ -107,7 +109,7 @@ impl Lowering<'_> {
                 let v = self.register(Class::Predicate);
                 let x = if value != 0 { 6 } else { 5 };
                 let raw = Field::Raw;
-                let run = pick::<PredLogic>(self.path);
+                let run = pick_compact::<PredLogic>();
                 self.emit(at, run, [Field::Def(v), raw(0), raw(0), raw(0), raw(x), raw(0)]);
                 Ok((v, false))
             }
@@ -226,8 +228,8 @@ impl Lowering<'_> {
         special_fits(at, name, bits, ty)?;
         let v = self.register(ty.class());
         let run = match bits {
-            32 => pick::<alu::Clock<u32>>(self.path),
-            _ => pick::<alu::Clock<u64>>(self.path),
+            32 => pick_compact::<Clock<u32>>(),
+            _ => pick_compact::<Clock<u64>>(),
         };
         let raw = Field::Raw;
         self.emit(at, run, [Field::Def(v), raw(0), raw(0), raw(NO_SLOT), raw(shift), raw(0)]);
@@ -239,7 +241,7 @@ impl Lowering<'_> {
         let raw = Field::Raw;
         match ty.class() {
             Class::Predicate => {
-                let run = pick::<PredLogic>(self.path);
+                let run = pick_compact::<PredLogic>();
                 let fields = [Field::Def(d), Field::Use(a), Field::Use(a), raw(0), raw(4), raw(0)];
                 self.emit(at, run, fields);
             }

@@ -1,0 +1,85 @@
+//! Asynchronous copies in flight, in commit groups.
+//!
+//! A copy is checked when it is issued but performed only when its thread
+//! waits for its group: a kernel that forgets to wait reads old data here, every time.
+
+use super::machine::LANES;
+use crate::tensor::TensorMap;
+
+/// The copies of one warp that nobody has waited for.
+#[derive(Debug)]
+pub(crate) struct Groups<T> {
+    pending: Vec<Pending<T>>,
+    /// Groups committed so far, by lane.
+    committed: [u64; LANES],
+}
+
+#[derive(Debug)]
+struct Pending<T> {
+    lane: usize,
+    /// Number of the lane's commit group it belongs to.
+    group: u64,
+    copy: T,
+}
+
+/// A `cp.async` of one lane.
+#[derive(Debug)]
+pub(crate) struct CopyToShared {
+    pub dst: *mut u8,
+    pub src: *const u8,
+    /// Bytes written; those after `from_src` are zeros.
+    pub bytes: u32,
+    pub from_src: u32,
+}
+
+/// A bulk copy of one lane from shared to global memory.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// Offset into shared memory.
+    pub from: u32,
+    pub to: Target,
+}
+
+/// Where a [`Store`] goes.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Bytes { address: u64, bytes: u32 },
+    Tensor { map: TensorMap, start: [i32; 5] },
+}
+
+impl<T> Groups<T> {
+    pub(crate) fn new() -> Groups<T> {
+        Groups { pending: Vec::new(), committed: [0; LANES] }
+    }
+
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+        self.committed = [0; LANES];
+    }
+
+    /// Adds a copy to the lane's open group.
+    pub(crate) fn push(&mut self, lane: usize, copy: T) {
+        self.pending.push(Pending { lane, group: self.committed[lane], copy });
+    }
+
+    /// Closes the open group of each of `lanes`.
+    pub(crate) fn commit(&mut self, lanes: impl Iterator<Item = usize>) {
+        lanes.for_each(|lane| self.committed[lane] += 1);
+    }
+
+    /// Takes out the copies of `lanes` in all but the latest `keep` groups;
+    /// `None` also takes those that were not committed.
+    pub(crate) fn due(
+        &mut self,
+        lanes: u32,
+        keep: Option<u64>,
+    ) -> impl Iterator<Item = (usize, T)> {
+        let committed = self.committed;
+        let due = self.pending.extract_if(.., move |copy| {
+            lanes >> copy.lane & 1 != 0
+                && keep.is_none_or(|n| copy.group + n < committed[copy.lane])
+        });
+        due.map(|pending| (pending.lane, pending.copy))
+    }
+}

@@ -1,0 +1,166 @@
+//! Named barriers: `bar` and `barrier`.
+
+use super::block::{BlockError, Worker};
+use super::code::{Barrier, BarrierKind};
+use super::machine::{BARRIERS, FULL, LANES, NO_SLOT, bits};
+use super::warp::{Split, State};
+use crate::fault::FaultKind;
+
+impl<'k> Worker<'k> {
+    /// The splits that wait at a barrier.
+    fn at_barriers(&self) -> impl Iterator<Item = (usize, usize, Split, &'k Barrier)> {
+        let code = self.launch.code;
+        self.warps.iter().enumerate().flat_map(move |(w, warp)| {
+            warp.splits.iter().enumerate().filter_map(move |(s, split)| match split.state {
+                State::Barrier(index) => Some((w, s, *split, &code.barriers[index as usize])),
+                _ => None,
+            })
+        })
+    }
+
+    /// A register lane of some warp.
+    fn register(&self, warp: usize, slot: u32, lane: u32) -> u32 {
+        let at = warp * self.stride + slot as usize;
+        // SAFETY: `slot` is a slot of 32-bit lanes of this kernel.
+        unsafe {
+            let file = self.registers.as_ptr().cast::<u8>().add(at);
+            *file.cast::<u32>().add(lane as usize)
+        }
+    }
+
+    /// The barrier number and thread count that a waiting split gave.
+    fn operands(
+        &self,
+        (warp, split, barrier): (usize, Split, &Barrier),
+    ) -> Result<(u32, Option<u32>), BlockError> {
+        let lane = split.mask.trailing_zeros();
+        let bad = |reason| Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
+        let id = self.register(warp, barrier.id, lane);
+        if id >= BARRIERS {
+            return bad(format!("its number is {id}, but only 0 to {} exist", BARRIERS - 1));
+        }
+        if bits(split.mask).any(|lane| self.register(warp, barrier.id, lane as u32) != id) {
+            return bad("the threads of a warp name different barriers".to_owned());
+        }
+        if barrier.count == NO_SLOT {
+            return Ok((id, None));
+        }
+        let count = self.register(warp, barrier.count, lane);
+        if count == 0 || !count.is_multiple_of(LANES as u32) {
+            return bad(format!("its thread count is {count}, but must be a multiple of 32"));
+        }
+        Ok((id, Some(count)))
+    }
+
+    /// Lets the threads of all barriers that are complete go on. Returns
+    /// whether there were any.
+    pub(super) fn complete_barriers(&mut self) -> Result<bool, BlockError> {
+        let mut any = self.take_arrivals()?;
+        for id in 0..BARRIERS {
+            let mut here = Vec::new();
+            let mut expected = None;
+            for (warp, index, split, barrier) in self.at_barriers() {
+                let (its, count) = self.operands((warp, split, barrier))?;
+                if its == id {
+                    here.push((warp, index, split, *barrier));
+                    expected = expected.or(count);
+                }
+            }
+            if here.is_empty() {
+                continue;
+            }
+            let live: u32 = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
+            let done = match expected {
+                None => {
+                    here.iter().map(|(_, _, split, _)| split.mask.count_ones()).sum::<u32>() == live
+                }
+                Some(count) => self.arrived(id, &here) >= count,
+            };
+            if !done {
+                continue;
+            }
+            for &(warp, _, split, barrier) in &here {
+                let together = here
+                    .iter()
+                    .filter(|other| other.0 == warp && other.2.pc == split.pc)
+                    .fold(0, |mask, other| mask | other.2.mask);
+                if barrier.aligned && together != self.warps[warp].live {
+                    let waiting = self.waiting(warp);
+                    return Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting }));
+                }
+            }
+            self.reduce(&here);
+            self.arrivals[id as usize] = 0;
+            self.expiries = 0;
+            self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), id);
+            // From the back, so that removing one split moves none that is still to come.
+            for &(warp, index, _, barrier) in here.iter().rev() {
+                self.warps[warp].resume(index, barrier.next);
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Threads at a barrier with a count: whole warps count as 32.
+    fn arrived(&self, id: u32, here: &[(usize, usize, Split, Barrier)]) -> u32 {
+        let mut threads = self.arrivals[id as usize];
+        for (w, warp) in self.warps.iter().enumerate() {
+            let mask = here.iter().filter(|h| h.0 == w).fold(0, |mask, h| mask | h.2.mask);
+            threads +=
+                if mask != 0 && mask == warp.live { LANES as u32 } else { mask.count_ones() };
+        }
+        threads
+    }
+
+    /// Counts the splits at `bar.arrive` and lets them go on at once.
+    fn take_arrivals(&mut self) -> Result<bool, BlockError> {
+        let arriving: Vec<_> = self
+            .at_barriers()
+            .filter(|(.., barrier)| barrier.kind == BarrierKind::Arrive)
+            .collect();
+        for &(warp, index, split, barrier) in arriving.iter().rev() {
+            let (id, _) = self.operands((warp, split, barrier))?;
+            let whole = split.mask == self.warps[warp].live;
+            self.arrivals[id as usize] +=
+                if whole { LANES as u32 } else { split.mask.count_ones() };
+            self.cx.order.arrive(warp, id);
+            self.warps[warp].resume(index, barrier.next);
+        }
+        Ok(!arriving.is_empty())
+    }
+
+    /// Hands out the results of `bar.red`.
+    fn reduce(&mut self, here: &[(usize, usize, Split, Barrier)]) {
+        let (mut count, mut all, mut one) = (0, true, false);
+        let is_reduction = |barrier: &Barrier| {
+            matches!(barrier.kind, BarrierKind::Popc | BarrierKind::And | BarrierKind::Or)
+        };
+        for &(warp, _, split, barrier) in here.iter().filter(|h| is_reduction(&h.3)) {
+            self.enter(warp);
+            // SAFETY: `src` is a predicate of this kernel.
+            let value = unsafe { self.cx.pred(barrier.src) };
+            let set = split.mask & if barrier.negated { !value } else { value };
+            count += set.count_ones();
+            all &= set == split.mask;
+            one |= set != 0;
+        }
+        for &(warp, _, split, barrier) in here.iter().filter(|h| is_reduction(&h.3)) {
+            self.enter(warp);
+            self.cx.mask = split.mask;
+            // SAFETY: `dst` is a predicate or, for `popc`, a slot of 32-bit
+            // lanes of this kernel.
+            unsafe {
+                match barrier.kind {
+                    BarrierKind::Popc => {
+                        for lane in bits(split.mask) {
+                            *self.cx.slot::<u32>(barrier.dst).add(lane) = count;
+                        }
+                    }
+                    BarrierKind::And => self.cx.set_pred(barrier.dst, if all { FULL } else { 0 }),
+                    _ => self.cx.set_pred(barrier.dst, if one { FULL } else { 0 }),
+                }
+            }
+        }
+    }
+}

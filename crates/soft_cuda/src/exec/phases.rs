@@ -1,0 +1,61 @@
+//! The mbarriers of a block: arrivals, bytes and phases.
+
+use super::machine::SHARED_BASE;
+use super::order::Clock;
+
+/// One barrier.
+#[derive(Debug)]
+pub(super) struct Barrier {
+    /// Offset into shared memory.
+    pub at: u32,
+    /// Arrivals that complete a phase.
+    pub count: u32,
+    /// Arrivals that the current phase lacks.
+    pub pending: u32,
+    /// Bytes expected in the current phase, less those that have come.
+    pub bytes: i64,
+    /// Phases completed since it was initialised.
+    pub phase: u32,
+    /// Phases completed since the block began: its component of the clocks.
+    pub completed: u32,
+    pub component: usize,
+    /// What those who arrived knew, and what of it a wait passes on.
+    pub arrived: Clock,
+    pub done: Clock,
+    /// Who initialised it, and when.
+    pub by: (usize, u32),
+}
+
+/// The barriers of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Barriers {
+    pub(super) all: Vec<Barrier>,
+    /// Phases completed, of all barriers: when it changes, waits may end.
+    pub completions: u64,
+    /// Changes of any kind, of all barriers.
+    pub changes: u64,
+}
+
+impl Barriers {
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    /// What a thread that waits for barrier `index` waits for, in words.
+    pub(crate) fn describe(&self, index: u32) -> String {
+        let Some(barrier) = self.all.get(index as usize) else {
+            return "wait for an mbarrier".to_owned();
+        };
+        let Barrier { at, count, pending, bytes, phase, .. } = barrier;
+        let bytes = match *bytes {
+            0 => String::new(),
+            more @ 1.. => format!(" and {more} bytes of bulk copies"),
+            less => format!(", which got {} bytes too many,", -less),
+        };
+        let address = SHARED_BASE + at;
+        format!(
+            "wait for {pending} of {count} arrivals{bytes} in phase {phase} of the mbarrier at {address:#x}"
+        )
+    }
+}

@@ -1,0 +1,364 @@
+//! Why a launch did not complete, said in one sentence each.
+
+use std::fmt;
+
+use crate::error::Place;
+
+/// Why a launch did not complete.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The launch configuration does not fit the kernel or the device. Nothing ran.
+    #[error("kernel `{kernel}` cannot be launched: {reason}")]
+    Invalid {
+        /// The kernel.
+        kernel: String,
+        /// What does not fit.
+        reason: InvalidLaunch,
+    },
+    /// The kernel ran and broke a rule. Memory holds what was written until then.
+    #[error(transparent)]
+    Fault(Box<Fault>),
+}
+
+/// What is wrong with a launch configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidLaunch {
+    /// A grid dimension is zero or above the device's limit.
+    #[error("the grid is {grid:?}, but each dimension must lie between 1 and {limit:?}")]
+    Grid {
+        /// The grid asked for.
+        grid: [u32; 3],
+        /// The largest grid.
+        limit: [u32; 3],
+    },
+    /// A block dimension is zero or above the device's limit.
+    #[error(
+        "the block is {block:?}, but each dimension must lie between 1 and {limit:?} and their product must not exceed {threads}"
+    )]
+    Block {
+        /// The block asked for.
+        block: [u32; 3],
+        /// The largest extent of each dimension.
+        limit: [u32; 3],
+        /// The most threads in a block.
+        threads: u32,
+    },
+    /// The kernel was compiled for exactly one block shape (`.reqntid`).
+    #[error("the block is {block:?}, but the kernel requires {required:?}")]
+    RequiredBlock {
+        /// The block asked for.
+        block: [u32; 3],
+        /// The block the kernel requires.
+        required: [u32; 3],
+    },
+    /// The kernel was compiled for fewer threads (`.maxntid`).
+    #[error("the block is {block:?}, {threads} threads, but the kernel allows at most {limit}")]
+    TooManyThreads {
+        /// The block asked for.
+        block: [u32; 3],
+        /// Its threads.
+        threads: u32,
+        /// The kernel's limit.
+        limit: u32,
+    },
+    /// Static and dynamic shared memory together exceed the device's limit.
+    #[error(
+        "it needs {bytes} bytes of shared memory per block ({fixed} static and {dynamic} dynamic), but the device has {limit}"
+    )]
+    SharedMemory {
+        /// Bytes needed in all.
+        bytes: u64,
+        /// Bytes of static shared memory.
+        fixed: u32,
+        /// Bytes of dynamic shared memory.
+        dynamic: u32,
+        /// The most a block can have.
+        limit: u32,
+    },
+    /// The parameter bytes do not match the kernel's signature.
+    #[error("it takes {expected} bytes of parameters but got {got}")]
+    Parameters {
+        /// Bytes the kernel takes.
+        expected: usize,
+        /// Bytes passed.
+        got: usize,
+    },
+    /// The host has no memory left for the threads' local memory and registers.
+    #[error("the host has no memory left for its {bytes} bytes of thread state per block")]
+    ThreadState {
+        /// Bytes needed for one block.
+        bytes: u64,
+    },
+}
+
+/// A kernel that broke a rule: where, who, and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The kernel.
+    pub kernel: String,
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// That line of the text, trimmed, and cut with an ellipsis where it is long.
+    pub instruction: String,
+    /// Block index: x, y, z.
+    pub block: [u32; 3],
+    /// Thread index in the block: x, y, z. For a fault of several threads, the first of them.
+    pub thread: [u32; 3],
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+/// What a kernel did wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An access outside of every live allocation.
+    OutOfBounds {
+        /// Address as the thread used it.
+        address: u64,
+        /// Bytes accessed.
+        bytes: u32,
+        /// Load, store or atomic.
+        access: Access,
+        /// The state space named by the instruction.
+        space: AddressSpace,
+        /// Where the address lies.
+        place: Place,
+    },
+    /// An access inside an allocation that was freed.
+    UseAfterFree {
+        /// Address as the thread used it.
+        address: u64,
+        /// Bytes accessed.
+        bytes: u32,
+        /// Load, store or atomic.
+        access: Access,
+        /// Base address the allocation had.
+        base: u64,
+        /// Bytes it had.
+        size: u64,
+    },
+    /// An address that is not a multiple of the access size.
+    Misaligned {
+        /// Address as the thread used it.
+        address: u64,
+        /// Bytes accessed, which is also the alignment needed.
+        bytes: u32,
+        /// Load, store or atomic.
+        access: Access,
+        /// The state space named by the instruction.
+        space: AddressSpace,
+    },
+    /// A store to read-only memory, such as kernel parameters.
+    ReadOnly {
+        /// Address as the thread used it.
+        address: u64,
+        /// The state space named by the instruction.
+        space: AddressSpace,
+    },
+    /// Threads of one warp that must execute the same barrier or warp-wide
+    /// instruction together did not.
+    BarrierDivergence {
+        /// Where each group of threads of the warp stands.
+        waiting: Vec<Waiting>,
+    },
+    /// No thread of the block can go on.
+    Deadlock {
+        /// Where each group of threads of the block stands.
+        waiting: Vec<Waiting>,
+    },
+    /// Two accesses of the same shared memory, at least one of them a bulk copy,
+    /// that nothing orders. The GPU may do either first, or both at once.
+    Race {
+        /// Where, as an address of shared memory.
+        address: u64,
+        /// How this thread accessed it.
+        access: Access,
+        /// The earlier access.
+        other: Access,
+        /// The warp it was made by, by index in the block.
+        other_warp: u32,
+        /// Its PTX line.
+        other_line: u32,
+    },
+    /// A tensor map that the software device did not encode, or one of another rank.
+    BadTensorMap {
+        /// Where it lies.
+        address: u64,
+        /// Dimensions of the tensor; `None` if there is no tensor map.
+        rank: Option<u32>,
+    },
+    /// A bulk copy of a number of bytes that is not a multiple of 16.
+    BulkSize {
+        /// The bytes.
+        bytes: u32,
+    },
+    /// A barrier operand out of range, or an mbarrier used wrongly.
+    BadBarrier {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The launch executed more warp instructions than allowed.
+    BudgetExceeded {
+        /// The budget, in warp instructions.
+        budget: u64,
+    },
+    /// The kernel executed `trap`.
+    Trap,
+}
+
+/// A group of threads of one warp, and the instruction it waits at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Warp index in the block.
+    pub warp: u32,
+    /// Bit i stands for lane i.
+    pub lanes: u32,
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// What the group waits for, in words.
+    pub reason: String,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waiting { warp, lanes, line, reason } = self;
+        write!(f, "warp {warp} lanes {lanes:#010x} {reason} at line {line}")
+    }
+}
+
+/// How memory was accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+    /// A read-modify-write.
+    Atomic,
+    /// An asynchronous copy.
+    Copy,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Load => "load",
+            Access::Store => "store",
+            Access::Atomic => "atomic",
+            Access::Copy => "asynchronous copy",
+        })
+    }
+}
+
+/// A PTX state space, as an instruction names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressSpace {
+    /// Device memory.
+    Global,
+    /// The block's shared memory.
+    Shared,
+    /// The thread's own memory.
+    Local,
+    /// The kernel's parameters.
+    Param,
+    /// Constant memory.
+    Const,
+    /// No space named: any of them.
+    Generic,
+}
+
+impl fmt::Display for AddressSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AddressSpace::Global => "global",
+            AddressSpace::Shared => "shared",
+            AddressSpace::Local => "local",
+            AddressSpace::Param => "parameter",
+            AddressSpace::Const => "constant",
+            AddressSpace::Generic => "generic",
+        })
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultKind::OutOfBounds { address, bytes, access, space, place } => {
+                write!(f, "{bytes}-byte {space} {access} out of bounds at {address:#x}: {place}")
+            }
+            FaultKind::UseAfterFree { address, bytes, access, base, size } => {
+                let place = Place::Freed { base: *base, size: *size };
+                write!(f, "{bytes}-byte {access} after free at {address:#x}: {place}")
+            }
+            FaultKind::Misaligned { address, bytes, access, space } => write!(
+                f,
+                "{bytes}-byte {space} {access} at {address:#x}, which is not a multiple of {bytes}"
+            ),
+            FaultKind::ReadOnly { address, space } => {
+                write!(f, "store to read-only {space} memory at {address:#x}")
+            }
+            FaultKind::BarrierDivergence { waiting } => {
+                write!(f, "the threads of a warp must execute this instruction together: ")?;
+                list(f, waiting)
+            }
+            FaultKind::Deadlock { waiting } => {
+                write!(f, "deadlock, no thread of the block can go on: ")?;
+                list(f, waiting)
+            }
+            FaultKind::Race { address, access, other, other_warp, other_line } => {
+                let advice = match (access, other) {
+                    (_, Access::Copy) => "wait for that copy's mbarrier first",
+                    _ => "let that warp arrive at an mbarrier, and wait for it before the copy",
+                };
+                write!(
+                    f,
+                    "race on shared memory at {address:#x}: this {access} and the {other} by warp {other_warp} at line {other_line} are not ordered; {advice}"
+                )
+            }
+            FaultKind::BadTensorMap { address, rank: None } => write!(
+                f,
+                "there is no tensor map of the software device at {address:#x}; encode one with cuTensorMapEncodeTiled for this device"
+            ),
+            FaultKind::BadTensorMap { address, rank: Some(rank) } => {
+                write!(f, "the tensor map at {address:#x} has {rank} dimensions")
+            }
+            FaultKind::BulkSize { bytes } => {
+                write!(f, "a bulk copy of {bytes} bytes, which is not a multiple of 16")
+            }
+            FaultKind::BadBarrier { reason } => write!(f, "bad barrier: {reason}"),
+            FaultKind::BudgetExceeded { budget } => write!(
+                f,
+                "the launch ran more than {budget} warp instructions; the kernel may loop for ever, or the instruction budget is too small"
+            ),
+            FaultKind::Trap => write!(f, "the kernel executed a trap"),
+        }
+    }
+}
+
+/// Writes the first few of `waiting`, and how many more there are.
+fn list(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
+    const SHOWN: usize = 8;
+    for (i, one) in waiting.iter().take(SHOWN).enumerate() {
+        write!(f, "{}{one}", if i == 0 { "" } else { ", " })?;
+    }
+    match waiting.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { kernel, line, instruction, block, thread, kind } = self;
+        let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        write!(
+            f,
+            "kernel `{kernel}`, PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
+        )
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,77 @@
+//! `atom` and `red`.
+
+use super::address::space_number;
+use super::context::{Context, Result};
+use super::ir::Field;
+use super::lowering::Lowering;
+use super::ty::Kind;
+use crate::exec::atomic::{Atomic, RMWS, Rmw};
+use crate::exec::{NO_SLOT, pick_compact};
+use crate::ptx::ast::Space;
+
+impl Lowering<'_> {
+    pub(super) fn atomic(&mut self, at: &mut Context<'_>, returns: bool) -> Result<()> {
+        let policy = at.take("L2::cache_hint");
+        let orders = at.take_one(&["acquire", "release", "acq_rel"]).is_some();
+        at.take_all(|m| ["relaxed", "cta", "cluster", "gpu", "sys", "noftz"].contains(&m));
+        let space = self.space(at);
+        let ty = at.ty()?;
+        let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
+        let Some(op) = at.take_one(&names) else {
+            return Err(at.unsupported("its operation is unknown"));
+        };
+        let rmw = match (names[op], ty.kind) {
+            ("add", Kind::Float) => Rmw::AddFloat,
+            ("exch", _) => Rmw::Exchange,
+            ("cas", _) => Rmw::CompareExchange,
+            (_, Kind::Float | Kind::Other | Kind::Predicate) => {
+                return Err(at.unsupported("it is not available for this type"));
+            }
+            ("add", _) => Rmw::Add,
+            ("min", Kind::Signed) => Rmw::MinSigned,
+            ("max", Kind::Signed) => Rmw::MaxSigned,
+            ("min", _) => Rmw::Min,
+            ("max", _) => Rmw::Max,
+            ("inc", _) => Rmw::Inc,
+            ("dec", _) => Rmw::Dec,
+            ("and", _) => Rmw::And,
+            ("or", _) => Rmw::Or,
+            _ => Rmw::Xor,
+        };
+        let run = match ty.bits {
+            32 => pick_compact::<Atomic<u32>>(),
+            64 => pick_compact::<Atomic<u64>>(),
+            _ => return Err(at.unsupported("it is not available for this type")),
+        };
+        let first = usize::from(returns);
+        let values = if rmw == Rmw::CompareExchange { 2 } else { 1 };
+        let want = first + 1 + values + usize::from(policy);
+        if at.inst.operands.len() != want {
+            return Err(at.bad_operands(&format!("it takes {want}")));
+        }
+        let address = self.address(at, at.operand(first)?, space)?;
+        if address.space == Some(Space::Const) || address.param.is_some() {
+            return Err(at.bad_operands("this memory is read-only"));
+        }
+        let b = self.src(at, at.operand(first + 1)?, ty)?;
+        let c = match values {
+            2 => self.src(at, at.operand(first + 2)?, ty)?,
+            _ => b,
+        };
+        let raw = Field::Raw;
+        let d = match returns {
+            true => Field::Def(self.dst(at, at.operand(0)?, ty)?),
+            false => raw(NO_SLOT),
+        };
+        let number = RMWS.iter().position(|&r| r == rmw).unwrap_or(0) as u32;
+        let fields =
+            [d, Field::Use(address.base), Field::Use(b), Field::Use(c), raw(0), raw(number)];
+        self.race_check(at, &address, false);
+        let extra = [address.offset, space_number(address.space), address.wide.into()];
+        self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
+        if orders {
+            self.fence(at);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! The statements of a function body, one after the other.
+
+use super::context::{Context, Result};
+use super::ir::B;
+use super::lowering::Lowering;
+use super::scopes::Binding;
+use super::ty::Ty;
+use crate::error::LoadError;
+use crate::ptx::ast::{Instruction, Space, Statement};
+
+impl<'m> Lowering<'m> {
+    /// Lowers the statements of a function body; `exit` is where `ret` goes.
+    pub(super) fn body(&mut self, statements: &'m [Statement], exit: B) -> Result<()> {
+        let mut labels = labels(statements).into_iter();
+        self.declare_labels(labels.next())?;
+        for statement in statements {
+            match statement {
+                Statement::Open => {
+                    self.scopes.push();
+                    self.declare_labels(labels.next())?;
+                }
+                Statement::Close => {
+                    self.scopes.pop();
+                }
+                Statement::Label(name, line) => {
+                    let Some(Binding::Label(block)) = self.find(name) else {
+                        return Err(LoadError::Undeclared { line: *line, name: name.clone() });
+                    };
+                    self.start(block, *line);
+                }
+                Statement::Register { name, ty, count, line } => {
+                    self.declare_registers(name, ty, *count, *line)?;
+                }
+                Statement::Variable(variable) => match variable.space {
+                    Space::Local | Space::Param => {
+                        let binding = self.place_local(variable)?;
+                        self.declare(&variable.name, binding, variable.line)?;
+                    }
+                    _ => {
+                        if let Some(&address) = self.shared.get(&std::ptr::from_ref(variable)) {
+                            let space = Space::Shared;
+                            let binding = Binding::Variable { space, address, bytes: None };
+                            self.declare(&variable.name, binding, variable.line)?;
+                            continue;
+                        }
+                        return Err(LoadError::Syntax {
+                            line: variable.line,
+                            text: variable.name.clone(),
+                            help: "declare this variable at module scope".to_owned(),
+                        });
+                    }
+                },
+                Statement::Instruction(inst) => self.instruction(inst, exit)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Declares the labels of a scope when it opens, so that jumps forward find them.
+    fn declare_labels(&mut self, labels: Option<Vec<(&'m str, u32)>>) -> Result<()> {
+        for (name, line) in labels.into_iter().flatten() {
+            let block = self.new_block();
+            self.declare(name, Binding::Label(block), line)?;
+        }
+        Ok(())
+    }
+
+    fn declare_registers(
+        &mut self,
+        name: &'m str,
+        ty: &str,
+        count: Option<u32>,
+        line: u32,
+    ) -> Result<()> {
+        let Some(ty) = Ty::parse(ty).filter(|ty| ty.bits != 8) else {
+            return Err(LoadError::Syntax {
+                line,
+                text: ty.to_owned(),
+                help: "the software device has no registers of this type".to_owned(),
+            });
+        };
+        match count {
+            None => {
+                let register = self.register(ty.class());
+                self.declare(name, Binding::Register(register, ty), line)
+            }
+            Some(count) => match self.scopes.declare_range(name, count, ty) {
+                true => Ok(()),
+                false => Err(LoadError::Redeclared { line, name: name.to_owned() }),
+            },
+        }
+    }
+
+    fn instruction(&mut self, inst: &'m Instruction, exit: B) -> Result<()> {
+        let mut parts = inst.opcode.split('.');
+        let base = parts.next().unwrap_or_default();
+        let mut at = Context { inst, mods: parts.collect(), guard: None };
+        if let Some((name, negated)) = &inst.guard {
+            let predicate = self.predicate_register(&at, name)?;
+            at.guard = Some((predicate, *negated));
+        }
+        let known = self.control(base, &mut at, exit)?
+            || self.memory(base, &mut at)?
+            || self.arithmetic(base, &mut at)?;
+        if !known {
+            return Err(at.unsupported("this instruction is unknown"));
+        }
+        match at.mods.first() {
+            None => Ok(()),
+            Some(unknown) => Err(at.unsupported(&format!("the modifier `.{unknown}` is unknown"))),
+        }
+    }
+}
+
+/// The labels of every scope of a body and their lines, in the order that the scopes open.
+fn labels(statements: &[Statement]) -> Vec<Vec<(&str, u32)>> {
+    let (mut all, mut open) = (vec![Vec::new()], vec![0]);
+    for statement in statements {
+        match statement {
+            Statement::Open => {
+                open.push(all.len());
+                all.push(Vec::new());
+            }
+            Statement::Close => {
+                open.pop();
+            }
+            Statement::Label(name, line) => {
+                if let Some(&scope) = open.last() {
+                    all[scope].push((name.as_str(), *line));
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}

@@ -1,0 +1,105 @@
+//! Logic and shifts, bit by bit.
+
+use super::alu::fields;
+use super::context::{Context, Result};
+use super::ir::Field;
+use super::lowering::Lowering;
+use super::pick::{compact_bits, pick_bits};
+use super::ty::{Kind, Ty};
+use crate::exec::alu;
+use crate::exec::lanes::{Map1, Map2, Map3, PredLogic};
+use crate::exec::{pick, pick_compact};
+use crate::ptx::ast::Operand;
+
+impl Lowering<'_> {
+    pub(super) fn logic(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+        let ty = at.ty()?;
+        if ty.kind == Kind::Predicate {
+            let [d, a, b] = at.operands()?;
+            let (a, not_a) = self.predicate(at, a)?;
+            let (b, not_b) = self.predicate(at, b)?;
+            let d = self.dst(at, d, ty)?;
+            let op = match base {
+                "and" => 0,
+                "or" => 1,
+                _ => 2,
+            };
+            let x = op | u32::from(not_a) << 3 | u32::from(not_b) << 4;
+            self.emit(at, pick_compact::<PredLogic>(), fields(d, &[a, b], x));
+            return Ok(());
+        }
+        let run = match base {
+            "and" => pick_bits!(self.path, ty, Map2, And),
+            "or" => pick_bits!(self.path, ty, Map2, Or),
+            _ => pick_bits!(self.path, ty, Map2, Xor),
+        };
+        self.apply_or(at, run, ty, &[ty, ty], 0)
+    }
+
+    pub(super) fn not(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+        let ty = at.ty()?;
+        if ty.kind == Kind::Predicate && base == "not" {
+            let [d, a] = at.operands()?;
+            let (a, negated) = self.predicate(at, a)?;
+            let d = self.dst(at, d, ty)?;
+            let x = if negated { 4 } else { 3 };
+            self.emit(at, pick_compact::<PredLogic>(), fields(d, &[a, a], x));
+            return Ok(());
+        }
+        let run = match base {
+            "not" => compact_bits!(ty, Map1, Not),
+            _ => compact_bits!(ty, Map1, CNot),
+        };
+        self.apply_or(at, run, ty, &[ty], 0)
+    }
+
+    pub(super) fn shf(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let right = match at.take_one(&["l", "r"]) {
+            Some(right) => right as u32,
+            None => return Err(at.unsupported("it needs `.l` or `.r`")),
+        };
+        let clamp = match at.take_one(&["wrap", "clamp"]) {
+            Some(clamp) => clamp as u32,
+            None => return Err(at.unsupported("it needs `.wrap` or `.clamp`")),
+        };
+        let ty = at.ty()?;
+        if ty.bits != 32 {
+            return Err(at.unsupported("it takes `.b32`"));
+        }
+        let run = pick_compact::<Map3<alu::Shf>>();
+        self.apply(at, run, ty, &[ty, ty, Ty::U32], right | clamp << 1)
+    }
+
+    pub(super) fn bfi(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let ty = at.ty()?;
+        let run = match ty.bits {
+            32 => pick_compact::<alu::Bfi<u32>>(),
+            64 => pick_compact::<alu::Bfi<u64>>(),
+            _ => return Err(at.unsupported("it is not available for this type")),
+        };
+        let [d, a, b, pos, len] = at.operands()?;
+        let (a, b) = (self.src(at, a, ty)?, self.src(at, b, ty)?);
+        let (pos, len) = (self.src(at, pos, Ty::U32)?, self.src(at, len, Ty::U32)?);
+        let d = self.dst(at, d, ty)?;
+        let mut f = fields(d, &[a, b, pos], 0);
+        f[5] = Field::Use(len);
+        self.emit(at, run, f);
+        Ok(())
+    }
+
+    pub(super) fn lop3(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let ty = at.ty()?;
+        let [d, a, b, c, table] = at.operands()?;
+        let &Operand::Int(table @ 0..=255) = table else {
+            return Err(at.bad_operands("its last operand is a constant from 0 to 255"));
+        };
+        if ty.bits != 32 {
+            return Err(at.unsupported("it takes `.b32`"));
+        }
+        let sources = [self.src(at, a, ty)?, self.src(at, b, ty)?, self.src(at, c, ty)?];
+        let d = self.dst(at, d, ty)?;
+        let run = pick::<Map3<alu::Lop3<u32>>>(self.path);
+        self.emit(at, run, fields(d, &sources, table as u32));
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! The state of lowering one kernel: blocks, registers and names so far.
+
+use std::collections::HashMap;
+
+use super::context::{Context, Result};
+use super::index::Index;
+use super::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
+use super::scopes::{Binding, Scopes};
+use super::ty::Ty;
+use crate::error::LoadError;
+use crate::exec::{OpFn, Path};
+use crate::ptx::ast::{Module, Variable};
+
+/// A block under construction.
+#[derive(Default)]
+pub(super) struct Open {
+    pub(super) insts: Vec<Inst>,
+    pub(super) end: Option<(Terminator, u32, bool)>,
+}
+
+/// The state of lowering one kernel.
+pub(super) struct Lowering<'m> {
+    pub(super) module: &'m Module,
+    pub(super) index: &'m Index<'m>,
+    pub(super) path: Path,
+    pub(super) registers: Vec<Register>,
+    pub(super) fixed: HashMap<(Class, Fixed), V>,
+    pub(super) blocks: Vec<Open>,
+    pub(super) current: B,
+    pub(super) scopes: Scopes<'m>,
+    /// Registers of ranges, by the range's number and their own.
+    pub(super) members: HashMap<(u32, u32), V>,
+    /// Addresses of the shared variables that functions declare. One declaration is one
+    /// variable, however often its function is inlined.
+    pub(super) shared: HashMap<*const Variable, u64>,
+    pub(super) local: u64,
+    /// The carry flag of `add.cc` and friends.
+    pub(super) carry: Option<V>,
+    /// Functions being inlined, outermost first, and where each returns to.
+    pub(super) calls: Vec<(String, B)>,
+    /// Whether there are bulk copies, which accesses must be ordered with.
+    pub(super) bulk: bool,
+}
+
+impl<'m> Lowering<'m> {
+    pub(super) fn new(module: &'m Module, index: &'m Index<'m>, path: Path) -> Lowering<'m> {
+        Lowering {
+            module,
+            index,
+            path,
+            registers: Vec::new(),
+            fixed: HashMap::new(),
+            blocks: vec![Open::default()],
+            current: 0,
+            scopes: Scopes::new(),
+            members: HashMap::new(),
+            shared: HashMap::new(),
+            local: 0,
+            carry: None,
+            calls: Vec::new(),
+            bulk: false,
+        }
+    }
+
+    pub(super) fn into_ir(self) -> Ir {
+        let blocks = self.blocks.into_iter().map(|block| {
+            // A label at the very end of a body is followed by nothing.
+            let (end, line, counted) = block.end.unwrap_or((Terminator::Exit, 0, false));
+            Block { insts: block.insts, end, line, counted }
+        });
+        Ir { blocks: blocks.collect(), registers: self.registers }
+    }
+
+    pub(super) fn new_block(&mut self) -> B {
+        self.blocks.push(Open::default());
+        (self.blocks.len() - 1) as B
+    }
+
+    /// Ends the current block, if it has not ended yet.
+    pub(super) fn finish(&mut self, end: Terminator, line: u32, counted: bool) {
+        let block = &mut self.blocks[self.current as usize];
+        if block.end.is_none() {
+            block.end = Some((end, line, counted));
+        }
+    }
+
+    /// Ends the current block and starts `next`.
+    pub(super) fn start(&mut self, next: B, line: u32) {
+        self.finish(Terminator::Goto(next), line, false);
+        self.current = next;
+    }
+
+    pub(super) fn register(&mut self, class: Class) -> V {
+        self.registers.push(Register { class, fixed: None });
+        (self.registers.len() - 1) as V
+    }
+
+    pub(super) fn fixed(&mut self, class: Class, fixed: Fixed) -> V {
+        let registers = &mut self.registers;
+        *self.fixed.entry((class, fixed)).or_insert_with(|| {
+            registers.push(Register { class, fixed: Some(fixed) });
+            (registers.len() - 1) as V
+        })
+    }
+
+    pub(super) fn constant(&mut self, ty: Ty, bits: u64) -> V {
+        let (class, bits) = match ty.bits {
+            64 => (Class::Wide, bits),
+            width => (Class::Narrow, bits & (u64::MAX >> (64 - width))),
+        };
+        self.fixed(class, Fixed::Constant(bits))
+    }
+
+    pub(super) fn narrow(&mut self, bits: u32) -> V {
+        self.fixed(Class::Narrow, Fixed::Constant(bits.into()))
+    }
+
+    /// Appends an operation to the current block.
+    pub(super) fn emit(&mut self, at: &Context<'_>, run: OpFn, fields: [Field; 6]) -> &mut Inst {
+        self.emit_extra(at, run, fields, Vec::new())
+    }
+
+    pub(super) fn emit_extra(
+        &mut self,
+        at: &Context<'_>,
+        run: OpFn,
+        fields: [Field; 6],
+        extra: Vec<Field>,
+    ) -> &mut Inst {
+        if self.blocks[self.current as usize].end.is_some() {
+            // Code after a jump that no label leads to.
+            self.current = self.new_block();
+        }
+        let line = at.inst.line;
+        let inst = Inst { run, fields, extra, line, guard: at.guard, kind: InstKind::Plain };
+        let insts = &mut self.blocks[self.current as usize].insts;
+        insts.push(inst);
+        let last = insts.len() - 1;
+        &mut insts[last]
+    }
+
+    pub(super) fn declare(&mut self, name: &'m str, binding: Binding, line: u32) -> Result<()> {
+        match self.scopes.declare(name, binding) {
+            true => Ok(()),
+            false => Err(LoadError::Redeclared { line, name: name.to_owned() }),
+        }
+    }
+}
