@@ -13,7 +13,7 @@ use cust::stream::{Stream, StreamFlags};
 use elsa::FrozenMap;
 
 use crate::error::{Error, no_gpu};
-use crate::gemm::Limits;
+use crate::limits::Limits;
 use crate::ptx;
 
 /// The oldest compute capability the kernels are built for.

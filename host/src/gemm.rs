@@ -7,6 +7,7 @@
 use kernels_gpu::{GridOrder, KernelAbi, KernelDescriptor, Shared};
 
 use crate::error::Error;
+use crate::limits::Limits;
 
 mod stream_k;
 
@@ -114,32 +115,6 @@ impl Gemm {
         let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
         // Each product of two `usize` fits; their sum may not.
         (m * k).saturating_add(k * n).saturating_add(m * n).saturating_mul(4)
-    }
-}
-
-/// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Blocks along x and y.
-    pub grid: [u32; 2],
-    /// Bytes of shared memory per block that need no opt-in.
-    pub shared_default: u32,
-    /// Bytes of shared memory per block with the opt-in.
-    pub shared_optin: u32,
-    /// Multiprocessors; of blocks that stay, there is one for each at most.
-    pub multiprocessors: u32,
-}
-
-impl Limits {
-    /// What both allow.
-    #[must_use]
-    pub fn min(&self, other: &Self) -> Self {
-        Self {
-            grid: [0, 1].map(|axis| self.grid[axis].min(other.grid[axis])),
-            shared_default: self.shared_default.min(other.shared_default),
-            shared_optin: self.shared_optin.min(other.shared_optin),
-            multiprocessors: self.multiprocessors.min(other.multiprocessors),
-        }
     }
 }
 

@@ -11,7 +11,8 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES, Unaligned};
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::{Gemm, Limits, Plan, Workspace};
+use crate::gemm::{Gemm, Plan, Workspace};
+use crate::limits::Limits;
 use crate::matrix::DeviceMatrix;
 
 pub(crate) mod parameters;

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::Error;
 use crate::matrix::Matrix;
 use crate::npy;
+use crate::npy::header::MAGIC;
 
 /// A place for a result that is known, before any work is done, to be writable.
 #[derive(Clone, Debug)]
@@ -128,8 +129,8 @@ impl Output {
 
 fn is_empty_or_npy(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
-    File::open(path)?.take(npy::MAGIC.len() as u64).read_to_end(&mut start)?;
-    Ok(start.is_empty() || start == npy::MAGIC)
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start.is_empty() || start == MAGIC)
 }
 
 /// The folder of the file that is to be created or replaced, and the file; why not if there can be

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use crate::error::bytes;
+use crate::format::bytes;
 
 /// Far above any table or list of shapes; what is longer is something else, and may have no end.
 const MOST_BYTES: u64 = 16 << 20;

@@ -1,6 +1,6 @@
 //! What is mistyped.
 
-use host::error::is_control_or_format;
+use host::format::is_control_or_format;
 
 use super::{Files, expect_refusal, run, soft};
 

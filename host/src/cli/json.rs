@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Error;
 use host::environment::Environment;
-use host::error::is_control_or_format;
+use host::format::is_control_or_format;
 use host::time::Clock;
 use host::verify::{Bound, Method};
 use serde::Serialize;

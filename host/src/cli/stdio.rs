@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::error::{ContextKind, ContextValue};
 use host::Error;
-use host::error::{excerpt, printable};
+use host::format::{excerpt, printable};
 
 /// Whether the reader of stdout has gone away.
 static ABANDONED: AtomicBool = AtomicBool::new(false);

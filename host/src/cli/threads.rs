@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::thread;
 
 use host::Error;
-use host::error::excerpt;
+use host::format::excerpt;
 use rayon::ThreadPoolBuilder;
 
 use super::stdio;

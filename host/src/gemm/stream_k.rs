@@ -4,7 +4,8 @@
 
 use kernels_gpu::KernelDescriptor;
 
-use super::{Gemm, Launch, Limits, Workspace, panels};
+use super::{Gemm, Launch, Workspace, panels};
+use crate::limits::Limits;
 
 /// The most tiles of a panel, along x and y: so that their numbers fit 32 bits.
 const PANEL: [u32; 2] = [1 << 15, 1 << 15];

@@ -10,7 +10,8 @@ use kernels_gpu::staging;
 use super::{is_wide, parameters, require_memory};
 use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::{Limits, Plan};
+use crate::gemm::Plan;
+use crate::limits::Limits;
 
 /// Elements in a group that is copied at once: 16 bytes.
 const GROUP: u32 = 4;

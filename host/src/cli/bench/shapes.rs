@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use host::error::excerpt;
+use host::format::excerpt;
 use host::{Error, Gemm, text};
 
 /// M, N and K, each at least 1 and at most what a kernel can count.

@@ -1,0 +1,27 @@
+//! What a device allows a launch to be.
+
+/// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks along x and y.
+    pub grid: [u32; 2],
+    /// Bytes of shared memory per block that need no opt-in.
+    pub shared_default: u32,
+    /// Bytes of shared memory per block with the opt-in.
+    pub shared_optin: u32,
+    /// Multiprocessors; the most persistent blocks.
+    pub multiprocessors: u32,
+}
+
+impl Limits {
+    /// What both allow.
+    #[must_use]
+    pub fn min(&self, other: &Self) -> Self {
+        Self {
+            grid: [0, 1].map(|axis| self.grid[axis].min(other.grid[axis])),
+            shared_default: self.shared_default.min(other.shared_default),
+            shared_optin: self.shared_optin.min(other.shared_optin),
+            multiprocessors: self.multiprocessors.min(other.multiprocessors),
+        }
+    }
+}
