@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 
-use cuda_driver::sys;
+use cuda_driver::sys::{self, CUresult};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
@@ -165,7 +165,7 @@ impl Device {
         let fail = |call| move |error| driver_error(call, unnamed, error);
         cust::init(cust::CudaFlags::empty()).map_err(fail("cuInit"))?;
         let device = CudaDevice::get_device(ordinal).map_err(fail("cuDeviceGet"))?;
-        let info = describe(device, kind).map_err(fail("reading the device's attributes"))?;
+        let info = device_info(device, kind).map_err(fail("reading the device's attributes"))?;
         check_capability(&info)?;
         let context = Context::new(device).map_err(fail("creating a context"))?;
         let stream = Stream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?;
@@ -242,10 +242,25 @@ impl Device {
                 DeviceKind::Gpu => None,
                 DeviceKind::Soft => cuda_driver::soft::last_fault(),
             };
-            let reason = detail.unwrap_or_else(|| describe_error(error));
+            let reason = detail.unwrap_or_else(|| describe(code(error)));
             return Error::KernelFault { device: self.info.name.clone(), reason };
         }
         driver_error(call, &self.info.name, error)
+    }
+
+    /// Whether a call that does not go through `cust` succeeded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`] if it did not.
+    pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<(), Error> {
+        match code {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            _ => {
+                let device = self.info.name.clone();
+                Err(Error::Driver { call, device, code, reason: describe(code) })
+            }
+        }
     }
 }
 
@@ -262,7 +277,7 @@ fn load(text: &str, device: &str) -> Result<Module, Error> {
     let image = CString::new(text).expect("PTX is text without NUL");
     Module::from_ptx_cstr(&image, &[]).map_err(|error| Error::Jit {
         device: device.to_owned(),
-        reason: describe_error(error),
+        reason: describe(code(error)),
         log: jit_log(&image),
     })
 }
@@ -286,7 +301,7 @@ fn jit_log(image: &CString) -> String {
             values.as_mut_ptr(),
         )
     };
-    if result == sys::CUresult::CUDA_SUCCESS {
+    if result == CUresult::CUDA_SUCCESS {
         // SAFETY: just loaded, and nothing of it is in use.
         let _ = unsafe { sys::cuModuleUnload(module) };
         return "nothing: the second attempt to load them succeeded".to_owned();
@@ -300,7 +315,7 @@ fn jit_log(image: &CString) -> String {
     }
 }
 
-fn describe(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaError> {
+fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaError> {
     // The attributes are counts, never negative.
     let get = |attribute| device.get_attribute(attribute).map(i32::cast_unsigned);
     let capability = (
@@ -368,7 +383,7 @@ fn raw_attribute(device: CudaDevice, attribute: c_int) -> Option<u32> {
     let result = unsafe {
         sys::cuDeviceGetAttribute(&raw mut value, attribute, sys::CUdevice(device.as_raw()))
     };
-    (result == sys::CUresult::CUDA_SUCCESS).then_some(value.cast_unsigned())
+    (result == CUresult::CUDA_SUCCESS).then_some(value.cast_unsigned())
 }
 
 fn check_capability(info: &DeviceInfo) -> Result<(), Error> {
@@ -395,19 +410,24 @@ fn is_fault(error: CudaError) -> bool {
     )
 }
 
+/// The driver's code, by which `cust` numbers its errors.
+fn code(error: CudaError) -> CUresult {
+    CUresult(error as u32)
+}
+
 /// The name and the meaning of a driver error.
-fn describe_error(error: CudaError) -> String {
-    // `cust` numbers its errors as the driver does.
-    let (name, text) = cuda_driver::error_text(sys::CUresult(error as u32));
+fn describe(code: CUresult) -> String {
+    let (name, text) = cuda_driver::error_text(code);
     format!("{name}, {text}")
 }
 
 fn driver_error(call: &'static str, device: &str, error: CudaError) -> Error {
-    let mut reason = describe_error(error);
+    let code = code(error);
+    let mut reason = describe(code);
     if let Some(detail) = cuda_driver::last_error() {
         reason = format!("{reason}: {detail}");
     }
-    Error::Driver { call, device: device.to_owned(), reason }
+    Error::Driver { call, device: device.to_owned(), code, reason }
 }
 
 #[cfg(test)]
@@ -429,6 +449,23 @@ mod tests {
             peak(1_980_000, 132, (9, 0)).to_string(),
             "2 FLOP x 1.980 GHz x 132 SMs x 128 FP32 lanes = 66908 GFLOP/s"
         );
+    }
+
+    #[test]
+    fn errors_carry_the_driver_s_code() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let code = |error| match error {
+            Error::Driver { code, .. } => code,
+            other => panic!("{other}"),
+        };
+        let Err(error) = crate::DeviceMatrix::zeros(&device, 1 << 20, 1 << 21) else {
+            panic!("8 TB are there")
+        };
+        assert_eq!(code(error), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        device.check("cuInit", CUresult::CUDA_SUCCESS).unwrap();
+        let error = device.check("cuInit", CUresult::CUDA_ERROR_INVALID_VALUE).unwrap_err();
+        assert!(error.to_string().contains("CUDA_ERROR_INVALID_VALUE, a parameter"), "{error}");
+        assert_eq!(code(error), CUresult::CUDA_ERROR_INVALID_VALUE);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use cuda_driver::GpuUnavailable;
+use cuda_driver::sys::CUresult;
 
 use crate::format::{compared, excerpt};
 use crate::npy::header::NpyError;
@@ -349,7 +350,16 @@ pub enum Error {
         call: &'static str,
         /// The device's name.
         device: String,
-        /// The driver's error.
+        /// The driver's code, for one [`CUresult::CUDA_ERROR_OUT_OF_MEMORY`].
+        code: CUresult,
+        /// The code in words, with what else is known.
+        reason: String,
+    },
+
+    /// The system starts no threads.
+    #[error("starting threads failed on the host: {reason}")]
+    Threads {
+        /// Why not, and what to do.
         reason: String,
     },
 }

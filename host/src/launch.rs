@@ -172,14 +172,6 @@ impl<'d> Kernel<'d> {
     fn allow_shared(&self, function: &Function<'_>, bytes: u32) -> Result<(), Error> {
         const ATTRIBUTE: c_int = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         self.device.make_current()?;
-        let check = |call, result: sys::CUresult| {
-            if result == sys::CUresult::CUDA_SUCCESS {
-                return Ok(());
-            }
-            let (name, text) = cuda_driver::error_text(result);
-            let device = self.device.info().name.clone();
-            Err(Error::Driver { call, device, reason: format!("{name}, {text}") })
-        };
         let function: sys::CUfunction = function.to_raw().into();
         // No more than the device's limit, which the driver counts in an i32.
         let bytes = bytes.cast_signed();
@@ -187,13 +179,13 @@ impl<'d> Kernel<'d> {
         // SAFETY: `allowed` is valid for the write. The function is loaded, and belongs to the
         // context just made current.
         let result = unsafe { sys::cuFuncGetAttribute(&raw mut allowed, ATTRIBUTE, function) };
-        check("cuFuncGetAttribute", result)?;
+        self.device.check("cuFuncGetAttribute", result)?;
         if bytes <= allowed {
             return Ok(());
         }
         // SAFETY: as above.
         let result = unsafe { sys::cuFuncSetAttribute(function, ATTRIBUTE, bytes) };
-        check("cuFuncSetAttribute", result)
+        self.device.check("cuFuncSetAttribute", result)
     }
 }
 

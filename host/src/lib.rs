@@ -50,6 +50,7 @@ pub mod verify;
 
 pub use auto::{Auto, Choice, Table};
 pub use cublas::{Cublas, CublasProduct};
+pub use cuda_driver::sys::CUresult;
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, Plan};

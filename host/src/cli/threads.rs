@@ -30,7 +30,7 @@ pub fn share_addresses() {
 ///
 /// # Errors
 ///
-/// [`Error::Driver`] if the system starts no more threads.
+/// [`Error::Threads`] if the system starts no more threads.
 pub fn start() -> Result<(), Error> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let text = env::var_os(VARIABLE).unwrap_or_default();
@@ -57,9 +57,7 @@ pub fn start() -> Result<(), Error> {
         ));
     }
     let started = ThreadPoolBuilder::new().num_threads(wanted.min(cores)).build_global();
-    started.map_err(|error| Error::Driver {
-        call: "starting threads",
-        device: "the host".to_owned(),
+    started.map_err(|error| Error::Threads {
         reason: format!("{error}; raise the limit on threads (ulimit -u) or memory (ulimit -v)"),
     })
 }

@@ -67,12 +67,8 @@ fn encode(
             FILL_ZEROS,
         )
     };
-    if result == sys::CUresult::CUDA_SUCCESS {
-        return Ok(map);
-    }
-    let (name, text) = cuda_driver::error_text(result);
-    let device = device.info().name.clone();
-    Err(Error::Driver { call: "cuTensorMapEncodeTiled", device, reason: format!("{name}, {text}") })
+    device.check("cuTensorMapEncodeTiled", result)?;
+    Ok(map)
 }
 
 impl Prepared<'_, '_> {
