@@ -270,6 +270,11 @@ impl Plan {
         self.workspace
     }
 
+    /// Whether any launch reads A and B.
+    pub(crate) fn reads_operands(&self) -> bool {
+        self.gemm.depth() > 0 && !self.launches.is_empty()
+    }
+
     /// The launches, in any order: they write different parts of C.
     pub fn launches(&self) -> &[Launch] {
         &self.launches

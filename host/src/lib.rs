@@ -55,6 +55,6 @@ pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, Plan};
 pub use kernels_gpu as kernels;
-pub use launch::{Kernel, Prepared, find_kernel, nearest_name};
+pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};
 pub use limits::Limits;
 pub use matrix::{DeviceMatrix, Layout, Matrix};

@@ -70,7 +70,7 @@ impl Case {
         let kernel = device.kernel(spec).unwrap();
         let splits = if spec.abi() == KernelAbi::SplitK { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
-        let prepared = kernel.prepare_as(self.gemm, splits, false, &limits).unwrap();
+        let prepared = kernel.plan(self.gemm).splits(splits).within(&limits).prepare().unwrap();
         self.run_with(device, spec.name(), |a, b, c| prepared.enqueue(a, b, c))
     }
 

@@ -18,7 +18,7 @@ fn repeated_calls_give_the_same_bits() {
             let (m, n) = (spec.tile().bm as usize + 9, 2 * spec.tile().bn as usize + 4);
             for splits in SPLITS {
                 let case = Case::random(Gemm::new(m, n, 7 * spec.tile().bk as usize), 22);
-                let prepared = kernel.prepare_split(case.gemm, splits).unwrap();
+                let prepared = kernel.plan(case.gemm).splits(splits).prepare().unwrap();
                 assert_eq!(prepared.plan().splits(), splits);
                 let a = DeviceMatrix::from_host(&device, &case.a).unwrap();
                 let b = DeviceMatrix::from_host(&device, &case.b).unwrap();
@@ -56,7 +56,13 @@ fn copies_of_a_and_b_are_right() {
                 let mut case = Case::random(gemm, 23);
                 case.margins = offsets.map(|offset| (offset, 0));
                 let limits = Limits { grid: [2, 1], ..device.info().limits };
-                let prepared = kernel.prepare_as(gemm, splits, true, &limits).unwrap();
+                let prepared = kernel
+                    .plan(gemm)
+                    .splits(splits)
+                    .staged(true)
+                    .within(&limits)
+                    .prepare()
+                    .unwrap();
                 let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
                 let [a, b, c] = offsets.map(pointer);
                 assert_eq!(prepared.entry_point(a, b, c), spec.name());
@@ -78,15 +84,18 @@ fn what_cannot_be_split_is_not() {
     for device in devices() {
         let spec = TILES[0];
         let kernel = device.kernel(spec).unwrap();
-        let steps =
-            kernel.prepare_split(Gemm::new(5, 5, 3 * spec.tile().bk as usize), 100).unwrap();
+        let steps = kernel
+            .plan(Gemm::new(5, 5, 3 * spec.tile().bk as usize))
+            .splits(100)
+            .prepare()
+            .unwrap();
         assert_eq!(steps.plan().splits(), 3);
         let rung = device.kernel(find_kernel("async_copy").unwrap()).unwrap();
-        let error = rung.prepare_split(Gemm::new(5, 5, 100), 2);
+        let error = rung.plan(Gemm::new(5, 5, 100)).splits(2).prepare();
         assert!(matches!(error, Err(Error::CannotSplit { kernel: "async_copy" })));
-        assert!(rung.prepare_split(Gemm::new(5, 5, 100), 1).is_ok());
+        assert!(rung.plan(Gemm::new(5, 5, 100)).splits(1).prepare().is_ok());
         // A workspace of many times the device's memory.
-        let large = kernel.prepare_split(Gemm::new(1 << 30, 1 << 30, 1 << 20), 60_000);
+        let large = kernel.plan(Gemm::new(1 << 30, 1 << 30, 1 << 20)).splits(60_000).prepare();
         assert!(matches!(large, Err(Error::DeviceMemory { .. })));
     }
 }

@@ -56,8 +56,8 @@ pub struct Choice {
     pub spec: &'static KernelDescriptor,
     /// 1 where K is not split.
     pub splits: u32,
-    /// Whether A and B are copied first, where 128-bit accesses do not reach them: see
-    /// [`Kernel::prepare_as`]. False where that makes no difference.
+    /// Whether A and B are staged where 128-bit accesses do not reach them: see
+    /// [`PlanBuilder::staged`](crate::launch::PlanBuilder::staged). False where that makes no difference.
     pub packed: bool,
 }
 
@@ -269,7 +269,7 @@ impl<'d> Auto<'d> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::kernel`] and [`Kernel::prepare_split`].
+    /// Those of [`Device::kernel`] and [`PlanBuilder::prepare`](crate::launch::PlanBuilder::prepare).
     pub fn prepare(&self, gemm: Gemm) -> Result<Prepared<'_, 'd>, Error> {
         self.prepare_choice(gemm, self.choose(&gemm)?)
     }
@@ -278,10 +278,10 @@ impl<'d> Auto<'d> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::kernel`] and [`Kernel::prepare_split`].
+    /// Those of [`Device::kernel`] and [`PlanBuilder::prepare`](crate::launch::PlanBuilder::prepare).
     pub fn prepare_choice(&self, gemm: Gemm, choice: Choice) -> Result<Prepared<'_, 'd>, Error> {
-        let limits = &self.device.info().limits;
-        self.kernel(choice.spec)?.prepare_as(gemm, choice.splits, choice.packed, limits)
+        let Choice { spec, splits, packed } = choice;
+        self.kernel(spec)?.plan(gemm).splits(splits).staged(packed).prepare()
     }
 
     fn kernel(&self, spec: &'static KernelDescriptor) -> Result<&Kernel<'d>, Error> {

@@ -140,8 +140,7 @@ impl<'d> Loaded<'d> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                let limits = &kernel.device().info().limits;
-                let prepared = kernel.prepare_as(gemm, asked_splits, packed, limits);
+                let prepared = kernel.plan(gemm).splits(asked_splits).staged(packed).prepare();
                 choice.tolerate(prepared.map(Job::Rung))?
             }
             Ok(Code::Auto(auto)) => {

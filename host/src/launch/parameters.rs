@@ -101,7 +101,7 @@ parameters! {
     }
 
     /// Those of [`stage_operands`](kernels_gpu::staging).
-    struct Repack {
+    struct StageOperands {
         a: u64,
         lda: u32,
         to_a: u64,
@@ -163,7 +163,7 @@ mod tests {
             names.map(|name| (name, kinds(spec.abi())))
         });
         let others = [
-            ("stage_operands", Repack::KINDS),
+            ("stage_operands", StageOperands::KINDS),
             ("peak_ffma", PeakFfma::KINDS),
             ("peak_copy", PeakCopy::KINDS),
         ];

@@ -1,15 +1,15 @@
-//! Launches of kernels with [tensor maps](kernels_gpu::KernelAbi::TensorMap) for A and B, or for
-//! copies of them where bulk copies do not reach their rows.
+//! [Tensor maps](kernels_gpu::KernelAbi::TensorMap) for A and B, or for copies of them where bulk
+//! copies do not reach their rows.
 
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use cust::memory::DevicePointer;
+use kernels_gpu::Tile;
 
-use super::reach::{Reach, Reachable, is_read};
-use super::{Kernel, Prepared, parameters};
+use super::staging::Operand;
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
+use crate::gemm::{Gemm, Launch};
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT32`.
 const FLOAT32: c_uint = 7;
@@ -36,7 +36,7 @@ pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<()
 /// Describes the part of a matrix that begins at an element, to bulk copies of boxes.
 fn encode(
     device: &Device,
-    matrix: Reachable,
+    matrix: Operand,
     offset: usize,
     [rows, cols]: [u32; 2],
     [box_rows, box_cols]: [u32; 2],
@@ -71,81 +71,23 @@ fn encode(
     Ok(map)
 }
 
-impl Prepared<'_, '_> {
-    /// [`Prepared::enqueue_raw`] for a kernel with tensor maps. The device's context is current.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    pub(super) unsafe fn enqueue_tensor(
-        &self,
-        reach: &Reach<'_, '_>,
-        a: DevicePointer<f32>,
-        b: DevicePointer<f32>,
-        c: DevicePointer<f32>,
-    ) -> Result<(), Error> {
-        let Kernel { device, spec, function, .. } = self.kernel;
-        let gemm = self.plan.gemm();
-        // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
-        let [partials, counters] = self.workspace();
-        // Where nothing is summed A and B need not be there.
-        let matrices = if is_read(&self.plan) {
-            // SAFETY: the caller vouches for the matrices, which are not empty.
-            Some(unsafe { reach.matrices([a.as_raw(), b.as_raw()]) }?)
-        } else {
-            None
-        };
-        for launch in self.plan.launches() {
-            let [m, n] = [launch.m, launch.n];
-            let [map_a, map_b] = match matrices {
-                None => [sys::CUtensorMap::default(); 2],
-                Some([a, b]) => {
-                    // A panel begins with a whole tile, so on 16 bytes like the matrix.
-                    let [row, col] = [launch.a_offset / gemm.lda, launch.b_offset];
-                    let box_a = [spec.tile().bm, spec.tile().bk];
-                    let box_b = [spec.tile().bk, spec.tile().bn];
-                    [
-                        encode(device, a, row * a.ld as usize, [m, k], box_a, SWIZZLE_64B)?,
-                        encode(device, b, col, [k, n], box_b, NO_SWIZZLE)?,
-                    ]
-                }
-            };
-            let mut arguments = parameters::Tensor {
-                m,
-                n,
-                k,
-                alpha: gemm.alpha,
-                map_a,
-                map_b,
-                beta: gemm.beta,
-                c: c.wrapping_add(launch.c_offset).as_raw(),
-                ldc,
-                stream_k_tiles: launch.stream_k_tiles,
-                accumulation_steps: launch.accumulation_steps,
-                partials,
-                counters,
-            };
-            let count = parameters::kinds(spec.abi()).len();
-            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
-            // see `parameters`. The plan's grid and stream-K tiles are what the kernel asks for,
-            // the block is the rung's own, the maps describe this panel's part of A and B, and
-            // the caller vouches for the memory. The workspace and the copies of A and B are as
-            // large as the largest launch needs; one launch after the other uses them, and they
-            // are freed after them.
-            unsafe {
-                device.stream().launch(
-                    function,
-                    (launch.grid[0], launch.grid[1]),
-                    (self.plan.block()[0], self.plan.block()[1]),
-                    self.plan.shared_bytes(),
-                    &arguments.pointers()[..count],
-                )
-            }
-            .map_err(|e| device.error("launching a kernel", e))?;
-        }
-        Ok(())
-    }
+/// The tensor maps of a launch's parts of A and B.
+pub(super) fn maps(
+    device: &Device,
+    tile: Tile,
+    gemm: &Gemm,
+    launch: &Launch,
+    [a, b]: [Operand; 2],
+) -> Result<[sys::CUtensorMap; 2], Error> {
+    // It fits 32 bits: `Gemm::validate` accepted it.
+    let k = gemm.depth() as u32;
+    // A panel begins with a whole tile, so on 16 bytes like the matrix.
+    let [row, col] = [launch.a_offset / gemm.lda, launch.b_offset];
+    let (box_a, box_b) = ([tile.bm, tile.bk], [tile.bk, tile.bn]);
+    Ok([
+        encode(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?,
+        encode(device, b, col, [k, launch.n], box_b, NO_SWIZZLE)?,
+    ])
 }
 
 #[cfg(test)]

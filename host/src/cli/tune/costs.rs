@@ -44,8 +44,7 @@ pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>,
             if splits > 1 && spec.abi() != KernelAbi::SplitK {
                 continue;
             }
-            let limits = &bed.device.info().limits;
-            let job = Job::Rung(kernel.prepare_as(gemm, splits, packed, limits)?);
+            let job = Job::Rung(kernel.plan(gemm).splits(splits).staged(packed).prepare()?);
             if let Err(reason) = check(&job, &mut sets, &reference)? {
                 let choice = Choice { spec, splits, packed };
                 let Gemm { m, n, k, .. } = gemm;
@@ -110,7 +109,7 @@ impl<'d> Lab<'_, 'd> {
         let mut runners = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
             sets.push(self.bed.sets(&Matrices::new(grid.gemm)?, L2::Cold)?);
-            let job = Job::Rung(self.kernel.prepare_split(grid.gemm, grid.splits)?);
+            let job = Job::Rung(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
             runners.push(Runner { job, on });
         }
         let times = self.bed.nanoseconds(&runners, &mut sets)?;

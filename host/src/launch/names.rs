@@ -1,0 +1,58 @@
+//! Kernels by their names.
+
+use kernels_gpu::{KernelDescriptor, LADDER, TILES};
+
+use crate::error::Error;
+
+/// Finds a kernel by its name: a rung of the ladder, or a tile.
+///
+/// # Errors
+///
+/// [`Error::UnknownKernel`], with the name that looks most like it.
+pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
+    let kernels = LADDER.iter().chain(TILES);
+    if let Some(spec) = kernels.clone().find(|spec| spec.name() == name) {
+        return Ok(spec);
+    }
+    let known: Vec<_> = kernels.map(|spec| spec.name()).collect();
+    let nearest = nearest_name(name, &known);
+    Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
+}
+
+/// The name that looks most like a misspelt one, if any does.
+pub fn nearest_name(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    // Names are short: below this likeness a suggestion is a guess.
+    const ALIKE: f64 = 0.7;
+    let lower = name.to_lowercase();
+    known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(&lower, known), *known))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_found_by_name() {
+        for spec in LADDER.iter().chain(TILES) {
+            assert_eq!(find_kernel(spec.name()).unwrap().name(), spec.name());
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_the_nearest() {
+        for (typed, meant) in [("tile2", "tile2d"), ("Tile2D", "tile2d"), ("niave", "naive")] {
+            let Err(Error::UnknownKernel { nearest, known, .. }) = find_kernel(typed) else {
+                panic!("{typed}")
+            };
+            assert_eq!(nearest, Some(meant));
+            assert_eq!(known.len(), LADDER.len() + TILES.len());
+        }
+        assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
+        assert!(find_kernel("").is_err());
+    }
+}
