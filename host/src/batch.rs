@@ -1,4 +1,4 @@
-//! Timing batches of launches in turn, so that ratios mean something.
+//! Timing interleaved batches of launches, so that ratios mean something.
 //!
 //! A sample is the time between two events around a *batch* of launches, divided by their
 //! number. A batch lasts some milliseconds, against which the resolution of events is
@@ -7,7 +7,7 @@
 //! host is. Whether that worked is known, not hoped: if the event before the batch is still
 //! pending when the last launch is enqueued, no launch can have waited for the host.
 //!
-//! Batches are taken in turn: first, second, first again. So whatever makes a GPU faster or
+//! Batches are interleaved: first, second, first again. So whatever makes a GPU faster or
 //! slower as time goes on, its clocks above all, does so for both, and the i-th samples form
 //! a pair.
 
@@ -35,7 +35,7 @@ pub struct Policy {
     /// Milliseconds that a batch lasts at least, unless that takes more than
     /// [`MAX_LAUNCHES`].
     pub sample_ms: f64,
-    /// Milliseconds of work before the first sample, all contenders together.
+    /// Milliseconds of work before the first sample, all candidates together.
     pub warmup_ms: f64,
 }
 
@@ -47,7 +47,7 @@ impl Policy {
     }
 }
 
-/// The samples of one contender.
+/// The samples of one candidate.
 #[derive(Clone, Debug)]
 pub struct Batches {
     /// Launches per sample.
@@ -60,7 +60,7 @@ pub struct Batches {
 
 /// What [`measure`] needs to be told how to do.
 pub trait Work {
-    /// Enqueues one launch of contender `i`.
+    /// Enqueues one launch of candidate `i`.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ pub trait Work {
     fn observe(&mut self);
 }
 
-/// Times `count` contenders in turn.
+/// Times interleaved batches of `count` candidates.
 ///
 /// # Errors
 ///
@@ -92,21 +92,21 @@ pub fn measure(
     device.make_current()?;
     let event = || Event::new(EventFlags::DEFAULT).map_err(|e| fail(device, e));
     let mut sampler = Sampler { device, start: event()?, stop: event()?, counts: false, work };
-    let mut contenders = vec![Contender { launches: 1, delay: Some(MIN_DELAY) }; count];
+    let mut candidates = vec![Candidate { launches: 1, delay: Some(MIN_DELAY) }; count];
 
     // Warm up, and find out how long a batch must be. The first launches are slow, so a
     // batch only ever gets longer.
     let mut spent = 0.0;
     loop {
         let mut settled = true;
-        for (i, contender) in contenders.iter_mut().enumerate() {
-            let Sample { ms, .. } = sampler.sample(i, contender)?;
+        for (i, candidate) in candidates.iter_mut().enumerate() {
+            let Sample { ms, .. } = sampler.sample(i, candidate)?;
             spent += ms;
-            let launches = f64::from(contender.launches);
+            let launches = f64::from(candidate.launches);
             let wanted = policy.launches(ms / launches);
             // Not for a few percent.
             if f64::from(wanted) > 1.1 * launches {
-                contender.launches = wanted;
+                candidate.launches = wanted;
                 settled = false;
             }
         }
@@ -116,23 +116,23 @@ pub fn measure(
     }
 
     sampler.counts = true;
-    let mut batches: Vec<_> = contenders
+    let mut batches: Vec<_> = candidates
         .iter()
-        .map(|contender| Batches { launches: contender.launches, ms: Vec::new(), gap_free: true })
+        .map(|candidate| Batches { launches: candidate.launches, ms: Vec::new(), gap_free: true })
         .collect();
     for _ in 0..policy.samples {
-        for (i, (batches, contender)) in batches.iter_mut().zip(&mut contenders).enumerate() {
-            let Sample { ms, gap_free } = sampler.sample(i, contender)?;
-            batches.ms.push(ms / f64::from(contender.launches));
+        for (i, (batches, candidate)) in batches.iter_mut().zip(&mut candidates).enumerate() {
+            let Sample { ms, gap_free } = sampler.sample(i, candidate)?;
+            batches.ms.push(ms / f64::from(candidate.launches));
             batches.gap_free &= gap_free;
         }
     }
     Ok(batches)
 }
 
-/// How a contender's batches are made.
+/// How a candidate's batches are made.
 #[derive(Clone, Copy)]
-struct Contender {
+struct Candidate {
     launches: u32,
     /// Milliseconds of other work in front; none where no delay was long enough.
     delay: Option<f64>,
@@ -156,26 +156,26 @@ struct Sample {
 impl<W: Work> Sampler<'_, '_, W> {
     /// Takes one sample. As long as the host is too slow for the delay, it is made longer, and
     /// the sample is taken again.
-    fn sample(&mut self, i: usize, contender: &mut Contender) -> Result<Sample, Error> {
+    fn sample(&mut self, i: usize, candidate: &mut Candidate) -> Result<Sample, Error> {
         loop {
-            let (sample, enqueue_ms) = self.try_sample(i, *contender)?;
-            match contender.delay {
-                Some(delay) if !sample.gap_free => contender.delay = longer(delay, enqueue_ms),
+            let (sample, enqueue_ms) = self.try_sample(i, *candidate)?;
+            match candidate.delay {
+                Some(delay) if !sample.gap_free => candidate.delay = longer(delay, enqueue_ms),
                 _ => return Ok(sample),
             }
         }
     }
 
     /// Takes one sample, and says how many milliseconds the host took to enqueue it.
-    fn try_sample(&mut self, i: usize, contender: Contender) -> Result<(Sample, f64), Error> {
+    fn try_sample(&mut self, i: usize, candidate: Candidate) -> Result<(Sample, f64), Error> {
         let Self { device, start, stop, counts, work } = self;
         let fail = |e| fail(device, e);
-        if let Some(delay) = contender.delay {
+        if let Some(delay) = candidate.delay {
             work.delay(delay)?;
         }
         start.record(device.stream()).map_err(fail)?;
         let clock = Instant::now();
-        for _ in 0..contender.launches {
+        for _ in 0..candidate.launches {
             work.launch(i)?;
         }
         let enqueue_ms = clock.elapsed().as_secs_f64() * 1e3;
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(longer(MAX_DELAY, 1.0), None);
     }
 
-    /// Notes what it is asked to do; the first contender sleeps.
+    /// Notes what it is asked to do; the first candidate sleeps.
     #[derive(Default)]
     struct Notes {
         order: Vec<usize>,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_taken_and_gaps_are_admitted() {
+    fn batches_are_interleaved_and_gaps_are_admitted() {
         // The software device is always done at once: no delay hides the host from it.
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let mut notes = Notes::default();
@@ -264,8 +264,8 @@ mod tests {
         assert!(slow.ms.iter().all(|&ms| ms >= 6.0) && fast.ms.iter().all(|&ms| ms < 1.0));
         // Long before the times that count, no more delays are tried.
         assert_eq!(notes.observed, 2 * 3);
-        let turn = [vec![0], vec![1; fast.launches as usize]].concat();
-        assert!(notes.order.ends_with(&turn.repeat(3)));
+        let round = [vec![0], vec![1; fast.launches as usize]].concat();
+        assert!(notes.order.ends_with(&round.repeat(3)));
         assert!((2..30).contains(&notes.delays), "{}", notes.delays);
     }
 

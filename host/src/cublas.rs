@@ -1,4 +1,4 @@
-//! cuBLAS, the peer: loaded at run time where there is one, and called with the same
+//! cuBLAS, the baseline: loaded at run time where there is one, and called with the same
 //! matrices as a rung.
 //!
 //! The calls are those of a rung: [`Cublas::prepare`] checks a product once, and
@@ -246,10 +246,10 @@ impl CublasProduct<'_, '_> {
             return Ok(());
         }
         device.make_current()?;
-        // All fit: `Gemm::validate` accepted them. A distance between rows is at least 1
+        // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1
         // for cuBLAS, even where there are no rows.
         let size = |value: usize| value as c_int;
-        let distance = |value: usize| value.max(1) as c_int;
+        let leading = |value: usize| value.max(1) as c_int;
         let address = |pointer: DevicePointer<f32>| pointer.as_raw() as *mut f32;
         // cuBLAS counts columns where we count rows. What we call C is its transpose
         // there, and so are A and B: C^T = B^T A^T is computed.
@@ -267,12 +267,12 @@ impl CublasProduct<'_, '_> {
                 size(gemm.depth()),
                 &raw const alpha,
                 address(b.as_device_ptr()),
-                distance(ldb),
+                leading(ldb),
                 address(a.as_device_ptr()),
-                distance(lda),
+                leading(lda),
                 &raw const beta,
                 address(c.as_device_ptr()),
-                distance(ldc),
+                leading(ldc),
             )
         };
         check("cublasSgemm", status)

@@ -43,7 +43,7 @@ pub enum DeviceKind {
     Soft,
 }
 
-/// The f32 peak of a GPU: every lane retires one fused multiply-add per cycle.
+/// The f32 peak of a GPU: every lane retires one FMA per cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// The highest clock the GPU reports, in kHz.

@@ -78,7 +78,7 @@ pub struct Arithmetic {
     pub global: Loads,
     /// Loads from shared memory; none if the rung does not use it.
     pub shared: Option<Loads>,
-    /// Multiply-adds per value that a thread takes into registers: N/2 for an N x N tile.
+    /// FMAs per value that a thread takes into registers: N/2 for an N x N tile.
     pub intensity: Ratio,
 }
 
@@ -135,7 +135,7 @@ struct MainLoop {
 }
 
 impl MainLoop {
-    /// The loop that consists of multiply-adds more than any other: of loops within each other
+    /// The loop that consists of FMAs more than any other: of loops within each other
     /// the innermost that has them, and of copies of a loop the one that is unrolled most.
     fn of(spec: &KernelDescriptor) -> Self {
         let statements = body(spec.name());
@@ -168,7 +168,7 @@ impl MainLoop {
         }
     }
 
-    /// Instructions per multiply-add. There is one multiply-add for each result and step.
+    /// Instructions per FMA. There is one FMA for each result and step.
     fn per_multiply_add(&self, [narrow, wide]: [u64; 2]) -> Ratio {
         Ratio::new(narrow + wide, self.multiply_adds.max(1))
     }

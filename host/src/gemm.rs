@@ -21,8 +21,7 @@ pub const MAX_DIMENSION: usize = i32::MAX as usize;
 pub(crate) const MAX_SPLITS: u32 = 65535;
 
 /// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
-/// k x n, C is m x n. Leading dimensions are the distances between rows, in
-/// elements.
+/// k x n, C is m x n. Leading dimensions are in elements.
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
 /// neither A nor B is read.
@@ -58,7 +57,7 @@ impl Gemm {
         Self { alpha, beta, ..self }
     }
 
-    /// The same product with other distances between rows, in elements.
+    /// The same product with other leading dimensions, in elements.
     #[must_use]
     pub const fn strided(self, lda: usize, ldb: usize, ldc: usize) -> Self {
         Self { lda, ldb, ldc, ..self }
@@ -140,7 +139,7 @@ pub struct Launch {
     pub accumulation_steps: u32,
 }
 
-/// A [`Gemm`] turned into launches of one rung on one device.
+/// A [`Gemm`] as launches of one rung on one device.
 #[derive(Clone, Debug)]
 pub struct Plan {
     gemm: Gemm,

@@ -125,7 +125,7 @@ impl Matrix {
 pub struct Layout {
     /// Elements in front of the first row.
     pub offset: usize,
-    /// The distance between rows, at least the number of columns.
+    /// The leading dimension, at least the number of columns.
     pub ld: usize,
     /// Elements behind the last row's last element.
     pub tail: usize,

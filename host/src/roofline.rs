@@ -1,4 +1,4 @@
-//! The two peaks of a GEMM, measured: how many multiply-adds a GPU does, and how many bytes
+//! The two peaks of a GEMM, measured: how many FMAs a GPU does, and how many bytes
 //! it copies, at the clocks it has just now.
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use crate::matrix::DeviceMatrix;
 use crate::stats;
 use crate::time::gpu_sample;
 
-/// Milliseconds that one sample of a loop of multiply-adds takes.
+/// Milliseconds that one sample of a loop of FMAs takes.
 const SAMPLE_MS: f64 = 3.0;
 /// Samples of each kernel per measurement.
 const SAMPLES: usize = 3;
@@ -31,7 +31,7 @@ const OPERANDS: (f32, f32) = (0.999, 0.37);
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Multiply-adds as GFLOP/s, two FLOP each.
+    /// FMAs as GFLOP/s, two FLOP each.
     pub ffma: f64,
     /// Bytes read plus bytes written, in GB/s (10^9).
     pub copy: f64,
@@ -87,7 +87,7 @@ impl<'d> Peaks<'d> {
         })
     }
 
-    /// Measures both peaks: the medians of a few samples, taken in turn.
+    /// Measures both peaks: the medians of a few interleaved samples.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl<'d> Peaks<'d> {
     }
 }
 
-/// How many rounds of multiply-adds a GPU does in a millisecond.
+/// How many rounds of FMAs a GPU does in a millisecond.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     rounds_per_ms: f64,
@@ -205,10 +205,10 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let peaks = Peaks::new(&device, 1, 0).unwrap();
         for rounds in [0, 1, 3] {
-            // 32 sums from 0, 1, ... 31, each with one more for each of its turns.
+            // 32 sums from 0, 1, ... 31, each with one more for each of its FMAs.
             peaks.enqueue_ffma(rounds, (1.0, 1.0)).unwrap();
-            let turns = rounds * FFMA_PER_ROUND;
-            expect_everywhere(&peaks.out, (31 * 32 / 2 + turns) as f32);
+            let fmas = rounds * FFMA_PER_ROUND;
+            expect_everywhere(&peaks.out, (31 * 32 / 2 + fmas) as f32);
         }
         assert_eq!(peaks.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
     }

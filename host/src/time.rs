@@ -69,14 +69,14 @@ impl Samples {
 /// is not timed.
 ///
 /// Each runs `warmup` times without a clock, then `repeat` times (at least once) with it,
-/// in turn: first, second, third, and first again. So whatever makes a GPU faster or
+/// interleaved: first, second, third, and first again. So whatever makes a GPU faster or
 /// slower as time goes on, its clocks above all, does so for all of them, and ratios are
 /// fair. The samples come back in the order of the ways.
 ///
 /// # Errors
 ///
 /// The first error of `reset` or `run`, a fault of a kernel, or [`Error::Driver`].
-pub fn measure_in_turn(
+pub fn measure_interleaved(
     device: &Device,
     count: usize,
     warmup: u32,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_taken() {
+    fn samples_are_interleaved() {
         let device = Device::open(crate::DeviceChoice::Soft).unwrap();
         let order = std::cell::RefCell::new(String::new());
         let reset = || {
@@ -159,7 +159,7 @@ mod tests {
             order.borrow_mut().push(['a', 'b'][i]);
             Ok(())
         };
-        let samples = measure_in_turn(&device, 2, 1, 3, reset, run).unwrap();
+        let samples = measure_interleaved(&device, 2, 1, 3, reset, run).unwrap();
         assert_eq!(order.into_inner(), "rarb".repeat(4));
         assert!(samples.len() == 2 && samples.iter().all(|samples| samples.ms().len() == 3));
     }

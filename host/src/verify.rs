@@ -29,7 +29,7 @@
 //!
 //! # Too large for a full product
 //!
-//! A full f64 product is M N K multiply-adds. Beyond what takes some seconds, or 2 GiB
+//! A full f64 product is M N K FMAs. Beyond what takes some seconds, or 2 GiB
 //! for the reference, [`Method::Sampled`] compares
 //!
 //! - some rows and columns, element by element, as above; and
@@ -72,7 +72,7 @@ const LAMBDA: f64 = 8.0;
 /// The spacing of subnormal f32 numbers.
 const TINY: f64 = f32::MIN_POSITIVE as f64 * f32::EPSILON as f64;
 
-/// The most multiply-adds per core of a full reference, as FLOP: a few seconds.
+/// The most FMAs per core of a full reference, as FLOP: a few seconds.
 const FULL_FLOPS_PER_CORE: f64 = 1.5e11;
 
 /// The most f64 values kept of a reference: 2 GiB.

@@ -14,7 +14,7 @@
 //! (split-K reduction):
 //!
 //! ```text
-//!   time = launch + max(blocks, bytes / copy rate) + join + splits * piece
+//!   time = launch + max(blocks, bytes / copy rate) + join_ns + splits * piece_ns
 //! ```
 //!
 //! # Persistent blocks
@@ -22,10 +22,10 @@
 //! Persistent blocks go from tile to tile, and where tiles do not fill the last wave, they have the
 //! same share of all steps (stream-K).
 //!
-//! # Copies
+//! # Operand staging
 //!
-//! Where rows are no multiples of 16 bytes apart, tensor maps need a copy of that matrix first.
-//! Other kernels have the choice: to copy A and B first, or to take another entry point.
+//! Where a leading dimension is no multiple of 16 bytes, tensor maps need a copy of that matrix
+//! first. Other kernels have the choice: to stage A and B, or to take another entry point.
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
@@ -163,13 +163,13 @@ impl Model {
                 self.in_waves(costs, work, splits)
             }
         };
-        let repack = match work.repacked_bytes {
+        let staging = match work.staged_bytes {
             0.0 => 0.0,
             bytes => self.launch_ns + 2.0 * bytes / self.copy,
         };
         Estimate {
             choice: Choice { spec: costs.kernel, splits, packed: work.packed },
-            ns: self.launch_ns + blocks.max(memory) + reduction + repack,
+            ns: self.launch_ns + blocks.max(memory) + reduction + staging,
             memory_bound: memory > blocks,
         }
     }
@@ -213,8 +213,8 @@ impl Costs {
         if work.aligned || self.unaligned.is_empty() { &self.aligned } else { &self.unaligned }
     }
 
-    fn reduction(&self, pieces: f64) -> f64 {
-        self.join_ns + pieces * self.piece_ns
+    fn reduction(&self, partials: f64) -> f64 {
+        self.join_ns + partials * self.piece_ns
     }
 }
 
@@ -242,7 +242,7 @@ struct Work {
     input_bytes: f64,
     output_bytes: f64,
     /// Of those of A and B that are copied first.
-    repacked_bytes: f64,
+    staged_bytes: f64,
 }
 
 impl Work {
@@ -268,7 +268,7 @@ impl Work {
         };
         let is_choice = spec.abi() == KernelAbi::SplitK;
         let packed = packed && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
-        let repacked = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
+        let staged = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
         Self {
             // Each fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: rows as u64 * cols as u64,
@@ -280,7 +280,7 @@ impl Work {
             depth: k,
             input_bytes: 4.0 * k * (m + n),
             output_bytes: 4.0 * touched * m * n,
-            repacked_bytes: if k == 0.0 { 0.0 } else { repacked(0) + repacked(1) },
+            staged_bytes: if k == 0.0 { 0.0 } else { staged(0) + staged(1) },
         }
     }
 

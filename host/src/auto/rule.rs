@@ -15,7 +15,7 @@ const LEAST_STEPS: u32 = 8;
 /// up with up to this.
 const WASTE: f64 = 1.25;
 
-/// What a thread does in a step beside its multiply-adds takes an interpreter as long as so many
+/// What a thread does in a step beside its FMAs takes an interpreter as long as so many
 /// of them.
 const OTHERS: u32 = 800;
 
@@ -62,7 +62,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
     Choice { spec, splits: wanted.clamp(1, most_splits(spec)), packed: false }
 }
 
-/// The tile that makes an interpreter do the least: multiply-adds beyond the edges cost it as
+/// The tile that makes an interpreter do the least: FMAs beyond the edges cost it as
 /// much as others.
 pub fn for_software(gemm: &Gemm) -> Choice {
     let work = |spec: &&&'static KernelDescriptor| {

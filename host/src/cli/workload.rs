@@ -73,11 +73,18 @@ impl<'a, 'd> Workload<'a, 'd> {
                     self.device.synchronize()
                 })
             };
-            time::measure_in_turn(self.device, jobs.len(), self.warmup, self.repeat, reset, run)
+            time::measure_interleaved(self.device, jobs.len(), self.warmup, self.repeat, reset, run)
         } else {
             progress::step("running on the GPU", || {
                 let run = |i: usize| self.run(jobs[i]);
-                time::measure_in_turn(self.device, jobs.len(), self.warmup, self.repeat, reset, run)
+                time::measure_interleaved(
+                    self.device,
+                    jobs.len(),
+                    self.warmup,
+                    self.repeat,
+                    reset,
+                    run,
+                )
             })
         }?;
         let mut samples = samples.into_iter();

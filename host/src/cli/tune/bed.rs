@@ -118,7 +118,8 @@ impl<'d> Bed<'d> {
                 let Runner { job, on } = &runners[i];
                 sets[*on].enqueue(job)
             };
-            let samples = time::measure_in_turn(self.device, runners.len(), 0, 1, || Ok(()), run)?;
+            let samples =
+                time::measure_interleaved(self.device, runners.len(), 0, 1, || Ok(()), run)?;
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
         let mut work = InTurn { peaks: &self.peaks, speed, runners, sets };
