@@ -21,6 +21,9 @@
 //! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
 //! one most like it, scaled; without any table, the largest tile that fills the GPU is taken.
 
+mod changes;
+mod choice;
+mod digests;
 pub mod model;
 mod rule;
 mod scale;
@@ -40,6 +43,8 @@ use crate::error::Error;
 use crate::gemm::Gemm;
 use crate::launch::{Kernel, Prepared, is_aligned};
 
+pub use changes::Change;
+pub use choice::Choice;
 pub use model::{Estimate, Model};
 pub use table::Table;
 
@@ -48,45 +53,6 @@ pub const NAME: &str = "auto";
 
 /// What `auto` is, in a line.
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
-
-/// A kernel, and how many blocks share each tile of C.
-#[derive(Clone, Copy)]
-pub struct Choice {
-    /// The kernel.
-    pub spec: &'static KernelDescriptor,
-    /// 1 where K is not split.
-    pub splits: u32,
-    /// Whether A and B are staged where 128-bit accesses do not reach them: see
-    /// [`PlanBuilder::staged`](crate::launch::PlanBuilder::staged). False where that makes no difference.
-    pub packed: bool,
-}
-
-impl PartialEq for Choice {
-    fn eq(&self, other: &Self) -> bool {
-        // Names are unique.
-        let parts = |choice: &Self| (choice.spec.name(), choice.splits, choice.packed);
-        parts(self) == parts(other)
-    }
-}
-
-impl fmt::Debug for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} / {}", self.spec.name(), self.splits)?;
-        f.write_str(if self.packed { " packed" } else { "" })
-    }
-}
-
-/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, packed`.
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, splits, packed } = self;
-        f.write_str(spec.name())?;
-        if *splits > 1 {
-            write!(f, " in {splits} splits")?;
-        }
-        f.write_str(if *packed { ", packed" } else { "" })
-    }
-}
 
 /// What choices are based on.
 #[derive(Clone)]

@@ -29,7 +29,7 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
-use super::Choice;
+use super::choice::Choice;
 use super::table::{Costs, Pace, Table};
 use crate::gemm::{Decomposition, Gemm, MAX_SPLITS};
 use crate::launch::is_aligned;

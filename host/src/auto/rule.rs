@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, TILES, Tile};
 
-use super::Choice;
+use super::choice::Choice;
 use crate::gemm::Gemm;
 use crate::launch::is_aligned;
 

@@ -4,26 +4,18 @@
 //! the device's name; any other can be read from a file. However a table is made, [`Table::new`]
 //! checks it, and nothing alters it afterwards.
 
-mod changes;
+mod parts;
 mod valid;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use kernels_gpu::KernelDescriptor;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::Choice;
-use crate::device::{Device, DeviceInfo, Peak};
-use crate::environment::Environment;
+use crate::device::DeviceInfo;
 use crate::error::Error;
-use crate::launch::find_kernel;
 use crate::text;
 
-pub use changes::Change;
+use parts::Parts;
+pub use parts::{Costs, Exception, Measured, Pace, Timed};
 
 /// The tables under `host/tuned`: file name and text.
 pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
@@ -39,154 +31,6 @@ pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
 /// ```
 #[derive(Clone)]
 pub struct Table(Parts);
-
-/// A [`Table`] before it is checked, and in JSON.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Parts {
-    device: Measured,
-    launch_ns: f64,
-    copy_gbytes: f64,
-    kernels: Vec<Costs>,
-    exceptions: Vec<Exception>,
-}
-
-/// Where and with what a [`Table`] was measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Measured {
-    /// The name the driver gives the device.
-    pub name: String,
-    /// Compute capability, major and minor.
-    pub capability: (u32, u32),
-    /// Streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// The highest clock of these, in kHz.
-    pub clock_khz: u32,
-    /// FP32 lanes of each.
-    pub lanes: u32,
-    /// Bytes of the L2 cache.
-    pub l2_bytes: u64,
-    /// What the memory can do at best, in GB/s (10^9).
-    pub memory_gbytes: f64,
-    /// When, in seconds since 1970.
-    pub unix_time: u64,
-    /// The driver's version, where the system told.
-    pub driver_version: Option<String>,
-    /// The version of this library.
-    pub host_version: String,
-    /// The SHA-256 of the PTX of each entry point that was measured.
-    pub ptx_sha256: BTreeMap<String, String>,
-    /// Entry points whose PTX has changed since, as the table openly says: the SHA-256 of what is
-    /// taken in place of what was measured.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub changed_since: BTreeMap<String, String>,
-}
-
-/// What a kernel takes: see [`Model`](super::Model) for how these make a time.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Costs {
-    /// The kernel.
-    #[serde(serialize_with = "name", deserialize_with = "by_name")]
-    pub kernel: &'static KernelDescriptor,
-    /// With one block per multiprocessor, with two, and so on to as many as fit.
-    pub aligned: Vec<Pace>,
-    /// The same for the entry point for matrices that are not aligned; empty if the kernel
-    /// has none.
-    pub unaligned: Vec<Pace>,
-    /// For a tile of C that several blocks share: to store their sums, and for the
-    /// last one to know that it is the last.
-    pub join_ns: f64,
-    /// For each of these blocks: to add up what it left.
-    pub piece_ns: f64,
-    /// For a persistent block: to go from one tile to the next.
-    pub tile_ns: f64,
-}
-
-/// How fast blocks are that share a multiprocessor.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Pace {
-    /// From the beginning of a block to its end, without the steps.
-    pub fixed_ns: f64,
-    /// A step along K, all of the blocks together.
-    pub step_ns: f64,
-}
-
-/// A product of densely stored matrices, with what was measured to be fastest. Both kernels are
-/// among those that the table has costs of.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Exception {
-    /// Rows of A and C.
-    pub m: usize,
-    /// Columns of B and C.
-    pub n: usize,
-    /// Columns of A, rows of B.
-    pub k: usize,
-    /// The fastest that is as accurate as cuBLAS, or nearly.
-    pub best: Timed,
-    /// What the costs say is fastest; its time is what they say where it was not measured.
-    pub instead_of: Timed,
-}
-
-/// A choice and its time.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Timed {
-    /// The kernel.
-    #[serde(serialize_with = "name", deserialize_with = "by_name")]
-    pub kernel: &'static KernelDescriptor,
-    /// Blocks that share each tile of C.
-    pub splits: u32,
-    /// Whether A and B are copied first.
-    #[serde(default)]
-    pub packed: bool,
-    /// The time.
-    pub ns: f64,
-}
-
-impl Measured {
-    /// This device, now, before any kernel is measured: see [`Measured::add`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`].
-    pub fn now(device: &Device) -> Result<Self, Error> {
-        let info = device.info();
-        let environment = Environment::of(device)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        // The software device has no clock, and a table needs numbers.
-        let peak = info.peak.unwrap_or(Peak { clock_khz: 1, multiprocessors: 1, lanes: 1 });
-        Ok(Self {
-            name: info.name.clone(),
-            capability: info.capability,
-            multiprocessors: peak.multiprocessors,
-            clock_khz: peak.clock_khz,
-            lanes: peak.lanes,
-            l2_bytes: info.l2_bytes,
-            memory_gbytes: info.memory_gbytes.unwrap_or(1.0),
-            unix_time: now.map_or(0, |time| time.as_secs()),
-            driver_version: environment.driver_version,
-            host_version: environment.host_version.to_owned(),
-            ptx_sha256: changes::of_every_table(info.capability),
-            changed_since: BTreeMap::new(),
-        })
-    }
-
-    /// Adds a kernel that is measured with its PTX in this program.
-    pub fn add(&mut self, kernel: &KernelDescriptor) {
-        self.ptx_sha256.extend(changes::of_kernel(self.capability, kernel));
-    }
-}
-
-impl Timed {
-    /// Without the time.
-    pub fn choice(&self) -> Choice {
-        Choice { spec: self.kernel, splits: self.splits, packed: self.packed }
-    }
-}
 
 impl Table {
     /// Checks a table; `device` has the digests of all that was measured.
@@ -333,15 +177,4 @@ impl Table {
         // String keys and plain data only, so that serialisation cannot fail.
         serde_json::to_string_pretty(&self.0).expect("plain data") + "\n"
     }
-}
-
-fn name<S: Serializer>(spec: &&'static KernelDescriptor, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(spec.name())
-}
-
-fn by_name<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<&'static KernelDescriptor, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    find_kernel(&name).map_err(D::Error::custom)
 }

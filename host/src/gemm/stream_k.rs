@@ -4,7 +4,8 @@
 
 use kernels_gpu::KernelDescriptor;
 
-use super::{Gemm, Launch, Workspace, panels};
+use super::operation::Gemm;
+use super::panel::{Launch, Workspace, panels};
 use crate::limits::Limits;
 
 /// The most tiles of a panel, along x and y: so that their numbers fit 32 bits.

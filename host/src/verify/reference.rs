@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 
-use super::{Check, Deviation, LAMBDA, Method, Problem, SAMPLES, SLACK, TINY, U, Verdict};
+use super::check::{Check, Deviation, LAMBDA, Method, Problem, SAMPLES, SLACK, TINY, U, Verdict};
 use crate::error::Error;
 use crate::matrix::Matrix;
 use crate::product::{piece, product};
@@ -17,7 +17,7 @@ pub struct Reference<'a> {
     problem: Problem<'a>,
     /// The inner dimension, 0 where alpha is 0.
     depth: usize,
-    /// `g` of the module's documentation.
+    /// `g` of [`verify`](super).
     factor: f64,
     /// Norms of A's rows and B's columns, over their finite elements.
     row_norms: Vec<f64>,

@@ -1,6 +1,7 @@
 //! What passes, what does not, and why.
 
 use super::*;
+use crate::matrix::Matrix;
 
 const BOTH: [Method; 2] = [Method::Full, Method::Sampled { group: 8 }];
 

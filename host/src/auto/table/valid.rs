@@ -5,7 +5,7 @@ use std::fmt;
 
 use kernels_gpu::KernelAbi;
 
-use super::{Costs, Exception, Measured, Pace, Parts, Timed};
+use super::parts::{Costs, Exception, Measured, Pace, Parts, Timed};
 use crate::gemm::Gemm;
 
 /// The most blocks that a multiprocessor holds at once, on every device.

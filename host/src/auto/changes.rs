@@ -1,16 +1,10 @@
-//! Whether the PTX in this program is what a table was measured with: a digest for each entry
-//! point, so that an edit condemns no more than what it changes.
+//! Whether the PTX in this program is what a table was measured with.
 
 use std::collections::BTreeMap;
 
-use kernels_gpu::KernelDescriptor;
-
-use super::{Measured, Table};
+use super::digests::{OF_EVERY_TABLE, digest, entry_points};
+use super::table::{Measured, Table};
 use crate::error::Error;
-use crate::ptx;
-
-/// Entry points that every table is measured with: they tell what launches and copies take.
-const OF_EVERY_TABLE: [&str; 3] = ["naive", "stage_operands", "peak_copy"];
 
 /// An entry point whose PTX is not what a table was measured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,27 +15,6 @@ pub struct Change {
     pub sha256: String,
     /// Whether the table says that it has changed, to just this.
     pub is_accepted: bool,
-}
-
-/// The digests of what every table is measured with.
-pub(super) fn of_every_table(capability: (u32, u32)) -> BTreeMap<String, String> {
-    OF_EVERY_TABLE.into_iter().filter_map(|name| digest(capability, name)).collect()
-}
-
-/// The digests of a kernel's entry points.
-pub(super) fn of_kernel(
-    capability: (u32, u32),
-    kernel: &KernelDescriptor,
-) -> impl Iterator<Item = (String, String)> {
-    entry_points(kernel).filter_map(move |name| digest(capability, name))
-}
-
-fn digest(capability: (u32, u32), name: &str) -> Option<(String, String)> {
-    Some((name.to_owned(), ptx::sha256(ptx::for_capability(capability), name)?))
-}
-
-fn entry_points(kernel: &KernelDescriptor) -> impl Iterator<Item = &'static str> + use<> {
-    [Some(kernel.name()), kernel.unaligned().map(|other| other.name)].into_iter().flatten()
 }
 
 impl Table {
@@ -77,6 +50,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auto::digests::of_every_table;
     use crate::auto::table::TUNED;
 
     /// The first built-in table, as if it had just been measured.

@@ -1,0 +1,44 @@
+//! What is chosen.
+
+use std::fmt;
+
+use kernels_gpu::KernelDescriptor;
+
+/// A kernel, and how many blocks share each tile of C.
+#[derive(Clone, Copy)]
+pub struct Choice {
+    /// The kernel.
+    pub spec: &'static KernelDescriptor,
+    /// 1 where K is not split.
+    pub splits: u32,
+    /// Whether A and B are staged where 128-bit accesses do not reach them: see
+    /// [`PlanBuilder::staged`](crate::launch::PlanBuilder::staged). False where that makes no difference.
+    pub packed: bool,
+}
+
+impl PartialEq for Choice {
+    fn eq(&self, other: &Self) -> bool {
+        // Names are unique.
+        let parts = |choice: &Self| (choice.spec.name(), choice.splits, choice.packed);
+        parts(self) == parts(other)
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} / {}", self.spec.name(), self.splits)?;
+        f.write_str(if self.packed { " packed" } else { "" })
+    }
+}
+
+/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, packed`.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { spec, splits, packed } = self;
+        f.write_str(spec.name())?;
+        if *splits > 1 {
+            write!(f, " in {splits} splits")?;
+        }
+        f.write_str(if *packed { ", packed" } else { "" })
+    }
+}

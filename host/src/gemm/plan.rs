@@ -1,0 +1,293 @@
+//! The plan of a product: launches of one rung on one device.
+
+use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
+
+use super::operation::Gemm;
+use super::panel::{Launch, Workspace, panels};
+use super::stream_k;
+use crate::error::Error;
+use crate::limits::Limits;
+
+/// The most blocks along a grid's z axis, on every device.
+pub(crate) const MAX_SPLITS: u32 = 65535;
+
+/// A [`Gemm`] as launches of one rung on one device.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    gemm: Gemm,
+    block: [u32; 2],
+    shared_bytes: u32,
+    splits: u32,
+    split_depth: u32,
+    workspace: Workspace,
+    launches: Vec<Launch>,
+}
+
+impl Plan {
+    /// Plans a product for a rung, on a device with these limits; `device` is the
+    /// name to put into errors.
+    ///
+    /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
+    /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
+    /// with [`KernelAbi::StreamK`] has persistent blocks, about one per multiprocessor.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds, and [`Error::SharedMemory`].
+    pub fn new(
+        spec: &KernelDescriptor,
+        gemm: Gemm,
+        limits: &Limits,
+        device: &str,
+    ) -> Result<Self, Error> {
+        Self::split(spec, gemm, 1, limits, device)
+    }
+
+    /// As [`Plan::new`], with K split among `splits` blocks per tile of C, for a kernel with
+    /// [`KernelAbi::SplitK`]. There are fewer splits if K has fewer steps, or where whole steps
+    /// do not go further, and at most 65535.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Plan::new`], and [`Error::CannotSplit`] for any other kernel.
+    pub fn split(
+        spec: &KernelDescriptor,
+        gemm: Gemm,
+        splits: u32,
+        limits: &Limits,
+        device: &str,
+    ) -> Result<Self, Error> {
+        gemm.validate()?;
+        if splits > 1 && spec.abi() != KernelAbi::SplitK {
+            return Err(Error::CannotSplit { kernel: spec.name() });
+        }
+        // `depth` fits because `validate` accepted k.
+        let depth = gemm.depth() as u32;
+        let steps = depth.div_ceil(spec.tile().bk);
+        let split_steps = steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
+        // No split is empty, but for the only one of an empty sum.
+        let splits = steps.div_ceil(split_steps).max(1);
+        let (needed, dynamic) = match spec.shared() {
+            Shared::Static(bytes) => (u64::from(bytes), 0),
+            Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
+        };
+        if needed > u64::from(limits.shared_optin) {
+            return Err(Error::SharedMemory {
+                kernel: spec.name(),
+                device: device.to_owned(),
+                k: gemm.k,
+                needed,
+                limit: limits.shared_optin,
+            });
+        }
+        let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
+        let (launches, workspace) = match spec.abi() {
+            KernelAbi::StreamK => stream_k::launches(spec, &gemm, limits),
+            KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
+                let launches = panels(spec, &gemm, limits.grid);
+                let workspace = split_workspace(spec, splits, &launches);
+                (launches, workspace)
+            }
+        };
+        let split_depth = split_steps * spec.tile().bk;
+        let block = spec.block();
+        Ok(Self { gemm, block, shared_bytes, splits, split_depth, workspace, launches })
+    }
+
+    /// The product this plan computes.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// Threads per block, along x and y.
+    pub fn block(&self) -> [u32; 2] {
+        self.block
+    }
+
+    /// Bytes of dynamic shared memory that each launch passes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    /// How many blocks share each tile of C, each with its part of K.
+    pub fn splits(&self) -> u32 {
+        self.splits
+    }
+
+    /// How much of K a split sums over, in elements; the last may have less.
+    pub fn split_depth(&self) -> u32 {
+        self.split_depth
+    }
+
+    /// What shared tiles need; the launches may use it one after the other.
+    pub fn workspace(&self) -> Workspace {
+        self.workspace
+    }
+
+    /// Whether any launch reads A and B.
+    pub(crate) fn reads_operands(&self) -> bool {
+        self.gemm.depth() > 0 && !self.launches.is_empty()
+    }
+
+    /// The launches, in any order: they write different parts of C.
+    pub fn launches(&self) -> &[Launch] {
+        &self.launches
+    }
+}
+
+/// What the splits of the largest launch need.
+fn split_workspace(spec: &KernelDescriptor, splits: u32, launches: &[Launch]) -> Workspace {
+    let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
+    match tiles.max() {
+        Some(tiles) if splits > 1 => Workspace {
+            partials: u128::from(splits * spec.tile().bm * spec.tile().bn) * tiles,
+            counters: tiles,
+        },
+        _ => Workspace::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::operation::MAX_DIMENSION;
+    use crate::launch::find_kernel;
+    use kernels_gpu::{GridOrder, LADDER, TILES, Tile};
+
+    const LIMITS: Limits = Limits {
+        grid: [i32::MAX as u32, 65535],
+        shared_default: 49152,
+        shared_optin: 232448,
+        multiprocessors: 132,
+    };
+
+    /// The x axis walks the rows of C, with tiles of 16 x 16.
+    fn rows_along_x() -> &'static KernelDescriptor {
+        let spec = find_kernel("naive").unwrap();
+        let Tile { bm, bn, .. } = spec.tile();
+        assert!(matches!(spec.grid(), GridOrder::RowsAlongX) && [bm, bn] == [16, 16]);
+        spec
+    }
+
+    /// The x axis walks the columns of C, with tiles of 32 x 32.
+    fn columns_along_x() -> &'static KernelDescriptor {
+        let spec = find_kernel("coalesced").unwrap();
+        let Tile { bm, bn, .. } = spec.tile();
+        assert!(matches!(spec.grid(), GridOrder::ColumnsAlongX) && [bm, bn] == [32, 32]);
+        spec
+    }
+
+    fn plan(spec: &KernelDescriptor, gemm: Gemm) -> Result<Plan, Error> {
+        Plan::new(spec, gemm, &LIMITS, "a device")
+    }
+
+    #[test]
+    fn every_rung_fits_every_device() {
+        for spec in LADDER.iter().chain(TILES) {
+            assert!(spec.threads() <= 1024, "{}", spec.name());
+            plan(spec, Gemm::new(300, 200, 100)).unwrap();
+            // So that a panel of an aligned matrix is aligned: B and C are cut into columns.
+            let is_cut =
+                spec.unaligned().is_some_and(|other| other.vectorized[1] || other.vectorized[2]);
+            assert!(!is_cut || spec.tile().bn % 4 == 0, "{}", spec.name());
+        }
+    }
+
+    #[test]
+    fn the_grid_covers_c_exactly() {
+        let gemm = Gemm::new(33, 65, 5);
+        assert_eq!(plan(rows_along_x(), gemm).unwrap().launches()[0].grid, [3, 5]);
+        assert_eq!(plan(columns_along_x(), gemm).unwrap().launches()[0].grid, [3, 2]);
+        let gemm = Gemm::new(32, 64, 5);
+        assert_eq!(plan(rows_along_x(), gemm).unwrap().launches()[0].grid, [2, 4]);
+        assert_eq!(plan(columns_along_x(), gemm).unwrap().launches()[0].grid, [2, 1]);
+    }
+
+    #[test]
+    fn a_tall_c_is_cut_into_panels() {
+        let m = 65535 * 32 * 2 + 7;
+        let gemm = Gemm::new(m, 3, 5).strided(9, 4, 6);
+        let plan = plan(columns_along_x(), gemm).unwrap();
+        let [first, second, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert_eq!(first.grid, [1, 65535]);
+        assert_eq!((first.a_offset, first.b_offset, first.c_offset), (0, 0, 0));
+        assert_eq!(second.a_offset, 65535 * 32 * 9);
+        assert_eq!(second.c_offset, 65535 * 32 * 6);
+        assert_eq!((last.grid, last.m, last.n), ([1, 1], 7, 3));
+        assert_eq!(plan.launches().iter().map(|l| l.m as usize).sum::<usize>(), m);
+    }
+
+    #[test]
+    fn a_wide_c_is_cut_where_y_walks_columns() {
+        let n = 65535 * 16 + 1;
+        let plan = plan(rows_along_x(), Gemm::new(3, n, 2)).unwrap();
+        let [first, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert_eq!((first.grid, first.n), ([1, 65535], 65535 * 16));
+        assert_eq!((last.grid, last.n), ([1, 1], 1));
+        assert_eq!((last.a_offset, last.b_offset, last.c_offset), (0, 65535 * 16, 65535 * 16));
+    }
+
+    #[test]
+    fn an_empty_c_launches_nothing_and_an_empty_k_does() {
+        for spec in LADDER {
+            assert!(plan(spec, Gemm::new(0, 5, 5)).unwrap().launches().is_empty());
+            assert!(plan(spec, Gemm::new(5, 0, 5)).unwrap().launches().is_empty());
+            assert_eq!(plan(spec, Gemm::new(5, 5, 0)).unwrap().launches().len(), 1);
+        }
+    }
+
+    #[test]
+    fn splits_are_whole_steps_and_never_empty() {
+        let spec = find_kernel("tile_64x64").unwrap();
+        let bk = spec.tile().bk as usize;
+        let plan = |k, splits| {
+            Plan::split(spec, Gemm::new(65, 127, k), splits, &LIMITS, "a device").unwrap()
+        };
+        for k in 0..20 * bk {
+            for splits in [0, 1, 2, 3, 7, 65536, u32::MAX] {
+                let plan = plan(k, splits);
+                let (count, depth) = (plan.splits() as usize, plan.split_depth() as usize);
+                assert!((1..=splits.clamp(1, MAX_SPLITS)).contains(&plan.splits()));
+                assert!(depth > 0 && depth.is_multiple_of(bk) && count * depth >= k);
+                assert!(count == 1 || (count - 1) * depth < k, "{k} {splits}: {count} of {depth}");
+            }
+        }
+        // Two by two tiles of 64 x 64.
+        let workspace = plan(10 * bk, 3).workspace();
+        assert_eq!(workspace, Workspace { partials: 3 * 4 * 64 * 64, counters: 4 });
+        assert_eq!(workspace.bytes(), 4 * (3 * 4 * 64 * 64 + 4));
+        assert_eq!(plan(10 * bk, 1).workspace(), Workspace::default());
+        let refused = Plan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &LIMITS, "a device");
+        assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let naive = LADDER[0];
+        let big = MAX_DIMENSION + 1;
+        for gemm in [Gemm::new(big, 1, 1), Gemm::new(1, big, 1), Gemm::new(1, 1, usize::MAX)] {
+            assert!(matches!(plan(naive, gemm), Err(Error::TooLarge { .. })), "{gemm:?}");
+        }
+        for gemm in [Gemm::new(2, 3, 4).strided(3, 3, 3), Gemm::new(2, 3, 4).strided(4, 2, 3)] {
+            assert!(matches!(plan(naive, gemm), Err(Error::LeadingDimension { .. })), "{gemm:?}");
+        }
+        let gemm = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0);
+        assert!(matches!(plan(naive, gemm), Err(Error::NotFinite { what: "alpha", .. })));
+        // The largest accepted: nothing may overflow on the way.
+        let max = MAX_DIMENSION;
+        assert!(plan(naive, Gemm::new(max, max, max)).is_ok());
+        assert!(Gemm::new(max, max, max).bytes() > u128::from(u64::MAX / 2));
+        let max = usize::MAX;
+        assert_eq!(Gemm::new(max, max, max).bytes(), u128::MAX);
+    }
+
+    #[test]
+    fn too_much_shared_memory_names_both_numbers() {
+        let hungry = find_kernel("smem_full").unwrap();
+        assert_eq!(plan(hungry, Gemm::new(1, 1, 200)).unwrap().shared_bytes(), 51200);
+        let error = plan(hungry, Gemm::new(1, 1, 4096)).unwrap_err().to_string();
+        assert!(error.contains("1048576") && error.contains("232448"), "{error}");
+        // With alpha 0 nothing is summed, so nothing is stored.
+        assert!(plan(hungry, Gemm::new(1, 1, 4096).scaled(0.0, 1.0)).is_ok());
+    }
+}
