@@ -6,8 +6,9 @@ use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile
 use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
-use super::args::{ExplainArgs, Format};
-use super::contender::Choice;
+use super::args::ExplainArgs;
+use super::candidate::Choice;
+use super::format::Format;
 use super::outcome::Outcome;
 use super::stdio::print;
 use super::{choices, json, report};

@@ -1,11 +1,8 @@
 //! `bench`: kernels next to cuBLAS, shape by shape.
 
-mod args;
+pub mod args;
 mod output;
-pub mod peer;
 mod row;
-pub mod sets;
-mod shapes;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,24 +14,22 @@ use host::telemetry::Telemetry;
 use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
-pub use args::{BenchArgs, L2};
+use args::BenchArgs;
 use output::Output;
-use peer::Peer;
 use row::{Row, Status};
-use sets::Sets;
-pub use shapes::Shape;
 
-use super::contender::{Choice, Entry, Job, Loaded, Title};
+use super::baseline::{self, Baseline};
+use super::buffers::{self, L2, RotatingBuffers, first_difference};
+use super::candidate::{Candidate, Choice, Job, Loaded, Title, is_refusal};
 use super::outcome::Outcome;
-use super::run::{self, Setting};
-use super::{json, progress, stdio};
+use super::record::Setting;
+use super::shape::{self, Shape};
+use super::{device, json, peaks, progress, stdio};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.
 const WARMUP_MS: f64 = 200.0;
 /// Milliseconds of work before peaks are measured: what came before was the host's.
 const PEAK_WARMUP_MS: f64 = 50.0;
-/// Bytes that the copy reads, and an eighth of the free memory if that is less.
-pub const COPY_BYTES: u64 = 512 << 20;
 /// Squares, for a call that names no shapes.
 const SQUARES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
@@ -47,7 +42,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     }
     let mut shapes = args.sizes.clone();
     if let Some(file) = &args.shapes {
-        shapes.extend(shapes::read(file)?);
+        shapes.extend(shape::read(file)?);
     }
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
@@ -57,10 +52,8 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
-    let device = run::open(DeviceChoice::Gpu)?;
-
-    let copy_bytes = COPY_BYTES.min(device.free_memory()? / 8);
-    Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes, table.as_ref())
+    let device = device::open(DeviceChoice::Gpu)?;
+    Bench::new(args, &device, output)?.run(&choices, &shapes, table.as_ref())
 }
 
 /// What all rows share.
@@ -81,14 +74,8 @@ struct Matrices {
 
 impl<'a, 'd> Bench<'a, 'd> {
     /// Loads what measures peaks, and what reads clocks, where there is that.
-    fn new(
-        args: &'a BenchArgs,
-        device: &'d Device,
-        output: Output,
-        copy_bytes: u64,
-    ) -> Result<Self, Error> {
-        let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
-        let peaks = Peaks::new(device, multiprocessors, copy_bytes)?;
+    fn new(args: &'a BenchArgs, device: &'d Device, output: Output) -> Result<Self, Error> {
+        let peaks = peaks::load(device)?;
         let speed = peaks.speed()?;
         let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
             stdio::say(format_args!(
@@ -110,7 +97,7 @@ impl<'a, 'd> Bench<'a, 'd> {
             // Refusals are rows, and the others go on.
             kernels.extend(choice.load_among(self.device, Choice::All, table)?);
         }
-        let cublas = peer::load(self.device)?;
+        let cublas = baseline::load(self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
         let setting = Setting {
             device: self.device,
@@ -166,7 +153,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         kernels: &[Loaded<'d>],
         cublas: Option<&Loaded<'d>>,
     ) -> Result<(), Error> {
-        let entries: Vec<_> = kernels
+        let candidates: Vec<_> = kernels
             .iter()
             .map(|kernel| kernel.prepare(gemm, 1, false, Choice::All))
             .collect::<Result<_, _>>()?;
@@ -177,8 +164,8 @@ impl<'a, 'd> Bench<'a, 'd> {
         let (matrices, mut sets) = match prepared {
             Ok(prepared) => prepared,
             Err(error) if is_refusal(&error) => {
-                for entry in &entries {
-                    let row = self.new_row(entry, &gemm);
+                for candidate in &candidates {
+                    let row = self.new_row(candidate, &gemm);
                     let row = row.without_time(Status::Refused, error.to_string());
                     self.output.row(row, &[], &[])?;
                 }
@@ -191,24 +178,28 @@ impl<'a, 'd> Bench<'a, 'd> {
         let reference = progress::step("computing the product in f64", || {
             Reference::compute(problem, method, self.args.seed)
         })?;
-        let peer = match &cublas {
-            Some(entry) => Peer::new(entry, &mut sets, &reference)?,
+        let baseline = match &cublas {
+            Some(candidate) => Baseline::new(candidate, &mut sets, &reference)?,
             None => None,
         };
-        for entry in &entries {
-            let row = self.new_row(entry, &gemm);
-            self.row(row, entry, peer.as_ref(), &mut sets, &reference)?;
+        for candidate in &candidates {
+            let row = self.new_row(candidate, &gemm);
+            self.row(row, candidate, baseline.as_ref(), &mut sets, &reference)?;
         }
         Ok(())
     }
 
-    fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
-        let Title { name, rung, chosen, splits, packed, .. } = entry.title;
+    fn new_row(&self, candidate: &Candidate<'_, 'd>, gemm: &Gemm) -> Row {
+        let Title { name, rung, chosen, splits, packed, .. } = candidate.title;
         Row { chosen, splits, packed, ..Row::new(name, rung, gemm, self.args.seed) }
     }
 
     /// Makes the matrices, on the host and on the device.
-    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<(Matrices, Sets<'d>), Error> {
+    fn prepare(
+        &self,
+        gemm: &Gemm,
+        method: Method,
+    ) -> Result<(Matrices, RotatingBuffers<'d>), Error> {
         let needed = gemm.bytes();
         let available = self.device.free_memory()?;
         if needed > u128::from(available) {
@@ -221,7 +212,7 @@ impl<'a, 'd> Bench<'a, 'd> {
 
         // It fits 64 bits, as the free memory does.
         let bytes = needed as u64;
-        let wanted = sets::count(self.args.l2, bytes, self.device.info().l2_bytes);
+        let wanted = buffers::count(self.args.l2, bytes, self.device.info().l2_bytes);
         // Something is left to cuBLAS and the driver.
         let possible = ((available - available / 8) / bytes).max(1);
         let count = wanted.min(usize::try_from(possible).unwrap_or(usize::MAX));
@@ -234,7 +225,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         }
         let a = Matrix::random(gemm.m, gemm.k, self.args.seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);
-        let sets = Sets::new(self.device, gemm, [&a, &b], count)?;
+        let sets = RotatingBuffers::new(self.device, gemm, [&a, &b], count)?;
         Ok((Matrices { a, b }, sets))
     }
 
@@ -242,14 +233,14 @@ impl<'a, 'd> Bench<'a, 'd> {
     fn row(
         &mut self,
         mut row: Row,
-        entry: &Entry<'_, 'd>,
-        peer: Option<&Peer<'_, '_, 'd>>,
-        sets: &mut Sets<'d>,
+        candidate: &Candidate<'_, 'd>,
+        baseline: Option<&Baseline<'_, '_, 'd>>,
+        sets: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<(), Error> {
         row.l2 = Some(self.args.l2);
         row.sets = Some(sets.len());
-        let job = match &entry.job {
+        let job = match &candidate.job {
             Ok(job) => job,
             Err(reason) => {
                 let row = row.without_time(Status::Refused, reason);
@@ -265,7 +256,7 @@ impl<'a, 'd> Bench<'a, 'd> {
             Err(error) => return Err(error),
         };
         let check = progress::step("checking", || reference.check(&first))?;
-        row.errors(&check, peer.map(|peer| &peer.check));
+        row.errors(&check, baseline.map(|baseline| &baseline.check));
         if !check.passed() {
             let reason = match check.worst {
                 Some(worst) => format!(
@@ -277,7 +268,8 @@ impl<'a, 'd> Bench<'a, 'd> {
             return self.output.row(row.without_time(Status::Fail, reason), &[], &[]);
         }
 
-        let (own, cublas, rates) = progress::step("measuring", || self.measure(job, peer, sets))?;
+        let (own, cublas, rates) =
+            progress::step("measuring", || self.measure(job, baseline, sets))?;
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // After hundreds of launches between others.
         let second = sets.result(job)?;
@@ -298,15 +290,15 @@ impl<'a, 'd> Bench<'a, 'd> {
     fn measure(
         &mut self,
         job: &Job<'_, 'd>,
-        peer: Option<&Peer<'_, '_, 'd>>,
-        sets: &mut Sets<'d>,
+        baseline: Option<&Baseline<'_, '_, 'd>>,
+        sets: &mut RotatingBuffers<'d>,
     ) -> Result<(Batches, Option<Batches>, Rates), Error> {
         let policy = Policy {
             samples: self.args.samples,
             sample_ms: f64::from(self.args.sample_ms),
             warmup_ms: WARMUP_MS,
         };
-        let jobs: Vec<_> = peer.map(|peer| peer.job).into_iter().chain([job]).collect();
+        let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
         self.peaks.enqueue_delay(PEAK_WARMUP_MS, self.speed)?;
         let before = self.peaks.measure(self.speed)?;
         let Self { device, peaks, speed, telemetry, .. } = self;
@@ -322,7 +314,7 @@ impl<'a, 'd> Bench<'a, 'd> {
 /// Kernels that are timed in turn.
 struct SideBySide<'a, 'e, 'k, 'd> {
     jobs: &'a [&'e Job<'k, 'd>],
-    sets: &'a mut Sets<'d>,
+    sets: &'a mut RotatingBuffers<'d>,
     peaks: &'a Peaks<'d>,
     speed: Speed,
     telemetry: Option<&'a mut Telemetry>,
@@ -342,26 +334,4 @@ impl Work for SideBySide<'_, '_, '_, '_> {
             telemetry.observe();
         }
     }
-}
-
-/// Whether an error is about one product, so that others may still run. After a fault
-/// nothing does.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::DeviceMemory { .. }
-            | Error::HostMemory { .. }
-            | Error::SharedMemory { .. }
-            | Error::Cublas { .. }
-            | Error::Driver { .. }
-    )
-}
-
-/// The first element, counted along rows, whose bits differ, and both its values.
-pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
-    let pairs = one.as_slice().iter().zip(other.as_slice());
-    pairs
-        .enumerate()
-        .find(|(_, (one, other))| one.to_bits() != other.to_bits())
-        .map(|(at, (one, other))| (at, [*one, *other]))
 }

@@ -5,9 +5,9 @@ use host::roofline::{Peaks, Speed};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, Error, Gemm, Matrix, memory, stats, time};
 
-use crate::cli::bench::sets::{self, Sets};
-use crate::cli::bench::{L2, first_difference};
-use crate::cli::contender::Job;
+use crate::cli::buffers::{self, L2, RotatingBuffers, first_difference};
+use crate::cli::candidate::Job;
+use crate::cli::peaks;
 
 /// Samples of each that is timed, how long they are, and milliseconds of work before them.
 const POLICY: Policy = Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0 };
@@ -65,9 +65,8 @@ impl Matrices {
 }
 
 impl<'d> Bed<'d> {
-    pub fn new(device: &'d Device, copy_bytes: u64) -> Result<Self, Error> {
-        let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
-        let peaks = Peaks::new(device, multiprocessors, copy_bytes)?;
+    pub fn new(device: &'d Device) -> Result<Self, Error> {
+        let peaks = peaks::load(device)?;
         let speed = (!device.is_soft()).then(|| peaks.speed()).transpose()?;
         Ok(Self { device, peaks, speed })
     }
@@ -92,7 +91,7 @@ impl<'d> Bed<'d> {
     /// # Errors
     ///
     /// [`Error::DeviceMemory`], before anything is allocated.
-    pub fn sets(&self, matrices: &Matrices, l2: L2) -> Result<Sets<'d>, Error> {
+    pub fn sets(&self, matrices: &Matrices, l2: L2) -> Result<RotatingBuffers<'d>, Error> {
         let info = self.device.info();
         let (needed, available) = (matrices.gemm.bytes(), self.device.free_memory()?);
         // Partial sums and copies need some, too.
@@ -102,16 +101,16 @@ impl<'d> Bed<'d> {
         let bytes = needed as u64;
         // There is none on the software device.
         let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
-        let count = sets::count(l2, bytes, info.l2_bytes);
+        let count = buffers::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
-        Sets::new(self.device, &matrices.gemm, [&matrices.a, &matrices.b], count)
+        RotatingBuffers::new(self.device, &matrices.gemm, [&matrices.a, &matrices.b], count)
     }
 
     /// Milliseconds of each, a sample for each round; all are timed in turn.
     pub fn time(
         &self,
         runners: &[Runner<'_, 'd>],
-        sets: &mut [Sets<'d>],
+        sets: &mut [RotatingBuffers<'d>],
     ) -> Result<Vec<Vec<f64>>, Error> {
         let Some(speed) = self.speed else {
             let run = |i: usize| {
@@ -130,7 +129,7 @@ impl<'d> Bed<'d> {
     pub fn nanoseconds(
         &self,
         runners: &[Runner<'_, 'd>],
-        sets: &mut [Sets<'d>],
+        sets: &mut [RotatingBuffers<'d>],
     ) -> Result<Vec<f64>, Error> {
         let samples = self.time(runners, sets)?;
         Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
@@ -141,7 +140,7 @@ impl<'d> Bed<'d> {
 /// not.
 pub fn check<'d>(
     job: &Job<'_, 'd>,
-    sets: &mut Sets<'d>,
+    sets: &mut RotatingBuffers<'d>,
     reference: &Reference<'_>,
 ) -> Result<Result<Check, String>, Error> {
     let (first, second) = (sets.result(job)?, sets.result(job)?);
@@ -159,7 +158,7 @@ struct InTurn<'a, 'k, 'd> {
     peaks: &'a Peaks<'d>,
     speed: Speed,
     runners: &'a [Runner<'k, 'd>],
-    sets: &'a mut [Sets<'d>],
+    sets: &'a mut [RotatingBuffers<'d>],
 }
 
 impl Work for InTurn<'_, '_, '_> {

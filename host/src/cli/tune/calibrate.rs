@@ -71,7 +71,7 @@ fn slow(costs: &mut Costs, factor: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::bench::Shape;
+    use crate::cli::shape::Shape;
     use crate::cli::tune::race::Run;
 
     /// Numbers that were measured nowhere.

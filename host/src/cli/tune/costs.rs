@@ -6,9 +6,8 @@ use host::kernels::{KernelAbi, KernelDescriptor};
 use host::{Error, Gemm, Kernel};
 
 use super::bed::{Bed, Matrices, Runner, check};
-use crate::cli::bench::L2;
-use crate::cli::bench::sets::Sets;
-use crate::cli::contender::Job;
+use crate::cli::buffers::{L2, RotatingBuffers};
+use crate::cli::candidate::Job;
 
 /// The two lengths along K that tell a step from the rest.
 const DEPTHS: [u32; 2] = [256, 1280];
@@ -106,7 +105,7 @@ struct Grid {
 impl<'d> Lab<'_, 'd> {
     /// The times of grids, which take turns, without what a launch takes.
     fn time(&self, grids: &[Grid]) -> Result<Vec<f64>, Error> {
-        let mut sets: Vec<Sets<'d>> = Vec::new();
+        let mut sets: Vec<RotatingBuffers<'d>> = Vec::new();
         let mut runners = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
             sets.push(self.bed.sets(&Matrices::new(grid.gemm)?, L2::Cold)?);

@@ -12,10 +12,10 @@ use host::{Error, Gemm};
 
 use super::bed::{Bed, Matrices, Runner, check};
 use super::race::{Race, Run, is_accurate};
-use crate::cli::bench::peer::Peer;
-use crate::cli::bench::sets::Sets;
-use crate::cli::bench::{L2, Shape};
-use crate::cli::contender::{self, Job, Loaded};
+use crate::cli::baseline::Baseline;
+use crate::cli::buffers::{L2, RotatingBuffers};
+use crate::cli::candidate::{self, Job, Loaded};
+use crate::cli::shape::Shape;
 
 /// How many take part: fewer where each takes long. Operations, and contenders up to these.
 const CONTENDERS: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
@@ -69,13 +69,13 @@ impl<'d> Course<'_, 'd> {
     fn cublas_rms_error(
         &self,
         gemm: Gemm,
-        sets: &mut Sets<'d>,
+        sets: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<Option<f64>, Error> {
         let Some(cublas) = self.cublas else { return Ok(None) };
-        let entry = cublas.prepare(gemm, 1, false, contender::Choice::All)?;
-        let peer = Peer::new(&entry, sets, reference)?;
-        Ok(peer.and_then(|peer| peer.check.rms_error()))
+        let candidate = cublas.prepare(gemm, 1, false, candidate::Choice::All)?;
+        let baseline = Baseline::new(&candidate, sets, reference)?;
+        Ok(baseline.and_then(|baseline| baseline.check.rms_error()))
     }
 
     /// Checks the best choices; and where one of them is less accurate than cuBLAS, the same with
@@ -84,7 +84,7 @@ impl<'d> Course<'_, 'd> {
         &self,
         gemm: Gemm,
         cublas_rms_error: Option<f64>,
-        sets: &mut Sets<'d>,
+        sets: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<Contenders<'_, 'd>, Error> {
         let count = CONTENDERS.iter().find(|(flops, _)| gemm.flops() <= *flops);
@@ -156,7 +156,7 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
-        let bed = Bed::new(&device, 0).unwrap();
+        let bed = Bed::new(&device).unwrap();
         let course = Course { bed: &bed, auto: &auto, model: &model, cublas: None };
         let gemm = Gemm::new(40, 50, 600);
         let matrices = Matrices::new(gemm).unwrap();
@@ -182,13 +182,13 @@ mod tests {
 
     /// A kernel of ours stands in for cuBLAS, which the software device does not run.
     #[test]
-    fn the_peer_is_checked_on_the_same_matrices_and_not_timed() {
+    fn the_baseline_is_checked_on_the_same_matrices_and_not_timed() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
-        let bed = Bed::new(&device, 0).unwrap();
-        let peer = contender::Choice::parse("tile_64x64").unwrap().load(&device, None).unwrap();
-        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: peer.first() };
+        let bed = Bed::new(&device).unwrap();
+        let baseline = candidate::Choice::parse("tile_64x64").unwrap().load(&device, None).unwrap();
+        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: baseline.first() };
         let race = course.race(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
         assert!(race.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(race.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));

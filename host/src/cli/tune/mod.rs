@@ -1,6 +1,7 @@
 //! `tune`: what `auto` goes by, measured.
 
 mod accept;
+pub mod args;
 mod bed;
 mod calibrate;
 mod costs;
@@ -21,12 +22,12 @@ use host::{Error, find_kernel};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::args::DeviceArg;
-use super::bench::{COPY_BYTES, Shape, peer};
+use super::format::milliseconds;
 use super::outcome::Outcome;
-use super::report::milliseconds;
 use super::save::Save;
-use super::{json, run, stdio};
+use super::shape::Shape;
+use super::{baseline, device, json, stdio};
+use args::TuneArgs;
 use bed::Bed;
 use course::Course;
 use race::{Race, Run};
@@ -40,38 +41,13 @@ const QUICK: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
 /// Of more blocks per multiprocessor nothing is measured.
 const MOST_RESIDENT: u32 = 4;
 
-#[derive(Debug, clap::Args)]
-pub struct TuneArgs {
-    /// The table, or a folder for it [default: this folder, under the device's name]. Nothing but a
-    /// table is replaced.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-
-    /// Where to run: auto takes a GPU if there is one, else the software device.
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceArg,
-
-    /// Add the times of all products to this file as they are made, as lines of JSON. It must be
-    /// new, or have such lines.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-
-    /// Measure nothing: have this table say that the PTX of kernels has changed since.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick"])]
-    accept: Option<PathBuf>,
-
-    /// A few kernels and tiny shapes, to see that it works.
-    #[arg(long, hide = true)]
-    quick: bool,
-}
-
 /// Does what the options say.
 pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let Some(path) = &args.accept {
         return accept::run(path);
     }
     let clock = Instant::now();
-    let device = run::open(args.device.choice())?;
+    let device = device::open(args.device.choice())?;
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
     expect_table(&path)?;
@@ -79,8 +55,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
     }
-    let copy_bytes = if device.is_soft() { 0 } else { COPY_BYTES.min(device.free_memory()? / 8) };
-    let bed = Bed::new(&device, copy_bytes)?;
+    let bed = Bed::new(&device)?;
     stdio::print(&format!("device:  {}\n", device.info().name))?;
 
     let before = bed.ffma_gflops()?;
@@ -283,7 +258,7 @@ impl Tuning<'_, '_> {
     fn races(&mut self, table: &Table, quick: bool) -> Result<Vec<Race>, Error> {
         let device = self.bed.device;
         // The software device has none.
-        let cublas = if device.is_soft() { None } else { peer::load(device)? };
+        let cublas = if device.is_soft() { None } else { baseline::load(device)? };
         let auto = device.auto_by(table)?;
         let model = Model::new(table);
         let course = Course { bed: self.bed, auto: &auto, model: &model, cublas: cublas.as_ref() };

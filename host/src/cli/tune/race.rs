@@ -8,7 +8,7 @@ use host::auto::table::{Exception, Timed};
 use host::auto::{Choice, Model};
 use host::stats;
 
-use crate::cli::bench::Shape;
+use crate::cli::shape::Shape;
 
 /// An exception is worth at least this much.
 const GAIN: f64 = 1.01;

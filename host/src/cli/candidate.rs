@@ -6,7 +6,7 @@ use host::{
     find_kernel, nearest_name,
 };
 
-/// The name of the peer, and of everything.
+/// The names of the baseline, and of everything.
 const CUBLAS: &str = "cublas";
 const ALL: &str = "all";
 
@@ -136,7 +136,7 @@ impl<'d> Loaded<'d> {
         asked_splits: u32,
         mut packed: bool,
         choice: Choice,
-    ) -> Result<Entry<'_, 'd>, Error> {
+    ) -> Result<Candidate<'_, 'd>, Error> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
@@ -164,7 +164,7 @@ impl<'d> Loaded<'d> {
         };
         let chosen = chosen.map(|spec| spec.name());
         let Self { name, rung, .. } = *self;
-        Ok(Entry { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
+        Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
     }
 
     pub fn cublas_version(&self) -> Option<&str> {
@@ -205,8 +205,8 @@ impl Title {
     }
 }
 
-/// One row of a report, before it has run.
-pub struct Entry<'k, 'd> {
+/// One row of a report, before it has run: a kernel for a product.
+pub struct Candidate<'k, 'd> {
     pub title: Title,
     /// Why not, if it cannot run.
     pub job: Result<Job<'k, 'd>, String>,
@@ -230,6 +230,19 @@ impl Job<'_, '_> {
             Self::Cublas(product) => product.enqueue(a, b, c),
         }
     }
+}
+
+/// Whether an error is about one product, so that others may still run. After a fault
+/// nothing does.
+pub fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DeviceMemory { .. }
+            | Error::HostMemory { .. }
+            | Error::SharedMemory { .. }
+            | Error::Cublas { .. }
+            | Error::Driver { .. }
+    )
 }
 
 #[cfg(test)]
@@ -257,5 +270,12 @@ mod tests {
         assert!(Choice::All.tolerate(refused()).unwrap().is_err());
         assert!(Choice::Cublas.tolerate(refused()).is_err());
         assert!(Choice::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
+    }
+
+    #[test]
+    fn a_fault_ends_everything() {
+        assert!(is_refusal(&Error::DeviceMemory { device: "".into(), needed: 1, available: 0 }));
+        let fault = Error::KernelFault { device: "a GPU".into(), reason: "misaligned".into() };
+        assert!(!is_refusal(&fault));
     }
 }
