@@ -9,7 +9,7 @@ use host::gemm::MAX_DIMENSION;
 use host::kernels::KernelAbi;
 
 use super::bench::args::BenchArgs;
-use super::candidate::Choice;
+use super::candidate::KernelArg;
 use super::device::DeviceArg;
 use super::format::Format;
 use super::input::Source;
@@ -181,17 +181,17 @@ impl Args {
     }
 
     /// Ends the program with a usage error if the options do not go with the choice.
-    pub fn check(&self, choice: Choice) {
-        if self.splits > 1 && !matches!(choice, Choice::Rung(_)) {
+    pub fn check(&self, choice: KernelArg) {
+        if self.splits > 1 && !matches!(choice, KernelArg::Rung(_)) {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        let is_split = matches!(choice, Choice::Rung(spec) if spec.abi() == KernelAbi::SplitK);
+        let is_split = matches!(choice, KernelArg::Rung(spec) if spec.abi() == KernelAbi::SplitK);
         if self.packed && !is_split {
             let message = "--packed is for one that splits K: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        if self.table.is_some() && !matches!(choice, Choice::Auto | Choice::All) {
+        if self.table.is_some() && !matches!(choice, KernelArg::Auto | KernelArg::All) {
             usage(ErrorKind::ArgumentConflict, "--table is for --kernel auto");
         }
         if choice.is_all() && self.out.is_some() {

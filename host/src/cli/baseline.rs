@@ -4,12 +4,12 @@ use host::verify::{Check, Reference};
 use host::{Device, Error};
 
 use super::buffers::RotatingBuffers;
-use super::candidate::{Candidate, Choice, Job, Loaded, is_refusal};
+use super::candidate::{Candidate, Job, KernelArg, Loaded, is_refusal};
 use super::stdio;
 
 /// cuBLAS, unless this machine has none, which is said.
 pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
-    match Choice::Cublas.load(device, None) {
+    match KernelArg::Cublas.load(device, None) {
         Ok(loaded) => Ok(loaded.into_iter().next()),
         Err(
             error @ (Error::CublasNotFound { .. }

@@ -102,7 +102,7 @@ pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::candidate::Choice;
+    use crate::cli::candidate::KernelArg;
     use host::DeviceChoice;
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
     fn sets_take_turns_and_give_the_same() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let gemm = Gemm::new(20, 30, 10);
-        let loaded = Choice::parse("tile2d").unwrap().load(&device, None).unwrap();
-        let entry = loaded[0].prepare(gemm, 1, false, Choice::All).unwrap();
-        let Ok(job) = &entry.job else { panic!() };
+        let loaded = KernelArg::parse("tile2d").unwrap().load(&device, None).unwrap();
+        let candidate = loaded[0].prepare(gemm, 1, false, KernelArg::All).unwrap();
+        let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
         let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3).unwrap();
         let result = buffers.result(job).unwrap();

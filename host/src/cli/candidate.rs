@@ -12,7 +12,7 @@ const ALL: &str = "all";
 
 /// What `--kernel` asks for.
 #[derive(Clone, Copy)]
-pub enum Choice {
+pub enum KernelArg {
     /// The ladder, the choice, and cuBLAS.
     All,
     /// What is fastest for each product.
@@ -21,7 +21,7 @@ pub enum Choice {
     Rung(&'static KernelDescriptor),
 }
 
-impl Choice {
+impl KernelArg {
     /// # Errors
     ///
     /// [`Error::UnknownKernel`].
@@ -63,7 +63,7 @@ impl Choice {
         self.load_among(device, self, table)
     }
 
-    /// As [`Choice::load`], where this is one of several that `among` stands for.
+    /// As [`KernelArg::load`], where this is one of several that `among` stands for.
     pub fn load_among<'d>(
         self,
         device: &'d Device,
@@ -135,7 +135,7 @@ impl<'d> Loaded<'d> {
         gemm: Gemm,
         asked_splits: u32,
         mut packed: bool,
-        choice: Choice,
+        choice: KernelArg,
     ) -> Result<Candidate<'_, 'd>, Error> {
         let mut chosen = None;
         let job = match &self.code {
@@ -252,13 +252,13 @@ mod tests {
 
     #[test]
     fn names() {
-        assert!(matches!(Choice::parse("all"), Ok(Choice::All)));
-        assert!(matches!(Choice::parse("cublas"), Ok(Choice::Cublas)));
-        assert!(matches!(Choice::parse("auto"), Ok(Choice::Auto)));
+        assert!(matches!(KernelArg::parse("all"), Ok(KernelArg::All)));
+        assert!(matches!(KernelArg::parse("cublas"), Ok(KernelArg::Cublas)));
+        assert!(matches!(KernelArg::parse("auto"), Ok(KernelArg::Auto)));
         assert!(
-            matches!(Choice::parse("tile2d"), Ok(Choice::Rung(spec)) if spec.name() == "tile2d")
+            matches!(KernelArg::parse("tile2d"), Ok(KernelArg::Rung(spec)) if spec.name() == "tile2d")
         );
-        let Err(Error::UnknownKernel { nearest, known, .. }) = Choice::parse("cubals") else {
+        let Err(Error::UnknownKernel { nearest, known, .. }) = KernelArg::parse("cubals") else {
             panic!()
         };
         assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 3));
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn only_all_tolerates_a_refusal() {
         let refused = || Err::<(), _>(Error::CublasNeedsGpu);
-        assert!(Choice::All.tolerate(refused()).unwrap().is_err());
-        assert!(Choice::Cublas.tolerate(refused()).is_err());
-        assert!(Choice::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
+        assert!(KernelArg::All.tolerate(refused()).unwrap().is_err());
+        assert!(KernelArg::Cublas.tolerate(refused()).is_err());
+        assert!(KernelArg::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use host::Error;
 use host::output::Output;
 
-use super::candidate::{Choice, Title};
+use super::candidate::{KernelArg, Title};
 use super::format::Format;
 use super::ladder::Ladder;
 use super::record::{Record, Setting};
@@ -25,7 +25,7 @@ impl Reporter {
     /// [`Error::Output`] if `save` cannot be written, or is the file of `out`.
     pub fn new(
         format: Format,
-        choice: Choice,
+        choice: KernelArg,
         save: Option<&Path>,
         out: Option<&Output>,
     ) -> Result<Self, Error> {

@@ -6,7 +6,7 @@ use host::verify::{Check, Method, Problem, Reference};
 use host::{Device, Error, Gemm, Matrix, Table, memory};
 
 use super::args::Args;
-use super::candidate::Choice;
+use super::candidate::KernelArg;
 use super::forecast::Forecast;
 use super::input::{Input, Matrices};
 use super::outcome::Outcome;
@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
-    let choice = Choice::parse(args.kernel.as_deref().unwrap_or_default())?;
+    let choice = KernelArg::parse(args.kernel.as_deref().unwrap_or_default())?;
     args.check(choice);
     let input = Input::open(args.source())?;
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);

@@ -1,7 +1,7 @@
 //! `bench`: kernels next to cuBLAS, shape by shape.
 
 pub mod args;
-mod output;
+mod reporter;
 mod row;
 mod table;
 #[cfg(test)]
@@ -15,12 +15,12 @@ use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
 use args::BenchArgs;
-use output::Output;
+use reporter::RowReporter;
 use row::{Row, Status};
 
 use super::baseline::{self, Baseline};
 use super::buffers::{self, L2, RotatingBuffers, first_difference};
-use super::candidate::{Candidate, Choice, Job, Loaded, Title, is_refusal};
+use super::candidate::{Candidate, Job, KernelArg, Loaded, Title, is_refusal};
 use super::outcome::Outcome;
 use super::record::Setting;
 use super::shape::{self, Shape};
@@ -38,7 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     // Mistakes are found in the order of what it costs to find them.
     let mut choices = Vec::new();
     for name in args.kernels() {
-        choices.extend(Choice::parse(name)?.rungs());
+        choices.extend(KernelArg::parse(name)?.rungs());
     }
     let mut shapes = args.sizes.clone();
     if let Some(file) = &args.shapes {
@@ -48,12 +48,12 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
         shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
     }
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let output = Output::new(args, stdio::print)?;
+    let reporter = RowReporter::new(args, stdio::print)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
     let device = device::open(DeviceChoice::Gpu)?;
-    Bench::new(args, &device, output)?.run(&choices, &shapes, table.as_ref())
+    Bench::new(args, &device, reporter)?.run(&choices, &shapes, table.as_ref())
 }
 
 /// What all rows share.
@@ -63,18 +63,12 @@ struct Bench<'a, 'd> {
     peaks: Peaks<'d>,
     speed: Speed,
     telemetry: Option<Telemetry>,
-    output: Output,
-}
-
-/// The host's matrices of a shape.
-struct Matrices {
-    a: Matrix,
-    b: Matrix,
+    reporter: RowReporter,
 }
 
 impl<'a, 'd> Bench<'a, 'd> {
     /// Loads what measures peaks, and what reads clocks, where there is that.
-    fn new(args: &'a BenchArgs, device: &'d Device, output: Output) -> Result<Self, Error> {
+    fn new(args: &'a BenchArgs, device: &'d Device, reporter: RowReporter) -> Result<Self, Error> {
         let peaks = peaks::load(device)?;
         let speed = peaks.speed()?;
         let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
@@ -83,19 +77,19 @@ impl<'a, 'd> Bench<'a, 'd> {
             ));
             None
         });
-        Ok(Self { args, device, peaks, speed, telemetry, output })
+        Ok(Self { args, device, peaks, speed, telemetry, reporter })
     }
 
     fn run(
         &mut self,
-        choices: &[Choice],
+        choices: &[KernelArg],
         shapes: &[Shape],
         table: Option<&Table>,
     ) -> Result<Outcome, Error> {
         let mut kernels = Vec::new();
         for choice in choices {
             // Refusals are rows, and the others go on.
-            kernels.extend(choice.load_among(self.device, Choice::All, table)?);
+            kernels.extend(choice.load_among(self.device, KernelArg::All, table)?);
         }
         let cublas = baseline::load(self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
@@ -105,15 +99,15 @@ impl<'a, 'd> Bench<'a, 'd> {
             seed: Some(self.args.seed),
             cublas_version: version,
         };
-        self.output.begin(&json::environment(&setting)?, &self.head(&setting))?;
+        self.reporter.begin(&json::environment(&setting)?, &self.head(&setting))?;
         for shape in shapes {
-            if !self.output.is_wanted() {
+            if !self.reporter.is_wanted() {
                 break;
             }
             self.shape(shape.gemm(), &kernels, cublas.as_ref())?;
         }
-        self.output.end()?;
-        Ok(if self.output.all_right() { Outcome::Right } else { Outcome::Wrong })
+        self.reporter.end()?;
+        Ok(if self.reporter.all_right() { Outcome::Right } else { Outcome::Wrong })
     }
 
     /// What is above the table.
@@ -155,36 +149,36 @@ impl<'a, 'd> Bench<'a, 'd> {
     ) -> Result<(), Error> {
         let candidates: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, 1, false, Choice::All))
+            .map(|kernel| kernel.prepare(gemm, 1, false, KernelArg::All))
             .collect::<Result<_, _>>()?;
         let cublas =
-            cublas.map(|cublas| cublas.prepare(gemm, 1, false, Choice::All)).transpose()?;
+            cublas.map(|cublas| cublas.prepare(gemm, 1, false, KernelArg::All)).transpose()?;
         let method = Method::choose(gemm.m, gemm.n, gemm.k);
         let prepared = progress::step("preparing the matrices", || self.prepare(&gemm, method));
-        let (matrices, mut sets) = match prepared {
+        let (matrices, mut buffers) = match prepared {
             Ok(prepared) => prepared,
             Err(error) if is_refusal(&error) => {
                 for candidate in &candidates {
                     let row = self.new_row(candidate, &gemm);
                     let row = row.without_time(Status::Refused, error.to_string());
-                    self.output.row(row, &[], &[])?;
+                    self.reporter.row(row, &[], &[])?;
                 }
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        let Matrices { a, b } = &matrices;
+        let [a, b] = &matrices;
         let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound: Bound::Probabilistic };
         let reference = progress::step("computing the product in f64", || {
             Reference::compute(problem, method, self.args.seed)
         })?;
         let baseline = match &cublas {
-            Some(candidate) => Baseline::new(candidate, &mut sets, &reference)?,
+            Some(candidate) => Baseline::new(candidate, &mut buffers, &reference)?,
             None => None,
         };
         for candidate in &candidates {
             let row = self.new_row(candidate, &gemm);
-            self.row(row, candidate, baseline.as_ref(), &mut sets, &reference)?;
+            self.row(row, candidate, baseline.as_ref(), &mut buffers, &reference)?;
         }
         Ok(())
     }
@@ -199,7 +193,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         &self,
         gemm: &Gemm,
         method: Method,
-    ) -> Result<(Matrices, RotatingBuffers<'d>), Error> {
+    ) -> Result<([Matrix; 2], RotatingBuffers<'d>), Error> {
         let needed = gemm.bytes();
         let available = self.device.free_memory()?;
         if needed > u128::from(available) {
@@ -225,8 +219,8 @@ impl<'a, 'd> Bench<'a, 'd> {
         }
         let a = Matrix::random(gemm.m, gemm.k, self.args.seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);
-        let sets = RotatingBuffers::new(self.device, gemm, [&a, &b], count)?;
-        Ok((Matrices { a, b }, sets))
+        let buffers = RotatingBuffers::new(self.device, gemm, [&a, &b], count)?;
+        Ok(([a, b], buffers))
     }
 
     /// Checks a kernel, times it if it is right, and adds its row.
@@ -235,23 +229,23 @@ impl<'a, 'd> Bench<'a, 'd> {
         mut row: Row,
         candidate: &Candidate<'_, 'd>,
         baseline: Option<&Baseline<'_, '_, 'd>>,
-        sets: &mut RotatingBuffers<'d>,
+        buffers: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<(), Error> {
         row.l2 = Some(self.args.l2);
-        row.sets = Some(sets.len());
+        row.sets = Some(buffers.len());
         let job = match &candidate.job {
             Ok(job) => job,
             Err(reason) => {
                 let row = row.without_time(Status::Refused, reason);
-                return self.output.row(row, &[], &[]);
+                return self.reporter.row(row, &[], &[]);
             }
         };
-        let first = match sets.result(job) {
+        let first = match buffers.result(job) {
             Ok(first) => first,
             Err(error) if is_refusal(&error) => {
                 let row = row.without_time(Status::Refused, error.to_string());
-                return self.output.row(row, &[], &[]);
+                return self.reporter.row(row, &[], &[]);
             }
             Err(error) => return Err(error),
         };
@@ -265,25 +259,25 @@ impl<'a, 'd> Bench<'a, 'd> {
                 ),
                 None => format!("{} or more wrong", check.failures),
             };
-            return self.output.row(row.without_time(Status::Fail, reason), &[], &[]);
+            return self.reporter.row(row.without_time(Status::Fail, reason), &[], &[]);
         }
 
         let (own, cublas, rates) =
-            progress::step("measuring", || self.measure(job, baseline, sets))?;
+            progress::step("measuring", || self.measure(job, baseline, buffers))?;
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // After hundreds of launches between others.
-        let second = sets.result(job)?;
+        let second = buffers.result(job)?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
             let (m, n) = (at / first.cols(), at % first.cols());
             let reason = format!(
                 "results differ between runs: {one:e} and {other:e} at row {m}, column {n}"
             );
-            return self.output.row(row.without_time(Status::Unstable, reason), &[], &[]);
+            return self.reporter.row(row.without_time(Status::Unstable, reason), &[], &[]);
         }
         row.status = Status::Pass;
         row.times(&own, cublas.as_ref(), &rates);
         row.conditions(&conditions);
-        self.output.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
+        self.reporter.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
     }
 
     /// Times a kernel, and cuBLAS if there is one, and the peaks before and after.
@@ -291,7 +285,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         &mut self,
         job: &Job<'_, 'd>,
         baseline: Option<&Baseline<'_, '_, 'd>>,
-        sets: &mut RotatingBuffers<'d>,
+        buffers: &mut RotatingBuffers<'d>,
     ) -> Result<(Batches, Option<Batches>, Rates), Error> {
         let policy = Policy {
             samples: self.args.samples,
@@ -302,8 +296,13 @@ impl<'a, 'd> Bench<'a, 'd> {
         self.peaks.enqueue_delay(PEAK_WARMUP_MS, self.speed)?;
         let before = self.peaks.measure(self.speed)?;
         let Self { device, peaks, speed, telemetry, .. } = self;
-        let mut side_by_side =
-            SideBySide { jobs: &jobs, sets, peaks, speed: *speed, telemetry: telemetry.as_mut() };
+        let mut side_by_side = SideBySide {
+            jobs: &jobs,
+            buffers,
+            peaks,
+            speed: *speed,
+            telemetry: telemetry.as_mut(),
+        };
         let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
         let after = self.peaks.measure(self.speed)?;
         let own = batches.pop().expect("one for each job");
@@ -314,7 +313,7 @@ impl<'a, 'd> Bench<'a, 'd> {
 /// Kernels that are timed in turn.
 struct SideBySide<'a, 'e, 'k, 'd> {
     jobs: &'a [&'e Job<'k, 'd>],
-    sets: &'a mut RotatingBuffers<'d>,
+    buffers: &'a mut RotatingBuffers<'d>,
     peaks: &'a Peaks<'d>,
     speed: Speed,
     telemetry: Option<&'a mut Telemetry>,
@@ -322,7 +321,7 @@ struct SideBySide<'a, 'e, 'k, 'd> {
 
 impl Work for SideBySide<'_, '_, '_, '_> {
     fn launch(&mut self, i: usize) -> Result<(), Error> {
-        self.sets.enqueue(self.jobs[i])
+        self.buffers.enqueue(self.jobs[i])
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {

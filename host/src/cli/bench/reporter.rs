@@ -1,4 +1,4 @@
-//! Rows on stdout and in the file of `--save`, as they are made, and the summary.
+//! Reports rows as they are made, on stdout and in the file of `--save`, and the summary.
 
 use host::{Error, stats};
 use serde::Serialize;
@@ -20,14 +20,14 @@ pub struct Sampled<'a> {
 }
 
 /// Where rows go.
-pub struct Output {
+pub struct RowReporter {
     format: RowFormat,
     print: fn(&str) -> Result<(), Error>,
     save: Option<Save>,
     rows: Vec<Row>,
 }
 
-impl Output {
+impl RowReporter {
     /// `print` writes to stdout.
     ///
     /// # Errors
