@@ -1,4 +1,4 @@
-//! For people or for programs, and how numbers look to people.
+//! The formats of results, and of numbers for people.
 
 use clap::ValueEnum;
 

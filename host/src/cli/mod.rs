@@ -1,4 +1,10 @@
-//! What only the command line needs.
+//! What only the command line needs, in layers, of which none knows one above it:
+//!
+//! 1. commands: `run`, `explain` with `choices`, `bench`, `tune`;
+//! 2. reporters: `reporter` with `ladder`, `report`, `json` and `save`; `args`: all options;
+//! 3. what they share: `record`, `candidate`, `baseline`, `buffers`, `forecast`, `workload`,
+//!    `input`, `shape`, `device`, `peaks`, `outcome`, `format`;
+//! 4. the process: `stdio`, `progress`, `threads`, `signals`.
 
 pub mod args;
 mod baseline;
