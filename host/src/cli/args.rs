@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use host::DeviceChoice;
 use host::gemm::MAX_DIMENSION;
 use host::kernels::KernelAbi;
 
-use super::bench::{BenchArgs, Shape};
-use super::contender::Choice;
+use super::bench::args::BenchArgs;
+use super::candidate::KernelArg;
+use super::device::DeviceArg;
+use super::format::Format;
 use super::input::Source;
+use super::shape::Shape;
 use super::stdio;
-use super::tune::TuneArgs;
+use super::tune::args::TuneArgs;
 
 /// What to begin with, below the help. That is all there is if nothing is asked for; then it goes
 /// to stderr, and the exit status is 2, as a script wants that lost its options.
@@ -172,55 +175,23 @@ pub struct ExplainArgs {
     pub format: Format,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub enum DeviceArg {
-    /// A GPU if there is one, else soft.
-    #[default]
-    Auto,
-    /// The first GPU.
-    Gpu,
-    /// The software device of compute capability 8.0: runs PTX for sm_80 on the CPU.
-    Soft,
-    /// The software device of compute capability 9.0: runs PTX for sm_90a too.
-    SoftSm90,
-}
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    #[default]
-    Table,
-    Json,
-}
-
-impl DeviceArg {
-    pub fn choice(self) -> DeviceChoice {
-        match self {
-            Self::Auto => DeviceChoice::Auto,
-            Self::Gpu => DeviceChoice::Gpu,
-            Self::Soft => DeviceChoice::Soft,
-            Self::SoftSm90 => DeviceChoice::SoftSm90,
-        }
-    }
-}
-
 impl Args {
     pub fn device(&self) -> DeviceChoice {
         self.device.choice()
     }
 
     /// Ends the program with a usage error if the options do not go with the choice.
-    pub fn check(&self, choice: Choice) {
-        if self.splits > 1 && !matches!(choice, Choice::Rung(_)) {
+    pub fn check(&self, choice: KernelArg) {
+        if self.splits > 1 && !matches!(choice, KernelArg::Rung(_)) {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        let is_split = matches!(choice, Choice::Rung(spec) if spec.abi() == KernelAbi::SplitK);
+        let is_split = matches!(choice, KernelArg::Rung(spec) if spec.abi() == KernelAbi::SplitK);
         if self.packed && !is_split {
             let message = "--packed is for one that splits K: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        if self.table.is_some() && !matches!(choice, Choice::Auto | Choice::All) {
+        if self.table.is_some() && !matches!(choice, KernelArg::Auto | KernelArg::All) {
             usage(ErrorKind::ArgumentConflict, "--table is for --kernel auto");
         }
         if choice.is_all() && self.out.is_some() {

@@ -4,12 +4,12 @@ use host::auto::{Basis, Estimate};
 use host::{Error, Table, auto};
 use serde::Serialize;
 
-use super::args::{ExplainArgs, Format};
-use super::bench::Shape;
+use super::args::ExplainArgs;
+use super::format::{Format, milliseconds};
 use super::outcome::Outcome;
-use super::report::milliseconds;
+use super::shape::Shape;
 use super::stdio::print;
-use super::{json, run};
+use super::{device, json};
 
 /// Products to explain, for a call that names none.
 const SHAPES: [Shape; 3] = [
@@ -38,11 +38,11 @@ struct Chosen<'a> {
     /// Whether this product was measured itself, and the costs mislead.
     exception: bool,
     /// The best by costs, fastest first; empty without measurements.
-    candidates: Vec<Candidate>,
+    candidates: Vec<CandidateLine>,
 }
 
 #[derive(Serialize)]
-struct Candidate {
+struct CandidateLine {
     kernel: &'static str,
     splits: u32,
     packed: bool,
@@ -51,7 +51,7 @@ struct Candidate {
     memory_bound: bool,
 }
 
-impl From<Estimate> for Candidate {
+impl From<Estimate> for CandidateLine {
     fn from(estimate: Estimate) -> Self {
         Self {
             kernel: estimate.choice.spec.name(),
@@ -66,7 +66,7 @@ impl From<Estimate> for Candidate {
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let device = run::open(args.device.unwrap_or_default().choice())?;
+    let device = device::open(args.device.unwrap_or_default().choice())?;
     let table = match table {
         None if !device.is_soft() => Table::nearest(device.info())?,
         table => table,
@@ -102,7 +102,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             splits: choice.splits,
             packed: choice.packed,
             exception: auto.exception(&gemm).is_some(),
-            candidates: auto.ranking(&gemm, SHOWN).into_iter().map(Candidate::from).collect(),
+            candidates: auto.ranking(&gemm, SHOWN).into_iter().map(CandidateLine::from).collect(),
         };
         print(&match args.format {
             Format::Json => json::line(&chosen),
@@ -115,7 +115,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
 fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
     let why = if chosen.exception { ", as measured for this product; by the costs:" } else { "" };
     let mut text = format!("\n{shape}: {choice}{why}\n");
-    for Candidate { kernel, splits, packed, predicted_ms, memory_bound } in &chosen.candidates {
+    for CandidateLine { kernel, splits, packed, predicted_ms, memory_bound } in &chosen.candidates {
         let bound = if *memory_bound { "memory" } else { "multiprocessors" };
         text += &format!(
             "  {kernel:<16}{splits:>4} split(s){:<8}{:>14} predicted, for the {bound}\n",

@@ -6,8 +6,9 @@ use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile
 use host::{Device, DeviceChoice, Error, auto, nearest_name};
 use serde::Serialize;
 
-use super::args::{ExplainArgs, Format};
-use super::contender::Choice;
+use super::args::ExplainArgs;
+use super::candidate::KernelArg;
+use super::format::Format;
 use super::outcome::Outcome;
 use super::stdio::print;
 use super::{choices, json, report};
@@ -43,12 +44,16 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
     if let Some(spec) = LADDER.iter().find(|spec| spec.name() == name) {
         return Ok(spec);
     }
-    let instead = match Choice::parse(name) {
-        Ok(Choice::Rung(tile)) => {
+    let instead = match KernelArg::parse(name) {
+        Ok(KernelArg::Rung(tile)) => {
             format!("`--list` shows its geometry, and `--kernel {}` runs it", tile.name())
         }
-        Ok(Choice::Cublas) => "`--kernel cublas` runs it, and `bench` compares with it".to_owned(),
-        Ok(Choice::All | Choice::Auto) => "`explain` without a name lists the rungs".to_owned(),
+        Ok(KernelArg::Cublas) => {
+            "`--kernel cublas` runs it, and `bench` compares with it".to_owned()
+        }
+        Ok(KernelArg::All | KernelArg::Auto) => {
+            "`explain` without a name lists the rungs".to_owned()
+        }
         Err(_) => {
             let known: Vec<_> = LADDER.iter().map(|spec| spec.name()).chain([auto::NAME]).collect();
             let nearest = nearest_name(name, &known);

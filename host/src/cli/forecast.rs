@@ -2,7 +2,7 @@
 
 use host::{Device, Error, Gemm, Matrix};
 
-use super::contender::Entry;
+use super::candidate::Candidate;
 use super::input::Matrices;
 use super::progress::{Simulation, about};
 use super::workload::Workload;
@@ -27,16 +27,16 @@ pub struct Forecast {
 
 impl Forecast {
     /// Runs a small product with each kernel, if this is the software device and may take long:
-    /// `None` if not. `entries` are what runs, and `prepare` makes them for any product.
+    /// `None` if not. `candidates` are what runs, and `prepare` makes them for any product.
     pub fn new<'k, 'd: 'k>(
         device: &'d Device,
-        entries: &[Entry<'_, '_>],
+        candidates: &[Candidate<'_, '_>],
         gemm: &Gemm,
         repeat: Option<u32>,
-        prepare: impl FnOnce(Gemm) -> Result<Vec<Entry<'k, 'd>>, Error>,
+        prepare: impl FnOnce(Gemm) -> Result<Vec<Candidate<'k, 'd>>, Error>,
     ) -> Result<Option<Self>, Error> {
         let runs = repeat.unwrap_or(1);
-        let all_runs = entries.iter().filter(|entry| entry.job.is_ok()).count() as f64;
+        let all_runs = candidates.iter().filter(|candidate| candidate.job.is_ok()).count() as f64;
         if !device.is_soft() || all_runs * f64::from(runs) * gemm.flops() < LEAST_FLOPS {
             return Ok(None);
         }
@@ -48,11 +48,11 @@ impl Forecast {
         };
         let workload = Workload::new(device, &small, &matrices, Some(1))?;
         let mut each = Vec::new();
-        for (entry, small_entry) in entries.iter().zip(&prepare(small)?) {
+        for (candidate, small_candidate) in candidates.iter().zip(&prepare(small)?) {
             let simulation = Simulation::alone("for an estimate");
-            let timed = workload.measure(std::slice::from_ref(small_entry), &simulation)?;
+            let timed = workload.measure(std::slice::from_ref(small_candidate), &simulation)?;
             each.push(match &timed[..] {
-                [Ok((_, samples))] if entry.job.is_ok() => {
+                [Ok((_, samples))] if candidate.job.is_ok() => {
                     1e-3 * samples.median() * gemm.flops() / small.flops()
                 }
                 _ => 0.0,

@@ -12,9 +12,9 @@ use host::time::Clock;
 use host::verify::{Bound, Method};
 use serde::Serialize;
 
-use super::contender::Title;
-use super::report::{percent, status};
-use super::run::{Record, Setting};
+use super::candidate::Title;
+use super::format::percent;
+use super::record::{Record, Setting};
 
 /// One line: an object, without what a terminal obeys.
 pub fn line(value: &impl Serialize) -> String {
@@ -237,7 +237,7 @@ impl<'a> ResultLine<'a> {
             share_of_cublas: *share_of_cublas,
             max_abs_error: check.largest.map(|d| d.error),
             tolerance: check.largest.map(|d| d.tolerance),
-            status: status(check),
+            status: record.status(),
             check: CheckLine {
                 method: match check.method {
                     Method::Full => "full",

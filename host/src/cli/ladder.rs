@@ -2,8 +2,9 @@
 
 use host::Error;
 
-use super::report::{self, milliseconds, number, scientific, status};
-use super::run::{Record, Setting};
+use super::format::{milliseconds, number, scientific};
+use super::record::{Record, Setting};
+use super::report;
 use super::stdio::print;
 
 /// Widths of the columns after the first, which is [`NAME`] wide.
@@ -52,8 +53,8 @@ impl Ladder {
             scientific(check.largest.map(|d| d.error)),
         ];
         let status = match title.choice() {
-            Some(choice) => format!("{}, by {choice}", status(check)),
-            None => status(check).to_owned(),
+            Some(choice) => format!("{}, by {choice}", record.status()),
+            None => record.status().to_owned(),
         };
         print(&row(title.name, &cells, &status))
     }

@@ -8,9 +8,9 @@ use host::verify::{Bound, Check, Deviation, Method};
 use host::{Error, Gemm, auto};
 use serde::Serialize;
 
-use super::args::Format;
+use super::format::{Format, milliseconds, number, percent, scientific};
 use super::json;
-use super::run::{Record, Setting};
+use super::record::{Record, Setting};
 use super::stdio::print;
 
 /// A kernel, in JSON. Sizes are in elements, bytes where it says so.
@@ -116,7 +116,7 @@ fn page(record: &Record<'_>) -> String {
         number(percent(gflops, peak), 1),
         scientific(check.largest.map(|d| d.error)),
         scientific(check.largest.map(|d| d.tolerance)),
-        status(check).to_owned(),
+        record.status().to_owned(),
     ]);
     let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
     let how = match (title.choice(), title.splits, title.asked_splits) {
@@ -196,32 +196,6 @@ pub fn method(check: &Check) -> String {
     format!("{method}, {bound}")
 }
 
-/// The verdict in a word.
-pub fn status(check: &Check) -> &'static str {
-    if check.passed() { "PASS" } else { "FAIL" }
-}
-
-/// One as a percentage of the other.
-pub fn percent(gflops: Option<f64>, peak: Option<f64>) -> Option<f64> {
-    Some(100.0 * gflops? / peak?)
-}
-
-/// A number, or a dash for none.
-pub fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-}
-
-/// A small number, or a dash for none.
-pub fn scientific(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.3e}"))
-}
-
-/// A time with four digits, in ms.
-pub fn milliseconds(ms: f64) -> String {
-    let digits = (3 - ms.max(1e-3).log10().floor() as i32).clamp(0, 6) as usize;
-    format!("{ms:.digits$} ms")
-}
-
 /// A table that looks the same on and off a terminal, with these columns to the right.
 fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
@@ -232,24 +206,4 @@ fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Ta
         }
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_four_digits() {
-        assert_eq!(milliseconds(0.0), "0.000000 ms");
-        assert_eq!(milliseconds(0.012_345_6), "0.01235 ms");
-        assert_eq!(milliseconds(1.234_56), "1.235 ms");
-        assert_eq!(milliseconds(12_345.6), "12346 ms");
-    }
-
-    #[test]
-    fn percentages_need_both() {
-        assert_eq!(percent(Some(1.0), Some(4.0)), Some(25.0));
-        assert_eq!(percent(None, Some(4.0)), None);
-        assert_eq!(percent(Some(1.0), None), None);
-    }
 }

@@ -1,57 +1,20 @@
 //! From the options to checked results.
 
-use host::error::no_gpu;
 use host::kernels::{LADDER, TILES};
 use host::output::Output;
-use host::time::Samples;
 use host::verify::{Check, Method, Problem, Reference};
-use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
+use host::{Device, Error, Gemm, Matrix, Table, memory};
 
 use super::args::Args;
-use super::contender::{Choice, Title};
+use super::candidate::KernelArg;
 use super::forecast::Forecast;
 use super::input::{Input, Matrices};
 use super::outcome::Outcome;
 use super::progress::Simulation;
-use super::sink::Sink;
+use super::record::{Record, Setting};
+use super::reporter::Reporter;
 use super::workload::Workload;
-use super::{progress, report, stdio, threads};
-
-/// What all results of one call have in common.
-#[derive(Clone, Copy)]
-pub struct Setting<'a> {
-    pub device: &'a Device,
-    pub gemm: Gemm,
-    /// Of the random matrices; none if they came from files.
-    pub seed: Option<u64>,
-    /// The version of cuBLAS, if it takes part.
-    pub cublas_version: Option<&'a str>,
-}
-
-impl Setting<'_> {
-    /// For JSON.
-    pub fn device_kind(&self) -> &'static str {
-        if self.device.is_soft() { "soft" } else { "gpu" }
-    }
-
-    /// As in `9.0`.
-    pub fn compute_capability(&self) -> String {
-        let (major, minor) = self.device.info().capability;
-        format!("{major}.{minor}")
-    }
-}
-
-/// Everything there is to say about one result.
-pub struct Record<'a> {
-    pub setting: Setting<'a>,
-    pub title: Title,
-    pub samples: Samples,
-    pub check: Check,
-    /// How many times as fast as the rung before: the last one that ran.
-    pub speedup: Option<f64>,
-    /// The throughput as a share of cuBLAS's, measured in turn with it.
-    pub share_of_cublas: Option<f64>,
-}
+use super::{device, progress, report, stdio};
 
 /// Does what the options say.
 pub fn run(args: &Args) -> Result<Outcome, Error> {
@@ -62,7 +25,7 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
         return Ok(Outcome::Right);
     }
     // Mistakes are found in the order of what it costs to find them.
-    let choice = Choice::parse(args.kernel.as_deref().unwrap_or_default())?;
+    let choice = KernelArg::parse(args.kernel.as_deref().unwrap_or_default())?;
     args.check(choice);
     let input = Input::open(args.source())?;
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
@@ -72,26 +35,26 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     }
     let output = args.out.as_deref().map(Output::for_matrix).transpose()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let mut sink = Sink::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
+    let mut reporter = Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 
-    let device = open(args.device())?;
+    let device = device::open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
     let prepare = |gemm| -> Result<Vec<_>, Error> {
         let all = loaded.iter().map(|one| one.prepare(gemm, args.splits, args.packed, choice));
         all.collect()
     };
-    let entries = prepare(gemm)?;
+    let candidates = prepare(gemm)?;
     let method = Method::choose(gemm.m, gemm.n, gemm.depth());
     require_memory(&device, &gemm, method)?;
 
-    let forecast = Forecast::new(&device, &entries, &gemm, args.repeat, prepare)?;
+    let forecast = Forecast::new(&device, &candidates, &gemm, args.repeat, prepare)?;
     if let Some(forecast) = &forecast {
         stdio::say(forecast.words());
     }
     let (seed, bound) = (input.seed(), input.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let setting = Setting { device: &device, gemm, seed, cublas_version };
-    sink.begin(&setting)?;
+    reporter.begin(&setting)?;
     let matrices = progress::step("preparing the matrices", || input.read(&gemm))?;
     let Matrices { a, b, c } = &matrices;
     let workload = Workload::new(&device, &gemm, &matrices, args.repeat)?;
@@ -102,24 +65,24 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     let mut before: Option<f64> = None;
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
-    let groups = entries.chunks(if device.is_soft() { 1 } else { entries.len() });
+    let groups = candidates.chunks(if device.is_soft() { 1 } else { candidates.len() });
     for (place, group) in groups.enumerate() {
-        if !sink.is_wanted() {
+        if !reporter.is_wanted() {
             break;
         }
         let (name, repeat) = (group[0].title.name, workload.repeat());
         let seconds = forecast.as_ref().map_or((0.0, 0.0), |forecast| forecast.from(place));
-        let simulation = Simulation::of(name, place, entries.len(), repeat, seconds);
+        let simulation = Simulation::of(name, place, candidates.len(), repeat, seconds);
         let timed = workload.measure(group, &simulation)?;
         let cublas = (group.iter().zip(&timed))
-            .find(|(entry, _)| entry.title.is_cublas())
+            .find(|(candidate, _)| candidate.title.is_cublas())
             .and_then(|(_, timed)| timed.as_ref().ok())
             .map(|(_, samples)| samples.median());
-        for (entry, timed) in group.iter().zip(timed) {
+        for (candidate, timed) in group.iter().zip(timed) {
             let (job, samples) = match timed {
                 Ok(timed) => timed,
                 Err(reason) => {
-                    sink.refusal(&setting, &entry.title, reason)?;
+                    reporter.refusal(&setting, &candidate.title, reason)?;
                     continue;
                 }
             };
@@ -135,16 +98,23 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
             let ratio = |other: Option<f64>| {
                 other.map(|other| other / median).filter(|ratio| ratio.is_finite())
             };
-            let speedup = entry.title.rung.and_then(|_| ratio(before.replace(median)));
+            let speedup = candidate.title.rung.and_then(|_| ratio(before.replace(median)));
             let share_of_cublas = ratio(cublas);
-            if conclude(entry.title.name, &check, &result, output.as_ref())? == Outcome::Wrong {
+            if conclude(candidate.title.name, &check, &result, output.as_ref())? == Outcome::Wrong {
                 outcome = Outcome::Wrong;
             }
-            let title = entry.title;
-            sink.result(&Record { setting, title, samples, check, speedup, share_of_cublas })?;
+            let title = candidate.title;
+            reporter.result(&Record {
+                setting,
+                title,
+                samples,
+                check,
+                speedup,
+                share_of_cublas,
+            })?;
         }
     }
-    sink.end(&setting)?;
+    reporter.end(&setting)?;
     Ok(outcome)
 }
 
@@ -169,18 +139,6 @@ fn conclude(
         (_, None) => {}
     }
     Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
-}
-
-/// Opens the device that a call works on, and starts the threads that do.
-pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
-    threads::start()?;
-    if choice == DeviceChoice::Auto
-        && let Err(reason) = cuda_driver::gpu_count()
-    {
-        let reason = no_gpu(&reason);
-        stdio::say(format_args!("note: running on the software device, because {reason}"));
-    }
-    Device::open(choice)
 }
 
 /// Refuses what does not fit, on the device and on the host.

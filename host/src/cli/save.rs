@@ -99,7 +99,7 @@ fn parse(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line).ok()
 }
 
-/// What a file begins with: where and how results were made, or a race of `tune`. What is not
+/// What a file begins with: where and how results were made, or a search of `tune`. What is not
 /// there is null.
 fn is_first(line: &Value) -> bool {
     let environment = &line["environment"];

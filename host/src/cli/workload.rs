@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use host::time::{self, Samples};
 use host::{Device, DeviceMatrix, Error, Gemm, Matrix};
 
-use super::contender::{Entry, Job};
+use super::candidate::{Candidate, Job};
 use super::input::Matrices;
 use super::progress::{self, Simulation};
 
@@ -57,14 +57,15 @@ impl<'a, 'd> Workload<'a, 'd> {
         })
     }
 
-    /// Times everything that can run, in turn, in the order of `entries`; why not for what
+    /// Times everything that can run, in turn, in the order of `candidates`; why not for what
     /// cannot. `simulation` is what they are called while one waits for the software device.
     pub fn measure<'e, 'k>(
         &self,
-        entries: &'e [Entry<'k, 'd>],
+        candidates: &'e [Candidate<'k, 'd>],
         simulation: &Simulation,
     ) -> Result<Vec<Timed<'e, 'k, 'd>>, Error> {
-        let jobs: Vec<_> = entries.iter().filter_map(|entry| entry.job.as_ref().ok()).collect();
+        let jobs: Vec<_> =
+            candidates.iter().filter_map(|candidate| candidate.job.as_ref().ok()).collect();
         let reset = || self.reset();
         let samples = if self.device.is_soft() {
             let run = |i: usize| {
@@ -88,7 +89,7 @@ impl<'a, 'd> Workload<'a, 'd> {
             })
         }?;
         let mut samples = samples.into_iter();
-        let timed = entries.iter().map(|entry| match &entry.job {
+        let timed = candidates.iter().map(|candidate| match &candidate.job {
             Ok(job) => Ok((job, samples.next().expect("one for each job"))),
             Err(reason) => Err(reason.as_str()),
         });

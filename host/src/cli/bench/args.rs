@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use host::auto;
-use serde::Serialize;
 
-use super::shapes::Shape;
+use crate::cli::buffers::L2;
+use crate::cli::shape::Shape;
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
@@ -50,7 +50,7 @@ pub struct BenchArgs {
 
     /// A table for people, JSON with one object per row and line, or CSV.
     #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    pub format: RowFormat,
 
     /// Add the rows to this file as they are made, as lines of JSON, after a line that says
     /// where and how. It must be new, or have such lines.
@@ -68,20 +68,9 @@ impl BenchArgs {
     }
 }
 
-/// What the L2 cache holds when a product starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum L2 {
-    /// Nothing of its matrices: each launch takes other ones, in turn.
-    #[default]
-    Cold,
-    /// What fits of them: every launch takes the same ones.
-    Warm,
-}
-
-/// How results are printed.
+/// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum RowFormat {
     #[default]
     Table,
     Json,

@@ -1,11 +1,8 @@
 //! `bench`: kernels next to cuBLAS, shape by shape.
 
-mod args;
-mod output;
-pub mod peer;
+pub mod args;
+mod reporter;
 mod row;
-pub mod sets;
-mod shapes;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,24 +14,22 @@ use host::telemetry::Telemetry;
 use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
 
-pub use args::{BenchArgs, L2};
-use output::Output;
-use peer::Peer;
+use args::BenchArgs;
+use reporter::RowReporter;
 use row::{Row, Status};
-use sets::Sets;
-pub use shapes::Shape;
 
-use super::contender::{Choice, Entry, Job, Loaded, Title};
+use super::baseline::{self, Baseline};
+use super::buffers::{self, L2, RotatingBuffers, first_difference};
+use super::candidate::{Candidate, Job, KernelArg, Loaded, Title, is_refusal};
 use super::outcome::Outcome;
-use super::run::{self, Setting};
-use super::{json, progress, stdio};
+use super::record::Setting;
+use super::shape::{self, Shape};
+use super::{device, json, peaks, progress, stdio};
 
 /// Milliseconds of work before the first sample of a row: clocks need that long to settle.
 const WARMUP_MS: f64 = 200.0;
 /// Milliseconds of work before peaks are measured: what came before was the host's.
 const PEAK_WARMUP_MS: f64 = 50.0;
-/// Bytes that the copy reads, and an eighth of the free memory if that is less.
-pub const COPY_BYTES: u64 = 512 << 20;
 /// Squares, for a call that names no shapes.
 const SQUARES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
@@ -43,24 +38,22 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     // Mistakes are found in the order of what it costs to find them.
     let mut choices = Vec::new();
     for name in args.kernels() {
-        choices.extend(Choice::parse(name)?.rungs());
+        choices.extend(KernelArg::parse(name)?.rungs());
     }
     let mut shapes = args.sizes.clone();
     if let Some(file) = &args.shapes {
-        shapes.extend(shapes::read(file)?);
+        shapes.extend(shape::read(file)?);
     }
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(|n| Shape { m: n, n, k: n }));
     }
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let output = Output::new(args, stdio::print)?;
+    let reporter = RowReporter::new(args, stdio::print)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
-    let device = run::open(DeviceChoice::Gpu)?;
-
-    let copy_bytes = COPY_BYTES.min(device.free_memory()? / 8);
-    Bench::new(args, &device, output, copy_bytes)?.run(&choices, &shapes, table.as_ref())
+    let device = device::open(DeviceChoice::Gpu)?;
+    Bench::new(args, &device, reporter)?.run(&choices, &shapes, table.as_ref())
 }
 
 /// What all rows share.
@@ -70,25 +63,13 @@ struct Bench<'a, 'd> {
     peaks: Peaks<'d>,
     speed: Speed,
     telemetry: Option<Telemetry>,
-    output: Output,
-}
-
-/// The host's matrices of a shape.
-struct Matrices {
-    a: Matrix,
-    b: Matrix,
+    reporter: RowReporter,
 }
 
 impl<'a, 'd> Bench<'a, 'd> {
     /// Loads what measures peaks, and what reads clocks, where there is that.
-    fn new(
-        args: &'a BenchArgs,
-        device: &'d Device,
-        output: Output,
-        copy_bytes: u64,
-    ) -> Result<Self, Error> {
-        let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
-        let peaks = Peaks::new(device, multiprocessors, copy_bytes)?;
+    fn new(args: &'a BenchArgs, device: &'d Device, reporter: RowReporter) -> Result<Self, Error> {
+        let peaks = peaks::load(device)?;
         let speed = peaks.speed()?;
         let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
             stdio::say(format_args!(
@@ -96,21 +77,21 @@ impl<'a, 'd> Bench<'a, 'd> {
             ));
             None
         });
-        Ok(Self { args, device, peaks, speed, telemetry, output })
+        Ok(Self { args, device, peaks, speed, telemetry, reporter })
     }
 
     fn run(
         &mut self,
-        choices: &[Choice],
+        choices: &[KernelArg],
         shapes: &[Shape],
         table: Option<&Table>,
     ) -> Result<Outcome, Error> {
         let mut kernels = Vec::new();
         for choice in choices {
             // Refusals are rows, and the others go on.
-            kernels.extend(choice.load_among(self.device, Choice::All, table)?);
+            kernels.extend(choice.load_among(self.device, KernelArg::All, table)?);
         }
-        let cublas = peer::load(self.device)?;
+        let cublas = baseline::load(self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
         let setting = Setting {
             device: self.device,
@@ -118,15 +99,15 @@ impl<'a, 'd> Bench<'a, 'd> {
             seed: Some(self.args.seed),
             cublas_version: version,
         };
-        self.output.begin(&json::environment(&setting)?, &self.head(&setting))?;
+        self.reporter.begin(&json::environment(&setting)?, &self.head(&setting))?;
         for shape in shapes {
-            if !self.output.is_wanted() {
+            if !self.reporter.is_wanted() {
                 break;
             }
             self.shape(shape.gemm(), &kernels, cublas.as_ref())?;
         }
-        self.output.end()?;
-        Ok(if self.output.all_right() { Outcome::Right } else { Outcome::Wrong })
+        self.reporter.end()?;
+        Ok(if self.reporter.all_right() { Outcome::Right } else { Outcome::Wrong })
     }
 
     /// What is above the table.
@@ -166,49 +147,53 @@ impl<'a, 'd> Bench<'a, 'd> {
         kernels: &[Loaded<'d>],
         cublas: Option<&Loaded<'d>>,
     ) -> Result<(), Error> {
-        let entries: Vec<_> = kernels
+        let candidates: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, 1, false, Choice::All))
+            .map(|kernel| kernel.prepare(gemm, 1, false, KernelArg::All))
             .collect::<Result<_, _>>()?;
         let cublas =
-            cublas.map(|cublas| cublas.prepare(gemm, 1, false, Choice::All)).transpose()?;
+            cublas.map(|cublas| cublas.prepare(gemm, 1, false, KernelArg::All)).transpose()?;
         let method = Method::choose(gemm.m, gemm.n, gemm.k);
         let prepared = progress::step("preparing the matrices", || self.prepare(&gemm, method));
-        let (matrices, mut sets) = match prepared {
+        let (matrices, mut buffers) = match prepared {
             Ok(prepared) => prepared,
             Err(error) if is_refusal(&error) => {
-                for entry in &entries {
-                    let row = self.new_row(entry, &gemm);
+                for candidate in &candidates {
+                    let row = self.new_row(candidate, &gemm);
                     let row = row.without_time(Status::Refused, error.to_string());
-                    self.output.row(row, &[], &[])?;
+                    self.reporter.row(row, &[], &[])?;
                 }
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        let Matrices { a, b } = &matrices;
+        let [a, b] = &matrices;
         let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound: Bound::Probabilistic };
         let reference = progress::step("computing the product in f64", || {
             Reference::compute(problem, method, self.args.seed)
         })?;
-        let peer = match &cublas {
-            Some(entry) => Peer::new(entry, &mut sets, &reference)?,
+        let baseline = match &cublas {
+            Some(candidate) => Baseline::new(candidate, &mut buffers, &reference)?,
             None => None,
         };
-        for entry in &entries {
-            let row = self.new_row(entry, &gemm);
-            self.row(row, entry, peer.as_ref(), &mut sets, &reference)?;
+        for candidate in &candidates {
+            let row = self.new_row(candidate, &gemm);
+            self.row(row, candidate, baseline.as_ref(), &mut buffers, &reference)?;
         }
         Ok(())
     }
 
-    fn new_row(&self, entry: &Entry<'_, 'd>, gemm: &Gemm) -> Row {
-        let Title { name, rung, chosen, splits, packed, .. } = entry.title;
+    fn new_row(&self, candidate: &Candidate<'_, 'd>, gemm: &Gemm) -> Row {
+        let Title { name, rung, chosen, splits, packed, .. } = candidate.title;
         Row { chosen, splits, packed, ..Row::new(name, rung, gemm, self.args.seed) }
     }
 
     /// Makes the matrices, on the host and on the device.
-    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<(Matrices, Sets<'d>), Error> {
+    fn prepare(
+        &self,
+        gemm: &Gemm,
+        method: Method,
+    ) -> Result<([Matrix; 2], RotatingBuffers<'d>), Error> {
         let needed = gemm.bytes();
         let available = self.device.free_memory()?;
         if needed > u128::from(available) {
@@ -221,7 +206,7 @@ impl<'a, 'd> Bench<'a, 'd> {
 
         // It fits 64 bits, as the free memory does.
         let bytes = needed as u64;
-        let wanted = sets::count(self.args.l2, bytes, self.device.info().l2_bytes);
+        let wanted = buffers::count(self.args.l2, bytes, self.device.info().l2_bytes);
         // Something is left to cuBLAS and the driver.
         let possible = ((available - available / 8) / bytes).max(1);
         let count = wanted.min(usize::try_from(possible).unwrap_or(usize::MAX));
@@ -234,38 +219,38 @@ impl<'a, 'd> Bench<'a, 'd> {
         }
         let a = Matrix::random(gemm.m, gemm.k, self.args.seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);
-        let sets = Sets::new(self.device, gemm, [&a, &b], count)?;
-        Ok((Matrices { a, b }, sets))
+        let buffers = RotatingBuffers::new(self.device, gemm, [&a, &b], count)?;
+        Ok(([a, b], buffers))
     }
 
     /// Checks a kernel, times it if it is right, and adds its row.
     fn row(
         &mut self,
         mut row: Row,
-        entry: &Entry<'_, 'd>,
-        peer: Option<&Peer<'_, '_, 'd>>,
-        sets: &mut Sets<'d>,
+        candidate: &Candidate<'_, 'd>,
+        baseline: Option<&Baseline<'_, '_, 'd>>,
+        buffers: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<(), Error> {
         row.l2 = Some(self.args.l2);
-        row.sets = Some(sets.len());
-        let job = match &entry.job {
+        row.sets = Some(buffers.len());
+        let job = match &candidate.job {
             Ok(job) => job,
             Err(reason) => {
                 let row = row.without_time(Status::Refused, reason);
-                return self.output.row(row, &[], &[]);
+                return self.reporter.row(row, &[], &[]);
             }
         };
-        let first = match sets.result(job) {
+        let first = match buffers.result(job) {
             Ok(first) => first,
             Err(error) if is_refusal(&error) => {
                 let row = row.without_time(Status::Refused, error.to_string());
-                return self.output.row(row, &[], &[]);
+                return self.reporter.row(row, &[], &[]);
             }
             Err(error) => return Err(error),
         };
         let check = progress::step("checking", || reference.check(&first))?;
-        row.errors(&check, peer.map(|peer| &peer.check));
+        row.errors(&check, baseline.map(|baseline| &baseline.check));
         if !check.passed() {
             let reason = match check.worst {
                 Some(worst) => format!(
@@ -274,44 +259,50 @@ impl<'a, 'd> Bench<'a, 'd> {
                 ),
                 None => format!("{} or more wrong", check.failures),
             };
-            return self.output.row(row.without_time(Status::Fail, reason), &[], &[]);
+            return self.reporter.row(row.without_time(Status::Fail, reason), &[], &[]);
         }
 
-        let (own, cublas, rates) = progress::step("measuring", || self.measure(job, peer, sets))?;
+        let (own, cublas, rates) =
+            progress::step("measuring", || self.measure(job, baseline, buffers))?;
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // After hundreds of launches between others.
-        let second = sets.result(job)?;
+        let second = buffers.result(job)?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
             let (m, n) = (at / first.cols(), at % first.cols());
             let reason = format!(
                 "results differ between runs: {one:e} and {other:e} at row {m}, column {n}"
             );
-            return self.output.row(row.without_time(Status::Unstable, reason), &[], &[]);
+            return self.reporter.row(row.without_time(Status::Unstable, reason), &[], &[]);
         }
         row.status = Status::Pass;
         row.times(&own, cublas.as_ref(), &rates);
         row.conditions(&conditions);
-        self.output.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
+        self.reporter.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
     }
 
     /// Times a kernel, and cuBLAS if there is one, and the peaks before and after.
     fn measure(
         &mut self,
         job: &Job<'_, 'd>,
-        peer: Option<&Peer<'_, '_, 'd>>,
-        sets: &mut Sets<'d>,
+        baseline: Option<&Baseline<'_, '_, 'd>>,
+        buffers: &mut RotatingBuffers<'d>,
     ) -> Result<(Batches, Option<Batches>, Rates), Error> {
         let policy = Policy {
             samples: self.args.samples,
             sample_ms: f64::from(self.args.sample_ms),
             warmup_ms: WARMUP_MS,
         };
-        let jobs: Vec<_> = peer.map(|peer| peer.job).into_iter().chain([job]).collect();
+        let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
         self.peaks.enqueue_delay(PEAK_WARMUP_MS, self.speed)?;
         let before = self.peaks.measure(self.speed)?;
         let Self { device, peaks, speed, telemetry, .. } = self;
-        let mut side_by_side =
-            SideBySide { jobs: &jobs, sets, peaks, speed: *speed, telemetry: telemetry.as_mut() };
+        let mut side_by_side = SideBySide {
+            jobs: &jobs,
+            buffers,
+            peaks,
+            speed: *speed,
+            telemetry: telemetry.as_mut(),
+        };
         let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
         let after = self.peaks.measure(self.speed)?;
         let own = batches.pop().expect("one for each job");
@@ -322,7 +313,7 @@ impl<'a, 'd> Bench<'a, 'd> {
 /// Kernels that are timed in turn.
 struct SideBySide<'a, 'e, 'k, 'd> {
     jobs: &'a [&'e Job<'k, 'd>],
-    sets: &'a mut Sets<'d>,
+    buffers: &'a mut RotatingBuffers<'d>,
     peaks: &'a Peaks<'d>,
     speed: Speed,
     telemetry: Option<&'a mut Telemetry>,
@@ -330,7 +321,7 @@ struct SideBySide<'a, 'e, 'k, 'd> {
 
 impl Work for SideBySide<'_, '_, '_, '_> {
     fn launch(&mut self, i: usize) -> Result<(), Error> {
-        self.sets.enqueue(self.jobs[i])
+        self.buffers.enqueue(self.jobs[i])
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {
@@ -342,26 +333,4 @@ impl Work for SideBySide<'_, '_, '_, '_> {
             telemetry.observe();
         }
     }
-}
-
-/// Whether an error is about one product, so that others may still run. After a fault
-/// nothing does.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::DeviceMemory { .. }
-            | Error::HostMemory { .. }
-            | Error::SharedMemory { .. }
-            | Error::Cublas { .. }
-            | Error::Driver { .. }
-    )
-}
-
-/// The first element, counted along rows, whose bits differ, and both its values.
-pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
-    let pairs = one.as_slice().iter().zip(other.as_slice());
-    pairs
-        .enumerate()
-        .find(|(_, (one, other))| one.to_bits() != other.to_bits())
-        .map(|(at, (one, other))| (at, [*one, *other]))
 }

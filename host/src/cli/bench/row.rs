@@ -9,8 +9,8 @@ use host::telemetry::Conditions;
 use host::verify::{Check, Method};
 use serde::Serialize;
 
-use super::args::L2;
-use super::shapes::Shape;
+use crate::cli::buffers::L2;
+use crate::cli::shape::Shape;
 
 /// A ratio this near to 1 says nothing, however sure it is: cuBLAS against itself has come out at
 /// 1.001 (1.001 to 1.002), since somebody is always first.

@@ -1,8 +1,8 @@
 //! Rows for people, printed as soon as they are there.
 
 use super::row::{Row, Status};
-use crate::cli::contender::Title;
-use crate::cli::report::{milliseconds, number};
+use crate::cli::candidate::Title;
+use crate::cli::format::{milliseconds, number};
 
 /// The widths of the first two columns, and of the others.
 const SHAPE: usize = 20;

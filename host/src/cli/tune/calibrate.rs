@@ -10,18 +10,18 @@ use host::auto::Model;
 use host::auto::table::{Costs, Table};
 use host::{Error, stats};
 
-use super::race::{Race, predicted};
+use super::search_result::{SearchResult, predicted};
 
 /// A kernel that took part in fewer products is left alone.
-const LEAST_RACES: usize = 3;
+const LEAST_PRODUCTS: usize = 3;
 
 /// A correction beyond this is none.
 const MOST: f64 = 2.0;
 
 /// How many times as long as the fastest it takes what costs choose, in the geometric mean.
-pub fn mean_loss(table: &Table, races: &[Race]) -> f64 {
+pub fn mean_loss(table: &Table, results: &[SearchResult]) -> f64 {
     let model = Model::new(table);
-    let losses: Vec<_> = races.iter().map(|race| race.loss(&model)).collect();
+    let losses: Vec<_> = results.iter().map(|result| result.loss(&model)).collect();
     stats::geometric_mean(&losses).unwrap_or(1.0)
 }
 
@@ -30,29 +30,29 @@ pub fn mean_loss(table: &Table, races: &[Race]) -> f64 {
 /// # Errors
 ///
 /// [`Error::Table`] if they make none.
-pub fn calibrated(table: &Table, races: &[Race]) -> Result<Option<Table>, Error> {
+pub fn calibrated(table: &Table, results: &[SearchResult]) -> Result<Option<Table>, Error> {
     let mut kernels = table.kernels().to_vec();
-    let factors = factors(&Model::new(table), races);
+    let factors = factors(&Model::new(table), results);
     for costs in &mut kernels {
         if let Some(factor) = factors.get(costs.kernel.name()) {
             slow(costs, *factor);
         }
     }
     let better = table.with_kernels(kernels)?;
-    Ok((mean_loss(&better, races) < mean_loss(table, races)).then_some(better))
+    Ok((mean_loss(&better, results) < mean_loss(table, results)).then_some(better))
 }
 
 /// How much slower each kernel was than predicted.
-fn factors(model: &Model, races: &[Race]) -> HashMap<&'static str, f64> {
+fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, f64> {
     let mut ratios: HashMap<_, Vec<f64>> = HashMap::new();
-    for race in races {
-        for run in &race.runs {
-            let slower = run.ns() / predicted(model, race.shape, run);
+    for result in results {
+        for run in &result.runs {
+            let slower = run.ns() / predicted(model, result.shape, run);
             ratios.entry(run.choice.spec.name()).or_default().push(slower);
         }
     }
     let usable = |ratios: &Vec<f64>| {
-        ratios.len() >= LEAST_RACES && ratios.iter().all(|ratio| ratio.is_finite())
+        ratios.len() >= LEAST_PRODUCTS && ratios.iter().all(|ratio| ratio.is_finite())
     };
     let known = ratios.into_iter().filter(|(_, ratios)| usable(ratios));
     known.map(|(name, all)| (name, stats::median(&all).clamp(1.0 / MOST, MOST))).collect()
@@ -71,17 +71,17 @@ fn slow(costs: &mut Costs, factor: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::bench::Shape;
-    use crate::cli::tune::race::Run;
+    use crate::cli::shape::Shape;
+    use crate::cli::tune::search_result::Run;
 
     /// Numbers that were measured nowhere.
     const TABLE: &str = include_str!("../../auto/table_for_tests.json");
 
-    /// Races in which times are what `truth` says, and predictions what `table` does.
-    fn races(table: &Table, truth: &Table) -> Vec<Race> {
+    /// Results in which times are what `truth` says, and predictions what `table` does.
+    fn results(table: &Table, truth: &Table) -> Vec<SearchResult> {
         let (model, truth) = (Model::new(table), Model::new(truth));
         let shape = |i: usize| Shape { m: 16 * i, n: 40 * i + 8, k: 3000 - 100 * i };
-        let race = |shape: Shape| {
+        let result = |shape: Shape| {
             let run = |estimate: host::auto::Estimate| Run {
                 choice: estimate.choice,
                 predicted_ns: estimate.ns,
@@ -89,9 +89,9 @@ mod tests {
                 rms_error: None,
             };
             let runs = model.ranking(&shape.gemm(), 6).into_iter().map(run).collect();
-            Race { shape, runs, wrong: Vec::new(), cublas_rms_error: None }
+            SearchResult { shape, runs, wrong: Vec::new(), cublas_rms_error: None }
         };
-        (1..25).map(shape).map(race).collect()
+        (1..25).map(shape).map(result).collect()
     }
 
     #[test]
@@ -100,18 +100,18 @@ mod tests {
         let mut kernels = table.kernels().to_vec();
         slow(&mut kernels[1], 1.7);
         let truth = table.with_kernels(kernels).unwrap();
-        let races = races(&table, &truth);
-        let before = mean_loss(&table, &races);
-        let better = calibrated(&table, &races).unwrap();
+        let results = results(&table, &truth);
+        let before = mean_loss(&table, &results);
+        let better = calibrated(&table, &results).unwrap();
         let better = better.unwrap_or_else(|| panic!("not better"));
-        let after = mean_loss(&better, &races);
+        let after = mean_loss(&better, &results);
         assert!(before > 1.01 && after < 1.0 + 0.1 * (before - 1.0), "{before} {after}");
         let exceptions = |table: &Table| {
             let model = Model::new(table);
-            races.iter().filter(|race| race.exception(&model).is_some()).count()
+            results.iter().filter(|result| result.exception(&model).is_some()).count()
         };
         assert!(exceptions(&better) < exceptions(&table));
         // What is right stays as it is.
-        assert!(calibrated(&truth, &races).unwrap().is_none());
+        assert!(calibrated(&truth, &results).unwrap().is_none());
     }
 }

@@ -5,10 +5,9 @@ use host::auto::table::{Costs, Pace};
 use host::kernels::{KernelAbi, KernelDescriptor};
 use host::{Error, Gemm, Kernel};
 
-use super::bed::{Bed, Matrices, Runner, check};
-use crate::cli::bench::L2;
-use crate::cli::bench::sets::Sets;
-use crate::cli::contender::Job;
+use super::context::{BenchmarkContext, Operands, TimedJob, check};
+use crate::cli::buffers::{L2, RotatingBuffers};
+use crate::cli::candidate::Job;
 
 /// The two lengths along K that tell a step from the rest.
 const DEPTHS: [u32; 2] = [256, 1280];
@@ -24,28 +23,31 @@ const PIECES: [u32; 2] = [2, 8];
 const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
 
 /// What a launch takes that has nothing to do.
-pub fn launch_ns<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
+pub fn launch_ns<'d>(context: &BenchmarkContext<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
     let gemm = Gemm::new(1, 1, 0);
-    let runner = Runner { job: Job::Rung(kernel.prepare(gemm)?), on: 0 };
-    let mut sets = [bed.sets(&Matrices::new(gemm)?, L2::Warm)?];
-    Ok(bed.nanoseconds(&[runner], &mut sets)?[0])
+    let job = TimedJob { job: Job::Rung(kernel.prepare(gemm)?), on: 0 };
+    let mut buffers = [context.buffers(&Operands::new(gemm)?, L2::Warm)?];
+    Ok(context.nanoseconds(&[job], &mut buffers)?[0])
 }
 
 /// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
-pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>, Error> {
+pub fn mistake<'d>(
+    context: &BenchmarkContext<'d>,
+    kernel: &Kernel<'d>,
+) -> Result<Option<String>, Error> {
     let spec = kernel.spec();
     let [bm, bn, bk] = [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
     for beyond in [4, 5] {
         let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond);
-        let matrices = Matrices::new(gemm)?;
-        let reference = matrices.reference()?;
-        let mut sets = bed.sets(&matrices, L2::Warm)?;
+        let operands = Operands::new(gemm)?;
+        let reference = operands.reference()?;
+        let mut buffers = context.buffers(&operands, L2::Warm)?;
         for (splits, packed) in CHECKED {
             if splits > 1 && spec.abi() != KernelAbi::SplitK {
                 continue;
             }
             let job = Job::Rung(kernel.plan(gemm).splits(splits).staged(packed).prepare()?);
-            if let Err(reason) = check(&job, &mut sets, &reference)? {
+            if let Err(reason) = check(&job, &mut buffers, &reference)? {
                 let choice = Choice { spec, splits, packed };
                 let Gemm { m, n, k, .. } = gemm;
                 return Ok(Some(format!("{m}x{n}x{k}, {choice}: {reason}")));
@@ -57,7 +59,7 @@ pub fn mistake<'d>(bed: &Bed<'d>, kernel: &Kernel<'d>) -> Result<Option<String>,
 
 /// Measures a kernel of which `resident` blocks fit a multiprocessor.
 pub fn measure<'d>(
-    bed: &Bed<'d>,
+    context: &BenchmarkContext<'d>,
     kernel: &Kernel<'d>,
     resident: u32,
     launch_ns: f64,
@@ -71,27 +73,27 @@ pub fn measure<'d>(
         piece_ns: 0.0,
         tile_ns: 0.0,
     };
-    let lab = Lab { bed, kernel, launch_ns };
+    let benchmark = KernelBenchmark { context, kernel, launch_ns };
     let resident = if spec.abi() == KernelAbi::StreamK { 1 } else { resident };
-    costs.aligned = lab.paces(resident, true)?;
+    costs.aligned = benchmark.paces(resident, true)?;
     if spec.unaligned().is_some() {
-        costs.unaligned = lab.paces(resident, false)?;
+        costs.unaligned = benchmark.paces(resident, false)?;
     }
     let pace = costs.aligned[0];
     match spec.abi() {
         KernelAbi::Gemm | KernelAbi::TensorMap => {}
-        KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = lab.reduction(pace)?,
+        KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = benchmark.reduction(pace)?,
         KernelAbi::StreamK => {
-            [costs.join_ns, costs.piece_ns] = lab.stream_k_fixup(pace)?;
-            costs.tile_ns = lab.tile(pace)?;
+            [costs.join_ns, costs.piece_ns] = benchmark.stream_k_fixup(pace)?;
+            costs.tile_ns = benchmark.tile(pace)?;
         }
     }
     Ok(costs)
 }
 
 /// What the measurements of a kernel share.
-struct Lab<'a, 'd> {
-    bed: &'a Bed<'d>,
+struct KernelBenchmark<'a, 'd> {
+    context: &'a BenchmarkContext<'d>,
     kernel: &'a Kernel<'d>,
     launch_ns: f64,
 }
@@ -102,17 +104,17 @@ struct Grid {
     splits: u32,
 }
 
-impl<'d> Lab<'_, 'd> {
+impl<'d> KernelBenchmark<'_, 'd> {
     /// The times of grids, which take turns, without what a launch takes.
     fn time(&self, grids: &[Grid]) -> Result<Vec<f64>, Error> {
-        let mut sets: Vec<Sets<'d>> = Vec::new();
-        let mut runners = Vec::new();
+        let mut buffers: Vec<RotatingBuffers<'d>> = Vec::new();
+        let mut jobs = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
-            sets.push(self.bed.sets(&Matrices::new(grid.gemm)?, L2::Cold)?);
+            buffers.push(self.context.buffers(&Operands::new(grid.gemm)?, L2::Cold)?);
             let job = Job::Rung(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
-            runners.push(Runner { job, on });
+            jobs.push(TimedJob { job, on });
         }
-        let times = self.bed.nanoseconds(&runners, &mut sets)?;
+        let times = self.context.nanoseconds(&jobs, &mut buffers)?;
         Ok(times.into_iter().map(|ns| (ns - self.launch_ns).max(0.0)).collect())
     }
 
@@ -123,7 +125,7 @@ impl<'d> Lab<'_, 'd> {
         let mut grids = Vec::new();
         for blocks in 1..=resident {
             for steps in steps {
-                let gemm = gemm(spec, blocks * self.bed.multiprocessors(), steps);
+                let gemm = gemm(spec, blocks * self.context.multiprocessors(), steps);
                 // One column of B or of A less: no row but the first is aligned.
                 let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
                 let (n, k) = match (aligned, wide) {
@@ -149,7 +151,7 @@ impl<'d> Lab<'_, 'd> {
         let spec = self.kernel.spec();
         let steps = (DEPTHS[0] / spec.tile().bk).max(1);
         let grid = |pieces: u32| {
-            let tiles = (self.bed.multiprocessors() / pieces).max(1);
+            let tiles = (self.context.multiprocessors() / pieces).max(1);
             Grid { gemm: gemm(spec, tiles, pieces * steps), splits: pieces }
         };
         let times = self.time(&PIECES.map(grid))?;
@@ -160,7 +162,7 @@ impl<'d> Lab<'_, 'd> {
     /// The same for persistent blocks (stream-K fix-up): they share tiles where there are fewer of these.
     fn stream_k_fixup(&self, pace: Pace) -> Result<[f64; 2], Error> {
         let spec = self.kernel.spec();
-        let multiprocessors = self.bed.multiprocessors();
+        let multiprocessors = self.context.multiprocessors();
         let steps = DEPTHS[1] / spec.tile().bk;
         let tiles = PIECES.map(|pieces| (multiprocessors / pieces).max(1));
         let times =
@@ -178,7 +180,7 @@ impl<'d> Lab<'_, 'd> {
     fn tile(&self, pace: Pace) -> Result<f64, Error> {
         let spec = self.kernel.spec();
         let steps = DEPTHS[0] / spec.tile().bk;
-        let grid = Grid { gemm: gemm(spec, 2 * self.bed.multiprocessors(), steps), splits: 1 };
+        let grid = Grid { gemm: gemm(spec, 2 * self.context.multiprocessors(), steps), splits: 1 };
         let time = self.time(&[grid])?[0];
         Ok((time - pace.fixed_ns - f64::from(2 * steps) * pace.step_ns).max(0.0))
     }

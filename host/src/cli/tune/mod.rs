@@ -1,11 +1,12 @@
 //! `tune`: what `auto` goes by, measured.
 
 mod accept;
-mod bed;
+pub mod args;
 mod calibrate;
+mod context;
 mod costs;
-mod course;
-mod race;
+mod search;
+mod search_result;
 mod shapes;
 
 use std::fs::File;
@@ -21,15 +22,15 @@ use host::{Error, find_kernel};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::args::DeviceArg;
-use super::bench::{COPY_BYTES, Shape, peer};
+use super::format::milliseconds;
 use super::outcome::Outcome;
-use super::report::milliseconds;
 use super::save::Save;
-use super::{json, run, stdio};
-use bed::Bed;
-use course::Course;
-use race::{Race, Run};
+use super::shape::Shape;
+use super::{baseline, device, json, stdio};
+use args::TuneArgs;
+use context::BenchmarkContext;
+use search::CandidateSearch;
+use search_result::{Run, SearchResult};
 
 /// Rungs of one launch per product that are worth a try beside the tiles.
 const RUNGS: [&str; 2] = ["warptile", "async_copy"];
@@ -40,38 +41,13 @@ const QUICK: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
 /// Of more blocks per multiprocessor nothing is measured.
 const MOST_RESIDENT: u32 = 4;
 
-#[derive(Debug, clap::Args)]
-pub struct TuneArgs {
-    /// The table, or a folder for it [default: this folder, under the device's name]. Nothing but a
-    /// table is replaced.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-
-    /// Where to run: auto takes a GPU if there is one, else the software device.
-    #[arg(long, value_enum, default_value_t)]
-    device: DeviceArg,
-
-    /// Add the times of all products to this file as they are made, as lines of JSON. It must be
-    /// new, or have such lines.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-
-    /// Measure nothing: have this table say that the PTX of kernels has changed since.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick"])]
-    accept: Option<PathBuf>,
-
-    /// A few kernels and tiny shapes, to see that it works.
-    #[arg(long, hide = true)]
-    quick: bool,
-}
-
 /// Does what the options say.
 pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let Some(path) = &args.accept {
         return accept::run(path);
     }
     let clock = Instant::now();
-    let device = run::open(args.device.choice())?;
+    let device = device::open(args.device.choice())?;
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
     expect_table(&path)?;
@@ -79,23 +55,22 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
     }
-    let copy_bytes = if device.is_soft() { 0 } else { COPY_BYTES.min(device.free_memory()? / 8) };
-    let bed = Bed::new(&device, copy_bytes)?;
+    let context = BenchmarkContext::new(&device)?;
     stdio::print(&format!("device:  {}\n", device.info().name))?;
 
-    let before = bed.ffma_gflops()?;
-    let mut tuning = Tuning { bed: &bed, output, save, wrong: 0 };
+    let before = context.ffma_gflops()?;
+    let mut tuning = Tuning { context: &context, output, save, wrong: 0 };
     let table = tuning.costs(&kernels(args.quick)?)?;
-    let races = tuning.races(&table, args.quick)?;
-    let after = bed.ffma_gflops()?;
+    let results = tuning.search(&table, args.quick)?;
+    let after = context.ffma_gflops()?;
 
-    let measured = calibrate::mean_loss(&table, &races);
-    let calibrated = calibrate::calibrated(&table, &races)?;
+    let measured = calibrate::mean_loss(&table, &results);
+    let calibrated = calibrate::calibrated(&table, &results)?;
     let is_better = calibrated.is_some();
-    let table = with_exceptions(calibrated.unwrap_or(table), &races)?;
+    let table = with_exceptions(calibrated.unwrap_or(table), &results)?;
     tuning.output.write_text(&table.to_json())?;
     let corrected = if is_better {
-        format!(", {:.3}x with corrected costs", calibrate::mean_loss(&table, &races))
+        format!(", {:.3}x with corrected costs", calibrate::mean_loss(&table, &results))
     } else {
         String::new()
     };
@@ -108,9 +83,9 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
          errors:  {}\n\
          time:    {:.0} s{}\n\
          table:   {}\n",
-        races.len(),
+        results.len(),
         table.exceptions().len(),
-        errors(&races),
+        errors(&results),
         clock.elapsed().as_secs_f64(),
         drift.unwrap_or_default(),
         path.display(),
@@ -119,12 +94,12 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
 }
 
 /// What errors decided, in words.
-fn errors(races: &[Race]) -> String {
-    if races.iter().all(|race| race.cublas_rms_error.is_none()) {
+fn errors(results: &[SearchResult]) -> String {
+    if results.iter().all(|result| result.cublas_rms_error.is_none()) {
         return "not compared with cuBLAS's".to_owned();
     }
-    let left_out = races.iter().filter(|race| race.left_out().is_some()).count();
-    let inaccurate = races.iter().filter(|race| !race.is_accurate()).count();
+    let left_out = results.iter().filter(|result| result.left_out().is_some()).count();
+    let inaccurate = results.iter().filter(|result| !result.is_accurate()).count();
     format!(
         "the fastest was left out for its rms error for {left_out} shape(s); no choice was as \
          accurate as cuBLAS for {inaccurate}"
@@ -132,9 +107,9 @@ fn errors(races: &[Race]) -> String {
 }
 
 /// The table, with exceptions for products that its costs mislead about.
-fn with_exceptions(table: Table, races: &[Race]) -> Result<Table, Error> {
+fn with_exceptions(table: Table, results: &[SearchResult]) -> Result<Table, Error> {
     let model = Model::new(&table);
-    table.with_exceptions(races.iter().filter_map(|race| race.exception(&model)).collect())
+    table.with_exceptions(results.iter().filter_map(|result| result.exception(&model)).collect())
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
@@ -187,7 +162,7 @@ fn expect_table(path: &Path) -> Result<(), Error> {
 
 /// The times of a product, in JSON.
 #[derive(Serialize)]
-struct RaceLine {
+struct SearchLine {
     m: usize,
     n: usize,
     k: usize,
@@ -206,8 +181,8 @@ struct RunLine {
     rms_error: Option<f64>,
 }
 
-impl RaceLine {
-    fn new(race: &Race) -> Self {
+impl SearchLine {
+    fn new(result: &SearchResult) -> Self {
         let run = |run: &Run| RunLine {
             kernel: run.choice.spec.name(),
             splits: run.choice.splits,
@@ -216,15 +191,15 @@ impl RaceLine {
             ns: run.ns(),
             rms_error: run.rms_error,
         };
-        let Shape { m, n, k } = race.shape;
-        let runs = race.runs.iter().map(run).collect();
-        Self { m, n, k, cublas_rms_error: race.cublas_rms_error, runs }
+        let Shape { m, n, k } = result.shape;
+        let runs = result.runs.iter().map(run).collect();
+        Self { m, n, k, cublas_rms_error: result.cublas_rms_error, runs }
     }
 }
 
 /// What the steps of a tuning share.
 struct Tuning<'a, 'd> {
-    bed: &'a Bed<'d>,
+    context: &'a BenchmarkContext<'d>,
     /// Is replaced as a whole, so that there is a table at any time.
     output: Output,
     save: Option<Save>,
@@ -235,12 +210,12 @@ struct Tuning<'a, 'd> {
 impl Tuning<'_, '_> {
     /// Measures what kernels cost, one after the other.
     fn costs(&mut self, kernels: &[&'static KernelDescriptor]) -> Result<Table, Error> {
-        let Self { bed, .. } = *self;
-        let device = bed.device;
+        let Self { context, .. } = *self;
+        let device = context.device;
         let empty = device.kernel(find_kernel("naive")?)?;
         let mut measured = Measured::now(device)?;
-        let launch_ns = costs::launch_ns(bed, &empty)?.max(1.0);
-        let copy_gbytes = bed.copy_gbytes()?;
+        let launch_ns = costs::launch_ns(context, &empty)?.max(1.0);
+        let copy_gbytes = context.copy_gbytes()?;
         let mut table: Option<Table> = None;
         for spec in kernels {
             let resident = match device.resident_blocks(spec)?.min(MOST_RESIDENT) {
@@ -251,12 +226,12 @@ impl Tuning<'_, '_> {
                 resident => resident,
             };
             let kernel = device.kernel(spec)?;
-            if let Some(mistake) = costs::mistake(bed, &kernel)? {
+            if let Some(mistake) = costs::mistake(context, &kernel)? {
                 self.wrong += 1;
                 stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", spec.name()))?;
                 continue;
             }
-            let costs = costs::measure(bed, &kernel, resident, launch_ns)?;
+            let costs = costs::measure(context, &kernel, resident, launch_ns)?;
             let paces = costs
                 .aligned
                 .iter()
@@ -280,37 +255,42 @@ impl Tuning<'_, '_> {
     }
 
     /// Measures products; the table that is written has exceptions of those where the costs mislead.
-    fn races(&mut self, table: &Table, quick: bool) -> Result<Vec<Race>, Error> {
-        let device = self.bed.device;
+    fn search(&mut self, table: &Table, quick: bool) -> Result<Vec<SearchResult>, Error> {
+        let device = self.context.device;
         // The software device has none.
-        let cublas = if device.is_soft() { None } else { peer::load(device)? };
+        let cublas = if device.is_soft() { None } else { baseline::load(device)? };
         let auto = device.auto_by(table)?;
         let model = Model::new(table);
-        let course = Course { bed: self.bed, auto: &auto, model: &model, cublas: cublas.as_ref() };
+        let search = CandidateSearch {
+            context: self.context,
+            auto: &auto,
+            model: &model,
+            cublas: cublas.as_ref(),
+        };
         let mut exceptions = Vec::new();
-        let mut races = Vec::new();
+        let mut results = Vec::new();
         for shape in shapes::shapes(quick) {
-            let race = match course.race(shape)? {
-                Ok(race) => race,
+            let result = match search.run(shape)? {
+                Ok(result) => result,
                 Err(reason) => {
                     stdio::say(format_args!("note: {shape} is not measured: {reason}"));
                     continue;
                 }
             };
-            for (choice, reason) in &race.wrong {
+            for (choice, reason) in &result.wrong {
                 self.wrong += 1;
                 stdio::print(&format!("{shape}: {choice} is WRONG: {reason}\n"))?;
             }
             let ms = |ns: f64| milliseconds(1e-6 * ns);
-            let (chosen, fastest) = (race.chosen(&model), race.fastest());
-            let exception = race.exception(&model);
+            let (chosen, fastest) = (result.chosen(&model), result.fastest());
+            let exception = result.exception(&model);
             let is_exception = exception.is_some();
             if let Some(save) = &mut self.save {
-                save.line(&json::line(&RaceLine::new(&race)))?;
+                save.line(&json::line(&SearchLine::new(&result)))?;
             }
             exceptions.extend(exception);
             self.output.write_text(&table.with_exceptions(exceptions.clone())?.to_json())?;
-            let left_out = race.left_out().map(|(run, error)| {
+            let left_out = result.left_out().map(|(run, error)| {
                 let Run { choice, .. } = run;
                 format!("; left out: {choice}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
             });
@@ -326,8 +306,8 @@ impl Tuning<'_, '_> {
                 left_out.unwrap_or_default(),
                 if is_exception { " (exception)" } else { "" },
             ))?;
-            races.push(race);
+            results.push(result);
         }
-        Ok(races)
+        Ok(results)
     }
 }

@@ -1,6 +1,6 @@
 //! The products that are measured themselves.
 
-use crate::cli::bench::Shape;
+use crate::cli::shape::Shape;
 
 /// Squares: around powers of two, and odd ones.
 const SQUARES: [usize; 17] =

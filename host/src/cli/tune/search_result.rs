@@ -8,7 +8,7 @@ use host::auto::table::{Exception, Timed};
 use host::auto::{Choice, Model};
 use host::stats;
 
-use crate::cli::bench::Shape;
+use crate::cli::shape::Shape;
 
 /// An exception is worth at least this much.
 const GAIN: f64 = 1.01;
@@ -17,7 +17,7 @@ const GAIN: f64 = 1.01;
 const MOST_ERROR: f64 = 1.10;
 
 /// What came of a product.
-pub struct Race {
+pub struct SearchResult {
     pub shape: Shape,
     /// In the order of what they should have taken; at least one.
     pub runs: Vec<Run>,
@@ -54,7 +54,7 @@ impl Run {
     }
 }
 
-impl Race {
+impl SearchResult {
     /// The fastest of those that are accurate enough.
     pub fn fastest(&self) -> &Run {
         fastest(self.runs.iter().filter(|run| self.is_eligible(run)))
@@ -149,7 +149,7 @@ mod tests {
     const TABLE: &str = include_str!("../../auto/table_for_tests.json");
 
     /// What these costs say is fastest, and others: milliseconds and rms errors.
-    fn race(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> Race {
+    fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
         let shape = Shape { m: 64, n: 192, k: 3000 };
         let ranking = model.ranking(&shape.gemm(), runs.len());
         assert_eq!(ranking.len(), runs.len());
@@ -160,25 +160,25 @@ mod tests {
             rms_error: Some(error),
         };
         let runs = ranking.into_iter().zip(runs).map(run).collect();
-        Race { shape, runs, wrong: Vec::new(), cublas_rms_error }
+        SearchResult { shape, runs, wrong: Vec::new(), cublas_rms_error }
     }
 
     /// Which run is the fastest, which an exception takes, and which is left out.
-    fn places(model: &Model, race: &Race) -> (usize, Option<usize>, Option<usize>) {
-        let place = |choice| race.runs.iter().position(|run| run.choice == choice).unwrap();
-        let exception = race.exception(model).map(|exception| {
+    fn places(model: &Model, result: &SearchResult) -> (usize, Option<usize>, Option<usize>) {
+        let place = |choice| result.runs.iter().position(|run| run.choice == choice).unwrap();
+        let exception = result.exception(model).map(|exception| {
             assert_eq!(place(exception.instead_of.choice()), 0);
             place(exception.best.choice())
         });
-        let left_out = race.left_out().map(|(run, _)| place(run.choice));
-        (place(race.fastest().choice), exception, left_out)
+        let left_out = result.left_out().map(|(run, _)| place(run.choice));
+        (place(result.fastest().choice), exception, left_out)
     }
 
     #[test]
     fn what_is_less_accurate_than_cublas_is_not_chosen() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
-        let places = |runs: &[_], cublas| places(&model, &race(&model, runs, cublas));
+        let places = |runs: &[_], cublas| places(&model, &result(&model, runs, cublas));
         // The chosen is the fastest, and not accurate: the faster of the others takes its place.
         let runs = [(1.0, 1.2e-5), (1.3, 1e-5), (1.2, 1.1e-5)];
         assert_eq!(places(&runs, Some(1e-5)), (2, Some(2), Some(0)));
@@ -203,9 +203,9 @@ mod tests {
     fn costs_are_judged_by_all_times() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
-        let race = race(&model, &[(1.0, 1e-5), (0.5, 1.2e-5), (1.1, 1e-5)], Some(1e-5));
-        assert_eq!(race.loss(&model), 2.0);
-        let (run, error) = race.left_out().unwrap();
+        let result = result(&model, &[(1.0, 1e-5), (0.5, 1.2e-5), (1.1, 1e-5)], Some(1e-5));
+        assert_eq!(result.loss(&model), 2.0);
+        let (run, error) = result.left_out().unwrap();
         assert_eq!((run.ns(), error), (0.5e6, 1.2e-5 / 1e-5));
     }
 }

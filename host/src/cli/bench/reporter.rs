@@ -1,9 +1,9 @@
-//! Rows on stdout and in the file of `--save`, as they are made, and the summary.
+//! Reports rows as they are made, on stdout and in the file of `--save`, and the summary.
 
 use host::{Error, stats};
 use serde::Serialize;
 
-use super::args::{BenchArgs, Format};
+use super::args::{BenchArgs, RowFormat};
 use super::row::{Row, Status, Verdict};
 use super::table;
 use crate::cli::json;
@@ -20,14 +20,14 @@ pub struct Sampled<'a> {
 }
 
 /// Where rows go.
-pub struct Output {
-    format: Format,
+pub struct RowReporter {
+    format: RowFormat,
     print: fn(&str) -> Result<(), Error>,
     save: Option<Save>,
     rows: Vec<Row>,
 }
 
-impl Output {
+impl RowReporter {
     /// `print` writes to stdout.
     ///
     /// # Errors
@@ -42,9 +42,9 @@ impl Output {
     pub fn begin(&mut self, environment: &str, head: &str) -> Result<(), Error> {
         self.save(environment)?;
         match self.format {
-            Format::Table => (self.print)(&format!("{head}{}", table::header())),
-            Format::Json => Ok(()),
-            Format::Csv => (self.print)(&csv_header()),
+            RowFormat::Table => (self.print)(&format!("{head}{}", table::header())),
+            RowFormat::Json => Ok(()),
+            RowFormat::Csv => (self.print)(&csv_header()),
         }
     }
 
@@ -59,9 +59,9 @@ impl Output {
         // First what lasts, in case that stdout cannot be written.
         self.save(&line)?;
         let text = match self.format {
-            Format::Table => table::row(&row),
-            Format::Json => line,
-            Format::Csv => csv_row(&row),
+            RowFormat::Table => table::row(&row),
+            RowFormat::Json => line,
+            RowFormat::Csv => csv_row(&row),
         };
         self.rows.push(row);
         (self.print)(&text)
@@ -74,10 +74,10 @@ impl Output {
             let line = json::line(&SummaryLine { summary });
             self.save(&line)?;
             match self.format {
-                Format::Table => (self.print)(&summary.words())?,
-                Format::Json => (self.print)(&line)?,
+                RowFormat::Table => (self.print)(&summary.words())?,
+                RowFormat::Json => (self.print)(&line)?,
                 // In CSV it would be a row of other columns.
-                Format::Csv => stdio::say(summary.words().trim_end()),
+                RowFormat::Csv => stdio::say(summary.words().trim_end()),
             }
         }
         let is_refused = |row: &Row| row.status == Status::Refused;

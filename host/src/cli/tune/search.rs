@@ -1,8 +1,8 @@
-//! Races: for a product, what the costs say is fastest against what comes close, all checked,
-//! and timed in turn.
+//! The candidate search: for a product, what the costs say is fastest and what comes close, all
+//! checked, and timed in turn.
 //!
 //! cuBLAS, where this machine has it, is checked on the same matrices, and not timed. Where a
-//! choice is less accurate than that, the same kernel takes part with more splits, too: the
+//! choice is less accurate than that, the same kernel is tried with more splits, too: the
 //! accumulation length is shorter then.
 
 use host::auto::{Auto, Choice, Estimate, Model};
@@ -10,92 +10,92 @@ use host::kernels::KernelAbi;
 use host::verify::Reference;
 use host::{Error, Gemm};
 
-use super::bed::{Bed, Matrices, Runner, check};
-use super::race::{Race, Run, is_accurate};
-use crate::cli::bench::peer::Peer;
-use crate::cli::bench::sets::Sets;
-use crate::cli::bench::{L2, Shape};
-use crate::cli::contender::{self, Job, Loaded};
+use super::context::{BenchmarkContext, Operands, TimedJob, check};
+use super::search_result::{Run, SearchResult, is_accurate};
+use crate::cli::baseline::Baseline;
+use crate::cli::buffers::{L2, RotatingBuffers};
+use crate::cli::candidate::{Job, KernelArg, Loaded};
+use crate::cli::shape::Shape;
 
-/// How many take part: fewer where each takes long. Operations, and contenders up to these.
-const CONTENDERS: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
+/// How many are timed: fewer where each takes long. Operations, and candidates up to these.
+const CANDIDATES: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
 
 /// What should take so many times as long as the fastest is not worth a try for its error.
 const SLOWEST: f64 = 1.5;
 
-/// What all races share.
-pub struct Course<'a, 'd> {
-    pub bed: &'a Bed<'d>,
+/// What the searches for all products share.
+pub struct CandidateSearch<'a, 'd> {
+    pub context: &'a BenchmarkContext<'d>,
     pub auto: &'a Auto<'d>,
     pub model: &'a Model,
     /// Where there is cuBLAS.
     pub cublas: Option<&'a Loaded<'d>>,
 }
 
-/// What takes part in a race.
-struct Contenders<'k, 'd> {
-    runners: Vec<Runner<'k, 'd>>,
+/// What is timed for a product.
+struct Candidates<'k, 'd> {
+    jobs: Vec<TimedJob<'k, 'd>>,
     /// What each of these is, without times yet.
     runs: Vec<Run>,
     wrong: Vec<(Choice, String)>,
 }
 
-impl<'d> Course<'_, 'd> {
+impl<'d> CandidateSearch<'_, 'd> {
     /// Times the best choices for a product in turn; why not if there is nothing to be had.
-    pub fn race(&self, shape: Shape) -> Result<Result<Race, String>, Error> {
+    pub fn run(&self, shape: Shape) -> Result<Result<SearchResult, String>, Error> {
         let gemm = shape.gemm();
-        let matrices = match Matrices::new(gemm) {
+        let operands = match Operands::new(gemm) {
             Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
-            matrices => matrices?,
+            operands => operands?,
         };
-        let mut sets = match self.bed.sets(&matrices, L2::Cold) {
+        let mut buffers = match self.context.buffers(&operands, L2::Cold) {
             Err(error @ Error::DeviceMemory { .. }) => return Ok(Err(error.to_string())),
-            sets => [sets?],
+            buffers => [buffers?],
         };
-        let reference = matrices.reference()?;
-        let cublas_rms_error = self.cublas_rms_error(gemm, &mut sets[0], &reference)?;
-        let Contenders { runners, mut runs, wrong } =
-            self.contenders(gemm, cublas_rms_error, &mut sets[0], &reference)?;
+        let reference = operands.reference()?;
+        let cublas_rms_error = self.cublas_rms_error(gemm, &mut buffers[0], &reference)?;
+        let Candidates { jobs, mut runs, wrong } =
+            self.candidates(gemm, cublas_rms_error, &mut buffers[0], &reference)?;
         if runs.is_empty() {
             return Ok(Err("every kernel is wrong".to_owned()));
         }
-        for (run, samples_ms) in runs.iter_mut().zip(self.bed.time(&runners, &mut sets)?) {
+        for (run, samples_ms) in runs.iter_mut().zip(self.context.time(&jobs, &mut buffers)?) {
             run.samples_ms = samples_ms;
         }
         runs.sort_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
-        Ok(Ok(Race { shape, runs, wrong, cublas_rms_error }))
+        Ok(Ok(SearchResult { shape, runs, wrong, cublas_rms_error }))
     }
 
     fn cublas_rms_error(
         &self,
         gemm: Gemm,
-        sets: &mut Sets<'d>,
+        buffers: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<Option<f64>, Error> {
         let Some(cublas) = self.cublas else { return Ok(None) };
-        let entry = cublas.prepare(gemm, 1, false, contender::Choice::All)?;
-        let peer = Peer::new(&entry, sets, reference)?;
-        Ok(peer.and_then(|peer| peer.check.rms_error()))
+        let candidate = cublas.prepare(gemm, 1, false, KernelArg::All)?;
+        let baseline = Baseline::new(&candidate, buffers, reference)?;
+        Ok(baseline.and_then(|baseline| baseline.check.rms_error()))
     }
 
     /// Checks the best choices; and where one of them is less accurate than cuBLAS, the same with
     /// more splits.
-    fn contenders(
+    fn candidates(
         &self,
         gemm: Gemm,
         cublas_rms_error: Option<f64>,
-        sets: &mut Sets<'d>,
+        buffers: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
-    ) -> Result<Contenders<'_, 'd>, Error> {
-        let count = CONTENDERS.iter().find(|(flops, _)| gemm.flops() <= *flops);
+    ) -> Result<Candidates<'_, 'd>, Error> {
+        let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
         let mut estimates = self.model.ranking(&gemm, count.map_or(1, |(_, count)| *count));
         let longest_ns = estimates.first().map_or(0.0, |best| SLOWEST * best.ns);
-        let (mut runners, mut runs, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut jobs, mut runs, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = 0;
         while let Some(&Estimate { choice, ns: predicted_ns, .. }) = estimates.get(next) {
             next += 1;
             let job = Job::Rung(self.auto.prepare_choice(gemm, choice)?);
-            let check = match check(&job, sets, reference)? {
+            let check = match check(&job, buffers, reference)? {
                 Ok(check) => check,
                 Err(reason) => {
                     wrong.push((choice, reason));
@@ -103,7 +103,7 @@ impl<'d> Course<'_, 'd> {
                 }
             };
             let rms_error = check.rms_error();
-            runners.push(Runner { job, on: 0 });
+            jobs.push(TimedJob { job, on: 0 });
             runs.push(Run { choice, predicted_ns, samples_ms: Vec::new(), rms_error });
             if is_accurate(rms_error, cublas_rms_error) {
                 continue;
@@ -113,7 +113,7 @@ impl<'d> Course<'_, 'd> {
                 .filter(|further| estimates.iter().all(|known| known.choice != further.choice));
             estimates.extend(further);
         }
-        Ok(Contenders { runners, runs, wrong })
+        Ok(Candidates { jobs, runs, wrong })
     }
 }
 
@@ -152,19 +152,21 @@ mod tests {
     }
 
     #[test]
-    fn shorter_sums_take_part_where_errors_are_too_large() {
+    fn shorter_sums_are_tried_where_errors_are_too_large() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
-        let bed = Bed::new(&device, 0).unwrap();
-        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: None };
+        let context = BenchmarkContext::new(&device).unwrap();
+        let search =
+            CandidateSearch { context: &context, auto: &auto, model: &model, cublas: None };
         let gemm = Gemm::new(40, 50, 600);
-        let matrices = Matrices::new(gemm).unwrap();
-        let reference = matrices.reference().unwrap();
-        let mut sets = bed.sets(&matrices, L2::Warm).unwrap();
+        let operands = Operands::new(gemm).unwrap();
+        let reference = operands.reference().unwrap();
+        let mut buffers = context.buffers(&operands, L2::Warm).unwrap();
         let mut runs = |cublas_rms_error| {
-            let found = course.contenders(gemm, cublas_rms_error, &mut sets, &reference).unwrap();
-            assert!(found.wrong.is_empty() && found.runners.len() == found.runs.len());
+            let found =
+                search.candidates(gemm, cublas_rms_error, &mut buffers, &reference).unwrap();
+            assert!(found.wrong.is_empty() && found.jobs.len() == found.runs.len());
             found.runs
         };
         let alone = runs(None);
@@ -182,19 +184,24 @@ mod tests {
 
     /// A kernel of ours stands in for cuBLAS, which the software device does not run.
     #[test]
-    fn the_peer_is_checked_on_the_same_matrices_and_not_timed() {
+    fn the_baseline_is_checked_on_the_same_matrices_and_not_timed() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
-        let bed = Bed::new(&device, 0).unwrap();
-        let peer = contender::Choice::parse("tile_64x64").unwrap().load(&device, None).unwrap();
-        let course = Course { bed: &bed, auto: &auto, model: &model, cublas: peer.first() };
-        let race = course.race(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
-        assert!(race.runs.iter().all(|run| run.samples_ms.len() == 1));
-        assert!(race.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
+        let context = BenchmarkContext::new(&device).unwrap();
+        let baseline = KernelArg::parse("tile_64x64").unwrap().load(&device, None).unwrap();
+        let search = CandidateSearch {
+            context: &context,
+            auto: &auto,
+            model: &model,
+            cublas: baseline.first(),
+        };
+        let result = search.run(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
+        assert!(result.runs.iter().all(|run| run.samples_ms.len() == 1));
+        assert!(result.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
         let whole_sum =
             |run: &&Run| run.choice.spec.name() == "tile_64x64" && run.choice.splits == 1;
-        let same = race.runs.iter().find(whole_sum).unwrap();
-        assert!(race.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
+        let same = result.runs.iter().find(whole_sum).unwrap();
+        assert!(result.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
     }
 }

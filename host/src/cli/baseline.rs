@@ -1,16 +1,15 @@
-//! cuBLAS, which kernels are compared with.
+//! The baseline, with which kernels are compared: cuBLAS.
 
 use host::verify::{Check, Reference};
 use host::{Device, Error};
 
-use super::is_refusal;
-use super::sets::Sets;
-use crate::cli::contender::{Choice, Entry, Job, Loaded};
-use crate::cli::stdio;
+use super::buffers::RotatingBuffers;
+use super::candidate::{Candidate, Job, KernelArg, Loaded, is_refusal};
+use super::stdio;
 
 /// cuBLAS, unless this machine has none, which is said.
 pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
-    match Choice::Cublas.load(device, None) {
+    match KernelArg::Cublas.load(device, None) {
         Ok(loaded) => Ok(loaded.into_iter().next()),
         Err(
             error @ (Error::CublasNotFound { .. }
@@ -25,20 +24,20 @@ pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
 }
 
 /// cuBLAS for one shape: what it computes, and how far off that is.
-pub struct Peer<'e, 'k, 'd> {
+pub struct Baseline<'e, 'k, 'd> {
     pub job: &'e Job<'k, 'd>,
     pub check: Check,
 }
 
-impl<'e, 'k, 'd> Peer<'e, 'k, 'd> {
+impl<'e, 'k, 'd> Baseline<'e, 'k, 'd> {
     /// What cuBLAS computes, checked; says why not if there is nothing to compare with.
     pub fn new(
-        entry: &'e Entry<'k, 'd>,
-        sets: &mut Sets<'d>,
+        candidate: &'e Candidate<'k, 'd>,
+        buffers: &mut RotatingBuffers<'d>,
         reference: &Reference<'_>,
     ) -> Result<Option<Self>, Error> {
-        let reason = match &entry.job {
-            Ok(job) => match sets.result(job) {
+        let reason = match &candidate.job {
+            Ok(job) => match buffers.result(job) {
                 Ok(result) => {
                     let check = reference.check(&result)?;
                     if check.passed() {

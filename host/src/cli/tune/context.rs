@@ -1,13 +1,13 @@
-//! What every measurement needs, and how one is made.
+//! The benchmark context: what every measurement needs, and how one is made.
 
 use host::batch::{self, Policy, Work};
 use host::roofline::{Peaks, Speed};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, Error, Gemm, Matrix, memory, stats, time};
 
-use crate::cli::bench::sets::{self, Sets};
-use crate::cli::bench::{L2, first_difference};
-use crate::cli::contender::Job;
+use crate::cli::buffers::{self, L2, RotatingBuffers, first_difference};
+use crate::cli::candidate::Job;
+use crate::cli::peaks;
 
 /// Samples of each that is timed, how long they are, and milliseconds of work before them.
 const POLICY: Policy = Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0 };
@@ -19,27 +19,27 @@ const SEED: u64 = 42;
 const FULL_FLOPS: f64 = 4e9;
 
 /// A device, and what keeps it busy between measurements.
-pub struct Bed<'d> {
+pub struct BenchmarkContext<'d> {
     pub device: &'d Device,
     peaks: Peaks<'d>,
     speed: Option<Speed>,
 }
 
 /// A product that is timed.
-pub struct Runner<'k, 'd> {
+pub struct TimedJob<'k, 'd> {
     pub job: Job<'k, 'd>,
-    /// Which of the sets of matrices it takes.
+    /// Which of the rotating buffers it takes.
     pub on: usize,
 }
 
 /// Random matrices for a product, on the host.
-pub struct Matrices {
+pub struct Operands {
     gemm: Gemm,
     a: Matrix,
     b: Matrix,
 }
 
-impl Matrices {
+impl Operands {
     /// # Errors
     ///
     /// [`Error::HostMemory`], before anything is allocated.
@@ -64,10 +64,9 @@ impl Matrices {
     }
 }
 
-impl<'d> Bed<'d> {
-    pub fn new(device: &'d Device, copy_bytes: u64) -> Result<Self, Error> {
-        let multiprocessors = device.info().peak.map_or(1, |peak| peak.multiprocessors);
-        let peaks = Peaks::new(device, multiprocessors, copy_bytes)?;
+impl<'d> BenchmarkContext<'d> {
+    pub fn new(device: &'d Device) -> Result<Self, Error> {
+        let peaks = peaks::load(device)?;
         let speed = (!device.is_soft()).then(|| peaks.speed()).transpose()?;
         Ok(Self { device, peaks, speed })
     }
@@ -92,9 +91,9 @@ impl<'d> Bed<'d> {
     /// # Errors
     ///
     /// [`Error::DeviceMemory`], before anything is allocated.
-    pub fn sets(&self, matrices: &Matrices, l2: L2) -> Result<Sets<'d>, Error> {
+    pub fn buffers(&self, operands: &Operands, l2: L2) -> Result<RotatingBuffers<'d>, Error> {
         let info = self.device.info();
-        let (needed, available) = (matrices.gemm.bytes(), self.device.free_memory()?);
+        let (needed, available) = (operands.gemm.bytes(), self.device.free_memory()?);
         // Partial sums and copies need some, too.
         if needed > u128::from(available / 2) {
             return Err(Error::DeviceMemory { device: info.name.clone(), needed, available });
@@ -102,38 +101,37 @@ impl<'d> Bed<'d> {
         let bytes = needed as u64;
         // There is none on the software device.
         let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
-        let count = sets::count(l2, bytes, info.l2_bytes);
+        let count = buffers::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
-        Sets::new(self.device, &matrices.gemm, [&matrices.a, &matrices.b], count)
+        RotatingBuffers::new(self.device, &operands.gemm, [&operands.a, &operands.b], count)
     }
 
     /// Milliseconds of each, a sample for each round; all are timed in turn.
     pub fn time(
         &self,
-        runners: &[Runner<'_, 'd>],
-        sets: &mut [Sets<'d>],
+        jobs: &[TimedJob<'_, 'd>],
+        buffers: &mut [RotatingBuffers<'d>],
     ) -> Result<Vec<Vec<f64>>, Error> {
         let Some(speed) = self.speed else {
             let run = |i: usize| {
-                let Runner { job, on } = &runners[i];
-                sets[*on].enqueue(job)
+                let TimedJob { job, on } = &jobs[i];
+                buffers[*on].enqueue(job)
             };
-            let samples =
-                time::measure_interleaved(self.device, runners.len(), 0, 1, || Ok(()), run)?;
+            let samples = time::measure_interleaved(self.device, jobs.len(), 0, 1, || Ok(()), run)?;
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
-        let mut work = InTurn { peaks: &self.peaks, speed, runners, sets };
-        let batches = batch::measure(self.device, runners.len(), POLICY, &mut work)?;
+        let mut work = InTurn { peaks: &self.peaks, speed, jobs, buffers };
+        let batches = batch::measure(self.device, jobs.len(), POLICY, &mut work)?;
         Ok(batches.into_iter().map(|batches| batches.ms).collect())
     }
 
-    /// As [`Bed::time`], but the medians, in nanoseconds.
+    /// As [`BenchmarkContext::time`], but the medians, in nanoseconds.
     pub fn nanoseconds(
         &self,
-        runners: &[Runner<'_, 'd>],
-        sets: &mut [Sets<'d>],
+        jobs: &[TimedJob<'_, 'd>],
+        buffers: &mut [RotatingBuffers<'d>],
     ) -> Result<Vec<f64>, Error> {
-        let samples = self.time(runners, sets)?;
+        let samples = self.time(jobs, buffers)?;
         Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
     }
 }
@@ -142,10 +140,10 @@ impl<'d> Bed<'d> {
 /// not.
 pub fn check<'d>(
     job: &Job<'_, 'd>,
-    sets: &mut Sets<'d>,
+    buffers: &mut RotatingBuffers<'d>,
     reference: &Reference<'_>,
 ) -> Result<Result<Check, String>, Error> {
-    let (first, second) = (sets.result(job)?, sets.result(job)?);
+    let (first, second) = (buffers.result(job)?, buffers.result(job)?);
     if let Some((at, _)) = first_difference(&first, &second) {
         return Ok(Err(format!("results differ between runs, at element {at}")));
     }
@@ -159,14 +157,14 @@ pub fn check<'d>(
 struct InTurn<'a, 'k, 'd> {
     peaks: &'a Peaks<'d>,
     speed: Speed,
-    runners: &'a [Runner<'k, 'd>],
-    sets: &'a mut [Sets<'d>],
+    jobs: &'a [TimedJob<'k, 'd>],
+    buffers: &'a mut [RotatingBuffers<'d>],
 }
 
 impl Work for InTurn<'_, '_, '_> {
     fn launch(&mut self, i: usize) -> Result<(), Error> {
-        let Runner { job, on } = &self.runners[i];
-        self.sets[*on].enqueue(job)
+        let TimedJob { job, on } = &self.jobs[i];
+        self.buffers[*on].enqueue(job)
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {

@@ -1,11 +1,12 @@
-//! The matrices of a product on the device: one set, or so many that no launch finds its own
-//! in the L2 cache.
+//! Rotating buffers: the matrices of a product on the device, one set of them, or so many that no
+//! launch finds its own in the L2 cache.
 
+use clap::ValueEnum;
 use host::{Device, DeviceMatrix, Error, Gemm, Matrix};
+use serde::Serialize;
 
-use super::args::L2;
-use crate::cli::contender::Job;
-use crate::cli::workload::POISON;
+use super::candidate::Job;
+use super::workload::POISON;
 
 /// How often the L2 cache would have to be as large to hold what is used between two launches
 /// on one set. Twice would do, if it kept what was used last.
@@ -16,6 +17,17 @@ const ALONE: u64 = 8;
 
 /// The most sets: small ones are made of many small allocations.
 const MAX_SETS: u64 = 4096;
+
+/// What the L2 cache holds when a product starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum L2 {
+    /// Nothing of its matrices: each launch takes other ones, in turn.
+    #[default]
+    Cold,
+    /// What fits of them: every launch takes the same ones.
+    Warm,
+}
 
 /// How many sets of `bytes` there must be.
 pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
@@ -28,7 +40,7 @@ pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
 }
 
 /// Sets of the same matrices, which launches take in turn.
-pub struct Sets<'d> {
+pub struct RotatingBuffers<'d> {
     sets: Vec<Set<'d>>,
     next: usize,
 }
@@ -39,7 +51,7 @@ struct Set<'d> {
     c: DeviceMatrix<'d>,
 }
 
-impl<'d> Sets<'d> {
+impl<'d> RotatingBuffers<'d> {
     /// Copies the matrices to the device, `count` times, which is at least 1.
     pub fn new(
         device: &'d Device,
@@ -78,10 +90,19 @@ impl<'d> Sets<'d> {
     }
 }
 
+/// The first element of two results, counted along rows, whose bits differ, and both its values.
+pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
+    let pairs = one.as_slice().iter().zip(other.as_slice());
+    pairs
+        .enumerate()
+        .find(|(_, (one, other))| one.to_bits() != other.to_bits())
+        .map(|(at, (one, other))| (at, [*one, *other]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::contender::Choice;
+    use crate::cli::candidate::KernelArg;
     use host::DeviceChoice;
 
     #[test]
@@ -103,17 +124,27 @@ mod tests {
     fn sets_take_turns_and_give_the_same() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let gemm = Gemm::new(20, 30, 10);
-        let loaded = Choice::parse("tile2d").unwrap().load(&device, None).unwrap();
-        let entry = loaded[0].prepare(gemm, 1, false, Choice::All).unwrap();
-        let Ok(job) = &entry.job else { panic!() };
+        let loaded = KernelArg::parse("tile2d").unwrap().load(&device, None).unwrap();
+        let candidate = loaded[0].prepare(gemm, 1, false, KernelArg::All).unwrap();
+        let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-        let mut sets = Sets::new(&device, &gemm, [&a, &b], 3).unwrap();
-        let result = sets.result(job).unwrap();
+        let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3).unwrap();
+        let result = buffers.result(job).unwrap();
         for set in 0..3 {
-            assert_eq!(sets.next, set);
-            sets.enqueue(job).unwrap();
+            assert_eq!(buffers.next, set);
+            buffers.enqueue(job).unwrap();
         }
-        assert_eq!((sets.len(), sets.next), (3, 0));
-        assert!(sets.sets.iter().all(|set| set.c.download().unwrap() == result));
+        assert_eq!((buffers.len(), buffers.next), (3, 0));
+        assert!(buffers.sets.iter().all(|set| set.c.download().unwrap() == result));
+    }
+
+    #[test]
+    fn bits_are_compared() {
+        let one = Matrix::from_vec(2, 2, vec![0.0, f32::NAN, 1.0, 2.0]);
+        assert_eq!(first_difference(&one, &one), None);
+        let other = Matrix::from_vec(2, 2, vec![0.0, f32::NAN, 1.0, 3.0]);
+        assert_eq!(first_difference(&one, &other), Some((3, [2.0, 3.0])));
+        let minus = Matrix::from_vec(2, 2, vec![-0.0, f32::NAN, 1.0, 2.0]);
+        assert_eq!(first_difference(&one, &minus), Some((0, [0.0, -0.0])));
     }
 }

@@ -1,31 +1,31 @@
-//! Where results go as they are made: stdout, and the file of `--save`.
+//! Reports results as they are made: on stdout, and in the file of `--save`.
 
 use std::path::Path;
 
 use host::Error;
 use host::output::Output;
 
-use super::args::Format;
-use super::contender::{Choice, Title};
+use super::candidate::{KernelArg, Title};
+use super::format::Format;
 use super::ladder::Ladder;
-use super::run::{Record, Setting};
+use super::record::{Record, Setting};
 use super::save::Save;
 use super::{json, report, stdio};
 
-pub struct Sink {
+pub struct Reporter {
     format: Format,
     /// The table that grows row by row, if that is what is printed.
     ladder: Option<Ladder>,
     save: Option<Save>,
 }
 
-impl Sink {
+impl Reporter {
     /// # Errors
     ///
     /// [`Error::Output`] if `save` cannot be written, or is the file of `out`.
     pub fn new(
         format: Format,
-        choice: Choice,
+        choice: KernelArg,
         save: Option<&Path>,
         out: Option<&Output>,
     ) -> Result<Self, Error> {

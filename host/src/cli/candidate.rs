@@ -6,13 +6,13 @@ use host::{
     find_kernel, nearest_name,
 };
 
-/// The name of the peer, and of everything.
+/// The names of the baseline, and of everything.
 const CUBLAS: &str = "cublas";
 const ALL: &str = "all";
 
 /// What `--kernel` asks for.
 #[derive(Clone, Copy)]
-pub enum Choice {
+pub enum KernelArg {
     /// The ladder, the choice, and cuBLAS.
     All,
     /// What is fastest for each product.
@@ -21,7 +21,7 @@ pub enum Choice {
     Rung(&'static KernelDescriptor),
 }
 
-impl Choice {
+impl KernelArg {
     /// # Errors
     ///
     /// [`Error::UnknownKernel`].
@@ -63,7 +63,7 @@ impl Choice {
         self.load_among(device, self, table)
     }
 
-    /// As [`Choice::load`], where this is one of several that `among` stands for.
+    /// As [`KernelArg::load`], where this is one of several that `among` stands for.
     pub fn load_among<'d>(
         self,
         device: &'d Device,
@@ -135,8 +135,8 @@ impl<'d> Loaded<'d> {
         gemm: Gemm,
         asked_splits: u32,
         mut packed: bool,
-        choice: Choice,
-    ) -> Result<Entry<'_, 'd>, Error> {
+        choice: KernelArg,
+    ) -> Result<Candidate<'_, 'd>, Error> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
@@ -163,7 +163,7 @@ impl<'d> Loaded<'d> {
         };
         let chosen = chosen.map(|spec| spec.name());
         let Self { name, rung, .. } = *self;
-        Ok(Entry { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
+        Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
     }
 
     pub fn cublas_version(&self) -> Option<&str> {
@@ -204,8 +204,8 @@ impl Title {
     }
 }
 
-/// One row of a report, before it has run.
-pub struct Entry<'k, 'd> {
+/// One row of a report, before it has run: a kernel for a product.
+pub struct Candidate<'k, 'd> {
     pub title: Title,
     /// Why not, if it cannot run.
     pub job: Result<Job<'k, 'd>, String>,
@@ -231,6 +231,19 @@ impl Job<'_, '_> {
     }
 }
 
+/// Whether an error is about one product, so that others may still run. After a fault
+/// nothing does.
+pub fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DeviceMemory { .. }
+            | Error::HostMemory { .. }
+            | Error::SharedMemory { .. }
+            | Error::Cublas { .. }
+            | Error::Driver { .. }
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,13 +251,13 @@ mod tests {
 
     #[test]
     fn names() {
-        assert!(matches!(Choice::parse("all"), Ok(Choice::All)));
-        assert!(matches!(Choice::parse("cublas"), Ok(Choice::Cublas)));
-        assert!(matches!(Choice::parse("auto"), Ok(Choice::Auto)));
+        assert!(matches!(KernelArg::parse("all"), Ok(KernelArg::All)));
+        assert!(matches!(KernelArg::parse("cublas"), Ok(KernelArg::Cublas)));
+        assert!(matches!(KernelArg::parse("auto"), Ok(KernelArg::Auto)));
         assert!(
-            matches!(Choice::parse("tile2d"), Ok(Choice::Rung(spec)) if spec.name() == "tile2d")
+            matches!(KernelArg::parse("tile2d"), Ok(KernelArg::Rung(spec)) if spec.name() == "tile2d")
         );
-        let Err(Error::UnknownKernel { nearest, known, .. }) = Choice::parse("cubals") else {
+        let Err(Error::UnknownKernel { nearest, known, .. }) = KernelArg::parse("cubals") else {
             panic!()
         };
         assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 3));
@@ -253,8 +266,15 @@ mod tests {
     #[test]
     fn only_all_tolerates_a_refusal() {
         let refused = || Err::<(), _>(Error::CublasNeedsGpu);
-        assert!(Choice::All.tolerate(refused()).unwrap().is_err());
-        assert!(Choice::Cublas.tolerate(refused()).is_err());
-        assert!(Choice::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
+        assert!(KernelArg::All.tolerate(refused()).unwrap().is_err());
+        assert!(KernelArg::Cublas.tolerate(refused()).is_err());
+        assert!(KernelArg::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
+    }
+
+    #[test]
+    fn a_fault_ends_everything() {
+        assert!(is_refusal(&Error::DeviceMemory { device: "".into(), needed: 1, available: 0 }));
+        let fault = Error::KernelFault { device: "a GPU".into(), reason: "misaligned".into() };
+        assert!(!is_refusal(&fault));
     }
 }
