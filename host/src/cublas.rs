@@ -238,10 +238,8 @@ impl CublasProduct<'_, '_> {
         c: &mut DeviceMatrix<'_>,
     ) -> Result<(), Error> {
         let Self { cublas: Cublas { device, functions, handle, .. }, gemm } = self;
-        let Gemm { m, n, k, alpha, beta, lda, ldb, ldc } = *gemm;
-        expect_planned(device, "A", a, [m, k], lda)?;
-        expect_planned(device, "B", b, [k, n], ldb)?;
-        expect_planned(device, "C", c, [m, n], ldc)?;
+        let Gemm { m, n, alpha, beta, lda, ldb, ldc, .. } = *gemm;
+        expect_planned(device, gemm, [a, b, c])?;
         if m == 0 || n == 0 {
             return Ok(());
         }
@@ -254,7 +252,7 @@ impl CublasProduct<'_, '_> {
         // cuBLAS counts columns where we count rows. What we call C is its transpose
         // there, and so are A and B: C^T = B^T A^T is computed.
         // SAFETY: the matrices are on the handle's device, and have these sizes and
-        // distances. C is borrowed mutably, so it is neither A nor B. All stay allocated
+        // leading dimensions. C is borrowed mutably, so it is neither A nor B. All stay allocated
         // until the work is done, because freeing device memory waits for it. The factors
         // are read during the call: pointers to them are host pointers by default.
         let status = unsafe {

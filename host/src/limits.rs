@@ -14,6 +14,15 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Those of an H200, for tests.
+    #[cfg(test)]
+    pub(crate) const H200: Self = Self {
+        grid: [i32::MAX as u32, 65535],
+        shared_default: 49152,
+        shared_optin: 232448,
+        multiprocessors: 132,
+    };
+
     /// What both allow.
     #[must_use]
     pub fn min(&self, other: &Self) -> Self {

@@ -35,10 +35,11 @@ const SOURCES: [&str; 11] = [
 
 /// Build every kernel to PTX, into kernels-gpu/ptx/
 ///
-/// What is written there is compressed; the text can be read in target/ptx/. Prints a table of the kernels: instructions and shared memory as the PTX has them and,
-/// where a ptxas is found (in $PTXAS, on the PATH, or in a CUDA toolkit), registers and
-/// spills; then a kernel that spills, or has a stack, is an error. With cuobjdump beside ptxas, the
-/// loop of `persistent` is looked at, too: it must release a stage after its values were used.
+/// What is written there is compressed; the text can be read in target/ptx/. Prints a table of the
+/// kernels: instructions and shared memory as the PTX has them and, where a ptxas is found (in
+/// $PTXAS, on the PATH, or in a CUDA toolkit), registers and spills; then a kernel that spills, or
+/// has a stack, is an error. With cuobjdump beside ptxas, the loop of `persistent` is looked at,
+/// too: it must release a stage after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write nothing; fail if the committed PTX is not what its sources give

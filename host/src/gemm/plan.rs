@@ -154,13 +154,6 @@ mod tests {
     use crate::launch::find_kernel;
     use kernels_gpu::{GridOrder, LADDER, TILES, Tile};
 
-    const LIMITS: Limits = Limits {
-        grid: [i32::MAX as u32, 65535],
-        shared_default: 49152,
-        shared_optin: 232448,
-        multiprocessors: 132,
-    };
-
     /// The x axis walks the rows of C, with tiles of 16 x 16.
     fn rows_along_x() -> &'static KernelDescriptor {
         let spec = find_kernel("naive").unwrap();
@@ -178,7 +171,7 @@ mod tests {
     }
 
     fn plan(spec: &KernelDescriptor, gemm: Gemm) -> Result<Plan, Error> {
-        Plan::new(spec, gemm, &LIMITS, "a device")
+        Plan::new(spec, gemm, &Limits::H200, "a device")
     }
 
     #[test]
@@ -241,7 +234,7 @@ mod tests {
         let spec = find_kernel("tile_64x64").unwrap();
         let bk = spec.tile().bk as usize;
         let plan = |k, splits| {
-            Plan::split(spec, Gemm::new(65, 127, k), splits, &LIMITS, "a device").unwrap()
+            Plan::split(spec, Gemm::new(65, 127, k), splits, &Limits::H200, "a device").unwrap()
         };
         for k in 0..20 * bk {
             for splits in [0, 1, 2, 3, 7, 65536, u32::MAX] {
@@ -257,7 +250,7 @@ mod tests {
         assert_eq!(workspace, Workspace { partials: 3 * 4 * 64 * 64, counters: 4 });
         assert_eq!(workspace.bytes(), 4 * (3 * 4 * 64 * 64 + 4));
         assert_eq!(plan(10 * bk, 1).workspace(), Workspace::default());
-        let refused = Plan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &LIMITS, "a device");
+        let refused = Plan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &Limits::H200, "a device");
         assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
     }
 

@@ -139,13 +139,6 @@ mod tests {
     use crate::gemm::{MAX_DIMENSION, Plan};
     use kernels_gpu::{KernelAbi, LADDER};
 
-    const LIMITS: Limits = Limits {
-        grid: [i32::MAX as u32, 65535],
-        shared_default: 49152,
-        shared_optin: 232448,
-        multiprocessors: 132,
-    };
-
     /// The device's own arithmetic, in 32 bits: panics where that overflows.
     fn start(block: u32, all: u32, blocks: u32) -> u32 {
         block.checked_mul(all).unwrap() / blocks
@@ -239,7 +232,7 @@ mod tests {
     fn accumulation_lengths_are_short_where_cublas_splits() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let length = |m, n, k| {
-            let plan = Plan::new(spec, Gemm::new(m, n, k), &LIMITS, "a device").unwrap();
+            let plan = Plan::new(spec, Gemm::new(m, n, k), &Limits::H200, "a device").unwrap();
             plan.launches()[0].accumulation_steps * spec.tile().bk
         };
         assert_eq!(length(2048, 2048, 2048), 2048);
@@ -258,7 +251,7 @@ mod tests {
     fn the_workspace_is_three_tiles_per_block() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
-        let plan = |gemm| Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
+        let plan = |gemm| Plan::new(spec, gemm, &Limits::H200, "a device").unwrap();
         let streams = plan(Gemm::new(3 * bm, 5 * bn, 4096));
         let tile = u128::from(spec.tile().bm * spec.tile().bn);
         assert_eq!(streams.workspace(), Workspace { partials: 3 * 120 * tile, counters: 15 });
@@ -268,7 +261,7 @@ mod tests {
             assert_eq!(plan(gemm).workspace(), Workspace::default());
         }
         // In a small grid there are panels, and fewer blocks.
-        let limits = Limits { grid: [3, 2], ..LIMITS };
+        let limits = Limits { grid: [3, 2], ..Limits::H200 };
         let plan = Plan::new(spec, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
         let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert!([one, other].iter().all(|panel| (panel.grid, panel.stream_k_tiles) == ([3, 1], 2)));
@@ -279,7 +272,7 @@ mod tests {
     fn the_largest_c_is_cut_into_panels() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let gemm = Gemm::new(MAX_DIMENSION, MAX_DIMENSION, MAX_DIMENSION);
-        let plan = Plan::new(spec, gemm, &LIMITS, "a device").unwrap();
+        let plan = Plan::new(spec, gemm, &Limits::H200, "a device").unwrap();
         assert!(plan.launches().len() > 1);
         for launch in plan.launches() {
             assert_eq!((launch.grid, launch.stream_k_tiles), ([132, 1], 0));

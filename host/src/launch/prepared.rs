@@ -176,11 +176,7 @@ impl Prepared<'_, '_> {
         b: &DeviceMatrix<'_>,
         c: &mut DeviceMatrix<'_>,
     ) -> Result<(), Error> {
-        let Gemm { m, n, k, lda, ldb, ldc, .. } = *self.plan.gemm();
-        let device = self.kernel.device;
-        expect_planned(device, "A", a, [m, k], lda)?;
-        expect_planned(device, "B", b, [k, n], ldb)?;
-        expect_planned(device, "C", c, [m, n], ldc)?;
+        expect_planned(self.kernel.device, self.plan.gemm(), [a, b, c])?;
         // SAFETY: the three matrices are on this device and have the shapes and leading
         // dimensions of the plan. C is borrowed mutably, so it is neither A nor B. They
         // stay allocated while the kernel runs: freeing device memory waits for the work
@@ -337,25 +333,27 @@ impl Prepared<'_, '_> {
     }
 }
 
-/// Whether a matrix is on this device, and has the shape and the leading dimension that
-/// a call was prepared for.
+/// Whether A, B and C are on this device, and have the shapes and the leading dimensions that a
+/// call was prepared for.
 pub(crate) fn expect_planned(
     device: &Device,
-    what: &'static str,
-    matrix: &DeviceMatrix<'_>,
-    [need_rows, need_cols]: [usize; 2],
-    planned: usize,
+    gemm: &Gemm,
+    [a, b, c]: [&DeviceMatrix<'_>; 3],
 ) -> Result<(), Error> {
-    if !std::ptr::eq(matrix.device(), device) {
-        return Err(Error::WrongDevice { what });
-    }
-    let (rows, cols) = (matrix.rows(), matrix.cols());
-    if (rows, cols) != (need_rows, need_cols) {
-        return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
-    }
-    let ld = matrix.layout().ld;
-    if ld != planned {
-        return Err(Error::PlannedLd { what, ld, planned });
+    let Gemm { m, n, k, lda, ldb, ldc, .. } = *gemm;
+    let operands = [("A", a, [m, k], lda), ("B", b, [k, n], ldb), ("C", c, [m, n], ldc)];
+    for (what, matrix, [need_rows, need_cols], planned) in operands {
+        if !std::ptr::eq(matrix.device(), device) {
+            return Err(Error::WrongDevice { what });
+        }
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        if (rows, cols) != (need_rows, need_cols) {
+            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+        }
+        let ld = matrix.layout().ld;
+        if ld != planned {
+            return Err(Error::PlannedLd { what, ld, planned });
+        }
     }
     Ok(())
 }
