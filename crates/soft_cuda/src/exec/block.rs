@@ -9,8 +9,10 @@ use super::machine::{BARRIERS, FULL, LANES};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
+use super::printed::Printed;
 use super::special::lane_mask;
-use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
+use super::split::{Split, State};
+use super::warp::{Executed, Stop, Warp, WarpFault};
 use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
 
@@ -137,6 +139,7 @@ impl<'k> Worker<'k> {
             shared_size: launch.shared_bytes,
             local: std::ptr::null_mut(),
             local_size: code.local_bytes,
+            frame: 0,
             params: launch.params,
             params_size: launch.params_size,
             extra: &code.extra,
@@ -151,6 +154,7 @@ impl<'k> Worker<'k> {
             barriers: Barriers::default(),
             order: Order::new(code.bulk, warps, launch.shared_bytes),
             bulk_bytes: 0,
+            printed: Printed::default(),
             started: launch.started,
         };
         let mut worker = Worker {
@@ -313,10 +317,11 @@ impl<'k> Worker<'k> {
         // What a block before has left is not for this one to see: shared and
         // local memory start as NaN.
         self.shared.fill(Line([0xff; 128]));
-        self.local.fill(Line([0xff; 128]));
+        self.fill_local();
         self.arrivals = [0; BARRIERS as usize];
         self.cx.barriers.clear();
         self.cx.order.clear();
+        self.cx.printed.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
         let threads = launch.threads() as usize;
@@ -345,6 +350,22 @@ impl<'k> Worker<'k> {
                 unsafe { *self.cx.preds.add(predicate as usize) = 0 };
             }
         }
+    }
+
+    /// Sets the kernel's own variables in local memory to NaN. The frame of a function that it
+    /// calls is set where the call is.
+    fn fill_local(&mut self) {
+        let (size, own) = (self.cx.local_size as usize, self.launch.code.own_local_bytes as usize);
+        let base = self.local.as_mut_ptr().cast::<u8>();
+        for lane in 0..LANES * self.warps.len() {
+            // SAFETY: every lane has `size` bytes, one after the other, and `own <= size`.
+            unsafe { base.add(lane * size).write_bytes(0xff, own) };
+        }
+    }
+
+    /// Takes out what the block has printed.
+    pub(crate) fn take_printed(&mut self) -> Vec<u8> {
+        self.cx.printed.take()
     }
 
     fn flush(&mut self) {

@@ -3,7 +3,7 @@
 use super::block::{BlockError, Worker};
 use super::code::{Barrier, BarrierKind};
 use super::machine::{BARRIERS, FULL, LANES, NO_SLOT, bits};
-use super::warp::{Split, State};
+use super::split::{Split, State};
 use crate::fault::FaultKind;
 
 impl<'k> Worker<'k> {
