@@ -78,6 +78,10 @@ impl Warp {
             let (function, bytes) = (callee.name.clone(), cx.local_size);
             return Err((mask.trailing_zeros(), FaultKind::StackOverflow { function, bytes }));
         }
+        if !std::mem::replace(&mut self.prepared[function as usize], true) {
+            cx.fill_initial(&callee.initial);
+            cx.fill_of_block(&callee.initial);
+        }
         begin_frame(cx, mask, (call, callee), (caller, frame));
         let runs = self.runs(function, parent);
         let activation = Some(Activation::new(cx, code, (function, index), runs));

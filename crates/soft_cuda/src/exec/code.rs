@@ -32,13 +32,6 @@ pub(crate) struct Code {
     pub register_bytes: usize,
     /// Predicate registers of one warp.
     pub predicates: usize,
-    /// Register slots with the same value in all lanes of all warps.
-    pub constants: Vec<Constant>,
-    pub specials: Vec<(u32, Special)>,
-    /// Registers that may be read before they are written, and whether they
-    /// are wide: zeroed so that results do not depend on the block before.
-    pub zeroed: Vec<(u32, bool)>,
-    pub zeroed_predicates: Vec<u32>,
     /// Bytes of local memory per thread, and those of them that are the kernel's own.
     pub local_bytes: u32,
     pub own_local_bytes: u32,
@@ -118,6 +111,18 @@ pub(crate) struct Piece {
     pub bytes: u32,
 }
 
+/// What the registers of a function hold at the beginning.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Initial {
+    /// Register slots with the same value in all lanes of all warps.
+    pub constants: Vec<Constant>,
+    pub specials: Vec<(u32, Special)>,
+    /// Registers that may be read before they are written, and whether they
+    /// are wide: zeroed so that results do not depend on the block before.
+    pub zeroed: Vec<(u32, bool)>,
+    pub zeroed_predicates: Vec<u32>,
+}
+
 /// A function. Its local variables lie in a frame of the thread's stack, results and parameters
 /// first; its registers are its own, and are saved where it is called while it runs.
 #[derive(Debug, Clone)]
@@ -127,6 +132,8 @@ pub(crate) struct Function {
     pub entry: u32,
     /// Bytes of its frame.
     pub frame: u32,
+    /// What its registers hold at the beginning.
+    pub initial: Initial,
     /// The slots of its registers that are written, and whether they are wide.
     pub slots: Vec<(u32, bool)>,
     /// Its predicates.

@@ -1,7 +1,7 @@
 //! What an operation is, and what it sees.
 
 use super::groups::{CopyToShared, Groups, Store};
-use super::machine::bits;
+use super::machine::{Shape, bits};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
@@ -155,6 +155,8 @@ pub(crate) struct Cx<'k> {
     pub bulk_bytes: u64,
     /// What the block has printed.
     pub printed: Printed,
+    /// The launch, and the block that runs.
+    pub shape: Shape,
     /// Time the launch began, for `%clock` and friends.
     pub started: std::time::Instant,
 }

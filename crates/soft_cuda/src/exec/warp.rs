@@ -75,16 +75,20 @@ pub(crate) struct Warp {
     pub live: u32,
     pub splits: Vec<Split>,
     pub(super) nodes: Vec<Option<Node>>,
+    /// By function: whether its registers hold in this block what they should at the beginning.
+    pub(super) prepared: Vec<bool>,
     /// A whole turn, or the rest of one that was interrupted.
     turn: Turn,
 }
 
 impl Warp {
     /// Starts the warp at the kernel's entry.
-    pub(crate) fn start(&mut self, mask: u32) {
+    pub(crate) fn start(&mut self, mask: u32, code: &Code) {
         self.live = mask;
         self.splits.clear();
         self.nodes.clear();
+        self.prepared.clear();
+        self.prepared.resize(code.functions.len(), false);
         self.turn = Turn::default();
         self.splits.push(Split { pc: 0, mask, node: ROOT, state: State::Ready, frame: 0 });
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Callee, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::code::{
-    Barrier, Call, Code, Collective, Constant, End, Function, NO_RECONVERGENCE, Segment, Target,
-    Wait,
+    Barrier, Call, Code, Collective, Constant, End, Function, Initial, NO_RECONVERGENCE, Segment,
+    Target, Wait,
 };
 use crate::exec::fma::FmaRun;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
@@ -60,10 +60,6 @@ impl Encoder {
             bulk: false,
             register_bytes: 0,
             predicates: 0,
-            constants: Vec::new(),
-            specials: Vec::new(),
-            zeroed: Vec::new(),
-            zeroed_predicates: Vec::new(),
             local_bytes: 0,
             own_local_bytes: 0,
             text,
@@ -91,22 +87,22 @@ impl Encoder {
                 _ => registers as u32,
             };
         }
-        let code = &mut self.code;
+        let mut initial = Initial::default();
         for (register, &slot) in ir.registers.iter().zip(&self.slots.of) {
             match register.fixed {
                 Some(Fixed::Constant(bits)) => {
                     let wide = register.class == Class::Wide;
-                    code.constants.push(Constant { slot, wide, bits });
+                    initial.constants.push(Constant { slot, wide, bits });
                 }
-                Some(Fixed::Special(special)) => code.specials.push((slot, special)),
+                Some(Fixed::Special(special)) => initial.specials.push((slot, special)),
                 None => {}
             }
         }
         for &v in &self.slots.entry {
             let slot = self.slots.of[v as usize];
             match ir.registers[v as usize].class {
-                Class::Predicate => code.zeroed_predicates.push(slot),
-                class => code.zeroed.push((slot, class == Class::Wide)),
+                Class::Predicate => initial.zeroed_predicates.push(slot),
+                class => initial.zeroed.push((slot, class == Class::Wide)),
             }
         }
         let written =
@@ -117,6 +113,7 @@ impl Encoder {
             written.map(|(register, &slot)| (slot, register.class == Class::Wide)).collect();
         slots.sort_unstable();
         slots.dedup();
+        let code = &mut self.code;
         self.first_block = code.segments.len() as u32;
         // Not empty, so that no function calls itself without end.
         self.frame = body.frame.max(1).next_multiple_of(self.align);
@@ -125,6 +122,7 @@ impl Encoder {
             name: body.name.clone(),
             entry: self.first_block,
             frame: body.frame.next_multiple_of(16),
+            initial,
             slots,
             predicates: predicates..all_predicates,
             sizes: body.sizes.clone(),
