@@ -35,12 +35,16 @@
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
 //! | [`warp`] | votes, shuffles, matches within a warp |
-//! | [`atomic`] | atomic read-modify-write on global memory |
+//! | [`atomic`] | atomic floats, and atomic read-modify-write on global memory |
+//! | [`constant`] | constant memory |
+//! | [`ptr`] | state spaces of pointers |
+//! | [`cfg`](mod@cfg) | the compute capability |
+//! | [`misc`] | clocks, breakpoints, counters |
 //! | [`mem`] | the sizes of shared memory |
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
-//! | [`vec`] | 128-bit global loads and stores |
+//! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`float`] | FMA and the fast approximations |
 //! | [`hint`] | what the compiler should not know |
 //!
@@ -75,7 +79,10 @@
     allow(internal_features)
 )]
 
+mod access;
 pub mod atomic;
+pub mod cfg;
+pub mod constant;
 pub mod cp_async;
 pub mod float;
 pub mod hint;
@@ -83,6 +90,8 @@ pub mod hint;
 mod intrinsics;
 pub mod mbarrier;
 pub mod mem;
+pub mod misc;
+pub mod ptr;
 pub mod shared;
 pub mod thread;
 pub mod tma;
@@ -91,6 +100,7 @@ pub mod warp;
 
 pub use cuda_std_macros::{gpu_only, kernel, shared_array};
 pub use float::fma;
+pub use glam;
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
 /// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
