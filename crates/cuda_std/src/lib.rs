@@ -35,13 +35,17 @@
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
 //! | [`warp`] | votes, shuffles, matches within a warp |
-//! | [`atomic`] | atomic read-modify-write on global memory |
+//! | [`atomic`] | atomic floats, and atomic read-modify-write on global memory |
+//! | [`constant`] | constant memory |
+//! | [`ptr`] | state spaces of pointers |
+//! | [`cfg`](mod@cfg) | the compute capability |
+//! | [`misc`] | clocks, breakpoints, counters |
 //! | [`mem`] | the sizes of shared memory |
 //! | [`io`] | `print!` and `println!` |
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
-//! | [`vec`] | 128-bit global loads and stores |
+//! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`float`] | FMA and the fast approximations |
 //! | [`hint`] | what the compiler should not know |
 //!
@@ -81,7 +85,10 @@
     allow(internal_features)
 )]
 
+mod access;
 pub mod atomic;
+pub mod cfg;
+pub mod constant;
 pub mod cp_async;
 pub mod float;
 pub mod hint;
@@ -90,8 +97,10 @@ mod intrinsics;
 pub mod io;
 pub mod mbarrier;
 pub mod mem;
+pub mod misc;
 #[cfg(target_arch = "nvptx64")]
 mod panic;
+pub mod ptr;
 pub mod shared;
 pub mod thread;
 pub mod tma;
@@ -100,6 +109,7 @@ pub mod warp;
 
 pub use cuda_std_macros::{gpu_only, kernel, shared_array};
 pub use float::fma;
+pub use glam;
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
 /// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
