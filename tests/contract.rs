@@ -24,10 +24,11 @@ mod stream_k;
 use approx::assert_relative_eq;
 use case::{Case, SPLITS, fits, for_each_kernel};
 use common::devices;
+use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::{KernelDescriptor, Tile};
 use host::verify::Bound;
-use host::{DeviceMatrix, Error, Gemm, Limits, Matrix};
+use host::{DeviceMatrix, Gemm, Limits, Matrix};
 
 /// alpha and beta: the special values, and some that are not.
 const FACTORS: [(f32, f32); 7] =

@@ -6,10 +6,10 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{self, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gemm_matrix::Matrix;
+use gemm_matrix::npy::{self, MAGIC};
+
 use crate::error::Error;
-use crate::matrix::Matrix;
-use crate::npy;
-use crate::npy::header::MAGIC;
 
 /// A place for a result that is known, before any work is done, to be writable.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! The baseline, with which kernels are compared: cuBLAS.
 
+use gemm_bench::Error as BenchError;
 use host::verify::{Check, Reference};
 use host::{Device, Error};
 
@@ -8,13 +9,15 @@ use super::candidate::{Candidate, Job, KernelArg, Loaded, is_refusal};
 use super::stdio;
 
 /// cuBLAS, unless this machine has none, which is said.
-pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
+pub fn load(device: &Device) -> Result<Option<Loaded>, Error> {
     match KernelArg::Cublas.load(device, None) {
         Ok(loaded) => Ok(loaded.into_iter().next()),
         Err(
-            error @ (Error::CublasNotFound { .. }
-            | Error::CublasBroken { .. }
-            | Error::CublasNeedsGpu),
+            error @ Error::Bench(
+                BenchError::CublasNotFound { .. }
+                | BenchError::CublasBroken { .. }
+                | BenchError::CublasNeedsGpu,
+            ),
         ) => {
             stdio::say(format_args!("warning: nothing is compared with cuBLAS: {error}"));
             Ok(None)
@@ -24,16 +27,16 @@ pub fn load(device: &Device) -> Result<Option<Loaded<'_>>, Error> {
 }
 
 /// cuBLAS for one shape: what it computes, and how far off that is.
-pub struct Baseline<'e, 'k, 'd> {
-    pub job: &'e Job<'k, 'd>,
+pub struct Baseline<'e> {
+    pub job: &'e Job,
     pub check: Check,
 }
 
-impl<'e, 'k, 'd> Baseline<'e, 'k, 'd> {
+impl<'e> Baseline<'e> {
     /// What cuBLAS computes, checked; says why not if there is nothing to compare with.
     pub fn new(
-        candidate: &'e Candidate<'k, 'd>,
-        buffers: &mut RotatingBuffers<'d>,
+        candidate: &'e Candidate,
+        buffers: &mut RotatingBuffers,
         reference: &Reference<'_>,
     ) -> Result<Option<Self>, Error> {
         let reason = match &candidate.job {

@@ -40,21 +40,21 @@ pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
 }
 
 /// Sets of the same matrices, which launches take in turn.
-pub struct RotatingBuffers<'d> {
-    sets: Vec<Set<'d>>,
+pub struct RotatingBuffers {
+    sets: Vec<Set>,
     next: usize,
 }
 
-struct Set<'d> {
-    a: DeviceMatrix<'d>,
-    b: DeviceMatrix<'d>,
-    c: DeviceMatrix<'d>,
+struct Set {
+    a: DeviceMatrix,
+    b: DeviceMatrix,
+    c: DeviceMatrix,
 }
 
-impl<'d> RotatingBuffers<'d> {
+impl RotatingBuffers {
     /// Copies the matrices to the device, `count` times, which is at least 1.
     pub fn new(
-        device: &'d Device,
+        device: &Device,
         gemm: &Gemm,
         [a, b]: [&Matrix; 2],
         count: usize,
@@ -74,7 +74,7 @@ impl<'d> RotatingBuffers<'d> {
     }
 
     /// Enqueues a product on the next set.
-    pub fn enqueue(&mut self, job: &Job<'_, 'd>) -> Result<(), Error> {
+    pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
         let count = self.sets.len();
         let Set { a, b, c } = &mut self.sets[self.next];
         self.next = (self.next + 1) % count;
@@ -82,11 +82,11 @@ impl<'d> RotatingBuffers<'d> {
     }
 
     /// What a job computes, into a C of NaN.
-    pub fn result(&mut self, job: &Job<'_, 'd>) -> Result<Matrix, Error> {
+    pub fn result(&mut self, job: &Job) -> Result<Matrix, Error> {
         let Set { a, b, c } = &mut self.sets[0];
         c.fill_buffer(POISON)?;
         job.enqueue(a, b, c)?;
-        c.download()
+        Ok(c.download()?)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What runs: a kernel, the one that `auto` chooses, all of the ladder, cuBLAS.
 
+use cuda_gemm::{Error as GemmError, PlanBuilder};
+use gemm_bench::Error as BenchError;
 use host::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use host::{
     Auto, Cublas, CublasProduct, Device, DeviceMatrix, Error, Gemm, Kernel, Prepared, Table, auto,
@@ -24,19 +26,19 @@ pub enum KernelArg {
 impl KernelArg {
     /// # Errors
     ///
-    /// [`Error::UnknownKernel`].
+    /// [`GemmError::UnknownKernel`].
     pub fn parse(name: &str) -> Result<Self, Error> {
         match name {
             ALL => Ok(Self::All),
             auto::NAME => Ok(Self::Auto),
             CUBLAS => Ok(Self::Cublas),
             name => find_kernel(name).map(Self::Rung).map_err(|error| match error {
-                Error::UnknownKernel { name, mut known, .. } => {
+                GemmError::UnknownKernel { name, mut known, .. } => {
                     known.extend([auto::NAME, CUBLAS, ALL]);
                     let nearest = nearest_name(&name, &known);
-                    Error::UnknownKernel { name, nearest, known }
+                    GemmError::UnknownKernel { name, nearest, known }.into()
                 }
-                error => error,
+                error => error.into(),
             }),
         }
     }
@@ -55,21 +57,17 @@ impl KernelArg {
 
     /// Loads what was asked for. Where that is everything, what cannot run says why. `table` is
     /// what `auto` goes by, if not by the one that is built in.
-    pub fn load<'d>(
-        self,
-        device: &'d Device,
-        table: Option<&Table>,
-    ) -> Result<Vec<Loaded<'d>>, Error> {
+    pub fn load(self, device: &Device, table: Option<&Table>) -> Result<Vec<Loaded>, Error> {
         self.load_among(device, self, table)
     }
 
     /// As [`KernelArg::load`], where this is one of several that `among` stands for.
-    pub fn load_among<'d>(
+    pub fn load_among(
         self,
-        device: &'d Device,
+        device: &Device,
         among: Self,
         table: Option<&Table>,
-    ) -> Result<Vec<Loaded<'d>>, Error> {
+    ) -> Result<Vec<Loaded>, Error> {
         let specs = match &self {
             Self::All => LADDER,
             Self::Auto | Self::Cublas => &[],
@@ -77,15 +75,19 @@ impl KernelArg {
         };
         let rungs = specs.iter().map(|spec| {
             let place = LADDER.iter().position(|other| other.name() == spec.name());
-            (spec.name(), place, device.kernel(spec).map(Code::Rung))
+            (spec.name(), place, device.kernel(spec).map(Code::Rung).map_err(Error::from))
         });
         let mut wanted: Vec<_> = rungs.collect();
         if matches!(self, Self::All | Self::Auto) {
             let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
-            wanted.push((auto::NAME, None, auto.map(Code::Auto)));
+            wanted.push((auto::NAME, None, auto.map(Code::Auto).map_err(Error::from)));
         }
         if matches!(self, Self::All | Self::Cublas) {
-            wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
+            wanted.push((
+                CUBLAS,
+                None,
+                Cublas::open(device).map(Code::Cublas).map_err(Error::from),
+            ));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
             Ok(Loaded { name, rung: place.map(|place| place + 1), code: among.tolerate(code)? })
@@ -94,20 +96,18 @@ impl KernelArg {
     }
 
     /// Where everything was asked for, turns what a rung or cuBLAS refuses into a reason.
-    fn tolerate<T>(self, result: Result<T, Error>) -> Result<Result<T, String>, Error> {
-        match result {
+    fn tolerate<T>(self, result: Result<T, impl Into<Error>>) -> Result<Result<T, String>, Error> {
+        match result.map_err(Into::into) {
             Ok(value) => Ok(Ok(value)),
             Err(
-                error @ (Error::SharedMemory { .. }
-                | Error::DeviceMemory { .. }
-                | Error::NotInPtx { .. }
-                | Error::NeedsHopper { .. }
-                | Error::NeedsTensorMaps { .. }
-                | Error::CublasNeedsGpu
-                | Error::CublasNotFound { .. }
-                | Error::CublasBroken { .. }
-                | Error::CublasPrecision { .. }
-                | Error::Cublas { .. }),
+                error @ (Error::Bench(_)
+                | Error::Gemm(
+                    GemmError::SharedMemory { .. }
+                    | GemmError::DeviceMemory { .. }
+                    | GemmError::NotInPtx { .. }
+                    | GemmError::NeedsHopper { .. }
+                    | GemmError::NeedsTensorMaps { .. },
+                )),
             ) if self.is_all() => Ok(Err(error.to_string())),
             Err(error) => Err(error),
         }
@@ -115,19 +115,19 @@ impl KernelArg {
 }
 
 /// Something that runs, on a device.
-pub struct Loaded<'d> {
+pub struct Loaded {
     name: &'static str,
     rung: Option<usize>,
-    code: Result<Code<'d>, String>,
+    code: Result<Code, String>,
 }
 
-enum Code<'d> {
-    Rung(Kernel<'d>),
-    Auto(Auto<'d>),
-    Cublas(Cublas<'d>),
+enum Code {
+    Rung(Kernel),
+    Auto(Auto),
+    Cublas(Cublas),
 }
 
-impl<'d> Loaded<'d> {
+impl Loaded {
     /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
     /// copied first if `packed`, against it; `auto` makes up its own mind about both.
     pub fn prepare(
@@ -136,17 +136,18 @@ impl<'d> Loaded<'d> {
         asked_splits: u32,
         mut packed: bool,
         choice: KernelArg,
-    ) -> Result<Candidate<'_, 'd>, Error> {
+    ) -> Result<Candidate, Error> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
                 let prepared = kernel.plan(gemm).splits(asked_splits).staged(packed).prepare();
-                choice.tolerate(prepared.map(Job::Rung))?
+                choice.tolerate(prepared.map(Job::rung))?
             }
             Ok(Code::Auto(auto)) => {
                 let fastest = auto.choose(&gemm)?;
                 (chosen, packed) = (Some(fastest.spec), fastest.packed);
-                choice.tolerate(auto.prepare_choice(gemm, fastest).map(Job::Rung))?
+                let plan = auto.plan_choice(gemm, fastest);
+                choice.tolerate(plan.and_then(PlanBuilder::prepare).map(Job::rung))?
             }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
             Err(reason) => Err(reason.clone()),
@@ -205,28 +206,32 @@ impl Title {
 }
 
 /// One row of a report, before it has run: a kernel for a product.
-pub struct Candidate<'k, 'd> {
+pub struct Candidate {
     pub title: Title,
     /// Why not, if it cannot run.
-    pub job: Result<Job<'k, 'd>, String>,
+    pub job: Result<Job, String>,
 }
 
 /// A product that has been checked, and needs only the matrices.
-pub enum Job<'k, 'd> {
-    Rung(Prepared<'k, 'd>),
-    Cublas(CublasProduct<'k, 'd>),
+pub enum Job {
+    Rung(Box<Prepared>),
+    Cublas(CublasProduct),
 }
 
-impl Job<'_, '_> {
+impl Job {
+    pub fn rung(prepared: Prepared) -> Self {
+        Self::Rung(Box::new(prepared))
+    }
+
     pub fn enqueue(
         &self,
-        a: &DeviceMatrix<'_>,
-        b: &DeviceMatrix<'_>,
-        c: &mut DeviceMatrix<'_>,
+        a: &DeviceMatrix,
+        b: &DeviceMatrix,
+        c: &mut DeviceMatrix,
     ) -> Result<(), Error> {
         match self {
-            Self::Rung(prepared) => prepared.enqueue(a, b, c),
-            Self::Cublas(product) => product.enqueue(a, b, c),
+            Self::Rung(prepared) => Ok(prepared.enqueue(a, b, c)?),
+            Self::Cublas(product) => Ok(product.enqueue(a, b, c)?),
         }
     }
 }
@@ -236,11 +241,13 @@ impl Job<'_, '_> {
 pub fn is_refusal(error: &Error) -> bool {
     matches!(
         error,
-        Error::DeviceMemory { .. }
-            | Error::HostMemory { .. }
-            | Error::SharedMemory { .. }
-            | Error::Cublas { .. }
-            | Error::Driver { .. }
+        Error::HostMemory { .. }
+            | Error::Bench(BenchError::Cublas { .. })
+            | Error::Gemm(
+                GemmError::DeviceMemory { .. }
+                    | GemmError::SharedMemory { .. }
+                    | GemmError::Driver { .. },
+            )
     )
 }
 
@@ -257,7 +264,9 @@ mod tests {
         assert!(
             matches!(KernelArg::parse("tile2d"), Ok(KernelArg::Rung(spec)) if spec.name() == "tile2d")
         );
-        let Err(Error::UnknownKernel { nearest, known, .. }) = KernelArg::parse("cubals") else {
+        let Err(Error::Gemm(GemmError::UnknownKernel { nearest, known, .. })) =
+            KernelArg::parse("cubals")
+        else {
             panic!()
         };
         assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 3));
@@ -265,16 +274,20 @@ mod tests {
 
     #[test]
     fn only_all_tolerates_a_refusal() {
-        let refused = || Err::<(), _>(Error::CublasNeedsGpu);
+        let refused = || Err::<(), _>(BenchError::CublasNeedsGpu);
         assert!(KernelArg::All.tolerate(refused()).unwrap().is_err());
         assert!(KernelArg::Cublas.tolerate(refused()).is_err());
-        assert!(KernelArg::All.tolerate(Err::<(), _>(Error::WrongDevice { what: "A" })).is_err());
+        assert!(
+            KernelArg::All.tolerate(Err::<(), _>(GemmError::WrongDevice { what: "A" })).is_err()
+        );
     }
 
     #[test]
     fn a_fault_ends_everything() {
-        assert!(is_refusal(&Error::DeviceMemory { device: "".into(), needed: 1, available: 0 }));
-        let fault = Error::KernelFault { device: "a GPU".into(), reason: "misaligned".into() };
-        assert!(!is_refusal(&fault));
+        assert!(is_refusal(
+            &GemmError::DeviceMemory { device: "".into(), needed: 1, available: 0 }.into()
+        ));
+        let fault = GemmError::KernelFault { device: "a GPU".into(), reason: "misaligned".into() };
+        assert!(!is_refusal(&fault.into()));
     }
 }

@@ -1,7 +1,7 @@
 //! The device that a call works on.
 
 use clap::ValueEnum;
-use host::error::no_gpu;
+use cuda_gemm::error::no_gpu;
 use host::{Device, DeviceChoice, Error};
 
 use super::{stdio, threads};
@@ -40,5 +40,5 @@ pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
         let reason = no_gpu(&reason);
         stdio::say(format_args!("note: running on the software device, because {reason}"));
     }
-    Device::open(choice)
+    Ok(Device::open(choice)?)
 }

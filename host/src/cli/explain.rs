@@ -1,6 +1,7 @@
 //! `explain`: what a rung is about, and the arithmetic of its geometry.
 
-use host::error::no_gpu;
+use cuda_gemm::Error as GemmError;
+use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile, Unaligned};
 use host::{Device, DeviceChoice, Error, auto, nearest_name};
@@ -57,7 +58,7 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
         Err(_) => {
             let known: Vec<_> = LADDER.iter().map(|spec| spec.name()).chain([auto::NAME]).collect();
             let nearest = nearest_name(name, &known);
-            return Err(Error::UnknownKernel { name: name.to_owned(), nearest, known });
+            return Err(GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into());
         }
     };
     Err(Error::NoRung { name: name.to_owned(), instead })

@@ -28,12 +28,12 @@ pub struct Forecast {
 impl Forecast {
     /// Runs a small product with each kernel, if this is the software device and may take long:
     /// `None` if not. `candidates` are what runs, and `prepare` makes them for any product.
-    pub fn new<'k, 'd: 'k>(
-        device: &'d Device,
-        candidates: &[Candidate<'_, '_>],
+    pub fn new(
+        device: &Device,
+        candidates: &[Candidate],
         gemm: &Gemm,
         repeat: Option<u32>,
-        prepare: impl FnOnce(Gemm) -> Result<Vec<Candidate<'k, 'd>>, Error>,
+        prepare: impl FnOnce(Gemm) -> Result<Vec<Candidate>, Error>,
     ) -> Result<Option<Self>, Error> {
         let runs = repeat.unwrap_or(1);
         let all_runs = candidates.iter().filter(|candidate| candidate.job.is_ok()).count() as f64;

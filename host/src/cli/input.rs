@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cuda_gemm::Error as GemmError;
 use host::npy::NpyFile;
 use host::verify::Bound;
 use host::{Error, Gemm, Matrix};
@@ -61,7 +62,7 @@ impl Input {
             == (need_rows, need_cols)
         {
             true => Ok(()),
-            false => Err(Error::Shape { what, rows, cols, need_rows, need_cols }),
+            false => Err(Error::from(GemmError::Shape { what, rows, cols, need_rows, need_cols })),
         };
         expect("B", b.shape(), (k, n))?;
         if let Some(c) = c {

@@ -1,9 +1,10 @@
 //! From the options to checked results.
 
+use cuda_gemm::Error as GemmError;
 use host::kernels::{LADDER, TILES};
 use host::output::Output;
 use host::verify::{Check, Method, Problem, Reference};
-use host::{Device, Error, Gemm, Matrix, Table, memory};
+use host::{Device, Error, Gemm, Matrix, Table};
 
 use super::args::Args;
 use super::candidate::KernelArg;
@@ -146,14 +147,19 @@ fn require_memory(device: &Device, gemm: &Gemm, method: Method) -> Result<(), Er
     let needed = gemm.bytes();
     let available = device.free_memory()?;
     if needed > u128::from(available) {
-        return Err(Error::DeviceMemory { device: device.info().name.clone(), needed, available });
+        return Err(GemmError::DeviceMemory {
+            device: device.info().name.clone(),
+            needed,
+            available,
+        }
+        .into());
     }
     // A, B, the result and perhaps the old C; the reference; and, on the software
     // device, the device's own matrices.
     let old = if gemm.beta == 0.0 { 0 } else { 4 * gemm.m as u128 * gemm.n as u128 };
     let reference = method.bytes(gemm.m, gemm.n, gemm.depth());
     let soft = if device.is_soft() { needed } else { 0 };
-    memory::require(needed + old + reference + soft, device.is_soft())
+    host::require_memory(needed + old + reference + soft, device.is_soft())
 }
 
 #[cfg(test)]

@@ -18,21 +18,21 @@ const GPU_WARMUP: u32 = 2;
 pub const POISON: u32 = 0x7fc0_dead;
 
 /// What was measured, or why it cannot run.
-pub type Timed<'e, 'k, 'd> = Result<(&'e Job<'k, 'd>, Samples), &'e str>;
+pub type Timed<'e> = Result<(&'e Job, Samples), &'e str>;
 
 /// One set of matrices for all that run.
-pub struct Workload<'a, 'd> {
-    device: &'d Device,
+pub struct Workload<'a> {
+    device: Device,
     warmup: u32,
     repeat: u32,
-    a: DeviceMatrix<'d>,
-    b: DeviceMatrix<'d>,
-    target: RefCell<DeviceMatrix<'d>>,
+    a: DeviceMatrix,
+    b: DeviceMatrix,
+    target: RefCell<DeviceMatrix>,
     /// What C holds before each run; none if it is not read.
     old: Option<&'a Matrix>,
 }
 
-impl<'a, 'd> Workload<'a, 'd> {
+impl<'a> Workload<'a> {
     /// Timed runs of each.
     pub fn repeat(&self) -> u32 {
         self.repeat
@@ -40,14 +40,14 @@ impl<'a, 'd> Workload<'a, 'd> {
 
     /// Copies the matrices to the device.
     pub fn new(
-        device: &'d Device,
+        device: &Device,
         gemm: &Gemm,
         matrices: &'a Matrices,
         repeat: Option<u32>,
     ) -> Result<Self, Error> {
         let (warmup, usual) = if device.is_soft() { (0, 1) } else { (GPU_WARMUP, GPU_REPEAT) };
         Ok(Self {
-            device,
+            device: device.clone(),
             warmup,
             repeat: repeat.unwrap_or(usual),
             a: DeviceMatrix::from_host(device, &matrices.a)?,
@@ -59,11 +59,11 @@ impl<'a, 'd> Workload<'a, 'd> {
 
     /// Times everything that can run, in turn, in the order of `candidates`; why not for what
     /// cannot. `simulation` is what they are called while one waits for the software device.
-    pub fn measure<'e, 'k>(
+    pub fn measure<'e>(
         &self,
-        candidates: &'e [Candidate<'k, 'd>],
+        candidates: &'e [Candidate],
         simulation: &Simulation,
-    ) -> Result<Vec<Timed<'e, 'k, 'd>>, Error> {
+    ) -> Result<Vec<Timed<'e>>, Error> {
         let jobs: Vec<_> =
             candidates.iter().filter_map(|candidate| candidate.job.as_ref().ok()).collect();
         let reset = || self.reset();
@@ -71,15 +71,22 @@ impl<'a, 'd> Workload<'a, 'd> {
             let run = |i: usize| {
                 simulation.run(|| {
                     self.run(jobs[i])?;
-                    self.device.synchronize()
+                    Ok(self.device.synchronize()?)
                 })
             };
-            time::measure_interleaved(self.device, jobs.len(), self.warmup, self.repeat, reset, run)
+            time::measure_interleaved(
+                &self.device,
+                jobs.len(),
+                self.warmup,
+                self.repeat,
+                reset,
+                run,
+            )
         } else {
             progress::step("running on the GPU", || {
                 let run = |i: usize| self.run(jobs[i]);
                 time::measure_interleaved(
-                    self.device,
+                    &self.device,
                     jobs.len(),
                     self.warmup,
                     self.repeat,
@@ -97,23 +104,23 @@ impl<'a, 'd> Workload<'a, 'd> {
     }
 
     /// What a job computes. `again` says whether others have run since.
-    pub fn result(&self, job: &Job<'_, 'd>, again: bool) -> Result<Matrix, Error> {
+    pub fn result(&self, job: &Job, again: bool) -> Result<Matrix, Error> {
         if again {
             self.reset()?;
             self.run(job)?;
         }
-        self.target.borrow().download()
+        Ok(self.target.borrow().download()?)
     }
 
     fn reset(&self) -> Result<(), Error> {
         let mut target = self.target.borrow_mut();
         match self.old {
-            Some(old) => target.upload(old),
-            None => target.fill_buffer(POISON),
+            Some(old) => Ok(target.upload(old)?),
+            None => Ok(target.fill_buffer(POISON)?),
         }
     }
 
-    fn run(&self, job: &Job<'_, 'd>) -> Result<(), Error> {
+    fn run(&self, job: &Job) -> Result<(), Error> {
         job.enqueue(&self.a, &self.b, &mut self.target.borrow_mut())
     }
 }

@@ -7,12 +7,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use cuda_gemm::Error as GemmError;
+use cuda_gemm::error::no_gpu;
 use host::batch::{self, Batches, Policy, Work};
-use host::error::no_gpu;
 use host::roofline::{Peaks, Rates, Speed};
 use host::telemetry::Telemetry;
 use host::verify::{Bound, Method, Problem, Reference};
-use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table, memory};
+use host::{Device, DeviceChoice, Error, Gemm, Matrix, Table};
 
 use args::BenchArgs;
 use reporter::RowReporter;
@@ -57,18 +58,18 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
 }
 
 /// What all rows share.
-struct Bench<'a, 'd> {
+struct Bench<'a> {
     args: &'a BenchArgs,
-    device: &'d Device,
-    peaks: Peaks<'d>,
+    device: Device,
+    peaks: Peaks,
     speed: Speed,
     telemetry: Option<Telemetry>,
     reporter: RowReporter,
 }
 
-impl<'a, 'd> Bench<'a, 'd> {
+impl<'a> Bench<'a> {
     /// Loads what measures peaks, and what reads clocks, where there is that.
-    fn new(args: &'a BenchArgs, device: &'d Device, reporter: RowReporter) -> Result<Self, Error> {
+    fn new(args: &'a BenchArgs, device: &Device, reporter: RowReporter) -> Result<Self, Error> {
         let peaks = peaks::load(device)?;
         let speed = peaks.speed()?;
         let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
@@ -77,7 +78,7 @@ impl<'a, 'd> Bench<'a, 'd> {
             ));
             None
         });
-        Ok(Self { args, device, peaks, speed, telemetry, reporter })
+        Ok(Self { args, device: device.clone(), peaks, speed, telemetry, reporter })
     }
 
     fn run(
@@ -89,12 +90,12 @@ impl<'a, 'd> Bench<'a, 'd> {
         let mut kernels = Vec::new();
         for choice in choices {
             // Refusals are rows, and the others go on.
-            kernels.extend(choice.load_among(self.device, KernelArg::All, table)?);
+            kernels.extend(choice.load_among(&self.device, KernelArg::All, table)?);
         }
-        let cublas = baseline::load(self.device)?;
+        let cublas = baseline::load(&self.device)?;
         let version = cublas.as_ref().and_then(Loaded::cublas_version);
         let setting = Setting {
-            device: self.device,
+            device: &self.device,
             gemm: shapes[0].gemm(),
             seed: Some(self.args.seed),
             cublas_version: version,
@@ -144,8 +145,8 @@ impl<'a, 'd> Bench<'a, 'd> {
     fn shape(
         &mut self,
         gemm: Gemm,
-        kernels: &[Loaded<'d>],
-        cublas: Option<&Loaded<'d>>,
+        kernels: &[Loaded],
+        cublas: Option<&Loaded>,
     ) -> Result<(), Error> {
         let candidates: Vec<_> = kernels
             .iter()
@@ -183,7 +184,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         Ok(())
     }
 
-    fn new_row(&self, candidate: &Candidate<'_, 'd>, gemm: &Gemm) -> Row {
+    fn new_row(&self, candidate: &Candidate, gemm: &Gemm) -> Row {
         let Title { name, rung, chosen, splits, packed, .. } = candidate.title;
         Row { chosen, splits, packed, ..Row::new(name, rung, gemm, self.args.seed) }
     }
@@ -193,16 +194,16 @@ impl<'a, 'd> Bench<'a, 'd> {
         &self,
         gemm: &Gemm,
         method: Method,
-    ) -> Result<([Matrix; 2], RotatingBuffers<'d>), Error> {
+    ) -> Result<([Matrix; 2], RotatingBuffers), Error> {
         let needed = gemm.bytes();
         let available = self.device.free_memory()?;
         if needed > u128::from(available) {
             let device = self.device.info().name.clone();
-            return Err(Error::DeviceMemory { device, needed, available });
+            return Err(GemmError::DeviceMemory { device, needed, available }.into());
         }
         // Two results are compared with each other.
         let second = 4 * gemm.m as u128 * gemm.n as u128;
-        memory::require(needed + second + method.bytes(gemm.m, gemm.n, gemm.k), false)?;
+        host::require_memory(needed + second + method.bytes(gemm.m, gemm.n, gemm.k), false)?;
 
         // It fits 64 bits, as the free memory does.
         let bytes = needed as u64;
@@ -219,7 +220,7 @@ impl<'a, 'd> Bench<'a, 'd> {
         }
         let a = Matrix::random(gemm.m, gemm.k, self.args.seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, self.args.seed, 2);
-        let buffers = RotatingBuffers::new(self.device, gemm, [&a, &b], count)?;
+        let buffers = RotatingBuffers::new(&self.device, gemm, [&a, &b], count)?;
         Ok(([a, b], buffers))
     }
 
@@ -227,9 +228,9 @@ impl<'a, 'd> Bench<'a, 'd> {
     fn row(
         &mut self,
         mut row: Row,
-        candidate: &Candidate<'_, 'd>,
-        baseline: Option<&Baseline<'_, '_, 'd>>,
-        buffers: &mut RotatingBuffers<'d>,
+        candidate: &Candidate,
+        baseline: Option<&Baseline<'_>>,
+        buffers: &mut RotatingBuffers,
         reference: &Reference<'_>,
     ) -> Result<(), Error> {
         row.l2 = Some(self.args.l2);
@@ -283,9 +284,9 @@ impl<'a, 'd> Bench<'a, 'd> {
     /// Times a kernel, and cuBLAS if there is one, and the peaks before and after.
     fn measure(
         &mut self,
-        job: &Job<'_, 'd>,
-        baseline: Option<&Baseline<'_, '_, 'd>>,
-        buffers: &mut RotatingBuffers<'d>,
+        job: &Job,
+        baseline: Option<&Baseline<'_>>,
+        buffers: &mut RotatingBuffers,
     ) -> Result<(Batches, Option<Batches>, Rates), Error> {
         let policy = Policy {
             samples: self.args.samples,
@@ -311,21 +312,23 @@ impl<'a, 'd> Bench<'a, 'd> {
 }
 
 /// Kernels that are timed in turn.
-struct SideBySide<'a, 'e, 'k, 'd> {
-    jobs: &'a [&'e Job<'k, 'd>],
-    buffers: &'a mut RotatingBuffers<'d>,
-    peaks: &'a Peaks<'d>,
+struct SideBySide<'a, 'e> {
+    jobs: &'a [&'e Job],
+    buffers: &'a mut RotatingBuffers,
+    peaks: &'a Peaks,
     speed: Speed,
     telemetry: Option<&'a mut Telemetry>,
 }
 
-impl Work for SideBySide<'_, '_, '_, '_> {
+impl Work for SideBySide<'_, '_> {
+    type Error = Error;
+
     fn launch(&mut self, i: usize) -> Result<(), Error> {
         self.buffers.enqueue(self.jobs[i])
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.peaks.enqueue_delay(ms, self.speed)
+        Ok(self.peaks.enqueue_delay(ms, self.speed)?)
     }
 
     fn observe(&mut self) {

@@ -75,7 +75,7 @@ mod tests {
     use crate::cli::tune::search_result::Run;
 
     /// Numbers that were measured nowhere.
-    const TABLE: &str = include_str!("../../auto/table_for_tests.json");
+    const TABLE: &str = include_str!("../../../../crates/cuda_gemm/src/auto/table_for_tests.json");
 
     /// Results in which times are what `truth` says, and predictions what `table` does.
     fn results(table: &Table, truth: &Table) -> Vec<SearchResult> {

@@ -1,9 +1,10 @@
 //! The benchmark context: what every measurement needs, and how one is made.
 
+use cuda_gemm::Error as GemmError;
 use host::batch::{self, Policy, Work};
 use host::roofline::{Peaks, Speed};
 use host::verify::{Bound, Check, Method, Problem, Reference};
-use host::{Device, Error, Gemm, Matrix, memory, stats, time};
+use host::{Device, Error, Gemm, Matrix, stats, time};
 
 use crate::cli::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::cli::candidate::Job;
@@ -19,15 +20,15 @@ const SEED: u64 = 42;
 const FULL_FLOPS: f64 = 4e9;
 
 /// A device, and what keeps it busy between measurements.
-pub struct BenchmarkContext<'d> {
-    pub device: &'d Device,
-    peaks: Peaks<'d>,
+pub struct BenchmarkContext {
+    pub device: Device,
+    peaks: Peaks,
     speed: Option<Speed>,
 }
 
 /// A product that is timed.
-pub struct TimedJob<'k, 'd> {
-    pub job: Job<'k, 'd>,
+pub struct TimedJob {
+    pub job: Job,
     /// Which of the rotating buffers it takes.
     pub on: usize,
 }
@@ -45,7 +46,7 @@ impl Operands {
     /// [`Error::HostMemory`], before anything is allocated.
     pub fn new(gemm: Gemm) -> Result<Self, Error> {
         // Results are compared with each other, and with samples.
-        memory::require(3 * gemm.bytes(), false)?;
+        host::require_memory(3 * gemm.bytes(), false)?;
         let a = Matrix::random(gemm.m, gemm.k, SEED, 1);
         let b = Matrix::random(gemm.k, gemm.n, SEED, 2);
         Ok(Self { gemm, a, b })
@@ -60,15 +61,15 @@ impl Operands {
         };
         let bound = Bound::Probabilistic;
         let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound };
-        Reference::compute(problem, method, SEED)
+        Ok(Reference::compute(problem, method, SEED)?)
     }
 }
 
-impl<'d> BenchmarkContext<'d> {
-    pub fn new(device: &'d Device) -> Result<Self, Error> {
+impl BenchmarkContext {
+    pub fn new(device: &Device) -> Result<Self, Error> {
         let peaks = peaks::load(device)?;
         let speed = (!device.is_soft()).then(|| peaks.speed()).transpose()?;
-        Ok(Self { device, peaks, speed })
+        Ok(Self { device: device.clone(), peaks, speed })
     }
 
     pub fn multiprocessors(&self) -> u32 {
@@ -91,45 +92,48 @@ impl<'d> BenchmarkContext<'d> {
     /// # Errors
     ///
     /// [`Error::DeviceMemory`], before anything is allocated.
-    pub fn buffers(&self, operands: &Operands, l2: L2) -> Result<RotatingBuffers<'d>, Error> {
+    pub fn buffers(&self, operands: &Operands, l2: L2) -> Result<RotatingBuffers, Error> {
         let info = self.device.info();
         let (needed, available) = (operands.gemm.bytes(), self.device.free_memory()?);
         // Partial sums and copies need some, too.
         if needed > u128::from(available / 2) {
-            return Err(Error::DeviceMemory { device: info.name.clone(), needed, available });
+            return Err(
+                GemmError::DeviceMemory { device: info.name.clone(), needed, available }.into()
+            );
         }
         let bytes = needed as u64;
         // There is none on the software device.
         let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
         let count = buffers::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
-        RotatingBuffers::new(self.device, &operands.gemm, [&operands.a, &operands.b], count)
+        RotatingBuffers::new(&self.device, &operands.gemm, [&operands.a, &operands.b], count)
     }
 
     /// Milliseconds of each, a sample for each round; all are timed in turn.
     pub fn time(
         &self,
-        jobs: &[TimedJob<'_, 'd>],
-        buffers: &mut [RotatingBuffers<'d>],
+        jobs: &[TimedJob],
+        buffers: &mut [RotatingBuffers],
     ) -> Result<Vec<Vec<f64>>, Error> {
         let Some(speed) = self.speed else {
             let run = |i: usize| {
                 let TimedJob { job, on } = &jobs[i];
                 buffers[*on].enqueue(job)
             };
-            let samples = time::measure_interleaved(self.device, jobs.len(), 0, 1, || Ok(()), run)?;
+            let samples =
+                time::measure_interleaved(&self.device, jobs.len(), 0, 1, || Ok(()), run)?;
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
         let mut work = InTurn { peaks: &self.peaks, speed, jobs, buffers };
-        let batches = batch::measure(self.device, jobs.len(), POLICY, &mut work)?;
+        let batches = batch::measure(&self.device, jobs.len(), POLICY, &mut work)?;
         Ok(batches.into_iter().map(|batches| batches.ms).collect())
     }
 
     /// As [`BenchmarkContext::time`], but the medians, in nanoseconds.
     pub fn nanoseconds(
         &self,
-        jobs: &[TimedJob<'_, 'd>],
-        buffers: &mut [RotatingBuffers<'d>],
+        jobs: &[TimedJob],
+        buffers: &mut [RotatingBuffers],
     ) -> Result<Vec<f64>, Error> {
         let samples = self.time(jobs, buffers)?;
         Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
@@ -138,9 +142,9 @@ impl<'d> BenchmarkContext<'d> {
 
 /// How far off a job is that computes what it should, twice the same bits; why not if it does
 /// not.
-pub fn check<'d>(
-    job: &Job<'_, 'd>,
-    buffers: &mut RotatingBuffers<'d>,
+pub fn check(
+    job: &Job,
+    buffers: &mut RotatingBuffers,
     reference: &Reference<'_>,
 ) -> Result<Result<Check, String>, Error> {
     let (first, second) = (buffers.result(job)?, buffers.result(job)?);
@@ -154,21 +158,23 @@ pub fn check<'d>(
     })
 }
 
-struct InTurn<'a, 'k, 'd> {
-    peaks: &'a Peaks<'d>,
+struct InTurn<'a> {
+    peaks: &'a Peaks,
     speed: Speed,
-    jobs: &'a [TimedJob<'k, 'd>],
-    buffers: &'a mut [RotatingBuffers<'d>],
+    jobs: &'a [TimedJob],
+    buffers: &'a mut [RotatingBuffers],
 }
 
-impl Work for InTurn<'_, '_, '_> {
+impl Work for InTurn<'_> {
+    type Error = Error;
+
     fn launch(&mut self, i: usize) -> Result<(), Error> {
         let TimedJob { job, on } = &self.jobs[i];
         self.buffers[*on].enqueue(job)
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.peaks.enqueue_delay(ms, self.speed)
+        Ok(self.peaks.enqueue_delay(ms, self.speed)?)
     }
 
     fn observe(&mut self) {}

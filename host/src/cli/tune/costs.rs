@@ -23,18 +23,15 @@ const PIECES: [u32; 2] = [2, 8];
 const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
 
 /// What a launch takes that has nothing to do.
-pub fn launch_ns<'d>(context: &BenchmarkContext<'d>, kernel: &Kernel<'d>) -> Result<f64, Error> {
+pub fn launch_ns(context: &BenchmarkContext, kernel: &Kernel) -> Result<f64, Error> {
     let gemm = Gemm::new(1, 1, 0);
-    let job = TimedJob { job: Job::Rung(kernel.prepare(gemm)?), on: 0 };
+    let job = TimedJob { job: Job::rung(kernel.prepare(gemm)?), on: 0 };
     let mut buffers = [context.buffers(&Operands::new(gemm)?, L2::Warm)?];
     Ok(context.nanoseconds(&[job], &mut buffers)?[0])
 }
 
 /// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
-pub fn mistake<'d>(
-    context: &BenchmarkContext<'d>,
-    kernel: &Kernel<'d>,
-) -> Result<Option<String>, Error> {
+pub fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>, Error> {
     let spec = kernel.spec();
     let [bm, bn, bk] = [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
     for beyond in [4, 5] {
@@ -46,7 +43,7 @@ pub fn mistake<'d>(
             if splits > 1 && spec.abi() != KernelAbi::SplitK {
                 continue;
             }
-            let job = Job::Rung(kernel.plan(gemm).splits(splits).staged(packed).prepare()?);
+            let job = Job::rung(kernel.plan(gemm).splits(splits).staged(packed).prepare()?);
             if let Err(reason) = check(&job, &mut buffers, &reference)? {
                 let choice = Choice { spec, splits, packed };
                 let Gemm { m, n, k, .. } = gemm;
@@ -58,9 +55,9 @@ pub fn mistake<'d>(
 }
 
 /// Measures a kernel of which `resident` blocks fit a multiprocessor.
-pub fn measure<'d>(
-    context: &BenchmarkContext<'d>,
-    kernel: &Kernel<'d>,
+pub fn measure(
+    context: &BenchmarkContext,
+    kernel: &Kernel,
     resident: u32,
     launch_ns: f64,
 ) -> Result<Costs, Error> {
@@ -92,9 +89,9 @@ pub fn measure<'d>(
 }
 
 /// What the measurements of a kernel share.
-struct KernelBenchmark<'a, 'd> {
-    context: &'a BenchmarkContext<'d>,
-    kernel: &'a Kernel<'d>,
+struct KernelBenchmark<'a> {
+    context: &'a BenchmarkContext,
+    kernel: &'a Kernel,
     launch_ns: f64,
 }
 
@@ -104,14 +101,14 @@ struct Grid {
     splits: u32,
 }
 
-impl<'d> KernelBenchmark<'_, 'd> {
+impl KernelBenchmark<'_> {
     /// The times of grids, which take turns, without what a launch takes.
     fn time(&self, grids: &[Grid]) -> Result<Vec<f64>, Error> {
-        let mut buffers: Vec<RotatingBuffers<'d>> = Vec::new();
+        let mut buffers: Vec<RotatingBuffers> = Vec::new();
         let mut jobs = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
             buffers.push(self.context.buffers(&Operands::new(grid.gemm)?, L2::Cold)?);
-            let job = Job::Rung(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
+            let job = Job::rung(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
             jobs.push(TimedJob { job, on });
         }
         let times = self.context.nanoseconds(&jobs, &mut buffers)?;

@@ -109,7 +109,8 @@ fn errors(results: &[SearchResult]) -> String {
 /// The table, with exceptions for products that its costs mislead about.
 fn with_exceptions(table: Table, results: &[SearchResult]) -> Result<Table, Error> {
     let model = Model::new(&table);
-    table.with_exceptions(results.iter().filter_map(|result| result.exception(&model)).collect())
+    let exceptions = results.iter().filter_map(|result| result.exception(&model)).collect();
+    Ok(table.with_exceptions(exceptions)?)
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
@@ -198,8 +199,8 @@ impl SearchLine {
 }
 
 /// What the steps of a tuning share.
-struct Tuning<'a, 'd> {
-    context: &'a BenchmarkContext<'d>,
+struct Tuning<'a> {
+    context: &'a BenchmarkContext,
     /// Is replaced as a whole, so that there is a table at any time.
     output: Output,
     save: Option<Save>,
@@ -207,11 +208,11 @@ struct Tuning<'a, 'd> {
     wrong: usize,
 }
 
-impl Tuning<'_, '_> {
+impl Tuning<'_> {
     /// Measures what kernels cost, one after the other.
     fn costs(&mut self, kernels: &[&'static KernelDescriptor]) -> Result<Table, Error> {
         let Self { context, .. } = *self;
-        let device = context.device;
+        let device = &context.device;
         let empty = device.kernel(find_kernel("naive")?)?;
         let mut measured = Measured::now(device)?;
         let launch_ns = costs::launch_ns(context, &empty)?.max(1.0);
@@ -256,7 +257,7 @@ impl Tuning<'_, '_> {
 
     /// Measures products; the table that is written has exceptions of those where the costs mislead.
     fn search(&mut self, table: &Table, quick: bool) -> Result<Vec<SearchResult>, Error> {
-        let device = self.context.device;
+        let device = &self.context.device;
         // The software device has none.
         let cublas = if device.is_soft() { None } else { baseline::load(device)? };
         let auto = device.auto_by(table)?;

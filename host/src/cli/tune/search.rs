@@ -5,6 +5,7 @@
 //! choice is less accurate than that, the same kernel is tried with more splits, too: the
 //! accumulation length is shorter then.
 
+use cuda_gemm::Error as GemmError;
 use host::auto::{Auto, Choice, Estimate, Model};
 use host::kernels::KernelAbi;
 use host::verify::Reference;
@@ -24,23 +25,23 @@ const CANDIDATES: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::IN
 const SLOWEST: f64 = 1.5;
 
 /// What the searches for all products share.
-pub struct CandidateSearch<'a, 'd> {
-    pub context: &'a BenchmarkContext<'d>,
-    pub auto: &'a Auto<'d>,
+pub struct CandidateSearch<'a> {
+    pub context: &'a BenchmarkContext,
+    pub auto: &'a Auto,
     pub model: &'a Model,
     /// Where there is cuBLAS.
-    pub cublas: Option<&'a Loaded<'d>>,
+    pub cublas: Option<&'a Loaded>,
 }
 
 /// What is timed for a product.
-struct Candidates<'k, 'd> {
-    jobs: Vec<TimedJob<'k, 'd>>,
+struct Candidates {
+    jobs: Vec<TimedJob>,
     /// What each of these is, without times yet.
     runs: Vec<Run>,
     wrong: Vec<(Choice, String)>,
 }
 
-impl<'d> CandidateSearch<'_, 'd> {
+impl CandidateSearch<'_> {
     /// Times the best choices for a product in turn; why not if there is nothing to be had.
     pub fn run(&self, shape: Shape) -> Result<Result<SearchResult, String>, Error> {
         let gemm = shape.gemm();
@@ -49,7 +50,9 @@ impl<'d> CandidateSearch<'_, 'd> {
             operands => operands?,
         };
         let mut buffers = match self.context.buffers(&operands, L2::Cold) {
-            Err(error @ Error::DeviceMemory { .. }) => return Ok(Err(error.to_string())),
+            Err(Error::Gemm(error @ GemmError::DeviceMemory { .. })) => {
+                return Ok(Err(error.to_string()));
+            }
             buffers => [buffers?],
         };
         let reference = operands.reference()?;
@@ -69,7 +72,7 @@ impl<'d> CandidateSearch<'_, 'd> {
     fn cublas_rms_error(
         &self,
         gemm: Gemm,
-        buffers: &mut RotatingBuffers<'d>,
+        buffers: &mut RotatingBuffers,
         reference: &Reference<'_>,
     ) -> Result<Option<f64>, Error> {
         let Some(cublas) = self.cublas else { return Ok(None) };
@@ -84,9 +87,9 @@ impl<'d> CandidateSearch<'_, 'd> {
         &self,
         gemm: Gemm,
         cublas_rms_error: Option<f64>,
-        buffers: &mut RotatingBuffers<'d>,
+        buffers: &mut RotatingBuffers,
         reference: &Reference<'_>,
-    ) -> Result<Candidates<'_, 'd>, Error> {
+    ) -> Result<Candidates, Error> {
         let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
         let mut estimates = self.model.ranking(&gemm, count.map_or(1, |(_, count)| *count));
         let longest_ns = estimates.first().map_or(0.0, |best| SLOWEST * best.ns);
@@ -94,7 +97,7 @@ impl<'d> CandidateSearch<'_, 'd> {
         let mut next = 0;
         while let Some(&Estimate { choice, ns: predicted_ns, .. }) = estimates.get(next) {
             next += 1;
-            let job = Job::Rung(self.auto.prepare_choice(gemm, choice)?);
+            let job = Job::rung(self.auto.plan_choice(gemm, choice)?.prepare()?);
             let check = match check(&job, buffers, reference)? {
                 Ok(check) => check,
                 Err(reason) => {
@@ -132,7 +135,7 @@ mod tests {
     use host::{Device, DeviceChoice, Table};
 
     /// Numbers that were measured nowhere.
-    const TABLE: &str = include_str!("../../auto/table_for_tests.json");
+    const TABLE: &str = include_str!("../../../../crates/cuda_gemm/src/auto/table_for_tests.json");
 
     #[test]
     fn splits_double_until_every_step_is_one() {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Numbers that were measured nowhere.
-    const TABLE: &str = include_str!("../../auto/table_for_tests.json");
+    const TABLE: &str = include_str!("../../../../crates/cuda_gemm/src/auto/table_for_tests.json");
 
     /// What these costs say is fastest, and others: milliseconds and rms errors.
     fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
