@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::quoted;
 use crate::exec::block::Launch;
+use crate::exec::machine::index_in;
 use crate::exec::warp::WarpFault;
 use crate::fault::{Fault, InvalidLaunch};
 use crate::globals::Globals;
@@ -171,8 +172,8 @@ impl Kernel {
             kernel: self.name.clone(),
             line: fault.line,
             instruction: line.map(|line| quoted(line)).unwrap_or_default(),
-            block: Launch::index(block, launch.grid),
-            thread: Launch::index(thread, launch.block),
+            block: index_in(block, launch.grid),
+            thread: index_in(thread, launch.block),
             kind: fault.kind,
         }
     }

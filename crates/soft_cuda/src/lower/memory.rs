@@ -153,7 +153,13 @@ impl Lowering<'_> {
     }
 
     /// Emits a load or a store of `parts`.
-    fn access(&mut self, at: &Context<'_>, transfer: Transfer, address: &Address, parts: &[Field]) {
+    pub(super) fn access(
+        &mut self,
+        at: &Context<'_>,
+        transfer: Transfer,
+        address: &Address,
+        parts: &[Field],
+    ) {
         let (raw, path, n) = (Field::Raw, self.path, parts.len());
         let load = matches!(parts[0], Field::Def(_));
         self.race_check(at, address, load);
@@ -256,7 +262,7 @@ impl Lowering<'_> {
         let (home, a) = match a {
             Operand::Name(name) if self.symbol(name).is_some() => {
                 let (home, address, _) = self.symbol(name).unwrap_or((Space::Global, 0, None));
-                (Some(home), self.constant(ty, address))
+                (Some(home), self.variable_address(at, (home, address), ty))
             }
             _ => (space, self.src(at, a, ty)?),
         };

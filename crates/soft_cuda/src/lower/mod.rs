@@ -1,11 +1,15 @@
-//! A PTX function to decoded code: names are resolved, instructions become
-//! operations of the executor, calls are inlined, registers get slots.
+//! A kernel and the functions that it calls to decoded code: names are resolved, instructions
+//! become operations of the executor, registers get slots.
+
+use std::collections::HashMap;
 
 mod address;
 mod alu;
 mod atomic;
 mod body;
+mod builtin;
 mod bulk;
+mod call;
 mod compare;
 mod context;
 mod control;
@@ -22,12 +26,17 @@ mod memory;
 mod names;
 mod pick;
 mod scopes;
+mod shared;
 mod ty;
 
+use self::encode::{Body, Encoder};
 pub(crate) use self::index::Index;
+use self::index::MAX_STATEMENTS;
 use self::ir::Terminator;
+use self::layout::bytes_of;
 pub(crate) use self::layout::parameter_offsets;
 use self::lowering::Lowering;
+use self::shared::Shared;
 use crate::error::LoadError;
 use crate::exec::Path;
 use crate::exec::code::Code;
@@ -43,7 +52,8 @@ pub(crate) struct Lowered {
     pub dynamic_shared_at: Option<u32>,
 }
 
-/// Lowers the entry `function` of `module`. `text` are the lines of the source.
+/// Lowers the entry `function` of `module`, and the functions that it may call. `text` are the
+/// lines of the source.
 pub(crate) fn lower<'m>(
     module: &'m Module,
     index: &'m Index<'m>,
@@ -51,28 +61,59 @@ pub(crate) fn lower<'m>(
     path: Path,
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered, LoadError> {
-    let mut lowering = Lowering::new(module, index, path);
     let reach = index.reach(function);
-    lowering.bulk = reach.has_bulk_copies();
-    let layout = lowering.place_shared(&reach)?;
+    let bulk = reach.has_bulk_copies();
+    let shared = Shared::place(&reach)?;
+    let names = reach.functions.iter().map(|function| function.name.as_str());
+    let numbers: HashMap<&str, u32> = names.zip(0..).collect();
+    let mut bodies = Vec::new();
+    for function in &reach.functions {
+        if !function.entry && !index.count(function) {
+            return Err(too_large(
+                function,
+                &format!(
+                    "the functions that kernels call come to more than {MAX_STATEMENTS} statements, each counted for every kernel that may call it; make smaller modules"
+                ),
+            ));
+        }
+        let lowering = Lowering::new(module, index, &numbers, &shared, path);
+        bodies.push(body_of(lowering, &shared, function, bulk)?);
+    }
+    let mut encoder = Encoder::new(path, text, &bodies);
+    for (function, body) in reach.functions.iter().zip(&bodies) {
+        let encoded = encoder.function(body, index.address(&function.name));
+        encoded.map_err(|error| too_large(function, &error.to_string()))?;
+    }
+    let code = Code { bulk, ..encoder.finish() };
+    Ok(Lowered { code, static_shared: shared.bytes, dynamic_shared_at: shared.dynamic })
+}
+
+fn too_large(function: &Function, help: &str) -> LoadError {
+    let (line, text) = (function.line, function.name.clone());
+    LoadError::Syntax { line, text, help: help.to_owned() }
+}
+
+/// Lowers one function.
+fn body_of<'m>(
+    mut lowering: Lowering<'m>,
+    shared: &'m Shared<'m>,
+    function: &'m Function,
+    bulk: bool,
+) -> Result<Body, LoadError> {
+    (lowering.bulk, lowering.entry) = (bulk, function.entry);
+    lowering.place_outer(shared)?;
     lowering.scopes.push();
-    lowering.place_parameters(&function.params)?;
-    let body = function.body.as_deref().unwrap_or_default();
+    match function.entry {
+        true => lowering.place_parameters(&function.params)?,
+        false => lowering.place_arguments(function)?,
+    }
     lowering.scopes.push();
     let exit = lowering.new_block();
-    lowering.body(body, exit)?;
+    lowering.body(function.body.as_deref().unwrap_or_default(), exit)?;
     lowering.finish(Terminator::Goto(exit), function.line, false);
-    lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
-    let local_bytes = lowering.local.next_multiple_of(16) as u32;
-    let bulk = lowering.bulk;
-    let ir = lowering.into_ir();
-    let code = encode::encode(&ir, local_bytes, path, text).map_err(|graph::TooIntricate| {
-        LoadError::Syntax {
-            line: function.line,
-            text: function.name.clone(),
-            help: graph::TooIntricate.to_string(),
-        }
-    })?;
-    let code = Code { bulk, ..code };
-    Ok(Lowered { code, static_shared: layout.0, dynamic_shared_at: layout.1 })
+    let end = if function.entry { Terminator::Exit } else { Terminator::Return };
+    lowering.blocks[exit as usize].end = Some((end, function.line, false));
+    let sizes = [&function.returns, &function.params].map(|all| all.iter().map(bytes_of).collect());
+    let (frame, align) = (lowering.local as u32, lowering.local_align as u32);
+    Ok(Body { name: function.name.clone(), frame, align, sizes, ir: lowering.into_ir() })
 }
