@@ -1,55 +1,15 @@
 //! The kernels of `api/`, through `cust`: on the GPU if there is one, else on the software device.
 //! What they find is compared with the CPU, bit for bit.
 
-use std::sync::{Mutex, MutexGuard};
-
 use cuda_builder::CudaArch;
-use cust::context::Context;
-use cust::device::Device;
 use cust::launch;
-use cust::memory::{CopyDestination, DeviceBuffer, DeviceCopy};
-use cust::module::Module;
-use cust::stream::{Stream, StreamFlags};
+use cust::memory::CopyDestination;
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
-/// The primary context is shared by all tests.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// The kernels, loaded.
-struct Api {
-    module: Module,
-    stream: Stream,
-    _context: Context,
-    _one: MutexGuard<'static, ()>,
-}
-
-impl Api {
-    /// For sm_80; none where it cannot be built.
-    fn new() -> Option<Self> {
-        Self::of(CudaArch::Sm80, cuda_driver::soft_ordinal())
-    }
-
-    fn of(arch: CudaArch, ordinal: u32) -> Option<Self> {
-        let text = common::build(common::api().arch(arch))?.unwrap();
-        let one = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        cust::init(cust::CudaFlags::empty()).unwrap();
-        let has_gpu = cuda_driver::gpu_count().is_ok_and(|count| count > 0);
-        let device = Device::get_device(if has_gpu { 0 } else { ordinal }).unwrap();
-        let context = Context::new(device).unwrap();
-        let module = Module::from_ptx(&text, &[]).unwrap();
-        let stream = Stream::new(StreamFlags::DEFAULT, None).unwrap();
-        Some(Api { module, stream, _context: context, _one: one })
-    }
-
-    /// Waits for the launches, and reads.
-    fn read<T: DeviceCopy + Default>(&self, buffer: &DeviceBuffer<T>) -> Vec<T> {
-        self.stream.synchronize().unwrap();
-        let mut values = vec![T::default(); buffer.len()];
-        buffer.copy_to(&mut values).unwrap();
-        values
-    }
-}
+use device::{Api, buffer};
 
 /// Launches a kernel, whose buffers and blocks are as it says.
 macro_rules! run {
@@ -61,13 +21,14 @@ macro_rules! run {
     }};
 }
 
-fn buffer<T: DeviceCopy>(values: &[T]) -> DeviceBuffer<T> {
-    DeviceBuffer::from_slice(values).unwrap()
+/// For sm_80.
+fn api() -> Option<Api> {
+    Api::of(common::api(), CudaArch::Sm80)
 }
 
 #[test]
 fn indices_are_those_of_the_launch() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     let (grid, block) = ((2u32, 3u32, 2u32), (4u32, 2u32, 3u32));
     let out = buffer(&[u32::MAX; 2 * 3 * 2 * 4 * 2 * 3 * 16]);
     run!(api.indices[grid, block](out.as_device_ptr()));
@@ -99,7 +60,7 @@ fn sources(lane: i32, width: i32) -> [(i32, bool); 4] {
 
 #[test]
 fn shuffles_take_all_types() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     macro_rules! check {
         ($($kernel:ident: $ty:ty, $value:expr;)*) => {$({
             let value: fn(u32) -> $ty = $value;
@@ -129,7 +90,7 @@ fn shuffles_take_all_types() {
 
 #[test]
 fn reductions_and_matches() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     let out = buffer(&[0u32; 32 * 16]);
     run!(api.reductions[1, 32](out.as_device_ptr()));
     for (lane, found) in api.read(&out).chunks_exact(16).enumerate() {
@@ -158,7 +119,7 @@ fn reductions_and_matches() {
 
 #[test]
 fn shared_memory_holds_all_types() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     let out = buffer(&[0.0f64; 32 * 8]);
     run!(api.shared_types[1, 32](out.as_device_ptr()));
     for (i, found) in api.read(&out).chunks_exact(8).enumerate() {
@@ -179,7 +140,7 @@ fn shared_memory_holds_all_types() {
 
 #[test]
 fn cache_operators_move_what_they_say() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     let values: Vec<u32> = (1..=20).map(|i| i * 0x0102_0304).collect();
     let (x, y) = (buffer(&values), buffer(&[0u32; 20]));
     run!(api.cache_operators[1, 1](x.as_device_ptr(), y.as_device_ptr()));
@@ -207,7 +168,7 @@ fn cache_operators_move_what_they_say() {
 
 #[test]
 fn constants_come_from_the_host() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     let weights: [f32; 16] = std::array::from_fn(|i| 1.5 * i as f32);
     api.module.get_global::<[f32; 16]>(c"WEIGHTS").unwrap().copy_from(&weights).unwrap();
     let (out, spaces) = (buffer(&[0.0f32; 16]), buffer(&[0u32; 3]));
@@ -218,7 +179,7 @@ fn constants_come_from_the_host() {
 
 #[test]
 fn atomics_add_up() {
-    let Some(api) = Api::new() else { return };
+    let Some(api) = api() else { return };
     const THREADS: usize = 3 * 64;
     let (floats, doubles) = (buffer(&[1.0f32, 0.0, 1.0, 1.0]), buffer(&[0.5f64, 0.0]));
     let (system, integers) = (buffer(&[0.0f64]), buffer(&[0u32, 0, u32::MAX]));
@@ -239,11 +200,8 @@ fn atomics_add_up() {
 
 #[test]
 fn clocks_go_on_and_the_capability_is_that_of_the_build() {
-    for (arch, ordinal, capability) in [
-        (CudaArch::Sm80, cuda_driver::soft_ordinal(), 1),
-        (CudaArch::Sm90a, cuda_driver::soft_sm90_ordinal(), 2),
-    ] {
-        let Some(api) = Api::of(arch, ordinal) else { return };
+    for (arch, capability) in [(CudaArch::Sm80, 1), (CudaArch::Sm90a, 2)] {
+        let Some(api) = Api::of(common::api(), arch) else { return };
         let out = buffer(&[0u64; 3]);
         run!(api.clocks[1, 1](out.as_device_ptr()));
         assert_eq!(api.read(&out), [1, 1, capability], "{arch}");

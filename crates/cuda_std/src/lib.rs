@@ -46,7 +46,9 @@
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
-//! | [`float`] | FMA and the fast approximations |
+//! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
+//! | [`fast`] | approximate forms of them |
+//! | [`float`] | FMA, and single instructions |
 //! | [`hint`] | what the compiler should not know |
 //!
 //! On other targets than `nvptx64` everything type-checks, and what only a GPU can do
@@ -90,11 +92,13 @@ pub mod atomic;
 pub mod cfg;
 pub mod constant;
 pub mod cp_async;
+pub mod fast;
 pub mod float;
 pub mod hint;
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics;
 pub mod io;
+pub mod math;
 pub mod mbarrier;
 pub mod mem;
 pub mod misc;
@@ -110,6 +114,7 @@ pub mod warp;
 pub use cuda_std_macros::{gpu_only, kernel, shared_array};
 pub use float::fma;
 pub use glam;
+pub use math::{FloatExt, GpuFloat};
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
 /// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
@@ -121,6 +126,7 @@ pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
 /// What most kernels use.
 pub mod prelude {
     pub use crate::float::fma;
+    pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};
     pub use crate::vec::F32x4;
     pub use crate::{gpu_only, kernel, print, println, shared_array, thread, warp};

@@ -3,5 +3,7 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
+#[cfg(any(feature = "math", not(target_arch = "nvptx64")))]
+pub mod math;
 pub mod memory;
 pub mod threads;
