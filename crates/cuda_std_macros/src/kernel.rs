@@ -12,13 +12,25 @@ pub struct Bounds {
     /// `.reqntid` or `.maxntid`, with its sizes.
     block: Option<(&'static str, Vec<Expr>)>,
     min_blocks: Option<Expr>,
+    /// Those of [`RULES`] that are named.
+    rules: Vec<Ident>,
 }
+
+/// What a kernel can be refused for.
+const RULES: [&str; 2] = ["no_panic", "no_local_memory"];
 
 impl Parse for Bounds {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        let mut bounds = Bounds { block: None, min_blocks: None };
+        let mut bounds = Bounds { block: None, min_blocks: None, rules: Vec::new() };
         while !input.is_empty() {
             let key: Ident = input.parse()?;
+            if RULES.iter().any(|rule| key == rule) {
+                bounds.rules.push(key);
+                if !input.is_empty() {
+                    input.parse::<Token![,]>()?;
+                }
+                continue;
+            }
             input.parse::<Token![=]>()?;
             let value: Expr = input.parse()?;
             match key.to_string().as_str() {
@@ -31,7 +43,8 @@ impl Parse for Bounds {
                 _ => {
                     return Err(Error::new(
                         key.span(),
-                        "expected `block`, `max_block` or `min_blocks`",
+                        "expected `block`, `max_block`, `min_blocks`, `no_panic` or \
+                         `no_local_memory`",
                     ));
                 }
             }
@@ -313,8 +326,8 @@ impl<'a> GridConstant<'a> {
     }
 }
 
-/// Launch bounds, as PTX comments that `cuda_builder` moves into the entry's head:
-/// rustc has no attribute for them.
+/// Launch bounds and rules, as PTX comments that `cuda_builder` reads: it moves the former into
+/// the entry's head, for which rustc has no attribute.
 fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     let mut lines = TokenStream::new();
     let mut directive = |text: String, sizes: &[Expr]| {
@@ -331,6 +344,9 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     if let Some(min_blocks) = &bounds.min_blocks {
         let text = format!("// cuda_std directive {name} .minnctapersm {{}}");
         directive(text, std::slice::from_ref(min_blocks));
+    }
+    for rule in &bounds.rules {
+        directive(format!("// cuda_std directive {name} {rule}"), &[]);
     }
     lines
 }
