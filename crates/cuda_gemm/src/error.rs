@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use cuda_driver::GpuUnavailable;
 use cuda_driver::sys::CUresult;
+use gemm_matrix::ViewError;
 use host_system::format::{compared, excerpt};
 
 /// What can go wrong between a request and its result.
@@ -164,6 +165,10 @@ pub enum Error {
         /// Elements of the buffer.
         len: usize,
     },
+
+    /// Memory of the host that cannot be seen as a row-major matrix.
+    #[error(transparent)]
+    View(#[from] ViewError),
 
     /// The matrices do not fit into the device's memory.
     #[error(
