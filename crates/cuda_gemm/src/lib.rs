@@ -41,7 +41,7 @@ pub use cuda_driver::sys::CUresult;
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, Plan};
-pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, npy};
+pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};

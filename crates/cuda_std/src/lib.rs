@@ -32,6 +32,8 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`disjoint`] | slices of which each thread has its own elements |
+//! | `launch` | on the host: typed launches |
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
 //! | [`warp`] | votes, shuffles, matches within a warp |
@@ -92,12 +94,15 @@ pub mod atomic;
 pub mod cfg;
 pub mod constant;
 pub mod cp_async;
+pub mod disjoint;
 pub mod fast;
 pub mod float;
 pub mod hint;
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics;
 pub mod io;
+#[cfg(all(feature = "launch", not(target_arch = "nvptx64")))]
+pub mod launch;
 pub mod math;
 pub mod mbarrier;
 pub mod mem;
@@ -111,7 +116,7 @@ pub mod tma;
 pub mod vec;
 pub mod warp;
 
-pub use cuda_std_macros::{gpu_only, kernel, shared_array};
+pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::fma;
 pub use glam;
 pub use math::{FloatExt, GpuFloat};
@@ -123,8 +128,25 @@ pub use math::{FloatExt, GpuFloat};
 #[derive(Clone, Copy, Debug)]
 pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
 
+/// What `#[kernel]` makes for the host, where there are typed launches.
+#[cfg(all(feature = "launch", not(target_arch = "nvptx64")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_host {
+    ($($item:item)*) => { $($item)* };
+}
+
+/// What `#[kernel]` makes for the host, where there are typed launches.
+#[cfg(not(all(feature = "launch", not(target_arch = "nvptx64"))))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_host {
+    ($($item:item)*) => {};
+}
+
 /// What most kernels use.
 pub mod prelude {
+    pub use crate::disjoint::DisjointSlice;
     pub use crate::float::fma;
     pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};

@@ -204,7 +204,8 @@ float_trait! {
     /// 1 divided by the cube root.
     fn rcbrt(self) -> Self = |x: f32| 1.0 / libm::cbrtf(x), |x: f64| 1.0 / libm::cbrt(x);
     /// The nearest value from 0 to 1; 0 for NaN.
-    fn saturate(self) -> Self = |x: f32| x.max(0.0).min(1.0), |x: f64| x.max(0.0).min(1.0);
+    fn saturate(self) -> Self = |x: f32| if x > 0.0 { x.min(1.0) } else { 0.0 },
+        |x: f64| if x > 0.0 { x.min(1.0) } else { 0.0 };
     /// The Bessel function of the first kind, of order 0.
     fn j0(self) -> Self = libm::j0f, libm::j0;
     /// The Bessel function of the first kind, of order 1.

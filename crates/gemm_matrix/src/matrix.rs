@@ -97,6 +97,11 @@ impl Matrix {
         &mut self.data
     }
 
+    /// The elements, row after row, without a copy.
+    pub fn into_vec(self) -> Vec<f32> {
+        self.data
+    }
+
     /// One row.
     ///
     /// # Panics

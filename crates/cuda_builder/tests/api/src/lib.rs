@@ -7,3 +7,4 @@
 pub mod math;
 pub mod memory;
 pub mod threads;
+pub mod typed;
