@@ -12,6 +12,10 @@ mod common;
 mod cublas;
 #[path = "contract/entry_points.rs"]
 mod entry_points;
+#[path = "contract/graphs.rs"]
+mod graphs;
+#[path = "contract/handles.rs"]
+mod handles;
 #[path = "contract/property.rs"]
 mod property;
 #[path = "contract/shared_limit.rs"]
@@ -20,6 +24,8 @@ mod shared_limit;
 mod splits;
 #[path = "contract/stream_k.rs"]
 mod stream_k;
+#[path = "contract/views.rs"]
+mod views;
 
 use approx::assert_relative_eq;
 use case::{Case, SPLITS, fits, for_each_kernel};

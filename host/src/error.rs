@@ -1,30 +1,19 @@
-//! The one error type of the program: what its libraries refuse, and what it refuses itself.
+//! The one error type of the program, and its advice.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use cuda_gemm::Error as GemmError;
+use gemm_bench::Error as BenchError;
+use gemm_bench::baseline::NotCompared;
 use gemm_matrix::npy::NpyFileError;
-use host_system::format::compared;
-use host_system::memory;
 
-/// What can go wrong between a request and a checked result.
-///
-/// A wrong product is not an error: it is a [`Check`](crate::verify::Check) that
-/// did not pass.
+/// What can go wrong between a command line and its results.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
-    /// What the kernels' library refuses, or the device.
-    #[error(transparent)]
-    Gemm(#[from] cuda_gemm::Error),
-
-    /// What cannot be compared with a reference.
-    #[error(transparent)]
-    Verify(#[from] gemm_verify::Error),
-
-    /// What the baseline refuses.
-    #[error(transparent)]
-    Bench(gemm_bench::Error),
+    /// What the library refuses, or the device.
+    #[error("{}", advised(.0))]
+    Bench(#[from] BenchError),
 
     /// A `.npy` file that cannot be used.
     #[error(transparent)]
@@ -37,22 +26,6 @@ pub enum Error {
         name: String,
         /// What to ask for instead.
         instead: String,
-    },
-
-    /// The matrices and the reference do not fit into the host's memory.
-    #[error(
-        "this needs {} of host memory (matrices, reference{}) and {} are available; \
-         use smaller matrices",
-        compared(*.needed, *.available)[0], if *.soft { ", software device" } else { "" },
-        compared(*.needed, *.available)[1]
-    )]
-    HostMemory {
-        /// Bytes needed.
-        needed: u128,
-        /// Bytes available without swapping.
-        available: u64,
-        /// Whether the software device's memory is part of what is needed.
-        soft: bool,
     },
 
     /// A result that cannot be stored where it was asked for.
@@ -75,22 +48,6 @@ pub enum Error {
         reason: String,
     },
 
-    /// Shapes of products that cannot be read.
-    #[error("{place}: {reason}; write one shape per line, as in `512 1024 256` or `512x1024x256`")]
-    Shapes {
-        /// The file, and the line if it is about one.
-        place: String,
-        /// What is wrong.
-        reason: String,
-    },
-
-    /// Nothing that was asked for could be measured.
-    #[error("none of the {count} product(s) could be measured; the rows above say why")]
-    NothingMeasured {
-        /// How many were asked for.
-        count: usize,
-    },
-
     /// The system starts no threads.
     #[error("starting threads failed on the host: {reason}")]
     Threads {
@@ -99,27 +56,15 @@ pub enum Error {
     },
 }
 
-impl From<gemm_bench::Error> for Error {
-    fn from(error: gemm_bench::Error) -> Self {
-        match error {
-            gemm_bench::Error::Gemm(error) => Self::Gemm(error),
-            other => Self::Bench(other),
-        }
+impl From<GemmError> for Error {
+    fn from(error: GemmError) -> Self {
+        Self::Bench(error.into())
     }
 }
 
-/// Refuses what does not fit into the host's memory, before it is allocated. `soft` says whether
-/// the software device's memory is part of `needed`, for the message.
-///
-/// # Errors
-///
-/// [`Error::HostMemory`].
-pub fn require_memory(needed: u128, soft: bool) -> Result<(), Error> {
-    match memory::available() {
-        Some(available) if needed > u128::from(available) => {
-            Err(Error::HostMemory { needed, available, soft })
-        }
-        _ => Ok(()),
+impl From<gemm_verify::Error> for Error {
+    fn from(error: gemm_verify::Error) -> Self {
+        Self::Bench(error.into())
     }
 }
 
@@ -131,5 +76,73 @@ impl Error {
             _ => "",
         };
         Self::Output { path: path.to_owned(), reason: format!("{error}{limit}") }
+    }
+}
+
+/// A library's error with what to do about it on this command line.
+pub fn advised(error: &BenchError) -> String {
+    format!("{error}{}", advice(error).unwrap_or_default())
+}
+
+/// Why nothing is compared with cuBLAS, as a warning.
+pub fn no_baseline(error: &BenchError) -> String {
+    format!("warning: nothing is compared with cuBLAS: {}", advised(error))
+}
+
+/// Why a shape is not compared with cuBLAS, as a warning.
+pub fn not_compared(reason: &NotCompared) -> String {
+    let reason = match reason {
+        NotCompared::Refused(error) => advised(error),
+        NotCompared::Wrong => "cuBLAS: the result is wrong".to_owned(),
+    };
+    format!("warning: this shape is not compared: {reason}")
+}
+
+/// What goes on after the words of a library's error: what to do on this command line.
+fn advice(error: &BenchError) -> Option<&'static str> {
+    Some(match error {
+        BenchError::Gemm(GemmError::NoGpu { .. }) => "; `--device soft` needs no GPU",
+        BenchError::Gemm(GemmError::GpuTooOld { .. }) => {
+            ", or `--device soft` for the software device"
+        }
+        BenchError::Gemm(GemmError::CannotSplit { .. }) => {
+            "; leave out `--splits`, or take one of the tiles (`--list`)"
+        }
+        BenchError::Gemm(GemmError::NotInPtx { .. } | GemmError::NeedsTensorMaps { .. }) => {
+            " with `--list`"
+        }
+        BenchError::Gemm(GemmError::NeedsHopper { .. }) => {
+            " with `--list`, or `--device soft-sm90`"
+        }
+        BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
+        BenchError::NothingMeasured { .. } => "; the rows above say why",
+        BenchError::CublasNeedsGpu => "; use `--device gpu`",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_goes_on_where_the_error_ends() {
+        let device = || "soft".to_owned();
+        let table = GemmError::Table { place: "t.json".into(), reason: "it is empty".into() };
+        let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), major: 8, minor: 0 };
+        for (error, says) in [
+            (table.into(), "t.json: it is empty; make a table with `host tune`"),
+            (
+                hopper.into(),
+                "`tma` needs compute capability 9.0 (sm_90a), and soft has 8.0; choose another \
+                 kernel with `--list`, or `--device soft-sm90`",
+            ),
+            (
+                BenchError::CublasNeedsGpu,
+                "cuBLAS runs on a GPU, and this is the software device; use `--device gpu`",
+            ),
+        ] {
+            assert_eq!(Error::from(error).to_string(), says);
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! The program's library: [`cuda_gemm`], [`gemm_bench`] and [`gemm_verify`] under one name, and
-//! files that appear only when they are complete.
+//! The program's library: [`cuda_gemm`], [`gemm_bench`] and [`gemm_verify`] under one name.
 //!
 //! ```
 //! use host::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
@@ -27,18 +26,16 @@
 //! # }
 //! ```
 
-mod error;
-pub mod output;
-
 pub use cuda_gemm::{
     Auto, CUresult, Choice, Device, DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix,
     DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, Kernel, Layout, Limits, Matrix, MatrixMut,
     MatrixRef, Plan, PlanBuilder, Prepared, Stream, Table, auto, device, environment, find_kernel,
     gemm, kernels, launch, limits, nearest_name, npy, ptx,
 };
-pub use error::{Error, require_memory};
 pub use gemm_bench::{
-    Cublas, CublasProduct, batch, cublas, explain, roofline, stats, telemetry, time,
+    Baseline, Candidate, Cublas, CublasProduct, Error, Job, L2, Loaded, RotatingBuffers, Selection,
+    Shape, Timer, Title, baseline, batch, buffers, candidate, compare, cublas, explain, forecast,
+    require_memory, roofline, shape, stats, telemetry, time, timer, tune, workload,
 };
 pub use gemm_verify as verify;
 pub use host_system::{format, memory, text};

@@ -183,7 +183,7 @@ fn atomics_add_up() {
     const THREADS: usize = 3 * 64;
     let (floats, doubles) = (buffer(&[1.0f32, 0.0, 1.0, 1.0]), buffer(&[0.5f64, 0.0]));
     let (system, integers) = (buffer(&[0.0f64]), buffer(&[0u32, 0, u32::MAX]));
-    let (wide, out) = (buffer(&[1u64]), buffer(&[0.0f32; 2]));
+    let (wide, out) = (buffer(&[1u64]), buffer(&[0.0f32; 4]));
     run!(api.atomics[3, 64](
         floats.as_device_ptr(), 4usize, doubles.as_device_ptr(), 2usize, system.as_device_ptr(),
         integers.as_device_ptr(), 3usize, wide.as_device_ptr(), out.as_device_ptr()
@@ -195,7 +195,7 @@ fn atomics_add_up() {
     assert_eq!(api.read(&system), [f64::from(all)]);
     assert_eq!(api.read(&integers)[..2], [THREADS as u32, THREADS as u32 - 1]);
     assert_eq!(api.read(&wide), [1 + ((THREADS as u64) << 33)]);
-    assert_eq!(api.read(&out), [33.0, -128.0]);
+    assert_eq!(api.read(&out), [33.0, -128.0, 11.0, 9.0]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use cuda_driver::GpuUnavailable;
 use cuda_driver::sys::CUresult;
+use gemm_matrix::ViewError;
 use host_system::format::{compared, excerpt};
 
 /// What can go wrong between a request and its result.
@@ -24,7 +25,7 @@ pub enum Error {
     },
 
     /// A GPU was asked for and there is none to be had.
-    #[error("{reason}; `--device soft` needs no GPU")]
+    #[error("{reason}")]
     NoGpu {
         /// Why, in the words of the driver layer.
         reason: String,
@@ -33,7 +34,7 @@ pub enum Error {
     /// The GPU cannot run the PTX this program carries.
     #[error(
         "{name} has compute capability {major}.{minor} and the kernels need 8.0 or newer; \
-         use a newer GPU, or `--device soft` for the software device"
+         use a newer GPU"
     )]
     GpuTooOld {
         /// The GPU's name.
@@ -67,7 +68,7 @@ pub enum Error {
     },
 
     /// A kernel without splits was asked for some.
-    #[error("{kernel} does not split K; leave out `--splits`, or take one of the tiles (`--list`)")]
+    #[error("{kernel} does not split K")]
     CannotSplit {
         /// The kernel.
         kernel: &'static str,
@@ -165,6 +166,10 @@ pub enum Error {
         len: usize,
     },
 
+    /// Memory of the host that cannot be seen as a row-major matrix.
+    #[error(transparent)]
+    View(#[from] ViewError),
+
     /// The matrices do not fit into the device's memory.
     #[error(
         "this needs {} of device memory and {device} has {} available; use smaller matrices",
@@ -209,7 +214,7 @@ pub enum Error {
     },
 
     /// The PTX for this device has no such kernel.
-    #[error("`{kernel}` is not in the PTX for {device}; choose another kernel with `--list`")]
+    #[error("`{kernel}` is not in the PTX for {device}; choose another kernel")]
     NotInPtx {
         /// The kernel's name.
         kernel: &'static str,
@@ -220,7 +225,7 @@ pub enum Error {
     /// A kernel that only Hopper runs, on another device.
     #[error(
         "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; choose \
-         another kernel with `--list`, or `--device soft-sm90`"
+         another kernel"
     )]
     NeedsHopper {
         /// The kernel's name.
@@ -236,7 +241,7 @@ pub enum Error {
     /// A kernel that needs tensor maps, with a driver from before CUDA 12.
     #[error(
         "`{kernel}` needs tensor maps (cuTensorMapEncodeTiled), and the driver of {device} has none; \
-         update the driver to one for CUDA 12 or newer, or choose another kernel with `--list`"
+         update the driver to one for CUDA 12 or newer, or choose another kernel"
     )]
     NeedsTensorMaps {
         /// The kernel's name.
@@ -255,7 +260,7 @@ pub enum Error {
     },
 
     /// A table of `auto` that cannot be used.
-    #[error("{place}: {reason}; make a table with `host tune`")]
+    #[error("{place}: {reason}")]
     Table {
         /// The file, and the line if it is about one.
         place: String,

@@ -14,8 +14,7 @@ pub struct Graph {
     stream: Stream,
 }
 
-// SAFETY: a handle that the driver lets any thread use. It must not be launched by two at once,
-// which is part of the contract of `launch`.
+// SAFETY: a handle that the driver lets any thread use, one at a time: `launch` sees to that.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
@@ -25,7 +24,9 @@ impl Stream {
     /// costs the host less than to launch each kernel.
     ///
     /// While it captures, nothing may wait for the stream, copy to or from its matrices, or
-    /// allocate: [`Prepared::enqueue`](crate::Prepared::enqueue) does none of this.
+    /// allocate: [`Prepared::enqueue`](crate::Prepared::enqueue) does none of this. What other
+    /// threads enqueue on the stream meanwhile is not captured, but waits until the capture is
+    /// over; so `enqueue` must not wait for them.
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
@@ -50,14 +51,14 @@ impl Stream {
     pub fn capture(&self, enqueue: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
         let device = self.device();
         device.make_current()?;
+        let _exclusive = self.exclusive();
         // SAFETY: the stream is there.
         let begun = unsafe { sys::cuStreamBeginCapture_v2(self.as_raw(), THREAD_LOCAL) };
         device.check("cuStreamBeginCapture", begun)?;
         let capturing = Capturing { stream: self };
-        let enqueued = enqueue();
-        let graph = capturing.end();
-        enqueued?;
-        let graph = graph?;
+        // If it fails, `capturing` is dropped.
+        enqueue()?;
+        let graph = capturing.end()?;
         let mut exec = CUgraphExec::NULL;
         // SAFETY: `exec` is valid for the write. The captured graph is not used again.
         let (made, destroyed) = unsafe {
@@ -113,11 +114,11 @@ impl Graph {
     /// # Safety
     ///
     /// Until the work is done, the plans, matrices and whatever else the captured work uses are
-    /// there, and are used by nothing but what is enqueued on the same stream. No other thread
-    /// launches the graph at the same time.
+    /// there, and are used by nothing but what is enqueued on the same stream.
     pub unsafe fn launch(&self) -> Result<(), Error> {
         let device = self.stream.device();
         device.make_current()?;
+        let _exclusive = self.stream.exclusive();
         // SAFETY: the graph was made in this context; the rest is the caller's contract.
         let launched = unsafe { sys::cuGraphLaunch(self.exec, self.stream.as_raw()) };
         device.check("cuGraphLaunch", launched)

@@ -5,7 +5,8 @@
 //!
 //! # fn main() -> Result<(), cuda_gemm::Error> {
 //! let device = Device::open(DeviceChoice::Auto)?;
-//! let (a, b) = (Matrix::random(30, 50, 42, 1), Matrix::random(50, 20, 42, 2));
+//! let a = Matrix::from_fn(30, 50, |row, col| (row + col) as f32);
+//! let b = Matrix::from_fn(50, 20, |row, col| if row == col { 1.0 } else { 0.0 });
 //!
 //! let kernel = device.kernel(find_kernel("tile2d")?)?;
 //! let product = kernel.prepare(Gemm::new(30, 20, 50))?;
@@ -14,7 +15,7 @@
 //! let b = DeviceMatrix::from_host(&device, &b)?;
 //! let mut c = DeviceMatrix::zeros(&device, 30, 20)?;
 //! product.enqueue(&a, &b, &mut c)?;
-//! let c = c.download()?;
+//! assert_eq!(c.download()?.row(1)[..3], [1.0, 2.0, 3.0]);
 //! # Ok(())
 //! # }
 //! ```
@@ -32,6 +33,7 @@ pub mod launch;
 pub mod limits;
 pub mod matrix;
 pub mod ptx;
+mod queue;
 pub mod stream;
 
 pub use auto::{Auto, Choice, Table};
@@ -39,7 +41,7 @@ pub use cuda_driver::sys::CUresult;
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, Plan};
-pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, npy};
+pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};

@@ -8,6 +8,7 @@ use cust::stream::{Stream as CudaStream, StreamFlags};
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::queue::{Exclusive, Queue};
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const DISABLE_TIMING: u32 = 2;
@@ -18,10 +19,14 @@ const DISABLE_TIMING: u32 = 2;
 /// go together if it is the same one; [`DeviceMatrix::move_to`](crate::DeviceMatrix::move_to)
 /// moves a matrix to another. A device's own stream is [`Device::stream`]; where a function takes
 /// `impl Into<Stream>`, `&device` stands for it.
+///
+/// Any thread may use it, and several at once: each call enqueues all it has to, and then the next
+/// one does. While a thread [captures](Stream::capture), the others wait.
 #[derive(Clone)]
 pub struct Stream {
     // Dropped before the device.
     handle: Handle,
+    queue: Arc<Queue>,
     device: Device,
 }
 
@@ -51,7 +56,7 @@ impl Stream {
         device.make_current()?;
         let stream = CudaStream::new(StreamFlags::DEFAULT, None)
             .map_err(|error| device.error("cuStreamCreate", error))?;
-        Ok(Self::shared(device, Arc::new(stream)))
+        Ok(Self::shared(device, Arc::new(stream), Arc::default()))
     }
 
     /// The caller's stream, made through `cust`.
@@ -59,9 +64,10 @@ impl Stream {
     /// # Safety
     ///
     /// It was made in the primary context of this device's GPU, or of the same model of the
-    /// software device.
+    /// software device. While it captures, only the thread that began the capture enqueues on it,
+    /// also through other handles: those that are not clones of this one do not know of each other.
     pub unsafe fn from_cust(device: &Device, stream: Arc<CudaStream>) -> Self {
-        Self::shared(device, stream)
+        Self::shared(device, stream, Arc::default())
     }
 
     /// The caller's stream, as the driver knows it.
@@ -69,13 +75,19 @@ impl Stream {
     /// # Safety
     ///
     /// As for [`Stream::from_cust`]; and the stream is not destroyed before the last clone of
-    /// this handle, and of what was made on it, is dropped.
+    /// this handle, and of what was made on it, is dropped. It is not the per-thread default
+    /// stream, which is another one in each thread.
     pub unsafe fn from_raw(device: &Device, stream: CUstream) -> Self {
-        Self { handle: Handle::Raw(stream), device: device.clone() }
+        Self { handle: Handle::Raw(stream), queue: Arc::default(), device: device.clone() }
     }
 
-    pub(crate) fn shared(device: &Device, stream: Arc<CudaStream>) -> Self {
-        Self { handle: Handle::Cust(stream), device: device.clone() }
+    pub(crate) fn shared(device: &Device, stream: Arc<CudaStream>, queue: Arc<Queue>) -> Self {
+        Self { handle: Handle::Cust(stream), queue, device: device.clone() }
+    }
+
+    /// The right to enqueue; no other thread does, as long as this one has it.
+    pub(crate) fn exclusive(&self) -> Exclusive<'_> {
+        self.queue.exclusive()
     }
 
     /// The stream's device.
@@ -111,6 +123,8 @@ impl Stream {
     /// [`Error::KernelFault`] if a kernel stopped with a fault since the last call.
     pub fn synchronize(&self) -> Result<(), Error> {
         self.device.make_current()?;
+        // What another thread is enqueueing is enqueued first; it must not wait for the device.
+        drop(self.exclusive());
         // SAFETY: the stream is there as long as its handle.
         let result = unsafe { sys::cuStreamSynchronize(self.as_raw()) };
         self.device.check("cuStreamSynchronize", result)
@@ -131,15 +145,24 @@ impl Stream {
         // SAFETY: `event` is valid for the write.
         let created = unsafe { sys::cuEventCreate(&raw mut event, DISABLE_TIMING) };
         self.device.check("cuEventCreate", created)?;
-        // SAFETY: the event and both streams are there. The driver keeps an event that is
-        // destroyed for as long as it is waited for.
-        let results = unsafe {
-            [
-                ("cuEventRecord", sys::cuEventRecord(event, other.as_raw())),
-                ("cuStreamWaitEvent", sys::cuStreamWaitEvent(self.as_raw(), event, 0)),
-                ("cuEventDestroy", sys::cuEventDestroy_v2(event)),
-            ]
+        // One after the other, lest two threads wait for each other.
+        let recorded = {
+            let _exclusive = other.exclusive();
+            // SAFETY: the event and the stream are there.
+            unsafe { sys::cuEventRecord(event, other.as_raw()) }
         };
+        let waits = {
+            let _exclusive = self.exclusive();
+            // SAFETY: as above.
+            unsafe { sys::cuStreamWaitEvent(self.as_raw(), event, 0) }
+        };
+        // SAFETY: not used again; the driver keeps an event for as long as it is waited for.
+        let destroyed = unsafe { sys::cuEventDestroy_v2(event) };
+        let results = [
+            ("cuEventRecord", recorded),
+            ("cuStreamWaitEvent", waits),
+            ("cuEventDestroy", destroyed),
+        ];
         results.into_iter().try_for_each(|(call, result)| self.device.check(call, result))
     }
 }

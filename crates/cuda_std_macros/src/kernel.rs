@@ -20,16 +20,30 @@ pub struct Bounds {
     dynamic_shared: Option<Expr>,
     /// The types that a generic kernel is built for.
     instances: Option<Instances>,
+    /// Those of [`RULES`] that are named.
+    rules: Vec<Ident>,
 }
+
+/// What a kernel can be refused for.
+const RULES: [&str; 2] = ["no_panic", "no_local_memory"];
 
 impl Parse for Bounds {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        let mut bounds =
-            Bounds { block: None, min_blocks: None, dynamic_shared: None, instances: None };
+        let mut bounds = Bounds {
+            block: None,
+            min_blocks: None,
+            dynamic_shared: None,
+            instances: None,
+            rules: Vec::new(),
+        };
         while !input.is_empty() {
             let key: Ident = input.parse()?;
-            if key == "instances" {
-                bounds.instances = Some(input.parse()?);
+            let is_rule = RULES.iter().any(|rule| key == rule);
+            if is_rule || key == "instances" {
+                match is_rule {
+                    true => bounds.rules.push(key),
+                    false => bounds.instances = Some(input.parse()?),
+                }
                 if !input.is_empty() {
                     input.parse::<Token![,]>()?;
                 }
@@ -48,8 +62,8 @@ impl Parse for Bounds {
                 _ => {
                     return Err(Error::new(
                         key.span(),
-                        "expected `block`, `max_block`, `min_blocks`, `dynamic_shared` or \
-                         `instances`",
+                        "expected `block`, `max_block`, `min_blocks`, `dynamic_shared`, \
+                         `instances`, `no_panic` or `no_local_memory`",
                     ));
                 }
             }
@@ -314,8 +328,8 @@ fn check_signature(function: &ItemFn, has_instances: bool) -> syn::Result<()> {
     Ok(())
 }
 
-/// Launch bounds, as PTX comments that `cuda_builder` moves into the entry's head:
-/// rustc has no attribute for them.
+/// Launch bounds and rules, as PTX comments that `cuda_builder` reads: it moves the former into
+/// the entry's head, for which rustc has no attribute.
 fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     let mut lines = TokenStream::new();
     let mut directive = |text: String, sizes: &[Expr]| {
@@ -332,6 +346,9 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     if let Some(min_blocks) = &bounds.min_blocks {
         let text = format!("// cuda_std directive {name} .minnctapersm {{}}");
         directive(text, std::slice::from_ref(min_blocks));
+    }
+    for rule in &bounds.rules {
+        directive(format!("// cuda_std directive {name} {rule}"), &[]);
     }
     lines
 }

@@ -13,8 +13,9 @@
 
 use std::time::Instant;
 
-use crate::events::Events;
 use cuda_gemm::Device;
+
+use crate::timer::Timer;
 
 /// The most launches per batch. A GPU takes about a thousand before it makes the host wait,
 /// and one call of cuBLAS may be two.
@@ -90,8 +91,7 @@ pub fn measure<W: Work>(
     policy: Policy,
     work: &mut W,
 ) -> Result<Vec<Batches>, W::Error> {
-    let events = Events::new(device)?;
-    let mut sampler = Sampler { device, events, counts: false, work };
+    let mut sampler = Sampler { timer: Timer::new(device)?, counts: false, work };
     let mut candidates = vec![Candidate { launches: 1, delay: Some(MIN_DELAY) }; count];
 
     // Warm up, and find out how long a batch must be. The first launches are slow, so a
@@ -138,9 +138,8 @@ struct Candidate {
     delay: Option<f64>,
 }
 
-struct Sampler<'a, 'd, W> {
-    device: &'d Device,
-    events: Events<'d>,
+struct Sampler<'a, W> {
+    timer: Timer,
     /// Whether the clocks have settled, so that times count.
     counts: bool,
     work: &'a mut W,
@@ -152,7 +151,7 @@ struct Sample {
     gap_free: bool,
 }
 
-impl<W: Work> Sampler<'_, '_, W> {
+impl<W: Work> Sampler<'_, W> {
     /// Takes one sample. As long as the host is too slow for the delay, it is made longer, and
     /// the sample is taken again.
     fn sample(&mut self, i: usize, candidate: &mut Candidate) -> Result<Sample, W::Error> {
@@ -167,24 +166,24 @@ impl<W: Work> Sampler<'_, '_, W> {
 
     /// Takes one sample, and says how many milliseconds the host took to enqueue it.
     fn try_sample(&mut self, i: usize, candidate: Candidate) -> Result<(Sample, f64), W::Error> {
-        let Self { device, events, counts, work } = self;
+        let Self { timer, counts, work } = self;
         if let Some(delay) = candidate.delay {
             work.delay(delay)?;
         }
-        events.start()?;
-        let clock = Instant::now();
-        for _ in 0..candidate.launches {
-            work.launch(i)?;
-        }
-        let enqueue_ms = clock.elapsed().as_secs_f64() * 1e3;
-        let gap_free = !events.has_started()?;
-        events.stop()?;
-        if *counts {
-            work.observe();
-        }
-        // Through the device, which knows what a fault is.
-        device.synchronize()?;
-        let ms = events.elapsed_ms()?;
+        let enqueue = |timer: &Timer| {
+            let clock = Instant::now();
+            for _ in 0..candidate.launches {
+                work.launch(i)?;
+            }
+            let enqueue_ms = clock.elapsed().as_secs_f64() * 1e3;
+            Ok::<_, W::Error>((enqueue_ms, !timer.has_started()?, work))
+        };
+        let observe = |(_, _, work): &mut (f64, bool, &mut &mut W)| {
+            if *counts {
+                work.observe();
+            }
+        };
+        let (ms, (enqueue_ms, gap_free, _)) = timer.time(enqueue, observe)?;
         Ok((Sample { ms, gap_free }, enqueue_ms))
     }
 }

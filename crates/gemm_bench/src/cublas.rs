@@ -13,26 +13,21 @@
 use std::env;
 use std::error::Error as _;
 use std::ffi::{c_int, c_void};
-use std::fs;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::rc::Rc;
 
+use cuda_gemm::launch::expect_planned;
+use cuda_gemm::{Device, DeviceMatrixMut, DeviceMatrixRef, Gemm, Stream};
 use cust::memory::DevicePointer;
+use host_system::toolkit;
 use libloading::Library;
 
 use crate::error::Error;
-use cuda_gemm::Device;
-use cuda_gemm::Gemm;
-use cuda_gemm::launch::expect_planned;
-use cuda_gemm::{DeviceMatrixMut, DeviceMatrixRef, Stream};
 
 /// The major versions that have the functions used here, newest first.
 const VERSIONS: [u32; 3] = [13, 12, 11];
-
-/// Variables that name a folder with a toolkit in it.
-const ROOT_VARIABLES: [&str; 4] = ["CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CONDA_PREFIX"];
 
 /// Where libraries lie in a toolkit's folder.
 const LIBRARY_FOLDERS: &[&str] = if cfg!(windows) {
@@ -125,6 +120,23 @@ impl Functions {
 }
 
 /// cuBLAS on one GPU, for work on that GPU's own stream; clones are the same one.
+///
+/// ```no_run
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+/// use gemm_bench::Cublas;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Gpu)?;
+/// let cublas = Cublas::open(&device)?;
+/// let product = cublas.prepare(Gemm::new(512, 512, 512))?;
+/// let a = DeviceMatrix::zeros(&device, 512, 512)?;
+/// let b = DeviceMatrix::zeros(&device, 512, 512)?;
+/// let mut c = DeviceMatrix::zeros(&device, 512, 512)?;
+/// product.enqueue(&a, &b, &mut c)?;
+/// println!("cuBLAS {}: {}", cublas.version(), c.download()?.at(0, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cublas(Rc<Started>);
 
@@ -173,7 +185,7 @@ impl Cublas {
         }
         Err(failure.unwrap_or_else(|| Error::CublasNotFound {
             files: VERSIONS.map(file_name).join(", "),
-            variables: ROOT_VARIABLES.join(", "),
+            variables: toolkit::VARIABLES.join(", "),
         }))
     }
 
@@ -218,7 +230,7 @@ impl Drop for Started {
     }
 }
 
-/// A product that cuBLAS can compute: only the matrices are missing.
+/// A product that cuBLAS can compute; [`Cublas::prepare`] makes it: only the matrices are missing.
 pub struct CublasProduct {
     cublas: Cublas,
     gemm: Gemm,
@@ -322,21 +334,9 @@ fn file_name(version: u32) -> String {
 
 /// What to try to load, in order: bare names, for the loader to look up, then files.
 fn candidates() -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> =
-        ROOT_VARIABLES.iter().filter_map(env::var_os).map(PathBuf::from).collect();
-    if cfg!(unix) {
-        roots.push("/usr/local/cuda".into());
-        // Beside the one that is the default: /usr/local/cuda-12.8 and so on.
-        let beside = fs::read_dir("/usr/local").into_iter().flatten().flatten();
-        let mut versions: Vec<_> = beside
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("cuda-"))
-            .map(|entry| entry.path())
-            .collect();
-        versions.sort();
-        roots.extend(versions.into_iter().rev());
-        roots.push("/opt/cuda".into());
-    }
-    candidates_in(&roots).filter(|path| path.components().count() == 1 || path.is_file()).collect()
+    candidates_in(&toolkit::folders())
+        .filter(|path| path.components().count() == 1 || path.is_file())
+        .collect()
 }
 
 fn candidates_in(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {

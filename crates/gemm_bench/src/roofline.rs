@@ -10,9 +10,8 @@ use kernels_gpu::roofline::{
 
 use crate::error::Error;
 use crate::stats;
-use crate::time::gpu_sample;
-use cuda_gemm::Device;
-use cuda_gemm::DeviceMatrix;
+use crate::timer::Timer;
+use cuda_gemm::{Device, DeviceMatrix};
 
 /// Milliseconds that one sample of a loop of FMAs takes.
 const SAMPLE_MS: f64 = 3.0;
@@ -24,6 +23,8 @@ const TRIAL_MS: f64 = 20.0;
 const COPIES: u32 = 8;
 /// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
 const MOST_MULTIPROCESSORS: u32 = 1 << 16;
+/// Bytes that the copy reads, and an eighth of the free memory if that is less.
+const COPY_BYTES: u64 = 512 << 20;
 /// Operands for which no sum overflows, and none stands still.
 const OPERANDS: (f32, f32) = (0.999, 0.37);
 
@@ -48,8 +49,21 @@ impl Rates {
 }
 
 /// The kernels that measure peaks, loaded on a device, with the memory they need.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+/// use gemm_bench::roofline::Peaks;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let peaks = Peaks::of(&Device::open(DeviceChoice::Soft)?)?;
+/// let rates = peaks.measure(peaks.speed()?)?;
+/// println!("FMAs: {:.0} GFLOP/s, copies: {:.0} GB/s", rates.ffma, rates.copy);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Peaks {
     device: Device,
+    timer: Timer,
     ffma: EntryPoint,
     copy: EntryPoint,
     /// Blocks of the loop and of the copy.
@@ -61,6 +75,21 @@ pub struct Peaks {
 }
 
 impl Peaks {
+    /// Loads the kernels, for a loop on all of a GPU's multiprocessors, and a copy of 512 MiB, or
+    /// of an eighth of the memory that is free. On the software device both are as small as they
+    /// can be: its rates say nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Peaks::new`].
+    pub fn of(device: &Device) -> Result<Self, Error> {
+        let copy_bytes = match device.is_soft() {
+            true => 0,
+            false => COPY_BYTES.min(device.free_memory()? / 8),
+        };
+        Self::new(device, multiprocessors(device), copy_bytes)
+    }
+
     /// Loads the kernels. The loop runs on `multiprocessors`, 65536 at most; `copy_bytes`, rounded down to
     /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
     ///
@@ -76,6 +105,7 @@ impl Peaks {
         };
         Ok(Self {
             device: device.clone(),
+            timer: Timer::new(device)?,
             ffma: device.entry_point("peak_ffma")?,
             copy: device.entry_point("peak_copy")?,
             ffma_blocks,
@@ -97,7 +127,7 @@ impl Peaks {
         for i in 0..SAMPLES {
             ffma[i] = self.time_ffma(rounds)?;
             copy[i] =
-                gpu_sample(&self.device, || (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
+                self.timer.milliseconds(|| (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
         }
         Ok(Rates {
             ffma: self.ffma_flops(rounds) / stats::median(&ffma) * 1e-6,
@@ -133,7 +163,7 @@ impl Peaks {
     }
 
     fn time_ffma(&self, rounds: u32) -> Result<f64, Error> {
-        gpu_sample(&self.device, || self.enqueue_ffma(rounds, OPERANDS))
+        self.timer.milliseconds(|| self.enqueue_ffma(rounds, OPERANDS))
     }
 
     /// Floating-point operations of one launch of the loop.
@@ -187,6 +217,11 @@ impl Peaks {
     }
 }
 
+/// How many multiprocessors a GPU has; one on the software device.
+pub fn multiprocessors(device: &Device) -> u32 {
+    device.info().peak.map_or(1, |peak| peak.multiprocessors)
+}
+
 /// How many rounds of FMAs a GPU does in a millisecond.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
@@ -203,8 +238,7 @@ impl Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_gemm::DeviceChoice;
-    use cuda_gemm::Matrix;
+    use cuda_gemm::{DeviceChoice, Matrix};
 
     #[test]
     fn the_loop_does_every_multiply_add() {

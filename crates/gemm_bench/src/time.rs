@@ -1,22 +1,11 @@
-//! Timing: samples and what they say.
+//! Timing single runs, interleaved: samples and what they say.
 
-use std::time::Instant;
+use cuda_gemm::Device;
 
-use crate::events::Events;
 use crate::stats;
-use cuda_gemm::{Device, DeviceKind};
+use crate::timer::{Clock, Timer};
 
-/// What a sample measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Time on the GPU, between two CUDA events around the launches.
-    GpuEvents,
-    /// Time the CPU took to interpret the kernel on the software device. It says
-    /// nothing about a GPU.
-    CpuSimulation,
-}
-
-/// Times of repeated runs, in milliseconds.
+/// Times of repeated runs, in milliseconds. [`measure_interleaved`] takes them.
 #[derive(Clone, Debug)]
 pub struct Samples {
     clock: Clock,
@@ -55,7 +44,7 @@ impl Samples {
         self.ms.iter().copied().fold(0.0, f64::max)
     }
 
-    /// GFLOP/s at the median time; `None` if there was nothing to compute or no time
+    /// GFLOP/s (10^9) at the median time, for so many floating-point operations; `None` if there was nothing to compute or no time
     /// could be measured.
     pub fn gflops(&self, flops: f64) -> Option<f64> {
         let rate = flops / self.median() * 1e-6;
@@ -74,6 +63,29 @@ impl Samples {
 /// # Errors
 ///
 /// The first error of `reset` or `run`, a fault of a kernel, or [`cuda_gemm::Error::Driver`].
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
+/// use gemm_bench::time::measure_interleaved;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let gemm = Gemm::new(64, 64, 64);
+/// let mut products = Vec::new();
+/// for name in ["naive", "tile2d"] {
+///     products.push(device.kernel(find_kernel(name)?)?.prepare(gemm)?);
+/// }
+/// let (a, b) = (DeviceMatrix::zeros(&device, 64, 64)?, DeviceMatrix::zeros(&device, 64, 64)?);
+/// let mut c = DeviceMatrix::zeros(&device, 64, 64)?;
+///
+/// let run = |i: usize| products[i].enqueue(&a, &b, &mut c);
+/// let samples = measure_interleaved(&device, products.len(), 1, 3, || Ok(()), run)?;
+/// let [naive, tile2d] = &samples[..] else { unreachable!() };
+/// println!("naive takes {:.1} times as long", naive.median() / tile2d.median());
+/// println!("tile2d: {:.1} GFLOP/s", tile2d.gflops(gemm.flops()).unwrap_or_default());
+/// # Ok(())
+/// # }
+/// ```
 pub fn measure_interleaved<E: From<cuda_gemm::Error>>(
     device: &Device,
     count: usize,
@@ -89,46 +101,16 @@ pub fn measure_interleaved<E: From<cuda_gemm::Error>>(
         }
     }
     device.synchronize()?;
-    let clock = match device.info().kind {
-        DeviceKind::Gpu => Clock::GpuEvents,
-        DeviceKind::Soft => Clock::CpuSimulation,
-    };
-    let mut samples = vec![Samples { clock, ms: Vec::new() }; count];
+    let timer = Timer::new(device)?;
+    let mut samples = vec![Samples { clock: timer.clock(), ms: Vec::new() }; count];
     for _ in 0..repeat.max(1) {
         for (i, samples) in samples.iter_mut().enumerate() {
             reset()?;
             device.synchronize()?;
-            samples.ms.push(match clock {
-                Clock::GpuEvents => gpu_sample(device, || run(i)),
-                Clock::CpuSimulation => cpu_sample(device, || run(i)),
-            }?);
+            samples.ms.push(timer.milliseconds(|| run(i))?);
         }
     }
     Ok(samples)
-}
-
-/// Milliseconds between two events around what `run` enqueues on a GPU.
-pub(crate) fn gpu_sample<E: From<cuda_gemm::Error>>(
-    device: &Device,
-    run: impl FnOnce() -> Result<(), E>,
-) -> Result<f64, E> {
-    device.make_current()?;
-    let events = Events::new(device)?;
-    events.start()?;
-    run()?;
-    events.stop()?;
-    device.synchronize()?;
-    Ok(events.elapsed_ms()?)
-}
-
-fn cpu_sample<E: From<cuda_gemm::Error>>(
-    device: &Device,
-    run: impl FnOnce() -> Result<(), E>,
-) -> Result<f64, E> {
-    let start = Instant::now();
-    run()?;
-    device.synchronize()?;
-    Ok(start.elapsed().as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]

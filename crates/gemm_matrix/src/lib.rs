@@ -3,6 +3,10 @@
 mod matrix;
 pub mod npy;
 mod view;
+#[cfg(feature = "faer")]
+mod with_faer;
+#[cfg(feature = "ndarray")]
+mod with_ndarray;
 
 pub use matrix::Matrix;
 pub use view::{MatrixMut, MatrixRef, ViewError};

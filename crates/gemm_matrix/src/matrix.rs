@@ -1,9 +1,5 @@
 //! Matrices of f32 in the host's memory.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use rayon::prelude::*;
-
 /// A dense row-major matrix on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
@@ -55,12 +51,18 @@ impl Matrix {
     /// Random elements, uniform over the multiples of 2^-23 in [-1, 1).
     ///
     /// The same seed and stream give the same matrix on every machine, whatever the
-    /// number of threads. Use another stream for each matrix of a problem.
+    /// number of threads. Use another stream for each matrix of a problem. Behind the feature
+    /// `random`.
     ///
     /// # Panics
     ///
     /// As [`Matrix::zeros`].
+    #[cfg(feature = "random")]
     pub fn random(rows: usize, cols: usize, seed: u64, stream: u64) -> Self {
+        use rand_chacha::ChaCha8Rng;
+        use rand_chacha::rand_core::{Rng, SeedableRng};
+        use rayon::prelude::*;
+
         // A piece of the key stream for each chunk of elements, one word each.
         const CHUNK: usize = 1 << 14;
         let mut data = vec![0.0; elements(rows, cols)];
@@ -93,6 +95,11 @@ impl Matrix {
     /// The elements, row after row.
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         &mut self.data
+    }
+
+    /// The elements, row after row, without a copy.
+    pub fn into_vec(self) -> Vec<f32> {
+        self.data
     }
 
     /// One row.

@@ -1,6 +1,10 @@
 //! Borrowed matrices: all of one, or elements in a slice with a leading dimension.
 
-use crate::Matrix;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::matrix::Matrix;
 
 /// What is wrong with a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,38 +26,68 @@ pub enum ViewError {
         /// Elements of the slice.
         len: usize,
     },
-    /// An array whose rows are not stored element after element.
-    #[error("the rows of the array are not contiguous; copy it to row-major order first")]
+    /// A matrix of another library whose rows are not stored element after element, and in order.
+    #[error(
+        "the matrix is not row-major; pass its transpose if that is, or copy it to row-major order"
+    )]
     NotRowMajor,
 }
 
-/// A row-major matrix in borrowed memory.
+/// A row-major matrix in borrowed memory. What lies between its rows is not borrowed.
 ///
 /// ```
-/// use gemm_matrix::MatrixRef;
+/// use gemm_matrix::{Matrix, MatrixRef};
 ///
 /// // Two rows of two, three elements apart.
 /// let data = [1.0, 2.0, 9.0, 3.0, 4.0];
-/// let matrix = MatrixRef::new(&data, 2, 2, 3)?;
-/// assert_eq!(matrix.row(1), [3.0, 4.0]);
+/// let view = MatrixRef::new(&data, 2, 2, 3)?;
+/// assert_eq!((view.rows(), view.cols(), view.ld()), (2, 2, 3));
+/// assert_eq!(view.row(1), [3.0, 4.0]);
+///
+/// let all = MatrixRef::from(&Matrix::zeros(4, 5)).ld();
+/// assert_eq!(all, 5);
 /// # Ok::<(), gemm_matrix::ViewError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixRef<'a> {
-    data: &'a [f32],
+    first: NonNull<f32>,
     rows: usize,
     cols: usize,
     ld: usize,
+    elements: PhantomData<&'a [f32]>,
 }
 
-/// A row-major matrix in borrowed memory, to be written.
+/// A row-major matrix in borrowed memory, to be written. What lies between its rows is not
+/// borrowed.
+///
+/// ```
+/// use gemm_matrix::MatrixMut;
+///
+/// let mut data = [0.0; 5];
+/// let mut view = MatrixMut::new(&mut data, 2, 2, 3)?;
+/// for (first, row) in view.runs_mut(2) {
+///     row.fill(first as f32 + 1.0);
+/// }
+/// assert_eq!(data, [1.0, 1.0, 0.0, 3.0, 3.0]);
+/// # Ok::<(), gemm_matrix::ViewError>(())
+/// ```
 #[derive(Debug)]
 pub struct MatrixMut<'a> {
-    data: &'a mut [f32],
+    first: NonNull<f32>,
     rows: usize,
     cols: usize,
     ld: usize,
+    elements: PhantomData<&'a mut [f32]>,
 }
+
+// SAFETY: it stands for shared slices, one for each row.
+unsafe impl Send for MatrixRef<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for MatrixRef<'_> {}
+// SAFETY: it stands for exclusive slices, one for each row.
+unsafe impl Send for MatrixMut<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for MatrixMut<'_> {}
 
 /// How many elements a view must reach over.
 fn expect_room(len: usize, rows: usize, cols: usize, ld: usize) -> Result<(), ViewError> {
@@ -91,7 +125,18 @@ impl<'a> MatrixRef<'a> {
     /// [`ViewError::LeadingDimension`] or [`ViewError::TooShort`].
     pub fn new(data: &'a [f32], rows: usize, cols: usize, ld: usize) -> Result<Self, ViewError> {
         expect_room(data.len(), rows, cols, ld)?;
-        Ok(Self { data, rows, cols, ld })
+        // SAFETY: the slice has all rows, and is borrowed for `'a`.
+        Ok(unsafe { Self::from_raw(NonNull::from(data).cast(), [rows, cols, ld]) })
+    }
+
+    /// `rows` x `cols` elements with this leading dimension, from this address on.
+    ///
+    /// # Safety
+    ///
+    /// Each row is `cols` elements that are borrowed for `'a`; `ld` is at least `cols`, and all rows
+    /// lie in one allocation.
+    pub(crate) unsafe fn from_raw(first: NonNull<f32>, [rows, cols, ld]: [usize; 3]) -> Self {
+        Self { first, rows, cols, ld, elements: PhantomData }
     }
 
     /// Rows.
@@ -116,15 +161,21 @@ impl<'a> MatrixRef<'a> {
     /// If there are not so many.
     pub fn row(&self, row: usize) -> &'a [f32] {
         assert!(row < self.rows, "row {row} of a {} x {} matrix", self.rows, self.cols);
-        &self.data[row * self.ld..][..self.cols]
+        // SAFETY: a row of the matrix, which is borrowed for `'a`.
+        unsafe { slice::from_raw_parts(self.first.add(row * self.ld).as_ptr(), self.cols) }
     }
 
     /// The longest runs of elements that lie side by side here and in a copy with the leading
     /// dimension `ld`: where each begins in the copy, and the elements.
     pub fn runs(&self, ld: usize) -> impl Iterator<Item = (usize, &'a [f32])> + use<'a> {
-        let Self { data, rows, cols, ld: own } = *self;
+        let Self { first, rows, cols, ld: own, .. } = *self;
         let (count, len) = runs(rows, cols, own == cols && ld == cols);
-        (0..count).map(move |row| (row * ld, &data[row * own..][..len]))
+        (0..count).map(move |row| {
+            // SAFETY: a row of the matrix, or all of them where nothing lies in between; they are
+            // borrowed for `'a`.
+            let run = unsafe { slice::from_raw_parts(first.add(row * own).as_ptr(), len) };
+            (row * ld, run)
+        })
     }
 }
 
@@ -141,7 +192,17 @@ impl<'a> MatrixMut<'a> {
         ld: usize,
     ) -> Result<Self, ViewError> {
         expect_room(data.len(), rows, cols, ld)?;
-        Ok(Self { data, rows, cols, ld })
+        // SAFETY: the slice has all rows, and is borrowed for `'a`, mutably.
+        Ok(unsafe { Self::from_raw(NonNull::from(data).cast(), [rows, cols, ld]) })
+    }
+
+    /// As [`MatrixRef::from_raw`].
+    ///
+    /// # Safety
+    ///
+    /// As there, and each row is borrowed mutably.
+    pub(crate) unsafe fn from_raw(first: NonNull<f32>, [rows, cols, ld]: [usize; 3]) -> Self {
+        Self { first, rows, cols, ld, elements: PhantomData }
     }
 
     /// Rows.
@@ -156,25 +217,54 @@ impl<'a> MatrixMut<'a> {
 
     /// As [`MatrixRef::runs`].
     pub fn runs_mut(&mut self, ld: usize) -> impl Iterator<Item = (usize, &mut [f32])> {
-        let (rows, cols, own) = (self.rows, self.cols, self.ld);
+        let Self { first, rows, cols, ld: own, .. } = *self;
         let (count, len) = runs(rows, cols, own == cols && ld == cols);
-        let step = if count > 1 { own } else { len };
-        let rows = self.data.chunks_mut(step.max(1)).take(count);
-        rows.enumerate().map(move |(row, elements)| (row * ld, &mut elements[..len]))
+        (0..count).map(move |row| {
+            // SAFETY: as in `MatrixRef::runs`, and mutably: no two runs share an element.
+            let run = unsafe { slice::from_raw_parts_mut(first.add(row * own).as_ptr(), len) };
+            (row * ld, run)
+        })
+    }
+}
+
+/// The leading dimension of a matrix whose neighbours in a column, and in a row, are so many
+/// elements apart.
+#[cfg(any(feature = "ndarray", feature = "faer"))]
+pub(crate) fn leading_dimension(
+    [rows, cols]: [usize; 2],
+    [row_stride, col_stride]: [isize; 2],
+) -> Result<usize, ViewError> {
+    // The distance between rows says nothing where there is no second one, nor that between
+    // columns.
+    if rows == 0 || cols == 0 {
+        return Ok(cols);
+    }
+    if cols > 1 && col_stride != 1 {
+        return Err(ViewError::NotRowMajor);
+    }
+    if rows == 1 {
+        return Ok(cols);
+    }
+    let ld = usize::try_from(row_stride).map_err(|_| ViewError::NotRowMajor)?;
+    match ld < cols {
+        true => Err(ViewError::LeadingDimension { ld, cols }),
+        false => Ok(ld),
     }
 }
 
 impl<'a> From<&'a Matrix> for MatrixRef<'a> {
     fn from(matrix: &'a Matrix) -> Self {
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        Self { data: matrix.as_slice(), rows, cols, ld: cols }
+        // SAFETY: the matrix is borrowed for `'a`.
+        unsafe { Self::from_raw(NonNull::from(matrix.as_slice()).cast(), [rows, cols, cols]) }
     }
 }
 
 impl<'a> From<&'a mut Matrix> for MatrixMut<'a> {
     fn from(matrix: &'a mut Matrix) -> Self {
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        Self { data: matrix.as_mut_slice(), rows, cols, ld: cols }
+        // SAFETY: the matrix is borrowed for `'a`, mutably.
+        unsafe { Self::from_raw(NonNull::from(matrix.as_mut_slice()).cast(), [rows, cols, cols]) }
     }
 }
 

@@ -1,6 +1,13 @@
 //! Text for messages: counts of bytes, and texts of others as messages quote them.
 
 /// A count of bytes for people: exact below 1 MiB, then in binary units.
+///
+/// ```
+/// use host_system::format::bytes;
+///
+/// assert_eq!(bytes(12), "12 bytes");
+/// assert_eq!(bytes(3 << 29), "1.5 GiB");
+/// ```
 pub fn bytes(count: u128) -> String {
     const UNITS: [&str; 6] = ["MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"];
     let mut value = count as f64 / f64::from(1 << 20);
@@ -15,7 +22,14 @@ pub fn bytes(count: u128) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// What is needed and what is available, exact where they would read the same.
+/// What is needed and what is available, in bytes, exact where they would read the same.
+///
+/// ```
+/// use host_system::format::compared;
+///
+/// assert_eq!(compared(3 << 20, 1 << 20), ["3.0 MiB", "1.0 MiB"]);
+/// assert_eq!(compared((1 << 20) + 1, 1 << 20), ["1048577 bytes", "1048576 bytes"]);
+/// ```
 pub fn compared(needed: u128, available: u64) -> [String; 2] {
     let both = [needed, u128::from(available)];
     match both.map(bytes) {
@@ -26,6 +40,13 @@ pub fn compared(needed: u128, available: u64) -> [String; 2] {
 
 /// Whether a terminal obeys a character, or shows nothing of it: control characters, and those of
 /// Unicode's category Cf (format).
+///
+/// ```
+/// use host_system::format::is_control_or_format;
+///
+/// assert!(is_control_or_format('\u{1b}') && is_control_or_format('\u{202e}'));
+/// assert!(!is_control_or_format('é'));
+/// ```
 pub fn is_control_or_format(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -39,6 +60,12 @@ pub fn is_control_or_format(c: char) -> bool {
 
 /// A text without what a terminal obeys: control and format characters escaped, except those in
 /// `kept`.
+///
+/// ```
+/// use host_system::format::printable;
+///
+/// assert_eq!(printable("\u{1b}[31mred\n", &['\n']), "\\u{1b}[31mred\n");
+/// ```
 pub fn printable(text: &str, kept: &[char]) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
@@ -51,7 +78,15 @@ pub fn printable(text: &str, kept: &[char]) -> String {
     printable
 }
 
-/// A text as messages quote it: control and format characters escaped, and what is long cut.
+/// A text as messages quote it: control and format characters escaped, and what is longer than 60
+/// characters cut.
+///
+/// ```
+/// use host_system::format::excerpt;
+///
+/// assert_eq!(excerpt("two\nlines"), "two\\nlines");
+/// assert_eq!(excerpt(&"x".repeat(99)), "x".repeat(60) + "…");
+/// ```
 pub fn excerpt(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {

@@ -2,16 +2,42 @@
 
 use std::fs;
 
-/// Bytes of host memory that can be used without swapping, within the limits of the
-/// control group this process runs in, and of the process itself. `None` where the system does
-/// not say.
-pub fn available() -> Option<u64> {
-    let system = meminfo_available(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    [cgroup_available(), address_space_available()].into_iter().flatten().chain([system]).min()
+/// Bytes of memory of this machine, or of the control group (version 1 or 2) that this process runs
+/// in, if that has a lower limit. `None` where the system does not say.
+///
+/// ```
+/// use host_system::memory;
+///
+/// if let (Some(total), Some(available)) = (memory::total(), memory::available(1)) {
+///     assert!(available <= total);
+/// }
+/// ```
+pub fn total() -> Option<u64> {
+    let system = meminfo("MemTotal:", &fs::read_to_string("/proc/meminfo").ok()?)?;
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limits =
+        limits.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    limits.chain([system]).min()
 }
 
-fn meminfo_available(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Bytes of host memory that can be used without swapping, within the limits of the
+/// control group this process runs in, and of the process itself. Where its address space is
+/// limited, something is left for the stacks of `threads` threads. `None` where the system does
+/// not say.
+///
+/// ```
+/// if let Some(bytes) = host_system::memory::available(1) {
+///     println!("{} are available", host_system::format::bytes(bytes.into()));
+/// }
+/// ```
+pub fn available(threads: usize) -> Option<u64> {
+    let system = meminfo("MemAvailable:", &fs::read_to_string("/proc/meminfo").ok()?)?;
+    let limits = [cgroup_available(), address_space_available(threads)];
+    limits.into_iter().flatten().chain([system]).min()
+}
+
+fn meminfo(entry: &str, text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(entry))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -37,6 +63,13 @@ fn cgroup_left(max: &str, current: &str, stat: &str) -> Option<u64> {
 }
 
 /// The limit on this process's address space in bytes (`ulimit -v`), if there is one.
+///
+/// ```
+/// match host_system::memory::address_space_limit() {
+///     Some(bytes) => println!("ulimit -v is {}", bytes / 1024),
+///     None => println!("there is no limit"),
+/// }
+/// ```
 pub fn address_space_limit() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -45,10 +78,10 @@ pub fn address_space_limit() -> Option<u64> {
 }
 
 /// What that limit leaves for matrices.
-fn address_space_available() -> Option<u64> {
+fn address_space_available(threads: usize) -> Option<u64> {
     let limit = address_space_limit()?;
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    address_space_left(limit, &status, rayon::current_num_threads() as u64)
+    address_space_left(limit, &status, threads as u64)
 }
 
 fn address_space_left(limit: u64, status: &str, threads: u64) -> Option<u64> {
@@ -67,11 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meminfo() {
+    fn meminfo_is_read() {
         let text = "MemTotal:       24000000 kB\nMemFree:  5 kB\nMemAvailable:   23000000 kB\n";
-        assert_eq!(meminfo_available(text), Some(23_000_000 * 1024));
-        assert_eq!(meminfo_available("MemTotal: 1 kB\n"), None);
-        assert_eq!(meminfo_available("MemAvailable: many kB\n"), None);
+        assert_eq!(meminfo("MemAvailable:", text), Some(23_000_000 * 1024));
+        assert_eq!(meminfo("MemTotal:", text), Some(24_000_000 * 1024));
+        assert_eq!(meminfo("MemAvailable:", "MemTotal: 1 kB\n"), None);
+        assert_eq!(meminfo("MemAvailable:", "MemAvailable: many kB\n"), None);
     }
 
     #[test]

@@ -14,6 +14,14 @@ const MOST_BYTES: u64 = 16 << 20;
 /// # Errors
 ///
 /// If it cannot be read, is longer than 16 MiB, or is not UTF-8.
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// let text = host_system::text::read("Cargo.toml".as_ref())?;
+/// assert!(text.contains("[package]"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn read(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;

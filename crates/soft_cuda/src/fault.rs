@@ -102,6 +102,8 @@ pub struct Fault {
     pub line: u32,
     /// That line of the text, trimmed, and cut with an ellipsis where it is long.
     pub instruction: String,
+    /// The line of the source that it comes from, if the PTX says so (`.loc`).
+    pub source: Option<ptx_syntax::source::Place>,
     /// Block index: x, y, z.
     pub block: [u32; 3],
     /// Thread index in the block: x, y, z. For a fault of several threads, the first of them.
@@ -403,11 +405,15 @@ fn list(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { kernel, line, instruction, block, thread, kind } = self;
+        let Fault { kernel, line, instruction, source, block, thread, kind } = self;
         let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        write!(f, "kernel `{kernel}`, ")?;
+        if let Some(source) = source {
+            write!(f, "{source}, ")?;
+        }
         write!(
             f,
-            "kernel `{kernel}`, PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
+            "PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
         )
     }
 }

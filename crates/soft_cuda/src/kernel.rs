@@ -172,6 +172,7 @@ impl Kernel {
             kernel: self.name.clone(),
             line: fault.line,
             instruction: line.map(|line| quoted(line)).unwrap_or_default(),
+            source: ptx_syntax::source::place(text, fault.line),
             block: index_in(block, launch.grid),
             thread: index_in(thread, launch.block),
             kind: fault.kind,

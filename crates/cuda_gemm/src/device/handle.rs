@@ -1,6 +1,7 @@
 //! A GPU or the software device, opened for work.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_driver::sys::CUresult;
 use cust::context::{Context, CurrentContext};
@@ -8,11 +9,11 @@ use cust::device::Device as CudaDevice;
 use cust::error::CudaError;
 use cust::module::Module;
 use cust::stream::{Stream as CudaStream, StreamFlags};
-use elsa::sync::FrozenMap;
 
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
 use crate::error::{Error, no_gpu};
 use crate::ptx;
+use crate::queue::Queue;
 use crate::stream::Stream;
 
 /// Which device to open.
@@ -53,8 +54,9 @@ pub struct Device(Arc<Shared>);
 struct Shared {
     info: DeviceInfo,
     // Dropped in this order: what lives in a context goes before it.
-    modules: FrozenMap<&'static str, Box<Module>>,
+    modules: Mutex<HashMap<&'static str, Box<Module>>>,
     stream: Arc<CudaStream>,
+    queue: Arc<Queue>,
     context: Context,
 }
 
@@ -101,8 +103,8 @@ impl Device {
         let context = Context::new(device).map_err(fail("creating a context"))?;
         let stream =
             CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?;
-        let stream = Arc::new(stream);
-        Ok(Self(Arc::new(Shared { info, modules: FrozenMap::new(), stream, context })))
+        let (modules, stream, queue) = (Mutex::default(), Arc::new(stream), Arc::default());
+        Ok(Self(Arc::new(Shared { info, modules, stream, queue, context })))
     }
 
     /// What is known about the device.
@@ -122,7 +124,7 @@ impl Device {
 
     /// The device's own stream, on which work goes unless another one is named.
     pub fn stream(&self) -> Stream {
-        Stream::shared(self, Arc::clone(&self.0.stream))
+        Stream::shared(self, Arc::clone(&self.0.stream), Arc::clone(&self.0.queue))
     }
 
     /// Bytes of device memory that are free now.
@@ -142,8 +144,7 @@ impl Device {
     ///
     /// [`Error::KernelFault`] if a kernel stopped with a fault since the last call.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.make_current()?;
-        self.0.stream.synchronize().map_err(|e| self.error("cuStreamSynchronize", e))
+        self.stream().synchronize()
     }
 
     /// Makes this device's context the calling thread's, for calls into the driver that do not
@@ -162,8 +163,10 @@ impl Device {
         ptx::for_capability(self.info().capability)
     }
 
-    pub(super) fn modules(&self) -> &FrozenMap<&'static str, Box<Module>> {
-        &self.0.modules
+    /// The modules that are loaded, by their entry points. None is ever removed.
+    pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Box<Module>>> {
+        // A thread that panics leaves nothing half done.
+        self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a failed call of `cust` means: [`Error::KernelFault`] if a kernel stopped, else

@@ -1,5 +1,6 @@
 //! Loading PTX, and what comes of it: entry points.
 
+use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
 use std::mem;
 
@@ -21,14 +22,14 @@ impl Device {
     /// the PTX, [`Error::Driver`].
     pub fn entry_point(&self, name: &'static str) -> Result<EntryPoint, Error> {
         self.make_current()?;
-        let module = match self.modules().get(name) {
-            Some(module) => module,
-            None => {
+        let mut modules = self.modules();
+        let module = match modules.entry(name) {
+            Entry::Occupied(module) => module.into_mut(),
+            Entry::Vacant(place) => {
                 let text = ptx_syntax::extract(self.ptx(), name).ok_or_else(|| {
                     Error::NotInPtx { kernel: name, device: self.info().name.clone() }
                 })?;
-                // Of two threads that load it at once, the first one's stays.
-                self.modules().insert(name, Box::new(load(&text, &self.info().name)?))
+                place.insert(Box::new(load(&text, &self.info().name)?))
             }
         };
         let function =
@@ -68,6 +69,7 @@ impl EntryPoint {
     ) -> Result<(), Error> {
         self.device.make_current()?;
         let (grid, block) = (grid.into(), block.into());
+        let _exclusive = stream.exclusive();
         if let Some(stream) = stream.as_cust() {
             // SAFETY: the caller's contract; the driver copies the arguments during the call.
             return unsafe { stream.launch(&self.function, grid, block, shared_bytes, arguments) }
@@ -113,6 +115,8 @@ impl EntryPoint {
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
         const ATTRIBUTE: std::ffi::c_int = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         self.device.make_current()?;
+        // One thread at a time looks and sets.
+        let _modules = self.device.modules();
         // No more than the device's limit, which the driver counts in an i32.
         let bytes = bytes.cast_signed();
         let mut allowed = 0;

@@ -1,7 +1,6 @@
 //! Products that are checked, and wait for their matrices.
 
 use std::iter;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cust::memory::DevicePointer;
 use kernels_gpu::{KernelAbi, Unaligned};
@@ -127,7 +126,7 @@ impl PlanBuilder {
         let staging = match (stage_operands, requirements) {
             (Some(_), Some(requirements)) => {
                 let staging = Staging::new(&stream, &plan, &limits, requirements, any_alignment)?;
-                Some(Box::new(Mutex::new(staging)))
+                Some(Box::new(staging))
             }
             _ => None,
         };
@@ -146,8 +145,7 @@ pub struct Prepared {
     plan: Plan,
     buffers: Option<Buffers>,
     /// Of A and B: always for a kernel with bulk copies, on demand for one with 128-bit accesses.
-    /// Locked from the launch that copies to the one that computes.
-    staging: Option<Box<Mutex<Staging>>>,
+    staging: Option<Box<Staging>>,
 }
 
 impl Prepared {
@@ -246,6 +244,9 @@ impl Prepared {
         c: DevicePointer<f32>,
     ) -> Result<(), Error> {
         let EntryPoints { function, unaligned, .. } = self.kernel.entry_points();
+        // So that no other thread's launches come between the one that copies A and B and those
+        // that compute.
+        let _exclusive = self.stream.exclusive();
         if self.kernel.spec().abi().has_tensor_maps() {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(a, b, c) };
@@ -260,8 +261,7 @@ impl Prepared {
         let [k, mut lda, mut ldb, ldc] =
             [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
         let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
-        let staging = self.lock_staging();
-        if let Some(staging) = &staging {
+        if let Some(staging) = &self.staging {
             // SAFETY: the caller's contract.
             if let Some([a, b]) = unsafe { self.stage(staging, [first_a, first_b]) }? {
                 (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
@@ -306,11 +306,6 @@ impl Prepared {
         Ok(())
     }
 
-    fn lock_staging(&self) -> Option<MutexGuard<'_, Staging>> {
-        // A thread that panics leaves nothing half done: memory is not changed under the lock.
-        self.staging.as_ref().map(|one| one.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// A and B as the kernel takes them; none where nothing is summed, and they need not be
     /// there.
     ///
@@ -349,8 +344,7 @@ impl Prepared {
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
         let [partials, counters] = self.workspace();
-        let staging = self.lock_staging();
-        let operands = match &staging {
+        let operands = match &self.staging {
             // SAFETY: the caller's contract.
             Some(staging) => unsafe { self.stage(staging, [a.as_raw(), b.as_raw()]) }?,
             None => None,

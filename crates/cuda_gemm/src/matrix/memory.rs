@@ -70,6 +70,7 @@ impl Memory {
         let device = self.stream.device();
         device.make_current()?;
         let (address, stream) = (sys::CUdeviceptr(self.address()), self.stream.as_raw());
+        let _exclusive = self.stream.exclusive();
         // SAFETY: the memory has so many words, and is freed after all work.
         let result = unsafe { sys::cuMemsetD32Async(address, bits, self.len(), stream) };
         device.check("filling device memory", result)
@@ -95,7 +96,9 @@ impl Drop for Memory {
 /// # Safety
 ///
 /// At the address there is room for the elements, which only this stream uses. The elements stay
-/// as they are until the stream has been waited for.
+/// as they are until the stream has been waited for; until then the caller has the
+/// [exclusive](Stream::exclusive) right to enqueue, so that no capture begins, in which waiting
+/// fails.
 pub(super) unsafe fn copy_from_host(
     stream: &Stream,
     address: u64,
@@ -116,7 +119,8 @@ pub(super) unsafe fn copy_from_host(
 /// # Safety
 ///
 /// At the address there are as many elements, initialised, which only this stream uses. Nobody
-/// touches `to` until the stream has been waited for.
+/// touches `to` until the stream has been waited for, with the exclusive right as for
+/// [`copy_from_host`].
 pub(super) unsafe fn copy_to_host(
     stream: &Stream,
     address: u64,

@@ -146,6 +146,7 @@ impl DeviceMatrix {
     /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
     pub fn download_buffer(&self) -> Result<Vec<f32>, Error> {
         let mut words = vec![0.0; self.memory.len()];
+        let _exclusive = self.stream().exclusive();
         let copied = match words.is_empty() {
             true => Ok(()),
             // SAFETY: the buffer has so many words, set when it was made, and nobody looks at
@@ -237,5 +238,17 @@ impl DeviceMatrix {
         // An offset of an empty buffer is never read or written.
         let address = self.memory.address().wrapping_add(4 * self.layout.offset as u64);
         DevicePointer::from_raw(address)
+    }
+}
+
+impl<'a> From<&'a DeviceMatrix> for DeviceMatrixRef<'a> {
+    fn from(matrix: &'a DeviceMatrix) -> Self {
+        matrix.view()
+    }
+}
+
+impl<'a> From<&'a mut DeviceMatrix> for DeviceMatrixMut<'a> {
+    fn from(matrix: &'a mut DeviceMatrix) -> Self {
+        matrix.view_mut()
     }
 }

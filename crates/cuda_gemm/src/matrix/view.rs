@@ -7,7 +7,6 @@ use cust::memory::{DevicePointer, DeviceSlice};
 use gemm_matrix::{Matrix, MatrixMut, MatrixRef};
 
 use super::memory::{copy_from_host, copy_to_host};
-use super::owned::DeviceMatrix;
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -107,6 +106,7 @@ impl<'a> DeviceMatrixRef<'a> {
     pub fn download_to<'m>(&self, matrix: impl Into<MatrixMut<'m>>) -> Result<(), Error> {
         let mut matrix = matrix.into();
         self.expect_shape("the host's matrix", matrix.rows(), matrix.cols())?;
+        let _exclusive = self.stream.exclusive();
         let copied = matrix.runs_mut(self.ld).try_for_each(|(offset, run)| {
             let address = self.address.wrapping_add(4 * offset as u64);
             // SAFETY: the matrix has these elements, which are initialised, since it was made or
@@ -206,6 +206,7 @@ impl<'a> DeviceMatrixMut<'a> {
     pub fn upload<'m>(&mut self, matrix: impl Into<MatrixRef<'m>>) -> Result<(), Error> {
         let (view, matrix) = (&self.view, matrix.into());
         view.expect_shape("the host's matrix", matrix.rows(), matrix.cols())?;
+        let _exclusive = view.stream.exclusive();
         let copied = matrix.runs(view.ld).try_for_each(|(offset, run)| {
             let address = view.address.wrapping_add(4 * offset as u64);
             // SAFETY: the matrix has these elements, and the next line waits for the copy.
@@ -222,18 +223,6 @@ impl<'a> DeviceMatrixMut<'a> {
     /// The same matrix, for a shorter time.
     pub fn view_mut(&mut self) -> DeviceMatrixMut<'_> {
         DeviceMatrixMut { view: self.view, exclusive: PhantomData }
-    }
-}
-
-impl<'a> From<&'a DeviceMatrix> for DeviceMatrixRef<'a> {
-    fn from(matrix: &'a DeviceMatrix) -> Self {
-        matrix.view()
-    }
-}
-
-impl<'a> From<&'a mut DeviceMatrix> for DeviceMatrixMut<'a> {
-    fn from(matrix: &'a mut DeviceMatrix) -> Self {
-        matrix.view_mut()
     }
 }
 
