@@ -102,12 +102,58 @@ pub struct Fault {
     pub line: u32,
     /// That line of the text, trimmed, and cut with an ellipsis where it is long.
     pub instruction: String,
+    /// The line of the source that it comes from, if the PTX says so (`.loc`).
+    pub source: Option<SourceLine>,
     /// Block index: x, y, z.
     pub block: [u32; 3],
     /// Thread index in the block: x, y, z. For a fault of several threads, the first of them.
     pub thread: [u32; 3],
     /// What happened.
     pub kind: FaultKind,
+}
+
+/// A line of a kernel's source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceLine {
+    /// The file, as `.file` names it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// An earlier access of the same memory: how, where, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    /// Load, store, atomic or asynchronous copy.
+    pub access: Access,
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// That line, as in [`Fault::instruction`].
+    pub instruction: String,
+    /// As in [`Fault::source`].
+    pub source: Option<SourceLine>,
+    /// Block index: x, y, z.
+    pub block: [u32; 3],
+    /// Thread index in the block: x, y, z.
+    pub thread: [u32; 3],
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Earlier { access, line, instruction, source, block, thread } = self;
+        let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        write!(f, "{access} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`")?;
+        match source {
+            Some(source) => write!(f, ", {source})"),
+            None => write!(f, ")"),
+        }
+    }
 }
 
 /// What a kernel did wrong.
@@ -182,6 +228,70 @@ pub enum FaultKind {
         other_warp: u32,
         /// Its PTX line.
         other_line: u32,
+    },
+    /// Two accesses of the same memory, at least one of them a write, that nothing orders.
+    DataRace {
+        /// The state space.
+        space: AddressSpace,
+        /// Where, as an address of that space.
+        address: u64,
+        /// The same place as a variable or an allocation, and the byte in it.
+        place: String,
+        /// How this thread accessed it.
+        access: Access,
+        /// The other access, which came earlier here.
+        earlier: Earlier,
+    },
+    /// A read of memory that nobody wrote.
+    Uninitialised {
+        /// The state space.
+        space: AddressSpace,
+        /// Where, as an address of that space.
+        address: u64,
+        /// Bytes read.
+        bytes: u32,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+    },
+    /// A read of a register that the thread did not write.
+    UninitialisedRegister {
+        /// Its name.
+        register: String,
+    },
+    /// A write to shared memory that belongs to no variable.
+    NoVariable {
+        /// Where, as an address of shared memory.
+        address: u64,
+        /// Bytes accessed.
+        bytes: u32,
+        /// Store, atomic or copy.
+        access: Access,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+    },
+    /// A load through the read-only cache (`ld.global.nc`), and a write of the same bytes in the
+    /// same launch.
+    ReadOnlyCache {
+        /// Where.
+        address: u64,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+        /// How this thread accessed it.
+        access: Access,
+        /// The other access, which came earlier here.
+        earlier: Earlier,
+    },
+    /// A member mask with which the instruction is undefined.
+    BadMask {
+        /// The mask.
+        mask: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An instruction that all warps of a warpgroup must execute, and that one did not.
+    WarpgroupDivergence {
+        /// The warp, by index in the block.
+        warp: u32,
     },
     /// A tensor map that the software device did not encode, or one of another rank.
     BadTensorMap {
@@ -318,6 +428,32 @@ impl fmt::Display for FaultKind {
                     "race on shared memory at {address:#x}: this {access} and the {other} by warp {other_warp} at line {other_line} are not ordered; {advice}"
                 )
             }
+            FaultKind::DataRace { space, address, place, access, earlier } => write!(
+                f,
+                "race on {space} memory at {address:#x} ({place}): this {access} and the {earlier} are not ordered"
+            ),
+            FaultKind::Uninitialised { space, address, bytes, place } => write!(
+                f,
+                "{bytes}-byte read of {space} memory at {address:#x} ({place}) that nothing has written"
+            ),
+            FaultKind::UninitialisedRegister { register } => {
+                write!(f, "the thread has not written register `{register}`, which this reads")
+            }
+            FaultKind::NoVariable { address, bytes, access, place } => write!(
+                f,
+                "{bytes}-byte shared {access} at {address:#x}, where no variable is ({place})"
+            ),
+            FaultKind::ReadOnlyCache { address, place, access, earlier } => write!(
+                f,
+                "memory at {address:#x} ({place}) is read with `ld.global.nc` and written in the same launch: this {access} comes after the {earlier}"
+            ),
+            FaultKind::BadMask { mask, reason } => {
+                write!(f, "bad member mask {mask:#010x}: {reason}")
+            }
+            FaultKind::WarpgroupDivergence { warp } => write!(
+                f,
+                "all warps of a warpgroup must execute this instruction, and warp {warp} did not"
+            ),
             FaultKind::BadTensorMap { address, rank: None } => write!(
                 f,
                 "there is no tensor map of the software device at {address:#x}; encode one with cuTensorMapEncodeTiled for this device"
@@ -352,11 +488,12 @@ fn list(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { kernel, line, instruction, block, thread, kind } = self;
+        let Fault { kernel, line, instruction, source, block, thread, kind } = self;
         let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        let source = source.as_ref().map_or(String::new(), |source| format!(", {source}"));
         write!(
             f,
-            "kernel `{kernel}`, PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
+            "kernel `{kernel}`, PTX line {line} (`{instruction}`){source}, block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
         )
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::error::quoted;
 use crate::exec::block::Launch;
 use crate::exec::warp::WarpFault;
-use crate::fault::{Fault, InvalidLaunch};
+use crate::fault::{Fault, FaultKind, InvalidLaunch};
 use crate::globals::Globals;
 use crate::lower::Lowered;
+use crate::source;
 
 /// The most threads in a block.
 pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
@@ -154,7 +155,7 @@ impl Kernel {
             let (expected, got) = (self.params_size(), params.len());
             return Err(InvalidLaunch::Parameters { expected, got });
         }
-        Ok(bytes as u32)
+        Ok(bytes as u32 + self.lowered.padding)
     }
 
     pub(crate) fn fault(
@@ -165,15 +166,26 @@ impl Kernel {
         fault: WarpFault,
     ) -> Fault {
         let text = &self.lowered.code.text;
-        let line = text.get((fault.line as usize).wrapping_sub(1));
+        let quote = |line: u32| {
+            let line = text.get((line as usize).wrapping_sub(1));
+            line.map(|line| quoted(line)).unwrap_or_default()
+        };
+        let mut kind = fault.kind;
+        if let FaultKind::DataRace { earlier, .. } | FaultKind::ReadOnlyCache { earlier, .. } =
+            &mut kind
+        {
+            earlier.instruction = quote(earlier.line);
+            earlier.source = source::find(text, earlier.line);
+        }
         let thread = u64::from(warp) * 32 + u64::from(fault.lane);
         Fault {
             kernel: self.name.clone(),
             line: fault.line,
-            instruction: line.map(|line| quoted(line)).unwrap_or_default(),
+            instruction: quote(fault.line),
+            source: source::find(text, fault.line),
             block: Launch::index(block, launch.grid),
             thread: Launch::index(thread, launch.block),
-            kind: fault.kind,
+            kind,
         }
     }
 }

@@ -117,6 +117,7 @@
 //! `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
 //! `cp.async.mbarrier.arrive`.
 
+mod checks;
 mod device;
 mod error;
 mod exec;
@@ -127,13 +128,18 @@ mod launch;
 mod lower;
 mod memory;
 mod module;
+mod source;
 mod tensor;
+mod written;
 
 use ptx_syntax as ptx;
 
+pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
-pub use fault::{Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, Waiting};
+pub use fault::{
+    Access, AddressSpace, Earlier, Fault, FaultKind, InvalidLaunch, LaunchError, SourceLine, Waiting,
+};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,

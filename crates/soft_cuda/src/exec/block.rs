@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::checker::{Checker, LaunchChecks};
 use super::code::{Code, Special};
 use super::groups::Groups;
 use super::machine::{BARRIERS, FULL, LANES};
@@ -11,6 +12,7 @@ use super::order::Order;
 use super::phases::Barriers;
 use super::special::lane_mask;
 use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
+use crate::checks::{Checks, Schedule};
 use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
 
@@ -44,6 +46,9 @@ pub(crate) struct Launch<'k> {
     /// The lowest block that faulted; later ones need not run.
     pub last: AtomicU64,
     pub started: Instant,
+    /// The checks that cost time, if there are any.
+    pub checks: Option<LaunchChecks>,
+    pub schedule: Schedule,
 }
 
 impl Launch<'_> {
@@ -146,10 +151,16 @@ impl<'k> Worker<'k> {
             cache: [CacheEntry::EMPTY; CACHE],
             fault: None,
             warp: 0,
+            lanes: FULL,
             copies: (0..warps).map(|_| Groups::new()).collect(),
             stores: (0..warps).map(|_| Groups::new()).collect(),
             barriers: Barriers::default(),
             order: Order::new(code.bulk, warps, launch.shared_bytes),
+            checker: launch.checks.as_ref().map(|checks| {
+                let (shape, bytes) = ((launch.grid, launch.block), launch.shared_bytes);
+                Box::new(Checker::new(checks, code, launch.snapshot, shape, bytes))
+            }),
+            checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
             bulk_bytes: 0,
             started: launch.started,
         };
@@ -194,6 +205,7 @@ impl<'k> Worker<'k> {
     pub(super) fn enter(&mut self, warp: usize) {
         let cx = &mut self.cx;
         cx.warp = warp;
+        cx.lanes = FULL >> (LANES - (self.launch.threads() as usize - warp * LANES).min(LANES));
         // SAFETY: each offset is inside its buffer, which has room for all warps.
         unsafe {
             cx.regs = self.registers.as_mut_ptr().cast::<u8>().add(warp * self.stride);
@@ -266,6 +278,7 @@ impl<'k> Worker<'k> {
             }
             if self.warps.iter().all(|warp| warp.live == 0) {
                 self.flush();
+                self.check_end()?;
                 return self.check_budget(0);
             }
             if !progress
@@ -274,6 +287,19 @@ impl<'k> Worker<'k> {
                 && !self.expire_waits()
             {
                 return Err(self.stuck());
+            }
+        }
+    }
+
+    /// All threads have exited: checks what can only be seen then.
+    fn check_end(&self) -> Result<(), BlockError> {
+        let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
+        match checker.and_then(|checker| checker.warpgroup_divergence()) {
+            None => Ok(()),
+            Some((warp, line)) => {
+                let kind = FaultKind::WarpgroupDivergence { warp: warp as u32 };
+                let fault = WarpFault { lane: 0, line, kind };
+                Err(BlockError::Fault { warp: warp as u32, fault })
             }
         }
     }
@@ -319,13 +345,14 @@ impl<'k> Worker<'k> {
         self.cx.order.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
-        let threads = launch.threads() as usize;
+        if let Some(checker) = &mut self.cx.checker {
+            checker.clear(block);
+        }
         for warp in 0..self.warps.len() {
-            let lanes = (threads - warp * LANES).min(LANES);
-            self.warps[warp].start(FULL >> (LANES - lanes));
+            self.enter(warp);
+            self.warps[warp].start(self.cx.lanes);
             self.cx.copies[warp].clear();
             self.cx.stores[warp].clear();
-            self.enter(warp);
             for &(slot, special) in &launch.code.specials {
                 match special {
                     Special::Ctaid(axis) => {

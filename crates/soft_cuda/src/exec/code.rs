@@ -35,6 +35,53 @@ pub(crate) struct Code {
     pub local_bytes: u32,
     /// PTX text by line, for messages.
     pub text: std::sync::Arc<[String]>,
+    /// Variables in shared memory, by their place.
+    pub variables: Vec<SharedVariable>,
+    pub granule: Granule,
+}
+
+/// A variable in shared memory.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedVariable {
+    pub name: String,
+    /// Offset into shared memory.
+    pub at: u32,
+    /// All that there may be, if it is dynamic.
+    pub bytes: u32,
+}
+
+/// Logarithms of the bytes that checks tell apart: no access is smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Granule {
+    pub shared: u32,
+    pub global: u32,
+}
+
+impl Granule {
+    pub(crate) const LARGEST: Granule = Granule { shared: 2, global: 2 };
+}
+
+impl Code {
+    /// The bytes between the variables of shared memory: from, to.
+    pub(crate) fn gaps(&self) -> Vec<(u32, u32)> {
+        let ends = self.variables.iter().map(|variable| variable.at + variable.bytes);
+        let starts = self.variables.iter().skip(1).map(|variable| variable.at);
+        ends.zip(starts).filter(|(from, to)| from < to).collect()
+    }
+
+    /// Where `offset` into shared memory lies, in words.
+    pub(crate) fn name_shared(&self, offset: u32) -> String {
+        let after = self.variables.partition_point(|variable| variable.at <= offset);
+        match after.checked_sub(1).map(|i| &self.variables[i]) {
+            Some(SharedVariable { name, at, bytes }) if offset - at < *bytes => {
+                format!("byte {} of `{name}`", offset - at)
+            }
+            Some(SharedVariable { name, at, bytes }) => {
+                format!("{} bytes past the end of `{name}`", offset - at - bytes)
+            }
+            None => format!("byte {offset} of dynamic shared memory"),
+        }
+    }
 }
 
 /// A register slot that holds a constant.
@@ -153,5 +200,7 @@ pub(crate) struct Wait {
     pub acquire: bool,
     /// Predicate "the phase is complete".
     pub dst: u32,
+    /// Nothing reads that predicate.
+    pub ignored: bool,
     pub next: u32,
 }

@@ -5,11 +5,15 @@
 //! generic over what they compute. What kernels live on is compiled for AVX2, and
 //! everything once for any host (see [`op::Handler`]); both give the same bits.
 
+pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 pub(crate) mod block;
 pub(crate) mod bulk;
+pub(crate) mod check_access;
+pub(crate) mod checker;
+pub(crate) mod clock;
 pub(crate) mod code;
 pub(crate) mod collective;
 pub(crate) mod convert;
@@ -17,8 +21,10 @@ pub(crate) mod copy;
 pub(crate) mod element;
 pub(crate) mod float;
 pub(crate) mod fma;
+pub(crate) mod global;
 pub(crate) mod groups;
 pub(crate) mod int;
+pub(crate) mod knowledge;
 pub(crate) mod lanes;
 pub(crate) mod machine;
 pub(crate) mod mbarrier;
@@ -30,6 +36,7 @@ pub(crate) mod order;
 pub(crate) mod pack;
 pub(crate) mod phases;
 pub(crate) mod racecheck;
+pub(crate) mod shadow;
 pub(crate) mod special;
 pub(crate) mod warp;
 

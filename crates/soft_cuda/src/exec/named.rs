@@ -93,6 +93,13 @@ impl<'k> Worker<'k> {
             self.arrivals[id as usize] = 0;
             self.expiries = 0;
             self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), id);
+            if let Some(checker) = &mut self.cx.checker {
+                let lanes: Vec<_> = here
+                    .iter()
+                    .map(|&(warp, _, split, _)| (warp, split.mask, split.mask == self.warps[warp].live))
+                    .collect();
+                checker.known.sync(&lanes, id, expected.is_none());
+            }
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {
                 self.warps[warp].resume(index, barrier.next);
@@ -125,6 +132,9 @@ impl<'k> Worker<'k> {
             self.arrivals[id as usize] +=
                 if whole { LANES as u32 } else { split.mask.count_ones() };
             self.cx.order.arrive(warp, id);
+            if let Some(checker) = &mut self.cx.checker {
+                checker.known.arrive(warp, split.mask, id);
+            }
             self.warps[warp].resume(index, barrier.next);
         }
         Ok(!arriving.is_empty())

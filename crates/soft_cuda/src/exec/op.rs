@@ -1,9 +1,11 @@
 //! What an operation is, and what it sees.
 
+use super::checker::Checker;
 use super::groups::{CopyToShared, Groups, Store};
 use super::machine::bits;
 use super::order::Order;
 use super::phases::Barriers;
+use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::memory::{Memory, Snapshot};
 
@@ -140,6 +142,8 @@ pub(crate) struct Cx<'k> {
     pub fault: Option<Box<LaneFault>>,
     /// Index of the warp in its block.
     pub warp: usize,
+    /// Lanes that the warp was started with.
+    pub lanes: u32,
     /// Asynchronous copies in flight, by warp.
     pub copies: Vec<Groups<CopyToShared>>,
     /// Bulk copies to global memory in flight, by warp.
@@ -148,6 +152,9 @@ pub(crate) struct Cx<'k> {
     pub barriers: Barriers,
     /// What happens before what in the block.
     pub order: Order,
+    /// The checks that cost time, if there are any.
+    pub checker: Option<Box<Checker<'k>>>,
+    pub checks: Checks,
     /// Bytes that bulk copies have moved.
     pub bulk_bytes: u64,
     /// Time the launch began, for `%clock` and friends.

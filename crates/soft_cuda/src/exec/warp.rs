@@ -31,6 +31,14 @@ pub(crate) struct Split {
     pub mask: u32,
     node: usize,
     pub state: State,
+    /// Its wait for an mbarrier has been told "not yet" once.
+    tried: bool,
+}
+
+impl Split {
+    fn new(pc: u32, mask: u32, node: usize) -> Split {
+        Split { pc, mask, node, state: State::Ready, tried: false }
+    }
 }
 
 /// What a split does.
@@ -127,7 +135,7 @@ impl Warp {
         self.splits.clear();
         self.nodes.clear();
         self.turn = Turn::default();
-        self.splits.push(Split { pc: 0, mask, node: ROOT, state: State::Ready });
+        self.splits.push(Split::new(0, mask, ROOT));
     }
 
     /// Whether a split can run.
@@ -205,7 +213,7 @@ impl Warp {
         end: u64,
         rounds: &mut u32,
     ) -> Result<(), WarpFault> {
-        let Split { mut pc, mask, node, state } = self.splits[at];
+        let Split { mut pc, mask, node, state, .. } = self.splits[at];
         let mut expired = state == State::Expired;
         self.splits[at].state = State::Ready;
         let lanes = u64::from(mask.count_ones());
@@ -261,7 +269,9 @@ impl Warp {
                         (split.pc, split.state) = (pc, State::Collective);
                         return Ok(());
                     }
-                    execute(cx, collective, mask);
+                    let line = segment.line;
+                    execute(cx, collective, mask, self.live)
+                        .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
                     cx.mask = mask;
                     collective.next
                 }
@@ -270,9 +280,17 @@ impl Warp {
                     let give_up = std::mem::take(&mut expired);
                     // SAFETY: the wait was decoded for this kernel.
                     match unsafe { mbarrier::wait(cx, wait, give_up) } {
-                        Ok(Waited::Over) => wait.next,
+                        Ok(Waited::Over) => {
+                            self.splits[at].tried = give_up;
+                            wait.next
+                        }
                         Ok(Waited::Blocked(barrier)) => {
                             let split = &mut self.splits[at];
+                            if cx.checks.sync && !split.tried {
+                                // A wait may say "not yet" whenever it likes.
+                                expired = true;
+                                continue;
+                            }
                             (split.pc, split.state) = (pc, State::Mbarrier(barrier));
                             return Ok(());
                         }
@@ -326,7 +344,7 @@ impl Warp {
             } else if pc == self.reconvergence(node) {
                 self.arrive(node, mask);
             } else {
-                self.splits.push(Split { pc, mask, node, state: State::Ready });
+                self.splits.push(Split::new(pc, mask, node));
             }
         }
     }
@@ -365,8 +383,7 @@ impl Warp {
         if self.reconvergence(parent) == reconverge {
             self.arrive(parent, arrived);
         } else {
-            let state = State::Ready;
-            self.splits.push(Split { pc: reconverge, mask: arrived, node: parent, state });
+            self.splits.push(Split::new(reconverge, arrived, parent));
         }
     }
 
@@ -390,7 +407,9 @@ impl Warp {
                 complete_in(cx, collective_at(code, s.pc).members, s.mask, self.live, all)
             });
             if whole {
-                execute(cx, collective, all);
+                execute(cx, collective, all, self.live).map_err(|(lane, kind)| {
+                    WarpFault { lane, line: code.segments[pc as usize].line, kind }
+                })?;
                 let indices: Vec<usize> =
                     (0..self.splits.len()).filter(|&i| together(&self.splits[i])).collect();
                 // From the back, so that `swap_remove` moves none that is still to come.
@@ -463,12 +482,7 @@ impl Warp {
     pub(crate) fn break_convergence(&mut self) -> bool {
         for node in self.nodes.iter_mut().flatten() {
             if node.arrived != 0 {
-                let split = Split {
-                    pc: node.reconverge,
-                    mask: node.arrived,
-                    node: node.parent,
-                    state: State::Ready,
-                };
+                let split = Split::new(node.reconverge, node.arrived, node.parent);
                 node.arrived = 0;
                 self.splits.push(split);
                 return true;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::code::{
-    Barrier, Code, Collective, Constant, End, NO_RECONVERGENCE, Segment, Wait,
+    Barrier, Code, Collective, Constant, End, Granule, NO_RECONVERGENCE, Segment, Wait,
 };
 use crate::exec::fma::FmaRun;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
@@ -38,6 +38,8 @@ pub(super) fn encode(
         zeroed_predicates: Vec::new(),
         local_bytes,
         text,
+        variables: Vec::new(),
+        granule: Granule::LARGEST,
     };
     for (register, &slot) in ir.registers.iter().zip(&slots.of) {
         match register.fixed {
@@ -56,7 +58,16 @@ pub(super) fn encode(
             class => code.zeroed.push((slot, class == Class::Wide)),
         }
     }
-    let mut encoder = Encoder { code, slots, path };
+    let mut read = vec![false; ir.registers.len()];
+    for block in &ir.blocks {
+        let operands = block.insts.iter().flat_map(Inst::operands);
+        for field in operands.chain(block.end.operands()) {
+            if let Field::Use(v) | Field::Both(v) = field {
+                read[v as usize] = true;
+            }
+        }
+    }
+    let mut encoder = Encoder { code, slots, path, read };
     for (b, block) in ir.blocks.iter().enumerate() {
         encoder.block(block, reconvergence[b].unwrap_or(NO_RECONVERGENCE));
     }
@@ -67,6 +78,8 @@ struct Encoder {
     code: Code,
     slots: Slots,
     path: Path,
+    /// By register: whether anything reads it.
+    read: Vec<bool>,
 }
 
 impl Encoder {
@@ -165,6 +178,7 @@ impl Encoder {
                     parity,
                     acquire,
                     dst: slot(dst),
+                    ignored: !self.read[dst as usize],
                     next,
                 });
                 End::Wait((self.code.waits.len() - 1) as u32)

@@ -5,8 +5,12 @@ use super::index::Reach;
 use super::lowering::Lowering;
 use super::scopes::Binding;
 use crate::error::LoadError;
+use crate::exec::code::SharedVariable;
 use crate::exec::machine::{LOCAL_BASE, SHARED_BASE};
 use crate::ptx::ast::{Space, Variable};
+
+/// Bytes between shared variables where accesses of them are checked.
+const ROOM: u64 = 256;
 
 /// Bytes of local memory per thread, the limit of every GPU.
 const MAX_LOCAL: u64 = 512 << 10;
@@ -15,18 +19,32 @@ const MAX_PARAMETERS: u64 = 32_764;
 /// The limit before.
 const MAX_PARAMETERS_BEFORE: u64 = 4352;
 
+/// How a kernel's shared memory is laid out.
+pub(super) struct Layout {
+    /// Bytes of the static variables.
+    pub static_shared: u32,
+    /// Bytes between them, which only checks need.
+    pub padding: u32,
+    /// Where dynamic shared memory starts, but for the padding.
+    pub dynamic_shared_at: Option<u32>,
+}
+
 impl<'m> Lowering<'m> {
     /// Lays out the shared variables that the kernel uses: static ones first,
     /// then the dynamic part. Returns the bytes of the former and the place of
     /// the latter.
-    pub(super) fn place_shared(&mut self, reach: &Reach<'m>) -> Result<(u32, Option<u32>)> {
+    pub(super) fn place_shared(&mut self, reach: &Reach<'m>) -> Result<Layout> {
         let outer = reach.shared.iter().map(|&variable| (variable, true));
         let inner = reach.inner_shared().map(|variable| (variable, false));
         let all: Vec<(&'m Variable, bool)> = outer.chain(inner).collect();
-        let (mut bytes, mut dynamic) = (0u64, None);
+        // What the kernel needs, and what it gets: with checks, there is room between variables.
+        let (mut bytes, mut padded, mut dynamic) = (0u64, 0u64, None);
+        let room = if self.checks.memory { ROOM } else { 0 };
         for &(variable, outer) in all.iter().filter(|(v, _)| v.count.is_some()) {
-            let at = bytes.next_multiple_of(variable.align);
-            bytes = at + variable.element * variable.count.unwrap_or(0);
+            let at = padded.next_multiple_of(variable.align);
+            let size = variable.element.saturating_mul(variable.count.unwrap_or(0));
+            bytes = bytes.next_multiple_of(variable.align).saturating_add(size);
+            padded = at.saturating_add(size).saturating_add(room);
             if bytes > 1 << 24 {
                 return Err(LoadError::Syntax {
                     line: variable.line,
@@ -34,22 +52,32 @@ impl<'m> Lowering<'m> {
                     help: "the kernel's shared variables exceed any device's memory".to_owned(),
                 });
             }
-            self.place_at(variable, outer, at)?;
+            self.place_at(variable, outer, (at, size))?;
         }
         let open = || all.iter().filter(|(v, _)| v.count.is_none());
         if let Some(align) = open().map(|(v, _)| v.align).max() {
-            let at = bytes.next_multiple_of(align.min(u64::from(SHARED_BASE)));
-            dynamic = Some(at as u32);
+            let align = align.min(u64::from(SHARED_BASE));
+            dynamic = Some(bytes.next_multiple_of(align) as u32);
+            padded = padded.next_multiple_of(align);
             for &(variable, outer) in open() {
-                self.place_at(variable, outer, at)?;
+                self.place_at(variable, outer, (padded, u64::from(u32::MAX) - padded))?;
             }
         }
-        Ok((bytes as u32, dynamic))
+        let start = u64::from(dynamic.unwrap_or(bytes as u32));
+        let padding = padded.saturating_sub(start) as u32;
+        Ok(Layout { static_shared: bytes as u32, padding, dynamic_shared_at: dynamic })
     }
 
-    /// Places a shared variable at byte `at`. Those of the module are declared at once,
+    /// Places a shared variable at byte `at`, with `size` bytes. Those of the module are declared at once,
     /// those of a function where it declares them.
-    pub(super) fn place_at(&mut self, variable: &'m Variable, outer: bool, at: u64) -> Result<()> {
+    pub(super) fn place_at(
+        &mut self,
+        variable: &'m Variable,
+        outer: bool,
+        (at, size): (u64, u64),
+    ) -> Result<()> {
+        let (name, bytes) = (variable.name.clone(), size as u32);
+        self.variables.push(SharedVariable { name, at: at as u32, bytes });
         let address = u64::from(SHARED_BASE) + at;
         if outer {
             let binding = Binding::Variable { space: Space::Shared, address, bytes: None };

@@ -7,7 +7,9 @@ use super::index::Index;
 use super::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
 use super::scopes::{Binding, Scopes};
 use super::ty::Ty;
+use crate::checks::Checks;
 use crate::error::LoadError;
+use crate::exec::code::{Granule, SharedVariable};
 use crate::exec::{OpFn, Path};
 use crate::ptx::ast::{Module, Variable};
 
@@ -40,10 +42,19 @@ pub(super) struct Lowering<'m> {
     pub(super) calls: Vec<(String, B)>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub(super) bulk: bool,
+    pub(super) checks: Checks,
+    pub(super) granule: Granule,
+    /// Variables in shared memory, by their place.
+    pub(super) variables: Vec<SharedVariable>,
 }
 
 impl<'m> Lowering<'m> {
-    pub(super) fn new(module: &'m Module, index: &'m Index<'m>, path: Path) -> Lowering<'m> {
+    pub(super) fn new(
+        module: &'m Module,
+        index: &'m Index<'m>,
+        path: Path,
+        checks: Checks,
+    ) -> Lowering<'m> {
         Lowering {
             module,
             index,
@@ -59,6 +70,9 @@ impl<'m> Lowering<'m> {
             carry: None,
             calls: Vec::new(),
             bulk: false,
+            checks,
+            granule: Granule::LARGEST,
+            variables: Vec::new(),
         }
     }
 

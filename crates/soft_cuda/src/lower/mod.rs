@@ -6,6 +6,7 @@ mod alu;
 mod atomic;
 mod body;
 mod bulk;
+mod check;
 mod compare;
 mod context;
 mod control;
@@ -26,8 +27,10 @@ mod ty;
 
 pub(crate) use self::index::Index;
 use self::ir::Terminator;
+use self::layout::Layout;
 pub(crate) use self::layout::parameter_offsets;
 use self::lowering::Lowering;
+use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::Path;
 use crate::exec::code::Code;
@@ -38,6 +41,8 @@ pub(crate) struct Lowered {
     pub code: Code,
     /// Bytes of static shared memory.
     pub static_shared: u32,
+    /// Bytes that a block has on top of that and of dynamic shared memory, between its variables.
+    pub padding: u32,
     /// Where dynamic shared memory starts, in bytes from the first of shared
     /// memory; `None` if the kernel uses none.
     pub dynamic_shared_at: Option<u32>,
@@ -48,12 +53,12 @@ pub(crate) fn lower<'m>(
     module: &'m Module,
     index: &'m Index<'m>,
     function: &'m Function,
-    path: Path,
+    (path, checks): (Path, Checks),
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered, LoadError> {
-    let mut lowering = Lowering::new(module, index, path);
+    let mut lowering = Lowering::new(module, index, path, checks);
     let reach = index.reach(function);
-    lowering.bulk = reach.has_bulk_copies();
+    lowering.bulk = reach.has_bulk_copies() && !checks.races;
     let layout = lowering.place_shared(&reach)?;
     lowering.scopes.push();
     lowering.place_parameters(&function.params)?;
@@ -64,7 +69,8 @@ pub(crate) fn lower<'m>(
     lowering.finish(Terminator::Goto(exit), function.line, false);
     lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
     let local_bytes = lowering.local.next_multiple_of(16) as u32;
-    let bulk = lowering.bulk;
+    let (bulk, granule) = (lowering.bulk, lowering.granule);
+    let variables = std::mem::take(&mut lowering.variables);
     let ir = lowering.into_ir();
     let code = encode::encode(&ir, local_bytes, path, text).map_err(|graph::TooIntricate| {
         LoadError::Syntax {
@@ -73,6 +79,7 @@ pub(crate) fn lower<'m>(
             help: graph::TooIntricate.to_string(),
         }
     })?;
-    let code = Code { bulk, ..code };
-    Ok(Lowered { code, static_shared: layout.0, dynamic_shared_at: layout.1 })
+    let code = Code { bulk, granule, variables, ..code };
+    let Layout { static_shared, padding, dynamic_shared_at } = layout;
+    Ok(Lowered { code, static_shared, padding, dynamic_shared_at })
 }
