@@ -148,7 +148,10 @@ impl fmt::Display for Earlier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Earlier { access, line, instruction, source, block, thread } = self;
         let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
-        write!(f, "{access} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`")?;
+        write!(
+            f,
+            "{access} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`"
+        )?;
         match source {
             Some(source) => write!(f, ", {source})"),
             None => write!(f, ")"),

@@ -54,7 +54,8 @@ pub(crate) fn run(
         return Err(LaunchError::Invalid { kernel: kernel.name().to_owned(), reason });
     }
     let fault = run.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some((block, warp, fault)) = fault {
+    if let Some((place, warp, fault)) = fault {
+        let block = launch.block_at(place, blocks);
         return Err(LaunchError::Fault(Box::new(kernel.fault(launch, block, warp, fault))));
     }
     let (warp_instructions, thread_instructions, bulk_bytes) =
@@ -72,7 +73,7 @@ struct Run<'k> {
     done: &'k AtomicU64,
     /// Warp and thread instructions, bytes of bulk copies.
     executed: Mutex<(u64, u64, u64)>,
-    /// Block, warp and fault of the first block that faulted.
+    /// Of the first block that faulted: its place in the order, warp and fault.
     fault: Mutex<Option<(u64, u32, WarpFault)>>,
     /// Threads that found memory to work with; one is enough.
     workers: AtomicU64,
@@ -84,11 +85,12 @@ impl Run<'_> {
         let Some(mut worker) = Worker::new(self.launch) else { return };
         self.workers.fetch_add(1, Relaxed);
         loop {
-            let block = self.next.fetch_add(1, Relaxed);
-            if block >= self.blocks || block > self.launch.last.load(Relaxed) {
+            // Its place in the order of the schedule.
+            let place = self.next.fetch_add(1, Relaxed);
+            if place >= self.blocks || place > self.launch.last.load(Relaxed) {
                 break;
             }
-            match worker.run(block) {
+            match worker.run(self.launch.block_at(place, self.blocks), place) {
                 Ok(()) => {
                     self.done.fetch_add(1, Relaxed);
                 }
@@ -96,18 +98,18 @@ impl Run<'_> {
                 Err(BlockError::Fault { warp, fault }) => {
                     // Blocks before this one still run to their end, so that
                     // the fault reported does not depend on timing.
-                    self.launch.last.fetch_min(block, Relaxed);
+                    self.launch.last.fetch_min(place, Relaxed);
                     let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
                     // The budget is the launch's: that it ran out while this block was
                     // running says less than what another block did wrong.
-                    let rank = |fault: &WarpFault, block| {
-                        (matches!(fault.kind, FaultKind::BudgetExceeded { .. }), block)
+                    let rank = |fault: &WarpFault, place| {
+                        (matches!(fault.kind, FaultKind::BudgetExceeded { .. }), place)
                     };
                     if first
                         .as_ref()
-                        .is_none_or(|(other, _, its)| rank(&fault, block) < rank(its, *other))
+                        .is_none_or(|(other, _, its)| rank(&fault, place) < rank(its, *other))
                     {
-                        *first = Some((block, warp, fault));
+                        *first = Some((place, warp, fault));
                     }
                     break;
                 }

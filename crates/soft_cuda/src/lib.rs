@@ -138,7 +138,8 @@ pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
 pub use fault::{
-    Access, AddressSpace, Earlier, Fault, FaultKind, InvalidLaunch, LaunchError, SourceLine, Waiting,
+    Access, AddressSpace, Earlier, Fault, FaultKind, InvalidLaunch, LaunchError, SourceLine,
+    Waiting,
 };
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,

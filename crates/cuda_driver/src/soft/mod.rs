@@ -23,5 +23,5 @@ pub(crate) mod tensor;
 mod work;
 
 pub use context::last_fault;
-pub(crate) use instance::{check_environment, unsupported};
 pub use instance::{AlreadyInUse, configure, default_config, device, progress};
+pub(crate) use instance::{check_environment, unsupported};

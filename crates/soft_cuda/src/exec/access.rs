@@ -37,11 +37,17 @@ impl AccessKind {
     }
 
     pub(crate) fn writes(self) -> bool {
-        matches!(self, AccessKind::Store | AccessKind::StrongStore | AccessKind::Atomic | AccessKind::Copy)
+        matches!(
+            self,
+            AccessKind::Store | AccessKind::StrongStore | AccessKind::Atomic | AccessKind::Copy
+        )
     }
 
     pub(crate) fn reads(self) -> bool {
-        matches!(self, AccessKind::Load | AccessKind::StrongLoad | AccessKind::Atomic | AccessKind::ReadOnly)
+        matches!(
+            self,
+            AccessKind::Load | AccessKind::StrongLoad | AccessKind::Atomic | AccessKind::ReadOnly
+        )
     }
 
     pub(crate) fn access(self) -> Access {

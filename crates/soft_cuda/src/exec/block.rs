@@ -10,6 +10,7 @@ use super::machine::{BARRIERS, FULL, LANES};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
+use super::schedule::{self, Random};
 use super::special::lane_mask;
 use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
 use crate::checks::{Checks, Schedule};
@@ -23,6 +24,11 @@ const MAX_EXPIRIES: u32 = 64;
 /// Warp instructions after which a worker looks at what the launch has come to, where
 /// a warp's turn ends or is interrupted.
 const LOOK: u64 = 1 << 14;
+/// Warp instructions after which a turn is interrupted, at the next backward branch or where
+/// its split stops: a turn has no bound of its own, since loops are as long as they like.
+const SLICE: u64 = 1 << 14;
+/// The same where schedules are random: the most, and at any branch.
+const MAX_RANDOM_SLICE: u64 = 1 << 8;
 /// Warp instructions that a block may execute in all where a later block has faulted.
 const GRACE: u64 = 1 << 23;
 
@@ -70,6 +76,13 @@ impl Launch<'_> {
         (self.code.register_bytes * self.warps() + self.local_bytes()) as u64
     }
 
+    /// The block that is number `place` to start. Blocks that may wait for each other start in
+    /// the order of their indices, as those do on a GPU that do not fit there all at once.
+    pub(crate) fn block_at(&self, place: u64, blocks: u64) -> u64 {
+        let schedule = if self.code.communicates { Schedule::InOrder } else { self.schedule };
+        schedule::block_at(schedule, place, blocks)
+    }
+
     /// The three-dimensional index of `linear` in `extents`.
     pub(crate) fn index(linear: u64, extents: [u32; 3]) -> [u32; 3] {
         let [x, y, _] = extents.map(u64::from);
@@ -114,6 +127,9 @@ pub(crate) struct Worker<'k> {
     flushed: u64,
     /// Warp instructions executed when the block began.
     begun: u64,
+    /// The order in which warps take turns.
+    turns: Vec<usize>,
+    random: Random,
 }
 
 /// Why a block did not finish.
@@ -180,7 +196,12 @@ impl<'k> Worker<'k> {
             executed: Executed::default(),
             flushed: 0,
             begun: 0,
+            turns: (0..warps).collect(),
+            random: Random::new(0, 0),
         };
+        if launch.schedule == Schedule::Adversarial {
+            worker.turns.reverse();
+        }
         for warp in 0..warps {
             worker.enter(warp);
             for constant in &code.constants {
@@ -254,25 +275,34 @@ impl<'k> Worker<'k> {
         }
     }
 
-    /// Runs the block with the linear index `block`.
-    pub(crate) fn run(&mut self, block: u64) -> Result<(), BlockError> {
+    /// Runs the block with the linear index `block`, which is number `place` to start.
+    pub(crate) fn run(&mut self, block: u64, place: u64) -> Result<(), BlockError> {
         self.start(block);
         loop {
             let mut progress = false;
-            for warp in 0..self.warps.len() {
+            self.shuffle();
+            for turn in 0..self.warps.len() {
+                let warp = self.turns[turn];
                 if self.warps[warp].live == 0 || !self.warps[warp].ready() {
                     continue;
                 }
                 progress = true;
                 self.enter(warp);
-                let stop = self.warps[warp].run(self.launch.code, &mut self.cx, &mut self.executed);
+                let (code, cx, count) = (self.launch.code, &mut self.cx, &mut self.executed);
+                let stop = match self.launch.schedule {
+                    Schedule::Random(_) => {
+                        let slice = 1 + self.random.below(MAX_RANDOM_SLICE);
+                        self.warps[warp].run::<true>(code, cx, count, slice)
+                    }
+                    _ => self.warps[warp].run::<false>(code, cx, count, SLICE),
+                };
                 if let Stop::Fault(fault) = stop {
                     return Err(BlockError::Fault { warp: warp as u32, fault });
                 }
                 // Not only where a turn is over: whoever stops at a barrier in every
                 // iteration of a loop never comes to the end of one.
                 if self.executed.warp - self.flushed >= LOOK {
-                    self.look(block, warp)?;
+                    self.look(place, warp)?;
                 }
                 self.retry_waits();
             }
@@ -287,6 +317,15 @@ impl<'k> Worker<'k> {
                 && !self.expire_waits()
             {
                 return Err(self.stuck());
+            }
+        }
+    }
+
+    /// Puts the warps into another order, if the schedule is random.
+    fn shuffle(&mut self) {
+        if let Schedule::Random(_) = self.launch.schedule {
+            for end in (2..=self.turns.len()).rev() {
+                self.turns.swap(end - 1, self.random.below(end as u64) as usize);
             }
         }
     }
@@ -345,6 +384,10 @@ impl<'k> Worker<'k> {
         self.cx.order.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
+        if let Schedule::Random(seed) = launch.schedule {
+            self.random = Random::new(seed, block);
+            self.turns.sort_unstable();
+        }
         if let Some(checker) = &mut self.cx.checker {
             checker.clear(block);
         }
@@ -381,12 +424,12 @@ impl<'k> Worker<'k> {
     }
 
     /// The block has run for a while: checks whether it should go on.
-    fn look(&mut self, block: u64, warp: usize) -> Result<(), BlockError> {
+    fn look(&mut self, place: u64, warp: usize) -> Result<(), BlockError> {
         self.flush();
         let last = self.launch.last.load(Relaxed);
         // A block before the one that faulted may find a fault of its own, which would be
         // reported instead, but not for ever.
-        if last < block || last != u64::MAX && self.executed.warp - self.begun > GRACE {
+        if last < place || last != u64::MAX && self.executed.warp - self.begun > GRACE {
             return Err(BlockError::Abandoned);
         }
         self.check_budget(warp)

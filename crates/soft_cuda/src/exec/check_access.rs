@@ -1,11 +1,9 @@
 //! The operations in front of and behind accesses of memory in kernels that are checked.
 
-use super::access::{KINDS, AccessKind, Site};
+use super::access::{AccessKind, KINDS, Site};
 use super::address::address_of;
 use super::checker::Checker;
-use super::machine::{
-    LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of,
-};
+use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
 use crate::fault::{AddressSpace, FaultKind};
 
@@ -77,11 +75,7 @@ unsafe impl Handler for CheckAccess {
 /// # Safety
 /// As for [`CheckAccess`].
 #[inline(always)]
-unsafe fn check(
-    cx: &Cx<'_>,
-    checker: &mut Checker<'_>,
-    op: &Op,
-) -> Result<(), (u32, FaultKind)> {
+unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (u32, FaultKind)> {
     let words = Words::of(cx, op);
     let (warp, mask, site) = (cx.warp, cx.mask, words.site);
     // SAFETY: by contract.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::access::{Conflict, Earlier, AccessKind, Site};
+use super::access::{AccessKind, Conflict, Earlier, Site};
 use super::clock::Clock;
 use super::code::Code;
 use super::global::GlobalShadow;
@@ -36,7 +36,7 @@ impl LaunchChecks {
 pub(crate) struct Checker<'k> {
     pub launch: &'k LaunchChecks,
     pub known: Knowledge,
-    code: &'k Code,
+    pub code: &'k Code,
     snapshot: &'k Snapshot,
     grid: [u32; 3],
     block: [u32; 3],

@@ -38,6 +38,10 @@ pub(crate) struct Code {
     /// Variables in shared memory, by their place.
     pub variables: Vec<SharedVariable>,
     pub granule: Granule,
+    /// Names of the registers that are watched, see [`super::check_register`].
+    pub watched: Vec<String>,
+    /// Whether blocks may tell each other something through device memory.
+    pub communicates: bool,
 }
 
 /// A variable in shared memory.

@@ -67,8 +67,10 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
             }
         };
         if let Some(checker) = &mut cx.checker {
-            let (at, group) = ((dst as usize - cx.shared as usize) as u32, cx.copies[cx.warp].group(lane));
-            let (thread, site) = ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes: have });
+            let (at, group) =
+                ((dst as usize - cx.shared as usize) as u32, cx.copies[cx.warp].group(lane));
+            let (thread, site) =
+                ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes: have });
             let mut result = checker.copy_async(thread, line, (at, bytes), group);
             if result.is_ok() && have != 0 {
                 result = checker.global(thread, site, from, |_| false);

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::access::{Conflict, Earlier, AccessKind, Site};
+use super::access::{AccessKind, Conflict, Earlier, Site};
 use super::knowledge::Knowledge;
 use super::machine::LANES;
 use crate::fault::Access;
@@ -21,6 +21,9 @@ struct Words {
     write_lines: Box<[AtomicU32]>,
     reads: Box<[AtomicU64]>,
     read_lines: Box<[AtomicU32]>,
+    /// The last read by another warp than that of the last read of all.
+    other_reads: Box<[AtomicU64]>,
+    other_lines: Box<[AtomicU32]>,
     /// Whether there is any write.
     written: AtomicBool,
 }
@@ -37,10 +40,13 @@ pub(crate) struct GlobalShadow {
 struct Packed(u64);
 
 /// Kinds, as [`Packed`] has them.
-const KINDS: [AccessKind; 4] = [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
+const KINDS: [AccessKind; 4] =
+    [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
 const READ_ONLY: u64 = 1;
 
 impl Packed {
+    const KIND: u64 = 3 << 20;
+
     fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
         let time = u64::from(time.min(LAST_TIME));
         Packed((block + 1) << 32 | (thread as u64) << 22 | kind << 20 | time)
@@ -60,6 +66,13 @@ impl Packed {
 
     fn time(self) -> u32 {
         self.0 as u32 & LAST_TIME
+    }
+
+    /// Whether the threads are lanes of one warp.
+    fn same_warp(self, other: Packed) -> bool {
+        const LANE: u64 = (LANES as u64 - 1) << 22;
+        const WHO: u64 = !0 << 22;
+        (self.0 ^ other.0) & WHO & !LANE == 0
     }
 
     /// Whether it comes before what `lane` of `warp` does now.
@@ -105,8 +118,57 @@ impl Words {
             write_lines: zeroed(words),
             reads: zeroed(words),
             read_lines: zeroed(words),
+            other_reads: zeroed(words),
+            other_lines: zeroed(words),
             written: AtomicBool::new(false),
         }
+    }
+
+    fn note_write(&self, word: usize, new: Packed, line: u32) {
+        let old = Packed(self.writes[word].load(Relaxed));
+        // A plain store races with what an atomic behind it does not race with.
+        if old.0 == new.0 & !Packed::KIND {
+            return;
+        }
+        self.write_lines[word].store(line, Relaxed);
+        self.writes[word].store(new.0, Relaxed);
+    }
+
+    fn note_read(&self, word: usize, new: Packed, line: u32) {
+        let old = Packed(self.reads[word].load(Relaxed));
+        if old.0 == new.0 {
+            return;
+        }
+        if old.0 != 0 && !old.same_warp(new) {
+            self.other_lines[word].store(self.read_lines[word].load(Relaxed), Relaxed);
+            self.other_reads[word].store(old.0, Relaxed);
+        }
+        self.read_lines[word].store(line, Relaxed);
+        self.reads[word].store(new.0, Relaxed);
+    }
+
+    /// Checks a write by a lane against the reads of a word.
+    fn check_reads(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        word: usize,
+    ) -> Result<(), Conflict> {
+        let all = [(&self.reads, &self.read_lines), (&self.other_reads, &self.other_lines)];
+        for (reads, lines) in all {
+            let old = Packed(reads[word].load(Relaxed));
+            if old.0 == 0 {
+                break;
+            }
+            let earlier = || old.earlier(lines[word].load(Relaxed), Access::Load);
+            if old.kind() == READ_ONLY {
+                return Err(Conflict::ReadOnlyCache(earlier()));
+            }
+            if !old.is_before(known, warp, lane) {
+                return Err(Conflict::Race(earlier()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -152,22 +214,10 @@ impl GlobalShadow {
                 }
             }
             if site.kind.writes() {
-                let old = words.reads[word].load(Relaxed);
-                if old != 0 {
-                    let line = || words.read_lines[word].load(Relaxed);
-                    let old = Packed(old);
-                    if old.kind() == READ_ONLY {
-                        return Err(Conflict::ReadOnlyCache(old.earlier(line(), Access::Load)));
-                    }
-                    if !old.is_before(known, warp, lane) {
-                        return Err(Conflict::Race(old.earlier(line(), Access::Load)));
-                    }
-                }
-                words.write_lines[word].store(site.line, Relaxed);
-                words.writes[word].store(new.0, Relaxed);
-            } else if !site.kind.strong() && words.reads[word].load(Relaxed) != new.0 {
-                words.read_lines[word].store(site.line, Relaxed);
-                words.reads[word].store(new.0, Relaxed);
+                words.check_reads(known, (warp, lane), word)?;
+                words.note_write(word, new, site.line);
+            } else if !site.kind.strong() {
+                words.note_read(word, new, site.line);
             }
         }
         if site.kind.writes() && !written {

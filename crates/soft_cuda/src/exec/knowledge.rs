@@ -47,6 +47,8 @@ pub(crate) struct Knowledge {
     pub block: u64,
     /// Threads of all warps, lanes that no thread has included.
     pub threads: usize,
+    /// Whether any thread of the block has executed a fence.
+    fenced: bool,
 }
 
 impl Knowledge {
@@ -56,6 +58,7 @@ impl Knowledge {
             arrivals: Default::default(),
             block: 0,
             threads: warps * LANES,
+            fenced: false,
         }
     }
 
@@ -63,6 +66,7 @@ impl Knowledge {
     pub(crate) fn clear(&mut self, block: u64, threads: usize) {
         let warps = self.warps.len();
         self.block = block;
+        self.fenced = false;
         self.arrivals = Default::default();
         for (w, warp) in self.warps.iter_mut().enumerate() {
             let lanes = (threads - w * LANES).min(LANES);
@@ -186,6 +190,31 @@ impl Knowledge {
         let mut all = Clock::default();
         self.release(warp, lanes, &mut all);
         self.set(warp, lanes, false, &all);
+        self.share_fences(&[(warp, lanes, false)]);
+    }
+
+    /// Fences are cumulative: what a thread wrote before its own comes before what another one
+    /// writes after a barrier that both passed.
+    fn share_fences(&mut self, here: &[(usize, u32, bool)]) {
+        if !self.fenced {
+            return;
+        }
+        let lanes = || here.iter().flat_map(|&(w, lanes, _)| bits(lanes).map(move |l| (w, l)));
+        let mut all: Option<Fenced> = None;
+        for fenced in lanes().filter_map(|(warp, lane)| self.fenced(warp, lane)) {
+            match &mut all {
+                Some(all) => {
+                    Arc::make_mut(&mut all.clock).join(&fenced.clock);
+                    all.wide &= fenced.wide;
+                }
+                None => all = Some(fenced.clone()),
+            }
+        }
+        if let Some(all) = all {
+            for (warp, lane) in lanes() {
+                self.warps[warp].fences[lane] = Some(all.clone());
+            }
+        }
     }
 
     /// Lanes of warps leave barrier `id` together. `whole` says of each whether they are all
@@ -205,6 +234,7 @@ impl Knowledge {
         for &(warp, lanes, whole) in here {
             self.set(warp, lanes, whole, &clock);
         }
+        self.share_fences(here);
     }
 
     /// `lanes` of `warp` pass `bar.arrive` of barrier `id`.
@@ -222,6 +252,7 @@ impl Knowledge {
 
     /// `lanes` of `warp` execute a fence, of blocks of the whole grid if `wide`.
     pub(crate) fn fence(&mut self, warp: usize, lanes: u32, wide: bool) {
+        self.fenced = true;
         for lane in bits(lanes) {
             let pending = &mut self.warps[warp].pending[lane];
             let read = match wide {

@@ -63,6 +63,7 @@ impl<'k> Worker<'k> {
                 let (its, count) = self.operands((warp, split, barrier))?;
                 if its == id {
                     here.push((warp, index, split, *barrier));
+                    self.same_count(warp, split, expected, count, here.len() == 1)?;
                     expected = expected.or(count);
                 }
             }
@@ -78,6 +79,15 @@ impl<'k> Worker<'k> {
             };
             if !done {
                 continue;
+            }
+            if let Some(count) = expected
+                && self.cx.checks.sync
+                && self.arrived(id, &here) > count
+            {
+                let (warp, _, split, _) = here[here.len() - 1];
+                let arrived = self.arrived(id, &here);
+                let reason = format!("{arrived} threads are at barrier {id}, which counts {count}");
+                return Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
             }
             for &(warp, _, split, barrier) in &here {
                 let together = here
@@ -96,7 +106,9 @@ impl<'k> Worker<'k> {
             if let Some(checker) = &mut self.cx.checker {
                 let lanes: Vec<_> = here
                     .iter()
-                    .map(|&(warp, _, split, _)| (warp, split.mask, split.mask == self.warps[warp].live))
+                    .map(|&(warp, _, split, _)| {
+                        (warp, split.mask, split.mask == self.warps[warp].live)
+                    })
                     .collect();
                 checker.known.sync(&lanes, id, expected.is_none());
             }
@@ -107,6 +119,25 @@ impl<'k> Worker<'k> {
             any = true;
         }
         Ok(any)
+    }
+
+    /// Fails if a thread gives another count for a barrier than those before it, unless it is the
+    /// first.
+    fn same_count(
+        &self,
+        warp: usize,
+        split: Split,
+        expected: Option<u32>,
+        count: Option<u32>,
+        first: bool,
+    ) -> Result<(), BlockError> {
+        let all = self.warps.len() as u32 * LANES as u32;
+        let [expected, count] = [expected, count].map(|count| count.unwrap_or(all));
+        if first || expected == count || !self.cx.checks.sync {
+            return Ok(());
+        }
+        let reason = format!("it is for {count} threads here, and for {expected} elsewhere");
+        Err(self.fault(warp, split, FaultKind::BadBarrier { reason }))
     }
 
     /// Threads at a barrier with a count: whole warps count as 32.

@@ -1,6 +1,6 @@
 //! Who accessed each word of a block's shared memory last.
 
-use super::access::{Conflict, Earlier, KINDS, AccessKind, Site};
+use super::access::{AccessKind, Conflict, Earlier, KINDS, Site};
 use super::knowledge::Knowledge;
 use super::machine::{LANES, bits};
 use crate::checks::Checks;
@@ -221,8 +221,7 @@ impl Shadow {
         let Writer { warp, lane, agent, time } = writer;
         let now = self.stamp(time);
         let thread = warp * LANES + lane;
-        let new =
-            Write { time: now, line: site.line, agent: agent as u16, kind: site.kind as u8 };
+        let new = Write { time: now, line: site.line, agent: agent as u16, kind: site.kind as u8 };
         let total = self.writes.len();
         for word in self.words(offset, site.bytes) {
             let old = self.writes[word];
@@ -258,7 +257,11 @@ impl Shadow {
                     }
                 }
             }
-            self.writes[word] = new;
+            // A plain store races with what an atomic behind it does not race with.
+            let plain = usize::from(old.agent) == agent
+                && old.time == now
+                && !KINDS[usize::from(old.kind)].strong();
+            self.writes[word] = if plain { Write { kind: old.kind, ..new } } else { new };
         }
         Ok(())
     }

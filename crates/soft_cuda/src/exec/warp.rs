@@ -20,9 +20,6 @@ const ROOT: usize = usize::MAX;
 const SPLIT_TURN: u32 = 16;
 /// Backward branches, or runs of single splits, after which other warps of the block run.
 const WARP_TURN: u32 = 2048;
-/// Warp instructions after which a turn is interrupted, at the next backward branch or where
-/// its split stops: a turn has no bound of its own, since loops are as long as they like.
-const SLICE: u64 = 1 << 14;
 
 /// Lanes that are at the same place.
 #[derive(Debug, Clone, Copy)]
@@ -162,10 +159,17 @@ impl Warp {
         waiting.map(|node| (node.reconverge, node.arrived))
     }
 
-    /// Runs until nothing can run or the turn is over or interrupted.
-    pub(crate) fn run(&mut self, code: &Code, cx: &mut Cx<'_>, count: &mut Executed) -> Stop {
+    /// Runs until nothing can run or the turn is over, or interrupted after `slice` warp
+    /// instructions: at the end of a loop's iteration, or, if `FINE`, at any branch.
+    pub(crate) fn run<const FINE: bool>(
+        &mut self,
+        code: &Code,
+        cx: &mut Cx<'_>,
+        count: &mut Executed,
+        slice: u64,
+    ) -> Stop {
         let mut turn = std::mem::take(&mut self.turn);
-        let end = count.warp + SLICE;
+        let end = count.warp + slice;
         // Lanes that diverge and reconverge in every iteration of a loop take no
         // backward branch together: the number of runs is bounded as well.
         while turn.runs > 0 {
@@ -185,7 +189,8 @@ impl Warp {
                 }
             };
             turn.at = next + 1;
-            if let Err(fault) = self.run_split(next, code, cx, count, end, &mut turn.rounds) {
+            if let Err(fault) = self.run_split::<FINE>(next, code, cx, count, end, &mut turn.rounds)
+            {
                 return Stop::Fault(fault);
             }
             if turn.rounds == 0 {
@@ -203,8 +208,8 @@ impl Warp {
     }
 
     /// Runs split `at` until it stops, splits, exits, or its turn is over, or until an iteration of
-    /// a loop ends behind warp instruction `end`.
-    fn run_split(
+    /// a loop ends behind warp instruction `end`, or, if `FINE`, until any branch there.
+    fn run_split<const FINE: bool>(
         &mut self,
         at: usize,
         code: &Code,
@@ -232,74 +237,75 @@ impl Warp {
             }
             count.warp += u64::from(segment.instructions);
             count.thread += u64::from(segment.instructions) * lanes;
-            let target = match segment.end {
-                End::Goto(target) => target,
-                End::Branch { predicate, negated, taken, next, reconverge } => {
-                    // SAFETY: `predicate` is a predicate of this kernel.
-                    let value = unsafe { cx.pred(predicate) };
-                    let goes = mask & if negated { !value } else { value };
-                    if goes == mask {
-                        taken
-                    } else if goes == 0 {
-                        next
-                    } else {
-                        let paths = [(next, mask & !goes), (taken, goes)];
-                        self.diverge(at, paths, reconverge, code);
-                        return Ok(());
-                    }
-                }
-                End::Exit => {
-                    self.splits.swap_remove(at);
-                    self.exit(mask, node);
-                    return Ok(());
-                }
-                End::Trap => {
-                    let lane = mask.trailing_zeros();
-                    return Err(WarpFault { lane, line: segment.line, kind: FaultKind::Trap });
-                }
-                End::Barrier(index) => {
-                    let split = &mut self.splits[at];
-                    (split.pc, split.state) = (pc, State::Barrier(index));
-                    return Ok(());
-                }
-                End::Collective(index) => {
-                    let collective = &code.collectives[index as usize];
-                    if !complete(cx, collective.members, mask, self.live) {
-                        let split = &mut self.splits[at];
-                        (split.pc, split.state) = (pc, State::Collective);
-                        return Ok(());
-                    }
-                    let line = segment.line;
-                    execute(cx, collective, mask, self.live)
-                        .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
-                    cx.mask = mask;
-                    collective.next
-                }
-                End::Wait(index) => {
-                    let wait = &code.waits[index as usize];
-                    let give_up = std::mem::take(&mut expired);
-                    // SAFETY: the wait was decoded for this kernel.
-                    match unsafe { mbarrier::wait(cx, wait, give_up) } {
-                        Ok(Waited::Over) => {
-                            self.splits[at].tried = give_up;
-                            wait.next
-                        }
-                        Ok(Waited::Blocked(barrier)) => {
-                            let split = &mut self.splits[at];
-                            if cx.checks.sync && !split.tried {
-                                // A wait may say "not yet" whenever it likes.
-                                expired = true;
-                                continue;
-                            }
-                            (split.pc, split.state) = (pc, State::Mbarrier(barrier));
+            let target =
+                match segment.end {
+                    End::Goto(target) => target,
+                    End::Branch { predicate, negated, taken, next, reconverge } => {
+                        // SAFETY: `predicate` is a predicate of this kernel.
+                        let value = unsafe { cx.pred(predicate) };
+                        let goes = mask & if negated { !value } else { value };
+                        if goes == mask {
+                            taken
+                        } else if goes == 0 {
+                            next
+                        } else {
+                            let paths = [(next, mask & !goes), (taken, goes)];
+                            self.diverge(at, paths, reconverge, code);
                             return Ok(());
                         }
-                        Err((lane, kind)) => {
-                            return Err(WarpFault { lane, line: segment.line, kind });
+                    }
+                    End::Exit => {
+                        self.splits.swap_remove(at);
+                        self.exit(mask, node);
+                        return Ok(());
+                    }
+                    End::Trap => {
+                        let lane = mask.trailing_zeros();
+                        return Err(WarpFault { lane, line: segment.line, kind: FaultKind::Trap });
+                    }
+                    End::Barrier(index) => {
+                        let split = &mut self.splits[at];
+                        (split.pc, split.state) = (pc, State::Barrier(index));
+                        return Ok(());
+                    }
+                    End::Collective(index) => {
+                        let collective = &code.collectives[index as usize];
+                        if !complete(cx, collective.members, mask, self.live) {
+                            let split = &mut self.splits[at];
+                            (split.pc, split.state) = (pc, State::Collective);
+                            return Ok(());
+                        }
+                        let line = segment.line;
+                        execute(cx, collective, mask, self.live)
+                            .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
+                        cx.mask = mask;
+                        collective.next
+                    }
+                    End::Wait(index) => {
+                        let wait = &code.waits[index as usize];
+                        let give_up = std::mem::take(&mut expired);
+                        // SAFETY: the wait was decoded for this kernel.
+                        match unsafe { mbarrier::wait(cx, wait, give_up) } {
+                            Ok(Waited::Over) => {
+                                self.splits[at].tried = give_up;
+                                wait.next
+                            }
+                            Ok(Waited::Blocked(barrier)) => {
+                                let split = &mut self.splits[at];
+                                if cx.checks.sync && !split.tried {
+                                    // A wait may say "not yet" whenever it likes.
+                                    expired = true;
+                                    continue;
+                                }
+                                (split.pc, split.state) = (pc, State::Mbarrier(barrier));
+                                return Ok(());
+                            }
+                            Err((lane, kind)) => {
+                                return Err(WarpFault { lane, line: segment.line, kind });
+                            }
                         }
                     }
-                }
-            };
+                };
             if target == reconvergence {
                 self.splits.swap_remove(at);
                 self.arrive(node, mask);
@@ -313,6 +319,9 @@ impl Warp {
                     return Ok(());
                 }
                 split_turn = split_turn.max(1);
+            } else if FINE && count.warp >= end {
+                self.splits[at].pc = target;
+                return Ok(());
             }
             pc = target;
         }
@@ -407,8 +416,10 @@ impl Warp {
                 complete_in(cx, collective_at(code, s.pc).members, s.mask, self.live, all)
             });
             if whole {
-                execute(cx, collective, all, self.live).map_err(|(lane, kind)| {
-                    WarpFault { lane, line: code.segments[pc as usize].line, kind }
+                execute(cx, collective, all, self.live).map_err(|(lane, kind)| WarpFault {
+                    lane,
+                    line: code.segments[pc as usize].line,
+                    kind,
                 })?;
                 let indices: Vec<usize> =
                     (0..self.splits.len()).filter(|&i| together(&self.splits[i])).collect();

@@ -73,7 +73,13 @@ impl Lowering<'_> {
             self.fence(at, wide);
         }
         let (element, wide_values) = (ty.bits / 8, ty.bits == 64);
-        let of = Accessed { kind: AccessKind::Atomic, element, count: 1, values: &[], wide: wide_values };
+        let of = Accessed {
+            kind: AccessKind::Atomic,
+            element,
+            count: 1,
+            values: &[],
+            wide: wide_values,
+        };
         self.check_access(at, &address, &of);
         let extra = [address.offset, space_number(address.space), address.wide.into()];
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());

@@ -23,6 +23,7 @@ impl Lowering<'_> {
     /// Before an access: checks it.
     pub(super) fn check_access(&mut self, at: &Context<'_>, address: &Address, of: &Accessed<'_>) {
         self.race_check(at, address, !of.kind.writes());
+        self.communicates |= of.kind.strong() && address.space != Some(Space::Shared);
         if !self.checks.accesses() || matches!(address.space, Some(Space::Param | Space::Const)) {
             return;
         }

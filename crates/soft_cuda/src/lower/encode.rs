@@ -40,6 +40,8 @@ pub(super) fn encode(
         text,
         variables: Vec::new(),
         granule: Granule::LARGEST,
+        watched: Vec::new(),
+        communicates: false,
     };
     for (register, &slot) in ir.registers.iter().zip(&slots.of) {
         match register.fixed {

@@ -46,6 +46,10 @@ pub(super) struct Lowering<'m> {
     pub(super) granule: Granule,
     /// Variables in shared memory, by their place.
     pub(super) variables: Vec<SharedVariable>,
+    /// Names of registers, where reads of those that were not written are looked for.
+    pub(super) names: HashMap<V, String>,
+    /// Whether blocks may tell each other something through device memory.
+    pub(super) communicates: bool,
 }
 
 impl<'m> Lowering<'m> {
@@ -73,6 +77,8 @@ impl<'m> Lowering<'m> {
             checks,
             granule: Granule::LARGEST,
             variables: Vec::new(),
+            names: HashMap::new(),
+            communicates: false,
         }
     }
 

@@ -176,7 +176,13 @@ impl Lowering<'_> {
         self.observe(at, address, &of);
     }
 
-    fn perform(&mut self, at: &Context<'_>, transfer: Transfer, address: &Address, parts: &[Field]) {
+    fn perform(
+        &mut self,
+        at: &Context<'_>,
+        transfer: Transfer,
+        address: &Address,
+        parts: &[Field],
+    ) {
         let (raw, path, n) = (Field::Raw, self.path, parts.len());
         let load = matches!(parts[0], Field::Def(_));
         let fast = match (address.space, address.wide, load) {

@@ -12,6 +12,7 @@ mod context;
 mod control;
 mod convert;
 mod copy;
+mod defined;
 mod encode;
 mod graph;
 mod index;
@@ -71,15 +72,20 @@ pub(crate) fn lower<'m>(
     let local_bytes = lowering.local.next_multiple_of(16) as u32;
     let (bulk, granule) = (lowering.bulk, lowering.granule);
     let variables = std::mem::take(&mut lowering.variables);
-    let ir = lowering.into_ir();
-    let code = encode::encode(&ir, local_bytes, path, text).map_err(|graph::TooIntricate| {
-        LoadError::Syntax {
-            line: function.line,
-            text: function.name.clone(),
-            help: graph::TooIntricate.to_string(),
-        }
-    })?;
-    let code = Code { bulk, granule, variables, ..code };
+    let (names, communicates) = (std::mem::take(&mut lowering.names), lowering.communicates);
+    let mut ir = lowering.into_ir();
+    let too_intricate = |graph::TooIntricate| LoadError::Syntax {
+        line: function.line,
+        text: function.name.clone(),
+        help: graph::TooIntricate.to_string(),
+    };
+    let mut watched = Vec::new();
+    if checks.memory {
+        let slots = graph::allocate(&ir).map_err(too_intricate)?;
+        watched = defined::watch(&mut ir, &slots.entry, &names);
+    }
+    let code = encode::encode(&ir, local_bytes, path, text).map_err(too_intricate)?;
+    let code = Code { bulk, granule, variables, watched, communicates, ..code };
     let Layout { static_shared, padding, dynamic_shared_at } = layout;
     Ok(Lowered { code, static_shared, padding, dynamic_shared_at })
 }
