@@ -34,7 +34,7 @@ impl Written {
     /// Notes a write of `bytes` bytes at `offset`.
     #[inline]
     pub(crate) fn mark(&self, offset: u64, bytes: u64) {
-        if self.whole.load(Relaxed) {
+        if self.whole() {
             return;
         }
         let end = offset + bytes;
@@ -51,10 +51,16 @@ impl Written {
         }
     }
 
+    /// Whether all bytes have been written.
+    #[inline]
+    pub(crate) fn whole(&self) -> bool {
+        self.whole.load(Relaxed)
+    }
+
     /// Whether all of `bytes` bytes at `offset` have been written.
     #[inline]
     pub(crate) fn covers(&self, offset: u64, bytes: u64) -> bool {
-        if self.whole.load(Relaxed) {
+        if self.whole() {
             return true;
         }
         let end = offset + bytes;

@@ -15,6 +15,51 @@ pub(crate) const WORDS: usize = 8;
 /// [`AccessKind`], PTX line, how many values a store has, whether they have 64 bits, their slots.
 pub(crate) struct CheckAccess;
 
+/// Checks a plain load from shared memory by 32-bit addresses: `a` address slot, `x` offset, `y`
+/// bytes per lane, `d` PTX line.
+pub(crate) struct CheckSharedLoad;
+
+// SAFETY: reads only the slot `a`.
+unsafe impl Handler for CheckSharedLoad {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let base = SHARED_BASE.wrapping_sub(op.x);
+        // SAFETY: `a` has 32-bit lanes.
+        let mut offsets = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
+        offsets.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
+        let site = Site { line: op.d, kind: AccessKind::Load, bytes: op.y };
+        let (warp, mask) = (cx.warp, cx.mask);
+        let Some(checker) = &mut cx.checker else { return false };
+        match checker.shared_loads((warp, mask), site, &offsets) {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane, kind),
+        }
+    }
+}
+
+/// Checks a plain load from device memory by 64-bit addresses: fields as for [`CheckSharedLoad`],
+/// and `b` is whether it goes through the read-only cache.
+pub(crate) struct CheckGlobalLoad;
+
+// SAFETY: reads only the slot `a`.
+unsafe impl Handler for CheckGlobalLoad {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let offset = i64::from(op.x as i32) as u64;
+        // SAFETY: `a` has 64-bit lanes.
+        let mut addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
+        addresses.iter_mut().for_each(|address| *address = address.wrapping_add(offset));
+        let kind = if op.b != 0 { AccessKind::ReadOnly } else { AccessKind::Load };
+        let site = Site { line: op.d, kind, bytes: op.y };
+        let (warp, mask) = (cx.warp, cx.mask);
+        let Some(checker) = &mut cx.checker else { return false };
+        match checker.global_loads((warp, mask), site, &addresses) {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane, kind),
+        }
+    }
+}
+
 /// What [`CheckAccess`] has in [`Cx::extra`].
 struct Words<'k> {
     address: (u32, bool, u32),
@@ -25,6 +70,7 @@ struct Words<'k> {
 }
 
 impl<'k> Words<'k> {
+    #[inline(always)]
     fn of(cx: &Cx<'k>, op: &Op) -> Words<'k> {
         let words = &cx.extra[op.x as usize..];
         let [offset, space, wide, bytes, kind, line, n, wide_values] =
@@ -95,12 +141,7 @@ unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (
             checker.shared((warp, mask), site, &offsets, same)
         }
         (AddressSpace::Global, _) => {
-            for lane in bits(mask) {
-                let result =
-                    checker.global((warp, lane), site, address(lane), |other| same(lane, other));
-                result.map_err(|kind| (lane as u32, kind))?;
-            }
-            Ok(())
+            checker.globals((warp, mask), site, &std::array::from_fn(address), &same)
         }
         _ => {
             for lane in bits(mask) {

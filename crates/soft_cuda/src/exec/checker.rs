@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::code::Code;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
-use super::machine::{LANES, LOCAL_BASE, SHARED_BASE};
+use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits};
 use super::shadow::{Shadow, Writer};
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
@@ -72,7 +72,7 @@ impl<'k> Checker<'k> {
         let warps = (threads as usize).div_ceil(LANES);
         Checker {
             launch,
-            known: Knowledge::new(warps),
+            known: Knowledge::new(warps, code.copies),
             code,
             snapshot,
             grid,
@@ -103,8 +103,22 @@ impl<'k> Checker<'k> {
         self.launch.checks
     }
 
-    /// Checks and notes accesses of shared memory at `offsets`. `same` says whether two lanes
-    /// store the same value.
+    /// Checks and notes loads from shared memory at `offsets`.
+    #[inline(always)]
+    pub(crate) fn shared_loads(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u32; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        let result = self.shared.load(&self.known, self.launch.checks, (warp, mask), site, offsets);
+        result.map_err(|(lane, conflict)| {
+            (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
+        })
+    }
+
+    /// As [`shared_loads`](Checker::shared_loads), for stores as well. `same` says whether two
+    /// lanes store the same value.
     #[inline(always)]
     pub(crate) fn shared(
         &mut self,
@@ -113,11 +127,11 @@ impl<'k> Checker<'k> {
         offsets: &[u32; LANES],
         same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), (u32, FaultKind)> {
+        if !site.kind.writes() {
+            return self.shared_loads((warp, mask), site, offsets);
+        }
         let (known, checks) = (&self.known, self.launch.checks);
-        let result = match site.kind.writes() {
-            true => self.shared.store(known, checks, (warp, mask), site, offsets, same),
-            false => self.shared.load(known, checks, (warp, mask), site, offsets),
-        };
+        let result = self.shared.store(known, checks, (warp, mask), site, offsets, same);
         result.map_err(|(lane, conflict)| {
             (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
         })
@@ -170,8 +184,78 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// Checks and notes an access of device memory by one lane.
+    /// Checks and notes plain loads from device memory at `addresses`.
     #[inline(always)]
+    pub(crate) fn global_loads(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        addresses: &[u64; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        if self.plain_loads((warp, mask), site, addresses) {
+            return Ok(());
+        }
+        self.globals((warp, mask), site, addresses, &|_, _| false)
+    }
+
+    /// Checks and notes accesses of device memory at `addresses`. `same` is as in
+    /// [`shared`](Checker::shared).
+    pub(crate) fn globals(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        addresses: &[u64; LANES],
+        same: &dyn Fn(usize, usize) -> bool,
+    ) -> Result<(), (u32, FaultKind)> {
+        for lane in bits(mask) {
+            let result =
+                self.global((warp, lane), site, addresses[lane], |other| same(lane, other));
+            result.map_err(|kind| (lane as u32, kind))?;
+        }
+        Ok(())
+    }
+
+    /// Notes loads of one allocation that holds nothing to be checked. Returns `false` if it is
+    /// not that simple.
+    #[inline(always)]
+    fn plain_loads(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        addresses: &[u64; LANES],
+    ) -> bool {
+        let Some(index) = self.find(addresses[mask.trailing_zeros() as usize]) else {
+            return false;
+        };
+        let allocation = &self.snapshot.all()[index];
+        let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
+        let offsets = addresses.map(|address| address.wrapping_sub(allocation.base));
+        let mut inside = true;
+        for (lane, &offset) in offsets.iter().enumerate() {
+            inside &= offset <= last || mask >> lane & 1 == 0;
+        }
+        inside
+            && allocation.written.as_ref().is_none_or(|written| written.whole())
+            && self.launch.global.note_loads(
+                &self.known,
+                (index, allocation.size),
+                (warp, mask),
+                site,
+                &offsets,
+            )
+    }
+
+    /// The place in the snapshot of the allocation that contains `address`.
+    #[inline(always)]
+    fn find(&mut self, address: u64) -> Option<usize> {
+        let all = self.snapshot.all();
+        let inside = |&index: &usize| address.wrapping_sub(all[index].base) < all[index].size;
+        let found = self.last.filter(inside).or_else(|| self.snapshot.index_of(address));
+        self.last = found.or(self.last);
+        found
+    }
+
+    /// Checks and notes an access of device memory by one lane.
     pub(crate) fn global(
         &mut self,
         (warp, lane): (usize, usize),
@@ -179,13 +263,9 @@ impl<'k> Checker<'k> {
         address: u64,
         same: impl Fn(usize) -> bool,
     ) -> Result<(), FaultKind> {
-        let all = self.snapshot.all();
-        let inside = |&index: &usize| address.wrapping_sub(all[index].base) < all[index].size;
-        let found = self.last.filter(inside).or_else(|| self.snapshot.index_of(address));
         // What lies nowhere is the access's own fault.
-        let Some(index) = found else { return Ok(()) };
-        self.last = Some(index);
-        let allocation = &all[index];
+        let Some(index) = self.find(address) else { return Ok(()) };
+        let allocation = &self.snapshot.all()[index];
         let offset = address - allocation.base;
         if offset + u64::from(site.bytes) > allocation.size {
             return Ok(());

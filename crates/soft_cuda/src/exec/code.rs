@@ -20,6 +20,8 @@ pub(crate) struct Code {
     pub waits: Vec<Wait>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub bulk: bool,
+    /// Whether there are asynchronous copies to shared memory.
+    pub copies: bool,
     /// Bytes of one warp's register file.
     pub register_bytes: usize,
     /// Predicate registers of one warp.

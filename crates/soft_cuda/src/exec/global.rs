@@ -8,22 +8,26 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::access::{AccessKind, Conflict, Earlier, Site};
 use super::knowledge::Knowledge;
-use super::machine::LANES;
+use super::machine::{LANES, bits};
 use crate::fault::Access;
 
 /// The time from which on a block's times are taken to be the same: no race is seen among
 /// accesses so late.
 const LAST_TIME: u32 = (1 << 20) - 1;
 
+/// The reads of a word: the last one, and the last one before it by another warp.
+struct Reads {
+    last: AtomicU64,
+    other: AtomicU64,
+    last_line: AtomicU32,
+    other_line: AtomicU32,
+}
+
 /// The accesses of one allocation.
 struct Words {
     writes: Box<[AtomicU64]>,
     write_lines: Box<[AtomicU32]>,
-    reads: Box<[AtomicU64]>,
-    read_lines: Box<[AtomicU32]>,
-    /// The last read by another warp than that of the last read of all.
-    other_reads: Box<[AtomicU64]>,
-    other_lines: Box<[AtomicU32]>,
+    reads: Box<[Reads]>,
     /// Whether there is any write.
     written: AtomicBool,
 }
@@ -68,6 +72,10 @@ impl Packed {
         self.0 as u32 & LAST_TIME
     }
 
+    fn same_block(self, other: Packed) -> bool {
+        (self.0 ^ other.0) >> 32 == 0
+    }
+
     /// Whether the threads are lanes of one warp.
     fn same_warp(self, other: Packed) -> bool {
         const LANE: u64 = (LANES as u64 - 1) << 22;
@@ -104,6 +112,8 @@ unsafe trait Zeroable {}
 unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Zeroable for AtomicU64 {}
+// SAFETY: it consists of such.
+unsafe impl Zeroable for Reads {}
 
 /// Zeros. Fresh pages of the host are zero already, and most are never touched.
 fn zeroed<T: Zeroable>(words: usize) -> Box<[T]> {
@@ -117,9 +127,6 @@ impl Words {
             writes: zeroed(words),
             write_lines: zeroed(words),
             reads: zeroed(words),
-            read_lines: zeroed(words),
-            other_reads: zeroed(words),
-            other_lines: zeroed(words),
             written: AtomicBool::new(false),
         }
     }
@@ -134,17 +141,28 @@ impl Words {
         self.writes[word].store(new.0, Relaxed);
     }
 
-    fn note_read(&self, word: usize, new: Packed, line: u32) {
-        let old = Packed(self.reads[word].load(Relaxed));
-        if old.0 == new.0 {
+    #[inline(always)]
+    fn note_read(&self, known: &Knowledge, warp: usize, word: usize, new: Packed, line: u32) {
+        let reads = &self.reads[word];
+        let last = Packed(reads.last.load(Relaxed));
+        if last.0 == new.0 {
             return;
         }
-        if old.0 != 0 && !old.same_warp(new) {
-            self.other_lines[word].store(self.read_lines[word].load(Relaxed), Relaxed);
-            self.other_reads[word].store(old.0, Relaxed);
+        if last.0 != 0 && !last.same_warp(new) {
+            let other = Packed(reads.other.load(Relaxed));
+            // Two reads by other warps that nothing orders before this one: who writes later
+            // and does not come after this one, does not come after one of those either.
+            let beside = |read: Packed| {
+                read.same_block(new) && known.common(warp, read.thread()) < read.time()
+            };
+            if beside(last) && beside(other) && !other.same_warp(new) {
+                return;
+            }
+            reads.other_line.store(reads.last_line.load(Relaxed), Relaxed);
+            reads.other.store(last.0, Relaxed);
         }
-        self.read_lines[word].store(line, Relaxed);
-        self.reads[word].store(new.0, Relaxed);
+        reads.last_line.store(line, Relaxed);
+        reads.last.store(new.0, Relaxed);
     }
 
     /// Checks a write by a lane against the reads of a word.
@@ -154,13 +172,13 @@ impl Words {
         (warp, lane): (usize, usize),
         word: usize,
     ) -> Result<(), Conflict> {
-        let all = [(&self.reads, &self.read_lines), (&self.other_reads, &self.other_lines)];
-        for (reads, lines) in all {
-            let old = Packed(reads[word].load(Relaxed));
+        let Reads { last, other, last_line, other_line } = &self.reads[word];
+        for (read, line) in [(last, last_line), (other, other_line)] {
+            let old = Packed(read.load(Relaxed));
             if old.0 == 0 {
                 break;
             }
-            let earlier = || old.earlier(lines[word].load(Relaxed), Access::Load);
+            let earlier = || old.earlier(line.load(Relaxed), Access::Load);
             if old.kind() == READ_ONLY {
                 return Err(Conflict::ReadOnlyCache(earlier()));
             }
@@ -178,20 +196,59 @@ impl GlobalShadow {
         GlobalShadow { shift, allocations: (0..allocations).map(|_| OnceLock::new()).collect() }
     }
 
+    fn words(&self, (index, size): (usize, u64)) -> &Words {
+        let words = || Words::new(size.div_ceil(1 << self.shift) as usize);
+        self.allocations[index].get_or_init(words)
+    }
+
+    /// Notes loads of `site.bytes` bytes at `offsets` into allocation number `index`, of `size`
+    /// bytes, by the lanes `mask` of a warp. Returns `false`, and may have noted nothing, if they
+    /// have to be checked one by one.
+    #[inline(always)]
+    pub(crate) fn note_loads(
+        &self,
+        known: &Knowledge,
+        allocation: (usize, u64),
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u64; LANES],
+    ) -> bool {
+        let words = self.words(allocation);
+        if words.written.load(Relaxed) {
+            return false;
+        }
+        let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
+        let new = Packed::new(told_apart(known.block), warp * LANES, kind, known.now(warp)).0;
+        let mut done = u64::MAX;
+        for lane in bits(mask) {
+            // Neighbouring lanes often read the same word.
+            let offset = offsets[lane];
+            if offset == done {
+                continue;
+            }
+            done = offset;
+            let new = Packed(new + ((lane as u64) << 22));
+            let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
+            for word in offset >> self.shift..end {
+                words.note_read(known, warp, word as usize, new, site.line);
+            }
+        }
+        true
+    }
+
     /// Checks and notes an access of `site.bytes` bytes at `offset` into allocation number
     /// `index`, of `size` bytes, by lane `lane` of warp `warp`.
     #[inline(always)]
     pub(crate) fn access(
         &self,
         known: &Knowledge,
-        (index, size): (usize, u64),
+        allocation: (usize, u64),
         (warp, lane): (usize, usize),
         site: Site,
         offset: u64,
         same: impl Fn(usize) -> bool,
     ) -> Result<(), Conflict> {
-        let words = self.allocations[index]
-            .get_or_init(|| Words::new(size.div_ceil(1 << self.shift) as usize));
+        let words = self.words(allocation);
         let first = (offset >> self.shift) as usize;
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift) as usize;
         let block = told_apart(known.block);
@@ -217,7 +274,7 @@ impl GlobalShadow {
                 words.check_reads(known, (warp, lane), word)?;
                 words.note_write(word, new, site.line);
             } else if !site.kind.strong() {
-                words.note_read(word, new, site.line);
+                words.note_read(known, warp, word, new, site.line);
             }
         }
         if site.kind.writes() && !written {

@@ -23,10 +23,14 @@ struct Warp {
     lanes: u32,
     /// Threads of the block.
     threads: usize,
+    /// Whether there are asynchronous copies to shared memory.
+    copies: bool,
     now: u32,
     common: Clock,
     /// By warp: what is known of all of its lanes at least.
     floors: Vec<u32>,
+    /// The least of `floors`, or 0 where copies have times of their own.
+    reach: u32,
     extra: [Option<Box<Clock>>; LANES],
     /// Lanes that have `extra`.
     beyond: u32,
@@ -49,11 +53,14 @@ pub(crate) struct Knowledge {
     pub threads: usize,
     /// Whether any thread of the block has executed a fence.
     fenced: bool,
+    /// Whether there are asynchronous copies to shared memory.
+    copies: bool,
 }
 
 impl Knowledge {
-    pub(crate) fn new(warps: usize) -> Knowledge {
+    pub(crate) fn new(warps: usize, copies: bool) -> Knowledge {
         Knowledge {
+            copies,
             warps: (0..warps).map(|_| Warp::default()).collect(),
             arrivals: Default::default(),
             block: 0,
@@ -76,6 +83,8 @@ impl Knowledge {
             warp.common.clear();
             warp.floors.clear();
             warp.floors.resize(warps, 0);
+            warp.reach = 0;
+            warp.copies = self.copies;
             warp.extra = Default::default();
             warp.beyond = 0;
             warp.fences = Default::default();
@@ -103,6 +112,12 @@ impl Knowledge {
     #[inline(always)]
     pub(crate) fn common(&self, warp: usize, agent: usize) -> u32 {
         self.warps[warp].common.at(agent)
+    }
+
+    /// Up to which time all lanes of `warp` know everything that was done by then, whoever did it.
+    #[inline(always)]
+    pub(crate) fn reach(&self, warp: usize) -> u32 {
+        self.warps[warp].reach
     }
 
     /// What all lanes of `warp` know of all lanes of `other`, at least.
@@ -292,5 +307,7 @@ impl Warp {
             let lanes = other * LANES..((other + 1) * LANES).min(self.threads);
             *floor = lanes.map(|agent| self.common.at(agent)).min().unwrap_or(0);
         }
+        let least = self.floors.iter().min().copied().unwrap_or(0);
+        self.reach = if self.copies { 0 } else { least };
     }
 }

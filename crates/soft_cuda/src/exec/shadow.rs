@@ -6,22 +6,20 @@ use super::machine::{LANES, bits};
 use crate::checks::Checks;
 use crate::fault::Access;
 
-/// The last write of a word.
+/// The last write of a word, but for its time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Write {
-    /// When, by the agent's time and [`Shadow::base`].
-    time: u32,
     line: u32,
     agent: u16,
     kind: u8,
 }
 
-/// The last read of a word by the lanes of one warp.
-#[derive(Debug, Clone, Copy, Default)]
-struct Read {
-    time: u32,
-    lanes: u32,
-    line: u32,
+/// The last read of each word by the lanes of one warp.
+#[derive(Debug)]
+struct Reads {
+    times: Vec<u32>,
+    lanes: Vec<u32>,
+    lines: Vec<u32>,
 }
 
 /// Every word of a block's shared memory. The times of a block are all larger than those of
@@ -33,9 +31,11 @@ pub(crate) struct Shadow {
     base: u32,
     /// The largest time of this block so far.
     latest: u32,
+    /// When each word was written last, by the agent's time and `base`.
+    written: Vec<u32>,
     writes: Vec<Write>,
-    /// By warp and word.
-    reads: Vec<Read>,
+    /// By warp.
+    reads: Vec<Reads>,
     /// By warp: the time of its last read.
     last_read: Vec<u32>,
     /// Bytes between variables: from, to.
@@ -58,8 +58,15 @@ impl Shadow {
             shift,
             base: 0,
             latest: 0,
+            written: vec![0; words],
             writes: vec![Write::default(); words],
-            reads: vec![Read::default(); words * warps],
+            reads: (0..warps)
+                .map(|_| Reads {
+                    times: vec![0; words],
+                    lanes: vec![0; words],
+                    lines: vec![0; words],
+                })
+                .collect(),
             last_read: vec![0; warps],
             gaps,
         }
@@ -68,8 +75,8 @@ impl Shadow {
     /// Forgets everything, for a new block.
     pub(crate) fn clear(&mut self) {
         if self.latest > u32::MAX / 2 {
-            self.writes.fill(Write::default());
-            self.reads.fill(Read::default());
+            self.written.fill(0);
+            self.reads.iter_mut().for_each(|reads| reads.times.fill(0));
             self.last_read.fill(0);
             self.latest = 0;
         }
@@ -104,9 +111,39 @@ impl Shadow {
         if checks.races {
             self.last_read[warp] = now;
         }
-        let mut left = mask;
+        let (base, shift) = (self.base, self.shift);
+        let note = checks.races && !site.kind.strong();
+        // Up to this time all lanes know all writes.
+        let reach = if checks.races { base + known.reach(warp) } else { u32::MAX };
+        let Reads { times, lanes, lines } = &mut self.reads[warp];
+        let words = (site.bytes >> shift) as usize;
+        if words == 1 && mask == u32::MAX && consecutive(offsets, 1 << shift) {
+            let word = (offsets[0] >> shift) as usize;
+            let of = word..word + LANES;
+            if let (Some(written), Some(times), Some(lanes), Some(lines)) = (
+                self.written.get(of.clone()),
+                times.get_mut(of.clone()),
+                lanes.get_mut(of.clone()),
+                lines.get_mut(of),
+            ) && !written.iter().fold(false, |bad, &time| bad | (time <= base) | (time > reach))
+            {
+                if note {
+                    for lane in 0..LANES {
+                        let before = if times[lane] == now { lanes[lane] } else { 0 };
+                        lanes[lane] = before | 1 << lane;
+                        times[lane] = now;
+                        lines[lane] = site.line;
+                    }
+                }
+                return Ok(());
+            }
+        }
+        // Both halves of a warp, and neighbouring lanes, often read the same words.
+        let halves = mask == u32::MAX
+            && (0..LANES / 2)
+                .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
+        let mut left = if halves { mask >> (LANES / 2) } else { mask };
         while left != 0 {
-            // Neighbouring lanes often read the same word.
             let first = left.trailing_zeros() as usize;
             let offset = offsets[first];
             let mut group = 0;
@@ -118,50 +155,35 @@ impl Shadow {
                 group |= 1 << lane;
                 left &= left - 1;
             }
-            let words = self.words(offset, site.bytes);
-            let row = warp * self.writes.len();
-            for word in words {
-                let write = self.writes[word];
-                if write.time <= self.base {
+            if halves {
+                group |= group << (LANES / 2);
+            }
+            let word = (offset >> shift) as usize;
+            // Out of bounds is the access's own fault.
+            if word + words > self.written.len() {
+                continue;
+            }
+            for word in word..word + words {
+                let time = self.written[word];
+                if time <= base {
                     if checks.memory {
                         return Err((first, Conflict::Uninitialised));
                     }
-                } else if checks.races
-                    && known.common(warp, write.agent.into()) < write.time - self.base
-                {
-                    self.check_write(known, (warp, group), site, write)?;
+                } else if time > reach {
+                    let write = self.writes[word];
+                    if known.common(warp, write.agent.into()) < time - base {
+                        check_write(known, base, (warp, group), site, (time, write))?;
+                    }
                 }
-                if checks.races && !site.kind.strong() {
-                    let read = &mut self.reads[row + word];
-                    let lanes = if read.time == now { read.lanes | group } else { group };
-                    *read = Read { time: now, lanes, line: site.line };
+                if note {
+                    let before = if times[word] == now { lanes[word] } else { 0 };
+                    lanes[word] = before | group;
+                    times[word] = now;
+                    lines[word] = site.line;
                 }
             }
         }
         Ok(())
-    }
-
-    /// Fails if one of `lanes` does not come after `write`.
-    #[inline(never)]
-    fn check_write(
-        &self,
-        known: &Knowledge,
-        (warp, lanes): (usize, u32),
-        site: Site,
-        write: Write,
-    ) -> Result<(), (usize, Conflict)> {
-        let (agent, kind) = (usize::from(write.agent), KINDS[usize::from(write.kind)]);
-        if kind.strong() && site.kind.strong() {
-            return Ok(());
-        }
-        match bits(lanes).find(|&lane| !known.knows(warp, lane, agent, write.time - self.base)) {
-            None => Ok(()),
-            Some(lane) => {
-                let access = kind.access();
-                let earlier = Earlier { block: known.block, agent, line: write.line, access };
-                Err((lane, Conflict::Race(earlier)))
-            }
-        }
     }
 
     /// Checks and notes stores of `site.bytes` bytes at `offsets` by the lanes `mask`. `same`
@@ -221,11 +243,10 @@ impl Shadow {
         let Writer { warp, lane, agent, time } = writer;
         let now = self.stamp(time);
         let thread = warp * LANES + lane;
-        let new = Write { time: now, line: site.line, agent: agent as u16, kind: site.kind as u8 };
-        let total = self.writes.len();
+        let new = Write { line: site.line, agent: agent as u16, kind: site.kind as u8 };
         for word in self.words(offset, site.bytes) {
-            let old = self.writes[word];
-            if old.time <= self.base {
+            let (written, old) = (self.written[word], self.writes[word]);
+            if written <= self.base {
                 if checks.memory {
                     if self.in_gap(word) {
                         return Err(Conflict::NoVariable);
@@ -236,52 +257,55 @@ impl Shadow {
                 }
             } else if checks.races
                 && usize::from(old.agent) != thread
-                && known.common(warp, old.agent.into()) < old.time - self.base
+                && known.common(warp, old.agent.into()) < written - self.base
             {
                 // The lanes of one instruction that store to one place: one of them comes last.
-                let together = old.time == now
+                let together = written == now
                     && old.line == site.line
                     && usize::from(old.agent) / LANES == warp
                     && agent == thread
                     && same(lane, usize::from(old.agent) % LANES);
                 if !together {
-                    let checked = self.check_write(known, (warp, 1 << lane), site, old);
+                    let checked =
+                        check_write(known, self.base, (warp, 1 << lane), site, (written, old));
                     checked.map_err(|(_, conflict)| conflict)?;
                 }
             }
             if checks.races {
                 for other in bits(rows) {
-                    let read = self.reads[other * total + word];
-                    if read.time > self.base + known.floor(warp, other) {
-                        self.check_read(known, (warp, lane), other, read)?;
+                    if self.reads[other].times[word] > self.base + known.floor(warp, other) {
+                        self.check_read(known, (warp, lane), other, word)?;
                     }
                 }
             }
             // A plain store races with what an atomic behind it does not race with.
             let plain = usize::from(old.agent) == agent
-                && old.time == now
+                && written == now
                 && !KINDS[usize::from(old.kind)].strong();
+            self.written[word] = now;
             self.writes[word] = if plain { Write { kind: old.kind, ..new } } else { new };
         }
         Ok(())
     }
 
-    /// Fails if a lane does not come after `read`, by lanes of warp `other`.
+    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`.
     #[inline(never)]
     fn check_read(
         &self,
         known: &Knowledge,
         (warp, lane): (usize, usize),
         other: usize,
-        read: Read,
+        word: usize,
     ) -> Result<(), Conflict> {
-        let time = read.time - self.base;
-        let mut agents = bits(read.lanes).map(|reader| other * LANES + reader);
+        let reads = &self.reads[other];
+        let time = reads.times[word] - self.base;
+        let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
         match agents.find(|&agent| !known.knows(warp, lane, agent, time)) {
             None => Ok(()),
             Some(agent) => {
                 let access = Access::Load;
-                let earlier = Earlier { block: known.block, agent, line: read.line, access };
+                let earlier =
+                    Earlier { block: known.block, agent, line: reads.lines[word], access };
                 Err(Conflict::Race(earlier))
             }
         }
@@ -292,4 +316,37 @@ impl Shadow {
         let after = self.gaps.partition_point(|&(from, _)| from <= at);
         after != 0 && at < self.gaps[after - 1].1
     }
+}
+
+/// Fails if one of `lanes` does not come after `write`.
+#[inline(never)]
+fn check_write(
+    known: &Knowledge,
+    base: u32,
+    (warp, lanes): (usize, u32),
+    site: Site,
+    (time, write): (u32, Write),
+) -> Result<(), (usize, Conflict)> {
+    let (agent, kind) = (usize::from(write.agent), KINDS[usize::from(write.kind)]);
+    if kind.strong() && site.kind.strong() {
+        return Ok(());
+    }
+    match bits(lanes).find(|&lane| !known.knows(warp, lane, agent, time - base)) {
+        None => Ok(()),
+        Some(lane) => {
+            let access = kind.access();
+            let earlier = Earlier { block: known.block, agent, line: write.line, access };
+            Err((lane, Conflict::Race(earlier)))
+        }
+    }
+}
+
+/// Whether each offset is the one before plus `step`.
+#[inline(always)]
+fn consecutive(offsets: &[u32; LANES], step: u32) -> bool {
+    let mut differences = 0;
+    for (lane, &offset) in offsets.iter().enumerate() {
+        differences |= offset.wrapping_sub(offsets[0]) ^ (lane as u32 * step);
+    }
+    differences == 0
 }

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::ir::{Field, InstKind};
 use super::lowering::Lowering;
 use crate::exec::access::AccessKind;
-use crate::exec::check_access::{CheckAccess, Observe};
+use crate::exec::check_access::{CheckAccess, CheckGlobalLoad, CheckSharedLoad, Observe};
 use crate::exec::{pick, pick_compact};
 use crate::ptx::ast::Space;
 
@@ -33,6 +33,21 @@ impl Lowering<'_> {
         }
         if !matches!(address.space, Some(Space::Shared)) {
             self.granule.global = self.granule.global.min(granule);
+        }
+        let plain = matches!(of.kind, AccessKind::Load | AccessKind::ReadOnly);
+        let fast = match (address.space, address.wide) {
+            (Some(Space::Shared), false) if plain => Some(pick::<CheckSharedLoad>(self.path)),
+            (Some(Space::Global), true) if plain => Some(pick::<CheckGlobalLoad>(self.path)),
+            _ => None,
+        };
+        if let Some(run) = fast {
+            let raw = Field::Raw;
+            let (line, bytes) = (raw(at.inst.line), raw(of.element * of.count));
+            let read_only = raw((of.kind == AccessKind::ReadOnly).into());
+            let base = Field::Use(address.base);
+            let fields = [line, base, read_only, raw(0), raw(address.offset), bytes];
+            self.emit(at, run, fields).kind = InstKind::Check;
+            return;
         }
         let run = pick::<CheckAccess>(self.path);
         self.emit_check(at, address, of, run);

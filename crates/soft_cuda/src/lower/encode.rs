@@ -29,6 +29,7 @@ pub(super) fn encode(
         collectives: Vec::new(),
         waits: Vec::new(),
         bulk: false,
+        copies: false,
         register_bytes: slots.bytes as usize,
         // At least one, so that the pointer to a warp's predicates is never dangling.
         predicates: slots.predicates.max(1) as usize,

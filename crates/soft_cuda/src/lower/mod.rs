@@ -70,7 +70,7 @@ pub(crate) fn lower<'m>(
     lowering.finish(Terminator::Goto(exit), function.line, false);
     lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
     let local_bytes = lowering.local.next_multiple_of(16) as u32;
-    let (bulk, granule) = (lowering.bulk, lowering.granule);
+    let (bulk, granule, copies) = (lowering.bulk, lowering.granule, reach.has_copies());
     let variables = std::mem::take(&mut lowering.variables);
     let (names, communicates) = (std::mem::take(&mut lowering.names), lowering.communicates);
     let mut ir = lowering.into_ir();
@@ -85,7 +85,7 @@ pub(crate) fn lower<'m>(
         watched = defined::watch(&mut ir, &slots.entry, &names);
     }
     let code = encode::encode(&ir, local_bytes, path, text).map_err(too_intricate)?;
-    let code = Code { bulk, granule, variables, watched, communicates, ..code };
+    let code = Code { bulk, copies, granule, variables, watched, communicates, ..code };
     let Layout { static_shared, padding, dynamic_shared_at } = layout;
     Ok(Lowered { code, static_shared, padding, dynamic_shared_at })
 }
