@@ -39,6 +39,11 @@ impl Clock {
         self.times[agent] = time;
     }
 
+    /// The latest time of the first `agents` agents.
+    pub(crate) fn latest(&self, agents: usize) -> u32 {
+        self.times.iter().take(agents).max().copied().unwrap_or(0)
+    }
+
     pub(crate) fn clear(&mut self) {
         self.times.clear();
         self.foreign = None;

@@ -15,19 +15,15 @@ use crate::fault::Access;
 /// accesses so late.
 const LAST_TIME: u32 = (1 << 20) - 1;
 
-/// The reads of a word: the last one, and the last one before it by another warp.
-struct Reads {
-    last: AtomicU64,
-    other: AtomicU64,
-    last_line: AtomicU32,
-    other_line: AtomicU32,
-}
-
 /// The accesses of one allocation.
 struct Words {
     writes: Box<[AtomicU64]>,
     write_lines: Box<[AtomicU32]>,
-    reads: Box<[Reads]>,
+    reads: Box<[AtomicU64]>,
+    read_lines: Box<[AtomicU32]>,
+    /// The last read by another warp than that of the last read of all.
+    other_reads: Box<[AtomicU64]>,
+    other_lines: Box<[AtomicU32]>,
     /// Whether there is any write.
     written: AtomicBool,
 }
@@ -50,6 +46,8 @@ const READ_ONLY: u64 = 1;
 
 impl Packed {
     const KIND: u64 = 3 << 20;
+    /// Of a read: so is the other one that is kept, at the same time and by another warp.
+    const PAIR: u64 = 2 << 20;
 
     fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
         let time = u64::from(time.min(LAST_TIME));
@@ -72,15 +70,33 @@ impl Packed {
         self.0 as u32 & LAST_TIME
     }
 
-    fn same_block(self, other: Packed) -> bool {
-        (self.0 ^ other.0) >> 32 == 0
+    /// The same by the lane that is `lane` after it.
+    #[inline(always)]
+    fn lane(self, lane: usize) -> Packed {
+        Packed(self.0 + ((lane as u64) << 22))
     }
 
     /// Whether the threads are lanes of one warp.
+    #[inline(always)]
     fn same_warp(self, other: Packed) -> bool {
         const LANE: u64 = (LANES as u64 - 1) << 22;
         const WHO: u64 = !0 << 22;
         (self.0 ^ other.0) & WHO & !LANE == 0
+    }
+
+    /// Whether it is a read in the same block and at the same time as `new`, whose warp knows
+    /// nothing after `ceiling`.
+    #[inline(always)]
+    fn beside(self, new: Packed, ceiling: u32) -> bool {
+        const WHEN: u64 = !0 << 32 | LAST_TIME as u64;
+        (self.0 ^ new.0) & WHEN == 0 && new.time() > ceiling
+    }
+
+    /// Whether it is the second of two such reads by different warps. Of those, one does not
+    /// come before any later write that `new` does not come before.
+    #[inline(always)]
+    fn is_pair_beside(self, new: Packed, ceiling: u32) -> bool {
+        self.0 & Packed::PAIR != 0 && self.beside(new, ceiling)
     }
 
     /// Whether it comes before what `lane` of `warp` does now.
@@ -112,8 +128,6 @@ unsafe trait Zeroable {}
 unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Zeroable for AtomicU64 {}
-// SAFETY: it consists of such.
-unsafe impl Zeroable for Reads {}
 
 /// Zeros. Fresh pages of the host are zero already, and most are never touched.
 fn zeroed<T: Zeroable>(words: usize) -> Box<[T]> {
@@ -121,12 +135,27 @@ fn zeroed<T: Zeroable>(words: usize) -> Box<[T]> {
     unsafe { Box::new_zeroed_slice(words).assume_init() }
 }
 
+/// Where the accesses of word number `word` are: not in order, since kernels access matrices
+/// along columns, whose strides are powers of two, and a word here has more bytes than there.
+#[inline(always)]
+fn place(word: u64) -> usize {
+    (word ^ (word >> 6 & (SPREAD - 8))) as usize
+}
+
+/// Words among which [`place`] changes the order.
+const SPREAD: u64 = 512;
+
 impl Words {
-    fn new(words: usize) -> Words {
+    /// For `words` words.
+    fn new(words: u64) -> Words {
+        let words = words.next_multiple_of(SPREAD) as usize;
         Words {
             writes: zeroed(words),
             write_lines: zeroed(words),
             reads: zeroed(words),
+            read_lines: zeroed(words),
+            other_reads: zeroed(words),
+            other_lines: zeroed(words),
             written: AtomicBool::new(false),
         }
     }
@@ -141,28 +170,43 @@ impl Words {
         self.writes[word].store(new.0, Relaxed);
     }
 
+    /// Notes a read. `ceiling` is a time after which the warp knows nothing.
     #[inline(always)]
-    fn note_read(&self, known: &Knowledge, warp: usize, word: usize, new: Packed, line: u32) {
-        let reads = &self.reads[word];
-        let last = Packed(reads.last.load(Relaxed));
-        if last.0 == new.0 {
+    fn note_read(&self, ceiling: u32, word: usize, mut new: Packed, line: u32) {
+        let last = Packed(self.reads[word].load(Relaxed));
+        if last.0 & !Packed::PAIR == new.0 || last.is_pair_beside(new, ceiling) {
             return;
         }
         if last.0 != 0 && !last.same_warp(new) {
-            let other = Packed(reads.other.load(Relaxed));
-            // Two reads by other warps that nothing orders before this one: who writes later
-            // and does not come after this one, does not come after one of those either.
-            let beside = |read: Packed| {
-                read.same_block(new) && known.common(warp, read.thread()) < read.time()
-            };
-            if beside(last) && beside(other) && !other.same_warp(new) {
-                return;
+            if last.beside(new, ceiling) {
+                new.0 |= Packed::PAIR;
             }
-            reads.other_line.store(reads.last_line.load(Relaxed), Relaxed);
-            reads.other.store(last.0, Relaxed);
+            self.other_lines[word].store(self.read_lines[word].load(Relaxed), Relaxed);
+            self.other_reads[word].store(last.0, Relaxed);
         }
-        reads.last_line.store(line, Relaxed);
-        reads.last.store(new.0, Relaxed);
+        self.read_lines[word].store(line, Relaxed);
+        self.reads[word].store(new.0, Relaxed);
+    }
+
+    /// Whether [`note_read`](Words::note_read) has nothing to do for reads by the lanes `mask` of
+    /// a warp, of which `new` is the first.
+    #[inline(always)]
+    fn all_noted(
+        &self,
+        ceiling: u32,
+        mask: u32,
+        offsets: &[u64; LANES],
+        shift: u32,
+        new: Packed,
+    ) -> bool {
+        let mut noted = true;
+        for (lane, &offset) in offsets.iter().enumerate() {
+            if mask >> lane & 1 != 0 {
+                let last = Packed(self.reads[place(offset >> shift)].load(Relaxed));
+                noted &= last.is_pair_beside(new, ceiling);
+            }
+        }
+        noted
     }
 
     /// Checks a write by a lane against the reads of a word.
@@ -172,14 +216,14 @@ impl Words {
         (warp, lane): (usize, usize),
         word: usize,
     ) -> Result<(), Conflict> {
-        let Reads { last, other, last_line, other_line } = &self.reads[word];
-        for (read, line) in [(last, last_line), (other, other_line)] {
-            let old = Packed(read.load(Relaxed));
+        let all = [(&self.reads, &self.read_lines), (&self.other_reads, &self.other_lines)];
+        for (reads, lines) in all {
+            let old = Packed(reads[word].load(Relaxed));
             if old.0 == 0 {
                 break;
             }
-            let earlier = || old.earlier(line.load(Relaxed), Access::Load);
-            if old.kind() == READ_ONLY {
+            let earlier = || old.earlier(lines[word].load(Relaxed), Access::Load);
+            if old.kind() & READ_ONLY != 0 {
                 return Err(Conflict::ReadOnlyCache(earlier()));
             }
             if !old.is_before(known, warp, lane) {
@@ -197,7 +241,7 @@ impl GlobalShadow {
     }
 
     fn words(&self, (index, size): (usize, u64)) -> &Words {
-        let words = || Words::new(size.div_ceil(1 << self.shift) as usize);
+        let words = || Words::new(size.div_ceil(1 << self.shift));
         self.allocations[index].get_or_init(words)
     }
 
@@ -219,18 +263,26 @@ impl GlobalShadow {
         }
         let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
         let new = Packed::new(told_apart(known.block), warp * LANES, kind, known.now(warp)).0;
-        let mut done = u64::MAX;
+        let new = Packed(new);
+        let ceiling = known.ceiling(warp);
+        // Neighbouring lanes, and both halves of a warp, often read the same word.
+        let mut again = 0;
+        for lane in 1..LANES {
+            again |= u32::from(offsets[lane] == offsets[lane - 1]) << lane;
+        }
+        let halves = (0..LANES / 2)
+            .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
+        let half = if halves && mask == u32::MAX { mask >> (LANES / 2) } else { mask };
+        let mask = half & !(again & mask << 1);
+        let one = u64::from(site.bytes) == 1 << self.shift;
+        if one && words.all_noted(ceiling, mask, offsets, self.shift, new) {
+            return true;
+        }
         for lane in bits(mask) {
-            // Neighbouring lanes often read the same word.
-            let offset = offsets[lane];
-            if offset == done {
-                continue;
-            }
-            done = offset;
-            let new = Packed(new + ((lane as u64) << 22));
+            let (new, offset) = (new.lane(lane), offsets[lane]);
             let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
             for word in offset >> self.shift..end {
-                words.note_read(known, warp, word as usize, new, site.line);
+                words.note_read(ceiling, place(word), new, site.line);
             }
         }
         true
@@ -249,8 +301,7 @@ impl GlobalShadow {
         same: impl Fn(usize) -> bool,
     ) -> Result<(), Conflict> {
         let words = self.words(allocation);
-        let first = (offset >> self.shift) as usize;
-        let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift) as usize;
+        let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
         let block = told_apart(known.block);
         let (thread, time) = (warp * LANES + lane, known.now(warp));
         let kind = match site.kind {
@@ -262,7 +313,7 @@ impl GlobalShadow {
         };
         let new = Packed::new(block, thread, kind, time);
         let written = words.written.load(Relaxed);
-        for word in first..end {
+        for word in (offset >> self.shift..end).map(place) {
             if written {
                 let old = words.writes[word].load(Relaxed);
                 if old != 0 && old != new.0 {
@@ -274,7 +325,7 @@ impl GlobalShadow {
                 words.check_reads(known, (warp, lane), word)?;
                 words.note_write(word, new, site.line);
             } else if !site.kind.strong() {
-                words.note_read(known, warp, word, new, site.line);
+                words.note_read(known.ceiling(warp), word, new, site.line);
             }
         }
         if site.kind.writes() && !written {

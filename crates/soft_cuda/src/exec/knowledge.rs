@@ -31,6 +31,8 @@ struct Warp {
     floors: Vec<u32>,
     /// The least of `floors`, or 0 where copies have times of their own.
     reach: u32,
+    /// The latest time of a thread that any lane knows.
+    ceiling: u32,
     extra: [Option<Box<Clock>>; LANES],
     /// Lanes that have `extra`.
     beyond: u32,
@@ -84,6 +86,7 @@ impl Knowledge {
             warp.floors.clear();
             warp.floors.resize(warps, 0);
             warp.reach = 0;
+            warp.ceiling = 0;
             warp.copies = self.copies;
             warp.extra = Default::default();
             warp.beyond = 0;
@@ -118,6 +121,12 @@ impl Knowledge {
     #[inline(always)]
     pub(crate) fn reach(&self, warp: usize) -> u32 {
         self.warps[warp].reach
+    }
+
+    /// A time after which no lane of `warp` knows anything that another thread of its block did.
+    #[inline(always)]
+    pub(crate) fn ceiling(&self, warp: usize) -> u32 {
+        self.warps[warp].ceiling
     }
 
     /// What all lanes of `warp` know of all lanes of `other`, at least.
@@ -183,6 +192,7 @@ impl Knowledge {
         for lane in bits(lanes) {
             mine.extra[lane].get_or_insert_default().join(from);
         }
+        mine.ceiling = mine.ceiling.max(from.latest(mine.threads));
         mine.beyond |= lanes;
     }
 
@@ -307,6 +317,7 @@ impl Warp {
             let lanes = other * LANES..((other + 1) * LANES).min(self.threads);
             *floor = lanes.map(|agent| self.common.at(agent)).min().unwrap_or(0);
         }
+        self.ceiling = self.ceiling.max(self.common.latest(self.threads));
         let least = self.floors.iter().min().copied().unwrap_or(0);
         self.reach = if self.copies { 0 } else { least };
     }
