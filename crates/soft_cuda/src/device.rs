@@ -194,6 +194,11 @@ impl Device {
         self.memory.find(address).is_some()
     }
 
+    /// Base address and bytes of every live allocation, by address.
+    pub fn live_allocations(&self) -> Vec<(u64, u64)> {
+        self.memory.live()
+    }
+
     /// Base address and bytes of the live allocation that `address` lies in.
     pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
         self.memory.find(address).map(|found| (found.base, found.size))

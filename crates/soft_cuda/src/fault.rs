@@ -243,7 +243,7 @@ pub enum FaultKind {
         /// How this thread accessed it.
         access: Access,
         /// The other access, which came earlier here.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// A read of memory that nobody wrote.
     Uninitialised {
@@ -282,7 +282,7 @@ pub enum FaultKind {
         /// How this thread accessed it.
         access: Access,
         /// The other access, which came earlier here.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// A member mask with which the instruction is undefined.
     BadMask {

@@ -154,11 +154,11 @@ impl<'k> Checker<'k> {
         let (access, bytes) = (site.kind.access(), site.bytes);
         match conflict {
             Conflict::Race(earlier) => {
-                let earlier = self.name(earlier);
+                let earlier = Box::new(self.name(earlier));
                 FaultKind::DataRace { space, address, place, access, earlier }
             }
             Conflict::ReadOnlyCache(earlier) => {
-                let earlier = self.name(earlier);
+                let earlier = Box::new(self.name(earlier));
                 FaultKind::ReadOnlyCache { address, place, access, earlier }
             }
             Conflict::Uninitialised => FaultKind::Uninitialised { space, address, bytes, place },
