@@ -624,7 +624,7 @@ fn copies_are_for_the_tiles() {
 }
 
 /// A table whose numbers were measured nowhere.
-const TABLE: &str = include_str!("../host/src/auto/table_for_tests.json");
+const TABLE: &str = include_str!("../crates/cuda_gemm/src/auto/table_for_tests.json");
 
 #[test]
 fn auto_says_what_it_chose() {

@@ -12,6 +12,10 @@ mod common;
 mod cublas;
 #[path = "contract/entry_points.rs"]
 mod entry_points;
+#[path = "contract/graphs.rs"]
+mod graphs;
+#[path = "contract/handles.rs"]
+mod handles;
 #[path = "contract/property.rs"]
 mod property;
 #[path = "contract/shared_limit.rs"]
@@ -20,14 +24,17 @@ mod shared_limit;
 mod splits;
 #[path = "contract/stream_k.rs"]
 mod stream_k;
+#[path = "contract/views.rs"]
+mod views;
 
 use approx::assert_relative_eq;
 use case::{Case, SPLITS, fits, for_each_kernel};
 use common::devices;
+use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::{KernelDescriptor, Tile};
 use host::verify::Bound;
-use host::{DeviceMatrix, Error, Gemm, Limits, Matrix};
+use host::{DeviceMatrix, Gemm, Limits, Matrix};
 
 /// alpha and beta: the special values, and some that are not.
 const FACTORS: [(f32, f32); 7] =

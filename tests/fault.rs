@@ -3,9 +3,10 @@
 
 mod common;
 
+use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::LADDER;
-use host::{DeviceMatrix, Error, Gemm};
+use host::{DeviceMatrix, Gemm};
 
 #[test]
 fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {

@@ -5,15 +5,18 @@
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
 //! asked for, or because of the device, or if a result cannot be written.
 
-mod cli;
+mod commands;
+mod error;
+mod io;
+mod report;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::args::{Args, Command};
-use cli::outcome::Outcome;
-use cli::{bench, explain, run, signals, stdio, threads, tune};
+use commands::args::{Args, Command};
+use commands::{Outcome, bench, explain, run, tune};
+use io::{signals, stdio, threads};
 
 fn main() -> ExitCode {
     threads::share_addresses();

@@ -2,7 +2,7 @@
 
 use host::kernels::{KernelAbi, KernelDescriptor, LADDER, Shared, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
-use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits, Matrix};
+use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix, PlanBuilder};
 
 use crate::common::devices;
 
@@ -70,20 +70,25 @@ impl Case {
         let kernel = device.kernel(spec).unwrap();
         let splits = if spec.abi() == KernelAbi::SplitK { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
-        let prepared = kernel.plan(self.gemm).splits(splits).within(&limits).prepare().unwrap();
+        let plan = kernel.plan(self.gemm).splits(splits).within(&limits);
+        let prepared = self.with_alignment(plan).prepare().unwrap();
         self.run_with(device, spec.name(), |a, b, c| prepared.enqueue(a, b, c))
     }
 
+    /// A plan that knows whether the operands begin on 16 bytes.
+    pub fn with_alignment(&self, plan: PlanBuilder) -> PlanBuilder {
+        match self.margins.iter().all(|(offset, _)| offset % 4 == 0) {
+            true => plan,
+            false => plan.any_alignment(),
+        }
+    }
+
     /// As [`Case::run`], with anything that computes this product.
-    pub fn run_with(
+    pub fn run_with<E: std::fmt::Debug>(
         &self,
         device: &Device,
         name: &str,
-        enqueue: impl FnOnce(
-            &DeviceMatrix<'_>,
-            &DeviceMatrix<'_>,
-            &mut DeviceMatrix<'_>,
-        ) -> Result<(), Error>,
+        enqueue: impl FnOnce(&DeviceMatrix, &DeviceMatrix, &mut DeviceMatrix) -> Result<(), E>,
     ) -> Matrix {
         let Self { gemm, .. } = self;
         let place = |matrix: &Matrix, ld, (offset, tail), fill: bool| {

@@ -12,7 +12,7 @@ use crate::common::devices;
 use crate::{FACTORS, assert_relative_eq, shapes};
 
 /// Numbers that were measured nowhere, under which many kernels are chosen, with splits.
-const TABLE: &str = include_str!("../../host/src/auto/table_for_tests.json");
+const TABLE: &str = include_str!("../../crates/cuda_gemm/src/auto/table_for_tests.json");
 
 fn table() -> Table {
     Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
@@ -20,7 +20,7 @@ fn table() -> Table {
 
 /// By the device's own rule, by a table, and by one that prefers kernels that stay, where there
 /// are such.
-fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
+fn for_each_auto(test: impl Fn(&Device, &Auto)) {
     for device in devices() {
         test(&device, &device.auto().unwrap());
         let table = table();
@@ -37,9 +37,9 @@ fn for_each_auto(test: impl Fn(&Device, &Auto<'_>)) {
     }
 }
 
-fn assert_right(device: &Device, auto: &Auto<'_>, case: &Case) {
+fn assert_right(device: &Device, auto: &Auto, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
-    let prepared = auto.prepare(case.gemm).unwrap();
+    let prepared = case.with_alignment(auto.plan(case.gemm).unwrap()).prepare().unwrap();
     if choice.spec.abi() == KernelAbi::SplitK {
         assert_eq!(prepared.plan().splits(), choice.splits, "{choice}");
     }

@@ -1,13 +1,15 @@
 //! cuBLAS keeps the same contract, and agrees with the rungs.
 
+use cuda_gemm::Error as GemmError;
+use gemm_bench::Error;
 use host::verify::Bound;
-use host::{Cublas, Device, DeviceMatrix, Error, Gemm, Matrix};
+use host::{Cublas, Device, DeviceMatrix, Gemm, Matrix};
 
 use crate::case::{Case, fits, kernels};
 use crate::common::{gpu, skip};
 
 /// Runs a test with cuBLAS on the GPU, if there are both.
-fn with_cublas(test: impl Fn(&Device, &Cublas<'_>)) {
+fn with_cublas(test: impl Fn(&Device, &Cublas)) {
     let Some(device) = gpu() else { return };
     match Cublas::open(&device) {
         Ok(cublas) => test(&device, &cublas),
@@ -15,7 +17,7 @@ fn with_cublas(test: impl Fn(&Device, &Cublas<'_>)) {
     }
 }
 
-fn run(device: &Device, cublas: &Cublas<'_>, case: &Case) -> Matrix {
+fn run(device: &Device, cublas: &Cublas, case: &Case) -> Matrix {
     let product = cublas.prepare(case.gemm).unwrap();
     case.run_with(device, "cublas", |a, b, c| product.enqueue(a, b, c))
 }
@@ -74,9 +76,15 @@ fn cublas_refuses_what_was_not_prepared() {
         let (a, b, mut c) = (zeros(4, 6), zeros(6, 5), zeros(4, 5));
         let product = cublas.prepare(Gemm::new(4, 5, 6)).unwrap();
         product.enqueue(&a, &b, &mut c).unwrap();
-        assert!(matches!(product.enqueue(&b, &b, &mut c), Err(Error::Shape { what: "A", .. })));
+        assert!(matches!(
+            product.enqueue(&b, &b, &mut c),
+            Err(Error::Gemm(GemmError::Shape { what: "A", .. }))
+        ));
         let padded = cublas.prepare(Gemm::new(4, 5, 6).strided(6, 8, 5)).unwrap();
-        assert!(matches!(padded.enqueue(&a, &b, &mut c), Err(Error::PlannedLd { what: "B", .. })));
+        assert!(matches!(
+            padded.enqueue(&a, &b, &mut c),
+            Err(Error::Gemm(GemmError::PlannedLd { what: "B", .. }))
+        ));
         assert!(cublas.prepare(Gemm::new(2, 3, 4).strided(3, 3, 3)).is_err());
     });
 }

@@ -1,8 +1,9 @@
 //! `smem_full`, whose shared memory grows with K: up to the device's limit, and not beyond.
 
+use cuda_gemm::Error;
 use host::kernels::Shared;
 use host::verify::Bound;
-use host::{Error, Gemm, find_kernel};
+use host::{Gemm, find_kernel};
 
 use crate::case::Case;
 use crate::common::devices;

@@ -1,9 +1,10 @@
 //! K split among blocks: the same bits every time, and no trace left for the next call.
 
+use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::TILES;
 use host::verify::Bound;
-use host::{DeviceMatrix, Error, Gemm, Limits, find_kernel};
+use host::{DeviceMatrix, Gemm, Limits, find_kernel};
 
 use crate::case::{Case, SPLITS};
 use crate::common::devices;
@@ -56,13 +57,8 @@ fn copies_of_a_and_b_are_right() {
                 let mut case = Case::random(gemm, 23);
                 case.margins = offsets.map(|offset| (offset, 0));
                 let limits = Limits { grid: [2, 1], ..device.info().limits };
-                let prepared = kernel
-                    .plan(gemm)
-                    .splits(splits)
-                    .staged(true)
-                    .within(&limits)
-                    .prepare()
-                    .unwrap();
+                let plan = kernel.plan(gemm).splits(splits).staged(true).within(&limits);
+                let prepared = case.with_alignment(plan).prepare().unwrap();
                 let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
                 let [a, b, c] = offsets.map(pointer);
                 assert_eq!(prepared.entry_point(a, b, c), spec.name());

@@ -1,8 +1,9 @@
 //! Persistent blocks that share tiles of C along K, and matrices that bulk copies cannot reach.
 
+use cuda_gemm::Error;
 use host::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use host::verify::Bound;
-use host::{Device, DeviceMatrix, Error, Gemm, Layout, Limits};
+use host::{Device, DeviceMatrix, Gemm, Layout, Limits};
 
 use crate::case::{Case, for_each_kernel};
 use crate::common::devices;
@@ -115,7 +116,7 @@ fn the_address_decides_at_each_call() {
         let gemm = Gemm::new(40, 36, 44);
         let case = Case::random(gemm, 61);
         let kernel = device.kernel(spec).unwrap();
-        let prepared = kernel.prepare(gemm).unwrap();
+        let prepared = kernel.plan(gemm).any_alignment().prepare().unwrap();
         let results = [[0, 0], [1, 0], [4, 2], [3, 3], [0, 0]].map(|offsets| {
             let place = |matrix: &host::Matrix, offset| {
                 let layout = Layout { offset, ld: matrix.cols(), tail: 0 };
@@ -131,6 +132,22 @@ fn the_address_decides_at_each_call() {
         });
         assert!(case.verify(&results[0], Bound::Probabilistic).passed());
         assert!(results.iter().all(|result| *result == results[0]));
+
+        // Without memory for copies, which operand needs one is said.
+        let prepared = kernel.prepare(gemm).unwrap();
+        let [a, b, wide_b] = [(40, 44), (44, 36), (44, 37)]
+            .map(|(rows, cols)| DeviceMatrix::zeros(device, rows, cols).unwrap());
+        let mut c = DeviceMatrix::zeros(device, 40, 36).unwrap();
+        prepared.enqueue(&a, &b, &mut c).unwrap();
+        let gemm = Gemm { ldb: 37, ..gemm };
+        let prepared = kernel.prepare(gemm).unwrap();
+        let part = wide_b.submatrix(0..44, 1..37).unwrap();
+        prepared.enqueue(&a, part, &mut c).unwrap();
+        let wide = DeviceMatrix::zeros(device, 40, 48).unwrap();
+        let prepared = kernel.prepare(Gemm { lda: 48, ..gemm }).unwrap();
+        let part = wide.submatrix(0..40, 1..45).unwrap();
+        let refused = prepared.enqueue(part, wide_b.submatrix(0..44, 1..37).unwrap(), &mut c);
+        assert!(matches!(refused, Err(Error::PlannedAlignment { what: "A" })));
     });
 }
 

@@ -1,11 +1,12 @@
 //! NVIDIA's assembler, where there is one: it alone knows registers and spills.
 
+use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, iter};
 
 use cuda_builder::CudaArch;
+use host_system::toolkit;
 
 /// A `ptxas` that runs.
 pub struct Ptxas(PathBuf);
@@ -30,8 +31,7 @@ impl Ptxas {
         Self(path)
     }
 
-    /// The `ptxas` in $PTXAS; else the first that runs of those on the PATH, in $CUDA_PATH or
-    /// $CUDA_HOME, and in the usual place.
+    /// The `ptxas` in $PTXAS; else the first that runs of those on the PATH and in toolkits.
     ///
     /// # Errors
     /// If the one in $PTXAS does not run.
@@ -54,10 +54,7 @@ impl Ptxas {
                 }
             };
         }
-        let toolkits = ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(env::var_os);
-        let toolkits = toolkits.map(PathBuf::from).chain(["/usr/local/cuda".into()]);
-        let places = toolkits.map(|toolkit| toolkit.join("bin/ptxas"));
-        Ok(iter::once("ptxas".into()).chain(places).find(|path: &PathBuf| runs(path)).map(Ptxas))
+        Ok(toolkit::programs("ptxas").find(|path| runs(path)).map(Ptxas))
     }
 
     /// Whether there is a `cuobjdump` beside this `ptxas`.

@@ -1,17 +1,14 @@
-//! stdout for results and stderr for remarks, either of which may be closed or full.
+//! What the chores print, and how they end.
 
-use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
+
+use host_system::stdio;
+
+pub use host_system::stdio::say;
 
 /// Writes a result to stdout. A pager that was left early is no failure.
 pub fn print(text: &str) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
-}
-
-/// Writes a line to stderr. Where that is impossible, nobody can be told.
-pub fn say(line: impl Display) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    stdio::print(text).map_err(not_written)
 }
 
 /// Ends the program with what clap has to say: the help, or a usage error.
@@ -19,19 +16,14 @@ pub fn exit(error: &clap::Error) -> ! {
     let mut code = error.exit_code();
     let printed = error.print().and_then(|()| io::stdout().flush());
     if !error.use_stderr()
-        && let Err(message) = written(printed)
+        && let Err(error) = stdio::written(printed)
     {
-        say(format_args!("error: {message}"));
+        say(format_args!("error: {}", not_written(error)));
         code = 2;
     }
     std::process::exit(code)
 }
 
-fn written(result: io::Result<()>) -> Result<(), String> {
-    match result {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("cannot write stdout: {error}"))
-        }
-        _ => Ok(()),
-    }
+fn not_written(error: io::Error) -> String {
+    format!("cannot write stdout: {error}")
 }

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 /// Measure the kernels on this machine's GPU, for `auto`
 ///
-/// Runs `host tune`, and leaves the table in `host/tuned`, where the next build finds it.
+/// Runs `host tune`, and leaves the table in `crates/cuda_gemm/tuned`, where the next build finds it.
 #[derive(clap::Args)]
 pub struct Args {
     /// More options for `host tune`
@@ -20,7 +20,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["run", "-p", "host", "--", "tune", "--device", "gpu", "--out"])
-        .arg(root.join("host").join("tuned"))
+        .arg(root.join("crates/cuda_gemm/tuned"))
         .args(&args.options)
         .current_dir(&root)
         .status()

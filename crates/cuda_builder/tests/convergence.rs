@@ -50,6 +50,11 @@ const BOTH: &[Probe] = &[
     Probe("match_all", "match.all.sync.b32", 1, |i, v| {
         warp(i, v).iter().all(|x| x / 4 == v[i] / 4).into()
     }),
+    Probe("match_any_64", "match.any.sync.b64", 1, |i, v| lanes(i, v, |x| x % 4 == v[i] % 4)),
+    Probe("match_all_64", "match.all.sync.b64", 1, |i, v| {
+        warp(i, v).iter().all(|x| x / 4 == v[i] / 4).into()
+    }),
+    Probe("reduce", "redux.sync.max.u32", 1, |i, v| *warp(i, v).iter().max().unwrap()),
     Probe("warp_sum", "shfl.sync.bfly.b32", 5, |i, v| warp(i, v).iter().sum()),
     Probe("not_inlined", "call.uni", 1, |_, v| count(v, |x| x % 3 == 0)),
 ];

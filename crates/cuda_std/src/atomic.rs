@@ -1,13 +1,24 @@
-//! Atomic read-modify-write operations on global memory that `core::sync::atomic` does not
-//! have on the GPU, or only through a compare-and-swap loop.
+//! Atomic operations that `core::sync::atomic` does not have on the GPU, or only through a
+//! compare-and-swap loop.
 //!
-//! All but those that say `acq_rel` are relaxed: they order nothing but the access itself. Pair
+//! `core`'s integer atomics work in kernels, in global and in shared memory, and order memory for
+//! the whole system (`atom.sys`). Here are
+//! - floats ([`AtomicF32`], [`AtomicF64`]), for the device, and for a block or the system;
+//! - functions on pointers to global memory, for the device, which are one instruction each.
+//!
+//! Of the functions, all but those that say `acq_rel` are relaxed: they order nothing but the access itself. Pair
 //! them with a fence of [`thread`](crate::thread) where order matters.
 
 use cuda_std_macros::gpu_only;
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
+
+mod float;
+
+pub use float::{
+    AtomicF32, AtomicF64, BlockAtomicF32, BlockAtomicF64, SystemAtomicF32, SystemAtomicF64,
+};
 
 macro_rules! atomics {
     ($($(#[$doc:meta])* $name:ident($ty:ty) = $op:literal;)*) => {$(

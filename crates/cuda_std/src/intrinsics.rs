@@ -57,6 +57,33 @@ unsafe extern "C" {
     /// `match.any.sync`.
     #[link_name = "llvm.nvvm.match.any.sync.i32"]
     pub fn match_any(mask: u32, value: u32) -> u32;
+    /// `match.any.sync`, 64 bits.
+    #[link_name = "llvm.nvvm.match.any.sync.i64"]
+    pub fn match_any_64(mask: u32, value: u64) -> u32;
+    /// `redux.sync.add`.
+    #[link_name = "llvm.nvvm.redux.sync.add"]
+    pub fn redux_add(value: u32, mask: u32) -> u32;
+    /// `redux.sync.min.u32`.
+    #[link_name = "llvm.nvvm.redux.sync.umin"]
+    pub fn redux_umin(value: u32, mask: u32) -> u32;
+    /// `redux.sync.max.u32`.
+    #[link_name = "llvm.nvvm.redux.sync.umax"]
+    pub fn redux_umax(value: u32, mask: u32) -> u32;
+    /// `redux.sync.min.s32`.
+    #[link_name = "llvm.nvvm.redux.sync.min"]
+    pub fn redux_min(value: i32, mask: u32) -> i32;
+    /// `redux.sync.max.s32`.
+    #[link_name = "llvm.nvvm.redux.sync.max"]
+    pub fn redux_max(value: i32, mask: u32) -> i32;
+    /// `redux.sync.and`.
+    #[link_name = "llvm.nvvm.redux.sync.and"]
+    pub fn redux_and(value: u32, mask: u32) -> u32;
+    /// `redux.sync.or`.
+    #[link_name = "llvm.nvvm.redux.sync.or"]
+    pub fn redux_or(value: u32, mask: u32) -> u32;
+    /// `redux.sync.xor`.
+    #[link_name = "llvm.nvvm.redux.sync.xor"]
+    pub fn redux_xor(value: u32, mask: u32) -> u32;
 
     /// `setmaxnreg.inc`; the number is a constant.
     #[link_name = "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32"]
@@ -71,12 +98,15 @@ unsafe extern "unadjusted" {
     /// `match.all.sync`.
     #[link_name = "llvm.nvvm.match.all.sync.i32p"]
     pub fn match_all(mask: u32, value: u32) -> Matched;
+    /// `match.all.sync`, 64 bits.
+    #[link_name = "llvm.nvvm.match.all.sync.i64p"]
+    pub fn match_all_64(mask: u32, value: u64) -> Matched;
 }
 
 /// Both results of `match.all.sync`.
 pub struct Matched {
     /// The mask, or 0.
-    _lanes: u32,
+    pub lanes: u32,
     /// Whether all lanes have the same value.
     pub all: bool,
 }

@@ -35,13 +35,20 @@
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
 //! | [`warp`] | votes, shuffles, matches within a warp |
-//! | [`atomic`] | atomic read-modify-write on global memory |
+//! | [`atomic`] | atomic floats, and atomic read-modify-write on global memory |
+//! | [`constant`] | constant memory |
+//! | [`ptr`] | state spaces of pointers |
+//! | [`cfg`](mod@cfg) | the compute capability |
+//! | [`misc`] | clocks, breakpoints, counters |
 //! | [`mem`] | the sizes of shared memory |
+//! | [`io`] | `print!` and `println!` |
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
-//! | [`vec`] | 128-bit global loads and stores |
-//! | [`float`] | FMA and the fast approximations |
+//! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
+//! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
+//! | [`fast`] | approximate forms of them |
+//! | [`float`] | FMA, and single instructions |
 //! | [`hint`] | what the compiler should not know |
 //!
 //! On other targets than `nvptx64` everything type-checks, and what only a GPU can do
@@ -59,8 +66,13 @@
 //! - What PTX leaves undefined is `unsafe`, with its contract.
 //! - Assembly with a scope of its own closes the brace at the end of a line: alone on a line it
 //!   would look like the end of the kernel to whoever reads the PTX by lines.
-//! - A panic is a build error: the panic handler calls a function that does not exist, and
-//!   `cuda_builder` refuses PTX that mentions it.
+//!
+//! # Panics
+//!
+//! A kernel may panic: index a slice, divide, `unwrap`, `assert!`. The thread prints its own place
+//! in the grid, the place in the source and the message, and ends the launch with an error. Code
+//! that can panic is larger, and takes local memory for the message. `CudaBuilder::panic` and
+//! `#[kernel(no_panic)]` make a build error of it: for kernels whose every instruction counts.
 
 #![no_std]
 #![cfg_attr(
@@ -75,14 +87,24 @@
     allow(internal_features)
 )]
 
+mod access;
 pub mod atomic;
+pub mod cfg;
+pub mod constant;
 pub mod cp_async;
+pub mod fast;
 pub mod float;
 pub mod hint;
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics;
+pub mod io;
+pub mod math;
 pub mod mbarrier;
 pub mod mem;
+pub mod misc;
+#[cfg(target_arch = "nvptx64")]
+mod panic;
+pub mod ptr;
 pub mod shared;
 pub mod thread;
 pub mod tma;
@@ -91,6 +113,8 @@ pub mod warp;
 
 pub use cuda_std_macros::{gpu_only, kernel, shared_array};
 pub use float::fma;
+pub use glam;
+pub use math::{FloatExt, GpuFloat};
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
 /// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
@@ -102,17 +126,8 @@ pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
 /// What most kernels use.
 pub mod prelude {
     pub use crate::float::fma;
+    pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};
     pub use crate::vec::F32x4;
-    pub use crate::{gpu_only, kernel, shared_array, thread, warp};
-}
-
-#[cfg(target_arch = "nvptx64")]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    unsafe extern "C" {
-        /// Defined nowhere: `cuda_builder` finds the call and refuses the PTX.
-        safe fn cuda_std_panic_is_reachable() -> !;
-    }
-    cuda_std_panic_is_reachable()
+    pub use crate::{gpu_only, kernel, print, println, shared_array, thread, warp};
 }

@@ -3,7 +3,8 @@
 //! Shared memory has an address space of its own, with 32-bit addresses. Rust's pointers
 //! cannot say so, and a generic pointer to shared memory compiles to a slower generic
 //! access. So an array here is a handle that holds a shared address, and each access is
-//! one `ld.shared` or `st.shared`, of up to 128 bits.
+//! one `ld.shared` or `st.shared`, of up to 128 bits. Where a raw pointer is wanted all the same,
+//! [`SharedPtr::as_mut_ptr`] gives one; so does [`SharedPtr::add`] with a `usize`.
 //!
 //! - [`shared_array!`](crate::shared_array) declares an array of fixed size.
 //! - [`dynamic_shared_mem`] is the memory that the launch asked for.
@@ -12,11 +13,13 @@
 //! one contract, stated at [`SharedPtr`].
 
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ops::Deref;
 
 use cuda_std_macros::gpu_only;
 
-use crate::vec::F32x4;
+use crate::access::{self, loads, stores};
+use crate::vec::{self, F32x4};
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, global_asm};
@@ -103,13 +106,32 @@ impl<T> SharedPtr<T> {
         self.address
     }
 
-    /// The pointer `count` elements further.
+    /// The pointer `count` elements further: a `SharedPtr` for a `u32`, and a `*mut T` for a
+    /// `usize`, as Rust-CUDA has it.
     #[allow(clippy::should_implement_trait, reason = "named as on Rust's own pointers")]
     #[inline(always)]
     #[must_use]
-    pub fn add(self, count: u32) -> Self {
-        let address = self.address.wrapping_add(count.wrapping_mul(size_of::<T>() as u32));
-        SharedPtr { address, element: PhantomData }
+    pub fn add<I: SharedIndex>(self, count: I) -> I::Pointer<T> {
+        count.add(self)
+    }
+
+    /// The generic pointer to the same place (`cvta.shared`), for what takes a `*mut T`. An access
+    /// through it is a generic `ld` or `st`, which is slower than one through the handle.
+    #[gpu_only]
+    #[inline(always)]
+    #[must_use]
+    pub fn as_mut_ptr(self) -> *mut T {
+        let pointer: *mut T;
+        // SAFETY: computes an address; touches no memory.
+        unsafe {
+            asm!(
+                "cvta.shared.u64 {}, {};",
+                out(reg64) pointer,
+                in(reg64) u64::from(self.address),
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        pointer
     }
 
     /// The same address, for elements of another type.
@@ -120,11 +142,99 @@ impl<T> SharedPtr<T> {
     }
 }
 
-/// One `ld.shared` of 32 bits.
+/// What [`SharedPtr::add`] counts by, and what that gives.
+#[diagnostic::on_unimplemented(
+    message = "shared memory is indexed by `u32` or `usize`, not by `{Self}`",
+    label = "write `u32` for a handle of 32 bits, `usize` for a raw pointer"
+)]
+pub trait SharedIndex {
+    /// A [`SharedPtr`] for `u32`, a `*mut T` for `usize`.
+    type Pointer<T>;
+
+    /// `pointer`, so many elements further.
+    fn add<T>(self, pointer: SharedPtr<T>) -> Self::Pointer<T>;
+}
+
+impl SharedIndex for u32 {
+    type Pointer<T> = SharedPtr<T>;
+
+    #[inline(always)]
+    fn add<T>(self, pointer: SharedPtr<T>) -> SharedPtr<T> {
+        let address = pointer.address.wrapping_add(self.wrapping_mul(size_of::<T>() as u32));
+        SharedPtr { address, element: PhantomData }
+    }
+}
+
+impl SharedIndex for usize {
+    type Pointer<T> = *mut T;
+
+    #[inline(always)]
+    fn add<T>(self, pointer: SharedPtr<T>) -> *mut T {
+        pointer.as_mut_ptr().wrapping_add(self)
+    }
+}
+
+/// An address in the shared state space.
+#[derive(Clone, Copy)]
+struct Address(u32);
+
+loads! { Address, reg32 = "ld.shared"; }
+stores! { Address, reg32 = "st.shared"; }
+
+impl<T: Copy> SharedPtr<T> {
+    /// Loads element `index`, of any type, in instructions (`ld.shared`) as wide as the type is
+    /// aligned. Numbers have [`load`](Self::load), too, which is one.
+    ///
+    /// # Safety
+    /// See [`SharedPtr`].
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn read(self, index: u32) -> T {
+        // SAFETY: the caller's contract.
+        unsafe { access::load(Address(self.add(index).address), align_of::<T>()) }
+    }
+
+    /// Stores element `index` (`st.shared`), as [`read`](Self::read) loads it.
+    ///
+    /// # Safety
+    /// See [`SharedPtr`].
+    #[inline(always)]
+    pub unsafe fn write(self, index: u32, value: T) {
+        // SAFETY: the caller's contract.
+        unsafe { access::store(Address(self.add(index).address), align_of::<T>(), value) }
+    }
+
+    /// Loads the `N` elements from `index` on, which make 2, 4, 8 or 16 bytes, with one access
+    /// (`ld.shared.v4.b32` for 16 bytes).
+    ///
+    /// # Safety
+    /// See [`SharedPtr`]; the address of element `index` is a multiple of the bytes loaded.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn load_vec<const N: usize>(self, index: u32) -> [T; N] {
+        const { assert!(vec::is_one_access::<T, N>(), "one access moves 2, 4, 8 or 16 bytes") };
+        // SAFETY: the caller's contract.
+        unsafe { access::load(Address(self.add(index).address), size_of::<[T; N]>()) }
+    }
+
+    /// Stores `N` elements from `index` on, which make 2, 4, 8 or 16 bytes, with one access
+    /// (`st.shared.v4.b32` for 16 bytes).
+    ///
+    /// # Safety
+    /// See [`SharedPtr`]; the address of element `index` is a multiple of the bytes stored.
+    #[inline(always)]
+    pub unsafe fn store_vec<const N: usize>(self, index: u32, value: [T; N]) {
+        const { assert!(vec::is_one_access::<T, N>(), "one access moves 2, 4, 8 or 16 bytes") };
+        // SAFETY: the caller's contract.
+        unsafe { access::store(Address(self.add(index).address), size_of::<[T; N]>(), value) }
+    }
+}
+
+/// One `ld.shared` or `st.shared` for a number.
 macro_rules! scalar_access {
-    ($ty:ty) => {
+    ($($ty:ty, $class:ident, $suffix:literal;)*) => {$(
         impl SharedPtr<$ty> {
-            /// Loads element `index` (`ld.shared.b32`).
+            /// Loads element `index` (`ld.shared`).
             ///
             /// # Safety
             /// See [`SharedPtr`].
@@ -137,8 +247,8 @@ macro_rules! scalar_access {
                 // so that a load must not move across a barrier.
                 unsafe {
                     asm!(
-                        "ld.shared.b32 {}, [{}];",
-                        out(reg32) value,
+                        concat!("ld.shared.", $suffix, " {}, [{}];"),
+                        out($class) value,
                         in(reg32) self.add(index).address,
                         options(readonly, nostack, preserves_flags),
                     );
@@ -146,7 +256,7 @@ macro_rules! scalar_access {
                 value
             }
 
-            /// Stores element `index` (`st.shared.b32`).
+            /// Stores element `index` (`st.shared`).
             ///
             /// # Safety
             /// See [`SharedPtr`].
@@ -156,19 +266,27 @@ macro_rules! scalar_access {
                 // SAFETY: the caller's contract.
                 unsafe {
                     asm!(
-                        "st.shared.b32 [{}], {};",
+                        concat!("st.shared.", $suffix, " [{}], {};"),
                         in(reg32) self.add(index).address,
-                        in(reg32) value,
+                        in($class) value,
                         options(nostack, preserves_flags),
                     );
                 }
             }
         }
-    };
+    )*};
 }
 
-scalar_access!(f32);
-scalar_access!(u32);
+scalar_access! {
+    f32, reg32, "b32";
+    u32, reg32, "b32";
+    i32, reg32, "b32";
+    f64, reg64, "b64";
+    u64, reg64, "b64";
+    i64, reg64, "b64";
+    u16, reg16, "b16";
+    i16, reg16, "b16";
+}
 
 impl SharedPtr<f32> {
     /// Loads the four elements from `index` on with one access (`ld.shared.v4.b32`).

@@ -3,6 +3,7 @@
 //! A grid is made of blocks, and a block of threads; both have up to three dimensions.
 
 use cuda_std_macros::gpu_only;
+use glam::{UVec2, UVec3};
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, nvptx};
@@ -50,6 +51,40 @@ special_registers! {
     grid_dim_z = _grid_dim_z;
 }
 
+macro_rules! vectors {
+    ($($(#[$doc:meta])* $name:ident = $x:ident, $y:ident, $z:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        #[must_use]
+        pub fn $name() -> UVec3 {
+            UVec3::new($x(), $y(), $z())
+        }
+    )*};
+}
+
+vectors! {
+    /// The thread's index in its block (`%tid`).
+    thread_idx = thread_idx_x, thread_idx_y, thread_idx_z;
+    /// The block's index in the grid (`%ctaid`).
+    block_idx = block_idx_x, block_idx_y, block_idx_z;
+    /// Threads per block (`%ntid`).
+    block_dim = block_dim_x, block_dim_y, block_dim_z;
+    /// Blocks in the grid (`%nctaid`).
+    grid_dim = grid_dim_x, grid_dim_y, grid_dim_z;
+}
+
+/// The thread's number in the grid, whatever the dimensions of grid and block: no two threads of a
+/// launch of up to 2^32 threads have the same one. Blocks are counted along x, then y, then z, and
+/// the threads of each likewise.
+#[inline(always)]
+#[must_use]
+pub fn index() -> u32 {
+    let (grid, dim) = (grid_dim(), block_dim());
+    let (block, thread) = (block_idx(), thread_idx());
+    let block = (block.z * grid.y + block.y) * grid.x + block.x;
+    ((block * dim.z + thread.z) * dim.y + thread.y) * dim.x + thread.x
+}
+
 /// The thread's index in a one-dimensional grid.
 #[inline(always)]
 #[must_use]
@@ -57,11 +92,25 @@ pub fn index_1d() -> u32 {
     block_idx_x() * block_dim_x() + thread_idx_x()
 }
 
-/// The thread's index in a two-dimensional grid, `[x, y]`.
+/// The thread's index in a two-dimensional grid.
 #[inline(always)]
 #[must_use]
-pub fn index_2d() -> [u32; 2] {
-    [index_1d(), block_idx_y() * block_dim_y() + thread_idx_y()]
+pub fn index_2d() -> UVec2 {
+    UVec2::new(index_1d(), block_idx_y() * block_dim_y() + thread_idx_y())
+}
+
+/// The thread's index in a three-dimensional grid.
+#[inline(always)]
+#[must_use]
+pub fn index_3d() -> UVec3 {
+    index_2d().extend(block_idx_z() * block_dim_z() + thread_idx_z())
+}
+
+/// Whether this is thread 0 of block 0: true in one thread of a launch.
+#[inline(always)]
+#[must_use]
+pub fn first() -> bool {
+    block_idx() == UVec3::ZERO && thread_idx() == UVec3::ZERO
 }
 
 /// Threads in a warp: 32 on every NVIDIA GPU.
@@ -172,15 +221,17 @@ macro_rules! reducing_barriers {
     ($($(#[$doc:meta])* $name:ident = $intrinsic:ident;)*) => {$(
         $(#[$doc])*
         ///
+        /// The predicate is a `bool`, or a `u32` that is not 0.
+        ///
         /// # Safety
         /// Every thread of the block that has not returned comes to a call of this function, and
         /// none to another barrier of the block meanwhile: the results of different barriers
         /// mixed are undefined (PTX ISA: "barrier").
         #[gpu_only]
         #[inline(always)]
-        pub unsafe fn $name(predicate: bool) -> u32 {
+        pub unsafe fn $name(predicate: impl Into<u32>) -> u32 {
             // SAFETY: the caller's contract.
-            unsafe { u32::from(intrinsics::$intrinsic(0, predicate)) }
+            unsafe { u32::from(intrinsics::$intrinsic(0, predicate.into() != 0)) }
         }
     )*};
 }

@@ -1,12 +1,16 @@
-//! 128-bit accesses to global memory.
+//! Accesses to global memory of up to 128 bits, with cache operators.
 //!
 //! A 128-bit access moves four f32 with one instruction, and a warp's 512 bytes with four
-//! full 128-byte lines. Addresses must be multiples of 16.
+//! full 128-byte lines. Addresses must be multiples of the bytes moved.
 //!
-//! The four values are passed as a plain array: a struct aligned to 16 bytes would often take
+//! The values are passed as a plain array: a struct aligned to 16 bytes would often take
 //! a detour through local memory.
 
+use core::mem::MaybeUninit;
+
 use cuda_std_macros::gpu_only;
+
+use crate::access::{self, loads, stores};
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -14,7 +18,92 @@ use core::arch::asm;
 /// Four f32 that one access moves.
 pub type F32x4 = [f32; 4];
 
-macro_rules! loads {
+/// Whether `N` elements make as many bytes as one access moves.
+pub(crate) const fn is_one_access<T, const N: usize>() -> bool {
+    matches!(size_of::<[T; N]>(), 1 | 2 | 4 | 8 | 16)
+}
+
+macro_rules! global_loads {
+    ($($(#[$doc:meta])* $name:ident, $place:ident = $op:literal;)*) => {$(
+        #[derive(Clone, Copy)]
+        struct $place(u64);
+
+        loads! { $place, reg64 = $op; }
+
+        $(#[$doc])*
+        ///
+        /// Two or four elements, or one: `[T; N]` makes 1, 2, 4, 8 or 16 bytes, which is checked
+        /// at compile time.
+        ///
+        /// # Safety
+        /// `pointer` is in global memory, a multiple of the bytes loaded, and valid for reading
+        /// them; nothing writes them at the same time.
+        #[inline(always)]
+        #[must_use]
+        pub unsafe fn $name<T: Copy, const N: usize>(pointer: *const T) -> [T; N] {
+            const { assert!(is_one_access::<T, N>(), "one access moves 1, 2, 4, 8 or 16 bytes") };
+            // SAFETY: the caller's contract.
+            unsafe { access::load($place(pointer.expose_provenance() as u64), size_of::<[T; N]>()) }
+        }
+    )*};
+}
+
+global_loads! {
+    /// Loads from global memory (`ld.global`).
+    load, Load = "ld.global";
+    /// Loads through the read-only cache (`ld.global.nc`): what nothing writes during the whole
+    /// launch.
+    load_nc, LoadNc = "ld.global.nc";
+    /// Loads from the L2 cache (`ld.global.cg`), past the L1 cache, which other multiprocessors do
+    /// not write: for what another block has stored.
+    load_cg, LoadCg = "ld.global.cg";
+    /// Loads into all caches (`ld.global.ca`).
+    load_ca, LoadCa = "ld.global.ca";
+    /// Loads what is used once (`ld.global.cs`): the first to be evicted.
+    load_cs, LoadCs = "ld.global.cs";
+    /// Loads for the last time (`ld.global.lu`).
+    load_lu, LoadLu = "ld.global.lu";
+    /// Loads again, whatever is in a cache (`ld.global.cv`).
+    load_cv, LoadCv = "ld.global.cv";
+}
+
+macro_rules! global_stores {
+    ($($(#[$doc:meta])* $name:ident, $place:ident = $op:literal;)*) => {$(
+        #[derive(Clone, Copy)]
+        struct $place(u64);
+
+        stores! { $place, reg64 = $op; }
+
+        $(#[$doc])*
+        ///
+        /// Two or four elements, or one: `[T; N]` makes 1, 2, 4, 8 or 16 bytes, which is checked
+        /// at compile time.
+        ///
+        /// # Safety
+        /// `pointer` is in global memory, a multiple of the bytes stored, and valid for writing
+        /// them; nothing else accesses them at the same time.
+        #[inline(always)]
+        pub unsafe fn $name<T: Copy, const N: usize>(pointer: *mut T, value: [T; N]) {
+            const { assert!(is_one_access::<T, N>(), "one access moves 1, 2, 4, 8 or 16 bytes") };
+            let place = $place(pointer.expose_provenance() as u64);
+            // SAFETY: the caller's contract.
+            unsafe { access::store(place, size_of::<[T; N]>(), value) }
+        }
+    )*};
+}
+
+global_stores! {
+    /// Stores to global memory (`st.global`).
+    store, Store = "st.global";
+    /// Stores to the L2 cache (`st.global.cg`): for what another block loads.
+    store_cg, StoreCg = "st.global.cg";
+    /// Stores what is not used again soon (`st.global.cs`): the first to be evicted.
+    store_cs, StoreCs = "st.global.cs";
+    /// Stores through the L2 cache (`st.global.wt`), to system memory.
+    store_wt, StoreWt = "st.global.wt";
+}
+
+macro_rules! f32x4_loads {
     ($($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(
         $(#[$doc])*
         ///
@@ -43,7 +132,7 @@ macro_rules! loads {
     )*};
 }
 
-loads! {
+f32x4_loads! {
     /// Loads four f32 from global memory (`ld.global.v4.b32`).
     load4 = "ld.global.v4.b32";
     /// Loads four f32 from the L2 cache (`ld.global.cg.v4.b32`), past the L1 cache, which
@@ -51,7 +140,7 @@ loads! {
     load4_cg = "ld.global.cg.v4.b32";
 }
 
-macro_rules! stores {
+macro_rules! f32x4_stores {
     ($($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(
         $(#[$doc])*
         ///
@@ -78,7 +167,7 @@ macro_rules! stores {
     )*};
 }
 
-stores! {
+f32x4_stores! {
     /// Stores four f32 to global memory (`st.global.v4.b32`).
     store4 = "st.global.v4.b32";
     /// Stores four f32 to the L2 cache (`st.global.cg.v4.b32`): for what another block loads.

@@ -13,30 +13,18 @@
 use cuda_std_macros::gpu_only;
 
 #[cfg(target_arch = "nvptx64")]
-use core::arch::asm;
-
-#[cfg(target_arch = "nvptx64")]
 use crate::intrinsics;
+
+mod lane;
+mod shuffle;
+
+pub use lane::{lane_id, lanemask_eq, lanemask_ge, lanemask_gt, lanemask_le, lanemask_lt};
+pub use shuffle::{
+    WarpShuffleValue, warp_shuffle_down, warp_shuffle_idx, warp_shuffle_up, warp_shuffle_xor,
+};
 
 /// All 32 lanes.
 pub const FULL_MASK: u32 = u32::MAX;
-
-/// The thread's lane in its warp, 0 to 31.
-#[gpu_only]
-#[inline(always)]
-#[must_use]
-pub fn lane_id() -> u32 {
-    let lane: u32;
-    // SAFETY: reads a special register.
-    unsafe {
-        asm!(
-            "mov.u32 {}, %laneid;",
-            out(reg32) lane,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    lane
-}
 
 /// The lanes of the warp that run this instruction together.
 #[gpu_only]
@@ -57,37 +45,6 @@ pub fn activemask() -> u32 {
 pub unsafe fn sync_warp(mask: u32) {
     // SAFETY: the caller's contract.
     unsafe { intrinsics::bar_warp_sync(mask) }
-}
-
-macro_rules! shuffles {
-    ($($(#[$doc:meta])* $name:ident($lane:ident) = $intrinsic:ident, $clamp:literal;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// See the [module](self). The lane that the value comes from is in `mask`, too, and has
-        /// not returned.
-        #[gpu_only]
-        #[inline(always)]
-        #[must_use]
-        pub unsafe fn $name(mask: u32, value: u32, $lane: u32) -> u32 {
-            // SAFETY: the caller's contract.
-            unsafe { intrinsics::$intrinsic(mask, value, $lane, $clamp) }
-        }
-    )*};
-}
-
-shuffles! {
-    /// The `value` of the lane `delta % 32` below (`shfl.sync.up`). Where there is none, a lane
-    /// gets its own `value` back.
-    warp_shuffle_up(delta) = shfl_up, 0;
-    /// The `value` of the lane `delta % 32` above (`shfl.sync.down`). Where there is none, a lane
-    /// gets its own `value` back.
-    warp_shuffle_down(delta) = shfl_down, 31;
-    /// The `value` of lane `index % 32` (`shfl.sync.idx`).
-    warp_shuffle_idx(index) = shfl_idx, 31;
-    /// The `value` of the lane whose number differs in the bits of `bits % 32`
-    /// (`shfl.sync.bfly`).
-    warp_shuffle_xor(bits) = shfl_bfly, 31;
 }
 
 /// Whether `predicate` holds in every lane of `mask` (`vote.sync.all`).
@@ -126,28 +83,141 @@ pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     unsafe { intrinsics::vote_ballot(mask, predicate) }
 }
 
-/// The lanes of `mask` that have the same `value` as this one (`match.any.sync`, sm_70).
-///
-/// # Safety
-/// See the [module](self).
-#[gpu_only]
-#[inline(always)]
-#[must_use]
-pub unsafe fn warp_match_any(mask: u32, value: u32) -> u32 {
-    // SAFETY: the caller's contract.
-    unsafe { intrinsics::match_any(mask, value) }
+/// A value that [`warp_match_any`] and [`warp_match_all`] compare, by its bits.
+pub trait WarpMatchValue: Copy {
+    /// [`warp_match_any`].
+    ///
+    /// # Safety
+    /// See the [module](self).
+    unsafe fn match_any(mask: u32, value: Self) -> u32;
+    /// [`warp_match_all`].
+    ///
+    /// # Safety
+    /// See the [module](self).
+    unsafe fn match_all(mask: u32, value: Self) -> Option<u32>;
 }
 
-/// Whether all lanes of `mask` have the same `value` (`match.all.sync`, sm_70).
+macro_rules! matches {
+    ($any:ident, $all:ident: $($ty:ty, |$value:ident| $bits:expr;)*) => {$(
+        impl WarpMatchValue for $ty {
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn match_any(mask: u32, $value: $ty) -> u32 {
+                // SAFETY: the caller's contract.
+                unsafe { intrinsics::$any(mask, $bits) }
+            }
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn match_all(mask: u32, $value: $ty) -> Option<u32> {
+                // SAFETY: the caller's contract.
+                let matched = unsafe { intrinsics::$all(mask, $bits) };
+                matched.all.then_some(matched.lanes)
+            }
+        }
+    )*};
+}
+
+matches! {
+    match_any, match_all:
+    u32, |value| value;
+    i32, |value| value as u32;
+    f32, |value| value.to_bits();
+}
+
+matches! {
+    match_any_64, match_all_64:
+    u64, |value| value;
+    i64, |value| value as u64;
+    f64, |value| value.to_bits();
+}
+
+/// The lanes of `mask` that have the same bits in `value` as this one (`match.any.sync`, sm_70).
 ///
 /// # Safety
 /// See the [module](self).
-#[gpu_only]
 #[inline(always)]
 #[must_use]
-pub unsafe fn warp_match_all(mask: u32, value: u32) -> bool {
+pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
     // SAFETY: the caller's contract.
-    unsafe { intrinsics::match_all(mask, value).all }
+    unsafe { T::match_any(mask, value) }
+}
+
+/// `mask`, if all lanes of it have the same bits in `value` (`match.all.sync`, sm_70).
+///
+/// # Safety
+/// See the [module](self).
+#[inline(always)]
+#[must_use]
+pub unsafe fn warp_match_all<T: WarpMatchValue>(mask: u32, value: T) -> Option<u32> {
+    // SAFETY: the caller's contract.
+    unsafe { T::match_all(mask, value) }
+}
+
+/// What [`warp_reduce`] does with the values of the lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarpReductionOp {
+    /// The sum, wrapping.
+    Add,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+}
+
+/// A value that [`warp_reduce`] takes: `u32` and `i32`.
+pub trait WarpReduceValue: Copy {
+    /// [`warp_reduce`].
+    ///
+    /// # Safety
+    /// See the [module](self).
+    unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self;
+}
+
+macro_rules! reductions {
+    ($($ty:ty: $min:ident, $max:ident;)*) => {$(
+        impl WarpReduceValue for $ty {
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn reduce(mask: u32, value: $ty, op: WarpReductionOp) -> $ty {
+                let bits = value as u32;
+                // SAFETY: the caller's contract.
+                unsafe {
+                    match op {
+                        WarpReductionOp::Add => intrinsics::redux_add(bits, mask) as $ty,
+                        WarpReductionOp::Min => intrinsics::$min(value, mask),
+                        WarpReductionOp::Max => intrinsics::$max(value, mask),
+                        WarpReductionOp::And => intrinsics::redux_and(bits, mask) as $ty,
+                        WarpReductionOp::Or => intrinsics::redux_or(bits, mask) as $ty,
+                        WarpReductionOp::Xor => intrinsics::redux_xor(bits, mask) as $ty,
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+reductions! {
+    u32: redux_umin, redux_umax;
+    i32: redux_min, redux_max;
+}
+
+/// The values of all lanes of `mask` reduced to one, in every lane (`redux.sync`, sm_80). For
+/// `f32` see [`warp_sum`].
+///
+/// # Safety
+/// See the [module](self).
+#[inline(always)]
+#[must_use]
+pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReductionOp) -> T {
+    // SAFETY: the caller's contract.
+    unsafe { T::reduce(mask, value, op) }
 }
 
 /// The sum of `value` over all 32 lanes, in every lane, in a fixed order: the same bits on
@@ -162,8 +232,8 @@ pub unsafe fn warp_sum(value: f32) -> f32 {
     let mut distance = 16;
     while distance > 0 {
         // SAFETY: the caller's contract.
-        let other = unsafe { warp_shuffle_xor(FULL_MASK, sum.to_bits(), distance) };
-        sum += f32::from_bits(other);
+        let (other, _) = unsafe { warp_shuffle_xor(FULL_MASK, sum, distance, 32) };
+        sum += other;
         distance /= 2;
     }
     sum

@@ -109,6 +109,26 @@ pub enum Statement {
     },
     /// A variable.
     Variable(Variable),
+    /// `name: .branchtargets A, B;`: the labels that a `brx.idx` jumps to.
+    BranchTargets {
+        /// Its name.
+        name: String,
+        /// The labels, in the order of their numbers.
+        labels: Vec<String>,
+        /// The line it begins in, from 1.
+        line: u32,
+    },
+    /// `name: .callprototype (...) _ (...);`: the signature of what an indirect call calls.
+    Prototype {
+        /// Its name.
+        name: String,
+        /// Return parameters.
+        returns: Vec<Variable>,
+        /// Parameters.
+        params: Vec<Variable>,
+        /// The line it begins in, from 1.
+        line: u32,
+    },
     /// An instruction.
     Instruction(Instruction),
     /// `{`, which begins a scope of names.

@@ -1,6 +1,6 @@
 //! Tokens to a syntax tree.
 
-use crate::ast::{Function, Module, Variable};
+use crate::ast::{Function, Module};
 use crate::cursor::{Cursor, Result};
 use crate::error::SyntaxError;
 use crate::lexer::Token;
@@ -139,24 +139,6 @@ impl Cursor {
             *extent = self.unsigned()?;
         }
         Ok(extents)
-    }
-
-    fn params(&mut self) -> Result<Vec<Variable>> {
-        self.expect('(')?;
-        let mut params = Vec::new();
-        while !self.take(')') {
-            if !params.is_empty() {
-                self.expect(',')?;
-            }
-            let line = self.line();
-            let word = self.word("`.param`")?;
-            if word != ".param" {
-                self.at -= 1;
-                return self.error("only `.param` parameters are supported");
-            }
-            params.push(self.parameter(line)?);
-        }
-        Ok(params)
     }
 }
 

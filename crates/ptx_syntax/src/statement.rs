@@ -60,7 +60,7 @@ impl Cursor {
                             self.at -= 1;
                             return self.error("this is not a directive the device knows here");
                         }
-                        _ if self.take(':') => out.push(Statement::Label(word, line)),
+                        _ if self.take(':') => out.push(self.labelled(word, line)?),
                         _ => out.push(self.instruction(None, word, line)?),
                     }
                 }
@@ -69,6 +69,34 @@ impl Cursor {
                 }
             }
         }
+    }
+
+    /// What follows `name:`: a list that the name is for, or, if the name is a label, nothing.
+    fn labelled(&mut self, name: String, line: u32) -> Result<Statement> {
+        let Some(Token::Word(directive)) = self.peek() else {
+            return Ok(Statement::Label(name, line));
+        };
+        let is_prototype = directive == ".callprototype";
+        if !is_prototype && directive != ".branchtargets" {
+            return Ok(Statement::Label(name, line));
+        }
+        self.at += 1;
+        if !is_prototype {
+            let mut labels = vec![self.word("a label")?];
+            while self.take(',') {
+                labels.push(self.word("a label")?);
+            }
+            self.expect(';')?;
+            return Ok(Statement::BranchTargets { name, labels, line });
+        }
+        let returns = if self.is('(') { self.params()? } else { Vec::new() };
+        self.word("`_`")?;
+        let params = if self.is('(') { self.params()? } else { Vec::new() };
+        if self.peek() == Some(&Token::Word(".noreturn".to_owned())) {
+            self.at += 1;
+        }
+        self.expect(';')?;
+        Ok(Statement::Prototype { name, returns, params, line })
     }
 
     fn registers(&mut self, out: &mut Vec<Statement>, line: u32) -> Result<()> {

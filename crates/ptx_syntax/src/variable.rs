@@ -85,8 +85,27 @@ impl Cursor {
         Ok(())
     }
 
+    /// The list of a function's parameters.
+    pub(crate) fn params(&mut self) -> Result<Vec<Variable>> {
+        self.expect('(')?;
+        let mut params = Vec::new();
+        while !self.take(')') {
+            if !params.is_empty() {
+                self.expect(',')?;
+            }
+            let line = self.line();
+            let word = self.word("`.param`")?;
+            if word != ".param" {
+                self.at -= 1;
+                return self.error("only `.param` parameters are supported");
+            }
+            params.push(self.parameter(line)?);
+        }
+        Ok(params)
+    }
+
     /// A parameter, after its `.param`.
-    pub(crate) fn parameter(&mut self, line: u32) -> Result<Variable> {
+    fn parameter(&mut self, line: u32) -> Result<Variable> {
         let (name, shape) = self.shape(Space::Param, false)?;
         self.variable_tail(name, shape, line)
     }

@@ -15,6 +15,7 @@ use crate::kernel::{Kernel, LaunchConfig};
 use crate::launch::{self, LaunchReport};
 use crate::memory::Memory;
 use crate::module::Module;
+use crate::printer::Printer;
 
 /// Which host instructions the device uses. The results are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +90,7 @@ pub struct Device {
     pool: OnceLock<Option<rayon::ThreadPool>>,
     blocks_done: AtomicU64,
     blocks_total: AtomicU64,
+    printer: Printer,
 }
 
 impl Device {
@@ -101,6 +103,7 @@ impl Device {
             pool: OnceLock::new(),
             blocks_done: AtomicU64::new(0),
             blocks_total: AtomicU64::new(0),
+            printer: Printer::default(),
             config,
         }
     }
@@ -265,7 +268,17 @@ impl Device {
         self.blocks_done.store(0, Relaxed);
         self.blocks_total.store(blocks, Relaxed);
         let pool = self.pool().filter(|_| blocks > 1);
-        launch::run(kernel, &launch, blocks, &self.blocks_done, pool)
+        let (ended, printed) = launch::run(kernel, &launch, blocks, &self.blocks_done, pool);
+        for text in printed {
+            self.printer.print(&text);
+        }
+        ended
+    }
+
+    /// Gives what kernels print (`vprintf`) to `take`, when a launch is over, instead of to
+    /// stdout: that of one block after that of another, in the order of their index.
+    pub fn print_to(&self, take: impl FnMut(&[u8]) + Send + 'static) {
+        self.printer.set(Box::new(take));
     }
 
     /// How far the running (or last) launch is. Does not wait for anything.

@@ -320,6 +320,42 @@ pub enum FaultKind {
     },
     /// The kernel executed `trap`.
     Trap,
+    /// The kernel panicked: it executed `trap` after it had printed why, as the panic handler of
+    /// `cuda_std` does.
+    Panic {
+        /// What it printed from the place on: `src/lib.rs:12:5:`, a new line, and the message.
+        message: String,
+    },
+    /// The kernel called `__assertfail`.
+    Assert {
+        /// The assertion.
+        message: String,
+        /// Where it is.
+        file: String,
+        /// Its line there.
+        line: u32,
+        /// The function it is in.
+        function: String,
+    },
+    /// A call of an address that is no function, or one with other parameters.
+    BadCall {
+        /// The address.
+        address: u64,
+    },
+    /// An index of `brx.idx` that is none of its labels'.
+    BadBranch {
+        /// The index.
+        index: u32,
+        /// How many labels there are.
+        labels: u32,
+    },
+    /// A call for which the thread's stack has no room.
+    StackOverflow {
+        /// The function that was called.
+        function: String,
+        /// Bytes of the stack.
+        bytes: u32,
+    },
 }
 
 /// A group of threads of one warp, and the instruction it waits at.
@@ -473,6 +509,21 @@ impl fmt::Display for FaultKind {
                 "the launch ran more than {budget} warp instructions; the kernel may loop for ever, or the instruction budget is too small"
             ),
             FaultKind::Trap => write!(f, "the kernel executed a trap"),
+            FaultKind::Panic { message } => write!(f, "panicked at {message}"),
+            FaultKind::Assert { message, file, line, function } => {
+                write!(f, "{file}:{line}: {function}: assertion `{message}` failed")
+            }
+            FaultKind::BadCall { address } => write!(
+                f,
+                "indirect call of {address:#x}, where no function with these parameters is"
+            ),
+            FaultKind::BadBranch { index, labels } => {
+                write!(f, "indirect branch to label {index} of a list of {labels}")
+            }
+            FaultKind::StackOverflow { function, bytes } => write!(
+                f,
+                "stack overflow: a call of `{function}` does not fit in the {bytes} bytes of local memory that a thread has; does the function call itself too often?"
+            ),
         }
     }
 }

@@ -17,9 +17,14 @@ pub(crate) struct Globals {
 
 impl Globals {
     /// Allocates and initialises those of `variables` that lie in device memory.
-    pub(crate) fn place(memory: Arc<Memory>, variables: &[Variable]) -> Result<Globals, LoadError> {
+    /// `functions` are the addresses of functions, which initial values may name.
+    pub(crate) fn place(
+        memory: Arc<Memory>,
+        variables: &[Variable],
+        functions: &HashMap<&str, u64>,
+    ) -> Result<Globals, LoadError> {
         let mut globals = Globals { memory, variables: HashMap::new() };
-        globals.fill(variables)?;
+        globals.fill(variables, functions)?;
         Ok(globals)
     }
 
@@ -28,7 +33,11 @@ impl Globals {
         self.variables.get(name).copied()
     }
 
-    fn fill(&mut self, variables: &[Variable]) -> Result<(), LoadError> {
+    fn fill(
+        &mut self,
+        variables: &[Variable],
+        functions: &HashMap<&str, u64>,
+    ) -> Result<(), LoadError> {
         let in_memory = |v: &&Variable| matches!(v.space, Space::Global | Space::Const);
         for variable in variables.iter().filter(in_memory) {
             let (line, name) = (variable.line, variable.name.clone());
@@ -41,6 +50,10 @@ impl Globals {
                 name: name.clone(),
                 source,
             })?;
+            // What has no initial value is zero.
+            if let Some(allocation) = self.memory.find(address) {
+                allocation.mark(address, bytes.max(1));
+            }
             if self.variables.insert(name.clone(), (address, bytes)).is_some() {
                 return Err(LoadError::Redeclared { line, name });
             }
@@ -53,14 +66,14 @@ impl Globals {
                     Init::Bits(bits, size) => {
                         bytes.extend_from_slice(&bits.to_le_bytes()[..usize::from(*size)]);
                     }
-                    Init::Address(name, offset) => match self.variables.get(name) {
-                        Some(&(address, _)) => {
-                            bytes.extend(address.wrapping_add_signed(*offset).to_le_bytes());
-                        }
-                        None => {
+                    Init::Address(name, offset) => {
+                        let variable = self.variables.get(name).map(|&(address, _)| address);
+                        let address = variable.or_else(|| functions.get(name.as_str()).copied());
+                        let Some(address) = address else {
                             return Err(LoadError::Undeclared { line, name: name.clone() });
-                        }
-                    },
+                        };
+                        bytes.extend(address.wrapping_add_signed(*offset).to_le_bytes());
+                    }
                 }
             }
             let Some(&(address, _)) = self.variables.get(&name) else { continue };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::quoted;
 use crate::exec::block::Launch;
+use crate::exec::machine::index_in;
 use crate::exec::warp::WarpFault;
 use crate::fault::{Fault, FaultKind, InvalidLaunch};
 use crate::globals::Globals;
@@ -183,8 +184,8 @@ impl Kernel {
             line: fault.line,
             instruction: quote(fault.line),
             source: source::find(text, fault.line),
-            block: Launch::index(block, launch.grid),
-            thread: Launch::index(thread, launch.block),
+            block: index_in(block, launch.grid),
+            thread: index_in(thread, launch.block),
             kind,
         }
     }

@@ -1,5 +1,6 @@
 //! One launch: workers take its blocks until there are no more.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -26,14 +27,14 @@ pub struct LaunchReport {
 }
 
 /// Runs all `blocks` of `launch`, on the threads of `pool` if there is one, and counts in `done`
-/// those that have finished.
+/// those that have finished. Returns what each block printed, too.
 pub(crate) fn run(
     kernel: &Kernel,
     launch: &Launch<'_>,
     blocks: u64,
     done: &AtomicU64,
     pool: Option<&ThreadPool>,
-) -> Result<LaunchReport, LaunchError> {
+) -> (Result<LaunchReport, LaunchError>, impl Iterator<Item = Vec<u8>> + use<>) {
     let run = Run {
         launch,
         blocks,
@@ -41,6 +42,7 @@ pub(crate) fn run(
         done,
         executed: Mutex::new((0, 0, 0)),
         fault: Mutex::new(None),
+        printed: Mutex::new(BTreeMap::new()),
         workers: AtomicU64::new(0),
     };
     match pool {
@@ -49,19 +51,24 @@ pub(crate) fn run(
         }
         None => run.work(),
     }
-    if run.workers.load(Relaxed) == 0 {
-        let reason = InvalidLaunch::ThreadState { bytes: launch.state_bytes() };
-        return Err(LaunchError::Invalid { kernel: kernel.name().to_owned(), reason });
-    }
     let fault = run.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some((place, warp, fault)) = fault {
-        let block = launch.block_at(place, blocks);
-        return Err(LaunchError::Fault(Box::new(kernel.fault(launch, block, warp, fault))));
-    }
+    let printed = run.printed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // How far later blocks came depends on timing.
+    let last = fault.as_ref().map_or(u64::MAX, |(place, ..)| *place);
+    let printed = printed.into_iter().take_while(move |(place, _)| *place <= last);
     let (warp_instructions, thread_instructions, bulk_bytes) =
         run.executed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed = launch.started.elapsed();
-    Ok(LaunchReport { warp_instructions, thread_instructions, bulk_bytes, elapsed })
+    let ended = if run.workers.into_inner() == 0 {
+        let reason = InvalidLaunch::ThreadState { bytes: launch.state_bytes() };
+        Err(LaunchError::Invalid { kernel: kernel.name().to_owned(), reason })
+    } else if let Some((place, warp, fault)) = fault {
+        let block = launch.block_at(place, blocks);
+        Err(LaunchError::Fault(Box::new(kernel.fault(launch, block, warp, fault))))
+    } else {
+        Ok(LaunchReport { warp_instructions, thread_instructions, bulk_bytes, elapsed })
+    };
+    (ended, printed.map(|(_, text)| text))
 }
 
 /// One launch, as its threads share it.
@@ -75,6 +82,8 @@ struct Run<'k> {
     executed: Mutex<(u64, u64, u64)>,
     /// Of the first block that faulted: its place in the order, warp and fault.
     fault: Mutex<Option<(u64, u32, WarpFault)>>,
+    /// What each block has printed, by its place in the order.
+    printed: Mutex<BTreeMap<u64, Vec<u8>>>,
     /// Threads that found memory to work with; one is enough.
     workers: AtomicU64,
 }
@@ -90,7 +99,13 @@ impl Run<'_> {
             if place >= self.blocks || place > self.launch.last.load(Relaxed) {
                 break;
             }
-            match worker.run(self.launch.block_at(place, self.blocks), place) {
+            let ended = worker.run(self.launch.block_at(place, self.blocks), place);
+            let text = worker.take_printed();
+            if !text.is_empty() {
+                let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+                printed.insert(place, text);
+            }
+            match ended {
                 Ok(()) => {
                     self.done.fetch_add(1, Relaxed);
                 }

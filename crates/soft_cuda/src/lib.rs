@@ -38,17 +38,18 @@
 //! - [`ptx_syntax`] turns text into a syntax tree. It knows PTX's grammar and nothing
 //!   about what instructions mean.
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
-//!   `index` has the module's names and `scopes` the kernel's, `layout` places its
-//!   variables, `names` resolves operands, `body` goes through the statements,
-//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk` and
+//!   `index` has the module's names and `scopes` the kernel's, `layout` and `shared` place
+//!   its variables, `names` resolves operands, `body` goes through the statements,
+//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk`, `call` and
 //!   `control` turn instructions into operations over virtual registers (`ir`),
-//!   calls are inlined, `graph` finds where divergent lanes reconverge and lets
-//!   registers share slots, `encode` writes the flat result.
+//!   `graph` finds where divergent lanes reconverge and lets registers share slots,
+//!   `encode` writes the flat result. The functions that a kernel may call are decoded with it.
 //! - `exec` runs it. An operation is a function pointer and the places of its
 //!   operands (`op`), and works on all 32 lanes of a warp (`lanes`). The functions
 //!   are written once, as plain loops; those that kernels live on are compiled for
 //!   AVX2, the others once, in little code. `address` finds the memory behind an
-//!   address. `warp` keeps track of divergent lanes, `block` of warps, `named` of
+//!   address. `warp` keeps track of divergent lanes and `call` of their calls, `block` of
+//!   warps, `print` of what is printed, `named` of
 //!   barriers, `phases` of mbarriers, `groups` of copies in flight, `order` of what
 //!   happens before what.
 //! - `memory` is the address space; `module` and `kernel` are what is loaded, `launch`
@@ -94,9 +95,13 @@
 //!   after some million instructions more: a block that never ends does not hide
 //!   another one's fault. Blocks share nothing but device memory, so without races
 //!   between them launches are deterministic otherwise.
-//! - Loading takes time and memory in proportion to the text, but for calls, which are
-//!   inlined, and for registers that live across many labels; both have limits, far
-//!   from what compilers write.
+//! - Loading takes time and memory in proportion to the text, but for functions, which are
+//!   decoded for each kernel that may call them, and for registers that live across many
+//!   labels; both have limits, far from what compilers write.
+//! - A thread's stack is as deep as its calls, where that is known before; 16 KiB where
+//!   functions call themselves or are called by their address.
+//! - `vprintf` prints to stdout when the launch is over, block by block ([`Device::print_to`]).
+//!   A trap after a text with `panicked at` is a [`FaultKind::Panic`] with that text.
 //! - Shared memory belongs to one host thread at a time and is accessed
 //!   plainly. Device memory is accessed by relaxed atomics, element by element,
 //!   so that racing kernels are not undefined behaviour on the host; atomics
@@ -109,7 +114,7 @@
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
-//! precision, textures, surfaces, indirect calls and branches, recursion,
+//! precision, textures, surfaces, the driver's functions but `vprintf` and `__assertfail`,
 //! `multimem`. Of tensor cores: `wgmma`, `mma`, `wmma`, `ldmatrix`, `stmatrix`. Clusters
 //! of more than one block: `barrier.cluster`, `mapa`, `st.async`, `red.async`,
 //! `.multicast::cluster`. Of bulk copies: other types than f32, rows shorter than their
@@ -128,6 +133,7 @@ mod launch;
 mod lower;
 mod memory;
 mod module;
+mod printer;
 mod source;
 mod tensor;
 mod written;

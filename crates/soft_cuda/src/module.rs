@@ -12,6 +12,10 @@ use crate::lower;
 use crate::memory::Memory;
 use crate::ptx;
 
+/// The address of the first function of a module, and how far it is to the next.
+const FUNCTION_BASE: u64 = 0x0054_0000_0000_0000;
+const FUNCTION_STEP: u64 = 16;
+
 /// A loaded module. Its variables live as long as it or one of its kernels.
 #[derive(Debug)]
 pub struct Module {
@@ -32,8 +36,12 @@ impl Module {
     ) -> Result<Module, LoadError> {
         let ast = ptx::parse(ptx)?;
         let text: Arc<[String]> = ptx.lines().map(|line| line.trim().to_owned()).collect();
-        let globals = Arc::new(Globals::place(memory.clone(), &ast.variables)?);
-        let address = |name: &str| globals.get(name).map(|(address, _)| address);
+        let functions = function_addresses(&ast);
+        let globals = Arc::new(Globals::place(memory.clone(), &ast.variables, &functions)?);
+        let address = |name: &str| {
+            let variable = globals.get(name).map(|(address, _)| address);
+            variable.or_else(|| functions.get(name).copied())
+        };
         let index = lower::Index::new(&ast, address)?;
         let mut kernels: Vec<Arc<Kernel>> = Vec::new();
         let mut by_name = HashMap::new();
@@ -82,4 +90,14 @@ impl Module {
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
         self.globals.get(name)
     }
+}
+
+/// The addresses of a module's functions. They are no addresses of any memory.
+fn function_addresses(ast: &ptx::ast::Module) -> HashMap<&str, u64> {
+    let mut addresses = HashMap::new();
+    for function in ast.functions.iter().filter(|function| !function.entry) {
+        let next = FUNCTION_BASE + FUNCTION_STEP * addresses.len() as u64;
+        addresses.entry(function.name.as_str()).or_insert(next);
+    }
+    addresses
 }

@@ -299,9 +299,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                     (_, true) => (values[v + half], values[v]),
                 };
                 // SAFETY: whole warps add up, with loops that are the same in every lane.
-                let got =
-                    unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, given.to_bits(), distance) };
-                values[v] = kept + f32::from_bits(got);
+                let (got, _) =
+                    unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, given, distance, 32) };
+                values[v] = kept + got;
             }
         }
         values[0]

@@ -9,8 +9,14 @@ use cuda_builder::{CudaBuilder, CudaBuilderError};
 /// cargo builds in one folder per architecture: one build at a time.
 static BUILDING: Mutex<()> = Mutex::new(());
 
+#[allow(dead_code, reason = "each test takes what it needs")]
 pub fn fixture() -> CudaBuilder {
     CudaBuilder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture"))
+}
+
+#[allow(dead_code, reason = "each test takes what it needs")]
+pub fn api() -> CudaBuilder {
+    CudaBuilder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api"))
 }
 
 /// Builds, and returns the text; `None` where `core` has no sources.

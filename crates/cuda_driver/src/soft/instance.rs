@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 
+use host_system::memory;
 use soft_cuda::{Config, Device, Progress};
 
 use crate::codes::Answer;
@@ -27,7 +28,7 @@ pub fn device() -> &'static Device {
 /// memory is for the host's own copies of what is on the device.
 pub fn default_config() -> Config {
     let config = Config::default();
-    let half = host_memory().map_or(u64::MAX, |bytes| bytes / 2);
+    let half = memory::total().map_or(u64::MAX, |bytes| bytes / 2);
     let config = Config { total_memory: config.total_memory.min(half), ..config };
     environment(config.clone()).unwrap_or(config)
 }
@@ -60,18 +61,6 @@ pub(crate) fn check_environment() -> Answer {
         explain(text);
         CUresult::CUDA_ERROR_INVALID_VALUE
     })
-}
-
-/// The memory of this machine, or of the container that the process is in, in
-/// bytes; `None` where there is no Linux to ask.
-fn host_memory() -> Option<u64> {
-    let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let machine = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let machine = machine.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10;
-    let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .into_iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
-    container.chain([machine]).min()
 }
 
 /// Creates the software device with `config` instead of [`default_config`].

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::checker::{Checker, LaunchChecks};
-use super::code::{Code, Special};
+use super::code::Code;
 use super::groups::Groups;
-use super::machine::{BARRIERS, FULL, LANES};
+use super::lines::Lines;
+use super::machine::{BARRIERS, FULL, LANES, Shape};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
+use super::printed::Printed;
 use super::schedule::{self, Random};
-use super::special::lane_mask;
-use super::warp::{Executed, Split, State, Stop, Warp, WarpFault};
+use super::split::{Split, State};
+use super::warp::{Executed, Stop, Warp, WarpFault};
 use crate::checks::{Checks, Schedule};
 use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
@@ -66,6 +68,13 @@ impl Launch<'_> {
         (self.threads() as usize).div_ceil(LANES)
     }
 
+    /// The block that is number `place` to start. Blocks that may wait for each other start in
+    /// the order of their indices, as those do on a GPU that do not fit there all at once.
+    pub(crate) fn block_at(&self, place: u64, blocks: u64) -> u64 {
+        let schedule = if self.code.communicates { Schedule::InOrder } else { self.schedule };
+        schedule::block_at(schedule, place, blocks)
+    }
+
     /// Bytes of local memory of a block.
     fn local_bytes(&self) -> usize {
         self.code.local_bytes as usize * LANES * self.warps()
@@ -75,32 +84,6 @@ impl Launch<'_> {
     pub(crate) fn state_bytes(&self) -> u64 {
         (self.code.register_bytes * self.warps() + self.local_bytes()) as u64
     }
-
-    /// The block that is number `place` to start. Blocks that may wait for each other start in
-    /// the order of their indices, as those do on a GPU that do not fit there all at once.
-    pub(crate) fn block_at(&self, place: u64, blocks: u64) -> u64 {
-        let schedule = if self.code.communicates { Schedule::InOrder } else { self.schedule };
-        schedule::block_at(schedule, place, blocks)
-    }
-
-    /// The three-dimensional index of `linear` in `extents`.
-    pub(crate) fn index(linear: u64, extents: [u32; 3]) -> [u32; 3] {
-        let [x, y, _] = extents.map(u64::from);
-        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
-    }
-}
-
-/// Bytes at the alignment of a cache line, and of any vector access.
-#[derive(Clone, Copy)]
-#[repr(C, align(128))]
-pub(super) struct Line([u8; 128]);
-
-/// A buffer of zeros, if the host has room for it.
-fn lines(bytes: usize) -> Option<Vec<Line>> {
-    let mut lines = Vec::new();
-    lines.try_reserve_exact(bytes.div_ceil(128)).ok()?;
-    lines.resize(bytes.div_ceil(128), Line([0; 128]));
-    Some(lines)
 }
 
 /// Runs blocks of one launch, one at a time, on one host thread.
@@ -108,12 +91,12 @@ pub(crate) struct Worker<'k> {
     pub(super) launch: &'k Launch<'k>,
     pub(super) cx: Cx<'k>,
     pub(super) warps: Vec<Warp>,
-    pub(super) registers: Vec<Line>,
+    pub(super) registers: Lines,
     /// Bytes from one warp's register file to the next.
     pub(super) stride: usize,
     predicates: Vec<u32>,
-    shared: Vec<Line>,
-    local: Vec<Line>,
+    shared: Lines,
+    local: Lines,
     /// Threads that have arrived at each barrier without waiting.
     pub(super) arrivals: [u32; BARRIERS as usize],
     /// Completed phases of mbarriers when waits for them were last tried again.
@@ -158,6 +141,7 @@ impl<'k> Worker<'k> {
             shared_size: launch.shared_bytes,
             local: std::ptr::null_mut(),
             local_size: code.local_bytes,
+            frame: 0,
             params: launch.params,
             params_size: launch.params_size,
             extra: &code.extra,
@@ -178,17 +162,27 @@ impl<'k> Worker<'k> {
             }),
             checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
             bulk_bytes: 0,
+            printed: Printed::default(),
             started: launch.started,
+            shape: Shape {
+                grid: launch.grid,
+                block: launch.block,
+                warps: warps as u32,
+                shared_bytes: launch.shared_bytes,
+                dynamic_shared: launch.dynamic_shared,
+                sm_count: launch.sm_count,
+                index: 0,
+            },
         };
         let mut worker = Worker {
             launch,
             cx,
             warps: (0..warps).map(|_| Warp::default()).collect(),
-            registers: lines(stride * warps)?,
+            registers: Lines::new(stride * warps)?,
             stride,
             predicates: vec![0; code.predicates * warps],
-            shared: lines(launch.shared_bytes as usize)?,
-            local: lines(launch.local_bytes())?,
+            shared: Lines::new(launch.shared_bytes as usize)?,
+            local: Lines::new(launch.local_bytes())?,
             arrivals: [0; BARRIERS as usize],
             completions: 0,
             changes: 0,
@@ -204,10 +198,7 @@ impl<'k> Worker<'k> {
         }
         for warp in 0..warps {
             worker.enter(warp);
-            for constant in &code.constants {
-                worker.fill(constant.slot, constant.wide, |_| constant.bits);
-            }
-            worker.fill_specials(warp);
+            worker.cx.fill_initial(&code.functions[0].initial);
         }
         Some(worker)
     }
@@ -229,50 +220,12 @@ impl<'k> Worker<'k> {
         cx.lanes = FULL >> (LANES - (self.launch.threads() as usize - warp * LANES).min(LANES));
         // SAFETY: each offset is inside its buffer, which has room for all warps.
         unsafe {
-            cx.regs = self.registers.as_mut_ptr().cast::<u8>().add(warp * self.stride);
+            cx.regs = self.registers.start().add(warp * self.stride);
             cx.preds = self.predicates.as_mut_ptr().add(warp * self.launch.code.predicates);
             let local = warp * LANES * cx.local_size as usize;
-            cx.local = self.local.as_mut_ptr().cast::<u8>().add(local);
+            cx.local = self.local.start().add(local);
         }
-        cx.shared = self.shared.as_mut_ptr().cast();
-    }
-
-    /// Sets all lanes of a slot of the current warp.
-    fn fill(&mut self, slot: u32, wide: bool, value: impl Fn(usize) -> u64) {
-        for lane in 0..LANES {
-            // SAFETY: `slot` is a slot of this kernel, of that width.
-            unsafe {
-                if wide {
-                    *self.cx.slot::<u64>(slot).add(lane) = value(lane);
-                } else {
-                    *self.cx.slot::<u32>(slot).add(lane) = value(lane) as u32;
-                }
-            }
-        }
-    }
-
-    /// Sets the special registers that are the same in every block.
-    fn fill_specials(&mut self, warp: usize) {
-        let launch = self.launch;
-        for &(slot, special) in &launch.code.specials {
-            let thread = |lane| Launch::index((warp * LANES + lane) as u64, launch.block);
-            let value = |lane: usize| match special {
-                Special::Tid(axis) => thread(lane)[axis as usize].into(),
-                Special::Ntid(axis) => launch.block[axis as usize].into(),
-                Special::Nctaid(axis) => launch.grid[axis as usize].into(),
-                Special::LaneId => lane as u64,
-                Special::WarpId => warp as u64,
-                Special::NWarpId => launch.warps() as u64,
-                Special::LaneMask(kind) => lane_mask(kind.into(), lane as u32).into(),
-                Special::NSmId => launch.sm_count.into(),
-                Special::GridId => 1,
-                Special::DynamicShared => launch.dynamic_shared.into(),
-                Special::TotalShared => launch.shared_bytes.into(),
-                // Set where a block starts.
-                Special::Ctaid(_) | Special::SmId => 0,
-            };
-            self.fill(slot, special == Special::GridId, value);
-        }
+        cx.shared = self.shared.start();
     }
 
     /// Runs the block with the linear index `block`, which is number `place` to start.
@@ -374,14 +327,15 @@ impl<'k> Worker<'k> {
 
     fn start(&mut self, block: u64) {
         let launch = self.launch;
-        let [x, y, z] = Launch::index(block, launch.grid);
+        self.cx.shape.index = block;
         // What a block before has left is not for this one to see: shared and
         // local memory start as NaN.
-        self.shared.fill(Line([0xff; 128]));
-        self.local.fill(Line([0xff; 128]));
+        self.shared.fill(0xff);
+        self.fill_local();
         self.arrivals = [0; BARRIERS as usize];
         self.cx.barriers.clear();
         self.cx.order.clear();
+        self.cx.printed.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
         if let Schedule::Random(seed) = launch.schedule {
@@ -393,28 +347,27 @@ impl<'k> Worker<'k> {
         }
         for warp in 0..self.warps.len() {
             self.enter(warp);
-            self.warps[warp].start(self.cx.lanes);
+            self.warps[warp].start(self.cx.lanes, launch.code);
             self.cx.copies[warp].clear();
             self.cx.stores[warp].clear();
-            for &(slot, special) in &launch.code.specials {
-                match special {
-                    Special::Ctaid(axis) => {
-                        self.fill(slot, false, |_| [x, y, z][axis as usize].into());
-                    }
-                    Special::SmId => {
-                        self.fill(slot, false, |_| block % u64::from(launch.sm_count));
-                    }
-                    _ => {}
-                }
-            }
-            for &(slot, wide) in &launch.code.zeroed {
-                self.fill(slot, wide, |_| 0);
-            }
-            for &predicate in &launch.code.zeroed_predicates {
-                // SAFETY: `predicate` is a predicate of this kernel.
-                unsafe { *self.cx.preds.add(predicate as usize) = 0 };
-            }
+            self.cx.fill_of_block(&launch.code.functions[0].initial);
         }
+    }
+
+    /// Sets the kernel's own variables in local memory to NaN. The frame of a function that it
+    /// calls is set where the call is.
+    fn fill_local(&mut self) {
+        let (size, own) = (self.cx.local_size as usize, self.launch.code.own_local_bytes as usize);
+        let base = self.local.start();
+        for lane in 0..LANES * self.warps.len() {
+            // SAFETY: every lane has `size` bytes, one after the other, and `own <= size`.
+            unsafe { base.add(lane * size).write_bytes(0xff, own) };
+        }
+    }
+
+    /// Takes out what the block has printed.
+    pub(crate) fn take_printed(&mut self) -> Vec<u8> {
+        self.cx.printed.take()
     }
 
     fn flush(&mut self) {

@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::code::Code;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
-use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits};
+use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
 use super::shadow::{Shadow, Writer};
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
@@ -52,12 +52,6 @@ pub(crate) struct Checker<'k> {
     pub register_changes: Vec<Vec<u32>>,
     /// The allocation that was accessed last.
     last: Option<usize>,
-}
-
-/// The three-dimensional index of `linear` in `extents`.
-fn index(linear: u64, extents: [u32; 3]) -> [u32; 3] {
-    let [x, y, _] = extents.map(u64::from);
-    [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
 }
 
 impl<'k> Checker<'k> {
@@ -179,8 +173,8 @@ impl<'k> Checker<'k> {
             line,
             instruction: String::new(),
             source: None,
-            block: index(block, self.grid),
-            thread: index(thread as u64, self.block),
+            block: index_in(block, self.grid),
+            thread: index_in(thread as u64, self.block),
         }
     }
 
@@ -321,6 +315,30 @@ impl<'k> Checker<'k> {
         Ok(())
     }
 
+    /// Notes that bytes of a lane's local memory, from an offset on, hold nothing, or something.
+    pub(crate) fn set_local(
+        &mut self,
+        (warp, lane): (usize, usize),
+        (offset, bytes): (u32, u32),
+        written: bool,
+    ) {
+        let at = (warp * LANES + lane) * self.code.local_bytes as usize + offset as usize;
+        self.local[at..at + bytes as usize].fill(written);
+    }
+
+    /// Notes a copy between two places of a lane's local memory.
+    pub(crate) fn copy_local(
+        &mut self,
+        (warp, lane): (usize, usize),
+        from: u32,
+        to: u32,
+        bytes: u32,
+    ) {
+        let at = (warp * LANES + lane) * self.code.local_bytes as usize;
+        let from = at + from as usize;
+        self.local.copy_within(from..from + bytes as usize, at + to as usize);
+    }
+
     /// A lane starts a `cp.async` of its group number `group` to shared memory.
     pub(crate) fn copy_async(
         &mut self,
@@ -392,7 +410,7 @@ impl<'k> Checker<'k> {
     ) -> Option<[u32; 3]> {
         let &(thread, time) = self.initialised.get(number)?;
         let known = self.known.knows(warp, lane, thread, time);
-        (!known && self.checks().races).then(|| index(thread as u64, self.block))
+        (!known && self.checks().races).then(|| index_in(thread as u64, self.block))
     }
 
     /// A lane is about to write the atomic variable at `address` of `space`: what it knew at its

@@ -1,5 +1,8 @@
 //! A decoded kernel, ready to run.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use super::op::Op;
 
 /// Stands for "the lanes do not reconverge before they exit".
@@ -18,6 +21,11 @@ pub(crate) struct Code {
     pub barriers: Vec<Barrier>,
     pub collectives: Vec<Collective>,
     pub waits: Vec<Wait>,
+    pub calls: Vec<Call>,
+    /// The kernel, and the functions that it may call.
+    pub functions: Vec<Function>,
+    /// Which of `functions` lies at an address.
+    pub by_address: HashMap<u64, u32>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub bulk: bool,
     /// Whether there are asynchronous copies to shared memory.
@@ -26,15 +34,9 @@ pub(crate) struct Code {
     pub register_bytes: usize,
     /// Predicate registers of one warp.
     pub predicates: usize,
-    /// Register slots with the same value in all lanes of all warps.
-    pub constants: Vec<Constant>,
-    pub specials: Vec<(u32, Special)>,
-    /// Registers that may be read before they are written, and whether they
-    /// are wide: zeroed so that results do not depend on the block before.
-    pub zeroed: Vec<(u32, bool)>,
-    pub zeroed_predicates: Vec<u32>,
-    /// Bytes of local memory per thread.
+    /// Bytes of local memory per thread, and those of them that are the kernel's own.
     pub local_bytes: u32,
+    pub own_local_bytes: u32,
     /// PTX text by line, for messages.
     pub text: std::sync::Arc<[String]>,
     /// Variables in shared memory, by their place.
@@ -65,6 +67,10 @@ pub(crate) struct Granule {
 
 impl Granule {
     pub(crate) const LARGEST: Granule = Granule { shared: 2, global: 2 };
+
+    pub(crate) fn min(self, other: Granule) -> Granule {
+        Granule { shared: self.shared.min(other.shared), global: self.global.min(other.global) }
+    }
 }
 
 impl Code {
@@ -148,6 +154,82 @@ pub(crate) enum End {
     Collective(u32),
     /// Index into [`Code::waits`]. The segment has no operations.
     Wait(u32),
+    /// Index into [`Code::calls`].
+    Call(u32),
+    /// From a function to its caller.
+    Return,
+}
+
+/// A variable that passes an argument or a result of a call: its place in the frame of the
+/// caller, and its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub at: u32,
+    pub bytes: u32,
+}
+
+/// What the registers of a function hold at the beginning.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Initial {
+    /// Register slots with the same value in all lanes of all warps.
+    pub constants: Vec<Constant>,
+    pub specials: Vec<(u32, Special)>,
+    /// Registers that may be read before they are written, and whether they
+    /// are wide: zeroed so that results do not depend on the block before.
+    pub zeroed: Vec<(u32, bool)>,
+    pub zeroed_predicates: Vec<u32>,
+}
+
+/// A function. Its local variables lie in a frame of the thread's stack, results and parameters
+/// first; its registers are its own, and are saved where it is called while it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    pub name: String,
+    /// Its first segment.
+    pub entry: u32,
+    /// Bytes of its frame.
+    pub frame: u32,
+    /// What its registers hold at the beginning.
+    pub initial: Initial,
+    /// The slots of its registers that are written, and whether they are wide.
+    pub slots: Vec<(u32, bool)>,
+    /// Its predicates.
+    pub predicates: Range<usize>,
+    /// Bytes of each result and parameter.
+    pub sizes: [Vec<u32>; 2],
+}
+
+/// What a call calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    /// Index into [`Code::functions`].
+    Function(u32),
+    /// Register slot of the address.
+    Address(u32),
+}
+
+/// A `call` instruction.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub target: Target,
+    /// Bytes of the caller's frame.
+    pub frame: u32,
+    pub returns: Vec<Piece>,
+    pub arguments: Vec<Piece>,
+    pub next: u32,
+}
+
+/// Where results and then parameters of these sizes lie in the frame of the function.
+pub(crate) fn places(
+    sizes: impl Iterator<Item = u32> + Clone,
+) -> impl Iterator<Item = u32> + Clone {
+    // As much as the largest access wants.
+    const ALIGN: u32 = 16;
+    sizes.scan(0, |at: &mut u32, bytes| {
+        let place = *at;
+        *at = (place + bytes).next_multiple_of(ALIGN);
+        Some(place)
+    })
 }
 
 /// What a barrier does.

@@ -59,3 +59,24 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
         })
     })
 }
+
+/// A launch and the block that runs, as special registers show them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Warps of a block.
+    pub warps: u32,
+    /// Bytes of shared memory per block, all of it, and the dynamic part.
+    pub shared_bytes: u32,
+    pub dynamic_shared: u32,
+    pub sm_count: u32,
+    /// The linear index of the block.
+    pub index: u64,
+}
+
+/// The three-dimensional index of `linear` in `extents`.
+pub(crate) fn index_in(linear: u64, extents: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = extents.map(u64::from);
+    [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
+}

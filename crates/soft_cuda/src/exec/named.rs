@@ -3,7 +3,7 @@
 use super::block::{BlockError, Worker};
 use super::code::{Barrier, BarrierKind};
 use super::machine::{BARRIERS, FULL, LANES, NO_SLOT, bits};
-use super::warp::{Split, State};
+use super::split::{Split, State};
 use crate::fault::FaultKind;
 
 impl<'k> Worker<'k> {
@@ -23,7 +23,7 @@ impl<'k> Worker<'k> {
         let at = warp * self.stride + slot as usize;
         // SAFETY: `slot` is a slot of 32-bit lanes of this kernel.
         unsafe {
-            let file = self.registers.as_ptr().cast::<u8>().add(at);
+            let file = self.registers.start().add(at);
             *file.cast::<u32>().add(lane as usize)
         }
     }

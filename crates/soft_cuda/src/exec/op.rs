@@ -2,9 +2,10 @@
 
 use super::checker::Checker;
 use super::groups::{CopyToShared, Groups, Store};
-use super::machine::bits;
+use super::machine::{Shape, bits};
 use super::order::Order;
 use super::phases::Barriers;
+use super::printed::Printed;
 use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::memory::{Memory, Snapshot};
@@ -128,6 +129,8 @@ pub(crate) struct Cx<'k> {
     /// Local memory of the warp's lane 0; each lane has `local_size` bytes.
     pub local: *mut u8,
     pub local_size: u32,
+    /// Where the frame of the function that runs begins in it.
+    pub frame: u32,
     /// Parameter bytes of the launch, and the padding up to a multiple of 8.
     pub params: &'k [u64],
     pub params_size: u32,
@@ -157,6 +160,10 @@ pub(crate) struct Cx<'k> {
     pub checks: Checks,
     /// Bytes that bulk copies have moved.
     pub bulk_bytes: u64,
+    /// What the block has printed.
+    pub printed: Printed,
+    /// The launch, and the block that runs.
+    pub shape: Shape,
     /// Time the launch began, for `%clock` and friends.
     pub started: std::time::Instant,
 }

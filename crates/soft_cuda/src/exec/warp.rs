@@ -12,62 +12,13 @@ use super::mbarrier::{self, Waited};
 use super::members::{collective_at, complete, complete_in, execute};
 use super::op::{Cx, Op};
 use super::phases::Barriers;
+use super::split::{Node, ROOT, Split, State};
 use crate::fault::{FaultKind, Waiting};
 
-/// No node: the split reconverges with nobody.
-const ROOT: usize = usize::MAX;
 /// Backward branches after which other splits of the warp run.
 const SPLIT_TURN: u32 = 16;
 /// Backward branches, or runs of single splits, after which other warps of the block run.
 const WARP_TURN: u32 = 2048;
-
-/// Lanes that are at the same place.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Split {
-    pub pc: u32,
-    pub mask: u32,
-    node: usize,
-    pub state: State,
-    /// Its wait for an mbarrier has been told "not yet" once.
-    tried: bool,
-}
-
-impl Split {
-    fn new(pc: u32, mask: u32, node: usize) -> Split {
-        Split { pc, mask, node, state: State::Ready, tried: false }
-    }
-}
-
-/// What a split does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Ready,
-    /// Waits at the barrier with this number; `pc` is the segment it ends.
-    Barrier(u32),
-    /// Waits for other lanes at the collective that ends segment `pc`.
-    Collective,
-    /// Waits for the mbarrier with this number at the wait that ends segment `pc`.
-    Mbarrier(u32),
-    /// As before, but nobody else can run: the wait is over without success.
-    Expired,
-}
-
-impl State {
-    fn can_run(self) -> bool {
-        matches!(self, State::Ready | State::Expired)
-    }
-}
-
-/// A divergent branch whose lanes will reconverge.
-#[derive(Debug, Clone, Copy)]
-struct Node {
-    reconverge: u32,
-    parent: usize,
-    /// Lanes that have not come there yet.
-    pending: u32,
-    /// Lanes that wait at `reconverge`.
-    arrived: u32,
-}
 
 /// Why a warp stopped running.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,19 +71,23 @@ pub(crate) struct Warp {
     /// Lanes that have not exited.
     pub live: u32,
     pub splits: Vec<Split>,
-    nodes: Vec<Option<Node>>,
+    pub(super) nodes: Vec<Option<Node>>,
+    /// By function: whether its registers hold in this block what they should at the beginning.
+    pub(super) prepared: Vec<bool>,
     /// A whole turn, or the rest of one that was interrupted.
     turn: Turn,
 }
 
 impl Warp {
     /// Starts the warp at the kernel's entry.
-    pub(crate) fn start(&mut self, mask: u32) {
+    pub(crate) fn start(&mut self, mask: u32, code: &Code) {
         self.live = mask;
         self.splits.clear();
         self.nodes.clear();
+        self.prepared.clear();
+        self.prepared.resize(code.functions.len(), false);
         self.turn = Turn::default();
-        self.splits.push(Split::new(0, mask, ROOT));
+        self.splits.push(Split::new(0, mask, ROOT, 0));
     }
 
     /// Whether a split can run.
@@ -218,14 +173,14 @@ impl Warp {
         end: u64,
         rounds: &mut u32,
     ) -> Result<(), WarpFault> {
-        let Split { mut pc, mask, node, state, .. } = self.splits[at];
+        let Split { mut pc, mask, node, state, frame, .. } = self.splits[at];
         let mut expired = state == State::Expired;
         self.splits[at].state = State::Ready;
         let lanes = u64::from(mask.count_ones());
         let reconvergence = self.reconvergence(node);
         let mut split_turn = SPLIT_TURN;
         let alone = self.splits.len() == 1;
-        cx.mask = mask;
+        (cx.mask, cx.frame) = (mask, frame);
         loop {
             let segment = &code.segments[pc as usize];
             for op in &code.ops[segment.first as usize..segment.last as usize] {
@@ -261,7 +216,17 @@ impl Warp {
                     }
                     End::Trap => {
                         let lane = mask.trailing_zeros();
-                        return Err(WarpFault { lane, line: segment.line, kind: FaultKind::Trap });
+                        let kind = cx.printed.panic(cx.warp, lane).unwrap_or(FaultKind::Trap);
+                        return Err(WarpFault { lane, line: segment.line, kind });
+                    }
+                    End::Call(index) => {
+                        let line = segment.line;
+                        let called = self.call(at, index, code, cx);
+                        return called.map_err(|(lane, kind)| WarpFault { lane, line, kind });
+                    }
+                    End::Return => {
+                        self.ret(at, code, cx);
+                        return Ok(());
                     }
                     End::Barrier(index) => {
                         let split = &mut self.splits[at];
@@ -331,20 +296,20 @@ impl Warp {
         self.nodes.get(node).and_then(Option::as_ref).map_or(NO_RECONVERGENCE, |n| n.reconverge)
     }
 
+    /// Whether a node is a call: what comes to its place in other ways than by returning is in
+    /// another activation of the same function.
+    fn is_call(&self, node: usize) -> bool {
+        self.nodes.get(node).and_then(Option::as_ref).is_some_and(|n| n.activation.is_some())
+    }
+
     /// Replaces split `at` by one for each path.
     fn diverge(&mut self, at: usize, paths: [(u32, u32); 2], reconverge: u32, code: &Code) {
-        let Split { mask, node: parent, .. } = self.splits.swap_remove(at);
+        let Split { mask, node: parent, frame, .. } = self.splits.swap_remove(at);
         let mut node = parent;
         if reconverge != NO_RECONVERGENCE && reconverge != self.reconvergence(parent) {
-            let new = Node { reconverge, parent, pending: mask, arrived: 0 };
-            node = match self.nodes.iter().position(Option::is_none) {
-                Some(free) => free,
-                None => {
-                    self.nodes.push(None);
-                    self.nodes.len() - 1
-                }
-            };
-            self.nodes[node] = Some(new);
+            let (pending, arrived, activation) = (mask, 0, None);
+            let new = Node { reconverge, parent, pending, arrived, frame, activation };
+            node = self.add_node(new);
         }
         for (pc, mask) in paths {
             let segment = &code.segments[pc as usize];
@@ -353,13 +318,22 @@ impl Warp {
             } else if pc == self.reconvergence(node) {
                 self.arrive(node, mask);
             } else {
-                self.splits.push(Split::new(pc, mask, node));
+                self.splits.push(Split::new(pc, mask, node, frame));
             }
         }
     }
 
+    pub(super) fn add_node(&mut self, new: Node) -> usize {
+        let node = self.nodes.iter().position(Option::is_none).unwrap_or(self.nodes.len());
+        if node == self.nodes.len() {
+            self.nodes.push(None);
+        }
+        self.nodes[node] = Some(new);
+        node
+    }
+
     /// Lanes have come to the place where the node's lanes reconverge.
-    fn arrive(&mut self, node: usize, mask: u32) {
+    pub(super) fn arrive(&mut self, node: usize, mask: u32) {
         if let Some(Some(n)) = self.nodes.get_mut(node) {
             n.pending &= !mask;
             n.arrived |= mask;
@@ -379,20 +353,20 @@ impl Warp {
     }
 
     /// Lets a node's lanes go on if none is missing.
-    fn release(&mut self, node: usize) {
+    pub(super) fn release(&mut self, node: usize) {
         let Some(Some(n)) = self.nodes.get(node) else { return };
         if n.pending != 0 {
             return;
         }
-        let Node { reconverge, parent, arrived, .. } = *n;
+        let &Node { reconverge, parent, arrived, frame, .. } = n;
         self.nodes[node] = None;
         if arrived == 0 {
             return;
         }
-        if self.reconvergence(parent) == reconverge {
+        if self.reconvergence(parent) == reconverge && !self.is_call(parent) {
             self.arrive(parent, arrived);
         } else {
-            self.splits.push(Split::new(reconverge, arrived, parent));
+            self.splits.push(Split::new(reconverge, arrived, parent, frame));
         }
     }
 
@@ -493,7 +467,7 @@ impl Warp {
     pub(crate) fn break_convergence(&mut self) -> bool {
         for node in self.nodes.iter_mut().flatten() {
             if node.arrived != 0 {
-                let split = Split::new(node.reconverge, node.arrived, node.parent);
+                let split = Split::new(node.reconverge, node.arrived, node.parent, node.frame);
                 node.arrived = 0;
                 self.splits.push(split);
                 return true;

@@ -82,7 +82,8 @@ impl Lowering<'_> {
         }
         let absolute = address.wrapping_add_signed(*offset);
         let wide = matches!(home, Space::Global | Space::Const);
-        let base = self.constant(if wide { Ty::B64 } else { Ty::B32 }, absolute);
+        let ty = if wide { Ty::B64 } else { Ty::B32 };
+        let base = self.variable_address(at, (home, absolute), ty);
         let left = u64::try_from(*offset)
             .ok()
             .and_then(|offset| bytes.unwrap_or(0).checked_sub(offset))

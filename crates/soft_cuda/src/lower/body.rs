@@ -50,6 +50,15 @@ impl<'m> Lowering<'m> {
                         });
                     }
                 },
+                Statement::BranchTargets { name, labels, line } => {
+                    self.branch_targets.push(labels);
+                    let list = Binding::BranchTargets(self.branch_targets.len() - 1);
+                    self.declare(name, list, *line)?;
+                }
+                Statement::Prototype { name, returns, params, line } => {
+                    let counts = [returns.len(), params.len()];
+                    self.declare(name, Binding::Prototype(counts), *line)?;
+                }
                 Statement::Instruction(inst) => self.instruction(inst, exit)?,
             }
         }

@@ -196,7 +196,8 @@ impl Lowering<'_> {
 }
 
 /// Fields of a plain `setp`.
-fn setp_fields(d: V, a: V, b: V) -> [Field; 6] {
+/// Fields of a comparison `d = a, b` that nothing is combined with.
+pub(super) fn setp_fields(d: V, a: V, b: V) -> [Field; 6] {
     let none = Field::Raw(NO_SLOT);
     [Field::Def(d), Field::Use(a), Field::Use(b), none, Field::Raw(0), none]
 }

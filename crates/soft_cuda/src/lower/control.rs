@@ -1,7 +1,6 @@
 //! Instructions that jump, stop, wait, or need the lanes of a warp together.
 
 use super::context::{Context, Result};
-use super::index::{Call, MAX_INLINED};
 use super::ir::{B, Class, Field, Inst, InstKind, Terminator, V};
 use super::lowering::Lowering;
 use super::scopes::Binding;
@@ -15,9 +14,6 @@ use crate::exec::{NO_SLOT, OpFn, pick_compact};
 use crate::ptx::ast::Operand;
 
 const PREDICATE: Ty = Ty { kind: Kind::Predicate, bits: 1 };
-
-/// How deep calls may nest.
-const MAX_CALLS: usize = 64;
 
 impl<'m> Lowering<'m> {
     /// Lowers `base` if it is an instruction of this file.
@@ -65,7 +61,7 @@ impl<'m> Lowering<'m> {
         match base {
             "ret" => {
                 at.take("uni");
-                let end = match self.calls.is_empty() {
+                let end = match self.entry {
                     true => Terminator::Exit,
                     false => Terminator::Goto(exit),
                 };
@@ -87,11 +83,7 @@ impl<'m> Lowering<'m> {
             "griddepcontrol" => {
                 at.take_one(&["launch_dependents", "wait"]);
             }
-            "brx" => {
-                return Err(
-                    at.unsupported("indirect branches are not available; avoid a jump table")
-                );
-            }
+            "brx" => self.brx(at)?,
             _ => return Err(at.unsupported("debugging instructions are not available")),
         }
         if let Some(next) = next {
@@ -121,70 +113,6 @@ impl<'m> Lowering<'m> {
                 self.current = next;
             }
         }
-        Ok(())
-    }
-
-    /// A direct call: the body of the function goes here.
-    fn call(&mut self, at: &mut Context<'m>) -> Result<()> {
-        at.take("uni");
-        let Some(Call { returns, callee: name, rest }) = Call::of(at.inst) else {
-            return Err(at.bad_operands("it takes the name of a function"));
-        };
-        let arguments: &[Operand] = match rest {
-            [] => &[],
-            [Operand::List(list)] => list,
-            _ => return Err(at.unsupported("indirect calls are not available")),
-        };
-        let Some(function) = self.index.function(name) else {
-            return Err(LoadError::Undeclared { line: at.inst.line, name: name.to_owned() });
-        };
-        let Some(body) = &function.body else {
-            let help =
-                format!("`{name}` has no body in this module; link it in, or do not call it");
-            return Err(at.unsupported(&help));
-        };
-        if self.calls.iter().any(|(caller, _)| caller == name) {
-            return Err(
-                at.unsupported(&format!("`{name}` calls itself; recursion is not available"))
-            );
-        }
-        if self.calls.len() >= MAX_CALLS {
-            return Err(at.unsupported(&format!("calls nest more than {MAX_CALLS} deep here")));
-        }
-        if !self.index.inline(body.len() + 1 + returns.len() + arguments.len()) {
-            return Err(at.unsupported(&format!(
-                "the body of `{name}` goes here, and with it the calls of this module come to more than {MAX_INLINED} statements; call less often, or write loops"
-            )));
-        }
-        let mut bindings = Vec::new();
-        let pairs = [(&function.returns, returns), (&function.params, arguments)];
-        for (declared, given) in pairs {
-            if declared.len() != given.len() {
-                return Err(at.bad_operands(&format!("`{name}` takes another number of arguments")));
-            }
-            for (variable, operand) in declared.iter().zip(given) {
-                let binding = match operand {
-                    Operand::Name(name) => self.find(name),
-                    _ => None,
-                };
-                let Some(binding @ Binding::Variable { .. }) = binding else {
-                    return Err(at.bad_operands("arguments of calls are `.param` variables"));
-                };
-                bindings.push((variable, binding));
-            }
-        }
-        let back = self.new_block();
-        let floor = self.scopes.enter();
-        self.scopes.push();
-        for (variable, binding) in bindings {
-            self.declare(&variable.name, binding, variable.line)?;
-        }
-        self.scopes.push();
-        self.calls.push((name.to_owned(), back));
-        self.body(body, back)?;
-        self.calls.pop();
-        self.scopes.leave(floor);
-        self.start(back, at.inst.line);
         Ok(())
     }
 

@@ -41,13 +41,13 @@ impl Lowering<'_> {
             _ => None,
         };
         let a = match named {
-            Some(((_, address, _), offset)) => {
+            Some(((space, address, _), offset)) => {
                 let address = address.wrapping_add_signed(offset);
                 let holds = ty.bits >= 32 && address <= u64::MAX >> (64 - ty.bits);
                 if !holds || ty.is_float() {
                     return Err(at.bad_operands("this type does not hold the address"));
                 }
-                self.constant(ty, address)
+                self.variable_address(at, (space, address), ty)
             }
             None => self.src(at, from, ty)?,
         };

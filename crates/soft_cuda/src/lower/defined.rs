@@ -8,10 +8,14 @@ use crate::exec::lanes::PredLogic;
 use crate::exec::pick_compact;
 
 /// Watches `registers`, which may be read before they are written: each gets a predicate that
-/// says in which lanes it was. Returns their names, from `names`.
-pub(super) fn watch(ir: &mut Ir, registers: &[V], names: &HashMap<V, String>) -> Vec<String> {
+/// says in which lanes it was. Adds their names, which are in `names`, to `found`.
+pub(super) fn watch(
+    ir: &mut Ir,
+    registers: &[V],
+    names: &HashMap<V, String>,
+    found: &mut Vec<String>,
+) {
     let mut watched = HashMap::new();
-    let mut found = Vec::new();
     for &v in registers {
         // Registers without a name are not the kernel's own.
         let Some(name) = names.get(&v) else { continue };
@@ -20,7 +24,7 @@ pub(super) fn watch(ir: &mut Ir, registers: &[V], names: &HashMap<V, String>) ->
         found.push(name.clone());
     }
     if watched.is_empty() {
-        return found;
+        return;
     }
     let mut results: Vec<(B, Vec<Inst>)> = Vec::new();
     for block in &mut ir.blocks {
@@ -47,7 +51,6 @@ pub(super) fn watch(ir: &mut Ir, registers: &[V], names: &HashMap<V, String>) ->
     for (block, marks) in results {
         ir.blocks[block as usize].insts.splice(0..0, marks);
     }
-    found
 }
 
 /// The checks in front of an operation with the fields `all`, and the notes behind it.

@@ -1,88 +1,198 @@
 //! Blocks of operations over virtual registers to decoded code.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::graph::{self, Slots, TooIntricate};
-use super::ir::{Block, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
+use super::ir::{Block, Callee, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::code::{
-    Barrier, Code, Collective, Constant, End, Granule, NO_RECONVERGENCE, Segment, Wait,
+    Barrier, Call, Code, Collective, Constant, End, Function, Granule, Initial, NO_RECONVERGENCE,
+    Segment, Target, Wait,
 };
 use crate::exec::fma::FmaRun;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
-/// Decodes `ir`.
-pub(super) fn encode(
-    ir: &Ir,
-    local_bytes: u32,
-    path: Path,
-    text: Arc<[String]>,
-) -> Result<Code, TooIntricate> {
-    let slots = graph::allocate(ir)?;
-    let reconvergence = graph::reconvergence(ir)?;
-    let mut code = Code {
-        segments: Vec::new(),
-        ops: Vec::new(),
-        lines: Vec::new(),
-        guarded: Vec::new(),
-        extra: Vec::new(),
-        barriers: Vec::new(),
-        collectives: Vec::new(),
-        waits: Vec::new(),
-        bulk: false,
-        copies: false,
-        register_bytes: slots.bytes as usize,
-        // At least one, so that the pointer to a warp's predicates is never dangling.
-        predicates: slots.predicates.max(1) as usize,
-        constants: Vec::new(),
-        specials: Vec::new(),
-        zeroed: Vec::new(),
-        zeroed_predicates: Vec::new(),
-        local_bytes,
-        text,
-        variables: Vec::new(),
-        granule: Granule::LARGEST,
-        watched: Vec::new(),
-        communicates: false,
-    };
-    for (register, &slot) in ir.registers.iter().zip(&slots.of) {
-        match register.fixed {
-            Some(Fixed::Constant(bits)) => {
-                let wide = register.class == Class::Wide;
-                code.constants.push(Constant { slot, wide, bits });
-            }
-            Some(Fixed::Special(special)) => code.specials.push((slot, special)),
-            None => {}
-        }
-    }
-    for &v in &slots.entry {
-        let slot = slots.of[v as usize];
-        match ir.registers[v as usize].class {
-            Class::Predicate => code.zeroed_predicates.push(slot),
-            class => code.zeroed.push((slot, class == Class::Wide)),
-        }
-    }
-    let mut read = vec![false; ir.registers.len()];
-    for block in &ir.blocks {
-        let operands = block.insts.iter().flat_map(Inst::operands);
-        for field in operands.chain(block.end.operands()) {
-            if let Field::Use(v) | Field::Both(v) = field {
-                read[v as usize] = true;
-            }
-        }
-    }
-    let mut encoder = Encoder { code, slots, path, read };
-    for (b, block) in ir.blocks.iter().enumerate() {
-        encoder.block(block, reconvergence[b].unwrap_or(NO_RECONVERGENCE));
-    }
-    Ok(encoder.code)
+/// A kernel, or a function that it may call, over virtual registers.
+pub(super) struct Body {
+    pub name: String,
+    /// Bytes of local memory that its variables take, and what they are aligned to.
+    pub frame: u32,
+    pub align: u32,
+    /// Bytes of each result and parameter.
+    pub sizes: [Vec<u32>; 2],
+    pub ir: Ir,
 }
 
-struct Encoder {
+/// What frames of functions are aligned to at least.
+const FRAME_ALIGN: u32 = 16;
+/// Bytes of local memory for calls, per thread, where functions call each other in a circle, or
+/// by their address, so that nobody knows how deep.
+const STACK_BYTES: u32 = 16 << 10;
+
+/// Decodes bodies, the kernel's first.
+pub(super) struct Encoder {
     code: Code,
-    slots: Slots,
     path: Path,
+    /// Of the body that is being decoded.
+    slots: Slots,
     /// By register: whether anything reads it.
     read: Vec<bool>,
+    first_block: u32,
+    frame: u32,
+    /// What frames are aligned to.
+    align: u32,
+    /// Which functions each function calls; `None` for one by its address.
+    callees: Vec<Vec<Option<u32>>>,
+}
+
+impl Encoder {
+    pub(super) fn new(path: Path, text: Arc<[String]>, bodies: &[Body]) -> Encoder {
+        let code = Code {
+            segments: Vec::new(),
+            ops: Vec::new(),
+            lines: Vec::new(),
+            guarded: Vec::new(),
+            extra: Vec::new(),
+            barriers: Vec::new(),
+            collectives: Vec::new(),
+            waits: Vec::new(),
+            calls: Vec::new(),
+            functions: Vec::new(),
+            by_address: HashMap::new(),
+            bulk: false,
+            copies: false,
+            variables: Vec::new(),
+            granule: Granule::LARGEST,
+            watched: Vec::new(),
+            communicates: false,
+            register_bytes: 0,
+            predicates: 0,
+            local_bytes: 0,
+            own_local_bytes: 0,
+            text,
+        };
+        let slots = Slots { of: Vec::new(), bytes: 0, predicates: 0, entry: Vec::new() };
+        let align = bodies.iter().map(|body| body.align).fold(FRAME_ALIGN, u32::max);
+        let read = Vec::new();
+        Encoder { code, path, slots, read, first_block: 0, frame: 0, align, callees: Vec::new() }
+    }
+
+    /// Decodes a body that lies at `address`.
+    pub(super) fn function(&mut self, body: &Body, address: u64) -> Result<(), TooIntricate> {
+        let ir = &body.ir;
+        self.slots = graph::allocate(ir)?;
+        let reconvergence = graph::reconvergence(ir)?;
+        let (registers, predicates) = (self.code.register_bytes, self.code.predicates);
+        let (all, all_predicates) =
+            (registers + self.slots.bytes as usize, predicates + self.slots.predicates as usize);
+        // Places are 32-bit offsets.
+        if all > u32::MAX as usize {
+            return Err(TooIntricate);
+        }
+        for (register, slot) in ir.registers.iter().zip(&mut self.slots.of) {
+            *slot += match register.class {
+                Class::Predicate => predicates as u32,
+                _ => registers as u32,
+            };
+        }
+        let mut initial = Initial::default();
+        for (register, &slot) in ir.registers.iter().zip(&self.slots.of) {
+            match register.fixed {
+                Some(Fixed::Constant(bits)) => {
+                    let wide = register.class == Class::Wide;
+                    initial.constants.push(Constant { slot, wide, bits });
+                }
+                Some(Fixed::Special(special)) => initial.specials.push((slot, special)),
+                None => {}
+            }
+        }
+        for &v in &self.slots.entry {
+            let slot = self.slots.of[v as usize];
+            match ir.registers[v as usize].class {
+                Class::Predicate => initial.zeroed_predicates.push(slot),
+                class => initial.zeroed.push((slot, class == Class::Wide)),
+            }
+        }
+        let written =
+            ir.registers.iter().zip(&self.slots.of).filter(|(register, _)| {
+                register.fixed.is_none() && register.class != Class::Predicate
+            });
+        let mut slots: Vec<(u32, bool)> =
+            written.map(|(register, &slot)| (slot, register.class == Class::Wide)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let code = &mut self.code;
+        self.first_block = code.segments.len() as u32;
+        // Not empty, so that no function calls itself without end.
+        self.frame = body.frame.max(1).next_multiple_of(self.align);
+        code.by_address.insert(address, code.functions.len() as u32);
+        code.functions.push(Function {
+            name: body.name.clone(),
+            entry: self.first_block,
+            frame: body.frame.next_multiple_of(16),
+            initial,
+            slots,
+            predicates: predicates..all_predicates,
+            sizes: body.sizes.clone(),
+        });
+        (code.register_bytes, code.predicates) = (all, all_predicates);
+        self.read = vec![false; ir.registers.len()];
+        for block in &ir.blocks {
+            let operands = block.insts.iter().flat_map(Inst::operands);
+            for field in operands.chain(block.end.operands()) {
+                if let Field::Use(v) | Field::Both(v) = field {
+                    self.read[v as usize] = true;
+                }
+            }
+        }
+        self.callees.push(Vec::new());
+        for (b, block) in ir.blocks.iter().enumerate() {
+            let reconverge = reconvergence[b].map_or(NO_RECONVERGENCE, |at| self.pc(at));
+            self.block(block, reconverge);
+        }
+        Ok(())
+    }
+
+    /// The code of all bodies.
+    pub(super) fn finish(mut self) -> Code {
+        // At least one, so that the pointer to a warp's predicates is never dangling.
+        self.code.predicates = self.code.predicates.max(1);
+        let own = self.code.functions.first().map_or(0, |kernel| kernel.frame);
+        self.code.own_local_bytes = own;
+        self.code.local_bytes = own;
+        if self.code.functions.len() > 1 {
+            let known = self.deepest(0, &mut vec![None; self.callees.len()]);
+            self.code.local_bytes = known.unwrap_or(own.next_multiple_of(self.align) + STACK_BYTES);
+        }
+        self.code
+    }
+
+    /// Bytes of local memory that a function and those that it calls take, if that is known.
+    fn deepest(&self, function: u32, known: &mut Vec<Option<Option<u32>>>) -> Option<u32> {
+        if let Some(known) = known[function as usize] {
+            return known;
+        }
+        // What comes here again meanwhile calls itself.
+        known[function as usize] = Some(None);
+        let own = self.code.functions[function as usize].frame;
+        let mut deepest = Some(0);
+        for callee in &self.callees[function as usize] {
+            let of_callee = callee.and_then(|callee| self.deepest(callee, known));
+            deepest = deepest.zip(of_callee).map(|(a, b)| a.max(b));
+        }
+        let called = own.max(1).next_multiple_of(self.align);
+        let bytes = match self.callees[function as usize].is_empty() {
+            true => Some(own),
+            false => deepest.and_then(|deepest| deepest.checked_add(called)),
+        };
+        known[function as usize] = Some(bytes);
+        bytes
+    }
+
+    /// The segment of a block of this body.
+    fn pc(&self, block: u32) -> u32 {
+        self.first_block + block
+    }
 }
 
 impl Encoder {
@@ -152,11 +262,26 @@ impl Encoder {
     fn end(&mut self, end: &Terminator, reconverge: u32) -> End {
         let slot = |v: u32| self.slots.of[v as usize];
         match end {
-            Terminator::Goto(target) => End::Goto(*target),
+            Terminator::Goto(target) => End::Goto(self.pc(*target)),
             Terminator::Exit => End::Exit,
             Terminator::Trap => End::Trap,
+            Terminator::Return => End::Return,
             &Terminator::Branch { predicate, negated, taken, next } => {
+                let (taken, next) = (self.pc(taken), self.pc(next));
                 End::Branch { predicate: slot(predicate), negated, taken, next, reconverge }
+            }
+            Terminator::Call { callee, arguments, returns, next } => {
+                let (target, number) = match *callee {
+                    Callee::Function(number) => (Target::Function(number), Some(number)),
+                    Callee::Address(v) => (Target::Address(slot(v)), None),
+                };
+                if let Some(callees) = self.callees.last_mut() {
+                    callees.push(number);
+                }
+                let (arguments, returns) = (arguments.clone(), returns.clone());
+                let (frame, next) = (self.frame, self.pc(*next));
+                self.code.calls.push(Call { target, frame, returns, arguments, next });
+                End::Call((self.code.calls.len() - 1) as u32)
             }
             &Terminator::Barrier { kind, aligned, id, count, dst, src, next } => {
                 let barrier = Barrier {
@@ -167,7 +292,7 @@ impl Encoder {
                     dst: dst.map_or(NO_SLOT, slot),
                     src: src.map_or(0, |(v, _)| slot(v)),
                     negated: src.is_some_and(|(_, negated)| negated),
-                    next,
+                    next: self.pc(next),
                 };
                 self.code.barriers.push(barrier);
                 End::Barrier((self.code.barriers.len() - 1) as u32)
@@ -182,14 +307,15 @@ impl Encoder {
                     acquire,
                     dst: slot(dst),
                     ignored: !self.read[dst as usize],
-                    next,
+                    next: self.pc(next),
                 });
                 End::Wait((self.code.waits.len() - 1) as u32)
             }
             Terminator::Collective { inst, members, anywhere, next } => {
                 let members = slot(*members);
                 let op = self.op(inst);
-                let collective = Collective { op, members, anywhere: *anywhere, next: *next };
+                let collective =
+                    Collective { op, members, anywhere: *anywhere, next: self.pc(*next) };
                 self.code.collectives.push(collective);
                 End::Collective((self.code.collectives.len() - 1) as u32)
             }

@@ -7,37 +7,45 @@ use super::context::Result;
 use super::scopes::{Binding, Scopes};
 use super::ty::Ty;
 use crate::error::LoadError;
-use crate::ptx::ast::{Function, Instruction, Module, Operand, Space, Statement, Variable};
+use crate::ptx::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
 
-/// The most statements that the calls of a module may add where they are inlined. The
-/// text itself is not limited.
-pub(super) const MAX_INLINED: usize = 1 << 20;
+/// The most statements of functions that the kernels of a module may come to: a function is
+/// decoded for each kernel that may call it. The kernels themselves are not limited.
+pub(super) const MAX_STATEMENTS: usize = 1 << 22;
 
 /// The variables and functions of a module.
 pub(crate) struct Index<'m> {
-    /// Global and constant variables.
-    variables: HashMap<&'m str, (Space, u64)>,
+    /// Global and constant variables, and functions: what they are, and their address.
+    addresses: HashMap<&'m str, (Space, u64)>,
+    /// What the initial values of variables name.
+    initial: HashMap<&'m str, Vec<&'m str>>,
     /// Shared variables, and their places in the text's order.
     shared: HashMap<&'m str, (usize, &'m Variable)>,
     /// How many places there are.
     places: usize,
     functions: HashMap<&'m str, &'m Function>,
-    inlined: Cell<usize>,
+    statements: Cell<usize>,
 }
 
 impl<'m> Index<'m> {
-    /// Indexes `module`, whose global and constant variables lie at `addresses`.
+    /// Indexes `module`, whose global and constant variables and functions lie at `addresses`.
     pub(crate) fn new(
         module: &'m Module,
         addresses: impl Fn(&str) -> Option<u64>,
     ) -> Result<Index<'m>> {
         let redeclared =
             |line, name: &str| Err(LoadError::Redeclared { line, name: name.to_owned() });
-        let (mut variables, mut shared) = (HashMap::new(), HashMap::new());
+        let (mut all, mut shared) = (HashMap::new(), HashMap::new());
+        let mut initial: HashMap<&str, Vec<&str>> = HashMap::new();
         for (i, variable) in module.variables.iter().enumerate() {
             let name = variable.name.as_str();
             if let Some(address) = addresses(name) {
-                variables.insert(name, (variable.space, address));
+                all.insert(name, (variable.space, address));
+                let named = variable.init.iter().filter_map(|init| match init {
+                    Init::Address(other, _) => Some(other.as_str()),
+                    Init::Bits(..) => None,
+                });
+                initial.entry(name).or_default().extend(named);
             } else if let Some((_, other)) = shared.insert(name, (i, variable)) {
                 let other: &Variable = other;
                 if !(other.external && variable.external) {
@@ -47,6 +55,9 @@ impl<'m> Index<'m> {
         }
         let mut functions: HashMap<&str, &Function> = HashMap::new();
         for function in module.functions.iter().filter(|f| !f.entry) {
+            if let Some(address) = addresses(&function.name) {
+                all.insert(&function.name, (Space::Global, address));
+            }
             let known = functions.entry(&function.name).or_insert(function);
             if std::ptr::eq(*known, function) {
                 continue;
@@ -59,12 +70,13 @@ impl<'m> Index<'m> {
             }
         }
         let places = module.variables.len();
-        Ok(Index { variables, shared, places, functions, inlined: Cell::new(0) })
+        let statements = Cell::new(0);
+        Ok(Index { addresses: all, initial, shared, places, functions, statements })
     }
 
-    /// The global or constant variable of this name.
+    /// The global or constant variable, or the function, of this name.
     pub(super) fn variable(&self, name: &str) -> Option<Binding> {
-        let &(space, address) = self.variables.get(name)?;
+        let &(space, address) = self.addresses.get(name)?;
         Some(Binding::Variable { space, address, bytes: None })
     }
 
@@ -73,36 +85,51 @@ impl<'m> Index<'m> {
         self.functions.get(name).copied()
     }
 
-    /// Counts `statements` that a call adds, arguments included; `false` if they are too many.
-    pub(super) fn inline(&self, statements: usize) -> bool {
-        self.inlined.set(self.inlined.get() + statements);
-        self.inlined.get() <= MAX_INLINED
+    /// Where the code of this function begins, as its address.
+    pub(super) fn address(&self, function: &str) -> u64 {
+        self.addresses.get(function).map_or(0, |&(_, address)| address)
     }
 
-    /// What the code of `function` refers to.
-    ///
-    /// Every function that this comes to is inlined when the kernel is lowered, or else the
-    /// module is refused: what [`inline`](Index::inline) counts bounds this, too.
+    /// Counts the statements of a function that is decoded for a kernel; `false` if there are
+    /// too many of them.
+    pub(super) fn count(&self, function: &Function) -> bool {
+        let body = function.body.as_ref().map_or(0, Vec::len);
+        self.statements.set(self.statements.get() + body + function.params.len() + 1);
+        self.statements.get() <= MAX_STATEMENTS
+    }
+
+    /// What the code of `function` refers to, through calls, addresses of functions, and the
+    /// initial values of variables as well.
     pub(super) fn reach(&self, function: &'m Function) -> Reach<'m> {
-        let mut called = HashSet::new();
+        let mut known = HashSet::new();
         let mut functions = vec![function];
         let mut shared = vec![None; self.places];
         let mut at = 0;
         while let Some(&function) = functions.get(at) {
             at += 1;
-            self.shared_in(function, &mut shared);
-            let callees = instructions(function).filter_map(Call::of).map(|call| call.callee);
-            let new = callees.filter(|callee| called.insert(*callee));
-            functions.extend(new.filter_map(|callee| self.function(callee)));
+            let mut names = self.names_in(function);
+            while let Some(name) = names.pop() {
+                if let Some(&(place, variable)) = self.shared.get(name) {
+                    shared[place] = Some(variable);
+                }
+                if !(self.functions.contains_key(name) || self.initial.contains_key(name))
+                    || !known.insert(name)
+                {
+                    continue;
+                }
+                functions.extend(self.function(name).filter(|function| function.body.is_some()));
+                names.extend(self.initial.get(name).into_iter().flatten());
+            }
         }
         Reach { functions, shared: shared.into_iter().flatten().collect() }
     }
 
-    /// Adds the shared variables of the module that the code of `function` refers to, by
-    /// their places: those whose name no declaration of its own hides.
-    fn shared_in(&self, function: &'m Function, found: &mut [Option<&'m Variable>]) {
+    /// The names of variables and functions of the module in the code of `function`: those that
+    /// no declaration of its own hides, and what its calls name.
+    fn names_in(&self, function: &'m Function) -> Vec<&'m str> {
         // What a name of the function stands for does not matter here.
         let hides = Binding::Label(0);
+        let mut found = Vec::new();
         let mut scopes = Scopes::new();
         for variable in function.returns.iter().chain(&function.params) {
             scopes.declare(&variable.name, hides);
@@ -122,23 +149,24 @@ impl<'m> Index<'m> {
                     scopes.declare(&variable.name, hides);
                 }
                 // Labels hide, too, but only branches take them.
-                Statement::Label(..) => {}
-                Statement::Instruction(inst) if opcode(inst) == "bra" => {}
+                Statement::Label(..)
+                | Statement::BranchTargets { .. }
+                | Statement::Prototype { .. } => {}
+                Statement::Instruction(inst) if matches!(opcode(inst), "bra" | "brx") => {}
                 Statement::Instruction(inst) => {
                     let (first, rest) = match Call::of(inst) {
-                        Some(call) => (call.returns, call.rest),
+                        Some(call) => {
+                            found.push(call.callee);
+                            (call.returns, call.rest)
+                        }
                         None => (inst.operands.as_slice(), &[][..]),
                     };
-                    for name in first.iter().chain(rest).flat_map(operand_names) {
-                        if let Some(&(place, variable)) = self.shared.get(name)
-                            && scopes.find(name).is_none()
-                        {
-                            found[place] = Some(variable);
-                        }
-                    }
+                    let names = first.iter().chain(rest).flat_map(operand_names);
+                    found.extend(names.filter(|name| scopes.find(name).is_none()));
                 }
             }
         }
+        found
     }
 }
 
@@ -173,7 +201,7 @@ fn opcode(inst: &Instruction) -> &str {
 
 /// What the code of a kernel refers to, through calls as well.
 pub(super) struct Reach<'m> {
-    /// The kernel, and the functions that it may call.
+    /// The kernel, and the functions with a body that it may call.
     pub functions: Vec<&'m Function>,
     /// Shared variables of the module, in the order of the text.
     pub shared: Vec<&'m Variable>,

@@ -2,6 +2,7 @@
 //! virtual registers, in basic blocks.
 
 use crate::exec::OpFn;
+pub(crate) use crate::exec::code::Piece;
 use crate::exec::code::{BarrierKind, Special};
 
 /// A virtual register: an index into [`Ir::registers`].
@@ -81,6 +82,15 @@ impl Inst {
     }
 }
 
+/// What a call calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Callee {
+    /// A function of the kernel, by its number.
+    Function(u32),
+    /// The function whose address a register holds.
+    Address(V),
+}
+
 /// How a block ends.
 #[derive(Debug, Clone)]
 pub(crate) enum Terminator {
@@ -93,6 +103,15 @@ pub(crate) enum Terminator {
     },
     Exit,
     Trap,
+    /// From a function to its caller.
+    Return,
+    /// Of a function, with copies of the variables that pass arguments and results.
+    Call {
+        callee: Callee,
+        arguments: Vec<Piece>,
+        returns: Vec<Piece>,
+        next: B,
+    },
     Barrier {
         kind: BarrierKind,
         aligned: bool,
@@ -126,9 +145,10 @@ impl Terminator {
             Terminator::Goto(next)
             | Terminator::Barrier { next, .. }
             | Terminator::Collective { next, .. }
+            | Terminator::Call { next, .. }
             | Terminator::Wait { next, .. } => (Some(next), None),
             Terminator::Branch { taken, next, .. } => (Some(taken), Some(next)),
-            Terminator::Exit | Terminator::Trap => (None, None),
+            Terminator::Exit | Terminator::Trap | Terminator::Return => (None, None),
         };
         first.into_iter().chain(second)
     }
@@ -147,7 +167,12 @@ impl Terminator {
             Terminator::Wait { address, phase, dst, .. } => {
                 vec![Field::Use(address.0), Field::Use(*phase), Field::Def(*dst)]
             }
-            Terminator::Goto(_) | Terminator::Exit | Terminator::Trap => Vec::new(),
+            Terminator::Call { callee: Callee::Address(v), .. } => vec![Field::Use(*v)],
+            Terminator::Goto(_)
+            | Terminator::Exit
+            | Terminator::Trap
+            | Terminator::Return
+            | Terminator::Call { .. } => Vec::new(),
         }
     }
 }
@@ -163,7 +188,7 @@ pub(crate) struct Block {
     pub counted: bool,
 }
 
-/// A kernel. Block 0 is the entry.
+/// A kernel, or a function. Block 0 is the entry.
 #[derive(Debug, Default)]
 pub(crate) struct Ir {
     pub registers: Vec<Register>,

@@ -6,10 +6,11 @@ use super::context::{Context, Result};
 use super::index::Index;
 use super::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
 use super::scopes::{Binding, Scopes};
+use super::shared::Shared;
 use super::ty::Ty;
 use crate::checks::Checks;
 use crate::error::LoadError;
-use crate::exec::code::{Granule, SharedVariable};
+use crate::exec::code::Granule;
 use crate::exec::{OpFn, Path};
 use crate::ptx::ast::{Module, Variable};
 
@@ -20,7 +21,7 @@ pub(super) struct Open {
     pub(super) end: Option<(Terminator, u32, bool)>,
 }
 
-/// The state of lowering one kernel.
+/// The state of lowering one kernel, or one function of it.
 pub(super) struct Lowering<'m> {
     pub(super) module: &'m Module,
     pub(super) index: &'m Index<'m>,
@@ -32,20 +33,23 @@ pub(super) struct Lowering<'m> {
     pub(super) scopes: Scopes<'m>,
     /// Registers of ranges, by the range's number and their own.
     pub(super) members: HashMap<(u32, u32), V>,
-    /// Addresses of the shared variables that functions declare. One declaration is one
-    /// variable, however often its function is inlined.
-    pub(super) shared: HashMap<*const Variable, u64>,
+    /// Addresses of the shared variables that functions declare.
+    pub(super) shared: &'m HashMap<*const Variable, u64>,
+    /// Bytes of local memory so far, and the largest alignment in it.
     pub(super) local: u64,
+    pub(super) local_align: u64,
     /// The carry flag of `add.cc` and friends.
     pub(super) carry: Option<V>,
-    /// Functions being inlined, outermost first, and where each returns to.
-    pub(super) calls: Vec<(String, B)>,
+    /// The functions that the kernel may call, by name: their numbers.
+    pub(super) numbers: &'m HashMap<&'m str, u32>,
+    /// Whether this is the kernel itself.
+    pub(super) entry: bool,
+    /// The lists of `.branchtargets`.
+    pub(super) branch_targets: Vec<&'m [String]>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub(super) bulk: bool,
     pub(super) checks: Checks,
     pub(super) granule: Granule,
-    /// Variables in shared memory, by their place.
-    pub(super) variables: Vec<SharedVariable>,
     /// Names of registers, where reads of those that were not written are looked for.
     pub(super) names: HashMap<V, String>,
     /// Whether blocks may tell each other something through device memory.
@@ -56,8 +60,9 @@ impl<'m> Lowering<'m> {
     pub(super) fn new(
         module: &'m Module,
         index: &'m Index<'m>,
-        path: Path,
-        checks: Checks,
+        numbers: &'m HashMap<&'m str, u32>,
+        shared: &'m Shared<'m>,
+        (path, checks): (Path, Checks),
     ) -> Lowering<'m> {
         Lowering {
             module,
@@ -69,14 +74,16 @@ impl<'m> Lowering<'m> {
             current: 0,
             scopes: Scopes::new(),
             members: HashMap::new(),
-            shared: HashMap::new(),
+            shared: &shared.inner,
             local: 0,
+            local_align: 0,
             carry: None,
-            calls: Vec::new(),
+            numbers,
+            entry: true,
+            branch_targets: Vec::new(),
             bulk: false,
             checks,
             granule: Granule::LARGEST,
-            variables: Vec::new(),
             names: HashMap::new(),
             communicates: false,
         }

@@ -160,8 +160,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a load or a store of `parts`.
-    fn access(
+    /// Emits a load or a store of `parts`, with its checks.
+    pub(super) fn access(
         &mut self,
         at: &Context<'_>,
         (transfer, kind): (Transfer, AccessKind),
@@ -294,7 +294,7 @@ impl Lowering<'_> {
         let (home, a) = match a {
             Operand::Name(name) if self.symbol(name).is_some() => {
                 let (home, address, _) = self.symbol(name).unwrap_or((Space::Global, 0, None));
-                (Some(home), self.constant(ty, address))
+                (Some(home), self.variable_address(at, (home, address), ty))
             }
             _ => (space, self.src(at, a, ty)?),
         };

@@ -1,11 +1,15 @@
-//! A PTX function to decoded code: names are resolved, instructions become
-//! operations of the executor, calls are inlined, registers get slots.
+//! A kernel and the functions that it calls to decoded code: names are resolved, instructions
+//! become operations of the executor, registers get slots.
+
+use std::collections::HashMap;
 
 mod address;
 mod alu;
 mod atomic;
 mod body;
+mod builtin;
 mod bulk;
+mod call;
 mod check;
 mod compare;
 mod context;
@@ -24,17 +28,21 @@ mod memory;
 mod names;
 mod pick;
 mod scopes;
+mod shared;
 mod ty;
 
+use self::encode::{Body, Encoder};
 pub(crate) use self::index::Index;
-use self::ir::Terminator;
-use self::layout::Layout;
+use self::index::MAX_STATEMENTS;
+use self::ir::{Terminator, V};
+use self::layout::bytes_of;
 pub(crate) use self::layout::parameter_offsets;
 use self::lowering::Lowering;
+use self::shared::Shared;
 use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::Path;
-use crate::exec::code::Code;
+use crate::exec::code::{Code, Granule};
 use crate::ptx::ast::{Function, Module};
 
 /// A lowered kernel.
@@ -49,7 +57,8 @@ pub(crate) struct Lowered {
     pub dynamic_shared_at: Option<u32>,
 }
 
-/// Lowers the entry `function` of `module`. `text` are the lines of the source.
+/// Lowers the entry `function` of `module`, and the functions that it may call. `text` are the
+/// lines of the source.
 pub(crate) fn lower<'m>(
     module: &'m Module,
     index: &'m Index<'m>,
@@ -57,35 +66,83 @@ pub(crate) fn lower<'m>(
     (path, checks): (Path, Checks),
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered, LoadError> {
-    let mut lowering = Lowering::new(module, index, path, checks);
     let reach = index.reach(function);
-    lowering.bulk = reach.has_bulk_copies() && !checks.races;
-    let layout = lowering.place_shared(&reach)?;
+    let bulk = reach.has_bulk_copies() && !checks.races;
+    let shared = Shared::place(&reach, checks)?;
+    let names = reach.functions.iter().map(|function| function.name.as_str());
+    let numbers: HashMap<&str, u32> = names.zip(0..).collect();
+    let mut bodies = Vec::new();
+    let (mut granule, mut communicates) = (Granule::LARGEST, false);
+    let mut watched = Vec::new();
+    for function in &reach.functions {
+        if !function.entry && !index.count(function) {
+            return Err(too_large(
+                function,
+                &format!(
+                    "the functions that kernels call come to more than {MAX_STATEMENTS} statements, each counted for every kernel that may call it; make smaller modules"
+                ),
+            ));
+        }
+        let lowering = Lowering::new(module, index, &numbers, &shared, (path, checks));
+        let (mut body, facts) = body_of(lowering, &shared, function, bulk)?;
+        granule = granule.min(facts.granule);
+        communicates |= facts.communicates;
+        if checks.memory {
+            let slots = graph::allocate(&body.ir);
+            let slots = slots.map_err(|error| too_large(function, &error.to_string()))?;
+            defined::watch(&mut body.ir, &slots.entry, &facts.names, &mut watched);
+        }
+        bodies.push(body);
+    }
+    let mut encoder = Encoder::new(path, text, &bodies);
+    for (function, body) in reach.functions.iter().zip(&bodies) {
+        let encoded = encoder.function(body, index.address(&function.name));
+        encoded.map_err(|error| too_large(function, &error.to_string()))?;
+    }
+    let (copies, variables) = (reach.has_copies(), shared.variables);
+    let all = encoder.finish();
+    let code = Code { bulk, copies, granule, variables, watched, communicates, ..all };
+    let (static_shared, padding) = (shared.bytes, shared.padding);
+    Ok(Lowered { code, static_shared, padding, dynamic_shared_at: shared.dynamic })
+}
+
+fn too_large(function: &Function, help: &str) -> LoadError {
+    let (line, text) = (function.line, function.name.clone());
+    LoadError::Syntax { line, text, help: help.to_owned() }
+}
+
+/// What lowering finds out about a function.
+struct Facts {
+    granule: Granule,
+    communicates: bool,
+    /// Of registers.
+    names: HashMap<V, String>,
+}
+
+/// Lowers one function.
+fn body_of<'m>(
+    mut lowering: Lowering<'m>,
+    shared: &'m Shared<'m>,
+    function: &'m Function,
+    bulk: bool,
+) -> Result<(Body, Facts), LoadError> {
+    (lowering.bulk, lowering.entry) = (bulk, function.entry);
+    lowering.place_outer(shared)?;
     lowering.scopes.push();
-    lowering.place_parameters(&function.params)?;
-    let body = function.body.as_deref().unwrap_or_default();
+    match function.entry {
+        true => lowering.place_parameters(&function.params)?,
+        false => lowering.place_arguments(function)?,
+    }
     lowering.scopes.push();
     let exit = lowering.new_block();
-    lowering.body(body, exit)?;
+    lowering.body(function.body.as_deref().unwrap_or_default(), exit)?;
     lowering.finish(Terminator::Goto(exit), function.line, false);
-    lowering.blocks[exit as usize].end = Some((Terminator::Exit, function.line, false));
-    let local_bytes = lowering.local.next_multiple_of(16) as u32;
-    let (bulk, granule, copies) = (lowering.bulk, lowering.granule, reach.has_copies());
-    let variables = std::mem::take(&mut lowering.variables);
-    let (names, communicates) = (std::mem::take(&mut lowering.names), lowering.communicates);
-    let mut ir = lowering.into_ir();
-    let too_intricate = |graph::TooIntricate| LoadError::Syntax {
-        line: function.line,
-        text: function.name.clone(),
-        help: graph::TooIntricate.to_string(),
-    };
-    let mut watched = Vec::new();
-    if checks.memory {
-        let slots = graph::allocate(&ir).map_err(too_intricate)?;
-        watched = defined::watch(&mut ir, &slots.entry, &names);
-    }
-    let code = encode::encode(&ir, local_bytes, path, text).map_err(too_intricate)?;
-    let code = Code { bulk, copies, granule, variables, watched, communicates, ..code };
-    let Layout { static_shared, padding, dynamic_shared_at } = layout;
-    Ok(Lowered { code, static_shared, padding, dynamic_shared_at })
+    let end = if function.entry { Terminator::Exit } else { Terminator::Return };
+    lowering.blocks[exit as usize].end = Some((end, function.line, false));
+    let sizes = [&function.returns, &function.params].map(|all| all.iter().map(bytes_of).collect());
+    let (frame, align) = (lowering.local as u32, lowering.local_align as u32);
+    let (granule, communicates) = (lowering.granule, lowering.communicates);
+    let facts = Facts { granule, communicates, names: std::mem::take(&mut lowering.names) };
+    let name = function.name.clone();
+    Ok((Body { name, frame, align, sizes, ir: lowering.into_ir() }, facts))
 }

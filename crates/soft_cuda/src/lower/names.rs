@@ -8,7 +8,7 @@ use super::ty::{Kind, Ty};
 use crate::error::LoadError;
 use crate::exec::code::Special;
 use crate::exec::lanes::{Map1, PredLogic};
-use crate::exec::special::Clock;
+use crate::exec::special::{Clock, FrameAddress};
 use crate::exec::{NO_SLOT, alu, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
@@ -66,8 +66,29 @@ impl Lowering<'_> {
         Err(LoadError::Undeclared { line: at.inst.line, name: name.to_owned() })
     }
 
+    /// The address of a variable in its own space. Those of a function's frame are known when it
+    /// runs.
+    pub(super) fn variable_address(
+        &mut self,
+        at: &Context<'_>,
+        (space, address): (Space, u64),
+        ty: Ty,
+    ) -> V {
+        if space != Space::Local || self.entry {
+            return self.constant(ty, address);
+        }
+        let d = self.register(ty.class());
+        let run = match ty.class() {
+            Class::Wide => pick_compact::<FrameAddress<u64>>(),
+            _ => pick_compact::<FrameAddress<u32>>(),
+        };
+        let raw = Field::Raw;
+        self.emit(at, run, [Field::Def(d), raw(0), raw(0), raw(0), raw(address as u32), raw(0)]);
+        d
+    }
+
     /// The register `name`, of class `class`.
-    fn register_of(&mut self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
+    pub(super) fn register_of(&mut self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
         let v = self.find_register(at, name, class)?;
         if self.checks.memory {
             self.names.entry(v).or_insert_with(|| name.to_owned());

@@ -24,6 +24,10 @@ pub(super) enum Binding {
         bytes: Option<u64>,
     },
     Label(B),
+    /// A list of labels, by its place in `Lowering::branch_targets`.
+    BranchTargets(usize),
+    /// How many results and parameters a prototype has.
+    Prototype([usize; 2]),
 }
 
 /// A declaration such as `.reg .b32 %r<4>`.
@@ -52,14 +56,12 @@ pub(super) struct Scopes<'m> {
     ranges: Names<'m, Range>,
     /// How many ranges there have been.
     numbers: u32,
-    /// Depth of the first scope that a called function sees, apart from the outermost.
-    floor: usize,
 }
 
 impl<'m> Scopes<'m> {
     pub(super) fn new() -> Scopes<'m> {
         let (names, ranges) = (HashMap::new(), HashMap::new());
-        Scopes { open: vec![Vec::new()], names, ranges, numbers: 0, floor: 1 }
+        Scopes { open: vec![Vec::new()], names, ranges, numbers: 0 }
     }
 
     pub(super) fn push(&mut self) {
@@ -73,20 +75,6 @@ impl<'m> Scopes<'m> {
                 Declared::Range(name) => forget(&mut self.ranges, name),
             }
         }
-    }
-
-    /// Hides all scopes but the outermost; give what it returns to
-    /// [`leave`](Scopes::leave).
-    pub(super) fn enter(&mut self) -> usize {
-        std::mem::replace(&mut self.floor, self.open.len())
-    }
-
-    /// Closes the scopes since `enter`, and shows those again that it hid.
-    pub(super) fn leave(&mut self, floor: usize) {
-        while self.open.len() > self.floor {
-            self.pop();
-        }
-        self.floor = floor;
     }
 
     /// Declares a name in the innermost scope; `false` if it was declared there already.
@@ -111,12 +99,12 @@ impl<'m> Scopes<'m> {
 
     /// What `name` stands for in the innermost scope that has it.
     pub(super) fn find(&self, name: &str) -> Option<Binding> {
-        let one = self.visible(self.names.get(name)).next();
+        let one = innermost(self.names.get(name)).next();
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (prefix, number) = name.split_at(name.len() - digits);
         let canonical = number.len() == 1 || !number.starts_with('0');
         let member = number.parse().ok().filter(|_| canonical).and_then(|n: u32| {
-            let mut ranges = self.visible(self.ranges.get(prefix));
+            let mut ranges = innermost(self.ranges.get(prefix));
             let (depth, range) = ranges.find(|(_, range)| n < range.count)?;
             Some((depth, Binding::Member { range: range.number, n, ty: range.ty }))
         });
@@ -126,17 +114,11 @@ impl<'m> Scopes<'m> {
             (None, member) => member.map(|(_, member)| member),
         }
     }
+}
 
-    /// Those of a name's meanings that are visible, innermost first.
-    fn visible<'a, T: Copy>(
-        &self,
-        all: Option<&'a Vec<(usize, T)>>,
-    ) -> impl Iterator<Item = (usize, T)> + use<'a, T> {
-        let all = all.map_or(&[][..], Vec::as_slice);
-        let floor = self.floor;
-        let inner = all.iter().rev().copied().take_while(move |&(depth, _)| depth >= floor);
-        inner.chain(all.first().copied().filter(|&(depth, _)| depth == 0))
-    }
+/// A name's meanings, innermost first.
+fn innermost<T: Copy>(all: Option<&Vec<(usize, T)>>) -> impl Iterator<Item = (usize, T)> {
+    all.map_or(&[][..], Vec::as_slice).iter().rev().copied()
 }
 
 fn insert<'m, T>(names: &mut Names<'m, T>, name: &'m str, depth: usize, value: T) -> bool {

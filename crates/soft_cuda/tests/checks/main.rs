@@ -43,6 +43,11 @@ fn module(body: &str, keep: &str) -> String {
 .shared .align 8 .b64 full;
 .shared .align 8 .b64 empty;
 .shared .align 128 .b8 next[4096];
+.global .align 4 .b32 zeros[4];
+.func (.param .b32 r) sets(.param .b32 x) {{
+  .reg .b32 %r<4>; ld.param.b32 %r1, [x]; st.param.b32 [r], %r1; ret;
+}}
+.func (.param .b32 r) forgets(.param .b32 x) {{ ret; }}
 .visible .entry k(.param .u64 in, .param .u64 out)
 {{
   .local .align 8 .b8 depot[64];

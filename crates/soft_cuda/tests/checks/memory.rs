@@ -5,7 +5,7 @@ use soft_cuda::Checks;
 
 const UNWRITTEN: &str = "Uninitialised";
 
-const TWINS: [Twin; 12] = [
+const TWINS: [Twin; 14] = [
     Twin {
         name: "shared memory",
         found: UNWRITTEN,
@@ -111,6 +111,27 @@ BUG| st.shared.b32 [%r4+4096], 1;",
         body: "  st.shared.b32 [%r4+3968], 1; st.shared.b32 [next], 1;
 FIX| ld.shared.b32 %r12, [%r4+3968]; st.global.b32 [%rd4], %r12;
 BUG| ld.shared.b32 %r12, [%r4+4096]; st.global.b32 [%rd4], %r12;",
+    },
+    Twin {
+        name: "a variable of the module without an initial value is zero, local memory is not",
+        found: UNWRITTEN,
+        threads: 32,
+        blocks: 1,
+        body: "
+FIX| ld.global.b32 %r12, [zeros+4]; st.global.b32 [%rd4], %r12;
+BUG| ld.local.b32 %r12, [depot]; st.global.b32 [%rd4], %r12;",
+    },
+    Twin {
+        name: "a function that does not set its result",
+        found: "Uninitialised|UninitialisedRegister",
+        threads: 32,
+        blocks: 2,
+        body: "  { .param .b32 x; .param .b32 y;
+  st.param.b32 [x], %r1;
+FIX| call (y), sets, (x);
+BUG| call (y), forgets, (x);
+  ld.param.b32 %r12, [y]; }
+  st.global.b32 [%rd4], %r12;",
     },
     Twin {
         name: "ld.nc of what this launch wrote",

@@ -153,7 +153,7 @@ AGAIN:
 }
 
 #[test]
-fn calls_are_inlined() {
+fn functions_are_called() {
     let declarations = "
 .func (.param .b32 r) square(.param .b32 a)
 {

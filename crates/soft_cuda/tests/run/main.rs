@@ -3,6 +3,7 @@
 mod arithmetic;
 mod barriers;
 mod bulk;
+mod calls;
 mod constants;
 mod divergence;
 mod endless;

@@ -1,0 +1,209 @@
+//! The kernels of `api/`, through `cust`: on the GPU if there is one, else on the software device.
+//! What they find is compared with the CPU, bit for bit.
+
+use cuda_builder::CudaArch;
+use cust::launch;
+use cust::memory::CopyDestination;
+
+mod common;
+#[path = "common/device.rs"]
+mod device;
+
+use device::{Api, buffer};
+
+/// Launches a kernel, whose buffers and blocks are as it says.
+macro_rules! run {
+    ($api:ident.$kernel:ident[$grid:expr, $block:expr]($($argument:expr),* $(,)?)) => {{
+        let function = $api.module.get_function(stringify!($kernel)).unwrap();
+        let stream = &$api.stream;
+        // SAFETY: the buffers are as large as the kernel says.
+        unsafe { launch!(function<<<$grid, $block, 0, stream>>>($($argument),*)) }.unwrap();
+    }};
+}
+
+/// For sm_80.
+fn api() -> Option<Api> {
+    Api::of(common::api(), CudaArch::Sm80)
+}
+
+#[test]
+fn indices_are_those_of_the_launch() {
+    let Some(api) = api() else { return };
+    let (grid, block) = ((2u32, 3u32, 2u32), (4u32, 2u32, 3u32));
+    let out = buffer(&[u32::MAX; 2 * 3 * 2 * 4 * 2 * 3 * 16]);
+    run!(api.indices[grid, block](out.as_device_ptr()));
+    let mut expected = Vec::new();
+    for (bz, by, bx) in product((grid.2, grid.1, grid.0)) {
+        for (z, y, x) in product((block.2, block.1, block.0)) {
+            let (gx, gy, gz) = (bx * 4 + x, by * 2 + y, bz * 3 + z);
+            let is_first = u32::from([x, y, z, bx, by, bz] == [0; 6]);
+            expected.extend([x, y, z, bx, by, bz, 24, 12, gx, gy, gx, gy, gz, gx, is_first, 0]);
+        }
+    }
+    assert_eq!(api.read(&out), expected);
+}
+
+fn product(sizes: (u32, u32, u32)) -> impl Iterator<Item = (u32, u32, u32)> {
+    let (x, y, z) = sizes;
+    (0..x).flat_map(move |x| (0..y).flat_map(move |y| (0..z).map(move |z| (x, y, z))))
+}
+
+/// The lane that each shuffle of `width` takes from, and whether it is in reach (PTX ISA:
+/// "shfl.sync").
+fn sources(lane: i32, width: i32) -> [(i32, bool); 4] {
+    let first = lane / width * width;
+    let last = first + width - 1;
+    let candidates = [lane - 3, lane + 5, first + 9 % width, lane ^ 6];
+    let inside = [candidates[0] >= first, candidates[1] <= last, true, candidates[3] <= last];
+    std::array::from_fn(|i| (if inside[i] { candidates[i] } else { lane }, inside[i]))
+}
+
+#[test]
+fn shuffles_take_all_types() {
+    let Some(api) = api() else { return };
+    macro_rules! check {
+        ($($kernel:ident: $ty:ty, $value:expr;)*) => {$({
+            let value: fn(u32) -> $ty = $value;
+            let (got, inside) = (buffer(&[<$ty>::default(); 64 * 24]), buffer(&[9u8; 64 * 24]));
+            run!(api.$kernel[1, 64](got.as_device_ptr(), inside.as_device_ptr()));
+            let (got, inside) = (api.read(&got), api.read(&inside));
+            for i in 0..64 {
+                let found = got.iter().zip(&inside).skip(i * 24);
+                let expected = (0..6).flat_map(|log| sources(i as i32 % 32, 1 << log));
+                for (at, (found, (source, is_inside))) in found.zip(expected).enumerate() {
+                    let expected = value(i as u32 / 32 * 32 + source as u32);
+                    assert_eq!(*found.0, expected, "{} {i} {at}", stringify!($kernel));
+                    assert_eq!(*found.1, u8::from(is_inside), "{} {i} {at}", stringify!($kernel));
+                }
+            }
+        })*};
+    }
+    check! {
+        shuffles_u8: u8, |i| i as u8;
+        shuffles_i16: i16, |i| i as i16 - 40;
+        shuffles_f32: f32, |i| i as f32 * 0.5;
+        shuffles_i64: i64, |i| (i64::from(i) - 20) * 0x1_0000_0003;
+        shuffles_f64: f64, |i| f64::from(i) / 3.0;
+        shuffles_u128: u128, |i| u128::from(i) << 100 | u128::from(i) << 40 | u128::from(i);
+    }
+}
+
+#[test]
+fn reductions_and_matches() {
+    let Some(api) = api() else { return };
+    let out = buffer(&[0u32; 32 * 16]);
+    run!(api.reductions[1, 32](out.as_device_ptr()));
+    for (lane, found) in api.read(&out).chunks_exact(16).enumerate() {
+        let lane = lane as u32;
+        let expected = [
+            32 * 0x100 + 496,
+            0x100,
+            0x11f,
+            0x100,
+            0x11f,
+            0,
+            (7i32 * 32 - 496) as u32,
+            -24i32 as u32,
+            7,
+            0xff << (lane / 8 * 8),
+            0x5555_5555 << (lane % 2),
+            u32::MAX,
+            5,
+            (1 << lane) - 1,
+            u32::MAX << lane,
+            u32::MAX << lane,
+        ];
+        assert_eq!(found, expected, "{lane}");
+    }
+}
+
+#[test]
+fn shared_memory_holds_all_types() {
+    let Some(api) = api() else { return };
+    let out = buffer(&[0.0f64; 32 * 8]);
+    run!(api.shared_types[1, 32](out.as_device_ptr()));
+    for (i, found) in api.read(&out).chunks_exact(8).enumerate() {
+        let next = ((i + 1) % 32) as f64;
+        let expected = [
+            next / 3.0,
+            next * (1u64 << 33) as f64,
+            next - 16.0,
+            next * 3.0,
+            next + 0.75,
+            next * 1005.0 + 3.0,
+            next + 100.0,
+            -next,
+        ];
+        assert_eq!(found, expected, "{i}");
+    }
+}
+
+#[test]
+fn cache_operators_move_what_they_say() {
+    let Some(api) = api() else { return };
+    let values: Vec<u32> = (1..=20).map(|i| i * 0x0102_0304).collect();
+    let (x, y) = (buffer(&values), buffer(&[0u32; 20]));
+    run!(api.cache_operators[1, 1](x.as_device_ptr(), y.as_device_ptr()));
+    let mut expected = values;
+    expected[19] &= 0xffff;
+    assert_eq!(api.read(&y), expected);
+    let text = common::build(common::api()).unwrap().unwrap();
+    for instruction in [
+        "ld.global.v4.b32",
+        "ld.global.nc.v4.b32",
+        "ld.global.cg.v4.b32",
+        "ld.global.ca.b64",
+        "ld.global.cs.v2.b32",
+        "ld.global.lu.v2.b32",
+        "ld.global.cv.b32",
+        "ld.global.nc.b16",
+        "st.global.v4.b32",
+        "st.global.cg.v4.b32",
+        "st.global.cs.b64",
+        "st.global.wt.v2.b32",
+    ] {
+        assert!(text.contains(instruction), "{instruction}");
+    }
+}
+
+#[test]
+fn constants_come_from_the_host() {
+    let Some(api) = api() else { return };
+    let weights: [f32; 16] = std::array::from_fn(|i| 1.5 * i as f32);
+    api.module.get_global::<[f32; 16]>(c"WEIGHTS").unwrap().copy_from(&weights).unwrap();
+    let (out, spaces) = (buffer(&[0.0f32; 16]), buffer(&[0u32; 3]));
+    run!(api.constants[1, 16](out.as_device_ptr(), spaces.as_device_ptr()));
+    assert_eq!(api.read(&out), weights);
+    assert_eq!(api.read(&spaces), [1, 2, 1]);
+}
+
+#[test]
+fn atomics_add_up() {
+    let Some(api) = api() else { return };
+    const THREADS: usize = 3 * 64;
+    let (floats, doubles) = (buffer(&[1.0f32, 0.0, 1.0, 1.0]), buffer(&[0.5f64, 0.0]));
+    let (system, integers) = (buffer(&[0.0f64]), buffer(&[0u32, 0, u32::MAX]));
+    let (wide, out) = (buffer(&[1u64]), buffer(&[0.0f32; 2]));
+    run!(api.atomics[3, 64](
+        floats.as_device_ptr(), 4usize, doubles.as_device_ptr(), 2usize, system.as_device_ptr(),
+        integers.as_device_ptr(), 3usize, wide.as_device_ptr(), out.as_device_ptr()
+    ));
+    let all = THREADS as f32;
+    let or = f32::from_bits(1.0f32.to_bits() | 2.0f32.to_bits());
+    assert_eq!(api.read(&floats), [1.0 + all * 0.5, -all * 0.25, or, 1.0]);
+    assert_eq!(api.read(&doubles), [0.5 + f64::from(all) * 0.125, f64::from(all)]);
+    assert_eq!(api.read(&system), [f64::from(all)]);
+    assert_eq!(api.read(&integers)[..2], [THREADS as u32, THREADS as u32 - 1]);
+    assert_eq!(api.read(&wide), [1 + ((THREADS as u64) << 33)]);
+    assert_eq!(api.read(&out), [33.0, -128.0]);
+}
+
+#[test]
+fn clocks_go_on_and_the_capability_is_that_of_the_build() {
+    for (arch, capability) in [(CudaArch::Sm80, 1), (CudaArch::Sm90a, 2)] {
+        let Some(api) = Api::of(common::api(), arch) else { return };
+        let out = buffer(&[0u64; 3]);
+        run!(api.clocks[1, 1](out.as_device_ptr()));
+        assert_eq!(api.read(&out), [1, 1, capability], "{arch}");
+    }
+}

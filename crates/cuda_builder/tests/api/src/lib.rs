@@ -1,0 +1,9 @@
+//! Kernels that use what `cuda_std` shares with Rust-CUDA, each writing what it found.
+
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+
+#[cfg(any(feature = "math", not(target_arch = "nvptx64")))]
+pub mod math;
+pub mod memory;
+pub mod threads;

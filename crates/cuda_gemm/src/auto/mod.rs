@@ -1,0 +1,272 @@
+//! Which kernel, and with how many splits: for each product and device, from measurements.
+//!
+//! ```no_run
+//! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+//!
+//! # fn main() -> Result<(), cuda_gemm::Error> {
+//! let device = Device::open(DeviceChoice::Auto)?;
+//! let auto = device.auto()?; // once
+//! let product = auto.prepare(Gemm::new(16, 4096, 4096))?; // once for each shape
+//! # let a = DeviceMatrix::zeros(&device, 16, 4096)?;
+//! # let b = DeviceMatrix::zeros(&device, 4096, 4096)?;
+//! # let mut c = DeviceMatrix::zeros(&device, 16, 4096)?;
+//! product.enqueue(&a, &b, &mut c)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Table`] has a few constants for each kernel, measured by `host tune`; a [`Model`] makes
+//! times of them; the least time wins. Where a product was measured itself, and the choice was
+//! slower than another or less accurate than cuBLAS, there is an
+//! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
+//! one most like it, scaled; without any table, the largest tile that fills the GPU is taken.
+
+mod changes;
+mod choice;
+mod digests;
+pub mod model;
+mod rule;
+mod scale;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+use cust::function::BlockSize;
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::gemm::Gemm;
+use crate::launch::{Kernel, PlanBuilder, Prepared, is_aligned};
+
+pub use changes::Change;
+pub use choice::Choice;
+pub use model::{Estimate, Model};
+pub use table::Table;
+
+/// The name that stands for the choice: `--kernel auto`.
+pub const NAME: &str = "auto";
+
+/// What `auto` is, in a line.
+pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
+
+/// What choices are based on.
+#[derive(Clone)]
+pub enum Basis {
+    /// Measurements on a device like this, or on one with another name (`on`), scaled.
+    Measured {
+        /// The device that was measured.
+        on: String,
+        /// Whether that is another one.
+        scaled: bool,
+        /// The costs.
+        model: Model,
+        /// Products that were measured, and what was fastest for them.
+        exceptions: HashMap<[usize; 3], Choice>,
+    },
+    /// A GPU, and no table: the largest tile that fills it.
+    Size {
+        /// Its multiprocessors.
+        multiprocessors: u32,
+        /// Rungs that are considered beside the tiles.
+        rungs: Vec<&'static KernelDescriptor>,
+    },
+    /// The software device: the tile that makes it do the least.
+    Software,
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured { on, scaled: false, .. } => write!(f, "measured on {on}"),
+            Self::Measured { on, scaled: true, .. } => write!(
+                f,
+                "scaled from what was measured on {on}, because this device was not \
+                 (`host tune` does)"
+            ),
+            Self::Size { multiprocessors, .. } => write!(
+                f,
+                "not measured (`host tune` does): the largest tile that fills \
+                 {multiprocessors} multiprocessors"
+            ),
+            Self::Software => f.write_str("the tile that makes the software device do the least"),
+        }
+    }
+}
+
+/// Chooses kernels for products on a device, and prepares them.
+pub struct Auto {
+    device: Device,
+    basis: Basis,
+    /// All kernels, loaded when they are first chosen.
+    kernels: Vec<(&'static KernelDescriptor, OnceLock<Kernel>)>,
+}
+
+impl Device {
+    /// What chooses kernels on this device, by the table that is built in for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`] if a table does not fit the kernels or the device.
+    pub fn auto(&self) -> Result<Auto, Error> {
+        let info = self.info();
+        let basis = match Table::nearest(info)? {
+            _ if self.is_soft() => Basis::Software,
+            Some(table) => return self.auto_by(&table),
+            None => Basis::Size {
+                multiprocessors: info.limits.multiprocessors,
+                rungs: LADDER
+                    .iter()
+                    .filter(|spec| spec.abi() == KernelAbi::StreamK && scale::room(info, spec) > 0)
+                    .copied()
+                    .collect(),
+            },
+        };
+        Ok(Auto::new(self, basis))
+    }
+
+    /// As [`Device::auto`], by any table: that of another device is scaled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`] if nothing in the table can be launched on this device.
+    pub fn auto_by(&self, table: &Table) -> Result<Auto, Error> {
+        let info = self.info();
+        let measured = table.device();
+        let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
+        let own = measured.name == info.name
+            && multiprocessors.is_none_or(|count| count == measured.multiprocessors);
+        let model = if own {
+            Model::new(table)
+        } else {
+            // The software device has no number of its own.
+            let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
+            Model::new(&scale::scaled(table, info, multiprocessors)?)
+        };
+        let exceptions = table.exceptions().iter().filter(|_| own);
+        let exceptions = exceptions.map(|at| ([at.m, at.n, at.k], at.best.choice())).collect();
+        let on = measured.name.clone();
+        Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))
+    }
+
+    /// How many blocks of a kernel fit a multiprocessor at once, as the driver says; 0 if it
+    /// cannot run at all.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`].
+    pub fn resident_blocks(&self, spec: &'static KernelDescriptor) -> Result<u32, Error> {
+        if scale::room(self.info(), spec) == 0 {
+            return Ok(0);
+        }
+        // Opts in to as much shared memory as the kernel needs, which counts here.
+        let kernel = self.kernel(spec)?;
+        let shared = kernel.prepare(Gemm::new(1, 1, 1))?.plan().shared_bytes();
+        self.entry_point(spec.name())?
+            .resident_blocks(BlockSize::xy(spec.block()[0], spec.block()[1]), shared)
+    }
+}
+
+impl Auto {
+    fn new(device: &Device, basis: Basis) -> Self {
+        let kernels = LADDER.iter().chain(TILES).map(|spec| (*spec, OnceLock::new()));
+        Self { device: device.clone(), basis, kernels: kernels.collect() }
+    }
+
+    /// What choices are based on.
+    pub fn basis(&self) -> &Basis {
+        &self.basis
+    }
+
+    /// The kernel and the splits for a product. It takes some microseconds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Gemm::validate`].
+    pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
+        gemm.validate()?;
+        Ok(match &self.basis {
+            Basis::Measured { model, .. } => match self.exception(gemm) {
+                Some(choice) => choice,
+                // Any kernel computes nothing.
+                None => model.fastest(gemm).map_or_else(
+                    || Choice { spec: model.kernels()[0].kernel, splits: 1, packed: false },
+                    |estimate| estimate.choice,
+                ),
+            },
+            Basis::Size { multiprocessors, rungs } => rule::for_gpu(gemm, *multiprocessors, rungs),
+            Basis::Software => rule::for_software(gemm),
+        })
+    }
+
+    /// What was measured to be fastest for this very product, against what its costs say.
+    pub fn exception(&self, gemm: &Gemm) -> Option<Choice> {
+        let Basis::Measured { exceptions, .. } = &self.basis else { return None };
+        let Gemm { m, n, k, .. } = *gemm;
+        // Densely stored matrices were measured; others may need other entry points.
+        let measured = Gemm::new(m, n, k);
+        let alike = gemm.depth() == k
+            && (0..3).all(|i| {
+                let mut one = [false; 3];
+                one[i] = true;
+                is_aligned(one, gemm, [0; 3]) == is_aligned(one, &measured, [0; 3])
+            });
+        exceptions.get(&[m, n, k]).copied().filter(|_| alike)
+    }
+
+    /// The best few choices by costs alone, fastest first, if there are any measurements.
+    pub fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
+        match &self.basis {
+            Basis::Measured { model, .. } => model.ranking(gemm, count),
+            Basis::Size { .. } | Basis::Software => Vec::new(),
+        }
+    }
+
+    /// Chooses a kernel for a product and checks it, once for any number of calls. The memory
+    /// that it needs is allocated here. [`Auto::plan`] has settings.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<Prepared, Error> {
+        self.plan(gemm)?.prepare()
+    }
+
+    /// Chooses a kernel for a product; how it is prepared may then be altered.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Gemm::validate`] and [`Device::kernel`].
+    pub fn plan(&self, gemm: Gemm) -> Result<PlanBuilder, Error> {
+        self.plan_choice(gemm, self.choose(&gemm)?)
+    }
+
+    /// As [`Auto::plan`], with the choice given.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`].
+    pub fn plan_choice(&self, gemm: Gemm, choice: Choice) -> Result<PlanBuilder, Error> {
+        let Choice { spec, splits, packed } = choice;
+        Ok(self.kernel(spec)?.plan(gemm).splits(splits).staged(packed))
+    }
+
+    fn kernel(&self, spec: &'static KernelDescriptor) -> Result<&Kernel, Error> {
+        let place = self.kernels.iter().find(|(other, _)| other.name() == spec.name());
+        let Some((_, cell)) = place else {
+            return Err(Error::NotInPtx {
+                kernel: spec.name(),
+                device: self.device.info().name.clone(),
+            });
+        };
+        if let Some(kernel) = cell.get() {
+            return Ok(kernel);
+        }
+        let kernel = self.device.kernel(spec)?;
+        Ok(cell.get_or_init(|| kernel))
+    }
+}

@@ -1,0 +1,180 @@
+//! What a device was measured to need, as data: a [`Table`] in JSON.
+//!
+//! `host tune` makes one. Those under `crates/cuda_gemm/tuned` are built into the program, and found by
+//! the device's name; any other can be read from a file. However a table is made, [`Table::new`]
+//! checks it, and nothing alters it afterwards.
+
+mod parts;
+mod valid;
+
+use std::fmt;
+use std::path::Path;
+
+use crate::device::DeviceInfo;
+use crate::error::Error;
+use host_system::text;
+
+use parts::Parts;
+pub use parts::{Costs, Exception, Measured, Pace, Timed};
+
+/// The tables under `crates/cuda_gemm/tuned`: file name and text.
+pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
+
+/// What kernels were measured to need on a device. Times are in nanoseconds.
+///
+/// It stays as it was checked:
+///
+/// ```compile_fail,E0615
+/// fn alter(table: &mut host::Table) {
+///     table.kernels.clear();
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Table(Parts);
+
+impl Table {
+    /// Checks a table; `device` has the digests of all that was measured.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`], with what is wrong.
+    pub fn new(
+        device: Measured,
+        launch_ns: f64,
+        copy_gbytes: f64,
+        kernels: Vec<Costs>,
+        exceptions: Vec<Exception>,
+    ) -> Result<Self, Error> {
+        let place = format!("the table of {}", device.name);
+        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions };
+        Self::checked(parts, place)
+    }
+
+    fn checked(parts: Parts, place: String) -> Result<Self, Error> {
+        match valid::check(&parts) {
+            Ok(()) => Ok(Self(parts)),
+            Err(reason) => Err(Error::Table { place, reason }),
+        }
+    }
+
+    /// The same for another device.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_device(&self, device: Measured) -> Result<Self, Error> {
+        let Parts { launch_ns, copy_gbytes, kernels, exceptions, .. } = self.0.clone();
+        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+    }
+
+    /// The same with other costs.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_kernels(&self, kernels: Vec<Costs>) -> Result<Self, Error> {
+        let Parts { device, launch_ns, copy_gbytes, exceptions, .. } = self.0.clone();
+        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+    }
+
+    /// The same with other exceptions.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_exceptions(&self, exceptions: Vec<Exception>) -> Result<Self, Error> {
+        let Parts { device, launch_ns, copy_gbytes, kernels, .. } = self.0.clone();
+        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+    }
+
+    /// The device, and what else the measurements depend on.
+    pub fn device(&self) -> &Measured {
+        &self.0.device
+    }
+
+    /// What a launch takes that has nothing to do.
+    pub fn launch_ns(&self) -> f64 {
+        self.0.launch_ns
+    }
+
+    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
+    pub fn copy_gbytes(&self) -> f64 {
+        self.0.copy_gbytes
+    }
+
+    /// The kernels that are chosen from; at least one.
+    pub fn kernels(&self) -> &[Costs] {
+        &self.0.kernels
+    }
+
+    /// Products for which what the costs say is fastest was slower than another, or less accurate
+    /// than cuBLAS.
+    pub fn exceptions(&self) -> &[Exception] {
+        &self.0.exceptions
+    }
+
+    /// Reads a table from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`], with the line or the entry that is wrong.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = text::read(path).map_err(|error| Error::Table {
+            place: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        Self::parse(&text, path.display())
+    }
+
+    /// Reads a table from a text; `place` says in errors where that is from.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`], with the line or the entry that is wrong.
+    pub fn parse(text: &str, place: impl fmt::Display) -> Result<Self, Error> {
+        let parts = serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            // The place is said in front.
+            let reason = error.to_string();
+            let at = format!(" at line {line} column {column}");
+            let reason = reason.strip_suffix(&at).unwrap_or(&reason).to_owned();
+            Error::Table { place: format!("{place}:{line}"), reason }
+        })?;
+        Self::checked(parts, place.to_string())
+    }
+
+    /// The tables that are built in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Table`] if one cannot be read: it was made for other kernels.
+    pub fn built_in() -> Result<Vec<Self>, Error> {
+        TUNED.iter().map(|(file, text)| Self::parse(text, format_args!("tuned/{file}"))).collect()
+    }
+
+    /// The built-in table for a device: its own, or that of the device most like it. `None`
+    /// if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::built_in`].
+    pub fn nearest(info: &DeviceInfo) -> Result<Option<Self>, Error> {
+        let multiprocessors = info.peak.map_or(0, |peak| peak.multiprocessors);
+        let distance = |table: &Self| {
+            let Measured { name, capability, multiprocessors: other, .. } = table.device();
+            (
+                *name != info.name,
+                *capability != info.capability,
+                capability.0.abs_diff(info.capability.0),
+                other.abs_diff(multiprocessors),
+            )
+        };
+        Ok(Self::built_in()?.into_iter().min_by_key(distance))
+    }
+
+    /// The text of a file that [`Table::read`] reads.
+    pub fn to_json(&self) -> String {
+        // String keys and plain data only, so that serialisation cannot fail.
+        serde_json::to_string_pretty(&self.0).expect("plain data") + "\n"
+    }
+}

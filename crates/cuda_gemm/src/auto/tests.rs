@@ -1,0 +1,360 @@
+//! Tables, and what is chosen by them. The numbers in them were measured nowhere.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::device::{DeviceChoice, Peak};
+use kernels_gpu::Shared;
+use table::Measured;
+
+/// A table of three kernels.
+const TABLE: &str = include_str!("table_for_tests.json");
+
+fn table() -> Table {
+    Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A table is for the PTX that it was measured with, or says openly that a kernel has changed.
+#[test]
+fn built_in_tables_are_of_the_ptx_in_the_tree() {
+    let mut stale = String::new();
+    for (file, text) in table::TUNED {
+        let table = Table::parse(text, file).unwrap_or_else(|error| panic!("{error}"));
+        let changes = table.changes().into_iter().filter(|change| !change.is_accepted);
+        let changed: Vec<_> = changes.map(|change| change.entry_point).collect();
+        if !changed.is_empty() {
+            stale += &format!(
+                "the PTX of {} has changed since crates/cuda_gemm/tuned/{file} was measured; on an {}, type \
+                 `cargo xtask tune`; without one, have the table say so: \
+                 `cargo run -p host -- tune --accept crates/cuda_gemm/tuned/{file}`\n",
+                changed.join(", "),
+                table.device().name
+            );
+        }
+        // So that to accept changes alters nothing else.
+        assert!(
+            table.to_json() == *text,
+            "crates/cuda_gemm/tuned/{file} is not as `host tune` writes it"
+        );
+    }
+    assert!(stale.is_empty(), "{stale}");
+}
+
+#[test]
+fn a_table_reads_back_what_it_wrote() {
+    let table = table();
+    let again = Table::parse(&table.to_json(), "again").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.to_json(), table.to_json());
+    assert_eq!(again.exceptions()[0].best.choice(), table.exceptions()[0].best.choice());
+}
+
+#[test]
+fn a_bad_table_says_which_line_or_entry() {
+    let line_of = |text: &str| TABLE.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let parse = |from: &str, to: &str| {
+        let text = TABLE.replacen(from, to, 1);
+        assert_ne!(text, TABLE, "{from}");
+        let Err(Error::Table { place, reason }) = Table::parse(&text, "bad.json") else {
+            panic!("{to}")
+        };
+        (place, reason)
+    };
+    for (from, to, line, says) in [
+        ("\"tile_64x64\"", "\"tile_64x46\"", 0, "did you mean `tile_64x64`?"),
+        ("\"copy_gbytes\"", "\"copy_gb\"", 0, "unknown field `copy_gb`"),
+        ("\"piece_ns\": 60.0,", "", 1, "missing field `piece_ns`"),
+        ("\"join_ns\": 600.0", "\"join_ns\": null", 0, "null"),
+        ("\"ptx_sha256\": {}", "\"ptx_sha256\": \"of all\"", 0, "expected a map"),
+    ] {
+        let (place, reason) = parse(from, to);
+        assert!(reason.contains(says), "{to}: {reason}");
+        // An object that lacks something is known to at its end.
+        if line == 0 {
+            assert_eq!(place, format!("bad.json:{}", line_of(from)), "{to}");
+        }
+    }
+    for (from, to, says) in [
+        ("\"multiprocessors\": 4", "\"multiprocessors\": 0", "`multiprocessors` is 0"),
+        ("{}", "{ \"stage_operands\": \"12\" }", "the SHA-256 of `stage_operands` is `12`"),
+        ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", "`launch_ns` is -1, and must be"),
+        ("\"copy_gbytes\": 4000.0", "\"copy_gbytes\": 0.0", "`copy_gbytes` is 0, and must be"),
+        ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
+        ("\"step_ns\": 1700.0", "\"step_ns\": 0", "`tile_64x64`: `aligned[1].step_ns` is 0"),
+        ("\"join_ns\": 600.0", "\"join_ns\": -0.5", "`join_ns` is -0.5"),
+        ("\"splits\": 1", "\"splits\": 0", "splits` is 0, and must be at least 1"),
+        ("\"m\": 512", "\"m\": 4294967296", "exception 4294967296x512x512: m is"),
+    ] {
+        let (place, reason) = parse(from, to);
+        assert!(place == "bad.json" && reason.contains(says), "{to}: {place}: {reason}");
+    }
+    let Err(Error::Table { place, reason }) = Table::parse("{", "cut.json") else { panic!() };
+    assert!(place == "cut.json:1" && reason.contains("EOF"), "{place}: {reason}");
+    let missing = std::path::Path::new("no such table.json");
+    let Err(error) = Table::read(missing) else { panic!() };
+    assert!(error.to_string().contains("no such table.json"), "{error}");
+}
+
+/// Whoever makes a table: what is wrong with it is found.
+#[test]
+fn no_table_is_made_that_is_not_checked() {
+    let table = table();
+    let refused = |table: Result<Table, Error>, says: &str| {
+        let Err(Error::Table { place, reason }) = table else { panic!("{says}") };
+        assert!(place == "the table of Test GPU" && reason.contains(says), "{place}: {reason}");
+    };
+    refused(table.with_kernels(Vec::new()), "it has no kernels");
+    let kernels = |alter: fn(&mut table::Costs)| {
+        let mut kernels = table.kernels().to_vec();
+        alter(&mut kernels[0]);
+        table.with_kernels(kernels)
+    };
+    for (alter, says) in [
+        (|costs| costs.aligned.clear(), "`aligned` has 0 entries, and must have 1 to 32"),
+        (|costs| costs.aligned.resize(33, costs.aligned[0]), "`aligned` has 33 entries"),
+        (|costs| costs.unaligned.truncate(1), "`unaligned` has 1 entries, and must have 2"),
+        (|costs| costs.aligned[0].fixed_ns = -1.0, "`aligned[0].fixed_ns` is -1"),
+        (|costs| costs.aligned[0].step_ns = f64::NAN, "`aligned[0].step_ns` is NaN"),
+        (|costs| costs.unaligned[1].fixed_ns = f64::NAN, "`unaligned[1].fixed_ns` is NaN"),
+        (|costs| costs.unaligned[1].step_ns = 0.0, "`unaligned[1].step_ns` is 0"),
+        (|costs| costs.join_ns = f64::NAN, "`join_ns` is NaN"),
+        (|costs| costs.piece_ns = -1.0, "`piece_ns` is -1"),
+        (|costs| costs.tile_ns = f64::INFINITY, "`tile_ns` is inf"),
+    ] as [(fn(&mut table::Costs), _); _]
+    {
+        refused(kernels(alter), says);
+    }
+    // As many blocks as any multiprocessor holds.
+    let most = kernels(|costs| {
+        for paces in [&mut costs.aligned, &mut costs.unaligned] {
+            paces.resize(32, paces[0]);
+        }
+    });
+    assert!(most.is_ok());
+
+    let device = |alter: fn(&mut Measured)| {
+        let mut device = table.device().clone();
+        alter(&mut device);
+        table.with_device(device)
+    };
+    for (alter, says) in [
+        (|device| device.multiprocessors = 0, "`multiprocessors` is 0"),
+        (|device| device.clock_khz = 0, "`clock_khz` is 0"),
+        (|device| device.lanes = 0, "`lanes` is 0"),
+        (|device| device.memory_gbytes = 0.0, "`memory_gbytes` is 0"),
+        (|device| device.memory_gbytes = f64::INFINITY, "`memory_gbytes` is inf"),
+    ] as [(fn(&mut Measured), _); _]
+    {
+        refused(device(alter), says);
+    }
+    for digest in ["0".repeat(63), "0".repeat(65), "g".repeat(64), "A".repeat(64)] {
+        let digests = BTreeMap::from([("stage_operands".to_owned(), digest)]);
+        let [mut measured, mut since] = [(); 2].map(|()| table.device().clone());
+        measured.ptx_sha256.clone_from(&digests);
+        since.changed_since = digests;
+        for device in [measured, since] {
+            refused(table.with_device(device), "the SHA-256 of `stage_operands` is");
+        }
+    }
+
+    let mut exceptions = table.exceptions().to_vec();
+    exceptions.extend_from_within(..1);
+    refused(table.with_exceptions(exceptions), "there are two exceptions 512x512x512");
+    let exception = |alter: fn(&mut table::Exception)| {
+        let mut exceptions = table.exceptions().to_vec();
+        alter(&mut exceptions[0]);
+        table.with_exceptions(exceptions)
+    };
+    let neither = "`async_copy` takes neither splits nor copies";
+    for (alter, says) in [
+        (|at| at.n = 1 << 32, "n is 4294967296"),
+        (|at| at.best.splits = 0, "`best.splits` is 0"),
+        (|at| at.instead_of.splits = 0, "`instead_of.splits` is 0"),
+        (|at| at.best.ns = 0.0, "`best.ns` is 0"),
+        (|at| at.instead_of.ns = f64::NAN, "`instead_of.ns` is NaN"),
+        (|at| at.best = timed("async_copy", 3, false), neither),
+        (|at| at.best = timed("async_copy", 1, true), neither),
+        (|at| at.instead_of = timed("async_copy", 2, false), neither),
+        // These have neither costs nor digests.
+        (|at| at.best = timed("smem_full", 1, false), "`best`: `smem_full` is not among"),
+        (|at| at.instead_of = timed("naive", 1, false), "`instead_of`: `naive` is not among"),
+    ] as [(fn(&mut table::Exception), _); _]
+    {
+        refused(exception(alter), says);
+    }
+
+    let persistent = table::Costs {
+        kernel: crate::find_kernel("persistent").unwrap(),
+        unaligned: Vec::new(),
+        ..table.kernels()[0].clone()
+    };
+    let old = Measured { capability: (8, 0), ..table.device().clone() };
+    let old = table.with_device(old).unwrap();
+    refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
+    let mut exceptions = table.exceptions().to_vec();
+    exceptions[0].best = timed("persistent", 1, false);
+    refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
+}
+
+fn timed(name: &str, splits: u32, packed: bool) -> table::Timed {
+    table::Timed { kernel: crate::find_kernel(name).unwrap(), splits, packed, ns: 9000.0 }
+}
+
+/// The software device, as if the table were its own.
+fn own(device: &Device) -> Table {
+    let table = table();
+    let name = device.info().name.clone();
+    table.with_device(Measured { name, ..table.device().clone() }).unwrap()
+}
+
+#[test]
+fn exceptions_come_first_and_only_for_what_was_measured() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto_by(&own(&device)).unwrap();
+    let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
+    let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].choice;
+    let gemm = Gemm::new(512, 512, 512);
+    let exception =
+        Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3, packed: false };
+    assert_eq!(auto.exception(&gemm), Some(exception));
+    assert_eq!(choose(gemm), exception);
+    assert_ne!(by_costs(gemm), exception);
+    // Other factors change nothing, and rows further apart neither, as long as they are aligned.
+    assert_eq!(choose(gemm.scaled(2.0, 1.0).strided(516, 512, 520)), exception);
+    for other in [
+        Gemm::new(512, 512, 516),
+        Gemm::new(513, 512, 512),
+        gemm.strided(513, 512, 512),
+        gemm.scaled(0.0, 1.0),
+    ] {
+        assert_eq!(auto.exception(&other), None, "{other:?}");
+        assert_eq!(choose(other), by_costs(other), "{other:?}");
+    }
+    assert!(auto.basis().to_string().starts_with("measured on Software"));
+}
+
+/// Tables from before copies were a choice have none; what is written is read again.
+#[test]
+fn an_exception_may_have_copies() {
+    let packed = |text: &str| {
+        let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
+        let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
+        let [first, second] = [table, again].map(|table| table.exceptions()[0].best.choice());
+        assert_eq!(first, second);
+        first.packed
+    };
+    assert!(!packed(TABLE));
+    let text = TABLE.replacen("\"splits\": 3", "\"splits\": 3, \"packed\": true", 1);
+    assert!(packed(&text));
+}
+
+#[test]
+fn choices_that_cannot_be_made() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    for auto in [device.auto().unwrap(), device.auto_by(&own(&device)).unwrap()] {
+        assert!(matches!(auto.choose(&Gemm::new(usize::MAX, 1, 1)), Err(Error::TooLarge { .. })));
+        // Nothing to compute is no reason to fail.
+        for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(5, 5, 0)] {
+            assert_eq!(auto.choose(&gemm).unwrap().splits, 1);
+            auto.prepare(gemm).unwrap();
+        }
+    }
+}
+
+#[test]
+fn another_device_gets_scaled_costs() {
+    let table = table();
+    let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+    // Half the clock, half the lanes, half the bandwidth.
+    let clock_khz = table.device().clock_khz / 2;
+    info.peak = Some(Peak { clock_khz, multiprocessors: 7, lanes: table.device().lanes / 2 });
+    info.memory_gbytes = Some(table.device().memory_gbytes / 2.0);
+    // Room for one block of the first kernel, two of the second, and none of the third.
+    let shared = |name| match crate::find_kernel(name).unwrap().shared() {
+        Shared::Dynamic(bytes) => bytes(1) as u32,
+        Shared::Static(bytes) => bytes,
+    };
+    info.shared_per_multiprocessor = shared("tile_64x64") + 1024;
+    info.limits.shared_optin = shared("tile_64x64");
+    assert!(shared("tile_16x128") > shared("tile_64x64"));
+    let scaled = scale::scaled(&table, &info, 7).unwrap();
+    let names: Vec<_> = scaled.kernels().iter().map(|costs| costs.kernel.name()).collect();
+    assert_eq!(names, ["tile_64x64", "tile_32x32"]);
+    let (was, is) = (&table.kernels()[0], &scaled.kernels()[0]);
+    assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
+    assert_eq!(is.aligned[0].step_ns, 4.0 * was.aligned[0].step_ns);
+    assert_eq!(is.join_ns, 4.0 * was.join_ns);
+    let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
+    assert_eq!(scaled.kernels()[1].aligned.len(), room as usize);
+    assert_eq!(scaled.copy_gbytes(), table.copy_gbytes() / 2.0);
+    assert_eq!((scaled.device().multiprocessors, scaled.exceptions().len()), (7, 0));
+}
+
+/// A driver may not tell clocks: nothing is scaled by what is not known.
+#[test]
+fn a_device_that_tells_no_clocks_gets_the_costs_as_they_are() {
+    let table = table();
+    let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+    info.peak = Some(Peak { clock_khz: 0, multiprocessors: 7, lanes: 128 });
+    info.memory_gbytes = Some(0.0);
+    let scaled = scale::scaled(&table, &info, 7).unwrap();
+    assert_eq!(scaled.copy_gbytes(), table.copy_gbytes());
+    assert_eq!(scaled.kernels()[0].aligned[0], table.kernels()[0].aligned[0]);
+}
+
+#[test]
+fn room_is_what_the_driver_says() {
+    for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
+        let device = Device::open(choice).unwrap();
+        for spec in LADDER.iter().chain(TILES) {
+            let (room, asked) = (scale::room(device.info(), spec), device.resident_blocks(spec));
+            assert_eq!(room, asked.unwrap(), "{}", spec.name());
+        }
+    }
+}
+
+#[test]
+fn an_unknown_device_gets_what_has_room() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto_by(&table()).unwrap();
+    let Basis::Measured { scaled: true, model, exceptions, .. } = auto.basis() else { panic!() };
+    assert!(exceptions.is_empty());
+    for costs in model.kernels() {
+        let room = scale::room(device.info(), costs.kernel) as usize;
+        assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name());
+    }
+    assert!(auto.basis().to_string().contains("scaled from what was measured on Test GPU"));
+    assert!(auto.choose(&Gemm::new(512, 512, 512)).is_ok());
+}
+
+/// Without a table: large tiles where they fill the GPU, K split where they do not.
+#[test]
+fn the_rule_without_measurements() {
+    let choose = |m, n, k| rule::for_gpu(&Gemm::new(m, n, k), 132, &[]).to_string();
+    assert_eq!(choose(4096, 4096, 4096), "tile_64x128");
+    assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
+    assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
+    assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
+    assert_eq!(choose(4096, 1, 4096), "skinny_n_32x1");
+    assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
+    for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
+        assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);
+    }
+    // A rung of whole blocks comes before all tiles, if rows are aligned.
+    let rungs = [crate::find_kernel("async_copy").unwrap()];
+    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).spec.name();
+    assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
+    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_64x128");
+}
+
+/// What needs tensor maps is for devices that have them.
+#[test]
+fn no_tensor_maps_without_hopper() {
+    let tensor = LADDER.iter().filter(|spec| spec.abi().has_tensor_maps());
+    let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
+    let (old, new) = (old.unwrap(), new.unwrap());
+    for spec in tensor {
+        assert_eq!(scale::room(old.info(), spec), 0);
+        assert_eq!(old.resident_blocks(spec).unwrap(), 0);
+        assert_eq!(scale::room(new.info(), spec), 1);
+    }
+}

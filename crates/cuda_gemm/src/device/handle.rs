@@ -1,0 +1,280 @@
+//! A GPU or the software device, opened for work.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuda_driver::sys::CUresult;
+use cust::context::{Context, CurrentContext};
+use cust::device::Device as CudaDevice;
+use cust::error::CudaError;
+use cust::module::Module;
+use cust::stream::{Stream as CudaStream, StreamFlags};
+
+use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
+use crate::error::{Error, no_gpu};
+use crate::ptx;
+use crate::queue::Queue;
+use crate::stream::Stream;
+
+/// Which device to open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU if there is one, else the software device.
+    #[default]
+    Auto,
+    /// The first GPU.
+    Gpu,
+    /// The GPU with this number, in the driver's order, from 0.
+    GpuOrdinal(u32),
+    /// The software device, even if there is a GPU.
+    Soft,
+    /// The software device as one of compute capability 9.0, which runs the PTX of
+    /// Hopper.
+    SoftSm90,
+}
+
+/// A device with a context, a stream of its own and, once they are asked for, kernels.
+///
+/// It is a handle: clones are the same device, and it stays open as long as anything that was
+/// made on it is there. Opening a device twice gives two devices, whose matrices and kernels do
+/// not go together.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let same = device.clone();
+/// std::thread::spawn(move || println!("{}", same.info().name)).join().unwrap();
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device(Arc<Shared>);
+
+/// What the handles of a device share.
+struct Shared {
+    info: DeviceInfo,
+    // Dropped in this order: what lives in a context goes before it.
+    modules: Mutex<HashMap<&'static str, Box<Module>>>,
+    stream: Arc<CudaStream>,
+    queue: Arc<Queue>,
+    context: Context,
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoGpu`] if a GPU is asked for and there is none, [`Error::GpuTooOld`]
+    /// if the GPU is older than the kernels (also for [`DeviceChoice::Auto`]: a GPU is
+    /// never passed over in silence), [`Error::Driver`] if the driver fails.
+    pub fn open(choice: DeviceChoice) -> Result<Self, Error> {
+        let soft = |ordinal| Self::open_ordinal(ordinal, DeviceKind::Soft);
+        match choice {
+            DeviceChoice::Soft => soft(cuda_driver::soft_ordinal()),
+            DeviceChoice::SoftSm90 => soft(cuda_driver::soft_sm90_ordinal()),
+            DeviceChoice::Gpu => Self::open_gpu(0),
+            DeviceChoice::GpuOrdinal(ordinal) => Self::open_gpu(ordinal),
+            DeviceChoice::Auto if cuda_driver::gpu_count().is_ok() => Self::open_gpu(0),
+            DeviceChoice::Auto => soft(cuda_driver::soft_ordinal()),
+        }
+    }
+
+    fn open_gpu(ordinal: u32) -> Result<Self, Error> {
+        let count =
+            cuda_driver::gpu_count().map_err(|reason| Error::NoGpu { reason: no_gpu(&reason) })?;
+        if ordinal >= count {
+            let reason = format!("there is no GPU {ordinal}: this machine has {count}");
+            return Err(Error::NoGpu { reason });
+        }
+        Self::open_ordinal(ordinal, DeviceKind::Gpu)
+    }
+
+    fn open_ordinal(ordinal: u32, kind: DeviceKind) -> Result<Self, Error> {
+        let unnamed = match kind {
+            DeviceKind::Gpu => "the GPU",
+            DeviceKind::Soft => "the software device",
+        };
+        let fail = |call| move |error| driver_error(call, unnamed, code(error));
+        cust::init(cust::CudaFlags::empty()).map_err(fail("cuInit"))?;
+        let device = CudaDevice::get_device(ordinal).map_err(fail("cuDeviceGet"))?;
+        let info = device_info(device, kind).map_err(fail("reading the device's attributes"))?;
+        check_capability(&info)?;
+        let context = Context::new(device).map_err(fail("creating a context"))?;
+        let stream =
+            CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?;
+        let (modules, stream, queue) = (Mutex::default(), Arc::new(stream), Arc::default());
+        Ok(Self(Arc::new(Shared { info, modules, stream, queue, context })))
+    }
+
+    /// What is known about the device.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.0.info
+    }
+
+    /// Whether this is the software device.
+    pub fn is_soft(&self) -> bool {
+        self.info().kind == DeviceKind::Soft
+    }
+
+    /// Whether both are handles of one device.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The device's own stream, on which work goes unless another one is named.
+    pub fn stream(&self) -> Stream {
+        Stream::shared(self, Arc::clone(&self.0.stream), Arc::clone(&self.0.queue))
+    }
+
+    /// Bytes of device memory that are free now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn free_memory(&self) -> Result<u64, Error> {
+        self.make_current()?;
+        let (free, _) = cust::memory::mem_get_info().map_err(|e| self.error("cuMemGetInfo", e))?;
+        Ok(free as u64)
+    }
+
+    /// Waits until everything enqueued so far on the device's own stream is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFault`] if a kernel stopped with a fault since the last call.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.stream().synchronize()
+    }
+
+    /// Makes this device's context the calling thread's, for calls into the driver that do not
+    /// go through this library. Every method does so itself, so that several devices can be used
+    /// side by side.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn make_current(&self) -> Result<(), Error> {
+        CurrentContext::set_current(&self.0.context).map_err(|e| self.error("cuCtxSetCurrent", e))
+    }
+
+    /// The PTX that this device loads.
+    pub fn ptx(&self) -> &'static str {
+        ptx::for_capability(self.info().capability)
+    }
+
+    /// The modules that are loaded, by their entry points. None is ever removed.
+    pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Box<Module>>> {
+        // A thread that panics leaves nothing half done.
+        self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a failed call of `cust` means: [`Error::KernelFault`] if a kernel stopped, else
+    /// [`Error::Driver`].
+    pub fn error(&self, call: &'static str, error: CudaError) -> Error {
+        self.code_error(call, code(error))
+    }
+
+    /// Whether a call of the driver that does not go through `cust` succeeded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::error`] says, if it did not.
+    pub fn check(&self, call: &'static str, code: CUresult) -> Result<(), Error> {
+        match code {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            _ => Err(self.code_error(call, code)),
+        }
+    }
+
+    fn code_error(&self, call: &'static str, code: CUresult) -> Error {
+        let info = self.info();
+        if is_fault(code) {
+            let detail = match info.kind {
+                DeviceKind::Gpu => None,
+                DeviceKind::Soft => cuda_driver::soft::last_fault(),
+            };
+            let reason = detail.unwrap_or_else(|| describe(code));
+            return Error::KernelFault { device: info.name.clone(), reason };
+        }
+        driver_error(call, &info.name, code)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The modules and the stream are destroyed in the current context. If it
+        // cannot be made current there is nothing left to destroy them in.
+        let _ = CurrentContext::set_current(&self.context);
+    }
+}
+
+/// Whether this error means that a kernel stopped, as opposed to a refused call.
+fn is_fault(code: CUresult) -> bool {
+    const FAULTS: [CudaError; 9] = [
+        CudaError::IllegalAddress,
+        CudaError::LaunchTimeout,
+        CudaError::AssertError,
+        CudaError::HardwareStackError,
+        CudaError::IllegalInstruction,
+        CudaError::MisalignedAddress,
+        CudaError::InvalidAddressSpace,
+        CudaError::InvalidProgramCounter,
+        CudaError::LaunchFailed,
+    ];
+    FAULTS.into_iter().any(|fault| self::code(fault) == code)
+}
+
+/// The driver's code, by which `cust` numbers its errors.
+pub(super) fn code(error: CudaError) -> CUresult {
+    CUresult(error as u32)
+}
+
+/// The name and the meaning of a driver error.
+pub(super) fn describe(code: CUresult) -> String {
+    let (name, text) = cuda_driver::error_text(code);
+    format!("{name}, {text}")
+}
+
+fn driver_error(call: &'static str, device: &str, code: CUresult) -> Error {
+    let mut reason = describe(code);
+    if let Some(detail) = cuda_driver::last_error() {
+        reason = format!("{reason}: {detail}");
+    }
+    Error::Driver { call, device: device.to_owned(), code, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_carry_the_driver_s_code() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let code = |error| match error {
+            Error::Driver { code, .. } => code,
+            other => panic!("{other}"),
+        };
+        let Err(error) = crate::DeviceMatrix::zeros(&device, 1 << 20, 1 << 21) else {
+            panic!("8 TB are there")
+        };
+        assert_eq!(code(error), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        device.check("cuInit", CUresult::CUDA_SUCCESS).unwrap();
+        let error = device.check("cuInit", CUresult::CUDA_ERROR_INVALID_VALUE).unwrap_err();
+        assert!(error.to_string().contains("CUDA_ERROR_INVALID_VALUE, a parameter"), "{error}");
+        assert_eq!(code(error), CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+
+    #[test]
+    fn an_old_gpu_is_refused() {
+        let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+        info.name = "Tesla T4".to_owned();
+        info.capability = (7, 5);
+        let error = check_capability(&info).unwrap_err().to_string();
+        assert!(error.contains("Tesla T4 has compute capability 7.5"), "{error}");
+        for capability in [(8, 0), (8, 6), (9, 0), (10, 0), (12, 1)] {
+            info.capability = capability;
+            assert!(check_capability(&info).is_ok());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Loading PTX, and what comes of it: entry points.
+
+use std::collections::hash_map::Entry;
+use std::ffi::{CString, c_void};
+use std::mem;
+
+use cuda_driver::sys::{self, CUresult};
+use cust::function::{BlockSize, Function, GridSize};
+use cust::module::Module;
+
+use super::handle::{Device, code, describe};
+use crate::error::Error;
+use crate::stream::Stream;
+
+impl Device {
+    /// An entry point of the PTX, as a module of its own that the first call loads: so
+    /// nobody waits for the driver to compile kernels that are not used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInPtx`] if there is none of this name, [`Error::Jit`] if the driver refuses
+    /// the PTX, [`Error::Driver`].
+    pub fn entry_point(&self, name: &'static str) -> Result<EntryPoint, Error> {
+        self.make_current()?;
+        let mut modules = self.modules();
+        let module = match modules.entry(name) {
+            Entry::Occupied(module) => module.into_mut(),
+            Entry::Vacant(place) => {
+                let text = ptx_syntax::extract(self.ptx(), name).ok_or_else(|| {
+                    Error::NotInPtx { kernel: name, device: self.info().name.clone() }
+                })?;
+                place.insert(Box::new(load(&text, &self.info().name)?))
+            }
+        };
+        let function =
+            module.get_function(name).map_err(|error| self.error("cuModuleGetFunction", error))?;
+        // SAFETY: only the lifetime is changed. The module is boxed in the device, which never
+        // drops one of its modules, and which the entry point keeps.
+        let function = unsafe { mem::transmute::<Function<'_>, Function<'static>>(function) };
+        Ok(EntryPoint { function, device: self.clone() })
+    }
+}
+
+/// A kernel's entry point, loaded on a device.
+pub struct EntryPoint {
+    function: Function<'static>,
+    device: Device,
+}
+
+impl EntryPoint {
+    /// Enqueues a launch on a stream of the same device. `arguments` are the addresses of the
+    /// kernel's arguments, in order; `shared_bytes` is the size of its dynamic shared memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`] if the driver refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// The stream belongs to the entry point's device. The arguments are what the kernel
+    /// declares, and they, the grid and the block keep its contract until it is done.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        grid: impl Into<GridSize>,
+        block: impl Into<BlockSize>,
+        shared_bytes: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        self.device.make_current()?;
+        let (grid, block) = (grid.into(), block.into());
+        let _exclusive = stream.exclusive();
+        if let Some(stream) = stream.as_cust() {
+            // SAFETY: the caller's contract; the driver copies the arguments during the call.
+            return unsafe { stream.launch(&self.function, grid, block, shared_bytes, arguments) }
+                .map_err(|error| self.device.error("launching a kernel", error));
+        }
+        // SAFETY: as above; the driver does not write to the list of arguments.
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                self.raw(),
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                shared_bytes,
+                stream.as_raw(),
+                arguments.as_ptr().cast_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.device.check("cuLaunchKernel", result)
+    }
+
+    /// How many blocks of this shape fit a multiprocessor at once, as the driver says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn resident_blocks(
+        &self,
+        block: impl Into<BlockSize>,
+        shared_bytes: u32,
+    ) -> Result<u32, Error> {
+        self.device.make_current()?;
+        self.function
+            .max_active_blocks_per_multiprocessor(block.into(), shared_bytes as usize)
+            .map_err(|e| self.device.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
+    }
+
+    /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
+    /// not know the attribute. Never takes any back, which another product may need.
+    pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
+        const ATTRIBUTE: std::ffi::c_int = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        self.device.make_current()?;
+        // One thread at a time looks and sets.
+        let _modules = self.device.modules();
+        // No more than the device's limit, which the driver counts in an i32.
+        let bytes = bytes.cast_signed();
+        let mut allowed = 0;
+        // SAFETY: `allowed` is valid for the write. The function is loaded, and belongs to the
+        // context just made current.
+        let result = unsafe { sys::cuFuncGetAttribute(&raw mut allowed, ATTRIBUTE, self.raw()) };
+        self.device.check("cuFuncGetAttribute", result)?;
+        if bytes <= allowed {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        let result = unsafe { sys::cuFuncSetAttribute(self.raw(), ATTRIBUTE, bytes) };
+        self.device.check("cuFuncSetAttribute", result)
+    }
+
+    fn raw(&self) -> sys::CUfunction {
+        self.function.to_raw().into()
+    }
+}
+
+/// Loads PTX, and fetches the compiler's log where that fails.
+fn load(text: &str, device: &str) -> Result<Module, Error> {
+    let image = CString::new(text).expect("PTX is text without NUL");
+    Module::from_ptx_cstr(&image, &[]).map_err(|error| Error::Jit {
+        device: device.to_owned(),
+        reason: describe(code(error)),
+        log: jit_log(&image),
+    })
+}
+
+/// The log of the driver's compiler. `cust` cannot ask for one, so the PTX that
+/// failed is loaded again through the raw call.
+fn jit_log(image: &CString) -> String {
+    let mut log = vec![0u8; 16 << 10];
+    let mut options = [sys::CU_JIT_ERROR_LOG_BUFFER, sys::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // By the driver's convention a size is passed in place of a pointer.
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+    let mut module = sys::CUmodule::NULL;
+    // SAFETY: the image is NUL-terminated, there are two options with two values, and
+    // the log buffer is as long as the second one says and outlives the call.
+    let result = unsafe {
+        sys::cuModuleLoadDataEx(
+            &raw mut module,
+            image.as_ptr().cast(),
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    if result == CUresult::CUDA_SUCCESS {
+        // SAFETY: just loaded, and nothing of it is in use.
+        let _ = unsafe { sys::cuModuleUnload(module) };
+        return "nothing: the second attempt to load them succeeded".to_owned();
+    }
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let text = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+    match (text.is_empty(), cuda_driver::last_error()) {
+        (false, _) => text,
+        (true, Some(text)) => text,
+        (true, None) => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceChoice;
+
+    #[test]
+    fn broken_ptx_comes_back_with_the_log() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        device.make_current().unwrap();
+        let text = ".version 7.0\n.target sm_80\n.address_size 64\n\
+            .visible .entry broken()\n{\n    no.such.opcode;\n    ret;\n}\n";
+        let Err(error) = load(text, "a device") else { panic!("must not load") };
+        let error = error.to_string();
+        assert!(
+            error.contains("a device cannot load") && error.contains("no.such.opcode"),
+            "{error}"
+        );
+    }
+}

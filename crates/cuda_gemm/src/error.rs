@@ -1,0 +1,309 @@
+//! The one error type of the library: each variant is a sentence that says what
+//! is wrong and what to do about it.
+
+use std::ops::Range;
+
+use cuda_driver::GpuUnavailable;
+use cuda_driver::sys::CUresult;
+use gemm_matrix::ViewError;
+use host_system::format::{compared, excerpt};
+
+/// What can go wrong between a request and its result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No kernel has this name.
+    #[error("there is no kernel `{}`{}; the kernels are {}", excerpt(.name),
+        .nearest.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default(), .known.join(", "))]
+    UnknownKernel {
+        /// The name asked for.
+        name: String,
+        /// The kernel whose name looks most like it, if any does.
+        nearest: Option<&'static str>,
+        /// Every kernel, in order.
+        known: Vec<&'static str>,
+    },
+
+    /// A GPU was asked for and there is none to be had.
+    #[error("{reason}")]
+    NoGpu {
+        /// Why, in the words of the driver layer.
+        reason: String,
+    },
+
+    /// The GPU cannot run the PTX this program carries.
+    #[error(
+        "{name} has compute capability {major}.{minor} and the kernels need 8.0 or newer; \
+         use a newer GPU"
+    )]
+    GpuTooOld {
+        /// The GPU's name.
+        name: String,
+        /// Compute capability, major part.
+        major: u32,
+        /// Compute capability, minor part.
+        minor: u32,
+    },
+
+    /// A dimension or a leading dimension that the kernels' 32-bit sizes cannot hold.
+    #[error("{what} is {value}, and the largest possible is {max}; use a smaller {what}")]
+    TooLarge {
+        /// The parameter's name: `m`, `lda`, ...
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// The largest value accepted.
+        max: usize,
+    },
+
+    /// A leading dimension shorter than the rows it separates.
+    #[error("{what} is {ld} and each row holds {cols} elements; {what} must be at least {cols}")]
+    LeadingDimension {
+        /// The parameter's name: `lda`, `ldb` or `ldc`.
+        what: &'static str,
+        /// Its value, in elements.
+        ld: usize,
+        /// The row's length, in elements.
+        cols: usize,
+    },
+
+    /// A kernel without splits was asked for some.
+    #[error("{kernel} does not split K")]
+    CannotSplit {
+        /// The kernel.
+        kernel: &'static str,
+    },
+
+    /// alpha or beta is NaN or infinite.
+    #[error("{what} is {value}, and must be a finite number")]
+    NotFinite {
+        /// The parameter's name: `alpha` or `beta`.
+        what: &'static str,
+        /// Its value.
+        value: f32,
+    },
+
+    /// A matrix that does not have the shape the product needs.
+    #[error(
+        "{what} is {rows} x {cols}, and this product needs {need_rows} x {need_cols}; \
+         pass a matrix of that shape"
+    )]
+    Shape {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+        /// Rows it has.
+        rows: usize,
+        /// Columns it has.
+        cols: usize,
+        /// Rows it should have.
+        need_rows: usize,
+        /// Columns it should have.
+        need_cols: usize,
+    },
+
+    /// A device matrix whose leading dimension is not the one that was planned for.
+    #[error(
+        "{what} has leading dimension {ld}, and the call was prepared for {planned}; prepare it again"
+    )]
+    PlannedLd {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+        /// Its leading dimension, in elements.
+        ld: usize,
+        /// The planned one, in elements.
+        planned: usize,
+    },
+
+    /// A device matrix that lives on another device than the kernel.
+    #[error("{what} is on another device than the kernel; copy it to the kernel's device first")]
+    WrongDevice {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+    },
+
+    /// A device matrix that lives on another stream than the plan.
+    #[error(
+        "{what} is on another stream than the plan; prepare the product on that stream, or move \
+         the matrix with `DeviceMatrix::move_to`"
+    )]
+    WrongStream {
+        /// Which matrix: `A`, `B` or `C`.
+        what: &'static str,
+    },
+
+    /// An operand at an address for which the plan has no memory to copy it to.
+    #[error(
+        "{what} does not begin on 16 bytes, and the product was prepared for matrices that do; \
+         prepare it with `any_alignment`"
+    )]
+    PlannedAlignment {
+        /// Which matrix: `A` or `B`.
+        what: &'static str,
+    },
+
+    /// A part of a matrix that is not within it.
+    #[error(
+        "rows {rows:?} and columns {cols:?} are not within a matrix of {of_rows} x {of_cols}; \
+         take a part that is"
+    )]
+    Submatrix {
+        /// The rows asked for.
+        rows: Range<usize>,
+        /// The columns asked for.
+        cols: Range<usize>,
+        /// Rows of the matrix.
+        of_rows: usize,
+        /// Columns of the matrix.
+        of_cols: usize,
+    },
+
+    /// A buffer in which a matrix has no room.
+    #[error("the matrix needs {needed} elements, and the buffer has {len}; use a larger one")]
+    BufferTooShort {
+        /// Elements from the first to the last of the matrix.
+        needed: u128,
+        /// Elements of the buffer.
+        len: usize,
+    },
+
+    /// Memory of the host that cannot be seen as a row-major matrix.
+    #[error(transparent)]
+    View(#[from] ViewError),
+
+    /// The matrices do not fit into the device's memory.
+    #[error(
+        "this needs {} of device memory and {device} has {} available; use smaller matrices",
+        compared(*.needed, *.available)[0], compared(*.needed, *.available)[1]
+    )]
+    DeviceMemory {
+        /// The device's name.
+        device: String,
+        /// Bytes the matrices take.
+        needed: u128,
+        /// Bytes the device has free.
+        available: u64,
+    },
+
+    /// A kernel that needs more shared memory per block than the device has.
+    #[error(
+        "`{kernel}` needs {needed} bytes of shared memory per block at k = {k} and {device} allows \
+         {limit}; use a smaller k or another kernel"
+    )]
+    SharedMemory {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+        /// The product's inner dimension.
+        k: usize,
+        /// Bytes the kernel needs at this k.
+        needed: u64,
+        /// Bytes the device allows, opt-in included.
+        limit: u32,
+    },
+
+    /// The driver refused the PTX.
+    #[error("{device} cannot load the kernels ({reason}); the driver says: {log}")]
+    Jit {
+        /// The device's name.
+        device: String,
+        /// The driver's error.
+        reason: String,
+        /// The driver's compiler log.
+        log: String,
+    },
+
+    /// The PTX for this device has no such kernel.
+    #[error("`{kernel}` is not in the PTX for {device}; choose another kernel")]
+    NotInPtx {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+    },
+
+    /// A kernel that only Hopper runs, on another device.
+    #[error(
+        "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; choose \
+         another kernel"
+    )]
+    NeedsHopper {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+        /// Compute capability, major part.
+        major: u32,
+        /// Compute capability, minor part.
+        minor: u32,
+    },
+
+    /// A kernel that needs tensor maps, with a driver from before CUDA 12.
+    #[error(
+        "`{kernel}` needs tensor maps (cuTensorMapEncodeTiled), and the driver of {device} has none; \
+         update the driver to one for CUDA 12 or newer, or choose another kernel"
+    )]
+    NeedsTensorMaps {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The device's name.
+        device: String,
+    },
+
+    /// A kernel that stopped with a fault.
+    #[error("a kernel failed on {device}: {reason}; this is a bug in the kernel, not in the input")]
+    KernelFault {
+        /// The device's name.
+        device: String,
+        /// The driver's error and, on the software device, where it happened.
+        reason: String,
+    },
+
+    /// A table of `auto` that cannot be used.
+    #[error("{place}: {reason}")]
+    Table {
+        /// The file, and the line if it is about one.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// Any other call into the driver that failed.
+    #[error("{call} failed on {device}: {reason}")]
+    Driver {
+        /// What was being done.
+        call: &'static str,
+        /// The device's name.
+        device: String,
+        /// The driver's code, for one [`CUresult::CUDA_ERROR_OUT_OF_MEMORY`].
+        code: CUresult,
+        /// The code in words, with what else is known.
+        reason: String,
+    },
+}
+
+/// Why there is no GPU, for a message that says itself what there is without one.
+pub fn no_gpu(reason: &GpuUnavailable) -> String {
+    match reason {
+        GpuUnavailable::LibraryNotFound { library, reason } => format!(
+            "there is no NVIDIA driver: {library} could not be loaded ({reason}); to use a GPU, \
+             install the driver"
+        ),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_kernel_names_the_nearest_and_all() {
+        let known = vec!["naive", "tile2d"];
+        let error = Error::UnknownKernel { name: "tile".into(), nearest: Some("tile2d"), known };
+        assert_eq!(
+            error.to_string(),
+            "there is no kernel `tile` (did you mean `tile2d`?); the kernels are naive, tile2d"
+        );
+    }
+}

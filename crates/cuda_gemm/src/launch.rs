@@ -1,0 +1,18 @@
+//! From a rung and a [`Gemm`](crate::Gemm) to work on a device: [`Device::kernel`], then
+//! [`Kernel::prepare`], then [`Prepared::enqueue`].
+//!
+//! [`Device::kernel`]: crate::Device::kernel
+
+mod alignment;
+mod kernel;
+mod names;
+pub(crate) mod parameters;
+mod prepared;
+mod staging;
+mod tensor;
+mod workspace;
+
+pub(crate) use alignment::is_aligned;
+pub use kernel::Kernel;
+pub use names::{find_kernel, nearest_name};
+pub use prepared::{PlanBuilder, Prepared, expect_planned};

@@ -1,0 +1,67 @@
+//! Kernels, loaded on a device.
+
+use std::sync::Arc;
+
+use kernels_gpu::{KernelAbi, KernelDescriptor};
+
+use super::tensor;
+use crate::device::{Device, EntryPoint};
+use crate::error::Error;
+
+impl Device {
+    /// A rung's kernel on this device. The first call loads it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Jit`] if the driver refuses the PTX, [`Error::NotInPtx`] if the PTX for
+    /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
+    /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
+    pub fn kernel(&self, spec: &'static KernelDescriptor) -> Result<Kernel, Error> {
+        if spec.abi().has_tensor_maps() {
+            tensor::require_maps(spec.name(), self.info())?;
+        }
+        let stage_operands = match spec.abi() {
+            KernelAbi::Gemm => None,
+            KernelAbi::SplitK | KernelAbi::TensorMap | KernelAbi::StreamK => {
+                Some(self.entry_point("stage_operands")?)
+            }
+        };
+        let function = self.entry_point(spec.name())?;
+        let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
+        let entry_points = Arc::new(EntryPoints { function, unaligned, stage_operands });
+        Ok(Kernel { device: self.clone(), spec, entry_points })
+    }
+}
+
+/// A rung's kernel, loaded on a device; clones are the same kernel.
+#[derive(Clone)]
+pub struct Kernel {
+    device: Device,
+    spec: &'static KernelDescriptor,
+    entry_points: Arc<EntryPoints>,
+}
+
+/// What is launched for a kernel.
+pub(super) struct EntryPoints {
+    pub(super) function: EntryPoint,
+    /// For matrices that 128-bit accesses cannot reach, if `function` makes such.
+    pub(super) unaligned: Option<EntryPoint>,
+    /// Copies matrices that `function` cannot reach, if it can do with copies.
+    pub(super) stage_operands: Option<EntryPoint>,
+}
+
+impl Kernel {
+    /// Where it is loaded.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The rung.
+    pub fn spec(&self) -> &'static KernelDescriptor {
+        self.spec
+    }
+
+    pub(super) fn entry_points(&self) -> &EntryPoints {
+        &self.entry_points
+    }
+}

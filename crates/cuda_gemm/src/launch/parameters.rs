@@ -1,0 +1,227 @@
+//! What the entry points take, in one place: a launch passes one of these structs, field by field,
+//! and a test compares each with the `.param` list of the PTX.
+
+use std::ffi::c_void;
+
+use cuda_driver::sys::CUtensorMap;
+use kernels_gpu::KernelAbi;
+
+/// What a parameter is in PTX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `.u32`.
+    U32,
+    /// `.f32`.
+    F32,
+    /// `.u64 .ptr`: an address in device memory.
+    Address,
+    /// 128 bytes, aligned to 64.
+    TensorMap,
+}
+
+/// A type whose values are parameters.
+trait Parameter {
+    const KIND: Kind;
+}
+
+impl Parameter for u32 {
+    const KIND: Kind = Kind::U32;
+}
+
+impl Parameter for f32 {
+    const KIND: Kind = Kind::F32;
+}
+
+impl Parameter for u64 {
+    const KIND: Kind = Kind::Address;
+}
+
+impl Parameter for CUtensorMap {
+    const KIND: Kind = Kind::TensorMap;
+}
+
+/// Declares structs of parameters, in the kernel's order.
+macro_rules! parameters {
+    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty,)+ })+) => {
+        $(
+            $(#[$doc])*
+            pub(crate) struct $name {
+                $(pub(crate) $field: $type,)+
+            }
+
+            impl $name {
+                /// What these are in PTX.
+                pub(crate) const KINDS: &[Kind] = &[$(<$type as Parameter>::KIND),+];
+
+                /// Where they are, for the driver, which copies them during the launch.
+                pub(crate) fn pointers(&mut self) -> [*mut c_void; Self::KINDS.len()] {
+                    [$((&raw mut self.$field).cast()),+]
+                }
+            }
+        )+
+    };
+}
+
+parameters! {
+    /// Those of [`KernelAbi::SplitK`], of which the first are those of [`KernelAbi::Gemm`]: see
+    /// [`kinds`].
+    struct Gemm {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        a: u64,
+        lda: u32,
+        b: u64,
+        ldb: u32,
+        beta: f32,
+        c: u64,
+        ldc: u32,
+        depth: u32,
+        partials: u64,
+        counters: u64,
+    }
+
+    /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
+    /// see [`kinds`].
+    struct Tensor {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        map_a: CUtensorMap,
+        map_b: CUtensorMap,
+        beta: f32,
+        c: u64,
+        ldc: u32,
+        stream_k_tiles: u32,
+        accumulation_steps: u32,
+        partials: u64,
+        counters: u64,
+    }
+
+    /// Those of [`stage_operands`](kernels_gpu::staging).
+    struct StageOperands {
+        a: u64,
+        lda: u32,
+        to_a: u64,
+        ld_to_a: u32,
+        a_rows: u32,
+        a_cols: u32,
+        b: u64,
+        ldb: u32,
+        to_b: u64,
+        ld_to_b: u32,
+        b_rows: u32,
+        b_cols: u32,
+        a_blocks: u32,
+    }
+}
+
+/// The parameters of a kernel's entry points.
+pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
+    match abi {
+        KernelAbi::Gemm => Gemm::KINDS.split_at(11).0,
+        KernelAbi::SplitK => Gemm::KINDS,
+        KernelAbi::TensorMap => Tensor::KINDS.split_at(9).0,
+        KernelAbi::StreamK => Tensor::KINDS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use kernels_gpu::{LADDER, TILES};
+    use ptx_syntax::outline::functions;
+    use ptx_syntax::scan::Lexeme;
+
+    use super::*;
+    use crate::ptx;
+
+    /// What the host passes to every entry point that it may launch on a device of this PTX.
+    fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
+        let is_hopper = ptx::target(text) == Some("sm_90a");
+        let specs = LADDER.iter().chain(TILES);
+        let specs = specs.filter(|spec| is_hopper || !spec.abi().has_tensor_maps());
+        let entries = specs.flat_map(|spec| {
+            let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
+            names.map(|name| (name, kinds(spec.abi())))
+        });
+        let others = [
+            ("stage_operands", StageOperands::KINDS),
+            // What `gemm_bench` passes to the kernels that measure peaks.
+            ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
+            ("peak_copy", &[Kind::Address; 2]),
+        ];
+        entries.filter_map(|(name, kinds)| Some((name?, kinds))).chain(others).collect()
+    }
+
+    /// The entry points of a PTX text, with the parameters that they declare.
+    fn declared(text: &str) -> BTreeMap<&str, Vec<Result<Kind, String>>> {
+        let entries = functions(text).filter(|function| function.is_entry);
+        let kinds = |params: Vec<Vec<Lexeme<'_>>>| params.iter().map(|one| kind(one)).collect();
+        entries.map(|entry| (entry.name, kinds(entry.params))).collect()
+    }
+
+    fn kind(parameter: &[Lexeme<'_>]) -> Result<Kind, String> {
+        let words: Vec<_> = parameter.iter().map(|lexeme| lexeme.text).collect();
+        match words[..] {
+            [".param", ".u32", _] => Ok(Kind::U32),
+            [".param", ".f32", _] => Ok(Kind::F32),
+            [".param", ".u64", ".ptr", ".align", "1", _] => Ok(Kind::Address),
+            [".param", ".align", "64", ".b8", _, "[", "128", "]"] => Ok(Kind::TensorMap),
+            _ => Err(words.join(" ")),
+        }
+    }
+
+    /// Where a PTX text and the host disagree.
+    fn mismatches(text: &str) -> Vec<String> {
+        let (declared, passed) = (declared(text), passed(text));
+        let names: BTreeSet<_> = declared.keys().chain(passed.keys()).collect();
+        let mismatch = |name: &&str| {
+            let passed = passed.get(name).map(|kinds| kinds.iter().copied().map(Ok).collect());
+            let declared = declared.get(name);
+            (passed.as_ref() != declared)
+                .then(|| format!("{name}: passed {passed:?}, declared {declared:?}"))
+        };
+        names.into_iter().filter_map(mismatch).collect()
+    }
+
+    #[test]
+    fn the_host_passes_what_every_entry_point_declares() {
+        for text in [ptx::SM_80, ptx::SM_90A] {
+            let mismatches = mismatches(text);
+            assert!(mismatches.is_empty(), "{:?}: {mismatches:#?}", ptx::target(text));
+        }
+        assert_eq!((size_of::<CUtensorMap>(), align_of::<CUtensorMap>()), (128, 64));
+    }
+
+    /// A parameter that is gone, is another, or is one more; a kernel that nobody launches.
+    #[test]
+    fn a_parameter_that_changes_is_found() {
+        for (kernel, from, to) in [
+            ("naive", "\t.param .u32 naive_param_2,\n", ""),
+            ("naive", ".param .f32 naive_param_3,", ".param .u32 naive_param_3,"),
+            ("tile_64x64", ".param .u32 tile_64x64_param_11,", ".param .u64 tile_64x64_param_11,"),
+            (
+                "stage_operands",
+                ".param .u32 stage_operands_param_12",
+                ".param .u32 stage_operands_param_12, .param .u32 x",
+            ),
+            ("peak_copy", ".entry peak_copy(", ".entry peak_moved("),
+            (
+                "persistent",
+                ".align 64 .b8 persistent_param_4[128]",
+                ".align 16 .b8 persistent_param_4[128]",
+            ),
+            ("tma", ".param .u32 tma_param_8\n", ".param .u64 tma_param_8\n"),
+            ("persistent", ".b8 persistent_param_5[128]", ".b8 persistent_param_5[64]"),
+        ] {
+            let text = ptx::SM_90A.replacen(from, to, 1);
+            assert_ne!(text, ptx::SM_90A, "{from}");
+            let mismatches = mismatches(&text);
+            assert!(mismatches.iter().any(|one| one.starts_with(kernel)), "{to}: {mismatches:?}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Products that are checked, and wait for their matrices.
+
+use std::iter;
+
+use cust::memory::DevicePointer;
+use kernels_gpu::{KernelAbi, Unaligned};
+
+use super::alignment::is_aligned;
+use super::kernel::{EntryPoints, Kernel};
+use super::staging::{Operand, Requirement, Staging};
+use super::workspace::Buffers;
+use super::{parameters, tensor};
+use crate::error::Error;
+use crate::gemm::{Gemm, Plan};
+use crate::limits::Limits;
+use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef};
+use crate::stream::Stream;
+
+impl Kernel {
+    /// Checks a product against the rung and the device, once for any number of calls, and
+    /// allocates the memory that these need. [`Kernel::plan`] has settings.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PlanBuilder::prepare`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<Prepared, Error> {
+        self.plan(gemm).prepare()
+    }
+
+    /// How to prepare a product: as [`Kernel::prepare`] does, until told otherwise.
+    ///
+    /// ```
+    /// # use cuda_gemm::{Device, DeviceChoice, Gemm, find_kernel};
+    /// # let device = Device::open(DeviceChoice::Soft)?;
+    /// let kernel = device.kernel(find_kernel("tile_64x64")?)?;
+    /// let product = kernel.plan(Gemm::new(64, 64, 4096)).splits(4).staged(true).prepare()?;
+    /// assert_eq!(product.plan().splits(), 4);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn plan(&self, gemm: Gemm) -> PlanBuilder {
+        PlanBuilder {
+            kernel: self.clone(),
+            gemm,
+            splits: 1,
+            staged: false,
+            any_alignment: false,
+            limits: self.device().info().limits,
+            stream: self.device().stream(),
+        }
+    }
+}
+
+/// How a product is prepared: see [`Kernel::plan`].
+#[must_use]
+pub struct PlanBuilder {
+    kernel: Kernel,
+    gemm: Gemm,
+    splits: u32,
+    staged: bool,
+    any_alignment: bool,
+    limits: Limits,
+    stream: Stream,
+}
+
+impl PlanBuilder {
+    /// Split-K: K is split among so many blocks per tile of C; see [`Plan::split`].
+    pub fn splits(self, splits: u32) -> Self {
+        Self { splits, ..self }
+    }
+
+    /// Operand staging, for a kernel that can split K: where 128-bit accesses do not reach A or
+    /// B, it computes with copies of them, made anew by each call, instead of copying one by one.
+    /// Where they do, or for another kernel, that changes nothing.
+    pub fn staged(self, staged: bool) -> Self {
+        Self { staged, ..self }
+    }
+
+    /// A and B may begin at any element, rather than on 16 bytes as what a driver allocates does.
+    /// A kernel with bulk copies, or with [`PlanBuilder::staged`], allocates memory for copies of
+    /// them; for others that changes nothing, since they need none.
+    pub fn any_alignment(self) -> Self {
+        Self { any_alignment: true, ..self }
+    }
+
+    /// The stream that the product goes to, of the kernel's device; its own one until told
+    /// otherwise. A, B and C belong to the same stream.
+    pub fn on(self, stream: &Stream) -> Self {
+        Self { stream: stream.clone(), ..self }
+    }
+
+    /// Limits that may be tighter than the device's: a smaller grid makes more launches, and
+    /// persistent blocks are as few as multiprocessors.
+    pub fn within(self, limits: &Limits) -> Self {
+        Self { limits: self.limits.min(limits), ..self }
+    }
+
+    /// Checks the product, and allocates the memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Plan::split`], [`Error::WrongDevice`] if the stream is another device's,
+    /// [`Error::DeviceMemory`] and [`Error::Driver`].
+    pub fn prepare(self) -> Result<Prepared, Error> {
+        let Self { kernel, gemm, splits, staged, any_alignment, limits, stream } = self;
+        if !stream.device().is_same(kernel.device()) {
+            return Err(Error::WrongDevice { what: "the stream" });
+        }
+        let (spec, info) = (kernel.spec(), kernel.device().info());
+        let plan = Plan::split(spec, gemm, splits, &limits, &info.name)?;
+        let EntryPoints { function, unaligned, stage_operands } = kernel.entry_points();
+        if plan.shared_bytes() > info.limits.shared_default {
+            for function in iter::once(function).chain(unaligned) {
+                function.allow_shared(plan.shared_bytes())?;
+            }
+        }
+        let buffers = Buffers::new(&stream, plan.workspace())?;
+        let wide = spec.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
+        let requirements = match spec.abi() {
+            KernelAbi::TensorMap | KernelAbi::StreamK => Some([Requirement::AlignedRows; 2]),
+            KernelAbi::SplitK if staged => Some([wide[0], wide[1]].map(|wide| match wide {
+                true => Requirement::WholeVectors,
+                false => Requirement::None,
+            })),
+            KernelAbi::Gemm | KernelAbi::SplitK => None,
+        };
+        let staging = match (stage_operands, requirements) {
+            (Some(_), Some(requirements)) => {
+                let staging = Staging::new(&stream, &plan, &limits, requirements, any_alignment)?;
+                Some(Box::new(staging))
+            }
+            _ => None,
+        };
+        Ok(Prepared { kernel, stream, plan, buffers, staging })
+    }
+}
+
+/// A product whose launches have been checked: only the matrices are missing.
+///
+/// It has the memory that launches need, so that a call allocates nothing, and can be captured
+/// into a CUDA graph: see [`Stream::capture`]. It may be used by any thread, and by several at
+/// once.
+pub struct Prepared {
+    kernel: Kernel,
+    stream: Stream,
+    plan: Plan,
+    buffers: Option<Buffers>,
+    /// Of A and B: always for a kernel with bulk copies, on demand for one with 128-bit accesses.
+    staging: Option<Box<Staging>>,
+}
+
+impl Prepared {
+    /// The launches.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The entry point that is launched for matrices at these addresses: the rung's own,
+    /// or, where 128-bit accesses do not reach every row that they should, its unaligned one.
+    pub fn entry_point(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+    ) -> &'static str {
+        let spec = self.kernel.spec();
+        match spec.unaligned() {
+            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned.name,
+            _ => spec.name(),
+        }
+    }
+
+    /// Addresses of the partial sums and the counters; 0 where no launch touches them.
+    fn workspace(&self) -> [u64; 2] {
+        self.buffers.as_ref().map_or([0; 2], Buffers::addresses)
+    }
+
+    /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
+    /// and B.
+    fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
+        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.spec().unaligned() else {
+            return true;
+        };
+        if self.staging.is_some() {
+            [wide[0], wide[1]] = [false; 2];
+        }
+        is_aligned(wide, self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
+    }
+
+    /// The stream that the product goes to.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Enqueues the product on the plan's stream.
+    ///
+    /// A GPU returns at once, the software device when it is done. Either way a fault in
+    /// the kernel is reported by the next [`Stream::synchronize`] or download.
+    ///
+    /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
+    /// computes with a copy of such a matrix, made anew by each call; so does one with
+    /// [`PlanBuilder::staged`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`] or [`Error::PlannedLd`]
+    /// if a matrix is not what was prepared for; [`Error::PlannedAlignment`] if a copy is needed
+    /// because of an address: see [`PlanBuilder::any_alignment`]; [`Error::Driver`] if the driver
+    /// refuses the launch.
+    pub fn enqueue<'m>(
+        &self,
+        a: impl Into<DeviceMatrixRef<'m>>,
+        b: impl Into<DeviceMatrixRef<'m>>,
+        c: impl Into<DeviceMatrixMut<'m>>,
+    ) -> Result<(), Error> {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        expect_planned(&self.stream, self.plan.gemm(), [a, b, c.view()])?;
+        // SAFETY: the three matrices are on this device and stream, and have the shapes and
+        // leading dimensions of the plan. C is borrowed mutably, so it is neither A nor B. They
+        // stay allocated while the kernel runs: freeing device memory waits for the work
+        // that was enqueued before, and other work with them is enqueued on the same stream.
+        unsafe { self.enqueue_raw(a.as_device_ptr(), b.as_device_ptr(), c.view().as_device_ptr()) }
+    }
+
+    /// Enqueues the product on bare addresses, with the plan's leading dimensions.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlannedAlignment`] (see [`Prepared::enqueue`]); [`Error::Driver`] if the driver
+    /// refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// With the plan's m, n, k and leading dimensions:
+    /// - unless alpha or k is 0, `a` and `b` point to m x k and k x n elements, all
+    ///   initialised, in this device's memory;
+    /// - `c` points to m x n elements there, initialised unless beta is 0;
+    /// - all three are aligned to 4 bytes, C overlaps neither A nor B, and until the
+    ///   work is done nothing frees them, writes A or B, or touches C, but what is enqueued on the
+    ///   same stream.
+    pub unsafe fn enqueue_raw(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+    ) -> Result<(), Error> {
+        let EntryPoints { function, unaligned, .. } = self.kernel.entry_points();
+        // So that no other thread's launches come between the one that copies A and B and those
+        // that compute.
+        let _exclusive = self.stream.exclusive();
+        if self.kernel.spec().abi().has_tensor_maps() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.enqueue_tensor(a, b, c) };
+        }
+        // Panels keep what holds for the whole, because tiles are multiples of four wide.
+        let function = match unaligned {
+            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
+            _ => function,
+        };
+        let gemm = self.plan.gemm();
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let [k, mut lda, mut ldb, ldc] =
+            [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
+        let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
+        if let Some(staging) = &self.staging {
+            // SAFETY: the caller's contract.
+            if let Some([a, b]) = unsafe { self.stage(staging, [first_a, first_b]) }? {
+                (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
+            }
+        }
+        let [partials, counters] = self.workspace();
+        for launch in self.plan.launches() {
+            // Panels of A are rows, and those of B columns.
+            let row = launch.a_offset / gemm.lda.max(1);
+            let mut arguments = parameters::Gemm {
+                m: launch.m,
+                n: launch.n,
+                k,
+                alpha: gemm.alpha,
+                a: first_a.wrapping_add(4 * row as u64 * u64::from(lda)),
+                lda,
+                b: first_b.wrapping_add(4 * launch.b_offset as u64),
+                ldb,
+                beta: gemm.beta,
+                c: c.wrapping_add(launch.c_offset).as_raw(),
+                ldc,
+                depth: self.plan.split_depth(),
+                partials,
+                counters,
+            };
+            let count = parameters::kinds(self.kernel.spec().abi()).len();
+            // SAFETY: the driver copies the arguments during the call, and they are the
+            // kernel's: see `parameters`. The grid covers this panel of C and no more, the block
+            // is the rung's own, the matrices are aligned as this entry point needs, and
+            // the caller vouches for the memory. The workspace is as large as the largest
+            // launch needs; one launch after the other uses it, and it is freed after them.
+            unsafe {
+                function.launch(
+                    &self.stream,
+                    (launch.grid[0], launch.grid[1], self.plan.splits()),
+                    (self.plan.block()[0], self.plan.block()[1]),
+                    self.plan.shared_bytes(),
+                    &arguments.pointers()[..count],
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A and B as the kernel takes them; none where nothing is summed, and they need not be
+    /// there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Prepared::enqueue_raw`].
+    unsafe fn stage(
+        &self,
+        staging: &Staging,
+        addresses: [u64; 2],
+    ) -> Result<Option<[Operand; 2]>, Error> {
+        let stage_operands = &self.kernel.entry_points().stage_operands;
+        let Some(stage_operands) = stage_operands.as_ref().filter(|_| self.plan.reads_operands())
+        else {
+            return Ok(None);
+        };
+        // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
+        // copies was allocated for this stream.
+        unsafe { staging.operands(&self.stream, stage_operands, addresses) }.map(Some)
+    }
+
+    /// [`Prepared::enqueue_raw`] for a kernel with tensor maps.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn enqueue_tensor(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+    ) -> Result<(), Error> {
+        let (device, spec) = (self.kernel.device(), self.kernel.spec());
+        let function = &self.kernel.entry_points().function;
+        let gemm = self.plan.gemm();
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
+        let [partials, counters] = self.workspace();
+        let operands = match &self.staging {
+            // SAFETY: the caller's contract.
+            Some(staging) => unsafe { self.stage(staging, [a.as_raw(), b.as_raw()]) }?,
+            None => None,
+        };
+        for launch in self.plan.launches() {
+            let [m, n] = [launch.m, launch.n];
+            let [map_a, map_b] = match operands {
+                None => Default::default(),
+                Some(operands) => tensor::maps(device, spec.tile(), gemm, launch, operands)?,
+            };
+            let mut arguments = parameters::Tensor {
+                m,
+                n,
+                k,
+                alpha: gemm.alpha,
+                map_a,
+                map_b,
+                beta: gemm.beta,
+                c: c.wrapping_add(launch.c_offset).as_raw(),
+                ldc,
+                stream_k_tiles: launch.stream_k_tiles,
+                accumulation_steps: launch.accumulation_steps,
+                partials,
+                counters,
+            };
+            let count = parameters::kinds(spec.abi()).len();
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
+            // see `parameters`. The plan's grid and stream-K tiles are what the kernel asks for,
+            // the block is the rung's own, the maps describe this panel's part of A and B, and
+            // the caller vouches for the memory. The workspace and the copies of A and B are as
+            // large as the largest launch needs; one launch after the other uses them, and they
+            // are freed after them.
+            unsafe {
+                function.launch(
+                    &self.stream,
+                    (launch.grid[0], launch.grid[1]),
+                    (self.plan.block()[0], self.plan.block()[1]),
+                    self.plan.shared_bytes(),
+                    &arguments.pointers()[..count],
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether A, B and C are on this stream, and have the shapes and the leading dimensions that a
+/// call was prepared for.
+///
+/// # Errors
+///
+/// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`] or [`Error::PlannedLd`].
+pub fn expect_planned(
+    stream: &Stream,
+    gemm: &Gemm,
+    [a, b, c]: [DeviceMatrixRef<'_>; 3],
+) -> Result<(), Error> {
+    let Gemm { m, n, k, lda, ldb, ldc, .. } = *gemm;
+    let operands = [("A", a, [m, k], lda), ("B", b, [k, n], ldb), ("C", c, [m, n], ldc)];
+    for (what, matrix, [need_rows, need_cols], planned) in operands {
+        if !matrix.stream().is_same(stream) {
+            let is_same_device = matrix.stream().device().is_same(stream.device());
+            return Err(match is_same_device {
+                true => Error::WrongStream { what },
+                false => Error::WrongDevice { what },
+            });
+        }
+        let (rows, cols, ld) = (matrix.rows(), matrix.cols(), matrix.ld());
+        if (rows, cols) != (need_rows, need_cols) {
+            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+        }
+        if ld != planned {
+            return Err(Error::PlannedLd { what, ld, planned });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Matrix products on NVIDIA GPUs, and on a software device, by the kernels of `kernels-gpu`.
+//!
+//! ```
+//! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix, find_kernel};
+//!
+//! # fn main() -> Result<(), cuda_gemm::Error> {
+//! let device = Device::open(DeviceChoice::Auto)?;
+//! let a = Matrix::from_fn(30, 50, |row, col| (row + col) as f32);
+//! let b = Matrix::from_fn(50, 20, |row, col| if row == col { 1.0 } else { 0.0 });
+//!
+//! let kernel = device.kernel(find_kernel("tile2d")?)?;
+//! let product = kernel.prepare(Gemm::new(30, 20, 50))?;
+//!
+//! let a = DeviceMatrix::from_host(&device, &a)?;
+//! let b = DeviceMatrix::from_host(&device, &b)?;
+//! let mut c = DeviceMatrix::zeros(&device, 30, 20)?;
+//! product.enqueue(&a, &b, &mut c)?;
+//! assert_eq!(c.download()?.row(1)[..3], [1.0, 2.0, 3.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything that can be wrong about sizes is found by [`Kernel::prepare`]; what it
+//! returns is safe to call. [`auto`] chooses the kernel that is fastest for a product.
+
+pub mod auto;
+pub mod device;
+pub mod environment;
+pub mod error;
+pub mod gemm;
+pub mod graph;
+pub mod launch;
+pub mod limits;
+pub mod matrix;
+pub mod ptx;
+mod queue;
+pub mod stream;
+
+pub use auto::{Auto, Choice, Table};
+pub use cuda_driver::sys::CUresult;
+pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
+pub use error::Error;
+pub use gemm::{Gemm, Plan};
+pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, ViewError, npy};
+pub use graph::Graph;
+pub use kernels_gpu as kernels;
+pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};
+pub use limits::Limits;
+pub use matrix::{DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout};
+pub use stream::Stream;

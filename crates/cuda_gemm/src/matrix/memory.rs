@@ -1,0 +1,137 @@
+//! Device memory, and what a stream does with it in order.
+
+use std::ffi::c_void;
+
+use cuda_driver::sys;
+use cust::memory::DeviceBuffer;
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::stream::Stream;
+
+/// Words of device memory, which one stream uses.
+pub(crate) struct Memory {
+    buffer: DeviceBuffer<u32>,
+    stream: Stream,
+}
+
+// SAFETY: the buffer is an address on a device, and the driver lets any thread use it.
+unsafe impl Send for Memory {}
+// SAFETY: as above; shared access is to numbers that do not change.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Allocates so many words, whose values are not known.
+    pub(crate) fn uninitialized(stream: &Stream, words: usize) -> Result<Self, Error> {
+        let device = stream.device();
+        device.make_current()?;
+        // SAFETY: whoever reads the memory writes it before: see the callers.
+        let buffer = unsafe { DeviceBuffer::uninitialized(words) }
+            .map_err(|e| device.error("allocating device memory", e))?;
+        Ok(Self { buffer, stream: stream.clone() })
+    }
+
+    /// Allocates so many words of zeros.
+    pub(crate) fn zeroed(stream: &Stream, words: usize) -> Result<Self, Error> {
+        let mut memory = Self::uninitialized(stream, words)?;
+        memory.fill(0)?;
+        Ok(memory)
+    }
+
+    /// Refuses what does not fit into the device's free memory.
+    pub(crate) fn require(device: &Device, needed: u128) -> Result<(), Error> {
+        let available = device.free_memory()?;
+        if needed > u128::from(available) {
+            let device = device.info().name.clone();
+            return Err(Error::DeviceMemory { device, needed, available });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Words.
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The address of the first word; of an empty memory, of nothing.
+    pub(crate) fn address(&self) -> u64 {
+        self.buffer.as_device_ptr().as_raw()
+    }
+
+    /// Enqueues the setting of every word to these bits.
+    pub(crate) fn fill(&mut self, bits: u32) -> Result<(), Error> {
+        if self.len() == 0 {
+            return Ok(());
+        }
+        let device = self.stream.device();
+        device.make_current()?;
+        let (address, stream) = (sys::CUdeviceptr(self.address()), self.stream.as_raw());
+        let _exclusive = self.stream.exclusive();
+        // SAFETY: the memory has so many words, and is freed after all work.
+        let result = unsafe { sys::cuMemsetD32Async(address, bits, self.len(), stream) };
+        device.check("filling device memory", result)
+    }
+
+    /// Hands the memory over to another stream, whose work waits for what was enqueued so far.
+    pub(crate) fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
+        stream.wait_for(&self.stream)?;
+        self.stream = stream.clone();
+        Ok(())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // The memory is freed in the current context, when all work with it is done.
+        let _ = self.stream.device().make_current();
+    }
+}
+
+/// Enqueues a copy from the host.
+///
+/// # Safety
+///
+/// At the address there is room for the elements, which only this stream uses. The elements stay
+/// as they are until the stream has been waited for; until then the caller has the
+/// [exclusive](Stream::exclusive) right to enqueue, so that no capture begins, in which waiting
+/// fails.
+pub(super) unsafe fn copy_from_host(
+    stream: &Stream,
+    address: u64,
+    from: &[f32],
+) -> Result<(), Error> {
+    let device = stream.device();
+    device.make_current()?;
+    let to = sys::CUdeviceptr(address);
+    // SAFETY: both have so many bytes; the rest is the caller's contract.
+    let result = unsafe {
+        sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), size_of_val(from), stream.as_raw())
+    };
+    device.check("copying to the device", result)
+}
+
+/// Enqueues a copy to the host.
+///
+/// # Safety
+///
+/// At the address there are as many elements, initialised, which only this stream uses. Nobody
+/// touches `to` until the stream has been waited for, with the exclusive right as for
+/// [`copy_from_host`].
+pub(super) unsafe fn copy_to_host(
+    stream: &Stream,
+    address: u64,
+    to: &mut [f32],
+) -> Result<(), Error> {
+    let device = stream.device();
+    device.make_current()?;
+    let (bytes, place) = (size_of_val(to), to.as_mut_ptr().cast::<c_void>());
+    // SAFETY: both have so many bytes; the rest is the caller's contract.
+    let result = unsafe {
+        sys::cuMemcpyDtoHAsync_v2(place, sys::CUdeviceptr(address), bytes, stream.as_raw())
+    };
+    device.check("copying from the device", result)
+}

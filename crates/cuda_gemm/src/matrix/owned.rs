@@ -1,0 +1,254 @@
+//! Matrices that own their memory.
+
+use std::ops::Range;
+
+use cust::memory::DevicePointer;
+use gemm_matrix::{Matrix, MatrixMut, MatrixRef};
+
+use super::memory::{Memory, copy_to_host};
+use super::view::{DeviceMatrixMut, DeviceMatrixRef};
+use crate::device::Device;
+use crate::error::Error;
+use crate::stream::Stream;
+
+/// Where a matrix lies in its buffer, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Elements in front of the first row.
+    pub offset: usize,
+    /// The leading dimension, at least the number of columns.
+    pub ld: usize,
+    /// Elements behind the last row's last element.
+    pub tail: usize,
+}
+
+impl Layout {
+    /// Rows without a gap, and nothing around them.
+    pub const fn dense(cols: usize) -> Self {
+        Self { offset: 0, ld: cols, tail: 0 }
+    }
+}
+
+/// A row-major matrix in a device's memory, in a buffer of its own that may be
+/// larger than the matrix. It belongs to one [`Stream`].
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let host = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
+/// let matrix = DeviceMatrix::from_host(&device, &host)?;
+/// assert_eq!(matrix.download()?, host);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+pub struct DeviceMatrix {
+    memory: Memory,
+    rows: usize,
+    cols: usize,
+    layout: Layout,
+}
+
+impl DeviceMatrix {
+    /// Allocates a dense matrix of zeros on a stream; `&device` stands for the device's own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`], for one if there is too little memory.
+    pub fn zeros(on: impl Into<Stream>, rows: usize, cols: usize) -> Result<Self, Error> {
+        Self::zeros_in(on, rows, cols, Layout::dense(cols))
+    }
+
+    /// Allocates a matrix of zeros in a buffer of zeros with this layout.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeadingDimension`] if `ld` is less than `cols`; [`Error::TooLarge`] if the
+    /// buffer's size cannot be counted; [`Error::Driver`].
+    pub fn zeros_in(
+        on: impl Into<Stream>,
+        rows: usize,
+        cols: usize,
+        layout: Layout,
+    ) -> Result<Self, Error> {
+        if layout.ld < cols {
+            return Err(Error::LeadingDimension { what: "ld", ld: layout.ld, cols });
+        }
+        // The last row ends after its last element, not after `ld` of them.
+        let span = match rows {
+            0 => Some(0),
+            _ => (rows - 1).checked_mul(layout.ld).and_then(|n| n.checked_add(cols)),
+        };
+        const MAX: usize = isize::MAX as usize / 4;
+        let len = span
+            .and_then(|n| n.checked_add(layout.offset)?.checked_add(layout.tail))
+            .filter(|&n| n <= MAX)
+            .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
+        let memory = Memory::zeroed(&on.into(), len)?;
+        Ok(Self { memory, rows, cols, layout })
+    }
+
+    /// Allocates a dense matrix and copies a host matrix into it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn from_host<'m>(
+        on: impl Into<Stream>,
+        matrix: impl Into<MatrixRef<'m>>,
+    ) -> Result<Self, Error> {
+        let matrix = matrix.into();
+        let mut copy = Self::zeros(on, matrix.rows(), matrix.cols())?;
+        copy.upload(matrix)?;
+        Ok(copy)
+    }
+
+    /// Copies a host matrix of the same shape into this one, after what the stream was given
+    /// before, and waits for it; what lies around and between the rows stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] or [`Error::Driver`].
+    pub fn upload<'m>(&mut self, matrix: impl Into<MatrixRef<'m>>) -> Result<(), Error> {
+        self.view_mut().upload(matrix)
+    }
+
+    /// Copies the matrix to the host, after what the stream was given before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
+    pub fn download(&self) -> Result<Matrix, Error> {
+        self.view().download()
+    }
+
+    /// As [`DeviceMatrix::download`], into memory that is there already.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::Shape`].
+    pub fn download_to<'m>(&self, matrix: impl Into<MatrixMut<'m>>) -> Result<(), Error> {
+        self.view().download_to(matrix)
+    }
+
+    /// Sets every word of the buffer, in and around the matrix, to these bits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn fill_buffer(&mut self, bits: u32) -> Result<(), Error> {
+        self.memory.fill(bits)
+    }
+
+    /// Copies the whole buffer to the host, with what lies around the matrix.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
+    pub fn download_buffer(&self) -> Result<Vec<f32>, Error> {
+        let mut words = vec![0.0; self.memory.len()];
+        let _exclusive = self.stream().exclusive();
+        let copied = match words.is_empty() {
+            true => Ok(()),
+            // SAFETY: the buffer has so many words, set when it was made, and nobody looks at
+            // them before the next line.
+            false => unsafe { copy_to_host(self.stream(), self.memory.address(), &mut words) },
+        };
+        self.stream().synchronize().and(copied)?;
+        Ok(words)
+    }
+
+    /// The whole matrix.
+    pub fn view(&self) -> DeviceMatrixRef<'_> {
+        let address = self.as_device_ptr().as_raw();
+        DeviceMatrixRef::new(self.stream(), address, [self.rows, self.cols, self.layout.ld])
+    }
+
+    /// The whole matrix, to be written.
+    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_> {
+        let address = self.as_device_ptr().as_raw();
+        DeviceMatrixMut::new(self.stream(), address, [self.rows, self.cols, self.layout.ld])
+    }
+
+    /// A part of the matrix, which has the same leading dimension.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Submatrix`] if it is not within the matrix.
+    pub fn submatrix(
+        &self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<DeviceMatrixRef<'_>, Error> {
+        self.view().submatrix(rows, cols)
+    }
+
+    /// A part of the matrix, to be written.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DeviceMatrix::submatrix`].
+    pub fn submatrix_mut(
+        &mut self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<DeviceMatrixMut<'_>, Error> {
+        self.view_mut().submatrix(rows, cols)
+    }
+
+    /// Moves the matrix to another stream of its device, whose later work waits for what this one
+    /// was given so far.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`] or [`Error::Driver`].
+    pub fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
+        if !stream.device().is_same(self.device()) {
+            return Err(Error::WrongDevice { what: "the matrix" });
+        }
+        self.memory.move_to(stream)
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Where the matrix lies in its buffer.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The device whose memory this is.
+    pub fn device(&self) -> &Device {
+        self.stream().device()
+    }
+
+    /// The stream that uses the matrix.
+    pub fn stream(&self) -> &Stream {
+        self.memory.stream()
+    }
+
+    /// The address of the first element.
+    pub fn as_device_ptr(&self) -> DevicePointer<f32> {
+        // An offset of an empty buffer is never read or written.
+        let address = self.memory.address().wrapping_add(4 * self.layout.offset as u64);
+        DevicePointer::from_raw(address)
+    }
+}
+
+impl<'a> From<&'a DeviceMatrix> for DeviceMatrixRef<'a> {
+    fn from(matrix: &'a DeviceMatrix) -> Self {
+        matrix.view()
+    }
+}
+
+impl<'a> From<&'a mut DeviceMatrix> for DeviceMatrixMut<'a> {
+    fn from(matrix: &'a mut DeviceMatrix) -> Self {
+        matrix.view_mut()
+    }
+}

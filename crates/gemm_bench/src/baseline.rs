@@ -1,0 +1,107 @@
+//! The baseline, with which kernels are compared: cuBLAS.
+
+use std::sync::Arc;
+
+use cuda_gemm::Device;
+use gemm_verify::{Check, Reference};
+
+use crate::buffers::RotatingBuffers;
+use crate::candidate::{Candidate, Job, Loaded, Selection};
+use crate::error::Error;
+
+/// cuBLAS; or why this machine has none.
+///
+/// # Errors
+///
+/// Those of [`Cublas::open`](crate::Cublas::open) that are not about where it is: that the
+/// environment makes it compute in less than f32, or a call that fails.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let missing = gemm_bench::baseline::load(&device)?.err().expect("it runs on GPUs");
+/// assert!(missing.is_of_cublas());
+/// # Ok(())
+/// # }
+/// ```
+pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
+    match Selection::Cublas.load(device, None) {
+        Ok(loaded) => Ok(Ok(loaded.into_iter().next().expect("one was asked for"))),
+        Err(
+            missing @ (Error::CublasNotFound { .. }
+            | Error::CublasBroken { .. }
+            | Error::CublasNeedsGpu),
+        ) => Ok(Err(missing)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The baseline for one product: what it computes, and how far off that is.
+///
+/// Any candidate can be one, so this takes a kernel of the ladder:
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix};
+/// use gemm_bench::{Baseline, RotatingBuffers, Selection};
+/// use gemm_verify::{Bound, Method, Problem, Reference};
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let gemm = Gemm::new(20, 30, 10);
+/// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
+/// let bound = Bound::Probabilistic;
+/// let problem = Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound };
+/// let reference = Reference::compute(problem, Method::Full, 1)?;
+/// let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 1)?;
+///
+/// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
+/// let candidate = loaded[0].prepare(gemm, 1, false, Selection::All)?;
+/// let Ok(baseline) = Baseline::new(&candidate, &mut buffers, &reference)? else { panic!() };
+/// assert!(baseline.check.rms_error().is_some_and(|error| error < 1e-6));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Baseline<'e> {
+    /// What runs.
+    pub job: &'e Job,
+    /// What it computes, against the product in f64.
+    pub check: Check,
+}
+
+/// Why a product is not compared.
+#[derive(Clone, Debug)]
+pub enum NotCompared {
+    /// cuBLAS cannot run it.
+    Refused(Arc<Error>),
+    /// What cuBLAS computes is wrong.
+    Wrong,
+}
+
+impl<'e> Baseline<'e> {
+    /// What cuBLAS computes, checked; why not if there is nothing to compare with.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the kernel, after which nothing runs.
+    pub fn new(
+        candidate: &'e Candidate,
+        buffers: &mut RotatingBuffers,
+        reference: &Reference<'_>,
+    ) -> Result<Result<Self, NotCompared>, Error> {
+        let job = match &candidate.job {
+            Ok(job) => job,
+            Err(reason) => return Ok(Err(NotCompared::Refused(Arc::clone(reason)))),
+        };
+        let result = match buffers.result(job) {
+            Ok(result) => result,
+            Err(error) if error.is_refusal() => {
+                return Ok(Err(NotCompared::Refused(Arc::new(error))));
+            }
+            Err(error) => return Err(error),
+        };
+        let check = reference.check(&result)?;
+        Ok(if check.passed() { Ok(Self { job, check }) } else { Err(NotCompared::Wrong) })
+    }
+}

@@ -1,0 +1,204 @@
+//! Rotating buffers: the matrices of a product on the device, one set of them, or so many that no
+//! launch finds its own in the L2 cache.
+
+use cuda_gemm::{Device, DeviceMatrix, Gemm, Matrix};
+use serde::Serialize;
+
+use crate::candidate::Job;
+use crate::error::Error;
+
+/// A quiet NaN that no product makes: C holds it before a run whose result is looked at, so that a
+/// kernel that reads C, or leaves out an element, is found out.
+pub const POISON: u32 = 0x7fc0_dead;
+
+/// How often the L2 cache would have to be as large to hold what is used between two launches
+/// on one set. Twice would do, if it kept what was used last.
+const TURNOVER: u64 = 3;
+
+/// A product of so many times the L2 cache turns it over by itself.
+const ALONE: u64 = 8;
+
+/// The most sets: small ones are made of many small allocations.
+const MAX_SETS: u64 = 4096;
+
+/// What the L2 cache holds when a product starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum L2 {
+    /// Nothing of its matrices: each launch takes other ones, in turn.
+    #[default]
+    Cold,
+    /// What fits of them: every launch takes the same ones.
+    Warm,
+}
+
+/// How many sets of `bytes` there must be for an L2 cache of `l2_bytes`.
+///
+/// ```
+/// use gemm_bench::buffers::{L2, count};
+///
+/// let mib = 1 << 20;
+/// assert_eq!(count(L2::Warm, 3 * mib, 50 * mib), 1);
+/// assert_eq!(count(L2::Cold, 3 * mib, 50 * mib), 51);
+/// assert_eq!(count(L2::Cold, 800 * mib, 50 * mib), 1, "it turns the cache over by itself");
+/// ```
+pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
+    let sets = match l2 {
+        L2::Warm => 1,
+        L2::Cold if bytes >= ALONE * l2_bytes => 1,
+        L2::Cold => 1 + (TURNOVER * l2_bytes).div_ceil(bytes.max(1)),
+    };
+    sets.min(MAX_SETS) as usize
+}
+
+/// Sets of the same matrices, which launches take in turn.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix, find_kernel};
+/// use gemm_bench::{Job, RotatingBuffers};
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let gemm = Gemm::new(20, 30, 10);
+/// let job = Job::rung(device.kernel(find_kernel("tile2d")?)?.prepare(gemm)?);
+/// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
+/// let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3)?;
+/// for _ in 0..6 {
+///     buffers.enqueue(&job)?;
+/// }
+/// let c = buffers.result(&job)?;
+/// assert_eq!((c.rows(), c.cols()), (20, 30));
+/// # Ok(())
+/// # }
+/// ```
+pub struct RotatingBuffers {
+    sets: Vec<Set>,
+    next: usize,
+}
+
+struct Set {
+    a: DeviceMatrix,
+    b: DeviceMatrix,
+    c: DeviceMatrix,
+}
+
+impl RotatingBuffers {
+    /// Copies A and B to the device, `count` times, which is at least 1, each with a C.
+    ///
+    /// # Errors
+    ///
+    /// [`cuda_gemm::Error::Driver`] if the memory is not to be had.
+    pub fn new(
+        device: &Device,
+        gemm: &Gemm,
+        [a, b]: [&Matrix; 2],
+        count: usize,
+    ) -> Result<Self, Error> {
+        let set = || {
+            Ok(Set {
+                a: DeviceMatrix::from_host(device, a)?,
+                b: DeviceMatrix::from_host(device, b)?,
+                c: DeviceMatrix::zeros(device, gemm.m, gemm.n)?,
+            })
+        };
+        Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
+    }
+
+    /// How many sets there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
+    pub fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Enqueues a product on the next set.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Job::enqueue`].
+    pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
+        let count = self.sets.len();
+        let Set { a, b, c } = &mut self.sets[self.next];
+        self.next = (self.next + 1) % count;
+        job.enqueue(a, b, c)
+    }
+
+    /// What a job computes, into a C of NaN ([`POISON`]); waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Job::enqueue`], or a fault of the kernel.
+    pub fn result(&mut self, job: &Job) -> Result<Matrix, Error> {
+        let Set { a, b, c } = &mut self.sets[0];
+        c.fill_buffer(POISON)?;
+        job.enqueue(a, b, c)?;
+        Ok(c.download()?)
+    }
+}
+
+/// The first element of two results, counted along rows, whose bits differ, and both its values.
+///
+/// ```
+/// use cuda_gemm::Matrix;
+/// use gemm_bench::buffers::first_difference;
+///
+/// let one = Matrix::from_vec(1, 3, vec![1.0, 2.0, 3.0]);
+/// let other = Matrix::from_vec(1, 3, vec![1.0, 2.5, 3.0]);
+/// assert_eq!(first_difference(&one, &other), Some((1, [2.0, 2.5])));
+/// ```
+pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2])> {
+    let pairs = one.as_slice().iter().zip(other.as_slice());
+    pairs
+        .enumerate()
+        .find(|(_, (one, other))| one.to_bits() != other.to_bits())
+        .map(|(at, (one, other))| (at, [*one, *other]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Selection;
+    use cuda_gemm::DeviceChoice;
+
+    #[test]
+    fn cold_sets_turn_the_cache_over() {
+        let l2 = 50 << 20;
+        for size in [64u64, 256, 512, 1024, 2048, 4096, 8192, 16384] {
+            let bytes = 12 * size * size;
+            assert_eq!(count(L2::Warm, bytes, l2), 1);
+            let sets = count(L2::Cold, bytes, l2) as u64;
+            // What is used between two launches on one set.
+            let others = (sets - 1) * bytes;
+            assert!(others >= TURNOVER * l2 || bytes >= ALONE * l2, "{size}: {sets}");
+            assert!(others < TURNOVER * l2 + bytes, "{size}: no more than needed");
+        }
+        assert_eq!(count(L2::Cold, 12, l2), MAX_SETS as usize);
+    }
+
+    #[test]
+    fn sets_take_turns_and_give_the_same() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let gemm = Gemm::new(20, 30, 10);
+        let loaded = Selection::parse("tile2d").unwrap().load(&device, None).unwrap();
+        let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
+        let Ok(job) = &candidate.job else { panic!() };
+        let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
+        let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3).unwrap();
+        let result = buffers.result(job).unwrap();
+        for set in 0..3 {
+            assert_eq!(buffers.next, set);
+            buffers.enqueue(job).unwrap();
+        }
+        assert_eq!((buffers.len(), buffers.next), (3, 0));
+        assert!(buffers.sets.iter().all(|set| set.c.download().unwrap() == result));
+    }
+
+    #[test]
+    fn bits_are_compared() {
+        let one = Matrix::from_vec(2, 2, vec![0.0, f32::NAN, 1.0, 2.0]);
+        assert_eq!(first_difference(&one, &one), None);
+        let other = Matrix::from_vec(2, 2, vec![0.0, f32::NAN, 1.0, 3.0]);
+        assert_eq!(first_difference(&one, &other), Some((3, [2.0, 3.0])));
+        let minus = Matrix::from_vec(2, 2, vec![-0.0, f32::NAN, 1.0, 2.0]);
+        assert_eq!(first_difference(&one, &minus), Some((0, [0.0, -0.0])));
+    }
+}

@@ -1,0 +1,322 @@
+//! What runs: a kernel, the one that `auto` chooses, all of the ladder, cuBLAS.
+
+use std::sync::Arc;
+
+use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER};
+use cuda_gemm::{
+    Auto, Device, DeviceMatrix, Error as GemmError, Gemm, Kernel, PlanBuilder, Prepared, Table,
+    auto, find_kernel, nearest_name,
+};
+
+use crate::cublas::{Cublas, CublasProduct};
+use crate::error::Error;
+
+/// The names of the baseline, and of everything.
+const CUBLAS: &str = "cublas";
+const ALL: &str = "all";
+
+/// Which kernels are meant.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
+/// use gemm_bench::Selection;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let gemm = Gemm::new(2, 2, 2);
+/// let ones = DeviceMatrix::from_host(&device, &Matrix::from_vec(2, 2, vec![1.0; 4]))?;
+/// for loaded in Selection::parse("auto")?.load(&device, None)? {
+///     let candidate = loaded.prepare(gemm, 1, false, Selection::Auto)?;
+///     println!("auto takes {}", candidate.title.choice().unwrap_or_default());
+///     let mut c = DeviceMatrix::zeros(&device, 2, 2)?;
+///     candidate.job.expect("it runs").enqueue(&ones, &ones, &mut c)?;
+///     assert_eq!(c.download()?.as_slice(), [2.0; 4]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+pub enum Selection {
+    /// The ladder, the choice, and cuBLAS.
+    All,
+    /// What is fastest for each product.
+    Auto,
+    /// The baseline.
+    Cublas,
+    /// A rung of the ladder, or a tile.
+    Rung(&'static KernelDescriptor),
+}
+
+impl Selection {
+    /// What a name stands for: `all`, `auto`, `cublas`, or a kernel's own.
+    ///
+    /// # Errors
+    ///
+    /// [`GemmError::UnknownKernel`].
+    pub fn parse(name: &str) -> Result<Self, Error> {
+        match name {
+            ALL => Ok(Self::All),
+            auto::NAME => Ok(Self::Auto),
+            CUBLAS => Ok(Self::Cublas),
+            name => find_kernel(name).map(Self::Rung).map_err(|error| match error {
+                GemmError::UnknownKernel { name, mut known, .. } => {
+                    known.extend([auto::NAME, CUBLAS, ALL]);
+                    let nearest = nearest_name(&name, &known);
+                    GemmError::UnknownKernel { name, nearest, known }.into()
+                }
+                error => error.into(),
+            }),
+        }
+    }
+
+    /// What it stands for, one by one; all are the ladder and the choice, without cuBLAS.
+    pub fn rungs(self) -> Vec<Self> {
+        match self {
+            Self::All => LADDER.iter().copied().map(Self::Rung).chain([Self::Auto]).collect(),
+            one => vec![one],
+        }
+    }
+
+    /// Whether it is everything.
+    pub fn is_all(self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    /// Loads what was asked for. Where that is everything, what cannot run says why. `table` is
+    /// what `auto` goes by, if not by the one that is built in.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`], [`Device::auto_by`] and [`Cublas::open`].
+    pub fn load(self, device: &Device, table: Option<&Table>) -> Result<Vec<Loaded>, Error> {
+        self.load_among(device, self, table)
+    }
+
+    /// As [`Selection::load`], where this is one of several that `among` stands for.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Selection::load`].
+    pub fn load_among(
+        self,
+        device: &Device,
+        among: Self,
+        table: Option<&Table>,
+    ) -> Result<Vec<Loaded>, Error> {
+        let specs = match &self {
+            Self::All => LADDER,
+            Self::Auto | Self::Cublas => &[],
+            Self::Rung(spec) => std::slice::from_ref(spec),
+        };
+        let rungs = specs.iter().map(|spec| {
+            let place = LADDER.iter().position(|other| other.name() == spec.name());
+            (spec.name(), place, device.kernel(spec).map(Code::Rung).map_err(Error::from))
+        });
+        let mut wanted: Vec<_> = rungs.collect();
+        if matches!(self, Self::All | Self::Auto) {
+            let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
+            wanted.push((auto::NAME, None, auto.map(Code::Auto).map_err(Error::from)));
+        }
+        if matches!(self, Self::All | Self::Cublas) {
+            wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
+        }
+        let loaded = wanted.into_iter().map(|(name, place, code)| {
+            Ok(Loaded { name, rung: place.map(|place| place + 1), code: among.tolerate(code)? })
+        });
+        loaded.collect()
+    }
+
+    /// Where everything was asked for, turns what a rung or cuBLAS refuses into a reason.
+    fn tolerate<T>(
+        self,
+        result: Result<T, impl Into<Error>>,
+    ) -> Result<Result<T, Arc<Error>>, Error> {
+        let is_tolerable = |error: &Error| match error {
+            Error::Gemm(error) => matches!(
+                error,
+                GemmError::SharedMemory { .. }
+                    | GemmError::DeviceMemory { .. }
+                    | GemmError::NotInPtx { .. }
+                    | GemmError::NeedsHopper { .. }
+                    | GemmError::NeedsTensorMaps { .. }
+            ),
+            error => error.is_of_cublas(),
+        };
+        match result.map_err(Into::into) {
+            Ok(value) => Ok(Ok(value)),
+            Err(error) if self.is_all() && is_tolerable(&error) => Ok(Err(Arc::new(error))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Something that runs, on a device; [`Selection::load`] makes it.
+pub struct Loaded {
+    name: &'static str,
+    rung: Option<usize>,
+    code: Result<Code, Arc<Error>>,
+}
+
+enum Code {
+    Rung(Kernel),
+    Auto(Auto),
+    Cublas(Cublas),
+}
+
+impl Loaded {
+    /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
+    /// copied first if `packed`, against it; `auto` makes up its own mind about both. Where `choice` is everything, what is refused
+    /// is in the candidate.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PlanBuilder::prepare`] and [`Cublas::prepare`].
+    pub fn prepare(
+        &self,
+        gemm: Gemm,
+        asked_splits: u32,
+        mut packed: bool,
+        choice: Selection,
+    ) -> Result<Candidate, Error> {
+        let mut chosen = None;
+        let job = match &self.code {
+            Ok(Code::Rung(kernel)) => {
+                let prepared = kernel.plan(gemm).splits(asked_splits).staged(packed).prepare();
+                choice.tolerate(prepared.map(Job::rung))?
+            }
+            Ok(Code::Auto(auto)) => {
+                let fastest = auto.choose(&gemm)?;
+                (chosen, packed) = (Some(fastest.spec), fastest.packed);
+                let plan = auto.plan_choice(gemm, fastest);
+                choice.tolerate(plan.and_then(PlanBuilder::prepare).map(Job::rung))?
+            }
+            Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
+            Err(reason) => Err(Arc::clone(reason)),
+        };
+        let spec = match &self.code {
+            Ok(Code::Rung(kernel)) => Some(kernel.spec()),
+            _ => chosen,
+        };
+        let splits = match (&job, spec) {
+            (Ok(Job::Rung(prepared)), Some(spec)) if spec.abi() == KernelAbi::SplitK => {
+                Some(prepared.plan().splits())
+            }
+            _ => None,
+        };
+        let chosen = chosen.map(|spec| spec.name());
+        let Self { name, rung, .. } = *self;
+        Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
+    }
+
+    /// The version, as in `12.8.5`, of a cuBLAS that was loaded; `None` for all else.
+    pub fn cublas_version(&self) -> Option<&str> {
+        match &self.code {
+            Ok(Code::Cublas(cublas)) => Some(cublas.version()),
+            _ => None,
+        }
+    }
+}
+
+/// What a row of a report is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Title {
+    /// The kernel's name, `auto` or `cublas`.
+    pub name: &'static str,
+    /// The place in the ladder, from 1; none for what is not in it.
+    pub rung: Option<usize>,
+    /// The kernel that `auto` chose.
+    pub chosen: Option<&'static str>,
+    /// Blocks that share each tile of C; none for a kernel that cannot split K.
+    pub splits: Option<u32>,
+    /// How many were asked for, which are more where K has fewer steps.
+    pub asked_splits: u32,
+    /// Whether A and B are copied first, as `auto` chose or was asked for.
+    pub packed: bool,
+}
+
+impl Title {
+    /// Whether it is the baseline.
+    pub fn is_cublas(&self) -> bool {
+        self.name == CUBLAS
+    }
+
+    /// What `auto` chose, in words; `None` for all else.
+    pub fn choice(&self) -> Option<String> {
+        let splits = self.splits.filter(|splits| *splits > 1);
+        let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
+        let packed = if self.packed { ", packed" } else { "" };
+        self.chosen.map(|name| format!("{name}{splits}{packed}"))
+    }
+}
+
+/// One row of a report, before it has run: a kernel for a product.
+pub struct Candidate {
+    /// What it is.
+    pub title: Title,
+    /// What runs; why not, if it cannot.
+    pub job: Result<Job, Arc<Error>>,
+}
+
+/// A product that has been checked, and needs only the matrices.
+pub enum Job {
+    /// By a kernel of this library.
+    Rung(Box<Prepared>),
+    /// By cuBLAS.
+    Cublas(CublasProduct),
+}
+
+impl Job {
+    /// A product that a kernel of this library computes.
+    pub fn rung(prepared: Prepared) -> Self {
+        Self::Rung(Box::new(prepared))
+    }
+
+    /// Enqueues the product on the device's stream, and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Prepared::enqueue`] or [`CublasProduct::enqueue`].
+    pub fn enqueue(
+        &self,
+        a: &DeviceMatrix,
+        b: &DeviceMatrix,
+        c: &mut DeviceMatrix,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Rung(prepared) => Ok(prepared.enqueue(a, b, c)?),
+            Self::Cublas(product) => Ok(product.enqueue(a, b, c)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_gemm::kernels::TILES;
+
+    #[test]
+    fn names() {
+        assert!(matches!(Selection::parse("all"), Ok(Selection::All)));
+        assert!(matches!(Selection::parse("cublas"), Ok(Selection::Cublas)));
+        assert!(matches!(Selection::parse("auto"), Ok(Selection::Auto)));
+        assert!(
+            matches!(Selection::parse("tile2d"), Ok(Selection::Rung(spec)) if spec.name() == "tile2d")
+        );
+        let Err(Error::Gemm(GemmError::UnknownKernel { nearest, known, .. })) =
+            Selection::parse("cubals")
+        else {
+            panic!()
+        };
+        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 3));
+    }
+
+    #[test]
+    fn only_all_tolerates_a_refusal() {
+        let refused = || Err::<(), _>(Error::CublasNeedsGpu);
+        assert!(Selection::All.tolerate(refused()).unwrap().is_err());
+        assert!(Selection::Cublas.tolerate(refused()).is_err());
+        assert!(
+            Selection::All.tolerate(Err::<(), _>(GemmError::WrongDevice { what: "A" })).is_err()
+        );
+    }
+}

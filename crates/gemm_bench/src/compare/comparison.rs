@@ -1,0 +1,367 @@
+//! The measurements: kernels and cuBLAS on the same matrices in one process, in turn.
+
+use std::sync::Arc;
+
+use cuda_gemm::{Device, Error as GemmError, Gemm, Matrix};
+use gemm_verify::{Bound, Method, Problem, Reference};
+
+use super::row::{Row, Status};
+use crate::baseline::{Baseline, NotCompared};
+use crate::batch::{self, Batches, Policy, Work};
+use crate::buffers::{self, L2, RotatingBuffers, first_difference};
+use crate::candidate::{Candidate, Job, Loaded, Selection};
+use crate::error::{Error, require_memory};
+use crate::roofline::{Peaks, Rates, Speed};
+use crate::shape::Shape;
+use crate::telemetry::Telemetry;
+
+/// Milliseconds of work before the first sample of a row: clocks need that long to settle.
+const WARMUP_MS: f64 = 200.0;
+/// Milliseconds of work before peaks are measured: what came before was the host's.
+const PEAK_WARMUP_MS: f64 = 50.0;
+
+/// How kernels are measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What the L2 cache holds when a product starts.
+    pub l2: L2,
+    /// Samples of each, kernel and cuBLAS; from six on there is an interval.
+    pub samples: u32,
+    /// Milliseconds that a sample lasts at least, unless that takes more than
+    /// [`batch::MAX_LAUNCHES`].
+    pub sample_ms: f64,
+    /// Of the random matrices.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// A cold L2 cache, 20 samples of 3 ms, and 42.
+    fn default() -> Self {
+        Self { l2: L2::Cold, samples: 20, sample_ms: 3.0, seed: 42 }
+    }
+}
+
+/// What takes a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Random matrices are made, and copied to the device.
+    Matrices,
+    /// The product is computed in f64.
+    Reference,
+    /// A result is compared with it.
+    Check,
+    /// A kernel and cuBLAS are timed.
+    Measure,
+}
+
+/// What is odd about the rows that follow.
+#[derive(Clone, Debug)]
+pub enum Note {
+    /// There is memory for so few sets of matrices that the L2 cache is not quite cold.
+    FewSets {
+        /// The product.
+        shape: Shape,
+        /// How many sets there are.
+        count: usize,
+        /// How many there should be.
+        wanted: usize,
+    },
+    /// This shape is not compared.
+    NotCompared(NotCompared),
+}
+
+/// Is told what a [`Comparison`] does. What it refuses ends the comparison.
+pub trait Observer {
+    /// What can go wrong.
+    type Error: From<Error>;
+
+    /// A row as soon as it is there, with its samples and cuBLAS's: milliseconds per launch, in the
+    /// order taken; none where there is no time.
+    ///
+    /// # Errors
+    ///
+    /// What ends the comparison.
+    fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Self::Error>;
+
+    /// Something that takes a while, which it makes happen.
+    fn step<T>(&mut self, _step: Step, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
+    /// Something odd.
+    fn note(&mut self, _note: &Note) {}
+}
+
+/// A device, what measures its peaks, and what reads its clocks: measures kernels side by side with
+/// the baseline.
+///
+/// Every kernel is checked before it is timed, and compared with itself after: what is wrong, or
+/// differs between runs, gets no time.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm};
+/// use gemm_bench::compare::{Comparison, Observer, Options, Row, Status};
+/// use gemm_bench::{Error, L2, Selection};
+///
+/// struct Print;
+///
+/// impl Observer for Print {
+///     type Error = Error;
+///
+///     fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Error> {
+///         assert_eq!((row.status, ms.len(), cublas_ms.len()), (Status::Pass, 6, 0));
+///         println!("{}: {:.0} GFLOP/s", row.kernel, row.gflops.unwrap_or_default());
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let options = Options { l2: L2::Warm, samples: 6, sample_ms: 1.0, ..Options::default() };
+/// let mut comparison = Comparison::new(&device, options, None)?;
+/// let kernels = Selection::parse("tile2d")?.load(&device, None)?;
+/// comparison.shape(Gemm::new(8, 8, 8), &kernels, None, &mut Print)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Comparison {
+    device: Device,
+    options: Options,
+    peaks: Peaks,
+    speed: Speed,
+    telemetry: Option<Telemetry>,
+}
+
+impl Comparison {
+    /// Loads what measures peaks. Rows have clocks, power and temperature if `telemetry` reads
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Peaks::of`] and [`Peaks::speed`].
+    pub fn new(
+        device: &Device,
+        options: Options,
+        telemetry: Option<Telemetry>,
+    ) -> Result<Self, Error> {
+        let peaks = Peaks::of(device)?;
+        let speed = peaks.speed()?;
+        Ok(Self { device: device.clone(), options, peaks, speed, telemetry })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How kernels are measured.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Measures each kernel for a product, next to the baseline if there is one, and hands the rows
+    /// to `observer`. What cannot run is a row that says why.
+    ///
+    /// # Errors
+    ///
+    /// That of the observer; otherwise a fault of a kernel, after which nothing runs, or
+    /// [`cuda_gemm::Error::Driver`].
+    pub fn shape<O: Observer>(
+        &mut self,
+        gemm: Gemm,
+        kernels: &[Loaded],
+        baseline: Option<&Loaded>,
+        observer: &mut O,
+    ) -> Result<(), O::Error> {
+        let candidates: Vec<_> = kernels
+            .iter()
+            .map(|kernel| kernel.prepare(gemm, 1, false, Selection::All))
+            .collect::<Result<_, _>>()?;
+        let baseline = baseline
+            .map(|baseline| baseline.prepare(gemm, 1, false, Selection::All))
+            .transpose()?;
+        let method = Method::choose(gemm.m, gemm.n, gemm.k);
+        let prepared = observer.step(Step::Matrices, || self.prepare(&gemm, method));
+        let Prepared { a, b, mut buffers, wanted } = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) if error.is_refusal() => {
+                let error = Arc::new(error);
+                for candidate in &candidates {
+                    let row = self.new_row(candidate, &gemm);
+                    observer.row(row.refused(Arc::clone(&error)), &[], &[])?;
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if buffers.len() < wanted {
+            let shape = Shape { m: gemm.m, n: gemm.n, k: gemm.k };
+            observer.note(&Note::FewSets { shape, count: buffers.len(), wanted });
+        }
+        let bound = Bound::Probabilistic;
+        let problem = Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound };
+        let reference = observer
+            .step(Step::Reference, || Reference::compute(problem, method, self.options.seed))
+            .map_err(Error::from)?;
+        let baseline = baseline.as_ref();
+        let baseline = baseline.map(|one| Baseline::new(one, &mut buffers, &reference));
+        let baseline = match baseline.transpose()? {
+            Some(Ok(baseline)) => Some(baseline),
+            Some(Err(reason)) => {
+                observer.note(&Note::NotCompared(reason));
+                None
+            }
+            None => None,
+        };
+        for candidate in &candidates {
+            let row = self.new_row(candidate, &gemm);
+            self.row(row, candidate, baseline.as_ref(), &mut buffers, &reference, observer)?;
+        }
+        Ok(())
+    }
+
+    fn new_row(&self, candidate: &Candidate, gemm: &Gemm) -> Row {
+        Row::new(&candidate.title, gemm, self.options.seed)
+    }
+
+    /// Makes the matrices, on the host and on the device.
+    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<Prepared, Error> {
+        let Options { l2, seed, .. } = self.options;
+        let needed = gemm.bytes();
+        let available = self.device.free_memory()?;
+        if needed > u128::from(available) {
+            let device = self.device.info().name.clone();
+            return Err(GemmError::DeviceMemory { device, needed, available }.into());
+        }
+        // Two results are compared with each other.
+        let second = 4 * gemm.m as u128 * gemm.n as u128;
+        require_memory(needed + second + method.bytes(gemm.m, gemm.n, gemm.k), false)?;
+
+        // It fits 64 bits, as the free memory does.
+        let bytes = needed as u64;
+        let wanted = buffers::count(l2, bytes, self.device.info().l2_bytes);
+        // Something is left to cuBLAS and the driver.
+        let possible = ((available - available / 8) / bytes).max(1);
+        let count = wanted.min(usize::try_from(possible).unwrap_or(usize::MAX));
+        let a = Matrix::random(gemm.m, gemm.k, seed, 1);
+        let b = Matrix::random(gemm.k, gemm.n, seed, 2);
+        let buffers = RotatingBuffers::new(&self.device, gemm, [&a, &b], count)?;
+        Ok(Prepared { a, b, buffers, wanted })
+    }
+
+    /// Checks a kernel, times it if it is right, and hands on its row.
+    fn row<O: Observer>(
+        &mut self,
+        mut row: Row,
+        candidate: &Candidate,
+        baseline: Option<&Baseline<'_>>,
+        buffers: &mut RotatingBuffers,
+        reference: &Reference<'_>,
+        observer: &mut O,
+    ) -> Result<(), O::Error> {
+        row.l2 = Some(self.options.l2);
+        row.sets = Some(buffers.len());
+        let job = match &candidate.job {
+            Ok(job) => job,
+            Err(reason) => return observer.row(row.refused(Arc::clone(reason)), &[], &[]),
+        };
+        let first = match buffers.result(job) {
+            Ok(first) => first,
+            Err(error) if error.is_refusal() => {
+                return observer.row(row.refused(Arc::new(error)), &[], &[]);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let check = observer.step(Step::Check, || reference.check(&first)).map_err(Error::from)?;
+        row.errors(&check, baseline.map(|baseline| &baseline.check));
+        if !check.passed() {
+            let reason = match check.worst {
+                Some(worst) => format!(
+                    "{} or more wrong; at row {}, column {} the error is {:.3e}",
+                    check.failures, worst.row, worst.col, worst.error
+                ),
+                None => format!("{} or more wrong", check.failures),
+            };
+            return observer.row(row.without_time(Status::Fail, reason), &[], &[]);
+        }
+
+        let (own, cublas, rates) =
+            observer.step(Step::Measure, || self.measure(job, baseline, buffers))?;
+        let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
+        // After hundreds of launches between others.
+        let second = buffers.result(job)?;
+        if let Some((at, [one, other])) = first_difference(&first, &second) {
+            let (m, n) = (at / first.cols(), at % first.cols());
+            let reason = format!(
+                "results differ between runs: {one:e} and {other:e} at row {m}, column {n}"
+            );
+            return observer.row(row.without_time(Status::Unstable, reason), &[], &[]);
+        }
+        row.status = Status::Pass;
+        row.times(&own, cublas.as_ref(), &rates);
+        row.conditions(&conditions);
+        observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
+    }
+
+    /// Times a kernel, and cuBLAS if there is one, and the peaks before and after.
+    fn measure(
+        &mut self,
+        job: &Job,
+        baseline: Option<&Baseline<'_>>,
+        buffers: &mut RotatingBuffers,
+    ) -> Result<(Batches, Option<Batches>, Rates), Error> {
+        let Options { samples, sample_ms, .. } = self.options;
+        let policy = Policy { samples, sample_ms, warmup_ms: WARMUP_MS };
+        let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
+        self.peaks.enqueue_delay(PEAK_WARMUP_MS, self.speed)?;
+        let before = self.peaks.measure(self.speed)?;
+        let Self { device, peaks, speed, telemetry, .. } = self;
+        let mut side_by_side = SideBySide {
+            jobs: &jobs,
+            buffers,
+            peaks,
+            speed: *speed,
+            telemetry: telemetry.as_mut(),
+        };
+        let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
+        let after = self.peaks.measure(self.speed)?;
+        let own = batches.pop().expect("one for each job");
+        Ok((own, batches.pop(), before.mean(&after)))
+    }
+}
+
+/// The matrices of a product, on the host and in as many sets as there is memory for.
+struct Prepared {
+    a: Matrix,
+    b: Matrix,
+    buffers: RotatingBuffers,
+    /// How many sets there should be.
+    wanted: usize,
+}
+
+/// Kernels that are timed in turn.
+struct SideBySide<'a, 'e> {
+    jobs: &'a [&'e Job],
+    buffers: &'a mut RotatingBuffers,
+    peaks: &'a Peaks,
+    speed: Speed,
+    telemetry: Option<&'a mut Telemetry>,
+}
+
+impl Work for SideBySide<'_, '_> {
+    type Error = Error;
+
+    fn launch(&mut self, i: usize) -> Result<(), Error> {
+        self.buffers.enqueue(self.jobs[i])
+    }
+
+    fn delay(&mut self, ms: f64) -> Result<(), Error> {
+        self.peaks.enqueue_delay(ms, self.speed)
+    }
+
+    fn observe(&mut self) {
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.observe();
+        }
+    }
+}

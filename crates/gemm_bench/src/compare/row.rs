@@ -1,0 +1,382 @@
+//! One row: everything that is known about one kernel and one shape. Its fields are the
+//! columns of CSV and the keys of JSON.
+
+use std::sync::Arc;
+
+use cuda_gemm::Gemm;
+use gemm_verify::{Check, Method};
+use serde::Serialize;
+
+use crate::batch::Batches;
+use crate::buffers::L2;
+use crate::candidate::Title;
+use crate::error::Error;
+use crate::roofline::Rates;
+use crate::shape::Shape;
+use crate::stats;
+use crate::telemetry::Conditions;
+
+/// A ratio this near to 1 says nothing, however sure it is: cuBLAS against itself has come out at
+/// 1.001 (1.001 to 1.002), since somebody is always first.
+const BIAS: f64 = 0.005;
+
+/// Whether a ratio differs from 1 by more than its own uncertainty, and than [`BIAS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// Surely faster than cuBLAS.
+    #[serde(rename = "faster")]
+    Faster,
+    /// Surely slower.
+    #[serde(rename = "slower")]
+    Slower,
+    /// Neither.
+    #[serde(rename = "within noise")]
+    WithinNoise,
+}
+
+impl Verdict {
+    /// In words, as in JSON.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::WithinNoise => "within noise",
+        }
+    }
+}
+
+/// What came of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Status {
+    /// Right, the same on every run, and timed.
+    Pass,
+    /// Wrong, and not timed.
+    Fail,
+    /// Right at first, and with other bits later.
+    Unstable,
+    /// Could not run.
+    #[default]
+    Refused,
+}
+
+/// A row; [`Comparison`](crate::compare::Comparison) makes it. Times are in milliseconds per launch, rates in GFLOP/s and GB/s (10^9), and what
+/// is not known is `None`: null in JSON, empty in CSV.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// The kernel's name, `auto` or `cublas`.
+    pub kernel: &'static str,
+    /// The place in the ladder, from 1.
+    pub rung: Option<usize>,
+    /// The kernel that `auto` chose.
+    pub chosen: Option<&'static str>,
+    /// Blocks that share each tile of C, for a kernel that can split K.
+    pub splits: Option<u32>,
+    /// Whether A and B are copied first, by choice.
+    pub packed: bool,
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A, rows of B.
+    pub k: usize,
+    /// What came of it.
+    pub status: Status,
+    /// Why, unless it passed.
+    pub reason: Option<String>,
+    /// The error, if that is why; in neither JSON nor CSV.
+    #[serde(skip)]
+    pub error: Option<Arc<Error>>,
+
+    /// What the L2 cache held.
+    pub l2: Option<L2>,
+    /// How many sets of matrices took turns.
+    pub sets: Option<usize>,
+    /// Of the random matrices.
+    pub seed: u64,
+    /// Samples of each, kernel and cuBLAS.
+    pub samples: Option<usize>,
+    /// Launches per sample.
+    pub launches: Option<u32>,
+    /// The same of cuBLAS.
+    pub cublas_launches: Option<u32>,
+    /// Whether no launch can have waited for the host.
+    pub gap_free: Option<bool>,
+
+    /// The kernel's time, the median of the samples.
+    pub time_median: Option<f64>,
+    /// Its median absolute deviation.
+    pub time_deviation: Option<f64>,
+    /// The shortest sample.
+    pub time_min: Option<f64>,
+    /// The longest sample.
+    pub time_max: Option<f64>,
+    /// cuBLAS's time, the median of the samples.
+    pub cublas_median: Option<f64>,
+    /// Its median absolute deviation.
+    pub cublas_deviation: Option<f64>,
+    /// The shortest sample.
+    pub cublas_min: Option<f64>,
+    /// The longest sample.
+    pub cublas_max: Option<f64>,
+
+    /// cuBLAS's time divided by the kernel's, the median over the pairs of samples.
+    pub ratio: Option<f64>,
+    /// The lower end of the 95 % interval of that median.
+    pub ratio_low: Option<f64>,
+    /// The upper end.
+    pub ratio_high: Option<f64>,
+    /// What the ratio says.
+    pub verdict: Option<Verdict>,
+
+    /// The kernel's throughput at the median time.
+    pub gflops: Option<f64>,
+    /// cuBLAS's.
+    pub cublas_gflops: Option<f64>,
+    /// The measured rate of multiply-adds.
+    pub ffma_gflops: Option<f64>,
+    /// The measured rate of copies, bytes read plus bytes written.
+    pub copy_gbytes: Option<f64>,
+    /// The throughput as a share of that of multiply-adds.
+    pub percent_of_ffma: Option<f64>,
+    /// Reading A and B once and writing C once, in this time, as a share of the copy's rate.
+    pub percent_of_copy: Option<f64>,
+
+    /// The largest error against the product in f64, of the same elements for both.
+    pub max_abs_error: Option<f64>,
+    /// The same of cuBLAS.
+    pub cublas_max_abs_error: Option<f64>,
+    /// The kernel's divided by cuBLAS's; 1 if both are exact.
+    pub error_ratio: Option<f64>,
+    /// The root of the mean square of the errors, of the same elements for both.
+    pub rms_error: Option<f64>,
+    /// The same of cuBLAS.
+    pub cublas_rms_error: Option<f64>,
+    /// The kernel's divided by cuBLAS's; 1 if both are exact.
+    pub rms_error_ratio: Option<f64>,
+    /// The largest error as a share of its tolerance.
+    pub error_over_tolerance: Option<f64>,
+    /// The same of cuBLAS.
+    pub cublas_error_over_tolerance: Option<f64>,
+    /// `full`, or `sampled`.
+    pub check: Option<&'static str>,
+    /// How many elements were compared.
+    pub elements: Option<u64>,
+
+    /// The lowest clock of the multiprocessors meanwhile, in MHz.
+    pub sm_mhz_min: Option<u32>,
+    /// The highest, in MHz.
+    pub sm_mhz_max: Option<u32>,
+    /// The lowest clock of the memory, in MHz.
+    pub memory_mhz: Option<u32>,
+    /// The highest power draw.
+    pub watts: Option<f64>,
+    /// The highest temperature, in degrees Celsius.
+    pub celsius: Option<u32>,
+    /// What held the clocks down, separated by semicolons.
+    pub throttled: Option<String>,
+}
+
+impl Row {
+    /// A row about which nothing is known yet.
+    pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
+        let Title { name: kernel, rung, chosen, splits, packed, .. } = *title;
+        let Gemm { m, n, k, .. } = *gemm;
+        Self { kernel, rung, chosen, splits, packed, m, n, k, seed, ..Self::default() }
+    }
+
+    /// The shape of the product.
+    pub fn shape(&self) -> Shape {
+        Shape { m: self.m, n: self.n, k: self.k }
+    }
+
+    /// Has a row say that it was refused, and why.
+    #[must_use]
+    pub fn refused(self, error: Arc<Error>) -> Self {
+        let row = self.without_time(Status::Refused, error.to_string());
+        Self { error: Some(error), ..row }
+    }
+
+    /// Has a row say why there is no time.
+    #[must_use]
+    pub fn without_time(self, status: Status, reason: impl Into<String>) -> Self {
+        Self { status, reason: Some(reason.into()), ..self }
+    }
+
+    /// Fills in how far results are from the product in f64.
+    pub fn errors(&mut self, check: &Check, cublas: Option<&Check>) {
+        let error = |check: &Check| check.largest.map(|largest| largest.error);
+        let relative = |check: &Check| check.worst.map(|worst| worst.ratio());
+        self.max_abs_error = error(check);
+        self.cublas_max_abs_error = cublas.and_then(error);
+        self.error_ratio = error_ratio(self.max_abs_error, self.cublas_max_abs_error);
+        self.rms_error = check.rms_error();
+        self.cublas_rms_error = cublas.and_then(Check::rms_error);
+        self.rms_error_ratio = error_ratio(self.rms_error, self.cublas_rms_error);
+        self.error_over_tolerance = relative(check);
+        self.cublas_error_over_tolerance = cublas.and_then(relative);
+        self.check = Some(match check.method {
+            Method::Full => "full",
+            Method::Sampled { .. } => "sampled",
+        });
+        self.elements = Some(check.elements);
+    }
+
+    /// Fills in times, and what follows from them.
+    pub fn times(&mut self, own: &Batches, cublas: Option<&Batches>, rates: &Rates) {
+        let gemm = self.shape().gemm();
+        let median = stats::median(&own.ms);
+        self.samples = Some(own.ms.len());
+        self.launches = Some(own.launches);
+        self.gap_free = Some(own.gap_free && cublas.is_none_or(|cublas| cublas.gap_free));
+        self.time_median = Some(median);
+        self.time_deviation = Some(stats::deviation(&own.ms));
+        (self.time_min, self.time_max) = range(&own.ms);
+        self.gflops = finite(gemm.flops() / median * 1e-6);
+        let gbytes = finite(gemm.bytes() as f64 / median * 1e-6);
+        self.ffma_gflops = finite(rates.ffma);
+        self.copy_gbytes = finite(rates.copy);
+        self.percent_of_ffma = percent(self.gflops, self.ffma_gflops);
+        self.percent_of_copy = percent(gbytes, self.copy_gbytes);
+
+        let Some(cublas) = cublas else { return };
+        let cublas_median = stats::median(&cublas.ms);
+        self.cublas_launches = Some(cublas.launches);
+        self.cublas_median = Some(cublas_median);
+        self.cublas_deviation = Some(stats::deviation(&cublas.ms));
+        (self.cublas_min, self.cublas_max) = range(&cublas.ms);
+        self.cublas_gflops = finite(gemm.flops() / cublas_median * 1e-6);
+        let ratios: Vec<_> = cublas.ms.iter().zip(&own.ms).map(|(c, own)| c / own).collect();
+        let ratio = stats::median(&ratios);
+        self.ratio = finite(ratio);
+        let Some((low, high)) = stats::median_interval(&ratios) else { return };
+        (self.ratio_low, self.ratio_high) = (finite(low), finite(high));
+        self.verdict = Some(match () {
+            () if low > 1.0 && ratio >= 1.0 + BIAS => Verdict::Faster,
+            () if high < 1.0 && ratio <= 1.0 - BIAS => Verdict::Slower,
+            () => Verdict::WithinNoise,
+        });
+    }
+
+    /// Fills in the state of the GPU meanwhile.
+    pub fn conditions(&mut self, conditions: &Conditions) {
+        let Conditions { sm_mhz, memory_mhz, watts, celsius, throttled, .. } = conditions;
+        self.sm_mhz_min = sm_mhz.map(|range| range.0);
+        self.sm_mhz_max = sm_mhz.map(|range| range.1);
+        self.memory_mhz = memory_mhz.map(|range| range.0);
+        self.watts = *watts;
+        self.celsius = *celsius;
+        self.throttled = throttled.as_ref().map(|reasons| reasons.join("; "));
+    }
+}
+
+/// An error in proportion to cuBLAS's: 1 if both are exact.
+fn error_ratio(own: Option<f64>, cublas: Option<f64>) -> Option<f64> {
+    match (own?, cublas?) {
+        (own, cublas) if own == cublas => Some(1.0),
+        (own, cublas) => finite(own / cublas),
+    }
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+fn percent(value: Option<f64>, of: Option<f64>) -> Option<f64> {
+    finite(100.0 * value? / of?)
+}
+
+fn range(values: &[f64]) -> (Option<f64>, Option<f64>) {
+    let values = || values.iter().copied();
+    (values().reduce(f64::min), values().reduce(f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+    use gemm_verify::{Bound, Deviation};
+
+    const RATES: Rates = Rates { ffma: 60_000.0, copy: 4000.0 };
+
+    fn batches(ms: &[f64]) -> Batches {
+        Batches { launches: 7, ms: ms.to_vec(), gap_free: true }
+    }
+
+    fn row(own: &[f64], cublas: &[f64]) -> Row {
+        let mut row = Row::new(&Title::default(), &Gemm::new(1000, 2000, 500), 42);
+        row.times(&batches(own), Some(&batches(cublas)), &RATES);
+        row
+    }
+
+    #[test]
+    fn ratios_are_of_pairs() {
+        // Clocks that fall by half during the run leave the ratios alone.
+        let own = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0];
+        let row = row(&own, &own.map(|ms| 1.1 * ms));
+        assert_relative_eq!(row.ratio.unwrap(), 1.1, max_relative = 1e-12);
+        assert_relative_eq!(row.ratio_low.unwrap(), 1.1, max_relative = 1e-12);
+        assert_eq!(row.verdict, Some(Verdict::Faster));
+        assert_relative_eq!(row.time_median.unwrap(), 1.5);
+        assert_relative_eq!(row.time_deviation.unwrap(), 0.3, max_relative = 1e-12);
+        assert_eq!((row.time_min, row.time_max), (Some(1.0), Some(2.0)));
+    }
+
+    #[test]
+    fn noise_is_named() {
+        let own = [1.0; 6];
+        let verdict = |cublas: [f64; 6]| row(&own, &cublas).verdict;
+        assert_eq!(verdict([0.98, 0.99, 1.0, 1.01, 1.02, 1.03]), Some(Verdict::WithinNoise));
+        assert_eq!(verdict([0.98, 0.99, 0.98, 0.99, 0.97, 0.999]), Some(Verdict::Slower));
+        assert_eq!(verdict([1.006; 6]), Some(Verdict::Faster));
+        assert_eq!(verdict([1.004; 6]), Some(Verdict::WithinNoise));
+        assert_eq!(verdict([0.996; 6]), Some(Verdict::WithinNoise));
+        // Too few samples for any verdict, and a time of nothing.
+        assert_eq!(row(&own[..5], &own[..5]).verdict, None);
+        let zero = row(&[0.0; 6], &[0.0; 6]);
+        assert_eq!((zero.ratio, zero.gflops, zero.percent_of_ffma), (None, None, None));
+    }
+
+    #[test]
+    fn roofs_are_the_measured_ones() {
+        let row = row(&[0.1; 6], &[0.2; 6]);
+        // 2e9 FLOP and 14e6 bytes in 0.1 ms.
+        assert_relative_eq!(row.gflops.unwrap(), 20_000.0, max_relative = 1e-12);
+        assert_relative_eq!(row.cublas_gflops.unwrap(), 10_000.0, max_relative = 1e-12);
+        assert_relative_eq!(row.percent_of_ffma.unwrap(), 100.0 / 3.0, max_relative = 1e-12);
+        assert_relative_eq!(row.percent_of_copy.unwrap(), 3.5, max_relative = 1e-12);
+    }
+
+    #[test]
+    fn errors_are_compared() {
+        let check = |error: f64| {
+            let deviation = Deviation { row: 0, col: 0, error, tolerance: 1e-3 };
+            Check {
+                method: Method::Full,
+                bound: Bound::Probabilistic,
+                elements: 9,
+                failures: 0,
+                overflowed: 0,
+                largest: Some(deviation),
+                worst: Some(deviation),
+                numbers: 9,
+                squared_errors: error.powi(2),
+            }
+        };
+        let mut row = row(&[1.0; 6], &[1.0; 6]);
+        row.errors(&check(2.2e-4), Some(&check(2e-4)));
+        assert_relative_eq!(row.error_ratio.unwrap(), 1.1, max_relative = 1e-12);
+        assert_relative_eq!(row.error_over_tolerance.unwrap(), 0.22, max_relative = 1e-12);
+        // One error among nine elements; the largest of both is the same now.
+        row.errors(&check(3e-4), Some(&Check { squared_errors: 4.0 * 9e-8, ..check(3e-4) }));
+        assert_relative_eq!(row.rms_error.unwrap(), 1e-4, max_relative = 1e-12);
+        assert_relative_eq!(row.cublas_rms_error.unwrap(), 2e-4, max_relative = 1e-12);
+        assert_relative_eq!(row.rms_error_ratio.unwrap(), 0.5, max_relative = 1e-12);
+        assert_eq!(row.error_ratio, Some(1.0));
+        row.errors(&check(0.0), Some(&check(0.0)));
+        assert_eq!([row.error_ratio, row.rms_error_ratio], [Some(1.0); 2], "both exact");
+        row.errors(&check(1e-9), None);
+        assert_eq!([row.error_ratio, row.cublas_max_abs_error], [None; 2]);
+        assert_eq!([row.rms_error_ratio, row.cublas_rms_error], [None; 2]);
+    }
+}

@@ -1,0 +1,135 @@
+//! What all rows of a kernel say together.
+
+use serde::Serialize;
+
+use super::row::{Row, Status, Verdict};
+use crate::stats;
+
+/// What all rows of a kernel say together.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// Over the shapes that have a ratio, so many.
+    pub shapes: usize,
+    /// Of the ratios: cuBLAS's time divided by the kernel's.
+    pub geometric_mean: Option<f64>,
+    /// The lowest ratio.
+    pub worst: Option<f64>,
+    /// Its shape, as in `16x4096x4096`.
+    pub worst_shape: Option<String>,
+    /// For how many shapes the kernel is surely faster.
+    pub faster: usize,
+    /// For how many it is neither.
+    pub within_noise: usize,
+    /// For how many it is surely slower.
+    pub slower: usize,
+    /// The largest rms error in proportion to cuBLAS's.
+    pub worst_rms_error_ratio: Option<f64>,
+    /// How many results were wrong, or differed between runs.
+    pub wrong: usize,
+    /// How many could not run.
+    pub refused: usize,
+}
+
+/// A summary for each kernel, in the order of their first rows.
+///
+/// ```
+/// use gemm_bench::compare::{Row, summarise};
+///
+/// let row = |ratio| Row { kernel: "tile2d", ratio: Some(ratio), ..Row::default() };
+/// let summaries = summarise(&[row(0.5), row(2.0)]);
+/// assert_eq!(summaries[0].geometric_mean, Some(1.0));
+/// ```
+pub fn summarise(rows: &[Row]) -> Vec<Summary> {
+    let mut kernels: Vec<&'static str> = Vec::new();
+    for row in rows {
+        if !kernels.contains(&row.kernel) {
+            kernels.push(row.kernel);
+        }
+    }
+    let summary = |kernel| {
+        let rows = || rows.iter().filter(move |row| row.kernel == kernel);
+        let count = |status| rows().filter(|row| row.status == status).count();
+        let verdict = |verdict| rows().filter(|row| row.verdict == Some(verdict)).count();
+        let ratios: Vec<f64> = rows().filter_map(|row| row.ratio).collect();
+        let worst = rows()
+            .filter_map(|row| row.ratio.map(|ratio| (ratio, row.shape())))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        Summary {
+            kernel,
+            shapes: ratios.len(),
+            geometric_mean: stats::geometric_mean(&ratios),
+            worst: worst.map(|(ratio, _)| ratio),
+            worst_shape: worst.map(|(_, shape)| shape.to_string()),
+            faster: verdict(Verdict::Faster),
+            within_noise: verdict(Verdict::WithinNoise),
+            slower: verdict(Verdict::Slower),
+            worst_rms_error_ratio: rows().filter_map(|row| row.rms_error_ratio).reduce(f64::max),
+            wrong: count(Status::Fail) + count(Status::Unstable),
+            refused: count(Status::Refused),
+        }
+    };
+    kernels.into_iter().map(summary).collect()
+}
+
+impl Summary {
+    /// In a line.
+    pub fn words(&self) -> String {
+        let Self { kernel, shapes, faster, within_noise, slower, wrong, refused, .. } = self;
+        let mut words = format!("{kernel}: ");
+        match (self.geometric_mean, self.worst, &self.worst_shape) {
+            (Some(mean), Some(worst), Some(shape)) => {
+                words += &format!(
+                    "geometric mean {mean:.3}x of cuBLAS's speed over {shapes} shape(s), worst \
+                     {worst:.3}x at {shape}; {faster} faster, {within_noise} within noise, \
+                     {slower} slower"
+                );
+            }
+            _ => words += "not compared with cuBLAS",
+        }
+        if let Some(error) = self.worst_rms_error_ratio {
+            words += &format!("; rms error at most {error:.2}x cuBLAS's");
+        }
+        if wrong + refused > 0 {
+            words += &format!("; {wrong} wrong, {refused} refused");
+        }
+        words + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Title;
+    use cuda_gemm::Gemm;
+
+    fn row(kernel: &'static str, size: usize, ratio: Option<f64>) -> Row {
+        let verdict = ratio.map(|ratio| match () {
+            () if ratio > 1.0 => Verdict::Faster,
+            () => Verdict::Slower,
+        });
+        let status = if ratio.is_some() { Status::Pass } else { Status::Refused };
+        let rms_error_ratio = ratio.map(|ratio| 0.5 * ratio);
+        let title = Title { name: kernel, ..Title::default() };
+        let row = Row::new(&title, &Gemm::new(size, size, size), 42);
+        Row { ratio, verdict, status, rms_error_ratio, ..row }
+    }
+
+    #[test]
+    fn a_summary_for_each_kernel() {
+        let rows = [
+            row("a", 1, Some(2.0)),
+            row("b", 1, None),
+            row("a", 2, Some(0.5)),
+            Row { status: Status::Unstable, ..row("a", 3, None) },
+        ];
+        let [a, b] = &summarise(&rows)[..] else { panic!() };
+        let words = a.words();
+        assert!(words.starts_with(
+            "a: geometric mean 1.000x of cuBLAS's speed over 2 shape(s), worst 0.500x at 2x2x2; \
+             1 faster, 0 within noise, 1 slower; rms error at most 1.00x cuBLAS's; 1 wrong"
+        ));
+        assert_eq!(b.words(), "b: not compared with cuBLAS; 0 wrong, 1 refused\n");
+    }
+}

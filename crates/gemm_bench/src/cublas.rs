@@ -1,0 +1,397 @@
+//! cuBLAS, the baseline: loaded at run time where there is one, and called with the same
+//! matrices as a rung.
+//!
+//! The calls are those of a rung: [`Cublas::prepare`] checks a product once, and
+//! [`CublasProduct::enqueue`] is safe.
+//!
+//! # What is compared
+//!
+//! `cublasSgemm` in its default math mode, which computes in f32 and not in TF32.
+//! Environment variables can change that behind a program's back. Where they do, cuBLAS
+//! is refused: results in another precision are no measure for these kernels.
+
+use std::env;
+use std::error::Error as _;
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::rc::Rc;
+
+use cuda_gemm::launch::expect_planned;
+use cuda_gemm::{Device, DeviceMatrixMut, DeviceMatrixRef, Gemm, Stream};
+use cust::memory::DevicePointer;
+use host_system::toolkit;
+use libloading::Library;
+
+use crate::error::Error;
+
+/// The major versions that have the functions used here, newest first.
+const VERSIONS: [u32; 3] = [13, 12, 11];
+
+/// Where libraries lie in a toolkit's folder.
+const LIBRARY_FOLDERS: &[&str] = if cfg!(windows) {
+    &["bin", "bin/x64"]
+} else {
+    &["lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"]
+};
+
+/// Variables that make cuBLAS compute f32 products in TF32, or in bf16 pieces.
+const PRECISION_VARIABLES: [&str; 2] = ["NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION"];
+
+/// `cublasHandle_t`.
+type Handle = *mut c_void;
+/// `cublasStatus_t`; 0 is success.
+type Status = c_int;
+
+/// `CUBLAS_OP_N`: a matrix as it is.
+const NO_TRANSPOSE: c_int = 0;
+/// `CUBLAS_DEFAULT_MATH`: f32 arithmetic for f32 products.
+const DEFAULT_MATH: c_int = 0;
+
+/// `cublasSgemm_v2`: handle, two transpositions, m, n, k, alpha, A, lda, B, ldb, beta,
+/// C, ldc.
+type Sgemm = unsafe extern "system" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const f32,
+    *const f32,
+    c_int,
+    *const f32,
+    c_int,
+    *const f32,
+    *mut f32,
+    c_int,
+) -> Status;
+
+/// The functions that are called, with the types of `cublas_api.h`. They stay valid as
+/// long as the process runs: see [`Functions::load`].
+#[derive(Clone, Copy)]
+struct Functions {
+    create: unsafe extern "system" fn(*mut Handle) -> Status,
+    destroy: unsafe extern "system" fn(Handle) -> Status,
+    set_stream: unsafe extern "system" fn(Handle, *mut c_void) -> Status,
+    set_math_mode: unsafe extern "system" fn(Handle, c_int) -> Status,
+    get_property: unsafe extern "system" fn(c_int, *mut c_int) -> Status,
+    sgemm: Sgemm,
+}
+
+impl Functions {
+    /// Loads cuBLAS from a file, or by a name that the loader looks up.
+    fn load(path: &Path) -> Result<Self, libloading::Error> {
+        // cuBLAS needs cublasLt, which lies beside it, and the loader may not look there.
+        // It is found if it is loaded already; if it is not there, cuBLAS says so itself.
+        let lt = path.parent().filter(|folder| !folder.as_os_str().is_empty()).and_then(|_| {
+            let name = path.file_name()?.to_str()?.replacen("cublas", "cublasLt", 1);
+            // SAFETY: NVIDIA's library, which is made to be loaded by any program.
+            unsafe { Library::new(path.with_file_name(name)) }.ok()
+        });
+        // SAFETY: likewise.
+        let library = unsafe { Library::new(path) }?;
+        // Never unloaded: both keep state of their own in the driver.
+        let (library, _) = (ManuallyDrop::new(library), ManuallyDrop::new(lt));
+        // SAFETY: the functions have these types in all the versions that are looked for.
+        unsafe {
+            Ok(Self {
+                create: *library.get(c"cublasCreate_v2")?,
+                destroy: *library.get(c"cublasDestroy_v2")?,
+                set_stream: *library.get(c"cublasSetStream_v2")?,
+                set_math_mode: *library.get(c"cublasSetMathMode")?,
+                get_property: *library.get(c"cublasGetProperty")?,
+                sgemm: *library.get(c"cublasSgemm_v2")?,
+            })
+        }
+    }
+
+    /// The version, as in `12.8.5`.
+    fn version(&self) -> Result<String, Error> {
+        // MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL of `libraryPropertyType`.
+        let mut numbers = [0; 3];
+        for (property, number) in (0..).zip(&mut numbers) {
+            // SAFETY: `number` is valid for the write.
+            check("cublasGetProperty", unsafe { (self.get_property)(property, number) })?;
+        }
+        Ok(numbers.map(|number| number.to_string()).join("."))
+    }
+}
+
+/// cuBLAS on one GPU, for work on that GPU's own stream; clones are the same one.
+///
+/// ```no_run
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+/// use gemm_bench::Cublas;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Gpu)?;
+/// let cublas = Cublas::open(&device)?;
+/// let product = cublas.prepare(Gemm::new(512, 512, 512))?;
+/// let a = DeviceMatrix::zeros(&device, 512, 512)?;
+/// let b = DeviceMatrix::zeros(&device, 512, 512)?;
+/// let mut c = DeviceMatrix::zeros(&device, 512, 512)?;
+/// product.enqueue(&a, &b, &mut c)?;
+/// println!("cuBLAS {}: {}", cublas.version(), c.download()?.at(0, 0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Cublas(Rc<Started>);
+
+/// A cuBLAS that was started, for one thread.
+struct Started {
+    stream: Stream,
+    functions: Functions,
+    handle: Handle,
+    version: String,
+}
+
+impl Cublas {
+    /// Finds cuBLAS and starts it on a GPU: on the loader's own path first, then where
+    /// toolkits are installed. Of several versions it is the newest that starts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CublasNeedsGpu`] on the software device; [`Error::CublasPrecision`] if the
+    /// environment makes it compute in less than f32; [`Error::CublasNotFound`]; and
+    /// [`Error::CublasBroken`] or [`Error::Cublas`] if what was found does not start.
+    pub fn open(device: &Device) -> Result<Self, Error> {
+        if device.is_soft() {
+            return Err(Error::CublasNeedsGpu);
+        }
+        for variable in PRECISION_VARIABLES {
+            if let Ok(value) = env::var(variable)
+                && lowers_precision(&value)
+            {
+                return Err(Error::CublasPrecision { variable, value });
+            }
+        }
+        device.make_current()?;
+        // One that is there and does not start says more than all that are not there.
+        let mut failure = None;
+        for path in candidates() {
+            let error = match Functions::load(&path) {
+                Ok(functions) => match Self::start(device, functions) {
+                    Ok(cublas) => return Ok(cublas),
+                    Err(error) => error,
+                },
+                // The loader does not say whether there is a file of a bare name.
+                Err(_) if !path.is_file() => continue,
+                Err(error) => broken(path, &error),
+            };
+            failure = failure.or(Some(error));
+        }
+        Err(failure.unwrap_or_else(|| Error::CublasNotFound {
+            files: VERSIONS.map(file_name).join(", "),
+            variables: toolkit::VARIABLES.join(", "),
+        }))
+    }
+
+    fn start(device: &Device, functions: Functions) -> Result<Self, Error> {
+        let version = functions.version()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` is valid for the write, and the device's context is current.
+        check("cublasCreate", unsafe { (functions.create)(&raw mut handle) })?;
+        let started = Started { stream: device.stream(), functions, handle, version };
+        let stream = started.stream.as_raw().0;
+        // SAFETY: the handle was just made, and lives on the context of this stream,
+        // which it keeps.
+        unsafe {
+            check("cublasSetStream", (functions.set_stream)(handle, stream))?;
+            check("cublasSetMathMode", (functions.set_math_mode)(handle, DEFAULT_MATH))?;
+        }
+        Ok(Self(Rc::new(started)))
+    }
+
+    /// The version, as in `12.8.5`.
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// Checks a product, once for any number of calls.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds.
+    pub fn prepare(&self, gemm: Gemm) -> Result<CublasProduct, Error> {
+        gemm.validate()?;
+        Ok(CublasProduct { cublas: self.clone(), gemm })
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.stream.device().make_current().is_ok() {
+            // SAFETY: the handle is not used again. A failure leaves nothing to be done.
+            unsafe { (self.functions.destroy)(self.handle) };
+        }
+    }
+}
+
+/// A product that cuBLAS can compute; [`Cublas::prepare`] makes it: only the matrices are missing.
+pub struct CublasProduct {
+    cublas: Cublas,
+    gemm: Gemm,
+}
+
+impl CublasProduct {
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// Enqueues the product on the device's stream, and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gemm`] if a matrix is not what was prepared for, as
+    /// [`Prepared::enqueue`](cuda_gemm::Prepared::enqueue) says; [`Error::Cublas`] if the call fails.
+    pub fn enqueue<'m>(
+        &self,
+        a: impl Into<DeviceMatrixRef<'m>>,
+        b: impl Into<DeviceMatrixRef<'m>>,
+        c: impl Into<DeviceMatrixMut<'m>>,
+    ) -> Result<(), Error> {
+        let Self { cublas, gemm } = self;
+        let Started { stream, functions, handle, .. } = &*cublas.0;
+        let Gemm { m, n, alpha, beta, lda, ldb, ldc, .. } = *gemm;
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        expect_planned(stream, gemm, [a, b, c.view()])?;
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        stream.device().make_current()?;
+        // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1
+        // for cuBLAS, even where there are no rows.
+        let size = |value: usize| value as c_int;
+        let leading = |value: usize| value.max(1) as c_int;
+        let address = |pointer: DevicePointer<f32>| pointer.as_raw() as *mut f32;
+        // cuBLAS counts columns where we count rows. What we call C is its transpose
+        // there, and so are A and B: C^T = B^T A^T is computed.
+        // SAFETY: the matrices are on the handle's device, and have these sizes and
+        // leading dimensions. C is borrowed mutably, so it is neither A nor B. All stay allocated
+        // until the work is done, because freeing device memory waits for it. The factors
+        // are read during the call: pointers to them are host pointers by default.
+        let status = unsafe {
+            (functions.sgemm)(
+                *handle,
+                NO_TRANSPOSE,
+                NO_TRANSPOSE,
+                size(n),
+                size(m),
+                size(gemm.depth()),
+                &raw const alpha,
+                address(b.as_device_ptr()),
+                leading(ldb),
+                address(a.as_device_ptr()),
+                leading(lda),
+                &raw const beta,
+                address(c.view().as_device_ptr()),
+                leading(ldc),
+            )
+        };
+        check("cublasSgemm", status)
+    }
+}
+
+fn broken(path: PathBuf, error: &libloading::Error) -> Error {
+    // The details are in what caused it.
+    let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    Error::CublasBroken { path, reason }
+}
+
+fn check(call: &'static str, status: Status) -> Result<(), Error> {
+    let name = match status {
+        0 => return Ok(()),
+        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+        3 => "CUBLAS_STATUS_ALLOC_FAILED",
+        7 => "CUBLAS_STATUS_INVALID_VALUE",
+        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+        11 => "CUBLAS_STATUS_MAPPING_ERROR",
+        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+        16 => "CUBLAS_STATUS_LICENSE_ERROR",
+        _ => "an unknown status",
+    };
+    Err(Error::Cublas { call, name, status })
+}
+
+/// Whether a variable's value switches on what it names.
+fn lowers_precision(value: &str) -> bool {
+    !matches!(value.trim(), "" | "0")
+}
+
+fn file_name(version: u32) -> String {
+    if cfg!(windows) {
+        format!("cublas64_{version}.dll")
+    } else {
+        format!("libcublas.so.{version}")
+    }
+}
+
+/// What to try to load, in order: bare names, for the loader to look up, then files.
+fn candidates() -> Vec<PathBuf> {
+    candidates_in(&toolkit::folders())
+        .filter(|path| path.components().count() == 1 || path.is_file())
+        .collect()
+}
+
+fn candidates_in(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    let folders = roots.iter().flat_map(|root| LIBRARY_FOLDERS.iter().map(|at| root.join(at)));
+    let files = folders.flat_map(|folder| VERSIONS.map(|version| folder.join(file_name(version))));
+    VERSIONS.map(|version| file_name(version).into()).into_iter().chain(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_gemm::DeviceChoice;
+
+    #[test]
+    fn the_loader_is_asked_first_and_the_newest_comes_first() {
+        let root = PathBuf::from("toolkit");
+        let all: Vec<_> = candidates_in(std::slice::from_ref(&root)).collect();
+        assert_eq!(all.len(), VERSIONS.len() * (1 + LIBRARY_FOLDERS.len()));
+        assert_eq!(all[0], PathBuf::from(file_name(13)));
+        assert_eq!(all[2], PathBuf::from(file_name(11)));
+        assert_eq!(all[3], root.join(LIBRARY_FOLDERS[0]).join(file_name(13)));
+    }
+
+    #[test]
+    fn a_value_that_is_not_zero_lowers_precision() {
+        for off in ["", "0", " 0 "] {
+            assert!(!lowers_precision(off));
+        }
+        for on in ["1", "2", "true"] {
+            assert!(lowers_precision(on));
+        }
+    }
+
+    #[test]
+    fn a_status_has_a_name() {
+        assert!(check("cublasSgemm", 0).is_ok());
+        let error = check("cublasSgemm", 13).unwrap_err().to_string();
+        assert!(error.contains("cublasSgemm") && error.contains("EXECUTION_FAILED"), "{error}");
+        assert!(check("cublasSgemm", 99).unwrap_err().to_string().contains("99"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_cublas_is_named() {
+        let file = tempfile::Builder::new().suffix("libcublas.so.13").tempfile().unwrap();
+        let Err(error) = Functions::load(file.path()) else { panic!("an empty file loads") };
+        let text = broken(file.path().to_owned(), &error).to_string();
+        assert!(
+            text.contains(&*file.path().to_string_lossy()) && text.contains("reinstall"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_software_device_has_no_cublas() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        assert!(matches!(Cublas::open(&device), Err(Error::CublasNeedsGpu)));
+    }
+}

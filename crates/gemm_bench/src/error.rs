@@ -1,0 +1,178 @@
+//! What can go wrong in a measurement.
+
+use std::path::PathBuf;
+
+use host_system::format::compared;
+use host_system::memory;
+
+/// What can go wrong between a request and a figure.
+///
+/// A wrong product is not an error: it is a [`Check`](gemm_verify::Check) that did not pass.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+/// use gemm_bench::{Cublas, Error};
+///
+/// # fn main() -> Result<(), Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// match Cublas::open(&device) {
+///     Err(error @ Error::CublasNeedsGpu) => println!("nothing is compared: {error}"),
+///     other => drop(other?),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// What the library refuses, or the device.
+    #[error(transparent)]
+    Gemm(#[from] cuda_gemm::Error),
+
+    /// What cannot be compared with a reference.
+    #[error(transparent)]
+    Verify(#[from] gemm_verify::Error),
+
+    /// The matrices and the reference do not fit into the host's memory.
+    #[error(
+        "this needs {} of host memory (matrices, reference{}) and {} are available; \
+         use smaller matrices",
+        compared(*.needed, *.available)[0], if *.soft { ", software device" } else { "" },
+        compared(*.needed, *.available)[1]
+    )]
+    HostMemory {
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes available without swapping.
+        available: u64,
+        /// Whether the software device's memory is part of what is needed.
+        soft: bool,
+    },
+
+    /// Shapes of products that cannot be read.
+    #[error("{place}: {reason}; write one shape per line, as in `512 1024 256` or `512x1024x256`")]
+    Shapes {
+        /// The file, and the line if it is about one.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// Nothing that was asked for could be measured.
+    #[error("none of the {count} product(s) could be measured")]
+    NothingMeasured {
+        /// How many were asked for.
+        count: usize,
+    },
+
+    /// cuBLAS was asked for on the software device.
+    #[error("cuBLAS runs on a GPU, and this is the software device")]
+    CublasNeedsGpu,
+
+    /// There is no cuBLAS to be loaded.
+    #[error(
+        "cuBLAS: not found; looked for {files} on the loader's path, in the toolkits that {variables} \
+         name, and in the usual folders; install CUDA's libraries, or add their folder to \
+         LD_LIBRARY_PATH (on Windows, PATH)"
+    )]
+    CublasNotFound {
+        /// The files looked for.
+        files: String,
+        /// The environment variables looked at.
+        variables: String,
+    },
+
+    /// There is a file that should be cuBLAS, and is not, or needs another that is missing.
+    #[error("cuBLAS: cannot load {}: {reason}; reinstall CUDA's libraries", .path.display())]
+    CublasBroken {
+        /// The file.
+        path: PathBuf,
+        /// Why not, in the loader's words.
+        reason: String,
+    },
+
+    /// The environment makes cuBLAS compute f32 products in less than f32.
+    #[error(
+        "cuBLAS: {variable}={value} makes it compute in less than f32, so that it cannot be compared; \
+         unset {variable}"
+    )]
+    CublasPrecision {
+        /// The environment variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+
+    /// A call of cuBLAS that failed.
+    #[error("cuBLAS: {call} failed with {name} ({status}); check that it fits the driver")]
+    Cublas {
+        /// The function.
+        call: &'static str,
+        /// The status in words.
+        name: &'static str,
+        /// The status.
+        status: i32,
+    },
+}
+
+impl Error {
+    /// Whether it is about one product, so that others may still run. After a fault nothing does.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::HostMemory { .. }
+                | Self::Cublas { .. }
+                | Self::Gemm(
+                    cuda_gemm::Error::DeviceMemory { .. }
+                        | cuda_gemm::Error::SharedMemory { .. }
+                        | cuda_gemm::Error::Driver { .. },
+                )
+        )
+    }
+
+    /// Whether it is about cuBLAS.
+    pub fn is_of_cublas(&self) -> bool {
+        matches!(
+            self,
+            Self::CublasNeedsGpu
+                | Self::CublasNotFound { .. }
+                | Self::CublasBroken { .. }
+                | Self::CublasPrecision { .. }
+                | Self::Cublas { .. }
+        )
+    }
+}
+
+/// Refuses what does not fit into the host's memory, before it is allocated: `needed` is in bytes,
+/// and `soft` says whether the software device's memory is part of it, for the message.
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+///
+/// ```
+/// assert!(gemm_bench::require_memory(1 << 20, false).is_ok());
+/// ```
+pub fn require_memory(needed: u128, soft: bool) -> Result<(), Error> {
+    match memory::available(rayon::current_num_threads()) {
+        Some(available) if needed > u128::from(available) => {
+            Err(Error::HostMemory { needed, available, soft })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_ends_everything() {
+        let full =
+            cuda_gemm::Error::DeviceMemory { device: "a GPU".into(), needed: 1, available: 0 };
+        assert!(Error::from(full).is_refusal());
+        let (device, reason) = ("a GPU".into(), "misaligned".into());
+        let fault = cuda_gemm::Error::KernelFault { device, reason };
+        assert!(!Error::from(fault).is_refusal());
+    }
+}

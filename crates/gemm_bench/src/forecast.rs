@@ -1,0 +1,119 @@
+//! How long the software device will take: an estimate, from small products.
+
+use cuda_gemm::{Device, Gemm, Matrix};
+
+use crate::candidate::Candidate;
+use crate::error::Error;
+use crate::workload::Workload;
+
+/// Floating-point operations that take less than that everywhere.
+const LEAST_FLOPS: f64 = 5e9;
+
+/// The largest K of a small product: enough that beginning and end of a block count for little.
+const DEPTH: usize = 256;
+
+/// What each of some kernels takes on the software device.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm};
+/// use gemm_bench::{Selection, forecast::Forecast};
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
+/// let prepare = |gemm| Ok(vec![loaded[0].prepare(gemm, 1, false, Selection::All)?]);
+/// let gemm = Gemm::new(64, 64, 64);
+/// let candidates = prepare(gemm)?;
+/// let forecast = Forecast::new(&device, &candidates, &gemm, 1, prepare, |run| run())?;
+/// assert_eq!(forecast, None, "it takes no time worth a word");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, PartialEq)]
+pub struct Forecast {
+    /// Seconds per run; 0 for what cannot run.
+    each: Vec<f64>,
+    /// Timed runs of each.
+    runs: u32,
+}
+
+impl Forecast {
+    /// Runs a small product with each kernel, if this is the software device and may take long:
+    /// `None` if not. `candidates` are what runs, `runs` times each; `prepare` makes them for any
+    /// product; `around` is as for [`Workload::measure`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `prepare` and of [`Workload::measure`].
+    pub fn new(
+        device: &Device,
+        candidates: &[Candidate],
+        gemm: &Gemm,
+        runs: u32,
+        prepare: impl FnOnce(Gemm) -> Result<Vec<Candidate>, Error>,
+        mut around: impl FnMut(&mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<Option<Self>, Error> {
+        let all_runs = candidates.iter().filter(|candidate| candidate.job.is_ok()).count() as f64;
+        if !device.is_soft() || all_runs * f64::from(runs) * gemm.flops() < LEAST_FLOPS {
+            return Ok(None);
+        }
+        let small = small(gemm, rayon::current_num_threads());
+        let a = Matrix::random(small.m, small.k, 1, 1);
+        let b = Matrix::random(small.k, small.n, 1, 2);
+        let c = (small.beta != 0.0).then(|| Matrix::random(small.m, small.n, 1, 3));
+        let workload = Workload::new(device, &small, [&a, &b], c.as_ref(), Some(1))?;
+        let mut each = Vec::new();
+        for (candidate, small_candidate) in candidates.iter().zip(&prepare(small)?) {
+            let timed = workload.measure(std::slice::from_ref(small_candidate), &mut around)?;
+            each.push(match &timed[..] {
+                [Ok((_, samples))] if candidate.job.is_ok() => {
+                    1e-3 * samples.median() * gemm.flops() / small.flops()
+                }
+                _ => 0.0,
+            });
+        }
+        Ok(Some(Self { each, runs }))
+    }
+
+    /// Seconds for all.
+    pub fn all(&self) -> f64 {
+        f64::from(self.runs) * self.each.iter().sum::<f64>()
+    }
+
+    /// Seconds of a run of the candidate at `place`, counted from 0, and of all that run after it.
+    pub fn from(&self, place: usize) -> (f64, f64) {
+        let after = &self.each[place + 1..];
+        (self.each[place], f64::from(self.runs) * after.iter().sum::<f64>())
+    }
+}
+
+/// A product that takes all cores a fraction of a second, with edges as the large one has.
+fn small(gemm: &Gemm, threads: usize) -> Gemm {
+    // Two blocks or more for each thread, of kernels with the largest tiles.
+    let side = 128 * ((2 * threads) as f64).sqrt().ceil() as usize;
+    let part = |size: usize, most: usize| if size <= most { size } else { most + size % 4 };
+    let (m, n, k) = (part(gemm.m, side), part(gemm.n, side), part(gemm.k, DEPTH));
+    Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left() {
+        let forecast = Forecast { each: vec![10.0, 0.0, 20.0], runs: 3 };
+        assert_eq!(forecast.all(), 90.0);
+        assert_eq!(
+            [0, 1, 2].map(|place| forecast.from(place)),
+            [(10.0, 60.0), (0.0, 60.0), (20.0, 0.0)]
+        );
+    }
+
+    #[test]
+    fn a_small_product_has_the_edges_of_the_large_one() {
+        let large = Gemm::new(4095, 100, 4096).scaled(2.0, 1.0);
+        assert_eq!(small(&large, 2), Gemm::new(259, 100, 256).scaled(2.0, 1.0));
+        assert_eq!(small(&Gemm::new(4096, 4096, 7), 16), Gemm::new(768, 768, 7));
+    }
+}

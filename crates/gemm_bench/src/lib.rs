@@ -1,0 +1,38 @@
+//! Measures matrix products: one timer, statistics, roofline peaks, telemetry, cuBLAS as the
+//! baseline, the comparison with it, and the tuner of [`cuda_gemm::auto`]'s tables.
+//!
+//! Times are in milliseconds unless a name ends in `_ns`, rates in GFLOP/s and GB/s (10^9), and
+//! sizes of memory in bytes. The modules lie in layers, of which none knows one above it:
+//!
+//! 1. [`compare`]: kernels next to cuBLAS, shape by shape; [`tune`]: what `auto` goes by;
+//! 2. [`baseline`]; [`forecast`]: how long the software device will take;
+//! 3. [`buffers`] and [`workload`]: the matrices on the device;
+//! 4. [`candidate`]: what runs, by a kernel of the ladder, by `auto`'s choice or by [`cublas`];
+//! 5. [`batch`], [`time`] and [`roofline`], all by the [`timer`]; [`telemetry`], [`explain`];
+//! 6. [`shape`], [`stats`] and [`error`].
+
+pub mod baseline;
+pub mod batch;
+pub mod buffers;
+pub mod candidate;
+pub mod compare;
+pub mod cublas;
+pub mod error;
+pub mod explain;
+pub mod forecast;
+pub mod roofline;
+pub mod shape;
+pub mod stats;
+pub mod telemetry;
+pub mod time;
+pub mod timer;
+pub mod tune;
+pub mod workload;
+
+pub use baseline::Baseline;
+pub use buffers::{L2, RotatingBuffers};
+pub use candidate::{Candidate, Job, Loaded, Selection, Title};
+pub use cublas::{Cublas, CublasProduct};
+pub use error::{Error, require_memory};
+pub use shape::Shape;
+pub use timer::Timer;

@@ -1,0 +1,288 @@
+//! The two peaks of a GEMM, measured: how many FMAs a GPU does, and how many bytes
+//! it copies, at the clocks it has just now.
+
+use std::ffi::c_void;
+
+use cuda_gemm::device::EntryPoint;
+use kernels_gpu::roofline::{
+    COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROUND, FFMA_THREADS,
+};
+
+use crate::error::Error;
+use crate::stats;
+use crate::timer::Timer;
+use cuda_gemm::{Device, DeviceMatrix};
+
+/// Milliseconds that one sample of a loop of FMAs takes.
+const SAMPLE_MS: f64 = 3.0;
+/// Samples of each kernel per measurement.
+const SAMPLES: usize = 3;
+/// Milliseconds that tell how fast a GPU is, once its clocks have risen.
+const TRIAL_MS: f64 = 20.0;
+/// Copies per sample, so that what a launch costs is nothing against them.
+const COPIES: u32 = 8;
+/// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
+const MOST_MULTIPROCESSORS: u32 = 1 << 16;
+/// Bytes that the copy reads, and an eighth of the free memory if that is less.
+const COPY_BYTES: u64 = 512 << 20;
+/// Operands for which no sum overflows, and none stands still.
+const OPERANDS: (f32, f32) = (0.999, 0.37);
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// FMAs as GFLOP/s, two FLOP each.
+    pub ffma: f64,
+    /// Bytes read plus bytes written, in GB/s (10^9).
+    pub copy: f64,
+}
+
+impl Rates {
+    /// The middle of two measurements, before and after something.
+    #[must_use]
+    pub fn mean(&self, other: &Self) -> Self {
+        Self {
+            ffma: f64::midpoint(self.ffma, other.ffma),
+            copy: f64::midpoint(self.copy, other.copy),
+        }
+    }
+}
+
+/// The kernels that measure peaks, loaded on a device, with the memory they need.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+/// use gemm_bench::roofline::Peaks;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let peaks = Peaks::of(&Device::open(DeviceChoice::Soft)?)?;
+/// let rates = peaks.measure(peaks.speed()?)?;
+/// println!("FMAs: {:.0} GFLOP/s, copies: {:.0} GB/s", rates.ffma, rates.copy);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Peaks {
+    device: Device,
+    timer: Timer,
+    ffma: EntryPoint,
+    copy: EntryPoint,
+    /// Blocks of the loop and of the copy.
+    ffma_blocks: u32,
+    copy_blocks: u32,
+    out: DeviceMatrix,
+    from: DeviceMatrix,
+    to: DeviceMatrix,
+}
+
+impl Peaks {
+    /// Loads the kernels, for a loop on all of a GPU's multiprocessors, and a copy of 512 MiB, or
+    /// of an eighth of the memory that is free. On the software device both are as small as they
+    /// can be: its rates say nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Peaks::new`].
+    pub fn of(device: &Device) -> Result<Self, Error> {
+        let copy_bytes = match device.is_soft() {
+            true => 0,
+            false => COPY_BYTES.min(device.free_memory()? / 8),
+        };
+        Self::new(device, multiprocessors(device), copy_bytes)
+    }
+
+    /// Loads the kernels. The loop runs on `multiprocessors`, 65536 at most; `copy_bytes`, rounded down to
+    /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`], and [`cuda_gemm::Error::Driver`] if the memory is not to be had.
+    pub fn new(device: &Device, multiprocessors: u32, copy_bytes: u64) -> Result<Self, Error> {
+        let ffma_blocks = multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * FFMA_BLOCKS;
+        let blocks = copy_bytes / (4 * u64::from(COPY_PER_BLOCK));
+        let copy_blocks = blocks.clamp(1, i32::MAX as u64) as u32;
+        let buffer = |blocks: u32, per_block: u32| {
+            DeviceMatrix::zeros(device, blocks as usize, per_block as usize)
+        };
+        Ok(Self {
+            device: device.clone(),
+            timer: Timer::new(device)?,
+            ffma: device.entry_point("peak_ffma")?,
+            copy: device.entry_point("peak_copy")?,
+            ffma_blocks,
+            copy_blocks,
+            out: buffer(ffma_blocks, FFMA_THREADS)?,
+            from: buffer(copy_blocks, COPY_PER_BLOCK)?,
+            to: buffer(copy_blocks, COPY_PER_BLOCK)?,
+        })
+    }
+
+    /// Measures both peaks: the medians of a few interleaved samples.
+    ///
+    /// # Errors
+    ///
+    /// [`cuda_gemm::Error::Driver`].
+    pub fn measure(&self, speed: Speed) -> Result<Rates, Error> {
+        let rounds = speed.rounds(SAMPLE_MS);
+        let [mut ffma, mut copy] = [[0.0; SAMPLES]; 2];
+        for i in 0..SAMPLES {
+            ffma[i] = self.time_ffma(rounds)?;
+            copy[i] =
+                self.timer.milliseconds(|| (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
+        }
+        Ok(Rates {
+            ffma: self.ffma_flops(rounds) / stats::median(&ffma) * 1e-6,
+            copy: f64::from(COPIES) * self.copy_bytes() / stats::median(&copy) * 1e-6,
+        })
+    }
+
+    /// How fast the GPU is, roughly; to be asked once.
+    ///
+    /// # Errors
+    ///
+    /// [`cuda_gemm::Error::Driver`].
+    pub fn speed(&self) -> Result<Speed, Error> {
+        // The first launch is slow.
+        self.time_ffma(1)?;
+        let mut rounds = 1;
+        loop {
+            let ms = self.time_ffma(rounds)?;
+            if ms >= TRIAL_MS || rounds > u32::MAX / 8 {
+                return Ok(Speed { rounds_per_ms: f64::from(rounds) / ms });
+            }
+            rounds *= 8;
+        }
+    }
+
+    /// Keeps the GPU busy for about this long, and touches next to no memory.
+    ///
+    /// # Errors
+    ///
+    /// [`cuda_gemm::Error::Driver`].
+    pub fn enqueue_delay(&self, ms: f64, speed: Speed) -> Result<(), Error> {
+        self.enqueue_ffma(speed.rounds(ms), OPERANDS)
+    }
+
+    fn time_ffma(&self, rounds: u32) -> Result<f64, Error> {
+        self.timer.milliseconds(|| self.enqueue_ffma(rounds, OPERANDS))
+    }
+
+    /// Floating-point operations of one launch of the loop.
+    fn ffma_flops(&self, rounds: u32) -> f64 {
+        let threads = f64::from(self.ffma_blocks) * f64::from(FFMA_THREADS);
+        2.0 * threads * f64::from(rounds) * f64::from(FFMA_PER_ROUND)
+    }
+
+    /// Bytes that one copy reads and writes.
+    fn copy_bytes(&self) -> f64 {
+        2.0 * 4.0 * f64::from(self.copy_blocks) * f64::from(COPY_PER_BLOCK)
+    }
+
+    fn enqueue_ffma(&self, rounds: u32, (x, y): (f32, f32)) -> Result<(), Error> {
+        let out = self.out.as_device_ptr().as_raw();
+        let mut arguments = (rounds, x, y, out);
+        let pointers: [*mut c_void; 4] = [
+            (&raw mut arguments.0).cast(),
+            (&raw mut arguments.1).cast(),
+            (&raw mut arguments.2).cast(),
+            (&raw mut arguments.3).cast(),
+        ];
+        // SAFETY: these are the parameters of the loop. `out` has an element per thread,
+        // and only this stream, on which launches follow each other, touches it.
+        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &pointers) }
+    }
+
+    fn enqueue_copy(&self) -> Result<(), Error> {
+        let [from, to] = [&self.from, &self.to].map(|place| place.as_device_ptr().as_raw());
+        let mut arguments = [from, to];
+        let pointers = arguments.each_mut().map(|argument| (&raw mut *argument).cast());
+        // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
+        // block, are aligned to 256 bytes, as all device allocations are, and are two.
+        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &pointers) }
+    }
+
+    /// # Safety
+    ///
+    /// The arguments are what the kernel takes, and keep its contract.
+    unsafe fn launch(
+        &self,
+        entry_point: &EntryPoint,
+        blocks: u32,
+        threads: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        // SAFETY: the driver copies the arguments during the call; the rest is the caller's.
+        let launched =
+            unsafe { entry_point.launch(&self.device.stream(), blocks, threads, 0, arguments) };
+        Ok(launched?)
+    }
+}
+
+/// How many multiprocessors a GPU has; one on the software device.
+pub fn multiprocessors(device: &Device) -> u32 {
+    device.info().peak.map_or(1, |peak| peak.multiprocessors)
+}
+
+/// How many rounds of FMAs a GPU does in a millisecond.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    rounds_per_ms: f64,
+}
+
+impl Speed {
+    /// Rounds that take about this long; at least one.
+    fn rounds(self, ms: f64) -> u32 {
+        (self.rounds_per_ms * ms).clamp(1.0, f64::from(i32::MAX)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_gemm::{DeviceChoice, Matrix};
+
+    #[test]
+    fn the_loop_does_every_multiply_add() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let peaks = Peaks::new(&device, 1, 0).unwrap();
+        for rounds in [0, 1, 3] {
+            // 32 sums from 0, 1, ... 31, each with one more for each of its FMAs.
+            peaks.enqueue_ffma(rounds, (1.0, 1.0)).unwrap();
+            let fmas = rounds * FFMA_PER_ROUND;
+            expect_everywhere(&peaks.out, (31 * 32 / 2 + fmas) as f32);
+        }
+        assert_eq!(peaks.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
+    }
+
+    fn expect_everywhere(out: &DeviceMatrix, value: f32) {
+        let out = out.download().unwrap();
+        assert!(out.as_slice().iter().all(|&x| x == value), "{} {value}", out.at(0, 0));
+    }
+
+    #[test]
+    fn the_copy_copies_everything() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let bytes = 3 * 4 * u64::from(COPY_PER_BLOCK) + 5;
+        let mut peaks = Peaks::new(&device, 1, bytes).unwrap();
+        let matrix = Matrix::random(3, COPY_PER_BLOCK as usize, 1, 1);
+        peaks.from.upload(&matrix).unwrap();
+        peaks.enqueue_copy().unwrap();
+        assert_eq!(peaks.to.download().unwrap(), matrix);
+        assert_eq!(peaks.copy_bytes(), 2.0 * (bytes - 5) as f64);
+    }
+
+    #[test]
+    fn threads_fit_32_bits() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let peaks = Peaks::new(&device, u32::MAX, 0).unwrap();
+        assert!(peaks.ffma_blocks.checked_mul(FFMA_THREADS).is_some());
+        assert_eq!(peaks.out.rows(), peaks.ffma_blocks as usize);
+    }
+
+    #[test]
+    fn delays_are_whole_rounds() {
+        let speed = Speed { rounds_per_ms: 800.0 };
+        assert_eq!((speed.rounds(2.0), speed.rounds(0.0)), (1600, 1));
+        assert_eq!(speed.rounds(1e30), i32::MAX as u32);
+        assert_eq!(Speed { rounds_per_ms: f64::INFINITY }.rounds(1.0), i32::MAX as u32);
+    }
+}

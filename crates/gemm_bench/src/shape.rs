@@ -1,0 +1,167 @@
+//! Shapes of products, from texts and files.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use cuda_gemm::Gemm;
+use host_system::format::excerpt;
+use host_system::text;
+
+use crate::error::Error;
+
+/// M, N and K in elements, each at least 1 and at most what a kernel can count.
+///
+/// ```
+/// use gemm_bench::Shape;
+///
+/// let shape: Shape = "16x4096x4096".parse().unwrap();
+/// assert_eq!(shape, Shape { m: 16, n: 4096, k: 4096 });
+/// assert_eq!("512".parse(), Ok(Shape::square(512)));
+/// assert_eq!(shape.to_string(), "16x4096x4096");
+/// assert!("16x0x16".parse::<Shape>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A, rows of B.
+    pub k: usize,
+}
+
+impl Shape {
+    /// All three the same.
+    pub const fn square(n: usize) -> Self {
+        Self { m: n, n, k: n }
+    }
+
+    /// `C = A * B` of this shape.
+    pub fn gemm(self) -> Gemm {
+        Gemm::new(self.m, self.n, self.k)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { m, n, k } = self;
+        f.pad(&format!("{m}x{n}x{k}"))
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    /// `N`, `MxNxK`, or the three numbers with blanks between them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<_> = text
+            .split(|c: char| c.is_whitespace() || matches!(c, 'x' | 'X'))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let size = |word: &str| match word.parse() {
+            Ok(0) => Err("a size is 0, and must be at least 1".to_owned()),
+            Ok(size) => Ok(size),
+            Err(_) => Err(format!(
+                "`{}` is not a size, which is a whole number of 1 or more, at most {}",
+                excerpt(word),
+                i32::MAX
+            )),
+        };
+        let shape = match words[..] {
+            [n] => size(n).map(Self::square)?,
+            [m, n, k] => Self { m: size(m)?, n: size(n)?, k: size(k)? },
+            _ => {
+                let (text, count) = (excerpt(text), words.len());
+                return Err(format!(
+                    "`{text}` has {count} numbers: a shape has three, or one for a square"
+                ));
+            }
+        };
+        shape.gemm().validate().map_err(|error| error.to_string())?;
+        Ok(shape)
+    }
+}
+
+/// The shapes in a file, one per line; `#` starts a comment.
+///
+/// # Errors
+///
+/// [`Error::Shapes`] if the file cannot be read, if a line has no shape, or all are empty.
+///
+/// ```no_run
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// for shape in gemm_bench::shape::read("shapes.txt".as_ref())? {
+///     println!("{shape}: {} FLOP", shape.gemm().flops());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn read(path: &Path) -> Result<Vec<Shape>, Error> {
+    let fail = |reason: String| Error::Shapes { place: path.display().to_string(), reason };
+    let text = text::read(path).map_err(|error| fail(error.to_string()))?;
+    let shapes = parse(&text).map_err(|(line, reason)| Error::Shapes {
+        place: format!("{}:{line}", path.display()),
+        reason,
+    })?;
+    match shapes.is_empty() {
+        true => Err(fail("there is no shape in it".to_owned())),
+        false => Ok(shapes),
+    }
+}
+
+/// The shapes in a text, or the number of the line that has none, and why.
+fn parse(text: &str) -> Result<Vec<Shape>, (usize, String)> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let shapes = (1..).zip(lines).filter(|(_, line)| !line.is_empty());
+    shapes.map(|(number, line)| line.parse().map_err(|reason| (number, reason))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const fn shape(m: usize, n: usize, k: usize) -> Shape {
+        Shape { m, n, k }
+    }
+
+    #[test]
+    fn shapes_are_written_in_three_ways() {
+        let text = "# M N K\n16 4096 4096\n\n333x777x1555 # odd\n  512\r\n1X2X3\n";
+        let expected =
+            [shape(16, 4096, 4096), shape(333, 777, 1555), shape(512, 512, 512), shape(1, 2, 3)];
+        assert_eq!(parse(text).unwrap(), expected);
+        assert_eq!(parse("# nothing\n\n"), Ok(Vec::new()));
+        assert_eq!(expected[1].to_string().parse(), Ok(expected[1]));
+        assert_eq!(format!("{:<8}|", shape(1, 2, 3)), "1x2x3   |");
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (line, says) in [
+            ("1 2", "has 2 numbers"),
+            ("1 2 3 4", "has 4 numbers"),
+            ("1x2xthree", "`three` is not a size"),
+            ("-1", "`-1` is not a size"),
+            ("4096 0 4096", "a size is 0"),
+            ("2147483648", "m is 2147483648"),
+            ("99999999999999999999", "is not a size"),
+        ] {
+            let (number, reason) = parse(&format!("256\n# fine\n{line}\n512\n")).unwrap_err();
+            assert_eq!(number, 3);
+            assert!(reason.contains(says), "{line}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_shapes_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        assert!(error.contains("no shape"), "{error}");
+        fs::write(file.path(), "256\n1 2\n").unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        let place = format!("{}:2: ", file.path().display());
+        assert!(error.starts_with(&place), "{error}");
+    }
+}

@@ -1,0 +1,164 @@
+//! What a GPU says about its own state: clocks, power, temperature, and why its clocks are
+//! not higher. From NVIDIA's management library, which is loaded where it is installed.
+
+use std::time::{Duration, Instant};
+
+use nvml_wrapper::Nvml;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::error::NvmlError;
+
+use cuda_gemm::Device;
+
+/// The shortest time between two readings: one takes up to some milliseconds, and power is
+/// an average over longer than this anyway.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Why clocks are held down, in words; that nothing runs is no reason.
+const REASONS: [(ThrottleReasons, &str); 8] = [
+    (ThrottleReasons::SW_POWER_CAP, "power cap"),
+    (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
+    (ThrottleReasons::SW_THERMAL_SLOWDOWN, "too hot (software)"),
+    (ThrottleReasons::HW_THERMAL_SLOWDOWN, "too hot (hardware)"),
+    (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
+    (ThrottleReasons::SYNC_BOOST, "sync boost"),
+    (ThrottleReasons::APPLICATIONS_CLOCKS_SETTING, "application clocks"),
+    (ThrottleReasons::DISPLAY_CLOCK_SETTING, "display clocks"),
+];
+
+/// One reading; what the GPU does not tell is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Reading {
+    sm_mhz: Option<u32>,
+    memory_mhz: Option<u32>,
+    watts: Option<f64>,
+    celsius: Option<u32>,
+    reasons: Option<ThrottleReasons>,
+}
+
+/// The state of a GPU over a stretch of time; what it does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// How many readings were taken.
+    pub readings: usize,
+    /// The lowest and the highest clock of the multiprocessors, in MHz.
+    pub sm_mhz: Option<(u32, u32)>,
+    /// The lowest and the highest clock of the memory, in MHz.
+    pub memory_mhz: Option<(u32, u32)>,
+    /// The highest power draw, in watts.
+    pub watts: Option<f64>,
+    /// The highest temperature, in degrees Celsius.
+    pub celsius: Option<u32>,
+    /// Everything that held the clocks down at some time, in words.
+    pub throttled: Option<Vec<&'static str>>,
+}
+
+/// Reads a GPU's state, now and then.
+pub struct Telemetry {
+    nvml: Nvml,
+    pci_bus_id: String,
+    last: Option<Instant>,
+    readings: Vec<Reading>,
+}
+
+impl Telemetry {
+    /// Loads the management library, and finds the GPU there.
+    ///
+    /// # Errors
+    ///
+    /// Why there is nothing to be read, in words.
+    pub fn open(device: &Device) -> Result<Self, String> {
+        let pci_bus_id = device.info().pci_bus_id.clone();
+        let pci_bus_id = pci_bus_id.ok_or("the software device has no clocks")?;
+        let explain = |error: NvmlError| format!("NVIDIA's management library: {error}");
+        let nvml = Nvml::init().map_err(explain)?;
+        nvml.device_by_pci_bus_id(pci_bus_id.as_str()).map_err(explain)?;
+        Ok(Self { nvml, pci_bus_id, last: None, readings: Vec::new() })
+    }
+
+    /// Takes a reading, unless the last one is only just past.
+    pub fn observe(&mut self) {
+        if self.last.is_some_and(|last| last.elapsed() < INTERVAL) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        // A GPU that was there has the same number.
+        let Ok(gpu) = self.nvml.device_by_pci_bus_id(self.pci_bus_id.as_str()) else { return };
+        self.readings.push(Reading {
+            sm_mhz: gpu.clock_info(Clock::SM).ok(),
+            memory_mhz: gpu.clock_info(Clock::Memory).ok(),
+            watts: gpu.power_usage().ok().map(|milliwatts| f64::from(milliwatts) * 1e-3),
+            celsius: gpu.temperature(TemperatureSensor::Gpu).ok(),
+            reasons: gpu.current_throttle_reasons().ok(),
+        });
+    }
+
+    /// What was read since the last call.
+    pub fn take(&mut self) -> Conditions {
+        self.last = None;
+        summarise(&std::mem::take(&mut self.readings))
+    }
+}
+
+fn summarise(readings: &[Reading]) -> Conditions {
+    let range = |value: fn(&Reading) -> Option<u32>| {
+        let values = || readings.iter().filter_map(value);
+        values().min().zip(values().max())
+    };
+    let reasons = readings.iter().filter_map(|reading| reading.reasons).reduce(|a, b| a | b);
+    Conditions {
+        readings: readings.len(),
+        sm_mhz: range(|reading| reading.sm_mhz),
+        memory_mhz: range(|reading| reading.memory_mhz),
+        watts: readings.iter().filter_map(|reading| reading.watts).reduce(f64::max),
+        celsius: readings.iter().filter_map(|reading| reading.celsius).max(),
+        throttled: reasons.map(|reasons| {
+            let held = REASONS.iter().filter(|(reason, _)| reasons.contains(*reason));
+            held.map(|(_, words)| *words).collect()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_gemm::DeviceChoice;
+
+    #[test]
+    fn readings_are_summed_up() {
+        assert_eq!(summarise(&[]), Conditions::default());
+        let cool = Reading {
+            sm_mhz: Some(1980),
+            memory_mhz: Some(3201),
+            watts: Some(400.0),
+            celsius: Some(40),
+            reasons: Some(ThrottleReasons::GPU_IDLE),
+        };
+        let quiet = summarise(&[cool]);
+        assert_eq!(quiet.throttled, Some(Vec::new()), "to be idle is no reason");
+        let hot = Reading {
+            sm_mhz: Some(1755),
+            watts: Some(698.5),
+            celsius: Some(71),
+            reasons: Some(ThrottleReasons::SW_POWER_CAP | ThrottleReasons::HW_THERMAL_SLOWDOWN),
+            ..Reading::default()
+        };
+        assert_eq!(
+            summarise(&[cool, hot]),
+            Conditions {
+                readings: 2,
+                sm_mhz: Some((1755, 1980)),
+                memory_mhz: Some((3201, 3201)),
+                watts: Some(698.5),
+                celsius: Some(71),
+                throttled: Some(vec!["power cap", "too hot (hardware)"]),
+            }
+        );
+    }
+
+    #[test]
+    fn the_software_device_has_none() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        assert!(Telemetry::open(&device).is_err_and(|reason| reason.contains("no clocks")));
+    }
+}

@@ -1,0 +1,154 @@
+//! Timing single runs, interleaved: samples and what they say.
+
+use cuda_gemm::Device;
+
+use crate::stats;
+use crate::timer::{Clock, Timer};
+
+/// Times of repeated runs, in milliseconds. [`measure_interleaved`] takes them.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    clock: Clock,
+    /// In the order they were taken; at least one.
+    ms: Vec<f64>,
+}
+
+impl Samples {
+    /// What was measured.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Each sample, in the order taken, in milliseconds.
+    pub fn ms(&self) -> &[f64] {
+        &self.ms
+    }
+
+    /// The mean, in milliseconds.
+    pub fn mean(&self) -> f64 {
+        self.ms.iter().sum::<f64>() / self.ms.len() as f64
+    }
+
+    /// The median, in milliseconds; between the middle two of an even number.
+    pub fn median(&self) -> f64 {
+        stats::median(&self.ms)
+    }
+
+    /// The shortest sample, in milliseconds.
+    pub fn min(&self) -> f64 {
+        self.ms.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The longest sample, in milliseconds.
+    pub fn max(&self) -> f64 {
+        self.ms.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// GFLOP/s (10^9) at the median time, for so many floating-point operations; `None` if there was nothing to compute or no time
+    /// could be measured.
+    pub fn gflops(&self, flops: f64) -> Option<f64> {
+        let rate = flops / self.median() * 1e-6;
+        (flops > 0.0 && rate.is_finite()).then_some(rate)
+    }
+}
+
+/// Times `count` ways to do something: `run(i)` is the i-th, and runs after `reset`, which
+/// is not timed.
+///
+/// Each runs `warmup` times without a clock, then `repeat` times (at least once) with it,
+/// interleaved: first, second, third, and first again. So whatever makes a GPU faster or
+/// slower as time goes on, its clocks above all, does so for all of them, and ratios are
+/// fair. The samples come back in the order of the ways.
+///
+/// # Errors
+///
+/// The first error of `reset` or `run`, a fault of a kernel, or [`cuda_gemm::Error::Driver`].
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
+/// use gemm_bench::time::measure_interleaved;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let gemm = Gemm::new(64, 64, 64);
+/// let mut products = Vec::new();
+/// for name in ["naive", "tile2d"] {
+///     products.push(device.kernel(find_kernel(name)?)?.prepare(gemm)?);
+/// }
+/// let (a, b) = (DeviceMatrix::zeros(&device, 64, 64)?, DeviceMatrix::zeros(&device, 64, 64)?);
+/// let mut c = DeviceMatrix::zeros(&device, 64, 64)?;
+///
+/// let run = |i: usize| products[i].enqueue(&a, &b, &mut c);
+/// let samples = measure_interleaved(&device, products.len(), 1, 3, || Ok(()), run)?;
+/// let [naive, tile2d] = &samples[..] else { unreachable!() };
+/// println!("naive takes {:.1} times as long", naive.median() / tile2d.median());
+/// println!("tile2d: {:.1} GFLOP/s", tile2d.gflops(gemm.flops()).unwrap_or_default());
+/// # Ok(())
+/// # }
+/// ```
+pub fn measure_interleaved<E: From<cuda_gemm::Error>>(
+    device: &Device,
+    count: usize,
+    warmup: u32,
+    repeat: u32,
+    mut reset: impl FnMut() -> Result<(), E>,
+    mut run: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Vec<Samples>, E> {
+    for _ in 0..warmup {
+        for i in 0..count {
+            reset()?;
+            run(i)?;
+        }
+    }
+    device.synchronize()?;
+    let timer = Timer::new(device)?;
+    let mut samples = vec![Samples { clock: timer.clock(), ms: Vec::new() }; count];
+    for _ in 0..repeat.max(1) {
+        for (i, samples) in samples.iter_mut().enumerate() {
+            reset()?;
+            device.synchronize()?;
+            samples.ms.push(timer.milliseconds(|| run(i))?);
+        }
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(ms: &[f64]) -> Samples {
+        Samples { clock: Clock::GpuEvents, ms: ms.to_vec() }
+    }
+
+    #[test]
+    fn statistics() {
+        let odd = samples(&[3.0, 1.0, 8.0]);
+        assert_eq!((odd.mean(), odd.median(), odd.min(), odd.max()), (4.0, 3.0, 1.0, 8.0));
+        assert_eq!(samples(&[4.0, 1.0, 2.0, 8.0]).median(), 3.0);
+    }
+
+    #[test]
+    fn samples_are_interleaved() {
+        let device = Device::open(cuda_gemm::DeviceChoice::Soft).unwrap();
+        let order = std::cell::RefCell::new(String::new());
+        let reset = || {
+            order.borrow_mut().push('r');
+            Ok::<_, cuda_gemm::Error>(())
+        };
+        let run = |i: usize| {
+            order.borrow_mut().push(['a', 'b'][i]);
+            Ok(())
+        };
+        let samples = measure_interleaved(&device, 2, 1, 3, reset, run).unwrap();
+        assert_eq!(order.into_inner(), "rarb".repeat(4));
+        assert!(samples.len() == 2 && samples.iter().all(|samples| samples.ms().len() == 3));
+    }
+
+    #[test]
+    fn throughput_is_at_the_median() {
+        approx::assert_relative_eq!(samples(&[1.0, 2.0, 9.0]).gflops(4e9).unwrap(), 2000.0);
+        assert_eq!(samples(&[1.0]).gflops(0.0), None);
+        assert_eq!(samples(&[0.0]).gflops(1.0), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Costs corrected by the products that were measured.
+//!
+//! Costs come from a few grids, at the clocks of their minute. Each kernel's are scaled by what it
+//! took in the products in which it took part, over what was predicted: the median, so that a few
+//! odd shapes do not spoil the others.
+
+use std::collections::HashMap;
+
+use cuda_gemm::auto::Model;
+use cuda_gemm::auto::table::{Costs, Table};
+
+use super::search_result::{SearchResult, predicted};
+use crate::error::Error;
+use crate::stats;
+
+/// A kernel that took part in fewer products is left alone.
+const LEAST_PRODUCTS: usize = 3;
+
+/// A correction beyond this is none.
+const MOST: f64 = 2.0;
+
+/// How many times as long as the fastest it takes what costs choose, in the geometric mean.
+pub fn mean_loss(table: &Table, results: &[SearchResult]) -> f64 {
+    let model = Model::new(table);
+    let losses: Vec<_> = results.iter().map(|result| result.loss(&model)).collect();
+    stats::geometric_mean(&losses).unwrap_or(1.0)
+}
+
+/// The table with corrected costs, if they choose better.
+///
+/// # Errors
+///
+/// [`cuda_gemm::Error::Table`] if they make none.
+pub fn calibrated(table: &Table, results: &[SearchResult]) -> Result<Option<Table>, Error> {
+    let mut kernels = table.kernels().to_vec();
+    let factors = factors(&Model::new(table), results);
+    for costs in &mut kernels {
+        if let Some(factor) = factors.get(costs.kernel.name()) {
+            slow(costs, *factor);
+        }
+    }
+    let better = table.with_kernels(kernels)?;
+    Ok((mean_loss(&better, results) < mean_loss(table, results)).then_some(better))
+}
+
+/// How much slower each kernel was than predicted.
+fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, f64> {
+    let mut ratios: HashMap<_, Vec<f64>> = HashMap::new();
+    for result in results {
+        for run in &result.runs {
+            let slower = run.ns() / predicted(model, result.shape, run);
+            ratios.entry(run.choice.spec.name()).or_default().push(slower);
+        }
+    }
+    let usable = |ratios: &Vec<f64>| {
+        ratios.len() >= LEAST_PRODUCTS && ratios.iter().all(|ratio| ratio.is_finite())
+    };
+    let known = ratios.into_iter().filter(|(_, ratios)| usable(ratios));
+    known.map(|(name, all)| (name, stats::median(&all).clamp(1.0 / MOST, MOST))).collect()
+}
+
+fn slow(costs: &mut Costs, factor: f64) {
+    for pace in costs.aligned.iter_mut().chain(&mut costs.unaligned) {
+        pace.fixed_ns *= factor;
+        pace.step_ns *= factor;
+    }
+    for ns in [&mut costs.join_ns, &mut costs.piece_ns, &mut costs.tile_ns] {
+        *ns *= factor;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Shape;
+    use crate::tune::search_result::Run;
+
+    /// Numbers that were measured nowhere.
+    const TABLE: &str = include_str!("../../../cuda_gemm/src/auto/table_for_tests.json");
+
+    /// Results in which times are what `truth` says, and predictions what `table` does.
+    fn results(table: &Table, truth: &Table) -> Vec<SearchResult> {
+        let (model, truth) = (Model::new(table), Model::new(truth));
+        let shape = |i: usize| Shape { m: 16 * i, n: 40 * i + 8, k: 3000 - 100 * i };
+        let result = |shape: Shape| {
+            let run = |estimate: cuda_gemm::auto::Estimate| Run {
+                choice: estimate.choice,
+                predicted_ns: estimate.ns,
+                samples_ms: vec![1e-6 * truth.time(&shape.gemm(), estimate.choice).unwrap().ns; 7],
+                rms_error: None,
+            };
+            let runs = model.ranking(&shape.gemm(), 6).into_iter().map(run).collect();
+            SearchResult {
+                shape,
+                runs,
+                wrong: Vec::new(),
+                cublas_rms_error: None,
+                not_compared: None,
+            }
+        };
+        (1..25).map(shape).map(result).collect()
+    }
+
+    #[test]
+    fn a_kernel_that_is_slower_than_its_costs_is_found_out() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let mut kernels = table.kernels().to_vec();
+        slow(&mut kernels[1], 1.7);
+        let truth = table.with_kernels(kernels).unwrap();
+        let results = results(&table, &truth);
+        let before = mean_loss(&table, &results);
+        let better = calibrated(&table, &results).unwrap();
+        let better = better.unwrap_or_else(|| panic!("not better"));
+        let after = mean_loss(&better, &results);
+        assert!(before > 1.01 && after < 1.0 + 0.1 * (before - 1.0), "{before} {after}");
+        let exceptions = |table: &Table| {
+            let model = Model::new(table);
+            results.iter().filter(|result| result.exception(&model).is_some()).count()
+        };
+        assert!(exceptions(&better) < exceptions(&table));
+        // What is right stays as it is.
+        assert!(calibrated(&truth, &results).unwrap().is_none());
+    }
+}

@@ -1,0 +1,181 @@
+//! The benchmark context: what every measurement needs, and how one is made.
+
+use cuda_gemm::{Device, Error as GemmError, Gemm, Matrix};
+use gemm_verify::{Bound, Check, Method, Problem, Reference};
+
+use crate::batch::{self, Policy, Work};
+use crate::buffers::{self, L2, RotatingBuffers, first_difference};
+use crate::candidate::Job;
+use crate::error::{Error, require_memory};
+use crate::roofline::{self, Peaks, Speed};
+use crate::{stats, time};
+
+/// Samples of each that is timed, how long they are, and milliseconds of work before them.
+const POLICY: Policy = Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0 };
+
+/// Of the random matrices.
+const SEED: u64 = 42;
+
+/// Up to so many operations a whole product in f64 is made to compare with.
+const FULL_FLOPS: f64 = 4e9;
+
+/// A device, and what keeps it busy between measurements.
+pub struct BenchmarkContext {
+    pub device: Device,
+    peaks: Peaks,
+    speed: Option<Speed>,
+}
+
+/// A product that is timed.
+pub struct TimedJob {
+    pub job: Job,
+    /// Which of the rotating buffers it takes.
+    pub on: usize,
+}
+
+/// Random matrices for a product, on the host.
+pub struct Operands {
+    gemm: Gemm,
+    a: Matrix,
+    b: Matrix,
+}
+
+impl Operands {
+    /// # Errors
+    ///
+    /// [`Error::HostMemory`], before anything is allocated.
+    pub fn new(gemm: Gemm) -> Result<Self, Error> {
+        // Results are compared with each other, and with samples.
+        require_memory(3 * gemm.bytes(), false)?;
+        let a = Matrix::random(gemm.m, gemm.k, SEED, 1);
+        let b = Matrix::random(gemm.k, gemm.n, SEED, 2);
+        Ok(Self { gemm, a, b })
+    }
+
+    /// The product in f64, or samples of it.
+    pub fn reference(&self) -> Result<Reference<'_>, Error> {
+        let Self { gemm, a, b } = self;
+        let method = match gemm.flops() {
+            flops if flops <= FULL_FLOPS => Method::Full,
+            _ => Method::Sampled { group: gemm.n },
+        };
+        let bound = Bound::Probabilistic;
+        let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound };
+        Ok(Reference::compute(problem, method, SEED)?)
+    }
+}
+
+impl BenchmarkContext {
+    pub fn new(device: &Device) -> Result<Self, Error> {
+        let peaks = Peaks::of(device)?;
+        let speed = (!device.is_soft()).then(|| peaks.speed()).transpose()?;
+        Ok(Self { device: device.clone(), peaks, speed })
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        roofline::multiprocessors(&self.device)
+    }
+
+    /// GB/s of a copy.
+    pub fn copy_gbytes(&self) -> Result<f64, Error> {
+        // What the software device does says nothing, however it is measured.
+        self.speed.map_or(Ok(1.0), |speed| Ok(self.peaks.measure(speed)?.copy))
+    }
+
+    /// GFLOP/s of multiply-adds, to see how clocks drift.
+    pub fn ffma_gflops(&self) -> Result<Option<f64>, Error> {
+        self.speed.map(|speed| Ok(self.peaks.measure(speed)?.ffma)).transpose()
+    }
+
+    /// Copies matrices to the device, in so many sets that the L2 cache is cold if it should be.
+    ///
+    /// # Errors
+    ///
+    /// [`GemmError::DeviceMemory`], before anything is allocated.
+    pub fn buffers(&self, operands: &Operands, l2: L2) -> Result<RotatingBuffers, Error> {
+        let info = self.device.info();
+        let (needed, available) = (operands.gemm.bytes(), self.device.free_memory()?);
+        // Partial sums and copies need some, too.
+        if needed > u128::from(available / 2) {
+            return Err(
+                GemmError::DeviceMemory { device: info.name.clone(), needed, available }.into()
+            );
+        }
+        let bytes = needed as u64;
+        // There is none on the software device.
+        let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
+        let count = buffers::count(l2, bytes, info.l2_bytes);
+        let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
+        RotatingBuffers::new(&self.device, &operands.gemm, [&operands.a, &operands.b], count)
+    }
+
+    /// Milliseconds of each, a sample for each round; all are timed in turn.
+    pub fn time(
+        &self,
+        jobs: &[TimedJob],
+        buffers: &mut [RotatingBuffers],
+    ) -> Result<Vec<Vec<f64>>, Error> {
+        let Some(speed) = self.speed else {
+            let run = |i: usize| {
+                let TimedJob { job, on } = &jobs[i];
+                buffers[*on].enqueue(job)
+            };
+            let samples =
+                time::measure_interleaved(&self.device, jobs.len(), 0, 1, || Ok(()), run)?;
+            return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
+        };
+        let mut work = InTurn { peaks: &self.peaks, speed, jobs, buffers };
+        let batches = batch::measure(&self.device, jobs.len(), POLICY, &mut work)?;
+        Ok(batches.into_iter().map(|batches| batches.ms).collect())
+    }
+
+    /// As [`BenchmarkContext::time`], but the medians, in nanoseconds.
+    pub fn nanoseconds(
+        &self,
+        jobs: &[TimedJob],
+        buffers: &mut [RotatingBuffers],
+    ) -> Result<Vec<f64>, Error> {
+        let samples = self.time(jobs, buffers)?;
+        Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
+    }
+}
+
+/// How far off a job is that computes what it should, twice the same bits; why not if it does
+/// not.
+pub fn check(
+    job: &Job,
+    buffers: &mut RotatingBuffers,
+    reference: &Reference<'_>,
+) -> Result<Result<Check, String>, Error> {
+    let (first, second) = (buffers.result(job)?, buffers.result(job)?);
+    if let Some((at, _)) = first_difference(&first, &second) {
+        return Ok(Err(format!("results differ between runs, at element {at}")));
+    }
+    let check = reference.check(&first)?;
+    Ok(match check.passed() {
+        true => Ok(check),
+        false => Err(format!("{} or more elements are wrong", check.failures)),
+    })
+}
+
+struct InTurn<'a> {
+    peaks: &'a Peaks,
+    speed: Speed,
+    jobs: &'a [TimedJob],
+    buffers: &'a mut [RotatingBuffers],
+}
+
+impl Work for InTurn<'_> {
+    type Error = Error;
+
+    fn launch(&mut self, i: usize) -> Result<(), Error> {
+        let TimedJob { job, on } = &self.jobs[i];
+        self.buffers[*on].enqueue(job)
+    }
+
+    fn delay(&mut self, ms: f64) -> Result<(), Error> {
+        self.peaks.enqueue_delay(ms, self.speed)
+    }
+
+    fn observe(&mut self) {}
+}

@@ -1,0 +1,217 @@
+//! What came of a product that was measured itself: which choice was the fastest of those that
+//! are as accurate as cuBLAS, and whether that is what the costs say.
+//!
+//! The error of a sum grows with its accumulation length, which may be longer in what is fastest
+//! than in cuBLAS. Costs know nothing of errors; exceptions do.
+
+use cuda_gemm::auto::table::{Exception, Timed};
+use cuda_gemm::auto::{Choice, Model};
+
+use crate::baseline::NotCompared;
+use crate::shape::Shape;
+use crate::stats;
+
+/// An exception is worth at least this much.
+const GAIN: f64 = 1.01;
+
+/// The most that an rms error may be in proportion to cuBLAS's.
+const MOST_ERROR: f64 = 1.10;
+
+/// What came of a product that a [`Tuner`](crate::tune::Tuner) measured.
+pub struct SearchResult {
+    /// The product.
+    pub shape: Shape,
+    /// In the order of what they should have taken; at least one.
+    pub runs: Vec<Run>,
+    /// Choices that were wrong, and how.
+    pub wrong: Vec<(Choice, String)>,
+    /// cuBLAS's error on the same matrices, where there is cuBLAS.
+    pub cublas_rms_error: Option<f64>,
+    /// Why it is not compared with the cuBLAS that there is.
+    pub not_compared: Option<NotCompared>,
+}
+
+/// A choice that was timed.
+pub struct Run {
+    /// The kernel, and how it is launched.
+    pub choice: Choice,
+    /// What the costs say.
+    pub predicted_ns: f64,
+    /// Milliseconds, in turn with the other runs.
+    pub samples_ms: Vec<f64>,
+    /// Against the product in f64, of the elements that were compared.
+    pub rms_error: Option<f64>,
+}
+
+/// Whether an error is as small as cuBLAS's, or nearly; anything is where one is not known.
+pub fn is_accurate(own: Option<f64>, cublas: Option<f64>) -> bool {
+    own.zip(cublas).is_none_or(|(own, cublas)| own <= MOST_ERROR * cublas)
+}
+
+impl Run {
+    /// The median of the samples, in nanoseconds.
+    pub fn ns(&self) -> f64 {
+        1e6 * stats::median(&self.samples_ms)
+    }
+
+    fn timed(&self) -> Timed {
+        let Choice { spec, splits, packed } = self.choice;
+        Timed { kernel: spec, splits, packed, ns: self.ns() }
+    }
+}
+
+impl SearchResult {
+    /// The fastest of those that are accurate enough.
+    pub fn fastest(&self) -> &Run {
+        fastest(self.runs.iter().filter(|run| self.is_eligible(run)))
+    }
+
+    /// The fastest of all, if its error is too large, and what that is in proportion to cuBLAS's.
+    pub fn left_out(&self) -> Option<(&Run, f64)> {
+        let fastest = fastest(self.runs.iter());
+        let left_out = !self.is_eligible(fastest);
+        left_out.then_some((fastest, fastest.rms_error? / self.cublas_rms_error?))
+    }
+
+    /// Whether any choice is accurate enough.
+    pub fn is_accurate(&self) -> bool {
+        self.runs.iter().any(|run| is_accurate(run.rms_error, self.cublas_rms_error))
+    }
+
+    /// Whether its error lets a run be chosen, which any may be if all errors are too large.
+    fn is_eligible(&self, run: &Run) -> bool {
+        is_accurate(run.rms_error, self.cublas_rms_error) || !self.is_accurate()
+    }
+
+    /// What these costs choose among the runs.
+    pub fn chosen(&self, model: &Model) -> &Run {
+        let time = |run: &Run| predicted(model, self.shape, run);
+        let chosen = self.runs.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+        chosen.expect("at least one")
+    }
+
+    /// How many times as long as the fastest of all it takes what these costs choose.
+    pub fn loss(&self, model: &Model) -> f64 {
+        self.chosen(model).ns() / fastest(self.runs.iter()).ns()
+    }
+
+    /// The fastest that is accurate enough, if these costs choose something that is not, or that is
+    /// slower by more than noise, or that was not timed.
+    pub fn exception(&self, model: &Model) -> Option<Exception> {
+        let Shape { m, n, k } = self.shape;
+        let estimate = model.fastest(&self.shape.gemm())?;
+        let fastest = self.fastest();
+        let instead_of = match self.runs.iter().find(|run| run.choice == estimate.choice) {
+            Some(run)
+                if !self.is_eligible(run) || is_faster(&run.samples_ms, &fastest.samples_ms) =>
+            {
+                run.timed()
+            }
+            Some(_) => return None,
+            None => {
+                let Choice { spec, splits, packed } = estimate.choice;
+                Timed { kernel: spec, splits, packed, ns: estimate.ns }
+            }
+        };
+        Some(Exception { m, n, k, best: fastest.timed(), instead_of })
+    }
+}
+
+fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> &'r Run {
+    runs.min_by(|a, b| a.ns().total_cmp(&b.ns())).expect("at least one")
+}
+
+/// What these costs say that a run takes.
+pub fn predicted(model: &Model, shape: Shape, run: &Run) -> f64 {
+    model.time(&shape.gemm(), run.choice).map_or(f64::INFINITY, |estimate| estimate.ns)
+}
+
+/// Whether the second takes less time than the first, in pairs of samples, by more than noise.
+fn is_faster(first: &[f64], second: &[f64]) -> bool {
+    let ratios: Vec<_> = first.iter().zip(second).map(|(first, second)| first / second).collect();
+    let surely = stats::median_interval(&ratios).is_some_and(|(low, _)| low > 1.0);
+    surely && stats::median(&ratios) >= GAIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_gemm::Table;
+    use cuda_gemm::auto::Estimate;
+
+    #[test]
+    fn noise_is_no_exception() {
+        let first = [1.0, 1.01, 1.0, 1.02, 1.0, 1.01, 1.0];
+        assert!(!is_faster(&first, &first));
+        assert!(is_faster(&first, &first.map(|ms| 0.97 * ms)));
+        // Always faster, but by next to nothing; often faster, and sometimes not.
+        assert!(!is_faster(&first, &first.map(|ms| 0.995 * ms)));
+        assert!(!is_faster(&first, &[0.9, 1.05, 0.9, 1.05, 0.9, 1.05, 0.9]));
+        // Too few to say.
+        assert!(!is_faster(&[2.0], &[1.0]));
+    }
+
+    /// Numbers that were measured nowhere.
+    const TABLE: &str = include_str!("../../../cuda_gemm/src/auto/table_for_tests.json");
+
+    /// What these costs say is fastest, and others: milliseconds and rms errors.
+    fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
+        let shape = Shape { m: 64, n: 192, k: 3000 };
+        let ranking = model.ranking(&shape.gemm(), runs.len());
+        assert_eq!(ranking.len(), runs.len());
+        let run = |(estimate, &(ms, error)): (Estimate, &(f64, f64))| Run {
+            choice: estimate.choice,
+            predicted_ns: estimate.ns,
+            samples_ms: vec![ms; 7],
+            rms_error: Some(error),
+        };
+        let runs = ranking.into_iter().zip(runs).map(run).collect();
+        SearchResult { shape, runs, wrong: Vec::new(), cublas_rms_error, not_compared: None }
+    }
+
+    /// Which run is the fastest, which an exception takes, and which is left out.
+    fn places(model: &Model, result: &SearchResult) -> (usize, Option<usize>, Option<usize>) {
+        let place = |choice| result.runs.iter().position(|run| run.choice == choice).unwrap();
+        let exception = result.exception(model).map(|exception| {
+            assert_eq!(place(exception.instead_of.choice()), 0);
+            place(exception.best.choice())
+        });
+        let left_out = result.left_out().map(|(run, _)| place(run.choice));
+        (place(result.fastest().choice), exception, left_out)
+    }
+
+    #[test]
+    fn what_is_less_accurate_than_cublas_is_not_chosen() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let model = Model::new(&table);
+        let places = |runs: &[_], cublas| places(&model, &result(&model, runs, cublas));
+        // The chosen is the fastest, and not accurate: the faster of the others takes its place.
+        let runs = [(1.0, 1.2e-5), (1.3, 1e-5), (1.2, 1.1e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (2, Some(2), Some(0)));
+        // Nearly as accurate as that cuBLAS; or there is none.
+        assert_eq!(places(&runs, Some(1.1e-5)), (0, None, None));
+        assert_eq!(places(&runs, None), (0, None, None));
+        // Another is the fastest, and not accurate: what was chosen stays.
+        let runs = [(1.0, 1e-5), (0.9, 1.2e-5), (1.1, 1e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (0, None, Some(1)));
+        // The chosen is not accurate, and slower anyway.
+        let runs = [(1.0, 1.2e-5), (0.9, 1e-5), (1.1, 1e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
+        // None is accurate: the fastest of all.
+        let runs = [(1.0, 1.2e-5), (0.9, 1.4e-5), (1.1, 1.3e-5)];
+        assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
+        // cuBLAS has no error: nor may a choice.
+        let runs = [(1.0, 1e-9), (1.1, 0.0)];
+        assert_eq!(places(&runs, Some(0.0)), (1, Some(1), Some(0)));
+    }
+
+    #[test]
+    fn costs_are_judged_by_all_times() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let model = Model::new(&table);
+        let result = result(&model, &[(1.0, 1e-5), (0.5, 1.2e-5), (1.1, 1e-5)], Some(1e-5));
+        assert_eq!(result.loss(&model), 2.0);
+        let (run, error) = result.left_out().unwrap();
+        assert_eq!((run.ns(), error), (0.5e6, 1.2e-5 / 1e-5));
+    }
+}

@@ -1,0 +1,92 @@
+//! The products that are measured themselves.
+
+use crate::shape::Shape;
+
+/// Squares: around powers of two, and odd ones.
+const SQUARES: [usize; 17] =
+    [64, 128, 192, 256, 384, 512, 768, 1000, 1024, 1536, 2048, 3072, 4095, 4096, 4097, 8192, 16384];
+
+/// Small M or small N, with these for the other two.
+const SMALL: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const OTHERS: [(usize, usize); 4] = [(4096, 1024), (4096, 4096), (4096, 16384), (11008, 4096)];
+
+/// Tall, wide, deep and odd ones.
+const AWKWARD: [(usize, usize, usize); 42] = [
+    (333, 777, 1555),
+    (777, 333, 1555),
+    (200, 5000, 3000),
+    (3000, 2000, 1000),
+    (5000, 5000, 5000),
+    (7, 11008, 4096),
+    (48, 6000, 2048),
+    (96, 4096, 4096),
+    (128, 8192, 2048),
+    (256, 8192, 1024),
+    (8192, 256, 1024),
+    (512, 16384, 512),
+    (16384, 512, 512),
+    (6000, 300, 900),
+    (300, 6000, 900),
+    (10000, 100, 100),
+    (100, 10000, 100),
+    (1920, 1080, 640),
+    (1080, 1920, 640),
+    (2000, 2000, 500),
+    (1001, 999, 2003),
+    (100, 2500, 2500),
+    (2500, 100, 2500),
+    (1500, 1500, 1500),
+    (6144, 1536, 1536),
+    (511, 513, 2049),
+    (1023, 1025, 1027),
+    (16, 4096, 11008),
+    (64, 4096, 11008),
+    (8192, 64, 1024),
+    (64, 8192, 1024),
+    (16384, 128, 128),
+    (128, 16384, 128),
+    (4096, 4096, 16),
+    (4096, 4096, 64),
+    (4096, 4096, 256),
+    (256, 256, 16384),
+    (128, 128, 32768),
+    (32, 32, 32768),
+    (2048, 2048, 1024),
+    (512, 2048, 512),
+    (1000, 1000, 4000),
+];
+
+/// What a trial measures.
+const TRIAL: [(usize, usize, usize); 3] = [(8, 8, 8), (1, 40, 130), (33, 20, 70)];
+
+/// The list, the small ones first.
+pub fn shapes(trial: bool) -> Vec<Shape> {
+    let shape = |(m, n, k)| Shape { m, n, k };
+    if trial {
+        return TRIAL.map(shape).to_vec();
+    }
+    let squares = SQUARES.map(|size| shape((size, size, size)));
+    let small = OTHERS.iter().flat_map(|&(long, k)| {
+        SMALL.iter().flat_map(move |&size| [(size, long, k), (long, size, k)]).map(shape)
+    });
+    let mut shapes: Vec<_> = squares.into_iter().chain(small).chain(AWKWARD.map(shape)).collect();
+    shapes.sort_by_key(|shape| shape.m * shape.n * shape.k);
+    shapes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_is_there_once() {
+        for trial in [false, true] {
+            let shapes = shapes(trial);
+            for (i, shape) in shapes.iter().enumerate() {
+                shape.gemm().validate().unwrap();
+                assert!(!shapes[..i].contains(shape), "{shape}");
+            }
+            assert!(shapes.is_sorted_by_key(|shape| shape.m * shape.n * shape.k));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! NumPy's `.npy` files: f32 matrices in, f32 matrices out.
+//!
+//! The format is NumPy's own
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>): a magic
+//! number, a version, and a Python dictionary of three keys, then the bare elements.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::matrix::Matrix;
+
+mod header;
+
+pub use header::MAGIC;
+pub use header::NpyError;
+use header::{Header, exact, read_header};
+
+/// A `.npy` file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use {}: {source}", .path.display())]
+pub struct NpyFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub source: NpyError,
+}
+
+/// An opened `.npy` file whose header is known to be a matrix of f32. The elements
+/// are read by [`NpyFile::read`], so that sizes can be checked first.
+#[derive(Debug)]
+pub struct NpyFile {
+    path: PathBuf,
+    header: Header,
+    reader: BufReader<File>,
+}
+
+impl NpyFile {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    ///
+    /// [`NpyFileError`].
+    pub fn open(path: &Path) -> Result<Self, NpyFileError> {
+        let (header, reader) = Self::open_inner(path)
+            .map_err(|source| NpyFileError { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), header, reader })
+    }
+
+    fn open_inner(path: &Path) -> Result<(Header, BufReader<File>), NpyError> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let mut reader = BufReader::with_capacity(1 << 20, file);
+        let (header, length) = read_header(&mut reader)?;
+        let expected = header.bytes();
+        // A pipe has no length; there the end is found while reading.
+        if metadata.is_file() {
+            let found = metadata.len().saturating_sub(length);
+            if found < expected {
+                return Err(NpyError::Truncated { expected, found });
+            }
+        }
+        Ok((header, reader))
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.header.rows, self.header.cols)
+    }
+
+    /// Reads the elements, in C or in Fortran order, into a row-major matrix.
+    ///
+    /// # Errors
+    ///
+    /// [`NpyFileError`].
+    pub fn read(mut self) -> Result<Matrix, NpyFileError> {
+        read_elements(&self.header, &mut self.reader)
+            .map_err(|source| NpyFileError { path: self.path, source })
+    }
+}
+
+fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyError> {
+    let Header { rows, cols, fortran_order } = *header;
+    let mut matrix = Matrix::zeros(rows, cols);
+    let data = matrix.as_mut_slice();
+    let mut bytes = vec![0; 1 << 18];
+    let mut at = 0;
+    while at < data.len() {
+        let count = (data.len() - at).min(bytes.len() / 4);
+        let piece = &mut bytes[..4 * count];
+        let early = NpyError::Truncated { expected: header.bytes(), found: 4 * at as u64 };
+        exact(reader, piece, early)?;
+        let values = piece.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word));
+        match fortran_order {
+            false => data[at..at + count].iter_mut().zip(values).for_each(|(to, from)| *to = from),
+            // In Fortran order the file goes down the columns.
+            true => {
+                for (i, value) in (at..).zip(values) {
+                    data[i % rows * cols + i / rows] = value;
+                }
+            }
+        }
+        at += count;
+    }
+    Ok(matrix)
+}
+
+/// Writes a matrix in C order, as NumPy would.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
+    let mut header = String::new();
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    write!(header, "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}")
+        .expect("a string takes all");
+    // Spaces up to a multiple of 64 for everything in front of the elements, and a newline.
+    let length = (MAGIC.len() + 4 + header.len() + 1).next_multiple_of(64) - MAGIC.len() - 4;
+    writer.write_all(MAGIC)?;
+    writer.write_all(&[1, 0])?;
+    // Two dimensions are at most 40 digits.
+    writer.write_all(&(length as u16).to_le_bytes())?;
+    writeln!(writer, "{header:<width$}", width = length - 1)?;
+    for value in matrix.as_slice() {
+        writer.write_all(&value.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::header::parse_header;
+    use super::*;
+
+    fn header(text: &str) -> Result<Header, NpyError> {
+        parse_header(text)
+    }
+
+    /// A file of version 1.0 with this dictionary and these elements.
+    fn file(dictionary: &str, elements: &[f32]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([1, 0]);
+        bytes.extend((dictionary.len() as u16).to_le_bytes());
+        bytes.extend(dictionary.as_bytes());
+        bytes.extend(elements.iter().flat_map(|x| x.to_le_bytes()));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Matrix, NpyError> {
+        let mut reader = bytes;
+        let (header, _) = read_header(&mut reader)?;
+        read_elements(&header, &mut reader)
+    }
+
+    #[test]
+    fn both_orders_give_the_same_matrix() {
+        let expected = Matrix::from_vec(2, 3, vec![1., 2., 3., 4., 5., 6.]);
+        let c = file(
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
+            expected.as_slice(),
+        );
+        let fortran = file(
+            "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n",
+            &[1., 4., 2., 5., 3., 6.],
+        );
+        assert_eq!(read(&c).unwrap(), expected);
+        assert_eq!(read(&fortran).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_written_is_what_numpy_writes() {
+        // numpy.save of numpy.array([[1, -2.5]], dtype='<f4'), byte for byte.
+        let mut expected = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, \
+            'shape': (1, 2), }"
+            .to_vec();
+        expected.resize(127, b' ');
+        expected.push(b'\n');
+        expected.extend([0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0]);
+        let mut bytes = Vec::new();
+        let matrix = Matrix::from_vec(1, 2, vec![1.0, -2.5]);
+        write_matrix(&matrix, &mut bytes).unwrap();
+        assert_eq!(bytes, expected);
+        assert_eq!(read(&bytes).unwrap(), matrix);
+    }
+
+    #[test]
+    fn empty_matrices() {
+        for (rows, cols) in [(0, 3), (3, 0), (0, 0)] {
+            let mut bytes = Vec::new();
+            write_matrix(&Matrix::zeros(rows, cols), &mut bytes).unwrap();
+            assert_eq!(bytes.len(), 128);
+            assert_eq!(read(&bytes).unwrap(), Matrix::zeros(rows, cols));
+        }
+    }
+
+    #[test]
+    fn headers_in_other_spellings() {
+        let expected = Header { rows: 3, cols: 4, fortran_order: true };
+        for text in [
+            "{'shape': (3, 4), 'fortran_order': True, 'descr': '<f4'}",
+            "{\"descr\":\"<f4\",\"fortran_order\":True,\"shape\":(3L,4L)}   \n",
+            "  { 'descr' : '<f4' , 'fortran_order' : True , 'shape' : ( 3 , 4 , ) , } ",
+        ] {
+            assert_eq!(header(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_two_and_three_have_longer_lengths() {
+        for major in [2, 3] {
+            let text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n";
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend([major, 0]);
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text);
+            bytes.extend(7.0f32.to_le_bytes());
+            assert_eq!(read(&bytes).unwrap().at(0, 0), 7.0);
+        }
+    }
+
+    #[test]
+    fn other_types_and_ranks_are_refused_by_name() {
+        let dtype = |descr: &str| {
+            header(&format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (3, 4), }}"))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(dtype("'<f8'").contains("float64 ('<f8')"));
+        assert!(dtype("'>f4'").contains("big-endian float32"));
+        assert!(dtype("'|O'").contains("'|O'"));
+        let long = dtype(&format!("'\u{1b}{}'", "x".repeat(10_000)));
+        assert!(long.contains("'\\u{1b}xxx") && long.contains("xxx…'") && long.len() < 300);
+        assert!(dtype("[('x', '<f4'), ('y', '<i4')]").contains("records"));
+        for (shape, rank) in [("()", 0), ("(5,)", 1), ("(1, 2, 3)", 3)] {
+            let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+            assert!(matches!(header(&text), Err(NpyError::Rank { rank: r }) if r == rank));
+        }
+    }
+
+    #[test]
+    fn shapes_that_overflow_are_refused() {
+        let shape = |shape: &str| {
+            header(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"))
+        };
+        assert!(matches!(shape("(4294967296, 4294967296)"), Err(NpyError::TooLarge { .. })));
+        assert!(matches!(shape("(18446744073709551615, 1)"), Err(NpyError::TooLarge { .. })));
+        assert!(matches!(shape("(99999999999999999999, 1)"), Err(NpyError::Header(_))));
+        assert!(matches!(shape("(-1, 1)"), Err(NpyError::Header(_))));
+    }
+
+    #[test]
+    fn damaged_headers_are_errors_and_never_panics() {
+        let good =
+            file("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }\n", &[1.0, 2.0]);
+        assert!(read(&good).is_ok());
+        for end in 0..good.len() {
+            assert!(read(&good[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..good.len() - 8 {
+            for byte in [0, b'(', b'\'', b'9', 0xff] {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                // Some changes leave a valid header; none may panic.
+                let _ = read(&bad);
+            }
+        }
+        for text in [
+            "",
+            "{",
+            "}",
+            "{}",
+            "[]",
+            "{'descr'",
+            "{'descr': '<f4'}",
+            "{'a': 1}",
+            "{'shape': (1 2)}",
+        ] {
+            assert!(header(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The question whether a result is right, and the answer.
+
+use std::cmp::Ordering;
+
+use gemm_matrix::Matrix;
+
+/// Unit roundoff of f32.
+pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
+
+/// Covers what the tolerance leaves out: terms of second order in u, and the
+/// reference's own rounding, 2^-29 of the tolerance.
+pub(super) const SLACK: f64 = 1.0 + 1e-6;
+
+/// How many standard deviations the probabilistic bounds allow; see
+/// [the crate](crate) for the odds.
+pub(super) const LAMBDA: f64 = 8.0;
+
+/// The spacing of subnormal f32 numbers.
+pub(super) const TINY: f64 = f32::MIN_POSITIVE as f64 * f32::EPSILON as f64;
+
+/// The most FMAs per core of a full reference, as FLOP: a few seconds.
+const FULL_FLOPS_PER_CORE: f64 = 1.5e11;
+
+/// The most f64 values kept of a reference: 2 GiB.
+const MAX_VALUES: usize = 1 << 28;
+
+/// Rows, and columns, that [`Method::Sampled`] compares element by element.
+pub(super) const SAMPLES: usize = 16;
+
+/// How the largest error that is not a mistake is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// For random matrices.
+    Probabilistic,
+    /// For any matrices.
+    WorstCase,
+}
+
+impl Bound {
+    /// `g` of [the crate](crate), for an inner dimension.
+    pub(super) fn factor(self, depth: usize) -> f64 {
+        let n = depth as f64 + 2.0;
+        let worst = n * U;
+        match self {
+            Self::WorstCase => worst * SLACK,
+            Self::Probabilistic => (LAMBDA * n.sqrt() * U).exp_m1().min(worst) * SLACK,
+        }
+    }
+}
+
+/// How much of the reference is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// All of it.
+    Full,
+    /// Some rows and columns, and Freivalds' check of all elements in groups.
+    Sampled {
+        /// Neighbouring elements of a row per group; 0 counts as 1.
+        group: usize,
+    },
+}
+
+impl Method {
+    /// The full product where it takes a few seconds on this machine, else the cheaper
+    /// check with groups as small as that time and memory allow. `depth` is the inner
+    /// dimension, 0 where alpha is 0.
+    pub fn choose(m: usize, n: usize, depth: usize) -> Self {
+        let budget = FULL_FLOPS_PER_CORE * rayon::current_num_threads() as f64;
+        let [m, n, depth] = [m, n, depth].map(|size| size as f64);
+        let time = 2.0 * m * n * depth / budget;
+        let space = m * n / MAX_VALUES as f64;
+        let group = time.max(space).ceil() as usize;
+        match group {
+            0 | 1 => Self::Full,
+            // A group does not reach over the end of a row.
+            _ => Self::Sampled { group: group.min(n as usize) },
+        }
+    }
+
+    /// Bytes of host memory that the reference and its making take; the largest number where that
+    /// is too small to count them.
+    pub fn bytes(self, m: usize, n: usize, depth: usize) -> u128 {
+        let [m, n, k] = [m as u128, n as u128, depth as u128];
+        let values = match self {
+            Self::Full => m * n,
+            Self::Sampled { group } => (m + k)
+                .saturating_mul(n.div_ceil(group.max(1) as u128))
+                .saturating_add((m + n) * SAMPLES as u128),
+        };
+        // Norms and signs; and each task's blocks, 2.5 MiB.
+        let blocks = rayon::current_num_threads() as u128 * (5 << 19);
+        values.saturating_add(m + 2 * n).saturating_mul(8).saturating_add(blocks)
+    }
+}
+
+/// The matrices and factors of one product, on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Problem<'a> {
+    /// m x k.
+    pub a: &'a Matrix,
+    /// k x n.
+    pub b: &'a Matrix,
+    /// The old C, m x n; not needed if beta is 0.
+    pub c: Option<&'a Matrix>,
+    /// The factor of the product, a finite number.
+    pub alpha: f32,
+    /// The factor of the old C, a finite number.
+    pub beta: f32,
+    /// The bound that suits the matrices.
+    pub bound: Bound,
+}
+
+/// What a result was found to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// How much of the reference was computed.
+    pub method: Method,
+    /// Which bound the tolerance comes from.
+    pub bound: Bound,
+    /// Elements compared one by one.
+    pub elements: u64,
+    /// Elements outside their tolerance. With [`Method::Sampled`] the count stops at the
+    /// first group of a row with a wrong element, so it is a lower bound.
+    pub failures: u64,
+    /// Elements that are not finite because f32 may overflow on the way; accepted.
+    pub overflowed: u64,
+    /// The element with the largest error, if any was compared with a finite reference.
+    pub largest: Option<Deviation>,
+    /// The element with the largest error in proportion to its tolerance.
+    pub worst: Option<Deviation>,
+    /// Elements that have an error: not those that overflowed, nor NaN and infinities where
+    /// they belong.
+    pub numbers: u64,
+    /// The sum of the squares of their errors; infinite if one of them is.
+    pub squared_errors: f64,
+}
+
+/// One element's error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Deviation {
+    /// The element's row.
+    pub row: usize,
+    /// The element's column.
+    pub col: usize,
+    /// `|result - reference|`; infinite if the result is not what it should be and no
+    /// number.
+    pub error: f64,
+    /// The largest error that would have passed.
+    pub tolerance: f64,
+}
+
+impl Deviation {
+    /// The error as a share of the tolerance: at most 1 passes.
+    pub fn ratio(&self) -> f64 {
+        if self.error == 0.0 { 0.0 } else { self.error / self.tolerance }
+    }
+}
+
+impl Check {
+    /// Whether every element that was compared is within its tolerance.
+    pub fn passed(&self) -> bool {
+        self.failures == 0
+    }
+
+    /// The root of the mean square of the errors, of the elements compared one by one; `None`
+    /// if none of them has an error. Unlike the largest error it hardly depends on luck.
+    pub fn rms_error(&self) -> Option<f64> {
+        (self.numbers > 0).then(|| (self.squared_errors / self.numbers as f64).sqrt())
+    }
+
+    pub(super) fn merge(mut self, other: Self) -> Self {
+        self.elements += other.elements;
+        self.failures += other.failures;
+        self.overflowed += other.overflowed;
+        self.largest = larger(self.largest, other.largest, |d| d.error);
+        self.worst = larger(self.worst, other.worst, Deviation::ratio);
+        self.numbers += other.numbers;
+        self.squared_errors += other.squared_errors;
+        self
+    }
+
+    pub(super) fn count(&mut self, verdict: Verdict) {
+        self.elements += 1;
+        match verdict {
+            Verdict::Same => {}
+            Verdict::Overflowed => self.overflowed += 1,
+            Verdict::Number { passed, deviation } => {
+                self.failures += u64::from(!passed);
+                self.largest = larger(self.largest, Some(deviation), |d| d.error);
+                self.worst = larger(self.worst, Some(deviation), Deviation::ratio);
+                self.numbers += 1;
+                self.squared_errors += deviation.error.powi(2);
+            }
+        }
+    }
+}
+
+/// The one with the larger key, the first if they are equal.
+fn larger(
+    a: Option<Deviation>,
+    b: Option<Deviation>,
+    key: impl Fn(&Deviation) -> f64,
+) -> Option<Deviation> {
+    match (a, b) {
+        (Some(x), Some(y)) if key(&y).total_cmp(&key(&x)) == Ordering::Greater => b,
+        (Some(_), _) => a,
+        (None, _) => b,
+    }
+}
+
+pub(super) enum Verdict {
+    /// Reference and result are NaN, or the same infinity.
+    Same,
+    /// Not finite, and f32 may overflow here.
+    Overflowed,
+    /// Anything else.
+    Number { passed: bool, deviation: Deviation },
+}

@@ -1,0 +1,60 @@
+//! Comparing a result with the product in f64, under a tolerance from error analysis.
+//!
+//! # The tolerance
+//!
+//! A kernel computes `fl(alpha * s + beta * c)` with `s` a sum of K products, in f32
+//! with unit roundoff `u = 2^-24`. Whatever the order of the sum and whether products
+//! are fused, each product passes through at most K + 2 roundings, and `beta * c`
+//! through two. So the error of element (i, j) is at most
+//!
+//! ```text
+//! g * |alpha| * (|A| |B|)_ij  +  2 u * |beta * c_ij|  +  underflow
+//! ```
+//!
+//! where `(|A| |B|)_ij <= ||a_i||_2 * ||b_j||_2` (Cauchy-Schwarz; the norms of a row of
+//! A and a column of B), and `g` is one of two:
+//!
+//! - [`Bound::WorstCase`]: `g = n u` with `n = K + 2`, which always holds (Jeannerod and
+//!   Rump, "Improved error bounds for inner products in floating-point arithmetic",
+//!   2013).
+//! - [`Bound::Probabilistic`]: `g = exp(lambda sqrt(n) u) - 1`, which holds where rounding
+//!   errors are independent of each other with mean zero, as for random matrices (Higham
+//!   and Mary, "A new approach to probabilistic rounding error analysis", 2019). An
+//!   element is outside with probability at most `2 exp(-lambda^2 / 2)`; with
+//!   `lambda = 8` that is 2.6e-14, or one wrong alarm in two million checks of
+//!   4096 x 4096 elements. It is `n u` where that is smaller.
+//!
+//! Matrices that users bring may have structure (all elements equal, say), and then
+//! rounding errors add up in one direction: they get the worst case.
+//!
+//! # Too large for a full product
+//!
+//! A full f64 product is M N K FMAs. Beyond what takes some seconds, or 2 GiB
+//! for the reference, [`Method::Sampled`] compares
+//!
+//! - some rows and columns, element by element, as above; and
+//! - **all** elements in groups of `w` neighbours in a row (Freivalds' check): with random
+//!   signs `x_j`, `sum_j x_j C_ij` over a group must equal the same sum of the reference,
+//!   for which only `A * (B * X)` is needed, `w` times less work. The signs are drawn
+//!   independently of the errors, so by Hoeffding's inequality the sum of errors that are
+//!   each within their tolerance `t_j` exceeds `lambda * sqrt(sum_j t_j^2)` with probability
+//!   at most 2.6e-14. A group that fails is then computed element by element, and that
+//!   decides.
+//!
+//! # NaN, infinities and overflow
+//!
+//! A comparison is `!(error <= tolerance)`, so a NaN never passes for a number. Where the
+//! reference is NaN or infinite, the result must be NaN or the same infinity. Where the
+//! norms allow an f32 overflow on the way (`||a_i|| ||b_j|| |alpha| > f32::MAX`, say),
+//! a result that is not finite is not wrong: it is accepted, and counted.
+
+mod check;
+mod error;
+mod product;
+mod reference;
+#[cfg(test)]
+mod tests;
+
+pub use check::{Bound, Check, Deviation, Method, Problem};
+pub use error::Error;
+pub use reference::Reference;

@@ -1,0 +1,368 @@
+//! The reference of a product, and the comparison with it.
+
+use gemm_matrix::Matrix;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+
+use super::check::{Check, Deviation, LAMBDA, Method, Problem, SAMPLES, SLACK, TINY, U, Verdict};
+use crate::error::Error;
+use crate::product::{piece, product};
+
+/// The most tasks that a comparison is cut into.
+const TASKS: usize = 1024;
+
+/// The reference of a [`Problem`], computed once for any number of results.
+pub struct Reference<'a> {
+    problem: Problem<'a>,
+    /// The inner dimension, 0 where alpha is 0.
+    depth: usize,
+    /// `g` of [the crate](crate).
+    factor: f64,
+    /// Norms of A's rows and B's columns, over their finite elements.
+    row_norms: Vec<f64>,
+    col_norms: Vec<f64>,
+    method: Method,
+    values: Values,
+}
+
+enum Values {
+    /// `alpha * A * B + beta * C`, m x n.
+    Full(Vec<f64>),
+    Sampled(Sampled),
+}
+
+struct Sampled {
+    /// Which rows and columns, in increasing order.
+    rows: Vec<usize>,
+    cols: Vec<usize>,
+    /// `alpha * A * B` there: rows.len() x n and m x cols.len().
+    row_values: Vec<f64>,
+    col_values: Vec<f64>,
+    /// Elements per group, and the random signs, 1 or -1, one per column.
+    group: usize,
+    signs: Vec<f64>,
+    /// `alpha * A * B * X`: m x groups.
+    sums: Vec<f64>,
+}
+
+impl<'a> Reference<'a> {
+    /// Computes the reference. `seed` is for the samples and signs of
+    /// [`Method::Sampled`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the matrices do not fit each other, or C is missing and beta
+    /// is not 0; [`Error::TooLarge`] if a `usize` cannot count C's elements.
+    pub fn compute(problem: Problem<'a>, method: Method, seed: u64) -> Result<Self, Error> {
+        let Problem { a, b, alpha, bound, .. } = problem;
+        let (m, n) = (a.rows(), b.cols());
+        expect_shape("B", b, a.cols(), n)?;
+        // A of no columns may have any number of rows, and B of no rows any number of columns.
+        if m.checked_mul(n).is_none() {
+            return Err(Error::TooLarge { what: "m", value: m, max: usize::MAX / n });
+        }
+        if problem.beta != 0.0 {
+            match problem.c {
+                Some(c) => expect_shape("C", c, m, n)?,
+                None => expect_shape("C", &Matrix::zeros(0, 0), m, n)?,
+            }
+        }
+        // With alpha 0 neither A nor B is looked at: they may hold NaN.
+        let depth = if alpha == 0.0 { 0 } else { a.cols() };
+        let mut reference = Self {
+            problem,
+            depth,
+            factor: bound.factor(depth),
+            row_norms: row_norms(a, depth),
+            col_norms: col_norms(b, depth),
+            method,
+            values: Values::Full(Vec::new()),
+        };
+        reference.values = match method {
+            Method::Full => reference.full(),
+            Method::Sampled { group } => Values::Sampled(reference.sampled(group.max(1), seed)),
+        };
+        Ok(reference)
+    }
+
+    fn full(&self) -> Values {
+        let Problem { a, b, alpha, .. } = self.problem;
+        let (m, n) = (a.rows(), b.cols());
+        let mut values = vec![0.0; m * n];
+        product([m, n, self.depth], piece(a), piece(b), &mut values);
+        if n > 0 {
+            values.par_chunks_mut(n).enumerate().for_each(|(row, values)| {
+                for (col, value) in values.iter_mut().enumerate() {
+                    *value = scale(alpha, *value) + self.old(row, col);
+                }
+            });
+        }
+        Values::Full(values)
+    }
+
+    fn sampled(&self, group: usize, seed: u64) -> Sampled {
+        let Problem { a, b, alpha, .. } = self.problem;
+        let (m, n, k) = (a.rows(), b.cols(), self.depth);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::MAX);
+        let rows = sample(m, &mut rng);
+        let cols = sample(n, &mut rng);
+        let signs: Vec<f64> =
+            (0..n).map(|_| if rng.next_u32() >> 31 == 0 { 1.0 } else { -1.0 }).collect();
+
+        let a_piece = piece(a);
+        let b_piece = piece(b);
+        let mut row_values = vec![0.0; rows.len() * n];
+        let row_of_a = |row: usize, col, to: &mut [f64]| a_piece(rows[row], col, to);
+        product([rows.len(), n, k], row_of_a, &b_piece, &mut row_values);
+
+        let mut col_values = vec![0.0; m * cols.len()];
+        let cols_of_b = |row, first: usize, to: &mut [f64]| {
+            for (to, col) in to.iter_mut().zip(&cols[first..]) {
+                *to = f64::from(b.at(row, *col));
+            }
+        };
+        product([m, cols.len(), k], &a_piece, cols_of_b, &mut col_values);
+
+        let groups = n.div_ceil(group);
+        let mut bx = vec![0.0; k * groups];
+        bx.par_chunks_mut(groups.max(1)).enumerate().for_each(|(row, sums)| {
+            let terms = b.row(row).chunks(group).zip(signs.chunks(group));
+            for (sum, (values, signs)) in sums.iter_mut().zip(terms) {
+                *sum = values.iter().zip(signs).map(|(v, x)| f64::from(*v) * x).sum();
+            }
+        });
+        let mut sums = vec![0.0; m * groups];
+        let bx_piece = |row: usize, col: usize, to: &mut [f64]| {
+            to.copy_from_slice(&bx[row * groups + col..][..to.len()]);
+        };
+        product([m, groups, k], &a_piece, bx_piece, &mut sums);
+
+        for values in [&mut row_values, &mut col_values, &mut sums] {
+            values.par_iter_mut().for_each(|value| *value = scale(alpha, *value));
+        }
+        Sampled { rows, cols, row_values, col_values, group, signs, sums }
+    }
+
+    /// Compares a result with the reference.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the result has not the product's shape.
+    pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
+        let (m, n) = (self.problem.a.rows(), self.problem.b.cols());
+        expect_shape("the result", result, m, n)?;
+        Ok(match &self.values {
+            Values::Full(values) => self.over_rows(m, |row, check| {
+                for (col, got) in result.row(row).iter().enumerate() {
+                    check.count(self.judge(row, col, values[row * n + col], *got));
+                }
+            }),
+            Values::Sampled(sampled) => {
+                let Sampled { rows, cols, row_values, col_values, .. } = sampled;
+                let in_rows = self.over_rows(rows.len(), |i, check| {
+                    for (col, got) in result.row(rows[i]).iter().enumerate() {
+                        let expected = row_values[i * n + col] + self.old(rows[i], col);
+                        check.count(self.judge(rows[i], col, expected, *got));
+                    }
+                });
+                let elsewhere = self.over_rows(m, |row, check| {
+                    if rows.binary_search(&row).is_ok() {
+                        return;
+                    }
+                    for (j, &col) in cols.iter().enumerate() {
+                        let expected = col_values[row * cols.len() + j] + self.old(row, col);
+                        check.count(self.judge(row, col, expected, result.at(row, col)));
+                    }
+                    self.check_groups(row, result, sampled, check);
+                });
+                in_rows.merge(elsewhere)
+            }
+        })
+    }
+
+    /// Freivalds' check of one row: groups that are outside are looked at one element
+    /// at a time, up to the first with a wrong element.
+    fn check_groups(&self, row: usize, result: &Matrix, sampled: &Sampled, check: &mut Check) {
+        let Sampled { cols, group, signs, sums, .. } = sampled;
+        let Problem { a, b, alpha, beta, .. } = self.problem;
+        let groups = b.cols().div_ceil(*group);
+        for (g, got) in result.row(row).chunks(*group).enumerate() {
+            let first = g * group;
+            let (mut sum, mut squares, mut old_squares) = (0.0, 0.0, 0.0);
+            for (j, got) in (first..).zip(got) {
+                let old = self.old(row, j);
+                sum += signs[j] * (f64::from(*got) - old);
+                squares += self.col_norms[j].powi(2);
+                old_squares += if beta == 0.0 { 0.0 } else { old.powi(2) };
+            }
+            let count = got.len() as f64;
+            // The norm of a sum is at most the sum of the norms.
+            let norm = self.factor * f64::from(alpha).abs() * self.row_norms[row] * squares.sqrt()
+                + 2.0 * U * SLACK * old_squares.sqrt()
+                + self.underflow() * count.sqrt();
+            // The sum of the tolerances themselves is at most sqrt(count) times the norm.
+            let tolerance = LAMBDA.min(count.sqrt()) * norm;
+            let error = (sum - sums[row * groups + g]).abs();
+            if error <= tolerance {
+                continue;
+            }
+            let mut values = vec![0.0; got.len()];
+            for l in 0..self.depth {
+                let x = f64::from(a.at(row, l));
+                for (value, y) in values.iter_mut().zip(&b.row(l)[first..]) {
+                    *value += x * f64::from(*y);
+                }
+            }
+            let before = check.failures;
+            for (j, (value, got)) in (first..).zip(values.iter().zip(got)) {
+                // What is in a sampled column has been compared.
+                if cols.binary_search(&j).is_err() {
+                    let expected = scale(alpha, *value) + self.old(row, j);
+                    check.count(self.judge(row, j, expected, *got));
+                }
+            }
+            if check.failures > before {
+                return;
+            }
+        }
+    }
+
+    /// `beta * C` at an element; C is not read if beta is 0.
+    fn old(&self, row: usize, col: usize) -> f64 {
+        match self.problem.c {
+            Some(c) if self.problem.beta != 0.0 => {
+                f64::from(self.problem.beta) * f64::from(c.at(row, col))
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// What underflows can add up to: each operation is off by half a spacing of the
+    /// subnormal numbers at most, counted whole here.
+    fn underflow(&self) -> f64 {
+        (self.depth as f64 * f64::from(self.problem.alpha).abs() + 2.0) * TINY
+    }
+
+    fn judge(&self, row: usize, col: usize, expected: f64, got: f32) -> Verdict {
+        let norms = self.row_norms[row] * self.col_norms[col];
+        let scaled = f64::from(self.problem.alpha).abs() * norms;
+        let old = self.old(row, col).abs();
+        let old = if old.is_finite() { old } else { 0.0 };
+        let tolerance = self.factor * scaled + 2.0 * U * SLACK * old + self.underflow();
+        let got = f64::from(got);
+        if !got.is_finite() {
+            if expected == got || expected.is_nan() && got.is_nan() {
+                return Verdict::Same;
+            }
+            if norms.max(scaled + old) + tolerance > f64::from(f32::MAX) {
+                return Verdict::Overflowed;
+            }
+        }
+        let error = (got - expected).abs();
+        let passed = error <= tolerance && expected.is_finite();
+        let error = if error.is_nan() { f64::INFINITY } else { error };
+        Verdict::Number { passed, deviation: Deviation { row, col, error, tolerance } }
+    }
+
+    /// Runs `visit` for each of `count` rows on all cores. The outcome does not depend
+    /// on the number of cores.
+    fn over_rows(&self, count: usize, visit: impl Fn(usize, &mut Check) + Sync) -> Check {
+        let none = || Check {
+            method: self.method,
+            bound: self.problem.bound,
+            elements: 0,
+            failures: 0,
+            overflowed: 0,
+            largest: None,
+            worst: None,
+            numbers: 0,
+            squared_errors: 0.0,
+        };
+        // A fixed cut, and merged in order: sums of errors are rounded, too.
+        (0..count)
+            .into_par_iter()
+            .fold_chunks(count.div_ceil(TASKS).max(1), none, |mut check, row| {
+                visit(row, &mut check);
+                check
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .fold(none(), Check::merge)
+    }
+}
+
+/// `alpha * sum`, with the sum of nothing being 0 for any alpha.
+fn scale(alpha: f32, sum: f64) -> f64 {
+    if alpha == 0.0 { 0.0 } else { f64::from(alpha) * sum }
+}
+
+fn expect_shape(
+    what: &'static str,
+    matrix: &Matrix,
+    need_rows: usize,
+    need_cols: usize,
+) -> Result<(), Error> {
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    match (rows, cols) == (need_rows, need_cols) {
+        true => Ok(()),
+        false => Err(Error::Shape { what, rows, cols, need_rows, need_cols }),
+    }
+}
+
+/// A finite element's square in f64, 0 for others: where there is a NaN or an
+/// infinity, the reference is not finite and no tolerance is needed.
+fn square(x: f32) -> f64 {
+    if x.is_finite() { f64::from(x) * f64::from(x) } else { 0.0 }
+}
+
+fn row_norms(a: &Matrix, depth: usize) -> Vec<f64> {
+    (0..a.rows())
+        .into_par_iter()
+        .map(|row| a.row(row)[..depth].iter().map(|&x| square(x)).sum::<f64>().sqrt())
+        .collect()
+}
+
+fn col_norms(b: &Matrix, depth: usize) -> Vec<f64> {
+    let n = b.cols();
+    let add = |mut sums: Vec<f64>, other: Vec<f64>| {
+        sums.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
+        sums
+    };
+    // A fixed cut, so that the sums do not depend on the number of cores.
+    let sums = (0..depth.div_ceil(1024))
+        .into_par_iter()
+        .map(|part| {
+            let mut sums = vec![0.0; n];
+            for row in part * 1024..depth.min((part + 1) * 1024) {
+                for (sum, &x) in sums.iter_mut().zip(b.row(row)) {
+                    *sum += square(x);
+                }
+            }
+            sums
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .reduce(add)
+        .unwrap_or_else(|| vec![0.0; n]);
+    sums.into_iter().map(f64::sqrt).collect()
+}
+
+/// Up to [`SAMPLES`] different indices below `count`, in order. The first and the last
+/// are always among them: mistakes like edges.
+fn sample(count: usize, rng: &mut ChaCha8Rng) -> Vec<usize> {
+    if count <= SAMPLES {
+        return (0..count).collect();
+    }
+    let mut chosen = vec![0, count - 1];
+    while chosen.len() < SAMPLES {
+        // The remainder favours small indices by a factor of 1 + 2^-33: no matter.
+        let index = (rng.next_u64() % count as u64) as usize;
+        if !chosen.contains(&index) {
+            chosen.push(index);
+        }
+    }
+    chosen.sort_unstable();
+    chosen
+}

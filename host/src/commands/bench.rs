@@ -1,0 +1,146 @@
+//! `bench`: kernels next to cuBLAS, shape by shape.
+
+pub mod args;
+#[cfg(test)]
+mod tests;
+
+use cuda_gemm::error::no_gpu;
+use host::compare::{Comparison, Note, Observer, Row, Step};
+use host::telemetry::Telemetry;
+use host::{Device, DeviceChoice, L2, Loaded, Selection, Shape, Table, baseline, shape};
+
+use super::outcome::Outcome;
+use crate::error::{Error, no_baseline, not_compared};
+use crate::io::{device, progress, stdio};
+use crate::report::record::Setting;
+use crate::report::{RowReporter, json};
+use args::BenchArgs;
+
+/// Squares, for a call that names no shapes.
+const SQUARES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
+
+/// Does what the options say.
+pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
+    // Mistakes are found in the order of what it costs to find them.
+    let mut choices = Vec::new();
+    for name in args.kernels() {
+        choices.extend(Selection::parse(name)?.rungs());
+    }
+    let mut shapes = args.sizes.clone();
+    if let Some(file) = &args.shapes {
+        shapes.extend(shape::read(file)?);
+    }
+    if shapes.is_empty() {
+        shapes.extend(SQUARES.map(Shape::square));
+    }
+    let table = args.table.as_deref().map(Table::read).transpose()?;
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), stdio::print)?;
+    if let Err(reason) = cuda_driver::gpu_count() {
+        return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
+    }
+    let device = device::open(DeviceChoice::Gpu)?;
+    measure(args, &device, Rows(reporter), &choices, &shapes, table.as_ref())
+}
+
+/// Measures all rows, and says what came of them.
+fn measure(
+    args: &BenchArgs,
+    device: &Device,
+    mut rows: Rows,
+    choices: &[Selection],
+    shapes: &[Shape],
+    table: Option<&Table>,
+) -> Result<Outcome, Error> {
+    let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
+        stdio::say(format_args!(
+            "note: clocks, power and temperature are not recorded, because {reason}"
+        ));
+        None
+    });
+    let mut comparison = Comparison::new(device, args.options(), telemetry)?;
+    let mut kernels = Vec::new();
+    for choice in choices {
+        // Refusals are rows, and the others go on.
+        kernels.extend(choice.load_among(device, Selection::All, table)?);
+    }
+    let cublas = baseline::load(device)?.map(Some).unwrap_or_else(|missing| {
+        stdio::say(no_baseline(&missing));
+        None
+    });
+    let setting = Setting {
+        device,
+        gemm: shapes[0].gemm(),
+        seed: Some(args.options().seed),
+        cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
+    };
+    rows.0.begin(&json::environment(&setting)?, &head(&comparison, &setting))?;
+    for shape in shapes {
+        if !rows.0.is_wanted() {
+            break;
+        }
+        comparison.shape(shape.gemm(), &kernels, cublas.as_ref(), &mut rows)?;
+    }
+    rows.0.end()?;
+    Ok(if rows.0.all_right() { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// What is above the table.
+fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
+    let (info, options) = (comparison.device().info(), comparison.options());
+    let cublas = match setting.cublas_version {
+        Some(version) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
+        None => "nothing".to_owned(),
+    };
+    let l2 = match options.l2 {
+        L2::Cold => "cold: launches take turns on more matrices than fit into it",
+        L2::Warm => "warm: all launches take the same matrices",
+    };
+    format!(
+        "device:  {}, compute capability {}\n\
+         product: C = A B, random matrices, seed {}\n\
+         against: {cublas}\n\
+         L2:      {} MiB, {l2}\n\
+         samples: {} of each, in turn; each is a batch of launches without gaps, {} ms or \
+         longer\n\
+         columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
+         interval; rms err is the kernel's root mean square error against f64 / \
+         cuBLAS's\n",
+        info.name,
+        setting.compute_capability(),
+        options.seed,
+        info.l2_bytes >> 20,
+        options.samples,
+        options.sample_ms,
+    )
+}
+
+/// Reports what a comparison does.
+struct Rows(RowReporter);
+
+impl Observer for Rows {
+    type Error = Error;
+
+    fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Error> {
+        self.0.row(row, ms, cublas_ms)
+    }
+
+    fn step<T>(&mut self, step: Step, work: impl FnOnce() -> T) -> T {
+        let words = match step {
+            Step::Matrices => "preparing the matrices",
+            Step::Reference => "computing the product in f64",
+            Step::Check => "checking",
+            Step::Measure => "measuring",
+        };
+        progress::step(words, work)
+    }
+
+    fn note(&mut self, note: &Note) {
+        match note {
+            Note::FewSets { shape, count, wanted } => stdio::say(format_args!(
+                "warning: {shape}: memory for {count} of {wanted} sets of matrices, so the L2 \
+                 cache is not quite cold; --l2 warm takes one"
+            )),
+            Note::NotCompared(reason) => stdio::say(not_compared(reason)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Tests of what a call of `bench` does.
+
+use clap::Parser;
+use serde_json::Value;
+
+use super::*;
+use crate::commands::args::{Args, Command};
+
+/// Everything but cuBLAS, on the software device: rows say what was done.
+#[test]
+fn a_row_for_every_kernel_and_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("rows.jsonl");
+    let line = format!(
+        "bench --kernels tile2d,smem_full --sizes 9,4x5x1000 --l2 warm --samples 6 \
+         --sample-ms 1 --format csv --save {}",
+        save.display()
+    );
+    let words = std::iter::once("host").chain(line.split(' '));
+    let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let choices = ["tile2d", "smem_full"].map(|name| Selection::parse(name).unwrap());
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_| Ok(())).unwrap();
+    let rows = Rows(reporter);
+    assert_eq!(measure(&args, &device, rows, &choices, &args.sizes, None).unwrap(), Outcome::Right);
+
+    let text = std::fs::read_to_string(&save).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [environment, rows @ .., first, second] = &lines[..] else { panic!("{text}") };
+    assert_eq!(environment["environment"]["device_kind"], "soft");
+    assert_eq!(rows.len(), 4);
+    for (i, row) in rows.iter().enumerate() {
+        assert_eq!(row["kernel"], ["tile2d", "smem_full"][i % 2]);
+        assert_eq!([&row["m"], &row["n"], &row["k"]], [[9, 9, 9], [4, 5, 1000]][i / 2]);
+        if i == 3 {
+            assert_eq!((&row["status"], row["sets"].as_u64()), (&"REFUSED".into(), Some(1)));
+            assert!(row["reason"].as_str().unwrap().contains("256000 bytes"), "{row}");
+            assert!(row["time_median"].is_null());
+            continue;
+        }
+        assert_eq!((&row["status"], &row["l2"]), (&"PASS".into(), &"warm".into()), "{row}");
+        assert_eq!(row["samples_ms"].as_array().unwrap().len(), 6);
+        let [min, median, max] =
+            ["time_min", "time_median", "time_max"].map(|name| row[name].as_f64().unwrap());
+        assert!(0.0 < min && min <= median && median <= max, "{row}");
+        assert!(row["percent_of_ffma"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["percent_of_copy"].as_f64().unwrap() > 0.0, "{row}");
+        let [max, rms] = ["max_abs_error", "rms_error"].map(|name| row[name].as_f64().unwrap());
+        assert!(0.0 < rms && rms < max && max < 1e-3, "{row}");
+        // What this device does is done at once, so that nothing hides the host.
+        assert_eq!(row["gap_free"], false);
+        assert!(row["ratio"].is_null() && row["watts"].is_null());
+    }
+    assert_eq!(
+        (&first["summary"]["kernel"], &first["summary"]["refused"]),
+        (&"tile2d".into(), &0.into())
+    );
+    assert_eq!(second["summary"]["refused"], 1);
+}
+
+#[test]
+fn a_row_of_auto_says_what_was_chosen() {
+    let words = "host bench --sizes 9 --l2 warm --samples 6 --sample-ms 1".split(' ');
+    let Some(Command::Bench(mut args)) = Args::parse_from(words).command else { panic!() };
+    assert_eq!(args.kernels(), ["auto"]);
+    let folder = tempfile::tempdir().unwrap();
+    args.save = Some(folder.path().join("rows.jsonl"));
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_| Ok(())).unwrap();
+    let rows = Rows(reporter);
+    assert_eq!(
+        measure(&args, &device, rows, &[Selection::Auto], &args.sizes, None).unwrap(),
+        Outcome::Right
+    );
+    let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
+    let row: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&row["kernel"], &row["status"]), (&"auto".into(), &"PASS".into()));
+    let choice = device.auto().unwrap().choose(&host::Gemm::new(9, 9, 9)).unwrap();
+    assert_eq!(row["chosen"], choice.spec.name());
+    assert_eq!(row["splits"], choice.splits);
+}
+
+#[test]
+fn a_row_that_cannot_be_printed_is_saved_and_the_last() {
+    let words = "host bench --sizes 9,8 --l2 warm --samples 6 --sample-ms 1 --format csv";
+    let Some(Command::Bench(mut args)) = Args::parse_from(words.split(' ')).command else {
+        panic!()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    args.save = Some(folder.path().join("rows.jsonl"));
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let print = |text: &str| match text.contains("PASS") {
+        true => Err(Error::Output { path: "stdout".into(), reason: "full".into() }),
+        false => Ok(()),
+    };
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), print).unwrap();
+    let rows = Rows(reporter);
+    let choices = [Selection::parse("naive").unwrap()];
+    assert!(matches!(
+        measure(&args, &device, rows, &choices, &args.sizes, None),
+        Err(Error::Output { .. })
+    ));
+    let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
+    assert_eq!(text.lines().count(), 2, "the environment and a row: {text}");
+}

@@ -1,0 +1,125 @@
+//! `explain auto`: what is chosen for a product, and why.
+
+use host::auto::{Basis, Estimate};
+use host::{Shape, Table, auto};
+use serde::Serialize;
+
+use super::args::ExplainArgs;
+use super::outcome::Outcome;
+use crate::error::Error;
+use crate::io::device;
+use crate::io::stdio::print;
+use crate::report::format::{Format, milliseconds};
+use crate::report::json;
+
+/// Products to explain, for a call that names none.
+const SHAPES: [Shape; 3] =
+    [Shape::square(512), Shape::square(4096), Shape { m: 16, n: 4096, k: 4096 }];
+
+/// How many of the best choices are shown.
+const SHOWN: usize = 5;
+
+/// A product and its choice, in JSON.
+#[derive(Serialize)]
+struct Chosen<'a> {
+    kernel: &'static str,
+    device: &'a str,
+    /// What the choice is based on.
+    basis: &'a str,
+    m: usize,
+    n: usize,
+    k: usize,
+    chosen: &'static str,
+    splits: u32,
+    /// Whether A and B are copied first.
+    packed: bool,
+    /// Whether this product was measured itself, and the costs mislead.
+    exception: bool,
+    /// The best by costs, fastest first; empty without measurements.
+    candidates: Vec<CandidateLine>,
+}
+
+#[derive(Serialize)]
+struct CandidateLine {
+    kernel: &'static str,
+    splits: u32,
+    packed: bool,
+    predicted_ms: f64,
+    /// Whether memory takes longer than the multiprocessors.
+    memory_bound: bool,
+}
+
+impl From<Estimate> for CandidateLine {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            kernel: estimate.choice.spec.name(),
+            splits: estimate.choice.splits,
+            packed: estimate.choice.packed,
+            predicted_ms: 1e-6 * estimate.ns,
+            memory_bound: estimate.memory_bound,
+        }
+    }
+}
+
+/// Does what the options say.
+pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
+    let table = args.table.as_deref().map(Table::read).transpose()?;
+    let device = device::open(args.device.unwrap_or_default().choice())?;
+    let table = match table {
+        None if !device.is_soft() => Table::nearest(device.info())?,
+        table => table,
+    };
+    let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
+    let mut basis = auto.basis().to_string();
+    if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
+        let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
+        if !changed.is_empty() {
+            basis += &format!("; PTX that has changed since: {}", changed.join(", "));
+        }
+    }
+    if args.format == Format::Table {
+        print(&format!(
+            "{}: {}\n\ndevice:  {}\nbasis:   {basis}\n",
+            auto::NAME,
+            auto::SUMMARY,
+            device.info().name
+        ))?;
+    }
+    let shapes = if args.sizes.is_empty() { &SHAPES[..] } else { &args.sizes };
+    for shape in shapes {
+        let gemm = shape.gemm();
+        let choice = auto.choose(&gemm)?;
+        let chosen = Chosen {
+            kernel: auto::NAME,
+            device: &device.info().name,
+            basis: &basis,
+            m: gemm.m,
+            n: gemm.n,
+            k: gemm.k,
+            chosen: choice.spec.name(),
+            splits: choice.splits,
+            packed: choice.packed,
+            exception: auto.exception(&gemm).is_some(),
+            candidates: auto.ranking(&gemm, SHOWN).into_iter().map(CandidateLine::from).collect(),
+        };
+        print(&match args.format {
+            Format::Json => json::line(&chosen),
+            Format::Table => text(*shape, &chosen, &choice.to_string()),
+        })?;
+    }
+    Ok(Outcome::Right)
+}
+
+fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
+    let why = if chosen.exception { ", as measured for this product; by the costs:" } else { "" };
+    let mut text = format!("\n{shape}: {choice}{why}\n");
+    for CandidateLine { kernel, splits, packed, predicted_ms, memory_bound } in &chosen.candidates {
+        let bound = if *memory_bound { "memory" } else { "multiprocessors" };
+        text += &format!(
+            "  {kernel:<16}{splits:>4} split(s){:<8}{:>14} predicted, for the {bound}\n",
+            if *packed { ", packed" } else { "" },
+            milliseconds(*predicted_ms)
+        );
+    }
+    text
+}

@@ -1,0 +1,203 @@
+//! From the options to checked results.
+
+use cuda_gemm::Error as GemmError;
+use gemm_bench::Error as BenchError;
+use host::forecast::Forecast;
+use host::kernels::{LADDER, TILES};
+use host::verify::{Check, Method, Problem, Reference};
+use host::workload::Workload;
+use host::{Device, Gemm, Matrix, Selection, Table};
+
+use super::args::Args;
+use super::outcome::Outcome;
+use crate::error::{Error, advised};
+use crate::io::input::{Input, Matrices};
+use crate::io::output::Output;
+use crate::io::progress::{self, Simulation};
+use crate::io::{device, stdio};
+use crate::report::record::{Record, Setting};
+use crate::report::{Reporter, page};
+
+/// Seconds on the software device that are worth a word.
+const LONG: f64 = 30.0;
+
+/// Does what the options say.
+pub fn run(args: &Args) -> Result<Outcome, Error> {
+    if args.list {
+        page::list(args.format, LADDER)?;
+        page::list(args.format, TILES)?;
+        page::list_auto(args.format)?;
+        return Ok(Outcome::Right);
+    }
+    // Mistakes are found in the order of what it costs to find them.
+    let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
+    args.check(choice);
+    let input = Input::open(args.source())?;
+    let gemm = input.gemm()?.scaled(args.alpha, args.beta);
+    gemm.validate()?;
+    if args.beta == 0.0 && input.has_c() {
+        stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
+    }
+    let output = args.out.as_deref().map(Output::for_matrix).transpose()?;
+    let table = args.table.as_deref().map(Table::read).transpose()?;
+    let mut reporter = Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
+
+    let device = device::open(args.device())?;
+    let loaded = choice.load(&device, table.as_ref())?;
+    let prepare = |gemm| -> Result<Vec<_>, BenchError> {
+        let all = loaded.iter().map(|one| one.prepare(gemm, args.splits, args.packed, choice));
+        all.collect()
+    };
+    let candidates = prepare(gemm)?;
+    let method = Method::choose(gemm.m, gemm.n, gemm.depth());
+    require_memory(&device, &gemm, method)?;
+
+    let alone = Simulation::alone("for an estimate");
+    let runs = args.repeat.unwrap_or(1);
+    let forecast = Forecast::new(&device, &candidates, &gemm, runs, prepare, |run| alone.run(run))?;
+    let forecast = forecast.filter(|forecast| forecast.all() >= LONG);
+    if let Some(forecast) = &forecast {
+        stdio::say(format_args!(
+            "note: on the software device this takes {} (an estimate, from small products)",
+            progress::about(forecast.all())
+        ));
+    }
+    let (seed, bound) = (input.seed(), input.bound());
+    let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
+    let setting = Setting { device: &device, gemm, seed, cublas_version };
+    reporter.begin(&setting)?;
+    let matrices = progress::step("preparing the matrices", || input.read(&gemm))?;
+    let Matrices { a, b, c } = &matrices;
+    let workload = Workload::new(&device, &gemm, [a, b], c.as_ref(), args.repeat)?;
+    let problem = Problem { a, b, c: c.as_ref(), alpha: gemm.alpha, beta: gemm.beta, bound };
+    let mut reference = None;
+
+    let mut outcome = Outcome::Right;
+    let mut before: Option<f64> = None;
+    // On a GPU all run in turn. On the software device, whose times mean little, they run
+    // one after the other, and each result is there as soon as it can be.
+    let groups = candidates.chunks(if device.is_soft() { 1 } else { candidates.len() });
+    for (place, group) in groups.enumerate() {
+        if !reporter.is_wanted() {
+            break;
+        }
+        let (name, repeat) = (group[0].title.name, workload.repeat());
+        let seconds = forecast.as_ref().map_or((0.0, 0.0), |forecast| forecast.from(place));
+        let simulation = Simulation::of(name, place, candidates.len(), repeat, seconds);
+        let timed = match device.is_soft() {
+            true => workload.measure(group, |run| simulation.run(run)),
+            false => progress::step("running on the GPU", || workload.measure(group, |run| run())),
+        }?;
+        let cublas = (group.iter().zip(&timed))
+            .find(|(candidate, _)| candidate.title.is_cublas())
+            .and_then(|(_, timed)| timed.as_ref().ok())
+            .map(|(_, samples)| samples.median());
+        for (candidate, timed) in group.iter().zip(timed) {
+            let (job, samples) = match timed {
+                Ok(timed) => timed,
+                Err(reason) => {
+                    reporter.refusal(&setting, &candidate.title, &advised(reason))?;
+                    continue;
+                }
+            };
+            let result = workload.result(job, group.len() > 1)?;
+            let check = progress::step("checking against the product in f64", || {
+                let reference = match &mut reference {
+                    Some(reference) => reference,
+                    none => none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?),
+                };
+                reference.check(&result)
+            })?;
+            let median = samples.median();
+            let ratio = |other: Option<f64>| {
+                other.map(|other| other / median).filter(|ratio| ratio.is_finite())
+            };
+            let speedup = candidate.title.rung.and_then(|_| ratio(before.replace(median)));
+            let share_of_cublas = ratio(cublas);
+            if conclude(candidate.title.name, &check, &result, output.as_ref())? == Outcome::Wrong {
+                outcome = Outcome::Wrong;
+            }
+            let title = candidate.title;
+            reporter.result(&Record {
+                setting,
+                title,
+                samples,
+                check,
+                speedup,
+                share_of_cublas,
+            })?;
+        }
+    }
+    reporter.end(&setting)?;
+    Ok(outcome)
+}
+
+/// Stores a right result, and says what is odd about it.
+fn conclude(
+    name: &str,
+    check: &Check,
+    result: &Matrix,
+    output: Option<&Output>,
+) -> Result<Outcome, Error> {
+    if check.overflowed > 0 {
+        stdio::say(format_args!(
+            "warning: {name}: {} element(s) overflow f32 and are not finite; scale the matrices down",
+            check.overflowed
+        ));
+    }
+    match (check.passed(), output) {
+        (true, Some(output)) => output.write(result)?,
+        (false, Some(_)) => {
+            stdio::say(format_args!("warning: {name}: the result is wrong, so it is not stored"));
+        }
+        (_, None) => {}
+    }
+    Ok(if check.passed() { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// Refuses what does not fit, on the device and on the host.
+fn require_memory(device: &Device, gemm: &Gemm, method: Method) -> Result<(), Error> {
+    let needed = gemm.bytes();
+    let available = device.free_memory()?;
+    if needed > u128::from(available) {
+        return Err(GemmError::DeviceMemory {
+            device: device.info().name.clone(),
+            needed,
+            available,
+        }
+        .into());
+    }
+    // A, B, the result and perhaps the old C; the reference; and, on the software
+    // device, the device's own matrices.
+    let old = if gemm.beta == 0.0 { 0 } else { 4 * gemm.m as u128 * gemm.n as u128 };
+    let reference = method.bytes(gemm.m, gemm.n, gemm.depth());
+    let soft = if device.is_soft() { needed } else { 0 };
+    Ok(host::require_memory(needed + old + reference + soft, device.is_soft())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::npy::NpyFile;
+    use host::verify::Bound;
+
+    #[test]
+    fn only_a_right_result_is_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.npy");
+        let output = Output::new(&path).unwrap();
+        let one = Matrix::from_vec(1, 1, vec![1.0]);
+        let problem =
+            Problem { a: &one, b: &one, c: None, alpha: 1.0, beta: 0.0, bound: Bound::WorstCase };
+        let reference = Reference::compute(problem, Method::Full, 0).unwrap();
+
+        let wrong = Matrix::from_vec(1, 1, vec![2.0]);
+        let check = reference.check(&wrong).unwrap();
+        assert_eq!(conclude("naive", &check, &wrong, Some(&output)).unwrap(), Outcome::Wrong);
+        assert!(!path.exists());
+
+        let check = reference.check(&one).unwrap();
+        assert_eq!(conclude("naive", &check, &one, Some(&output)).unwrap(), Outcome::Right);
+        assert_eq!(NpyFile::open(&path).unwrap().read().unwrap(), one);
+    }
+}

@@ -1,0 +1,221 @@
+//! `tune`: what `auto` goes by, measured.
+
+mod accept;
+pub mod args;
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use host::Shape;
+use host::auto::table::Costs;
+use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::outcome::Outcome;
+use crate::error::{Error, no_baseline, not_compared};
+use crate::io::output::Output;
+use crate::io::{device, stdio};
+use crate::report::format::milliseconds;
+use crate::report::json;
+use crate::report::save::Save;
+use args::TuneArgs;
+
+/// Does what the options say.
+pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
+    if let Some(path) = &args.accept {
+        return accept::run(path);
+    }
+    let clock = Instant::now();
+    let device = device::open(args.device.choice())?;
+    let path = table_path(args.out.as_deref(), &device.info().name);
+    let output = Output::new(&path)?;
+    expect_table(&path)?;
+    let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
+    if device.is_soft() {
+        stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
+    }
+    let tuner = Tuner::new(&device)?;
+    stdio::print(&format!("device:  {}\n", device.info().name))?;
+
+    let effort = if args.quick { Effort::Trial } else { Effort::Full };
+    let report = |progress: Progress<'_>| report(&progress, &output, save.as_mut());
+    let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } =
+        tuner.run(effort, report)?;
+    output.write_text(&table.to_json())?;
+    let corrected =
+        corrected_loss.map(|loss| format!(", {loss:.3}x with corrected costs")).unwrap_or_default();
+    let drift = ffma_gflops.map(|[before, after]| {
+        format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
+    });
+    stdio::print(&format!(
+        "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
+         shape(s){corrected}; {} exception(s)\n\
+         errors:  {}\n\
+         time:    {:.0} s{}\n\
+         table:   {}\n",
+        results.len(),
+        table.exceptions().len(),
+        errors(&results),
+        clock.elapsed().as_secs_f64(),
+        drift.unwrap_or_default(),
+        path.display(),
+    ))?;
+    Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// Keeps and prints what happens. The output is replaced as a whole, so that there is a table at
+/// any time.
+fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> Result<(), Error> {
+    match progress {
+        Progress::DoesNotRun(kernel) => {
+            stdio::say(format_args!("note: {} does not run on this device", kernel.name()));
+        }
+        Progress::WrongKernel { kernel, mistake } => {
+            stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
+        }
+        Progress::Kernel { costs, table } => {
+            output.write_text(&table.to_json())?;
+            stdio::print(&costs_line(costs))?;
+        }
+        Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
+        Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
+        Progress::NotMeasured { shape, reason } => {
+            stdio::say(format_args!("note: {shape} is not measured: {reason}"));
+        }
+        Progress::WrongChoice { shape, choice, reason } => {
+            stdio::print(&format!("{shape}: {choice} is WRONG: {reason}\n"))?;
+        }
+        Progress::Product { result, model, is_exception, table } => {
+            if let Some(save) = save {
+                save.line(&json::line(&SearchLine::new(result)))?;
+            }
+            output.write_text(&table.to_json())?;
+            stdio::print(&product_line(result, result.chosen(model), *is_exception))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a kernel costs, for people.
+fn costs_line(costs: &Costs) -> String {
+    let paces = costs
+        .aligned
+        .iter()
+        .map(|pace| format!("{:.0} + {:.1} per step", pace.fixed_ns, pace.step_ns));
+    format!(
+        "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
+        costs.kernel.name(),
+        paces.collect::<Vec<_>>().join(", "),
+        costs.join_ns,
+        costs.piece_ns
+    )
+}
+
+/// What came of a product, for people.
+fn product_line(result: &SearchResult, chosen: &Run, is_exception: bool) -> String {
+    let ms = |ns: f64| milliseconds(1e-6 * ns);
+    let fastest = result.fastest();
+    let left_out = result.left_out().map(|(run, error)| {
+        let Run { choice, .. } = run;
+        format!("; left out: {choice}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
+    });
+    format!(
+        "{:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, {}{}{}\n",
+        result.shape,
+        ms(chosen.predicted_ns),
+        ms(chosen.ns()),
+        chosen.choice,
+        ms(fastest.ns()),
+        chosen.ns() / fastest.ns(),
+        fastest.choice,
+        left_out.unwrap_or_default(),
+        if is_exception { " (exception)" } else { "" },
+    )
+}
+
+/// What errors decided, in words.
+fn errors(results: &[SearchResult]) -> String {
+    if results.iter().all(|result| result.cublas_rms_error.is_none()) {
+        return "not compared with cuBLAS's".to_owned();
+    }
+    let left_out = results.iter().filter(|result| result.left_out().is_some()).count();
+    let inaccurate = results.iter().filter(|result| !result.is_accurate()).count();
+    format!(
+        "the fastest was left out for its rms error for {left_out} shape(s); no choice was as \
+         accurate as cuBLAS for {inaccurate}"
+    )
+}
+
+/// Where the table goes.
+fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
+    let name: String = device
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .collect();
+    match out {
+        Some(path) if !path.is_dir() => path.to_owned(),
+        folder => folder.unwrap_or(Path::new(".")).join(format!("{name}.json")),
+    }
+}
+
+/// What every table has, of whatever age.
+#[derive(Deserialize)]
+struct AnyTable {
+    #[serde(rename = "device")]
+    _device: IgnoredAny,
+    #[serde(rename = "kernels")]
+    _kernels: IgnoredAny,
+}
+
+/// Makes sure that only a table is replaced by a table, or an empty file, or none.
+fn expect_table(path: &Path) -> Result<(), Error> {
+    let is_replaceable = match File::open(path) {
+        Ok(file) => {
+            let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            is_empty || serde_json::from_reader::<_, AnyTable>(BufReader::new(file)).is_ok()
+        }
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    let reason = "it holds something other than a table of auto".to_owned();
+    is_replaceable.then_some(()).ok_or(Error::Output { path: path.to_owned(), reason })
+}
+
+/// The times of a product, in JSON.
+#[derive(Serialize)]
+struct SearchLine {
+    m: usize,
+    n: usize,
+    k: usize,
+    cublas_rms_error: Option<f64>,
+    /// In the order of what they should have taken.
+    runs: Vec<RunLine>,
+}
+
+#[derive(Serialize)]
+struct RunLine {
+    kernel: &'static str,
+    splits: u32,
+    packed: bool,
+    predicted_ns: f64,
+    ns: f64,
+    rms_error: Option<f64>,
+}
+
+impl SearchLine {
+    fn new(result: &SearchResult) -> Self {
+        let run = |run: &Run| RunLine {
+            kernel: run.choice.spec.name(),
+            splits: run.choice.splits,
+            packed: run.choice.packed,
+            predicted_ns: run.predicted_ns,
+            ns: run.ns(),
+            rms_error: run.rms_error,
+        };
+        let Shape { m, n, k } = result.shape;
+        let runs = result.runs.iter().map(run).collect();
+        Self { m, n, k, cublas_rms_error: result.cublas_rms_error, runs }
+    }
+}

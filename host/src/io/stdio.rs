@@ -1,0 +1,49 @@
+//! What the program prints, and how it ends.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue};
+use host::format::excerpt;
+use host_system::stdio;
+
+use crate::error::Error;
+
+pub use host_system::stdio::{is_read, say};
+
+/// Writes a result to stdout. A reader that has gone away has seen what it wanted: see
+/// [`is_read`].
+///
+/// # Errors
+///
+/// [`Error::Output`] if stdout cannot be written for any other reason.
+pub fn print(text: &str) -> Result<(), Error> {
+    stdio::print(text).map_err(|error| not_written(&error))
+}
+
+/// Ends the program with what clap has to say: the help, the version, or a usage error.
+pub fn exit(mut error: clap::Error) -> ! {
+    for kind in [ContextKind::InvalidArg, ContextKind::InvalidValue, ContextKind::InvalidSubcommand]
+    {
+        let Some(ContextValue::String(text)) = error.get(kind) else { continue };
+        let quoted = excerpt(text);
+        if quoted != *text {
+            error.insert(kind, ContextValue::String(quoted));
+            // It quotes the same.
+            error.remove(ContextKind::Suggested);
+        }
+    }
+    let mut code = error.exit_code();
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    if !error.use_stderr()
+        && let Err(error) = stdio::written(printed)
+    {
+        say(format_args!("error: {}", not_written(&error)));
+        code = 2;
+    }
+    std::process::exit(code)
+}
+
+fn not_written(error: &io::Error) -> Error {
+    Error::not_written(Path::new("stdout"), error)
+}

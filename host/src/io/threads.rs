@@ -1,0 +1,63 @@
+//! How many threads of this machine's take part.
+
+use std::env;
+use std::num::NonZero;
+use std::thread;
+
+use host::format::excerpt;
+use rayon::ThreadPoolBuilder;
+
+use super::stdio;
+use crate::error::Error;
+
+const VARIABLE: &str = "RAYON_NUM_THREADS";
+
+/// Makes the most of a limited address space. To be called before there is any other thread.
+///
+/// For the first allocation of each thread, the C library reserves 128 MiB, of which it keeps the
+/// aligned 64 MiB. Under a limit, threads share what they allocate from, so that the limit is there
+/// for matrices.
+pub fn share_addresses() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if host::memory::address_space_limit().is_some() {
+        // SAFETY: the call only sets a number. It may be made while there is one thread.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
+/// Starts as many threads as this machine runs at once, or fewer if `RAYON_NUM_THREADS` says so,
+/// before anything starts as many as that says. To be called once.
+///
+/// # Errors
+///
+/// [`Error::Threads`] if the system starts no more threads.
+pub fn start() -> Result<(), Error> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let text = env::var_os(VARIABLE).unwrap_or_default();
+    let text = text.to_string_lossy();
+    let wanted = match text.parse() {
+        Ok(threads @ 1..) => threads,
+        // As rayon reads it: as many as there are.
+        Ok(0) => cores,
+        Err(_) => {
+            if !text.is_empty() {
+                stdio::say(format_args!(
+                    "note: {VARIABLE} is `{}`, which is no number of threads, and {cores} \
+                     thread(s) are started",
+                    excerpt(&text)
+                ));
+            }
+            cores
+        }
+    };
+    if wanted > cores {
+        stdio::say(format_args!(
+            "note: {VARIABLE} is {wanted}, and {cores} thread(s) are started, which is as many as \
+             this machine runs at once"
+        ));
+    }
+    let started = ThreadPoolBuilder::new().num_threads(wanted.min(cores)).build_global();
+    started.map_err(|error| Error::Threads {
+        reason: format!("{error}; raise the limit on threads (ulimit -u) or memory (ulimit -v)"),
+    })
+}

@@ -1,0 +1,267 @@
+//! Results as lines of JSON.
+//!
+//! What does not apply is null, and so is what is not finite. Lengths are in elements,
+//! times in milliseconds.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::Title;
+use host::environment::Environment;
+use host::format::is_control_or_format;
+use host::timer::Clock;
+use host::verify::{Bound, Method};
+use serde::Serialize;
+
+use super::format::percent;
+use super::record::{Record, Setting};
+use crate::error::Error;
+
+/// One line: an object, without what a terminal obeys.
+pub fn line(value: &impl Serialize) -> String {
+    // These types have string keys only, so serialisation cannot fail.
+    let object = serde_json::to_string(value).expect("plain data");
+    let mut line = String::with_capacity(object.len() + 1);
+    for c in object.chars() {
+        // Only in strings: JSON need not have escaped those from DEL on.
+        if is_control_or_format(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                line += &format!("\\u{unit:04x}");
+            }
+        } else {
+            line.push(c);
+        }
+    }
+    line + "\n"
+}
+
+/// The line of a result.
+pub fn result(record: &Record<'_>) -> String {
+    line(&ResultLine::new(record))
+}
+
+/// The line of what was asked for and could not run.
+pub fn refusal(setting: &Setting<'_>, title: &Title, reason: &str) -> String {
+    let subject = Subject::new(setting, title);
+    line(&RefusalLine { subject, status: "REFUSED", reason })
+}
+
+/// The line in front of results that are kept: where and how they were made.
+pub fn environment(setting: &Setting<'_>) -> Result<String, Error> {
+    let Environment { host_version, ptx_arch, driver_version, cuda_version } =
+        Environment::of(setting.device)?;
+    let info = setting.device.info();
+    let environment = EnvironmentLine {
+        // The program's own path is nobody's business.
+        command: std::env::args().skip(1).collect(),
+        unix_time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        device: &info.name,
+        device_kind: setting.device_kind(),
+        compute_capability: setting.compute_capability(),
+        device_memory_bytes: info.total_memory,
+        peak: info.peak.map(|peak| peak.to_string()),
+        driver_version,
+        cuda_version,
+        cublas_version: setting.cublas_version,
+        host_version,
+        ptx_arch,
+    };
+    Ok(line(&HeadLine { environment }))
+}
+
+#[derive(Serialize)]
+struct HeadLine<'a> {
+    environment: EnvironmentLine<'a>,
+}
+
+#[derive(Serialize)]
+struct EnvironmentLine<'a> {
+    /// The arguments.
+    command: Vec<String>,
+    /// Seconds since 1970.
+    unix_time: u64,
+    device: &'a str,
+    device_kind: &'static str,
+    compute_capability: String,
+    device_memory_bytes: u64,
+    /// The f32 peak and where it comes from; null on the software device.
+    peak: Option<String>,
+    /// Null where the system does not tell.
+    driver_version: Option<String>,
+    cuda_version: Option<String>,
+    /// Null if cuBLAS does not take part.
+    cublas_version: Option<&'a str>,
+    host_version: &'static str,
+    ptx_arch: &'static str,
+}
+
+/// What a line is about.
+#[derive(Serialize)]
+struct Subject<'a> {
+    kernel: &'static str,
+    /// The place in the ladder, from 1; null for what is not in it.
+    rung: Option<usize>,
+    /// The kernel that `auto` chose; null for all others.
+    chosen: Option<&'static str>,
+    /// Blocks that share each tile of C; null for a kernel that cannot split K.
+    splits: Option<u32>,
+    /// Whether A and B are copied first, by choice.
+    packed: bool,
+    device: &'a str,
+    device_kind: &'static str,
+    compute_capability: String,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: f32,
+    beta: f32,
+    /// Null if the matrices came from files.
+    seed: Option<u64>,
+    /// Null if cuBLAS does not take part.
+    cublas_version: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(setting: &Setting<'a>, title: &Title) -> Self {
+        let gemm = &setting.gemm;
+        Self {
+            kernel: title.name,
+            rung: title.rung,
+            chosen: title.chosen,
+            splits: title.splits,
+            packed: title.packed,
+            device: &setting.device.info().name,
+            device_kind: setting.device_kind(),
+            compute_capability: setting.compute_capability(),
+            m: gemm.m,
+            n: gemm.n,
+            k: gemm.k,
+            alpha: gemm.alpha,
+            beta: gemm.beta,
+            seed: setting.seed,
+            cublas_version: setting.cublas_version,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct RefusalLine<'a> {
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    status: &'static str,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    /// How many runs were timed.
+    samples: usize,
+    /// `gpu_events`, or `cpu_simulation` for the time the software device took, which
+    /// says nothing about a GPU; `gflops` and `speedup` are from the same clock.
+    clock: &'static str,
+    time_ms: Times,
+    /// At the median time. Null if there is nothing to compute.
+    gflops: Option<f64>,
+    /// Null on the software device.
+    peak_gflops: Option<f64>,
+    percent_of_peak: Option<f64>,
+    /// How many times as fast as the rung before, the last one that ran. Null for the
+    /// first, and for one that runs alone.
+    speedup: Option<f64>,
+    /// The throughput divided by cuBLAS's. Null unless both ran.
+    share_of_cublas: Option<f64>,
+    max_abs_error: Option<f64>,
+    /// The tolerance of the element with the largest error.
+    tolerance: Option<f64>,
+    status: &'static str,
+    check: CheckLine,
+}
+
+#[derive(Serialize)]
+struct Times {
+    median: f64,
+    mean: f64,
+    min: f64,
+    max: f64,
+    samples: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct CheckLine {
+    /// `full`, or `sampled` for sampled rows and columns and Freivalds' check of all.
+    method: &'static str,
+    /// Elements per group of Freivalds' check.
+    group: Option<usize>,
+    /// `probabilistic` or `worst_case`.
+    bound: &'static str,
+    elements: u64,
+    failures: u64,
+    overflowed: u64,
+    /// The element with the largest share of its tolerance.
+    worst: Option<Worst>,
+}
+
+#[derive(Serialize)]
+struct Worst {
+    row: usize,
+    col: usize,
+    error: f64,
+    tolerance: f64,
+    ratio: f64,
+}
+
+impl<'a> ResultLine<'a> {
+    fn new(record: &'a Record<'_>) -> Self {
+        let Record { setting, title, samples, check, speedup, share_of_cublas } = record;
+        let gflops = samples.gflops(setting.gemm.flops());
+        let peak = setting.device.info().peak.map(|peak| peak.gflops());
+        Self {
+            subject: Subject::new(setting, title),
+            samples: samples.ms().len(),
+            clock: match samples.clock() {
+                Clock::GpuEvents => "gpu_events",
+                Clock::CpuSimulation => "cpu_simulation",
+            },
+            time_ms: Times {
+                median: samples.median(),
+                mean: samples.mean(),
+                min: samples.min(),
+                max: samples.max(),
+                samples: samples.ms().to_vec(),
+            },
+            gflops,
+            peak_gflops: peak,
+            percent_of_peak: percent(gflops, peak),
+            speedup: *speedup,
+            share_of_cublas: *share_of_cublas,
+            max_abs_error: check.largest.map(|d| d.error),
+            tolerance: check.largest.map(|d| d.tolerance),
+            status: record.status(),
+            check: CheckLine {
+                method: match check.method {
+                    Method::Full => "full",
+                    Method::Sampled { .. } => "sampled",
+                },
+                group: match check.method {
+                    Method::Full => None,
+                    Method::Sampled { group } => Some(group),
+                },
+                bound: match check.bound {
+                    Bound::Probabilistic => "probabilistic",
+                    Bound::WorstCase => "worst_case",
+                },
+                elements: check.elements,
+                failures: check.failures,
+                overflowed: check.overflowed,
+                worst: check.worst.map(|d| Worst {
+                    row: d.row,
+                    col: d.col,
+                    error: d.error,
+                    tolerance: d.tolerance,
+                    ratio: d.ratio(),
+                }),
+            },
+        }
+    }
+}

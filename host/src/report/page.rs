@@ -1,0 +1,210 @@
+//! Results on stdout, for people or for programs.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use host::kernels::{KernelAbi, KernelDescriptor};
+use host::timer::Clock;
+use host::verify::{Bound, Check, Deviation, Method};
+use host::{Gemm, auto};
+use serde::Serialize;
+
+use super::format::{Format, milliseconds, number, percent, scientific};
+use super::json;
+use super::record::{Record, Setting};
+use crate::error::Error;
+use crate::io::stdio::print;
+
+/// A kernel, in JSON. Sizes are in elements, bytes where it says so.
+#[derive(Serialize)]
+struct Listed {
+    kernel: &'static str,
+    summary: &'static str,
+    block_tile: [u32; 3],
+    thread_tile: [u32; 2],
+    threads: u32,
+    /// Null where it depends on K.
+    shared_bytes: Option<u64>,
+    /// Whether `--splits` can split K.
+    splits: bool,
+}
+
+/// Prints kernels.
+pub fn list(format: Format, specs: &[&KernelDescriptor]) -> Result<(), Error> {
+    let kernels = specs.iter().map(|spec| Listed {
+        kernel: spec.name(),
+        summary: spec.summary(),
+        block_tile: [spec.tile().bm, spec.tile().bn, spec.tile().bk],
+        thread_tile: [spec.tile().tm, spec.tile().tn],
+        threads: spec.threads(),
+        shared_bytes: spec.shared_bytes(),
+        splits: spec.abi() == KernelAbi::SplitK,
+    });
+    match format {
+        Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),
+        Format::Table => {
+            let mut table =
+                table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", "what it does"], 1..5);
+            for listed in kernels {
+                let [bm, bn, bk] = listed.block_tile;
+                let [tm, tn] = listed.thread_tile;
+                table.add_row([
+                    listed.kernel.to_owned(),
+                    format!("{bm},{bn},{bk}"),
+                    format!("{tm}x{tn}"),
+                    listed.threads.to_string(),
+                    listed
+                        .shared_bytes
+                        .map_or("grows with K".to_owned(), |bytes| format!("{bytes} B")),
+                    listed.summary.to_owned(),
+                ]);
+            }
+            print(&format!("{table}\n"))
+        }
+    }
+}
+
+/// What is listed after the kernels, in JSON: it has no geometry of its own.
+#[derive(Serialize)]
+struct ListedAuto {
+    kernel: &'static str,
+    summary: &'static str,
+}
+
+/// Prints `auto` as the last of the kernels.
+pub fn list_auto(format: Format) -> Result<(), Error> {
+    let listed = ListedAuto { kernel: auto::NAME, summary: auto::SUMMARY };
+    print(&match format {
+        Format::Json => json::line(&listed),
+        Format::Table => format!("{}: {}\n", listed.kernel, listed.summary),
+    })
+}
+
+/// Prints one result.
+pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
+    print(&match format {
+        Format::Json => json::result(record),
+        Format::Table => page(record),
+    })
+}
+
+/// One result for people: what was asked, a row of numbers, and what they mean.
+fn page(record: &Record<'_>) -> String {
+    let Record { setting, title, samples, check, .. } = record;
+    let gflops = samples.gflops(setting.gemm.flops());
+    let peak = setting.device.info().peak.map(|peak| peak.gflops());
+    let (time, rate) = match samples.clock() {
+        Clock::GpuEvents => ("time", "GFLOP/s"),
+        Clock::CpuSimulation => ("CPU time", "simulated GFLOP/s"),
+    };
+    let mut table = table(
+        [
+            "kernel",
+            &format!("average {time}"),
+            &format!("median {time}"),
+            rate,
+            "% of peak",
+            "max error",
+            "tolerance",
+            "check",
+        ],
+        1..7,
+    );
+    table.add_row([
+        title.name.to_owned(),
+        milliseconds(samples.mean()),
+        milliseconds(samples.median()),
+        number(gflops, 1),
+        number(percent(gflops, peak), 1),
+        scientific(check.largest.map(|d| d.error)),
+        scientific(check.largest.map(|d| d.tolerance)),
+        record.status().to_owned(),
+    ]);
+    let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
+    let how = match (title.choice(), title.splits, title.asked_splits) {
+        (Some(choice), ..) => format!("chosen:  {choice}\n"),
+        (None, None, _) | (None, Some(1), 1) => String::new(),
+        (None, Some(splits), asked) if splits == asked => format!("splits:  {splits}\n"),
+        (None, Some(splits), asked) => format!("splits:  {splits} ({asked} were asked for)\n"),
+    };
+    format!(
+        "{}{table}\n{how}runs:    {}, from {min} to {max}\n{}check:   {}\n",
+        product(setting),
+        samples.ms().len(),
+        speed(setting),
+        describe(check),
+    )
+}
+
+/// What runs where.
+pub fn product(setting: &Setting<'_>) -> String {
+    let Gemm { m, n, k, alpha, beta, .. } = setting.gemm;
+    let matrices = match setting.seed {
+        Some(seed) => format!("random matrices, seed {seed}"),
+        None => "matrices from files".to_owned(),
+    };
+    format!(
+        "device:  {}, compute capability {}\n\
+         product: C = {alpha} A B + {beta} C, M {m} N {n} K {k}, {matrices}\n",
+        setting.device.info().name,
+        setting.compute_capability(),
+    )
+}
+
+/// What a speed is to be compared with.
+pub fn speed(setting: &Setting<'_>) -> String {
+    let cublas = match setting.cublas_version {
+        Some(version) => format!("cuBLAS:  {version}, f32 arithmetic (no TF32)\n"),
+        None => String::new(),
+    };
+    match setting.device.info().peak {
+        Some(peak) => format!("peak:    {peak}\n{cublas}"),
+        None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
+    }
+}
+
+/// The check in words.
+fn describe(check: &Check) -> String {
+    let worst = match check.worst {
+        Some(worst @ Deviation { row, col, .. }) => {
+            format!(
+                "; the worst is at row {row}, column {col}, {:.2} % of its tolerance",
+                100.0 * worst.ratio()
+            )
+        }
+        None => String::new(),
+    };
+    let failures = match check.failures {
+        0 => String::new(),
+        count => format!("; at least {count} wrong"),
+    };
+    format!("{}{worst}{failures}", method(check))
+}
+
+/// What was compared with what.
+pub fn method(check: &Check) -> String {
+    let method = match check.method {
+        Method::Full => format!("{} elements against the full product in f64", check.elements),
+        Method::Sampled { group } => format!(
+            "{} elements against f64 rows and columns, and all by Freivalds' check in groups of \
+             {group}, because the full product is too large",
+            check.elements
+        ),
+    };
+    let bound = match check.bound {
+        Bound::Probabilistic => "probabilistic rounding bound, 8 sigma",
+        Bound::WorstCase => "worst-case rounding bound",
+    };
+    format!("{method}, {bound}")
+}
+
+/// A table that looks the same on and off a terminal, with these columns to the right.
+fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for (i, column) in table.column_iter_mut().enumerate() {
+        if right.contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}

@@ -1,0 +1,48 @@
+//! What there is to say about results: what commands hand to whatever prints or keeps it.
+
+use host::time::Samples;
+use host::verify::Check;
+use host::{Device, Gemm, Title};
+
+/// What all results of one call have in common.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    pub device: &'a Device,
+    pub gemm: Gemm,
+    /// Of the random matrices; none if they came from files.
+    pub seed: Option<u64>,
+    /// The version of cuBLAS, if it takes part.
+    pub cublas_version: Option<&'a str>,
+}
+
+impl Setting<'_> {
+    /// For JSON.
+    pub fn device_kind(&self) -> &'static str {
+        if self.device.is_soft() { "soft" } else { "gpu" }
+    }
+
+    /// As in `9.0`.
+    pub fn compute_capability(&self) -> String {
+        let (major, minor) = self.device.info().capability;
+        format!("{major}.{minor}")
+    }
+}
+
+/// Everything there is to say about one result.
+pub struct Record<'a> {
+    pub setting: Setting<'a>,
+    pub title: Title,
+    pub samples: Samples,
+    pub check: Check,
+    /// How many times as fast as the rung before: the last one that ran.
+    pub speedup: Option<f64>,
+    /// The throughput as a share of cuBLAS's, measured in turn with it.
+    pub share_of_cublas: Option<f64>,
+}
+
+impl Record<'_> {
+    /// The verdict in a word.
+    pub fn status(&self) -> &'static str {
+        if self.check.passed() { "PASS" } else { "FAIL" }
+    }
+}

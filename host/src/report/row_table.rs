@@ -1,0 +1,134 @@
+//! Rows for people, printed as soon as they are there.
+
+use host::Title;
+use host::compare::{Row, Status};
+
+use super::format::{milliseconds, number};
+
+/// The widths of the first two columns, and of the others.
+const SHAPE: usize = 20;
+const KERNEL: usize = 18;
+const WIDTHS: [usize; 12] = [11, 8, 11, 8, 14, 9, 8, 8, 8, 7, 6, 5];
+
+/// The names of the columns.
+pub fn header() -> String {
+    let cells = [
+        "time", "spread", "cuBLAS", "ratio", "95 %", "TFLOP/s", "of FFMA", "of copy", "rms err",
+        "SM MHz", "W", "C",
+    ];
+    line("M x N x K", "kernel", &cells.map(str::to_owned), "")
+}
+
+/// A row.
+pub fn row(row: &Row) -> String {
+    let shape = row.shape().to_string();
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let percent = |value| or_dash(number_of(value, 1).map(|value| value + " %"));
+    let reason = || row.reason.clone().unwrap_or_default();
+    let cells = [
+        or_dash(row.time_median.map(milliseconds)),
+        percent(row.time_deviation.zip(row.time_median).map(|(by, of)| 100.0 * by / of)),
+        or_dash(row.cublas_median.map(milliseconds)),
+        or_dash(number_of(row.ratio, 3).map(|ratio| ratio + "x")),
+        or_dash(row.ratio_low.zip(row.ratio_high).map(|(low, high)| format!("{low:.3}-{high:.3}"))),
+        number(row.gflops.map(|gflops| gflops * 1e-3), 2),
+        percent(row.percent_of_ffma),
+        percent(row.percent_of_copy),
+        or_dash(number_of(row.rms_error_ratio, 2).map(|ratio| ratio + "x")),
+        or_dash(row.sm_mhz_min.map(|mhz| mhz.to_string())),
+        number(row.watts, 0),
+        or_dash(row.celsius.map(|celsius| celsius.to_string())),
+    ];
+    let verdict = match row.status {
+        Status::Pass => row.verdict.map_or("", |verdict| verdict.words()).to_owned(),
+        Status::Fail => format!("FAIL: {}", reason()),
+        Status::Unstable => format!("UNSTABLE: {}", reason()),
+        // Long, and the numbers are missing: on a line of its own.
+        Status::Refused => "REFUSED".to_owned(),
+    };
+    let gaps = (row.gap_free == Some(false)).then_some("launch gaps");
+    let throttled = row.throttled.as_deref().filter(|reasons| !reasons.is_empty());
+    let chosen =
+        Title { chosen: row.chosen, splits: row.splits, packed: row.packed, ..Title::default() };
+    let chosen = chosen.choice();
+    let notes: Vec<_> = [chosen.as_deref(), gaps, throttled].into_iter().flatten().collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    let mut text = line(&shape, row.kernel, &cells, &format!("{verdict}{notes}"));
+    if row.status == Status::Refused {
+        text += &format!("    {}\n", reason());
+    }
+    text
+}
+
+fn number_of(value: Option<f64>, digits: usize) -> Option<String> {
+    value.map(|value| number(Some(value), digits))
+}
+
+fn line(shape: &str, kernel: &str, cells: &[String; 12], verdict: &str) -> String {
+    let cells: String =
+        cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:>width$}")).collect();
+    let line = format!("{shape:<SHAPE$}{kernel:<KERNEL$}{cells}  {verdict}");
+    line.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::Gemm;
+    use host::compare::Verdict;
+    use host::kernels::LADDER;
+
+    fn new(name: &'static str, size: usize) -> Row {
+        Row::new(&Title { name, ..Title::default() }, &Gemm::new(size, size, size), 42)
+    }
+
+    fn full() -> Row {
+        Row {
+            status: Status::Pass,
+            time_median: Some(12345.6),
+            time_deviation: Some(1234.0),
+            cublas_median: Some(12345.6),
+            ratio: Some(12.3456),
+            ratio_low: Some(12.3),
+            ratio_high: Some(12.4),
+            verdict: Some(Verdict::WithinNoise),
+            gflops: Some(61_234.5),
+            percent_of_ffma: Some(100.0),
+            percent_of_copy: Some(100.0),
+            rms_error_ratio: Some(10.0),
+            sm_mhz_min: Some(1980),
+            watts: Some(700.0),
+            celsius: Some(100),
+            gap_free: Some(true),
+            throttled: Some(String::new()),
+            ..new("async_copy", 16384)
+        }
+    }
+
+    #[test]
+    fn columns_stay_in_line() {
+        let long = LADDER.iter().map(|spec| spec.name().len()).max().unwrap();
+        assert!(long < KERNEL);
+        let text = row(&full());
+        let cells: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(cells[..2], ["16384x16384x16384", "async_copy"]);
+        assert!(text.ends_with("  within noise\n"), "{text}");
+        // Blanks between all cells: none is wider than its column.
+        for cell in ["12346 ms", "10.0 %", "12.346x", "12.300-12.400", "61.23", "100.0 %", "700"] {
+            assert!(text.contains(&format!(" {cell} ")), "{cell}: {text}");
+        }
+        let at = |text: &str, what: &str| text.find(what).unwrap() + what.len();
+        assert_eq!(at(&header(), "cuBLAS"), 68);
+        assert_eq!(at(&text, " 61.23"), at(&header(), "TFLOP/s"));
+    }
+
+    #[test]
+    fn what_is_odd_is_said() {
+        let throttled = Some("power cap".to_owned());
+        let text = row(&Row { gap_free: Some(false), throttled, ..full() });
+        assert!(text.ends_with("within noise (launch gaps; power cap)\n"), "{text}");
+        let none = new("naive", 8);
+        let text = row(&none.without_time(Status::Refused, "it does not fit"));
+        assert!(text.ends_with("REFUSED\n    it does not fit\n"), "{text}");
+    }
+}
