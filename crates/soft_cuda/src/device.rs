@@ -10,9 +10,9 @@ use crate::error::{LoadError, MemoryError};
 use crate::exec::Path;
 use crate::exec::block::Launch;
 use crate::exec::checker::LaunchChecks;
-use crate::fault::LaunchError;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::launch::{self, LaunchReport};
+use crate::launch_error::LaunchError;
 use crate::memory::Memory;
 use crate::module::Module;
 use crate::printer::Printer;
@@ -260,8 +260,9 @@ impl Device {
             executed: AtomicU64::new(0),
             last: AtomicU64::new(u64::MAX),
             started,
-            checks: (self.config.checks != Checks::NONE)
-                .then(|| LaunchChecks::new(self.config.checks, &kernel.lowered.code, &snapshot)),
+            checks: (self.config.checks != Checks::NONE).then(|| {
+                LaunchChecks::new(self.config.checks, &kernel.lowered.code.facts, &snapshot)
+            }),
             schedule: self.config.schedule,
         };
         let blocks: u64 = config.grid.iter().map(|&n| u64::from(n)).product();

@@ -6,8 +6,9 @@ use crate::error::quoted;
 use crate::exec::block::Launch;
 use crate::exec::machine::index_in;
 use crate::exec::warp::WarpFault;
-use crate::fault::{Fault, FaultKind, InvalidLaunch};
+use crate::fault::{Fault, FaultKind};
 use crate::globals::Globals;
+use crate::launch_error::InvalidLaunch;
 use crate::lower::Lowered;
 use crate::source;
 

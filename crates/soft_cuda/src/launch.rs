@@ -9,8 +9,9 @@ use rayon::ThreadPool;
 
 use crate::exec::block::{BlockError, Launch, Worker};
 use crate::exec::warp::WarpFault;
-use crate::fault::{FaultKind, InvalidLaunch, LaunchError};
+use crate::fault::FaultKind;
 use crate::kernel::Kernel;
+use crate::launch_error::{InvalidLaunch, LaunchError};
 
 /// What a launch did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

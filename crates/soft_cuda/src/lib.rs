@@ -130,6 +130,7 @@ mod fault;
 mod globals;
 mod kernel;
 mod launch;
+mod launch_error;
 mod lower;
 mod memory;
 mod module;
@@ -143,14 +144,12 @@ use ptx_syntax as ptx;
 pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
-pub use fault::{
-    Access, AddressSpace, Earlier, Fault, FaultKind, InvalidLaunch, LaunchError, SourceLine,
-    Waiting,
-};
+pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, SourceLine, Waiting};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,
 };
 pub use launch::LaunchReport;
+pub use launch_error::{InvalidLaunch, LaunchError};
 pub use module::Module;
 pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};

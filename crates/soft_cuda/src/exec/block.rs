@@ -158,7 +158,7 @@ impl<'k> Worker<'k> {
             order: Order::new(code.bulk, warps, launch.shared_bytes),
             checker: launch.checks.as_ref().map(|checks| {
                 let (shape, bytes) = ((launch.grid, launch.block), launch.shared_bytes);
-                Box::new(Checker::new(checks, code, launch.snapshot, shape, bytes))
+                Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, bytes))
             }),
             checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
             bulk_bytes: 0,

@@ -4,7 +4,7 @@ use super::op::{Cx, Handler, Op};
 use crate::fault::FaultKind;
 
 /// Fails in a lane where predicate `a` does not say that register number `x` of
-/// [`super::code::Code::watched`] was written.
+/// [`super::facts::Facts::watched`] was written.
 pub(crate) struct CheckRegister;
 
 // SAFETY: reads only the predicate `a`.
@@ -16,7 +16,7 @@ unsafe impl Handler for CheckRegister {
         if unwritten == 0 {
             return false;
         }
-        let name = cx.checker.as_ref().and_then(|checker| checker.code.watched.get(op.x as usize));
+        let name = cx.checker.as_ref().and_then(|checker| checker.facts.watched.get(op.x as usize));
         let register = name.cloned().unwrap_or_default();
         cx.fail(unwritten.trailing_zeros(), FaultKind::UninitialisedRegister { register })
     }

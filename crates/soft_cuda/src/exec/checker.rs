@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::access::{AccessKind, Conflict, Earlier, Site};
 use super::clock::Clock;
-use super::code::Code;
+use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
 use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
@@ -26,8 +26,8 @@ pub(crate) struct LaunchChecks {
 }
 
 impl LaunchChecks {
-    pub(crate) fn new(checks: Checks, code: &Code, snapshot: &Snapshot) -> LaunchChecks {
-        let global = GlobalShadow::new(snapshot.all().len(), code.granule.global);
+    pub(crate) fn new(checks: Checks, facts: &Facts, snapshot: &Snapshot) -> LaunchChecks {
+        let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global);
         LaunchChecks { checks, global, released: Mutex::default() }
     }
 }
@@ -36,7 +36,7 @@ impl LaunchChecks {
 pub(crate) struct Checker<'k> {
     pub launch: &'k LaunchChecks,
     pub known: Knowledge,
-    pub code: &'k Code,
+    pub facts: &'k Facts,
     snapshot: &'k Snapshot,
     grid: [u32; 3],
     block: [u32; 3],
@@ -57,7 +57,7 @@ pub(crate) struct Checker<'k> {
 impl<'k> Checker<'k> {
     pub(crate) fn new(
         launch: &'k LaunchChecks,
-        code: &'k Code,
+        facts: &'k Facts,
         snapshot: &'k Snapshot,
         (grid, block): ([u32; 3], [u32; 3]),
         shared_bytes: u32,
@@ -66,16 +66,16 @@ impl<'k> Checker<'k> {
         let warps = (threads as usize).div_ceil(LANES);
         Checker {
             launch,
-            known: Knowledge::new(warps, code.copies),
-            code,
+            known: Knowledge::new(warps, facts.copies),
+            facts,
             snapshot,
             grid,
             block,
-            shared: Shadow::new(shared_bytes, code.granule.shared, warps, code.gaps()),
+            shared: Shadow::new(shared_bytes, facts.granule.shared, warps, facts.gaps()),
             released: HashMap::new(),
             copied_by: Vec::new(),
             initialised: Vec::new(),
-            local: vec![false; code.local_bytes as usize * LANES * warps],
+            local: vec![false; facts.local_bytes as usize * LANES * warps],
             register_changes: vec![Vec::new(); warps],
             last: None,
         }
@@ -134,7 +134,7 @@ impl<'k> Checker<'k> {
     #[cold]
     fn shared_fault(&self, conflict: Conflict, site: Site, offset: u32) -> FaultKind {
         let address = u64::from(SHARED_BASE + offset);
-        self.fault(conflict, site, AddressSpace::Shared, address, self.code.name_shared(offset))
+        self.fault(conflict, site, AddressSpace::Shared, address, self.facts.name_shared(offset))
     }
 
     fn fault(
@@ -297,7 +297,7 @@ impl<'k> Checker<'k> {
         site: Site,
         address: u64,
     ) -> Result<(), FaultKind> {
-        let size = self.code.local_bytes as usize;
+        let size = self.facts.local_bytes as usize;
         let offset = address.wrapping_sub(LOCAL_BASE.into()) as usize;
         if !self.checks().memory || offset > size || size - offset < site.bytes as usize {
             return Ok(());
@@ -322,7 +322,7 @@ impl<'k> Checker<'k> {
         (offset, bytes): (u32, u32),
         written: bool,
     ) {
-        let at = (warp * LANES + lane) * self.code.local_bytes as usize + offset as usize;
+        let at = (warp * LANES + lane) * self.facts.local_bytes as usize + offset as usize;
         self.local[at..at + bytes as usize].fill(written);
     }
 
@@ -334,7 +334,7 @@ impl<'k> Checker<'k> {
         to: u32,
         bytes: u32,
     ) {
-        let at = (warp * LANES + lane) * self.code.local_bytes as usize;
+        let at = (warp * LANES + lane) * self.facts.local_bytes as usize;
         let from = at + from as usize;
         self.local.copy_within(from..from + bytes as usize, at + to as usize);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::facts::Facts;
 use super::op::Op;
 
 /// Stands for "the lanes do not reconverge before they exit".
@@ -28,8 +29,6 @@ pub(crate) struct Code {
     pub by_address: HashMap<u64, u32>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub bulk: bool,
-    /// Whether there are asynchronous copies to shared memory.
-    pub copies: bool,
     /// Bytes of one warp's register file.
     pub register_bytes: usize,
     /// Predicate registers of one warp.
@@ -39,61 +38,9 @@ pub(crate) struct Code {
     pub own_local_bytes: u32,
     /// PTX text by line, for messages.
     pub text: std::sync::Arc<[String]>,
-    /// Variables in shared memory, by their place.
-    pub variables: Vec<SharedVariable>,
-    pub granule: Granule,
-    /// Names of the registers that are watched, see [`super::check_register`].
-    pub watched: Vec<String>,
+    pub facts: Facts,
     /// Whether blocks may tell each other something through device memory.
     pub communicates: bool,
-}
-
-/// A variable in shared memory.
-#[derive(Debug, Clone)]
-pub(crate) struct SharedVariable {
-    pub name: String,
-    /// Offset into shared memory.
-    pub at: u32,
-    /// All that there may be, if it is dynamic.
-    pub bytes: u32,
-}
-
-/// Logarithms of the bytes that checks tell apart: no access is smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Granule {
-    pub shared: u32,
-    pub global: u32,
-}
-
-impl Granule {
-    pub(crate) const LARGEST: Granule = Granule { shared: 2, global: 2 };
-
-    pub(crate) fn min(self, other: Granule) -> Granule {
-        Granule { shared: self.shared.min(other.shared), global: self.global.min(other.global) }
-    }
-}
-
-impl Code {
-    /// The bytes between the variables of shared memory: from, to.
-    pub(crate) fn gaps(&self) -> Vec<(u32, u32)> {
-        let ends = self.variables.iter().map(|variable| variable.at + variable.bytes);
-        let starts = self.variables.iter().skip(1).map(|variable| variable.at);
-        ends.zip(starts).filter(|(from, to)| from < to).collect()
-    }
-
-    /// Where `offset` into shared memory lies, in words.
-    pub(crate) fn name_shared(&self, offset: u32) -> String {
-        let after = self.variables.partition_point(|variable| variable.at <= offset);
-        match after.checked_sub(1).map(|i| &self.variables[i]) {
-            Some(SharedVariable { name, at, bytes }) if offset - at < *bytes => {
-                format!("byte {} of `{name}`", offset - at)
-            }
-            Some(SharedVariable { name, at, bytes }) => {
-                format!("{} bytes past the end of `{name}`", offset - at - bytes)
-            }
-            None => format!("byte {offset} of dynamic shared memory"),
-        }
-    }
 }
 
 /// A register slot that holds a constant.

@@ -21,6 +21,7 @@ pub(crate) mod collective;
 pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod element;
+pub(crate) mod facts;
 pub(crate) mod float;
 pub(crate) mod fma;
 mod format;

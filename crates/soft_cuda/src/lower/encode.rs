@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Callee, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
 use crate::exec::code::{
-    Barrier, Call, Code, Collective, Constant, End, Function, Granule, Initial, NO_RECONVERGENCE,
-    Segment, Target, Wait,
+    Barrier, Call, Code, Collective, Constant, End, Function, Initial, NO_RECONVERGENCE, Segment,
+    Target, Wait,
 };
+use crate::exec::facts::Facts;
 use crate::exec::fma::FmaRun;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
@@ -60,10 +61,7 @@ impl Encoder {
             functions: Vec::new(),
             by_address: HashMap::new(),
             bulk: false,
-            copies: false,
-            variables: Vec::new(),
-            granule: Granule::LARGEST,
-            watched: Vec::new(),
+            facts: Facts::none(),
             communicates: false,
             register_bytes: 0,
             predicates: 0,

@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::ty::Ty;
 use crate::checks::Checks;
 use crate::error::LoadError;
-use crate::exec::code::Granule;
+use crate::exec::facts::Granule;
 use crate::exec::{OpFn, Path};
 use crate::ptx::ast::{Module, Variable};
 

@@ -42,7 +42,8 @@ use self::shared::Shared;
 use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::Path;
-use crate::exec::code::{Code, Granule};
+use crate::exec::code::Code;
+use crate::exec::facts::{Facts, Granule};
 use crate::ptx::ast::{Function, Module};
 
 /// A lowered kernel.
@@ -84,13 +85,13 @@ pub(crate) fn lower<'m>(
             ));
         }
         let lowering = Lowering::new(module, index, &numbers, &shared, (path, checks));
-        let (mut body, facts) = body_of(lowering, &shared, function, bulk)?;
-        granule = granule.min(facts.granule);
-        communicates |= facts.communicates;
+        let (mut body, found) = body_of(lowering, &shared, function, bulk)?;
+        granule = granule.min(found.granule);
+        communicates |= found.communicates;
         if checks.memory {
             let slots = graph::allocate(&body.ir);
             let slots = slots.map_err(|error| too_large(function, &error.to_string()))?;
-            defined::watch(&mut body.ir, &slots.entry, &facts.names, &mut watched);
+            defined::watch(&mut body.ir, &slots.entry, &found.names, &mut watched);
         }
         bodies.push(body);
     }
@@ -99,9 +100,10 @@ pub(crate) fn lower<'m>(
         let encoded = encoder.function(body, index.address(&function.name));
         encoded.map_err(|error| too_large(function, &error.to_string()))?;
     }
-    let (copies, variables) = (reach.has_copies(), shared.variables);
     let all = encoder.finish();
-    let code = Code { bulk, copies, granule, variables, watched, communicates, ..all };
+    let (copies, variables, local_bytes) = (reach.has_copies(), shared.variables, all.local_bytes);
+    let facts = Facts { variables, granule, watched, copies, local_bytes };
+    let code = Code { bulk, facts, communicates, ..all };
     let (static_shared, padding) = (shared.bytes, shared.padding);
     Ok(Lowered { code, static_shared, padding, dynamic_shared_at: shared.dynamic })
 }
@@ -112,7 +114,7 @@ fn too_large(function: &Function, help: &str) -> LoadError {
 }
 
 /// What lowering finds out about a function.
-struct Facts {
+struct Found {
     granule: Granule,
     communicates: bool,
     /// Of registers.
@@ -125,7 +127,7 @@ fn body_of<'m>(
     shared: &'m Shared<'m>,
     function: &'m Function,
     bulk: bool,
-) -> Result<(Body, Facts), LoadError> {
+) -> Result<(Body, Found), LoadError> {
     (lowering.bulk, lowering.entry) = (bulk, function.entry);
     lowering.place_outer(shared)?;
     lowering.scopes.push();
@@ -142,7 +144,7 @@ fn body_of<'m>(
     let sizes = [&function.returns, &function.params].map(|all| all.iter().map(bytes_of).collect());
     let (frame, align) = (lowering.local as u32, lowering.local_align as u32);
     let (granule, communicates) = (lowering.granule, lowering.communicates);
-    let facts = Facts { granule, communicates, names: std::mem::take(&mut lowering.names) };
+    let found = Found { granule, communicates, names: std::mem::take(&mut lowering.names) };
     let name = function.name.clone();
-    Ok((Body { name, frame, align, sizes, ir: lowering.into_ir() }, facts))
+    Ok((Body { name, frame, align, sizes, ir: lowering.into_ir() }, found))
 }

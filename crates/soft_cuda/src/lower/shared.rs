@@ -6,7 +6,7 @@ use super::context::Result;
 use super::index::Reach;
 use crate::checks::Checks;
 use crate::error::LoadError;
-use crate::exec::code::SharedVariable;
+use crate::exec::facts::SharedVariable;
 use crate::exec::machine::SHARED_BASE;
 use crate::ptx::ast::Variable;
 
