@@ -131,6 +131,12 @@ pub(super) fn of_copy(
 ) -> Result<(usize, usize, u32), FaultKind> {
     let index = find(cx, lane, address, space)?;
     let barrier = &cx.barriers.all[index];
+    if cx.checks.sync && !barrier.fenced {
+        return Err(bad(format!(
+            "a bulk copy uses the mbarrier at {:#x}, but no `fence.mbarrier_init` or `fence.proxy.async` came after its initialisation",
+            SHARED_BASE + barrier.at
+        )));
+    }
     Ok((index, barrier.component, barrier.completed + 1))
 }
 
@@ -238,6 +244,7 @@ fn init(
         component,
         arrived: Clock::default(),
         done: Clock::default(),
+        fenced: false,
         released: Default::default(),
         acquired: Default::default(),
         by: (cx.warp, cx.order.now(cx.warp)),
@@ -288,6 +295,21 @@ fn acquire(cx: &mut Cx<'_>, (index, lanes): (usize, u32)) {
         && lanes != 0
     {
         checker.known.acquire(cx.warp, lanes, &cx.barriers.all[index].acquired);
+    }
+}
+
+/// `fence.mbarrier_init` and `fence.proxy.async`: asynchronous copies may use the mbarriers that
+/// these threads have initialised.
+pub(crate) struct FenceInit;
+
+// SAFETY: touches no slot.
+unsafe impl Handler for FenceInit {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
+        for barrier in cx.barriers.all.iter_mut().filter(|barrier| barrier.by.0 == cx.warp) {
+            barrier.fenced = true;
+        }
+        false
     }
 }
 

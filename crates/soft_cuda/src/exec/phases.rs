@@ -23,6 +23,8 @@ pub(super) struct Barrier {
     /// What those who arrived knew, and what of it a wait passes on.
     pub arrived: Clock,
     pub done: Clock,
+    /// Whether a fence has made its initialisation known to asynchronous copies.
+    pub fenced: bool,
     /// The same, for checks of all accesses.
     pub released: clock::Clock,
     pub acquired: clock::Clock,

@@ -7,7 +7,7 @@ use super::ir::{Field, Terminator, V};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
 use crate::exec::check_register::SetMaxRegisters;
-use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
+use crate::exec::mbarrier::{ACTIONS, Action, FenceInit, Mbarrier};
 use crate::exec::racecheck::RaceCheck;
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
@@ -59,6 +59,13 @@ impl Lowering<'_> {
             raw(address.offset),
             raw(space_number(address.space)),
         ]
+    }
+
+    /// What a fence between threads and asynchronous copies is checked for.
+    pub(super) fn fence_init(&mut self, at: &Context<'_>) {
+        if self.checks.sync {
+            self.emit(at, pick_compact::<FenceInit>(), [Field::Raw(0); 6]).kind = InstKind::Check;
+        }
     }
 
     /// Everything about an mbarrier but waiting for it.

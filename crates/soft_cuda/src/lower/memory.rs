@@ -72,11 +72,13 @@ impl Lowering<'_> {
                     return Err(at.unsupported("only `.alias` and `.async` are available"));
                 }
                 self.space(at);
+                self.fence_init(at);
             }
             "fence" if at.take("mbarrier_init") => {
                 if !(at.take("release") && at.take("cluster")) {
                     return Err(at.unsupported("it needs `.release.cluster`"));
                 }
+                self.fence_init(at);
             }
             "fence" => {
                 // All fences are the strongest one.

@@ -193,6 +193,7 @@ const MBARRIERS: [Twin; 6] = [
         threads: 64,
         blocks: 1,
         body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
+  fence.mbarrier_init.release.cluster;
 INIT: bar.sync 0; @!%p1 bra WAIT;
   mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 256;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 256, [%r5];
@@ -207,6 +208,7 @@ FIX| mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
         blocks: 1,
         body:
             "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; mbarrier.init.shared.b64 [%r6], 1;
+  fence.mbarrier_init.release.cluster;
 INIT: st.shared.b32 [%r4], %r1; bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra PRODUCER;
   ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;
 FIX| bar.warp.sync -1;
@@ -226,6 +228,7 @@ END:",
         body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
 FIX| mbarrier.init.shared.b64 [%r6], 2;
 BUG| mbarrier.init.shared.b64 [%r6], 1;
+  fence.mbarrier_init.release.cluster;
 INIT: st.shared.b32 [%r4], %r1; bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra PRODUCER;
   ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;
   bar.warp.sync -1; and.b32 %r13, %r1, 31; setp.eq.u32 %p4, %r13, 0;
@@ -243,6 +246,7 @@ END:",
         threads: 64,
         blocks: 1,
         body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 32;
+  fence.mbarrier_init.release.cluster;
 INIT: bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra WAIT;
   st.shared.b32 [%r4+-128], %r1;
 BUG| mbarrier.arrive.relaxed.cta.shared.b64 _, [%r5];
@@ -258,6 +262,7 @@ END:",
         threads: 64,
         blocks: 1,
         body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 32;
+  fence.mbarrier_init.release.cluster;
 INIT: bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra CONSUMER;
   st.shared.b32 [%r4+-128], %r1; mbarrier.arrive.shared.b64 _, [%r5];
   bra END;
@@ -274,6 +279,7 @@ END:",
         threads: 64,
         blocks: 1,
         body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 32;
+  fence.mbarrier_init.release.cluster;
 INIT: bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra WAIT;
   mov.b32 %r20, 0;
 LATE: add.u32 %r20, %r20, 1; setp.lt.u32 %p5, %r20, 5000; @%p5 bra LATE;

@@ -3,7 +3,20 @@
 use super::{Twin, check};
 use soft_cuda::Checks;
 
-const TWINS: [Twin; 13] = [
+const TWINS: [Twin; 14] = [
+    Twin {
+        name: "a bulk copy that may not see its mbarrier initialised",
+        found: "BadBarrier",
+        threads: 32,
+        blocks: 1,
+        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
+FIX| fence.proxy.async.shared::cta;
+INIT: bar.sync 0; @!%p1 bra WAIT;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+  ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;",
+    },
     Twin {
         name: "a lane outside of its own mask",
         found: "BadMask",

@@ -18,12 +18,22 @@ const SPLITS: u32 = 2;
 const BLOCKS: u32 = 3;
 
 impl Product {
-    /// One that takes two blocks along each dimension of C, and several steps along K.
-    pub fn of(spec: &KernelDescriptor, unaligned: bool) -> Product {
+    /// Those that take two blocks along each dimension of C, and between one and more steps along
+    /// K than any pipeline has stages.
+    pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
+        [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into()
+    }
+
+    fn of(spec: &KernelDescriptor, unaligned: bool, steps: u32) -> Product {
         let tile = spec.tile();
         // What 128-bit accesses reach has rows of a multiple of 4 elements.
         let odd = u32::from(unaligned);
-        Product { m: tile.bm + 3, n: tile.bn + 4 + odd, k: 5 * tile.bk.max(8) + 4 + odd, odd }
+        Product {
+            m: tile.bm + 3,
+            n: tile.bn + 4 + odd,
+            k: (steps - 1) * tile.bk.max(8) + 4 + odd,
+            odd,
+        }
     }
 
     fn ld(&self, columns: u32) -> u32 {
