@@ -26,6 +26,9 @@
 //! }
 //! ```
 //!
+//! What Rust-CUDA's users write, and what becomes of it here: see `PORTING.md` in this crate's
+//! folder.
+//!
 //! | module | what |
 //! |---|---|
 //! | [`disjoint`] | slices of which each thread has its own elements |
@@ -46,6 +49,7 @@
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
+//! | `half` | 16-bit floats |
 //! | [`float`] | FMA, and single instructions |
 //! | [`hint`] | what the compiler should not know |
 //!
@@ -93,6 +97,8 @@ pub mod cp_async;
 pub mod disjoint;
 pub mod fast;
 pub mod float;
+#[cfg(feature = "half")]
+pub mod half;
 pub mod hint;
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics;
@@ -115,6 +121,8 @@ pub mod warp;
 pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::fma;
 pub use glam;
+#[cfg(feature = "half")]
+pub use half::{bf16, f16};
 pub use math::{FloatExt, GpuFloat};
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
