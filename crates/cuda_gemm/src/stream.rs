@@ -22,6 +22,22 @@ const DISABLE_TIMING: u32 = 2;
 ///
 /// Any thread may use it, and several at once: each call enqueues all it has to, and then the next
 /// one does. While a thread [captures](Stream::capture), the others wait.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use cuda_gemm::{Device, DeviceChoice, Stream};
+/// use cust::stream::StreamFlags;
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// device.make_current()?;
+/// let own = Arc::new(cust::stream::Stream::new(StreamFlags::DEFAULT, None).unwrap());
+/// // SAFETY: it was just made in the device's context, and nobody else captures on it.
+/// let stream = unsafe { Stream::from_cust(&device, own) };
+/// stream.wait_for(&device.stream())?;
+/// stream.synchronize()?;
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     // Dropped before the device.

@@ -30,10 +30,16 @@ use syn::parse_macro_input;
 /// - `#[kernel(max_block = ...)]`: the largest block (`.maxntid`).
 /// - `min_blocks = 2` beside either: leave registers for so many blocks on a
 ///   multiprocessor (`.minnctapersm`).
+///
 /// - `dynamic_shared = 1024`: bytes of dynamic shared memory that the kernel uses. A typed launch
 ///   that gives less is refused.
 ///
 /// The sizes are constant expressions of type `u32`.
+///
+/// # Rules
+///
+/// - `#[kernel(no_panic)]`: that this kernel can panic is a build error.
+/// - `#[kernel(no_local_memory)]`: so is that it keeps variables in local memory.
 ///
 /// # Instances
 ///
@@ -54,11 +60,6 @@ use syn::parse_macro_input;
 /// With the feature `launch` of `cuda_std`, the host has a type of the kernel's name, too, which
 /// launches it with checked arguments: see `cuda_std::launch`. For a generic kernel it is
 /// `scale::<f32>`.
-///
-/// # Rules
-///
-/// - `#[kernel(no_panic)]`: that this kernel can panic is a build error.
-/// - `#[kernel(no_local_memory)]`: so is that it keeps variables in local memory.
 ///
 /// # Grid constants
 ///
@@ -162,7 +163,9 @@ pub fn gpu_only(_args: TokenStream, item: TokenStream) -> TokenStream {
 /// belongs to the place in the source where the macro stands, as a `static` would: it
 /// is the same array each time that line runs, in every thread of the block. Its
 /// contents start undefined. The array is aligned to 128 bytes. `T` and `N` may name items
-/// of the module, not of the function. A macro that makes several kernels makes an array for each.
+/// of the module, not of the function. A macro that makes several kernels takes the length of
+/// each one's arrays as an argument, or calls a function that declares them: an array that is
+/// written out in the macro would be one array of all of them, which `cuda_builder` refuses.
 ///
 /// At most 48 KiB can be declared this way in one kernel; more must be asked for at
 /// launch and reached through `cuda_std::shared::dynamic_shared_mem`.
