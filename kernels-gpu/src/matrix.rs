@@ -146,6 +146,55 @@ impl Output {
         }
     }
 
+    /// [`store`](Self::store) for TM x TN elements, the first at (row, col), and the others
+    /// `apart` rows and columns from one to the next. With `beta != 0` four rows of C are loaded
+    /// before the first of them is overwritten.
+    ///
+    /// # Safety
+    /// No other thread stores these elements.
+    #[inline(always)]
+    pub unsafe fn store_spaced<const TM: usize, const TN: usize>(
+        self,
+        row: u32,
+        col: u32,
+        apart: [u32; 2],
+        acc: &[[f32; TN]; TM],
+    ) {
+        let step = apart[0] as usize * self.ld as usize;
+        let first = self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize);
+        let (rows, cols) = (self.rows.saturating_sub(row), self.cols.saturating_sub(col));
+        let is_inside =
+            |i: usize, j: usize| i as u32 * apart[0] < rows && j as u32 * apart[1] < cols;
+        let place = |i: usize, j: usize| first.wrapping_add(i * step + j * apart[1] as usize);
+        for begin in (0..TM).step_by(4) {
+            let end = if begin + 4 < TM { begin + 4 } else { TM };
+            let mut old = [[0.0f32; TN]; TM];
+            if self.beta != 0.0 {
+                for i in begin..end {
+                    for j in 0..TN {
+                        if is_inside(i, j) {
+                            // SAFETY: in bounds, and this thread's own.
+                            old[i][j] = unsafe { *place(i, j) };
+                        }
+                    }
+                }
+                for i in begin..end {
+                    for j in 0..TN {
+                        old[i][j] *= self.beta;
+                    }
+                }
+            }
+            for i in begin..end {
+                for j in 0..TN {
+                    if is_inside(i, j) {
+                        // SAFETY: as above.
+                        unsafe { *place(i, j) = fma(self.alpha, acc[i][j], old[i][j]) };
+                    }
+                }
+            }
+        }
+    }
+
     /// Whether [`store4_unchecked`](Self::store4_unchecked) may store all of a tile: it
     /// lies inside, its rows are aligned, and C is not read.
     #[inline(always)]

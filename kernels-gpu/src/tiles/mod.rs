@@ -1,12 +1,13 @@
 //! Kernels for products that the ladder's last rungs are too large for: small ones, and those of a
-//! few rows or columns.
+//! few rows or columns, or of a short K.
 //!
 //! [`tiled`] teaches slice-K and split-K. [`skinny_m`] and [`skinny_n`] are for GEMV-like products,
-//! which wait for memory alone.
+//! which wait for memory alone, and [`outer`] for those that wait for C to be written.
 
 mod copy;
 mod geometry;
 mod kernel;
+pub mod outer;
 mod reduction;
 pub mod skinny_m;
 pub mod skinny_n;
@@ -14,7 +15,8 @@ pub mod tiled;
 
 use crate::descriptor::KernelDescriptor;
 
-/// All of them, from the largest tile to the smallest, and what is for few rows or columns.
+/// All of them, from the largest tile to the smallest, what is for a short K, and what is for few rows
+/// or columns.
 pub const TILES: &[&KernelDescriptor] = &[
     &tiled::tile_64x128::DESCRIPTOR,
     &tiled::tile_64x64::DESCRIPTOR,
@@ -26,6 +28,11 @@ pub const TILES: &[&KernelDescriptor] = &[
     &tiled::tile_16x128::DESCRIPTOR,
     &tiled::tile_8x128::DESCRIPTOR,
     &tiled::tile_4x128::DESCRIPTOR,
+    &outer::outer_64x128::DESCRIPTOR,
+    &outer::outer_32x128::DESCRIPTOR,
+    &outer::outer_16x128::DESCRIPTOR,
+    &outer::outer_32x64::DESCRIPTOR,
+    &outer::outer_64x32::DESCRIPTOR,
     &skinny_m::skinny_m_8x128::DESCRIPTOR,
     &skinny_m::skinny_m_4x128::DESCRIPTOR,
     &skinny_m::skinny_m_2x32::DESCRIPTOR,

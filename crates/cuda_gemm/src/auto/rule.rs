@@ -22,8 +22,9 @@ const OTHERS: u32 = 800;
 /// Multiprocessors are full with three blocks for every four of them.
 const FULL: f64 = 0.75;
 
-/// The largest tile that fills the multiprocessors, or that does so with K split; none of those
-/// that waste work on the edges of C. `rungs` are considered beside the tiles, as even larger.
+/// The largest tile that fills the multiprocessors, or that does so with K split, after those that
+/// are for so short a K; none of those that waste work on the edges of C. `rungs` are considered
+/// beside the tiles, as even larger.
 pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescriptor]) -> Choice {
     let full = FULL * f64::from(multiprocessors);
     let usable = |spec: &&&'static KernelDescriptor| match spec.abi() {
@@ -36,12 +37,18 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         }
         KernelAbi::SplitK => true,
     };
+    // Tiles without splits are for a K of one step, and come first there.
+    let is_one_step = |spec: &KernelDescriptor| gemm.depth() <= spec.tile().bk as usize;
+    let is_for_one = |spec: &KernelDescriptor| spec.abi() == KernelAbi::Gemm;
+    let tiles_for_k = TILES.iter().filter(|spec| !is_for_one(spec) || is_one_step(spec));
     let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
-    let mut specs: Vec<_> = (rungs.iter().chain(TILES).filter(usable))
+    let mut specs: Vec<_> = (rungs.iter().chain(tiles_for_k).filter(usable))
         .filter(|spec| covered(gemm, spec) <= WASTE * least)
         .copied()
         .collect();
-    specs.sort_by_key(|spec| Reverse(spec.tile().bm * spec.tile().bn));
+    specs.sort_by_key(|spec| {
+        Reverse((is_for_one(spec) && is_one_step(spec), spec.tile().bm * spec.tile().bn))
+    });
     let tiles =
         |spec: &KernelDescriptor| covered(gemm, spec) / f64::from(spec.tile().bm * spec.tile().bn);
     let most_splits = |spec: &KernelDescriptor| match spec.abi() {

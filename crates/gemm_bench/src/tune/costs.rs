@@ -2,7 +2,7 @@
 
 use cuda_gemm::auto::Choice;
 use cuda_gemm::auto::table::{Costs, Pace};
-use cuda_gemm::kernels::{KernelAbi, KernelDescriptor};
+use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, TILES};
 use cuda_gemm::{Gemm, Kernel};
 
 use super::context::{BenchmarkContext, Operands, TimedJob, check};
@@ -12,6 +12,9 @@ use crate::error::Error;
 
 /// The two lengths along K that tell a step from the rest.
 const DEPTHS: [u32; 2] = [256, 1280];
+
+/// The same for tiles without splits, which are for a short K: one step of them, and a few.
+const SHORT_DEPTHS: [u32; 2] = [16, 80];
 
 /// Tiles that are longer than wide by this, or the other way round, lie in a line: C is as high
 /// or as wide as they are, and memory is what they wait for.
@@ -119,7 +122,10 @@ impl KernelBenchmark<'_> {
     /// With one block per multiprocessor, two, and so on.
     fn paces(&self, resident: u32, aligned: bool) -> Result<Vec<Pace>, Error> {
         let spec = self.kernel.spec();
-        let steps = DEPTHS.map(|depth| (depth / spec.tile().bk).max(1));
+        let is_tile = TILES.iter().any(|tile| tile.name() == spec.name());
+        let is_short = is_tile && spec.abi() == KernelAbi::Gemm;
+        let depths = if is_short { SHORT_DEPTHS } else { DEPTHS };
+        let steps = depths.map(|depth| (depth / spec.tile().bk).max(1));
         let mut grids = Vec::new();
         for blocks in 1..=resident {
             for steps in steps {
