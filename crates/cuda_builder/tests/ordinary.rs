@@ -96,9 +96,9 @@ fn a_panic_says_where_and_why() {
     for (how, (code, message)) in (0u32..).zip(ways) {
         let Some((text, ended)) = printed("panics", (3, 8), &[&how.to_le_bytes()]) else { return };
         let line = line_of(code);
-        let start = format!("thread (3, 0, 0) of block (1, 0, 0) panicked at ");
+        let start = "thread (3, 0, 0) of block (1, 0, 0) panicked at ";
         let place = format!("tests/ordinary/src/lib.rs:{line}:");
-        assert!(text.starts_with(&start) && text.contains(&place), "{how}: {text}");
+        assert!(text.starts_with(start) && text.contains(&place), "{how}: {text}");
         assert!(text.contains(message), "{how}: {text}");
         let Err(LaunchError::Fault(fault)) = ended else { panic!("{how}: {ended:?}") };
         let FaultKind::Panic { message: found } = &fault.kind else { panic!("{fault}") };
@@ -195,6 +195,7 @@ fn what_is_refused_is_named_with_its_place() {
              `wide_integer`, at ",
             "unsafe { *out = x as u128 }",
         ),
+        ("local_atomic", "kernel `local_atomic` has `atom.", ""),
     ] {
         let Some(error) = refused(feature) else { return };
         assert!(error.starts_with(begins), "{error}");

@@ -58,4 +58,5 @@ pub use kernels_gpu as kernels;
 pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};
 pub use limits::Limits;
 pub use matrix::{DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout};
+pub use queue::Exclusive;
 pub use stream::Stream;

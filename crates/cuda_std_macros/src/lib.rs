@@ -30,6 +30,7 @@ use syn::parse_macro_input;
 /// - `#[kernel(max_block = ...)]`: the largest block (`.maxntid`).
 /// - `min_blocks = 2` beside either: leave registers for so many blocks on a
 ///   multiprocessor (`.minnctapersm`).
+///
 /// - `dynamic_shared = 1024`: bytes of dynamic shared memory that the kernel uses. A typed launch
 ///   that gives less is refused.
 ///

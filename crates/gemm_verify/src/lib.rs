@@ -1,4 +1,5 @@
-//! Comparing a result with the product in f64, under a tolerance from error analysis.
+//! Comparing a result with the product in f64, under a tolerance from error analysis. The example
+//! is for all types of the crate.
 //!
 //! ```
 //! use gemm_matrix::Matrix;

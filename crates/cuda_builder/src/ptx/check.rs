@@ -56,6 +56,20 @@ pub enum Refused {
         instruction: String,
     },
 
+    /// An atomic operation on local memory, which no GPU has.
+    #[error(
+        "kernel `{kernel}` has `{instruction}`, at {at}: a GPU has atomics in global and in shared \
+         memory, and a thread's own variables lie in local memory; use `Cell`, or no atomic"
+    )]
+    LocalAtomic {
+        /// The kernel.
+        kernel: String,
+        /// Where it is.
+        at: Site,
+        /// The instruction.
+        instruction: String,
+    },
+
     /// Two places declare one array in shared memory.
     #[error(
         "`{symbol}` is declared twice: two crates of one name have a `shared_array!` in the same \
@@ -245,12 +259,16 @@ impl<'a> Module<'a> {
         let kernel = || kernel.to_owned();
         for statement in &code.statements {
             let at = || self.site(statement);
-            if let Some((opcode, _)) = statement.instruction()
-                && statement.is_assembly
-                && is_convergent(opcode)
-            {
-                let instruction = opcode.to_owned();
-                return Err(Refused::Convergent { kernel: kernel(), at: at(), instruction });
+            if let Some((opcode, _)) = statement.instruction() {
+                let instruction = || opcode.to_owned();
+                if statement.is_assembly && is_convergent(opcode) {
+                    let (at, instruction) = (at(), instruction());
+                    return Err(Refused::Convergent { kernel: kernel(), at, instruction });
+                }
+                if is_local_atomic(opcode) {
+                    let (at, instruction) = (at(), instruction());
+                    return Err(Refused::LocalAtomic { kernel: kernel(), at, instruction });
+                }
             }
             let Some(callee) = statement.callee() else { continue };
             if panic == Panic::Refuse && self.panicking.contains(callee) {
@@ -290,6 +308,11 @@ fn is_convergent(opcode: &str) -> bool {
     let mut words = opcode.split('.');
     words.next().is_some_and(|first| CONVERGENT.contains(&first))
         || words.any(|modifier| TOGETHER.contains(&modifier))
+}
+
+fn is_local_atomic(opcode: &str) -> bool {
+    let mut words = opcode.split('.');
+    matches!(words.next(), Some("atom" | "red")) && words.any(|modifier| modifier == "local")
 }
 
 /// A function's name as Rust has it.

@@ -234,7 +234,8 @@ impl Prepared {
         &self.stream
     }
 
-    /// Enqueues the product on the plan's stream.
+    /// Enqueues `C = alpha * A * B + beta * C` on the plan's stream: A is m x k, B k x n and C m x n,
+    /// with the plan's leading dimensions.
     ///
     /// A GPU returns at once, the software device when it is done. Either way a fault in
     /// the kernel is reported by the next [`Stream::synchronize`] or download.

@@ -3,7 +3,6 @@
 use core::any::Any;
 use core::fmt::{self, Write};
 use core::hash::{Hash, Hasher};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// A function that calls itself twice.
 pub fn recursion(i: u32) -> u64 {
@@ -284,17 +283,6 @@ pub fn comparing(i: u32) -> u64 {
     let order = bytes.as_slice().cmp(&other) as i8 as u64;
     let rows = [[i; 9]; 3];
     order << 4 | u64::from(bytes == other) << 1 | u64::from(rows[0] == rows[2] && rows[1] != [0; 9])
-}
-
-/// Atomics of `core`, in local memory.
-pub fn atomics_of_core(i: u32) -> u64 {
-    let (small, medium, large) =
-        (AtomicU8::new(i as u8), AtomicU32::new(i), AtomicU64::new(u64::from(i) << 40));
-    let old = small.fetch_add(200, Ordering::Relaxed);
-    let swapped = medium.compare_exchange(i, 9, Ordering::AcqRel, Ordering::Acquire).is_ok();
-    let most = large.fetch_max(5 << 40, Ordering::SeqCst);
-    let all = [old.into(), small.load(Ordering::Acquire).into(), swapped.into(), most];
-    all.iter().fold(u64::from(medium.into_inner()), |hash, value| (hash * 1031) ^ value)
 }
 
 /// Adapters of iterators.

@@ -32,7 +32,7 @@ macro_rules! kernels {
 kernels! {
     recursion mutual_recursion trait_objects function_pointers closures tables local_arrays
     sorting sorting_by_key wide_integers wide_to_float jumps enums strings parsing formatting
-    hashing comparing atomics_of_core iterators float_remainder any
+    hashing comparing iterators float_remainder any
 }
 
 /// Adds slices, indexing them: what is out of bounds is a panic.
@@ -165,4 +165,19 @@ pub unsafe fn no_local_memory(i: u32, out: *mut u32) {
 pub unsafe fn wide_integer(x: f64, out: *mut u128) {
     // SAFETY: never launched.
     unsafe { *out = x as u128 };
+}
+
+/// Counts in an atomic of its own, which no GPU has in local memory.
+///
+/// # Safety
+/// Never launched.
+#[cfg(feature = "local_atomic")]
+#[kernel]
+pub unsafe fn local_atomic(n: u32, out: *mut u32) {
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    let count = AtomicU32::new(n);
+    let swapped = count.compare_exchange(n, 9, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    // SAFETY: never launched.
+    unsafe { *out = count.into_inner() + u32::from(swapped) };
 }
