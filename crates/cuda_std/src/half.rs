@@ -1,8 +1,9 @@
 //! 16-bit floats (the feature `half`): the types of the crate `half`, which computes in software,
 //! and conversions that are one instruction here.
 //!
-//! A sum, product or quotient of two [`f16`] or [`bf16`] that was computed in `f32` and rounded is
-//! the correctly rounded one: `f16::narrow(a.widen() + b.widen())` is `a + b`, and faster.
+//! A sum, product or quotient of two `f16` or `bf16` that was computed in `f32` and rounded is
+//! the correctly rounded one, if it is a normal number: `f16::narrow(a.widen() + b.widen())` is
+//! `a + b`, and faster.
 
 use cuda_std_macros::gpu_only;
 

@@ -135,10 +135,11 @@ pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
     kernel::expand(bounds, function).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// `#[address_space(shared)] static mut NAME: MaybeUninit<T> = MaybeUninit::uninit();` in a
-/// `#[kernel]` is a place in the block's shared memory, one for all of its threads, as Rust-CUDA has
-/// it. Like any static that can be written, each access to it is `unsafe`. It is reached through a
-/// generic pointer; `shared_array!` has faster accesses.
+/// `#[address_space(shared)] static mut NAME: T = ..;` in a `#[kernel]` is a place in the block's
+/// shared memory, one for all of its threads, as Rust-CUDA has it. Like any static that can be
+/// written, each access to it is `unsafe`: its value is not stored, and the place is not initialised
+/// before some thread has written it, so that `MaybeUninit<T>` is the type that says what it is. It
+/// is reached through a generic pointer; `shared_array!` has faster accesses.
 ///
 /// `#[kernel]` itself expands it, and only where it stands among the statements of its function.
 #[proc_macro_attribute]
@@ -172,5 +173,5 @@ pub fn gpu_only(_args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn shared_array(input: TokenStream) -> TokenStream {
     let array = parse_macro_input!(input as shared::SharedArray);
-    shared::expand(array).into()
+    shared::expand(array, &[]).into()
 }

@@ -7,12 +7,12 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Expr, Token, Type};
+use syn::{Expr, ItemConst, Token, Type};
 
 /// `T; N`.
 pub struct SharedArray {
-    element: Type,
-    length: Expr,
+    pub element: Type,
+    pub length: Expr,
 }
 
 impl Parse for SharedArray {
@@ -25,8 +25,9 @@ impl Parse for SharedArray {
 }
 
 /// Expands `shared_array![T; N]`: a `.shared` variable of the module, whose address the
-/// expression reads. rustc cannot place a `static` in shared memory itself.
-pub fn expand(array: SharedArray) -> TokenStream {
+/// expression reads. rustc cannot place a `static` in shared memory itself. `constants` are items of
+/// the function that `T` and `N` name.
+pub fn expand(array: SharedArray, constants: &[&ItemConst]) -> TokenStream {
     let SharedArray { element, length } = array;
     let symbol = unique(symbol(place(&length)));
     let declare = Literal::string(&format!(".shared .align 128 .b8 {symbol}[{{}}];"));
@@ -38,6 +39,7 @@ pub fn expand(array: SharedArray) -> TokenStream {
             mod declaration {
                 #[allow(unused_imports)]
                 use super::*;
+                #(#[allow(dead_code)] #constants)*
                 ::core::arch::global_asm!(
                     #declare,
                     const { ::core::mem::size_of::<#element>() * { let n: usize = #length; n } },

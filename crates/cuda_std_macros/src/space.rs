@@ -3,17 +3,25 @@
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Item, ItemStatic, StaticMutability, Stmt, Type};
+use syn::{Error, Item, ItemConst, ItemStatic, LitInt, StaticMutability, Stmt, parse_quote};
+
+use crate::shared::{self, SharedArray};
 
 /// A kernel's statements, in which each static in shared memory is a place behind a pointer.
 pub fn expand(statements: &[Stmt]) -> syn::Result<TokenStream> {
     let mut pointers = TokenStream::new();
     let mut names = Vec::new();
     let mut rest = TokenStream::new();
+    // What the statics' types may name.
+    let constants = statements.iter().filter_map(|statement| match statement {
+        Stmt::Item(Item::Const(item)) => Some(item),
+        _ => None,
+    });
+    let constants: Vec<&ItemConst> = constants.collect();
     for statement in statements {
         match statement {
             Stmt::Item(Item::Static(item)) if is_shared(item)? => {
-                pointers.extend(declare(item)?);
+                pointers.extend(declare(item, &constants));
                 names.push(&item.ident);
             }
             other => rest.extend(quote!(#other)),
@@ -44,30 +52,16 @@ fn is_shared(item: &ItemStatic) -> syn::Result<bool> {
 }
 
 /// A pointer to the array that stands for the static.
-fn declare(item: &ItemStatic) -> syn::Result<TokenStream> {
+fn declare(item: &ItemStatic, constants: &[&ItemConst]) -> TokenStream {
     let ItemStatic { ident, ty, expr, .. } = item;
-    if !is_undefined(expr) || !is_maybe_uninit(ty) {
-        let message = "shared memory starts undefined: a `MaybeUninit<T>`, which is \
-                       `MaybeUninit::uninit()`";
-        return Err(Error::new(expr.span(), message));
-    }
-    let span = ident.span();
-    let array = quote::quote_spanned!(span=> ::cuda_std::shared_array![#ty; 1]);
-    Ok(quote! {
+    let length = LitInt::new("1", ident.span());
+    let array = SharedArray { element: (**ty).clone(), length: parse_quote!(#length) };
+    let array = shared::expand(array, constants);
+    quote! {
+        const _: #ty = #expr;
         #[allow(non_snake_case)]
         let #ident: *mut #ty = #array.as_mut_ptr();
-    })
-}
-
-fn is_undefined(expr: &Expr) -> bool {
-    let Expr::Call(call) = expr else { return false };
-    let Expr::Path(path) = &*call.func else { return false };
-    path.path.segments.last().is_some_and(|last| last.ident == "uninit")
-}
-
-fn is_maybe_uninit(ty: &Type) -> bool {
-    let Type::Path(path) = ty else { return false };
-    path.path.segments.last().is_some_and(|last| last.ident == "MaybeUninit")
+    }
 }
 
 /// Puts `(*NAME)` for `NAME`, also in the arguments of macros.

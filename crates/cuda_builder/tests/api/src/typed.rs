@@ -138,8 +138,9 @@ pub unsafe fn lines<T: From<f32> + Copy, U: Into<u32> + Copy>(
 /// One block of 64 threads; `stream` has as many elements.
 #[kernel(block = 64, dynamic_shared = 64 * size_of::<u32>() as u32)]
 pub unsafe fn reverse(stream: &[f32], config: *mut f32, sum: &AtomicF32, _: u8) {
+    const SIZE: usize = 64;
     #[address_space(shared)]
-    static mut TILE: MaybeUninit<[f32; 64]> = MaybeUninit::uninit();
+    static mut TILE: [f32; SIZE] = [0.0; SIZE];
     #[address_space(shared)]
     static mut FIRST: MaybeUninit<f32> = MaybeUninit::uninit();
     let dynamic = shared::dynamic_shared_mem::<u32>();
@@ -148,14 +149,14 @@ pub unsafe fn reverse(stream: &[f32], config: *mut f32, sum: &AtomicF32, _: u8) 
     // barrier.
     unsafe {
         let value = stream.get(i).copied().unwrap_or(0.0);
-        TILE.as_mut_ptr().cast::<f32>().add(i).write(value);
+        TILE[i] = value;
         dynamic.store(i as u32, i as u32);
         if i == 0 {
             FIRST.write(value);
         }
         thread::sync_threads();
         let other = dynamic.load(63 - i as u32) as usize;
-        let reversed = *TILE.as_ptr().cast::<f32>().add(other);
+        let reversed = TILE[other];
         *config.add(i) = reversed + FIRST.assume_init();
         sum.fetch_add(value, core::sync::atomic::Ordering::Relaxed);
     }
