@@ -137,6 +137,8 @@ mod tensor;
 
 use ptx_syntax as ptx;
 
+pub use ptx_syntax::source::Place as SourcePlace;
+
 pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, Waiting};
