@@ -5,12 +5,18 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use crate::arg::{Arg, Out, Side, is_soft};
 use crate::codes::{self, Answer};
 use crate::gpu::{self, forward};
+use crate::init;
 use crate::route::{self, Target};
 use crate::soft;
 use crate::types::{
     CU_JIT_TARGET_FROM_CUCONTEXT, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED, CUDA_MEMCPY2D,
     CUdeviceptr, CUfunction, CUlaunchConfig, CUmodule, CUresult,
 };
+
+pub(crate) fn init(flags: c_uint) -> Answer {
+    soft::check_environment()?;
+    init::init(flags)
+}
 
 pub(crate) fn driver_version(out: Out<c_int>) -> Answer {
     if !gpu::is_available() {

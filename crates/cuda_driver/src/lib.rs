@@ -16,7 +16,7 @@
 //! compute capability 9.0, as [`soft_sm90_ordinal`], which loads PTX for `sm_90a`
 //! and has tensor maps. Both have the same memory. `CUDA_VISIBLE_DEVICES` hides GPUs
 //! as it always does. `cuDeviceGetCount` answers the GPUs plus two, and `cuInit`
-//! always succeeds; [`gpu_count`] says why there is no GPU.
+//! succeeds unless [the environment](crate#checks) makes no sense; [`gpu_count`] says why there is no GPU.
 //!
 //! # Where a call goes
 //!
@@ -49,6 +49,19 @@
 //! succeeds, and every later call in that context returns the error until the
 //! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
 //! without end runs until [`soft::configure`] has set a budget of instructions.
+//!
+//! # Checks
+//!
+//! The environment says what the software device checks beyond what it always does:
+//!
+//! | variable | value |
+//! |---|---|
+//! | `SOFT_CUDA_CHECK` | `none` (the default), `all`, or some of `races`, `memory` and `sync` with commas between them; see [`soft_cuda::Checks`] |
+//! | `SOFT_CUDA_SCHEDULE` | `in-order` (the default), `random:SEED` or `adversarial`; see [`soft_cuda::Schedule`] |
+//! | `SOFT_CUDA_INSTRUCTION_BUDGET` | warp instructions after which a launch is ended |
+//!
+//! `cuInit` answers `CUDA_ERROR_INVALID_VALUE` to any other value, and [`last_error()`] explains
+//! it. What a check finds is a fault of the launch, as above.
 //!
 //! # Stream capture
 //!

@@ -20,7 +20,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::arg::Arg;
 use crate::route::{self, Target};
-use crate::{contexts, global, gpu, init, last_error, ordinals, soft};
+use crate::{contexts, global, gpu, last_error, ordinals, soft};
 
 /// Defines one C function. Every function of the API is made here, so none lets a panic
 /// out into C, which would end the process.
@@ -107,7 +107,7 @@ macro_rules! gpu_only {
 // Initialisation, errors, ordinals, the thread's stack of contexts, and what takes its
 // handles in structures.
 own! {
-    cuInit(flags: c_uint) => init::init;
+    cuInit(flags: c_uint) => global::init;
     cuDriverGetVersion(version: *mut c_int) => global::driver_version;
     cuGetErrorString(error: CUresult, out: *mut *const c_char) => global::error_string;
     cuGetErrorName(error: CUresult, out: *mut *const c_char) => global::error_name;

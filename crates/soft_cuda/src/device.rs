@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use crate::checks::{Checks, Schedule};
 use crate::error::{LoadError, MemoryError};
 use crate::exec::Path;
 use crate::exec::block::Launch;
-use crate::fault::LaunchError;
+use crate::exec::checker::LaunchChecks;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::launch::{self, LaunchReport};
+use crate::launch_error::LaunchError;
 use crate::memory::Memory;
 use crate::module::Module;
 use crate::printer::Printer;
@@ -41,6 +43,10 @@ pub struct Config {
     /// a loop ends, and at the block's end, so a launch may run a little longer.
     /// `None`, the default: no limit.
     pub instruction_budget: Option<u64>,
+    /// What is checked beyond what the device always checks.
+    pub checks: Checks,
+    /// The order in which warps and blocks run.
+    pub schedule: Schedule,
     /// Host threads that run blocks; `None`: as many as rayon's pool has where the first launch
     /// is, which is the program's to set.
     pub host_threads: Option<NonZero<usize>>,
@@ -53,6 +59,8 @@ impl Default for Config {
             total_memory: 80 << 30,
             isa: Isa::Auto,
             instruction_budget: None,
+            checks: Checks::NONE,
+            schedule: Schedule::InOrder,
             host_threads: None,
         }
     }
@@ -90,7 +98,7 @@ impl Device {
     pub fn new(config: Config) -> Device {
         Device {
             path: path(config.isa),
-            memory: Arc::new(Memory::new(config.total_memory)),
+            memory: Arc::new(Memory::new(config.total_memory, config.checks.memory)),
             running: Mutex::new(()),
             pool: OnceLock::new(),
             blocks_done: AtomicU64::new(0),
@@ -189,6 +197,11 @@ impl Device {
         self.memory.find(address).is_some()
     }
 
+    /// Base address and bytes of every live allocation, by address.
+    pub fn live_allocations(&self) -> Vec<(u64, u64)> {
+        self.memory.live()
+    }
+
     /// Base address and bytes of the live allocation that `address` lies in.
     pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
         self.memory.find(address).map(|found| (found.base, found.size))
@@ -201,7 +214,7 @@ impl Device {
     /// A [`LoadError`] names the line. Nothing is skipped: an instruction the
     /// device does not know is an error here, whether or not it would run.
     pub fn load(&self, ptx: &str) -> Result<Module, LoadError> {
-        Module::load(ptx, &self.memory, self.path)
+        Module::load(ptx, &self.memory, self.path, self.config.checks)
     }
 
     /// Runs a kernel to its end: blocks in parallel on the host's cores.
@@ -247,6 +260,10 @@ impl Device {
             executed: AtomicU64::new(0),
             last: AtomicU64::new(u64::MAX),
             started,
+            checks: (self.config.checks != Checks::NONE).then(|| {
+                LaunchChecks::new(self.config.checks, &kernel.lowered.code.facts, &snapshot)
+            }),
+            schedule: self.config.schedule,
         };
         let blocks: u64 = config.grid.iter().map(|&n| u64::from(n)).product();
         self.blocks_done.store(0, Relaxed);

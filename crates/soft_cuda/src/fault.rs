@@ -1,99 +1,10 @@
-//! Why a launch did not complete, said in one sentence each.
+//! What a kernel did wrong, said in one sentence each.
 
 use std::fmt;
 
 use ptx_syntax::source::Place as SourcePlace;
 
 use crate::error::Place;
-
-/// Why a launch did not complete.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LaunchError {
-    /// The launch configuration does not fit the kernel or the device. Nothing ran.
-    #[error("kernel `{kernel}` cannot be launched: {reason}")]
-    Invalid {
-        /// The kernel.
-        kernel: String,
-        /// What does not fit.
-        reason: InvalidLaunch,
-    },
-    /// The kernel ran and broke a rule. Memory holds what was written until then.
-    #[error(transparent)]
-    Fault(Box<Fault>),
-}
-
-/// What is wrong with a launch configuration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidLaunch {
-    /// A grid dimension is zero or above the device's limit.
-    #[error("the grid is {grid:?}, but each dimension must lie between 1 and {limit:?}")]
-    Grid {
-        /// The grid asked for.
-        grid: [u32; 3],
-        /// The largest grid.
-        limit: [u32; 3],
-    },
-    /// A block dimension is zero or above the device's limit.
-    #[error(
-        "the block is {block:?}, but each dimension must lie between 1 and {limit:?} and their product must not exceed {threads}"
-    )]
-    Block {
-        /// The block asked for.
-        block: [u32; 3],
-        /// The largest extent of each dimension.
-        limit: [u32; 3],
-        /// The most threads in a block.
-        threads: u32,
-    },
-    /// The kernel was compiled for exactly one block shape (`.reqntid`).
-    #[error("the block is {block:?}, but the kernel requires {required:?}")]
-    RequiredBlock {
-        /// The block asked for.
-        block: [u32; 3],
-        /// The block the kernel requires.
-        required: [u32; 3],
-    },
-    /// The kernel was compiled for fewer threads (`.maxntid`).
-    #[error("the block is {block:?}, {threads} threads, but the kernel allows at most {limit}")]
-    TooManyThreads {
-        /// The block asked for.
-        block: [u32; 3],
-        /// Its threads.
-        threads: u32,
-        /// The kernel's limit.
-        limit: u32,
-    },
-    /// Static and dynamic shared memory together exceed the device's limit.
-    #[error(
-        "it needs {bytes} bytes of shared memory per block ({fixed} static and {dynamic} dynamic), but the device has {limit}"
-    )]
-    SharedMemory {
-        /// Bytes needed in all.
-        bytes: u64,
-        /// Bytes of static shared memory.
-        fixed: u32,
-        /// Bytes of dynamic shared memory.
-        dynamic: u32,
-        /// The most a block can have.
-        limit: u32,
-    },
-    /// The parameter bytes do not match the kernel's signature.
-    #[error("it takes {expected} bytes of parameters but got {got}")]
-    Parameters {
-        /// Bytes the kernel takes.
-        expected: usize,
-        /// Bytes passed.
-        got: usize,
-    },
-    /// The host has no memory left for the threads' local memory and registers.
-    #[error("the host has no memory left for its {bytes} bytes of thread state per block")]
-    ThreadState {
-        /// Bytes needed for one block.
-        bytes: u64,
-    },
-}
 
 /// A kernel that broke a rule: where, who, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +23,38 @@ pub struct Fault {
     pub thread: [u32; 3],
     /// What happened.
     pub kind: FaultKind,
+}
+
+/// An earlier access of the same memory: how, where, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    /// Load, store, atomic or asynchronous copy.
+    pub access: Access,
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// That line, as in [`Fault::instruction`].
+    pub instruction: String,
+    /// As in [`Fault::source`].
+    pub source: Option<SourcePlace>,
+    /// Block index: x, y, z.
+    pub block: [u32; 3],
+    /// Thread index in the block: x, y, z.
+    pub thread: [u32; 3],
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Earlier { access, line, instruction, source, block, thread } = self;
+        let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        write!(
+            f,
+            "{access} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`"
+        )?;
+        match source {
+            Some(source) => write!(f, ", {source})"),
+            None => write!(f, ")"),
+        }
+    }
 }
 
 /// What a kernel did wrong.
@@ -186,6 +129,70 @@ pub enum FaultKind {
         other_warp: u32,
         /// Its PTX line.
         other_line: u32,
+    },
+    /// Two accesses of the same memory, at least one of them a write, that nothing orders.
+    DataRace {
+        /// The state space.
+        space: AddressSpace,
+        /// Where, as an address of that space.
+        address: u64,
+        /// The same place as a variable or an allocation, and the byte in it.
+        place: String,
+        /// How this thread accessed it.
+        access: Access,
+        /// The other access, which came earlier here.
+        earlier: Box<Earlier>,
+    },
+    /// A read of memory that nobody wrote.
+    Uninitialised {
+        /// The state space.
+        space: AddressSpace,
+        /// Where, as an address of that space.
+        address: u64,
+        /// Bytes read.
+        bytes: u32,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+    },
+    /// A read of a register that the thread did not write.
+    UninitialisedRegister {
+        /// Its name.
+        register: String,
+    },
+    /// A write to shared memory that belongs to no variable.
+    NoVariable {
+        /// Where, as an address of shared memory.
+        address: u64,
+        /// Bytes accessed.
+        bytes: u32,
+        /// Store, atomic or copy.
+        access: Access,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+    },
+    /// A load through the read-only cache (`ld.global.nc`), and a write of the same bytes in the
+    /// same launch.
+    ReadOnlyCache {
+        /// Where.
+        address: u64,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+        /// How this thread accessed it.
+        access: Access,
+        /// The other access, which came earlier here.
+        earlier: Box<Earlier>,
+    },
+    /// A member mask with which the instruction is undefined.
+    BadMask {
+        /// The mask.
+        mask: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An instruction that all warps of a warpgroup must execute, and that one did not.
+    WarpgroupDivergence {
+        /// The warp, by index in the block.
+        warp: u32,
     },
     /// A tensor map that the software device did not encode, or one of another rank.
     BadTensorMap {
@@ -358,6 +365,32 @@ impl fmt::Display for FaultKind {
                     "race on shared memory at {address:#x}: this {access} and the {other} by warp {other_warp} at line {other_line} are not ordered; {advice}"
                 )
             }
+            FaultKind::DataRace { space, address, place, access, earlier } => write!(
+                f,
+                "race on {space} memory at {address:#x} ({place}): this {access} and the {earlier} are not ordered"
+            ),
+            FaultKind::Uninitialised { space, address, bytes, place } => write!(
+                f,
+                "{bytes}-byte read of {space} memory at {address:#x} ({place}) that nothing has written"
+            ),
+            FaultKind::UninitialisedRegister { register } => {
+                write!(f, "the thread has not written register `{register}`, which this reads")
+            }
+            FaultKind::NoVariable { address, bytes, access, place } => write!(
+                f,
+                "{bytes}-byte shared {access} at {address:#x}, where no variable is ({place})"
+            ),
+            FaultKind::ReadOnlyCache { address, place, access, earlier } => write!(
+                f,
+                "memory at {address:#x} ({place}) is read with `ld.global.nc` and written in the same launch: this {access} comes after the {earlier}"
+            ),
+            FaultKind::BadMask { mask, reason } => {
+                write!(f, "bad member mask {mask:#010x}: {reason}")
+            }
+            FaultKind::WarpgroupDivergence { warp } => write!(
+                f,
+                "all warps of a warpgroup must execute this instruction, and warp {warp} did not"
+            ),
             FaultKind::BadTensorMap { address, rank: None } => write!(
                 f,
                 "there is no tensor map of the software device at {address:#x}; encode one with cuTensorMapEncodeTiled for this device"

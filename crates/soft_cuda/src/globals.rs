@@ -50,6 +50,10 @@ impl Globals {
                 name: name.clone(),
                 source,
             })?;
+            // What has no initial value is zero.
+            if let Some(allocation) = self.memory.find(address) {
+                allocation.mark(address, bytes.max(1));
+            }
             if self.variables.insert(name.clone(), (address, bytes)).is_some() {
                 return Err(LoadError::Redeclared { line, name });
             }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use ptx_syntax::source;
+
 use crate::error::quoted;
 use crate::exec::block::Launch;
 use crate::exec::machine::index_in;
 use crate::exec::warp::WarpFault;
-use crate::fault::{Fault, InvalidLaunch};
+use crate::fault::{Fault, FaultKind};
 use crate::globals::Globals;
+use crate::launch_error::InvalidLaunch;
 use crate::lower::Lowered;
 
 /// The most threads in a block.
@@ -155,7 +158,7 @@ impl Kernel {
             let (expected, got) = (self.params_size(), params.len());
             return Err(InvalidLaunch::Parameters { expected, got });
         }
-        Ok(bytes as u32)
+        Ok(bytes as u32 + self.lowered.padding)
     }
 
     pub(crate) fn fault(
@@ -166,16 +169,26 @@ impl Kernel {
         fault: WarpFault,
     ) -> Fault {
         let text = &self.lowered.code.text;
-        let line = text.get((fault.line as usize).wrapping_sub(1));
+        let quote = |line: u32| {
+            let line = text.get((line as usize).wrapping_sub(1));
+            line.map(|line| quoted(line)).unwrap_or_default()
+        };
+        let mut kind = fault.kind;
+        if let FaultKind::DataRace { earlier, .. } | FaultKind::ReadOnlyCache { earlier, .. } =
+            &mut kind
+        {
+            earlier.instruction = quote(earlier.line);
+            earlier.source = source::place(text, earlier.line);
+        }
         let thread = u64::from(warp) * 32 + u64::from(fault.lane);
         Fault {
             kernel: self.name.clone(),
             line: fault.line,
-            instruction: line.map(|line| quoted(line)).unwrap_or_default(),
-            source: ptx_syntax::source::place(text, fault.line),
+            instruction: quote(fault.line),
+            source: source::place(text, fault.line),
             block: index_in(block, launch.grid),
             thread: index_in(thread, launch.block),
-            kind: fault.kind,
+            kind,
         }
     }
 }

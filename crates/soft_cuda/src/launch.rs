@@ -9,8 +9,9 @@ use rayon::ThreadPool;
 
 use crate::exec::block::{BlockError, Launch, Worker};
 use crate::exec::warp::WarpFault;
-use crate::fault::{FaultKind, InvalidLaunch, LaunchError};
+use crate::fault::FaultKind;
 use crate::kernel::Kernel;
+use crate::launch_error::{InvalidLaunch, LaunchError};
 
 /// What a launch did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,15 +55,16 @@ pub(crate) fn run(
     let fault = run.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
     let printed = run.printed.into_inner().unwrap_or_else(PoisonError::into_inner);
     // How far later blocks came depends on timing.
-    let last = fault.as_ref().map_or(u64::MAX, |(block, ..)| *block);
-    let printed = printed.into_iter().take_while(move |(block, _)| *block <= last);
+    let last = fault.as_ref().map_or(u64::MAX, |(place, ..)| *place);
+    let printed = printed.into_iter().take_while(move |(place, _)| *place <= last);
     let (warp_instructions, thread_instructions, bulk_bytes) =
         run.executed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed = launch.started.elapsed();
     let ended = if run.workers.into_inner() == 0 {
         let reason = InvalidLaunch::ThreadState { bytes: launch.state_bytes() };
         Err(LaunchError::Invalid { kernel: kernel.name().to_owned(), reason })
-    } else if let Some((block, warp, fault)) = fault {
+    } else if let Some((place, warp, fault)) = fault {
+        let block = launch.block_at(place, blocks);
         Err(LaunchError::Fault(Box::new(kernel.fault(launch, block, warp, fault))))
     } else {
         Ok(LaunchReport { warp_instructions, thread_instructions, bulk_bytes, elapsed })
@@ -79,9 +81,9 @@ struct Run<'k> {
     done: &'k AtomicU64,
     /// Warp and thread instructions, bytes of bulk copies.
     executed: Mutex<(u64, u64, u64)>,
-    /// Block, warp and fault of the first block that faulted.
+    /// Of the first block that faulted: its place in the order, warp and fault.
     fault: Mutex<Option<(u64, u32, WarpFault)>>,
-    /// What each block has printed.
+    /// What each block has printed, by its place in the order.
     printed: Mutex<BTreeMap<u64, Vec<u8>>>,
     /// Threads that found memory to work with; one is enough.
     workers: AtomicU64,
@@ -93,15 +95,16 @@ impl Run<'_> {
         let Some(mut worker) = Worker::new(self.launch) else { return };
         self.workers.fetch_add(1, Relaxed);
         loop {
-            let block = self.next.fetch_add(1, Relaxed);
-            if block >= self.blocks || block > self.launch.last.load(Relaxed) {
+            // Its place in the order of the schedule.
+            let place = self.next.fetch_add(1, Relaxed);
+            if place >= self.blocks || place > self.launch.last.load(Relaxed) {
                 break;
             }
-            let ended = worker.run(block);
+            let ended = worker.run(self.launch.block_at(place, self.blocks), place);
             let text = worker.take_printed();
             if !text.is_empty() {
                 let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-                printed.insert(block, text);
+                printed.insert(place, text);
             }
             match ended {
                 Ok(()) => {
@@ -111,18 +114,18 @@ impl Run<'_> {
                 Err(BlockError::Fault { warp, fault }) => {
                     // Blocks before this one still run to their end, so that
                     // the fault reported does not depend on timing.
-                    self.launch.last.fetch_min(block, Relaxed);
+                    self.launch.last.fetch_min(place, Relaxed);
                     let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
                     // The budget is the launch's: that it ran out while this block was
                     // running says less than what another block did wrong.
-                    let rank = |fault: &WarpFault, block| {
-                        (matches!(fault.kind, FaultKind::BudgetExceeded { .. }), block)
+                    let rank = |fault: &WarpFault, place| {
+                        (matches!(fault.kind, FaultKind::BudgetExceeded { .. }), place)
                     };
                     if first
                         .as_ref()
-                        .is_none_or(|(other, _, its)| rank(&fault, block) < rank(its, *other))
+                        .is_none_or(|(other, _, its)| rank(&fault, place) < rank(its, *other))
                     {
-                        *first = Some((block, warp, fault));
+                        *first = Some((place, warp, fault));
                     }
                     break;
                 }

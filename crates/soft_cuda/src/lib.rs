@@ -122,6 +122,7 @@
 //! `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
 //! `cp.async.mbarrier.arrive`.
 
+mod checks;
 mod device;
 mod error;
 mod exec;
@@ -129,23 +130,26 @@ mod fault;
 mod globals;
 mod kernel;
 mod launch;
+mod launch_error;
 mod lower;
 mod memory;
 mod module;
 mod printer;
 mod tensor;
+mod written;
 
 use ptx_syntax as ptx;
 
-pub use ptx_syntax::source::Place as SourcePlace;
-
+pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
-pub use fault::{Access, AddressSpace, Fault, FaultKind, InvalidLaunch, LaunchError, Waiting};
+pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,
 };
 pub use launch::LaunchReport;
+pub use launch_error::{InvalidLaunch, LaunchError};
 pub use module::Module;
+pub use ptx_syntax::source::Place as SourcePlace;
 pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};

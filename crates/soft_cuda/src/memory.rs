@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{MemoryError, Place};
+use crate::written::Written;
 
 /// The first device address.
 pub(crate) const GLOBAL_BASE: u64 = 0x0050_0000_0000_0000;
@@ -36,6 +37,8 @@ pub(crate) struct Allocation {
     pub size: u64,
     data: *mut u8,
     layout: Layout,
+    /// Which bytes have been written, if that is checked.
+    pub written: Option<Written>,
 }
 
 // SAFETY: `data` is owned by this value, and every access to it goes through
@@ -45,17 +48,24 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    fn new(base: u64, size: u64) -> Option<Allocation> {
+    fn new(base: u64, size: u64, written: Option<Written>) -> Option<Allocation> {
         let padded = usize::try_from(size.next_multiple_of(ALIGN)).ok()?;
         let layout = Layout::from_size_align(padded, ALIGN as usize).ok()?;
         // SAFETY: `size` is not zero, so neither is the layout's.
         let data = unsafe { std::alloc::alloc_zeroed(layout) };
-        (!data.is_null()).then_some(Allocation { base, size, data, layout })
+        (!data.is_null()).then_some(Allocation { base, size, data, layout, written })
     }
 
     /// The host address of the first byte.
     pub(crate) fn host(&self) -> *mut u8 {
         self.data
+    }
+
+    /// Notes that `bytes` bytes at `address` have been written.
+    pub(crate) fn mark(&self, address: u64, bytes: u64) {
+        if let Some(written) = &self.written {
+            written.mark(address - self.base, bytes);
+        }
     }
 
     /// Host address of `address`, if `bytes` bytes from there are inside.
@@ -93,6 +103,18 @@ impl Snapshot {
         let found = self.around(address).0.last()?;
         (address - found.base < found.size).then_some(found)
     }
+
+    /// All of them, by address.
+    pub(crate) fn all(&self) -> &[Arc<Allocation>] {
+        &self.allocations
+    }
+
+    /// The place in [`all`](Snapshot::all) of the allocation that contains `address`.
+    pub(crate) fn index_of(&self, address: u64) -> Option<usize> {
+        let index = self.around(address).0.len().checked_sub(1)?;
+        let found = &self.allocations[index];
+        (address - found.base < found.size).then_some(index)
+    }
 }
 
 #[derive(Debug)]
@@ -108,14 +130,17 @@ struct Space {
 #[derive(Debug)]
 pub(crate) struct Memory {
     total: u64,
+    /// Whether reads of bytes that nobody wrote are looked for.
+    track: bool,
     space: Mutex<Space>,
 }
 
 impl Memory {
-    pub(crate) fn new(total: u64) -> Memory {
+    /// Memory of `total` bytes, which keeps track of those that have been written if `track`.
+    pub(crate) fn new(total: u64, track: bool) -> Memory {
         let live = Snapshot::default();
         let space = Space { live, freed: Vec::new(), next: GLOBAL_BASE, used: 0 };
-        Memory { total, space: Mutex::new(space) }
+        Memory { total, track, space: Mutex::new(space) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Space> {
@@ -134,7 +159,8 @@ impl Memory {
             _ => return Err(MemoryError::OutOfMemory { requested: bytes, free }),
         };
         let base = space.next;
-        let allocation = Allocation::new(base, bytes);
+        let written = self.track.then(|| Written::new(bytes));
+        let allocation = Allocation::new(base, bytes, written);
         let allocation = allocation.ok_or(MemoryError::HostMemory { requested: bytes })?;
         space.next += padded + GUARD;
         space.used += padded;
@@ -227,9 +253,10 @@ impl Memory {
         if src.is_empty() {
             return Ok(());
         }
-        let (_keep, host) = self.range(address, src.len() as u64)?;
-        // SAFETY: `range` checked the destination, and `_keep` keeps it alive.
+        let (allocation, host) = self.range(address, src.len() as u64)?;
+        // SAFETY: `range` checked the destination, and `allocation` keeps it alive.
         unsafe { store_bytes(host, src) };
+        allocation.mark(address, src.len() as u64);
         Ok(())
     }
 
@@ -237,8 +264,8 @@ impl Memory {
         if bytes == 0 {
             return Ok(());
         }
-        let (_keep_src, from) = self.range(src, bytes)?;
-        let (_keep_dst, to) = self.range(dst, bytes)?;
+        let (source, from) = self.range(src, bytes)?;
+        let (target, to) = self.range(dst, bytes)?;
         const CHUNK: u64 = 1 << 16;
         let mut buffer = vec![0; bytes.min(CHUNK) as usize];
         // An overlapping copy to a higher address runs backwards, as memmove does.
@@ -252,6 +279,9 @@ impl Memory {
                 load_bytes(from.add(start as usize), part);
                 store_bytes(to.add(start as usize), part);
             }
+        }
+        if let (Some(to), Some(from)) = (&target.written, &source.written) {
+            to.copy(dst - target.base, from, src - source.base, bytes);
         }
         Ok(())
     }
@@ -267,7 +297,7 @@ impl Memory {
             return Ok(());
         }
         let bytes = count.saturating_mul(N as u64);
-        let (_keep, host) = self.range(address, bytes)?;
+        let (allocation, host) = self.range(address, bytes)?;
         if !address.is_multiple_of(N as u64) {
             return Err(MemoryError::Misaligned { address, align: N as u64 });
         }
@@ -280,7 +310,13 @@ impl Memory {
             unsafe { store_bytes(host.add(at as usize), part) };
             at += part.len() as u64;
         }
+        allocation.mark(address, bytes);
         Ok(())
+    }
+
+    /// The allocations that are live.
+    pub(crate) fn live(&self) -> Vec<(u64, u64)> {
+        self.lock().live.allocations.iter().map(|live| (live.base, live.size)).collect()
     }
 }
 
@@ -338,7 +374,7 @@ mod tests {
 
     #[test]
     fn addresses_are_aligned_apart_and_never_reused() {
-        let memory = Memory::new(1 << 20);
+        let memory = Memory::new(1 << 20, false);
         let a = memory.alloc(100).unwrap();
         let b = memory.alloc(1).unwrap();
         assert_eq!((a % 256, b % 256), (0, 0));
@@ -351,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_kept() {
-        let memory = Memory::new(1024);
+        let memory = Memory::new(1024, false);
         assert_eq!(memory.alloc(0), Err(MemoryError::ZeroSize));
         let a = memory.alloc(600).unwrap();
         assert_eq!(memory.info(), (256, 1024));
@@ -360,7 +396,7 @@ mod tests {
         assert_eq!(memory.info(), (1024, 1024));
         assert!(memory.alloc(u64::MAX).is_err());
         // The device has it, and no host has.
-        let memory = Memory::new(u64::MAX >> 1);
+        let memory = Memory::new(u64::MAX >> 1, false);
         let requested = 1 << 47;
         let refused = Err(MemoryError::HostMemory { requested });
         assert_eq!(memory.alloc(requested), refused);
@@ -368,7 +404,7 @@ mod tests {
 
     #[test]
     fn unaligned_reads_writes_and_copies() {
-        let memory = Memory::new(1 << 30);
+        let memory = Memory::new(1 << 30, false);
         let base = memory.alloc(1 << 18).unwrap();
         let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
         memory.write(base + 3, &data).unwrap();
@@ -393,7 +429,7 @@ mod tests {
 
     #[test]
     fn bad_ranges_say_where_they_lie() {
-        let memory = Memory::new(1 << 20);
+        let memory = Memory::new(1 << 20, false);
         let a = memory.alloc(100).unwrap();
         let message =
             |address, len: usize| memory.read(address, &mut vec![0; len]).unwrap_err().to_string();

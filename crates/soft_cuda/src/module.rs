@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::Path;
 use crate::globals::Globals;
@@ -27,7 +28,12 @@ pub struct Module {
 
 impl Module {
     /// See [`Device::load`](crate::Device::load).
-    pub(crate) fn load(ptx: &str, memory: &Arc<Memory>, path: Path) -> Result<Module, LoadError> {
+    pub(crate) fn load(
+        ptx: &str,
+        memory: &Arc<Memory>,
+        path: Path,
+        checks: Checks,
+    ) -> Result<Module, LoadError> {
         let ast = ptx::parse(ptx)?;
         let text: Arc<[String]> = ptx.lines().map(|line| line.trim().to_owned()).collect();
         let functions = function_addresses(&ast);
@@ -44,7 +50,7 @@ impl Module {
             if by_name.insert(name.clone(), kernels.len()).is_some() {
                 return Err(LoadError::Redeclared { line: function.line, name });
             }
-            let lowered = lower::lower(&ast, &index, function, path, text.clone())?;
+            let lowered = lower::lower(&ast, &index, function, (path, checks), text.clone())?;
             let offsets = lower::parameter_offsets(&function.params);
             let params = function.params.iter().zip(offsets).map(|(param, offset)| Param {
                 offset: offset as usize,

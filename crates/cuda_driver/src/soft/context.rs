@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint};
 use super::capture::allow_context;
 use super::device::Model;
 use super::instance::device as the_device;
+use super::leaks;
 use super::state::{self, Context, State, is_primary, primary};
 use crate::arg::Out;
 use crate::codes::Answer;
@@ -50,6 +51,7 @@ fn clear(mut state: std::sync::MutexGuard<'_, State>, context: CUcontext) {
     let (allocations, modules) = state.clear(context);
     drop(state);
     drop(modules);
+    leaks::note(&allocations);
     for address in allocations {
         // It came from `alloc` and was not freed since: it cannot fail.
         let _ = the_device().free(address);

@@ -23,12 +23,44 @@ pub fn device() -> &'static Device {
 }
 
 /// What the device is like unless [`configure`] says otherwise: `soft_cuda`'s
-/// default, with half of this machine's memory if that is less. The other half is
-/// for the host's own copies of what is on the device.
+/// default, with half of this machine's memory if that is less, and with what the environment
+/// says ([the crate's documentation](crate#checks) lists the variables). The other half of the
+/// memory is for the host's own copies of what is on the device.
 pub fn default_config() -> Config {
     let config = Config::default();
     let half = memory::total().map_or(u64::MAX, |bytes| bytes / 2);
-    Config { total_memory: config.total_memory.min(half), ..config }
+    let config = Config { total_memory: config.total_memory.min(half), ..config };
+    environment(config.clone()).unwrap_or(config)
+}
+
+/// `config` with what the environment says: `SOFT_CUDA_CHECK`, `SOFT_CUDA_SCHEDULE` and
+/// `SOFT_CUDA_INSTRUCTION_BUDGET`. Fails with a sentence about a variable that makes no sense.
+fn environment(mut config: Config) -> Result<Config, String> {
+    fn set<T>(name: &str, field: &mut T, what: &str) -> Result<(), String>
+    where
+        T: std::str::FromStr<Err: std::fmt::Display>,
+    {
+        let Some(text) = std::env::var_os(name) else { return Ok(()) };
+        *field = text.to_string_lossy().parse().map_err(|error| {
+            format!("the environment variable {name} should be {what}: {error}")
+        })?;
+        Ok(())
+    }
+    set("SOFT_CUDA_CHECK", &mut config.checks, "a list of checks")?;
+    set("SOFT_CUDA_SCHEDULE", &mut config.schedule, "a schedule")?;
+    let mut budget = config.instruction_budget.unwrap_or(u64::MAX);
+    set("SOFT_CUDA_INSTRUCTION_BUDGET", &mut budget, "a number of warp instructions")?;
+    config.instruction_budget = (budget != u64::MAX).then_some(budget);
+    Ok(config)
+}
+
+/// Fails if the environment says something about the software device that makes no sense; the
+/// text is kept for `last_error`.
+pub(crate) fn check_environment() -> Answer {
+    environment(Config::default()).map(drop).map_err(|text| {
+        explain(text);
+        CUresult::CUDA_ERROR_INVALID_VALUE
+    })
 }
 
 /// Creates the software device with `config` instead of [`default_config`].

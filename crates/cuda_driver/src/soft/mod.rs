@@ -4,7 +4,7 @@
 //! Launches, copies and fills are complete when their call returns, so streams
 //! and events only keep what the API asks of them.
 //!
-//! The layers, from below: `instance`; `device` and `work`; `state`, with every object by
+//! The layers, from below: `instance`; `leaks`; `device` and `work`; `state`, with every object by
 //! its handle; `capture`, through which all work of a stream goes; the answers.
 
 mod capture;
@@ -15,6 +15,7 @@ pub(crate) mod function;
 pub(crate) mod graph;
 mod instance;
 pub(crate) mod launch;
+mod leaks;
 pub(crate) mod memory;
 pub(crate) mod module;
 mod state;
@@ -23,5 +24,6 @@ pub(crate) mod tensor;
 mod work;
 
 pub use context::last_fault;
-pub(crate) use instance::unsupported;
 pub use instance::{AlreadyInUse, configure, default_config, device, progress};
+pub(crate) use instance::{check_environment, unsupported};
+pub use leaks::{Leak, leaks};

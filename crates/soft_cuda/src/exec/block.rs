@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::checker::{Checker, LaunchChecks};
 use super::code::Code;
 use super::groups::Groups;
 use super::lines::Lines;
@@ -11,8 +12,10 @@ use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
+use super::schedule::{self, Random};
 use super::split::{Split, State};
 use super::warp::{Executed, Stop, Warp, WarpFault};
+use crate::checks::{Checks, Schedule};
 use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
 
@@ -23,6 +26,11 @@ const MAX_EXPIRIES: u32 = 64;
 /// Warp instructions after which a worker looks at what the launch has come to, where
 /// a warp's turn ends or is interrupted.
 const LOOK: u64 = 1 << 14;
+/// Warp instructions after which a turn is interrupted, at the next backward branch or where
+/// its split stops: a turn has no bound of its own, since loops are as long as they like.
+const SLICE: u64 = 1 << 14;
+/// The same where schedules are random: the most, and at any branch.
+const MAX_RANDOM_SLICE: u64 = 1 << 8;
 /// Warp instructions that a block may execute in all where a later block has faulted.
 const GRACE: u64 = 1 << 23;
 
@@ -46,6 +54,9 @@ pub(crate) struct Launch<'k> {
     /// The lowest block that faulted; later ones need not run.
     pub last: AtomicU64,
     pub started: Instant,
+    /// The checks that cost time, if there are any.
+    pub checks: Option<LaunchChecks>,
+    pub schedule: Schedule,
 }
 
 impl Launch<'_> {
@@ -55,6 +66,13 @@ impl Launch<'_> {
 
     pub(crate) fn warps(&self) -> usize {
         (self.threads() as usize).div_ceil(LANES)
+    }
+
+    /// The block that is number `place` to start. Blocks that may wait for each other start in
+    /// the order of their indices, as those do on a GPU that do not fit there all at once.
+    pub(crate) fn block_at(&self, place: u64, blocks: u64) -> u64 {
+        let schedule = if self.code.communicates { Schedule::InOrder } else { self.schedule };
+        schedule::block_at(schedule, place, blocks)
     }
 
     /// Bytes of local memory of a block.
@@ -92,6 +110,9 @@ pub(crate) struct Worker<'k> {
     flushed: u64,
     /// Warp instructions executed when the block began.
     begun: u64,
+    /// The order in which warps take turns.
+    turns: Vec<usize>,
+    random: Random,
 }
 
 /// Why a block did not finish.
@@ -130,10 +151,16 @@ impl<'k> Worker<'k> {
             cache: [CacheEntry::EMPTY; CACHE],
             fault: None,
             warp: 0,
+            lanes: FULL,
             copies: (0..warps).map(|_| Groups::new()).collect(),
             stores: (0..warps).map(|_| Groups::new()).collect(),
             barriers: Barriers::default(),
             order: Order::new(code.bulk, warps, launch.shared_bytes),
+            checker: launch.checks.as_ref().map(|checks| {
+                let (shape, bytes) = ((launch.grid, launch.block), launch.shared_bytes);
+                Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, bytes))
+            }),
+            checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
             bulk_bytes: 0,
             printed: Printed::default(),
             started: launch.started,
@@ -163,7 +190,12 @@ impl<'k> Worker<'k> {
             executed: Executed::default(),
             flushed: 0,
             begun: 0,
+            turns: (0..warps).collect(),
+            random: Random::new(0, 0),
         };
+        if launch.schedule == Schedule::Adversarial {
+            worker.turns.reverse();
+        }
         for warp in 0..warps {
             worker.enter(warp);
             worker.cx.fill_initial(&code.functions[0].initial);
@@ -185,6 +217,7 @@ impl<'k> Worker<'k> {
     pub(super) fn enter(&mut self, warp: usize) {
         let cx = &mut self.cx;
         cx.warp = warp;
+        cx.lanes = FULL >> (LANES - (self.launch.threads() as usize - warp * LANES).min(LANES));
         // SAFETY: each offset is inside its buffer, which has room for all warps.
         unsafe {
             cx.regs = self.registers.start().add(warp * self.stride);
@@ -195,30 +228,40 @@ impl<'k> Worker<'k> {
         cx.shared = self.shared.start();
     }
 
-    /// Runs the block with the linear index `block`.
-    pub(crate) fn run(&mut self, block: u64) -> Result<(), BlockError> {
+    /// Runs the block with the linear index `block`, which is number `place` to start.
+    pub(crate) fn run(&mut self, block: u64, place: u64) -> Result<(), BlockError> {
         self.start(block);
         loop {
             let mut progress = false;
-            for warp in 0..self.warps.len() {
+            self.shuffle();
+            for turn in 0..self.warps.len() {
+                let warp = self.turns[turn];
                 if self.warps[warp].live == 0 || !self.warps[warp].ready() {
                     continue;
                 }
                 progress = true;
                 self.enter(warp);
-                let stop = self.warps[warp].run(self.launch.code, &mut self.cx, &mut self.executed);
+                let (code, cx, count) = (self.launch.code, &mut self.cx, &mut self.executed);
+                let stop = match self.launch.schedule {
+                    Schedule::Random(_) => {
+                        let slice = 1 + self.random.below(MAX_RANDOM_SLICE);
+                        self.warps[warp].run::<true>(code, cx, count, slice)
+                    }
+                    _ => self.warps[warp].run::<false>(code, cx, count, SLICE),
+                };
                 if let Stop::Fault(fault) = stop {
                     return Err(BlockError::Fault { warp: warp as u32, fault });
                 }
                 // Not only where a turn is over: whoever stops at a barrier in every
                 // iteration of a loop never comes to the end of one.
                 if self.executed.warp - self.flushed >= LOOK {
-                    self.look(block, warp)?;
+                    self.look(place, warp)?;
                 }
                 self.retry_waits();
             }
             if self.warps.iter().all(|warp| warp.live == 0) {
                 self.flush();
+                self.check_end()?;
                 return self.check_budget(0);
             }
             if !progress
@@ -227,6 +270,28 @@ impl<'k> Worker<'k> {
                 && !self.expire_waits()
             {
                 return Err(self.stuck());
+            }
+        }
+    }
+
+    /// Puts the warps into another order, if the schedule is random.
+    fn shuffle(&mut self) {
+        if let Schedule::Random(_) = self.launch.schedule {
+            for end in (2..=self.turns.len()).rev() {
+                self.turns.swap(end - 1, self.random.below(end as u64) as usize);
+            }
+        }
+    }
+
+    /// All threads have exited: checks what can only be seen then.
+    fn check_end(&self) -> Result<(), BlockError> {
+        let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
+        match checker.and_then(|checker| checker.warpgroup_divergence()) {
+            None => Ok(()),
+            Some((warp, line)) => {
+                let kind = FaultKind::WarpgroupDivergence { warp: warp as u32 };
+                let fault = WarpFault { lane: 0, line, kind };
+                Err(BlockError::Fault { warp: warp as u32, fault })
             }
         }
     }
@@ -273,13 +338,18 @@ impl<'k> Worker<'k> {
         self.cx.printed.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
-        let threads = launch.threads() as usize;
+        if let Schedule::Random(seed) = launch.schedule {
+            self.random = Random::new(seed, block);
+            self.turns.sort_unstable();
+        }
+        if let Some(checker) = &mut self.cx.checker {
+            checker.clear(block);
+        }
         for warp in 0..self.warps.len() {
-            let lanes = (threads - warp * LANES).min(LANES);
-            self.warps[warp].start(FULL >> (LANES - lanes), launch.code);
+            self.enter(warp);
+            self.warps[warp].start(self.cx.lanes, launch.code);
             self.cx.copies[warp].clear();
             self.cx.stores[warp].clear();
-            self.enter(warp);
             self.cx.fill_of_block(&launch.code.functions[0].initial);
         }
     }
@@ -307,12 +377,12 @@ impl<'k> Worker<'k> {
     }
 
     /// The block has run for a while: checks whether it should go on.
-    fn look(&mut self, block: u64, warp: usize) -> Result<(), BlockError> {
+    fn look(&mut self, place: u64, warp: usize) -> Result<(), BlockError> {
         self.flush();
         let last = self.launch.last.load(Relaxed);
         // A block before the one that faulted may find a fault of its own, which would be
         // reported instead, but not for ever.
-        if last < block || last != u64::MAX && self.executed.warp - self.begun > GRACE {
+        if last < place || last != u64::MAX && self.executed.warp - self.begun > GRACE {
             return Err(BlockError::Abandoned);
         }
         self.check_budget(warp)

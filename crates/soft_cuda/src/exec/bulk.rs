@@ -6,6 +6,7 @@
 //! does: a kernel that overwrites the source too early stores wrong data here,
 //! every time.
 
+use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
 use super::element::{self, Element};
 use super::groups::{Store, Target};
@@ -162,6 +163,11 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let bytes = unsafe { *cx.slot::<u32>(op.c).add(lane) };
         let (at, host) = plain(cx, lane, to, (from, src.space), bytes)?;
         cx.order.copy(issued, at, bytes)?;
+        check_load(cx, lane, line, (at, bytes), (index, phase))?;
+        if let Some(checker) = &mut cx.checker {
+            let site = Site { line, kind: AccessKind::Load, bytes };
+            checker.global((cx.warp, lane), site, from, |_| false)?;
+        }
         // SAFETY: `plain` checked both ends.
         unsafe { element::copy(cx.shared.add(at as usize), host, bytes, bytes) };
         bytes.into()
@@ -171,11 +177,27 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let bytes = map.box_bytes();
         let at = shared(cx, lane, to, bytes, TENSOR_ALIGN)?;
         cx.order.copy(issued, at, bytes as u32)?;
+        check_load(cx, lane, line, (at, bytes as u32), (index, phase))?;
         copy_box(cx, lane, &map, start, at, false)?;
         bytes
     };
     cx.bulk_bytes += bytes;
     mbarrier::copied(cx, index, bytes as i64)
+}
+
+/// Checks a copy to `place` of shared memory, an offset and bytes, that is complete with a phase
+/// of an mbarrier.
+fn check_load(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    line: u32,
+    place: (u32, u32),
+    phase: (usize, u32),
+) -> Result<(), FaultKind> {
+    match &mut cx.checker {
+        Some(checker) => checker.copy_bulk((cx.warp, lane), line, place, phase),
+        None => Ok(()),
+    }
 }
 
 /// Checks a copy of plain bytes. Returns the offset into shared memory and the
@@ -260,6 +282,9 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         (from, map.box_bytes() as u32, Target::Tensor { map, start })
     };
     cx.order.read(cx.warp, line, from, bytes)?;
+    if let Some(checker) = &mut cx.checker {
+        checker.read_bulk((cx.warp, lane), line, (from, bytes))?;
+    }
     cx.bulk_bytes += u64::from(bytes);
     cx.stores[cx.warp].push(lane, Store { from, to });
     Ok(())

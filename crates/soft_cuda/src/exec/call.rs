@@ -8,7 +8,7 @@ use super::code::{Code, Target};
 use super::frames::{Activation, begin_frame, pass_results};
 use super::machine::bits;
 use super::op::Cx;
-use super::split::{Node, Split, State};
+use super::split::{Node, Split};
 use super::warp::Warp;
 use crate::fault::FaultKind;
 
@@ -88,7 +88,7 @@ impl Warp {
         let (reconverge, pending) = (call.next, mask);
         let node = Node { reconverge, parent, pending, arrived: 0, frame: caller, activation };
         let node = self.add_node(node);
-        self.splits.push(Split { pc: callee.entry, mask, node, frame, state: State::Ready });
+        self.splits.push(Split::new(callee.entry, mask, node, frame));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::facts::Facts;
 use super::op::Op;
 
 /// Stands for "the lanes do not reconverge before they exit".
@@ -37,6 +38,9 @@ pub(crate) struct Code {
     pub own_local_bytes: u32,
     /// PTX text by line, for messages.
     pub text: std::sync::Arc<[String]>,
+    pub facts: Facts,
+    /// Whether blocks may tell each other something through device memory.
+    pub communicates: bool,
 }
 
 /// A register slot that holds a constant.
@@ -231,5 +235,7 @@ pub(crate) struct Wait {
     pub acquire: bool,
     /// Predicate "the phase is complete".
     pub dst: u32,
+    /// Nothing reads that predicate.
+    pub ignored: bool,
     pub next: u32,
 }

@@ -5,6 +5,7 @@
 use super::lanes::Lane;
 use super::machine::{FULL, LANES, NO_SLOT};
 use super::op::{Cx, Handler, Op};
+use crate::fault::FaultKind;
 
 /// Does nothing: `bar.warp.sync`.
 pub(crate) struct SyncWarp;
@@ -51,6 +52,12 @@ unsafe impl Handler for Shuffle {
                     }
                 };
                 let source = if ok { source & 31 } else { own };
+                if cx.checks.sync && cx.mask >> source & 1 == 0 {
+                    let reason =
+                        format!("lane {source}, from which this reads, does not take part");
+                    let kind = FaultKind::BadMask { mask: cx.mask, reason };
+                    return cx.fail(own, kind);
+                }
                 out[lane] = values[source as usize];
                 valid |= u32::from(ok) << lane;
             }

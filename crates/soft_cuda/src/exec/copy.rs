@@ -2,16 +2,17 @@
 //!
 //! A copy is performed when its thread waits for it, see [`super::groups`].
 
+use super::access::{AccessKind, Site};
 use super::groups::CopyToShared;
-use super::machine::{FULL, NO_SLOT};
+use super::machine::{FULL, NO_SLOT, bits};
 use super::op::{Cx, Handler, Op};
 use super::{address, element};
 use crate::fault::{Access, AddressSpace};
 
 /// `cp.async`: `a` slot of the shared address, `b` slot of the global address,
 /// `c` slot of the source size or [`NO_SLOT`];
-/// [`Cx::extra`] from `x`: bytes, whether the shared address has 64 bits, and
-/// the offsets of the two addresses.
+/// [`Cx::extra`] from `x`: bytes, whether the shared address has 64 bits, the offsets of the two
+/// addresses, and the PTX line.
 pub(crate) struct CpAsync;
 
 // SAFETY: touches only the slots `a`, `b` and `c`.
@@ -27,7 +28,8 @@ unsafe impl Handler for CpAsync {
 /// As for [`CpAsync`].
 #[inline(never)]
 unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
-    let [bytes, wide, to_offset, from_offset] = [0, 1, 2, 3].map(|i| cx.extra[op.x as usize + i]);
+    let [bytes, wide, to_offset, from_offset, line] =
+        std::array::from_fn(|i| cx.extra[op.x as usize + i]);
     let [to_offset, from_offset] = [to_offset, from_offset].map(|o| i64::from(o as i32) as u64);
     for lane in cx.active() {
         // SAFETY: the slots have the lane sizes that the fields say.
@@ -64,6 +66,19 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
                 Err(kind) => return cx.fail(lane as u32, kind),
             }
         };
+        if let Some(checker) = &mut cx.checker {
+            let (at, group) =
+                ((dst as usize - cx.shared as usize) as u32, cx.copies[cx.warp].group(lane));
+            let (thread, site) =
+                ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes: have });
+            let mut result = checker.copy_async(thread, line, (at, bytes), group);
+            if result.is_ok() && have != 0 {
+                result = checker.global(thread, site, from, |_| false);
+            }
+            if let Err(kind) = result {
+                return cx.fail(lane as u32, kind);
+            }
+        }
         cx.copies[cx.warp].push(lane, CopyToShared { dst, src, bytes, from_src: have });
     }
     false
@@ -95,6 +110,12 @@ unsafe impl Handler for Wait {
             // SAFETY: both ends were checked when the copy was issued; shared memory lives as
             // long as the block, and the launch keeps every allocation alive.
             unsafe { element::copy(copy.dst, copy.src, copy.from_src, copy.bytes) };
+        }
+        if let Some(checker) = &mut cx.checker {
+            for lane in bits(cx.mask) {
+                let group = cx.copies[cx.warp].waited(lane, keep);
+                checker.known.wait_copies(cx.warp, lane, group as u32);
+            }
         }
         false
     }

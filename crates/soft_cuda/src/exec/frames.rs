@@ -100,6 +100,9 @@ fn copy(
                 let stack = cx.local.add(lane * cx.local_size as usize);
                 stack.add(to as usize).copy_from_nonoverlapping(stack.add(from as usize), bytes);
             }
+            if let Some(checker) = &mut cx.checker {
+                checker.copy_local((cx.warp, lane), from, to, piece.bytes);
+            }
         }
     }
 }
@@ -117,6 +120,9 @@ pub(super) fn begin_frame(
         unsafe {
             let stack = cx.local.add(lane * cx.local_size as usize);
             stack.add(frames.1 as usize).write_bytes(0xff, callee.frame as usize);
+        }
+        if let Some(checker) = &mut cx.checker {
+            checker.set_local((cx.warp, lane), (frames.1, callee.frame), false);
         }
     }
     let sizes = call.returns.iter().chain(&call.arguments).map(|piece| piece.bytes);

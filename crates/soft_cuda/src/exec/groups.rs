@@ -63,6 +63,18 @@ impl<T> Groups<T> {
         self.pending.push(Pending { lane, group: self.committed[lane], copy });
     }
 
+    /// The number of the lane's open group, from 0.
+    pub(crate) fn group(&self, lane: usize) -> u64 {
+        self.committed[lane]
+    }
+
+    /// How many of the lane's groups, the open one included if `keep` is `None`, are complete
+    /// after a wait that leaves the latest `keep`.
+    pub(crate) fn waited(&self, lane: usize, keep: Option<u64>) -> u64 {
+        let committed = self.committed[lane];
+        keep.map_or(committed + 1, |keep| committed.saturating_sub(keep))
+    }
+
     /// Closes the open group of each of `lanes`.
     pub(crate) fn commit(&mut self, lanes: impl Iterator<Item = usize>) {
         lanes.for_each(|lane| self.committed[lane] += 1);

@@ -74,6 +74,12 @@ fn find(cx: &Cx<'_>, lane: usize, address: u64, space: AddressSpace) -> Result<u
             "there is no mbarrier at {shared:#x}: `mbarrier.init` has not run, or something overwrote it"
         )));
     };
+    let checker = cx.checker.as_ref();
+    if let Some([x, y, z]) = checker.and_then(|c| c.not_after_init((cx.warp, lane), index)) {
+        return Err(bad(format!(
+            "the mbarrier at {shared:#x} is used without a barrier after thread ({x}, {y}, {z}) initialised it"
+        )));
+    }
     let (warp, clock) = barrier.by;
     if !cx.order.knows(cx.warp, warp, clock) {
         return Err(bad(format!(
@@ -93,6 +99,10 @@ fn advance(cx: &mut Cx<'_>, index: usize) {
         barrier.pending = barrier.count;
         barrier.arrived.set(barrier.component, barrier.completed);
         barrier.done.clone_from(&barrier.arrived);
+        if let Some(checker) = &cx.checker {
+            barrier.released.set(checker.known.mbarrier(index), barrier.completed);
+            barrier.acquired.clone_from(&barrier.released);
+        }
         cx.barriers.completions += 1;
     }
 }
@@ -121,6 +131,12 @@ pub(super) fn of_copy(
 ) -> Result<(usize, usize, u32), FaultKind> {
     let index = find(cx, lane, address, space)?;
     let barrier = &cx.barriers.all[index];
+    if cx.checks.sync && !barrier.fenced {
+        return Err(bad(format!(
+            "a bulk copy uses the mbarrier at {:#x}, but no `fence.mbarrier_init` or `fence.proxy.async` came after its initialisation",
+            SHARED_BASE + barrier.at
+        )));
+    }
     Ok((index, barrier.component, barrier.completed + 1))
 }
 
@@ -180,9 +196,9 @@ unsafe fn act(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         }
         Action::ArriveExpectTx => {
             transfer(cx, index, operand.into())?;
-            arrive(cx, index, 1, release != 0)?;
+            arrive(cx, lane, index, 1, release != 0)?;
         }
-        Action::Arrive => arrive(cx, index, operand, release != 0)?,
+        Action::Arrive => arrive(cx, lane, index, operand, release != 0)?,
     }
     if op.d != NO_SLOT {
         // SAFETY: `d` has 64-bit lanes.
@@ -205,6 +221,15 @@ fn init(
     }
     let (at, host) = place(cx, lane, address, space)?;
     let all = &mut cx.barriers.all;
+    if cx.checks.sync
+        && let Some(index) = all.iter().position(|barrier| barrier.at == at)
+        // SAFETY: `place` checked that the eight bytes are inside shared memory and aligned.
+        && unsafe { host.read() } == MAGIC ^ index as u64
+    {
+        return Err(bad(format!(
+            "the mbarrier at {address:#x} is initialised a second time; `mbarrier.inval` comes first"
+        )));
+    }
     // One at the place of an old one goes on with its component of the clocks.
     let index = all.iter().position(|barrier| barrier.at == at).unwrap_or(all.len());
     let component = cx.order.component(index);
@@ -219,6 +244,9 @@ fn init(
         component,
         arrived: Clock::default(),
         done: Clock::default(),
+        fenced: false,
+        released: Default::default(),
+        acquired: Default::default(),
         by: (cx.warp, cx.order.now(cx.warp)),
     };
     match all.get_mut(index) {
@@ -226,12 +254,21 @@ fn init(
         None => all.push(barrier),
     }
     cx.barriers.changes += 1;
+    if let Some(checker) = &mut cx.checker {
+        checker.initialised((cx.warp, lane), index);
+    }
     // SAFETY: `place` checked that the eight bytes are inside shared memory and aligned.
     unsafe { host.write(MAGIC ^ index as u64) };
     Ok(())
 }
 
-fn arrive(cx: &mut Cx<'_>, index: usize, count: u32, release: bool) -> Result<(), FaultKind> {
+fn arrive(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    index: usize,
+    count: u32,
+    release: bool,
+) -> Result<(), FaultKind> {
     let warp = cx.warp;
     let barrier = &mut cx.barriers.all[index];
     let (address, pending) = (SHARED_BASE + barrier.at, barrier.pending);
@@ -244,9 +281,36 @@ fn arrive(cx: &mut Cx<'_>, index: usize, count: u32, release: bool) -> Result<()
     barrier.pending -= count;
     if release {
         cx.order.release(warp, &mut barrier.arrived);
+        if let Some(checker) = &mut cx.checker {
+            checker.known.release(warp, 1 << lane, &mut barrier.released);
+        }
     }
     advance(cx, index);
     Ok(())
+}
+
+/// Lanes learn what those knew who arrived at a barrier.
+fn acquire(cx: &mut Cx<'_>, (index, lanes): (usize, u32)) {
+    if let Some(checker) = &mut cx.checker
+        && lanes != 0
+    {
+        checker.known.acquire(cx.warp, lanes, &cx.barriers.all[index].acquired);
+    }
+}
+
+/// `fence.mbarrier_init` and `fence.proxy.async`: asynchronous copies may use the mbarriers that
+/// these threads have initialised.
+pub(crate) struct FenceInit;
+
+// SAFETY: touches no slot.
+unsafe impl Handler for FenceInit {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
+        for barrier in cx.barriers.all.iter_mut().filter(|barrier| barrier.by.0 == cx.warp) {
+            barrier.fenced = true;
+        }
+        false
+    }
 }
 
 /// What came of a wait.
@@ -267,8 +331,14 @@ pub(crate) unsafe fn wait(
     wait: &Wait,
     give_up: bool,
 ) -> Result<Waited, (u32, FaultKind)> {
+    if wait.ignored && cx.checks.sync {
+        let reason = "nothing reads whether this wait was successful, which it need not be";
+        return Err((cx.mask.trailing_zeros(), bad(reason.to_owned())));
+    }
     let mut done = 0;
     let mut first = None;
+    // The lanes that acquire from the same barrier.
+    let mut same = (0, 0);
     for lane in cx.active() {
         // SAFETY: by contract.
         let address = unsafe { address::address_of(cx, lane, wait.address) };
@@ -286,11 +356,17 @@ pub(crate) unsafe fn wait(
             done |= 1 << lane;
             if wait.acquire {
                 cx.order.acquire(cx.warp, &cx.barriers.all[index].done);
+                if same.0 != index {
+                    acquire(cx, same);
+                    same = (index, 0);
+                }
+                same.1 |= 1 << lane;
             }
         } else {
             first.get_or_insert(index as u32);
         }
     }
+    acquire(cx, same);
     match first {
         Some(index) if done == 0 && !give_up => Ok(Waited::Blocked(index)),
         _ => {

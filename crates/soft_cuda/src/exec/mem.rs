@@ -304,15 +304,18 @@ unsafe impl Handler for StoreAny {
 }
 
 /// A memory fence: `membar`, `fence`, and the ordered side of acquire loads
-/// and release stores.
+/// and release stores. `x` is whether it orders threads of other blocks, too.
 pub(crate) struct Fence;
 
 // SAFETY: touches no slot.
 unsafe impl Handler for Fence {
     #[inline(always)]
-    unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         cx.order.fence(cx.warp);
+        if let Some(checker) = &mut cx.checker {
+            checker.known.fence(cx.warp, cx.mask, op.x != 0);
+        }
         false
     }
 }

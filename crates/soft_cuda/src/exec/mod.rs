@@ -5,24 +5,32 @@
 //! generic over what they compute. What kernels live on is compiled for AVX2, and
 //! everything once for any host (see [`op::Handler`]); both give the same bits.
 
+pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 pub(crate) mod block;
 pub(crate) mod bulk;
 mod call;
+pub(crate) mod check_access;
+pub(crate) mod check_register;
+pub(crate) mod checker;
+pub(crate) mod clock;
 pub(crate) mod code;
 pub(crate) mod collective;
 pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod element;
+pub(crate) mod facts;
 pub(crate) mod float;
 pub(crate) mod fma;
 mod format;
 mod frames;
+pub(crate) mod global;
 pub(crate) mod groups;
 mod initial;
 pub(crate) mod int;
+pub(crate) mod knowledge;
 pub(crate) mod lanes;
 mod lines;
 pub(crate) mod machine;
@@ -37,6 +45,8 @@ pub(crate) mod phases;
 pub(crate) mod print;
 mod printed;
 pub(crate) mod racecheck;
+pub(crate) mod schedule;
+pub(crate) mod shadow;
 pub(crate) mod special;
 mod split;
 pub(crate) mod warp;

@@ -63,6 +63,7 @@ impl<'k> Worker<'k> {
                 let (its, count) = self.operands((warp, split, barrier))?;
                 if its == id {
                     here.push((warp, index, split, *barrier));
+                    self.same_count(warp, split, expected, count, here.len() == 1)?;
                     expected = expected.or(count);
                 }
             }
@@ -79,6 +80,15 @@ impl<'k> Worker<'k> {
             if !done {
                 continue;
             }
+            if let Some(count) = expected
+                && self.cx.checks.sync
+                && self.arrived(id, &here) > count
+            {
+                let (warp, _, split, _) = here[here.len() - 1];
+                let arrived = self.arrived(id, &here);
+                let reason = format!("{arrived} threads are at barrier {id}, which counts {count}");
+                return Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
+            }
             for &(warp, _, split, barrier) in &here {
                 let together = here
                     .iter()
@@ -93,6 +103,15 @@ impl<'k> Worker<'k> {
             self.arrivals[id as usize] = 0;
             self.expiries = 0;
             self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), id);
+            if let Some(checker) = &mut self.cx.checker {
+                let lanes: Vec<_> = here
+                    .iter()
+                    .map(|&(warp, _, split, _)| {
+                        (warp, split.mask, split.mask == self.warps[warp].live)
+                    })
+                    .collect();
+                checker.known.sync(&lanes, id, expected.is_none());
+            }
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {
                 self.warps[warp].resume(index, barrier.next);
@@ -100,6 +119,25 @@ impl<'k> Worker<'k> {
             any = true;
         }
         Ok(any)
+    }
+
+    /// Fails if a thread gives another count for a barrier than those before it, unless it is the
+    /// first.
+    fn same_count(
+        &self,
+        warp: usize,
+        split: Split,
+        expected: Option<u32>,
+        count: Option<u32>,
+        first: bool,
+    ) -> Result<(), BlockError> {
+        let all = self.warps.len() as u32 * LANES as u32;
+        let [expected, count] = [expected, count].map(|count| count.unwrap_or(all));
+        if first || expected == count || !self.cx.checks.sync {
+            return Ok(());
+        }
+        let reason = format!("it is for {count} threads here, and for {expected} elsewhere");
+        Err(self.fault(warp, split, FaultKind::BadBarrier { reason }))
     }
 
     /// Threads at a barrier with a count: whole warps count as 32.
@@ -125,6 +163,9 @@ impl<'k> Worker<'k> {
             self.arrivals[id as usize] +=
                 if whole { LANES as u32 } else { split.mask.count_ones() };
             self.cx.order.arrive(warp, id);
+            if let Some(checker) = &mut self.cx.checker {
+                checker.known.arrive(warp, split.mask, id);
+            }
             self.warps[warp].resume(index, barrier.next);
         }
         Ok(!arriving.is_empty())

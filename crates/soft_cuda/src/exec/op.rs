@@ -1,10 +1,12 @@
 //! What an operation is, and what it sees.
 
+use super::checker::Checker;
 use super::groups::{CopyToShared, Groups, Store};
 use super::machine::{Shape, bits};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
+use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::memory::{Memory, Snapshot};
 
@@ -143,6 +145,8 @@ pub(crate) struct Cx<'k> {
     pub fault: Option<Box<LaneFault>>,
     /// Index of the warp in its block.
     pub warp: usize,
+    /// Lanes that the warp was started with.
+    pub lanes: u32,
     /// Asynchronous copies in flight, by warp.
     pub copies: Vec<Groups<CopyToShared>>,
     /// Bulk copies to global memory in flight, by warp.
@@ -151,6 +155,9 @@ pub(crate) struct Cx<'k> {
     pub barriers: Barriers,
     /// What happens before what in the block.
     pub order: Order,
+    /// The checks that cost time, if there are any.
+    pub checker: Option<Box<Checker<'k>>>,
+    pub checks: Checks,
     /// Bytes that bulk copies have moved.
     pub bulk_bytes: u64,
     /// What the block has printed.

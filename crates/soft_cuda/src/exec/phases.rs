@@ -1,5 +1,6 @@
 //! The mbarriers of a block: arrivals, bytes and phases.
 
+use super::clock;
 use super::machine::SHARED_BASE;
 use super::order::Clock;
 
@@ -22,6 +23,11 @@ pub(super) struct Barrier {
     /// What those who arrived knew, and what of it a wait passes on.
     pub arrived: Clock,
     pub done: Clock,
+    /// Whether a fence has made its initialisation known to asynchronous copies.
+    pub fenced: bool,
+    /// The same, for checks of all accesses.
+    pub released: clock::Clock,
+    pub acquired: clock::Clock,
     /// Who initialised it, and when.
     pub by: (usize, u32),
 }

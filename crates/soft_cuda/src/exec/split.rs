@@ -14,6 +14,15 @@ pub(crate) struct Split {
     pub state: State,
     /// Where the frame of its function begins in the stack of each lane.
     pub frame: u32,
+    /// Its wait for an mbarrier has been told "not yet" once.
+    pub tried: bool,
+}
+
+impl Split {
+    /// Lanes that can run.
+    pub(super) fn new(pc: u32, mask: u32, node: usize, frame: u32) -> Split {
+        Split { pc, mask, node, state: State::Ready, frame, tried: false }
+    }
 }
 
 /// What a split does.

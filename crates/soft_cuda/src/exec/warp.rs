@@ -19,9 +19,6 @@ use crate::fault::{FaultKind, Waiting};
 const SPLIT_TURN: u32 = 16;
 /// Backward branches, or runs of single splits, after which other warps of the block run.
 const WARP_TURN: u32 = 2048;
-/// Warp instructions after which a turn is interrupted, at the next backward branch or where
-/// its split stops: a turn has no bound of its own, since loops are as long as they like.
-const SLICE: u64 = 1 << 14;
 
 /// Why a warp stopped running.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,7 +87,7 @@ impl Warp {
         self.prepared.clear();
         self.prepared.resize(code.functions.len(), false);
         self.turn = Turn::default();
-        self.splits.push(Split { pc: 0, mask, node: ROOT, state: State::Ready, frame: 0 });
+        self.splits.push(Split::new(0, mask, ROOT, 0));
     }
 
     /// Whether a split can run.
@@ -117,10 +114,17 @@ impl Warp {
         waiting.map(|node| (node.reconverge, node.arrived))
     }
 
-    /// Runs until nothing can run or the turn is over or interrupted.
-    pub(crate) fn run(&mut self, code: &Code, cx: &mut Cx<'_>, count: &mut Executed) -> Stop {
+    /// Runs until nothing can run or the turn is over, or interrupted after `slice` warp
+    /// instructions: at the end of a loop's iteration, or, if `FINE`, at any branch.
+    pub(crate) fn run<const FINE: bool>(
+        &mut self,
+        code: &Code,
+        cx: &mut Cx<'_>,
+        count: &mut Executed,
+        slice: u64,
+    ) -> Stop {
         let mut turn = std::mem::take(&mut self.turn);
-        let end = count.warp + SLICE;
+        let end = count.warp + slice;
         // Lanes that diverge and reconverge in every iteration of a loop take no
         // backward branch together: the number of runs is bounded as well.
         while turn.runs > 0 {
@@ -140,7 +144,8 @@ impl Warp {
                 }
             };
             turn.at = next + 1;
-            if let Err(fault) = self.run_split(next, code, cx, count, end, &mut turn.rounds) {
+            if let Err(fault) = self.run_split::<FINE>(next, code, cx, count, end, &mut turn.rounds)
+            {
                 return Stop::Fault(fault);
             }
             if turn.rounds == 0 {
@@ -158,8 +163,8 @@ impl Warp {
     }
 
     /// Runs split `at` until it stops, splits, exits, or its turn is over, or until an iteration of
-    /// a loop ends behind warp instruction `end`.
-    fn run_split(
+    /// a loop ends behind warp instruction `end`, or, if `FINE`, until any branch there.
+    fn run_split<const FINE: bool>(
         &mut self,
         at: usize,
         code: &Code,
@@ -168,7 +173,7 @@ impl Warp {
         end: u64,
         rounds: &mut u32,
     ) -> Result<(), WarpFault> {
-        let Split { mut pc, mask, node, state, frame } = self.splits[at];
+        let Split { mut pc, mask, node, state, frame, .. } = self.splits[at];
         let mut expired = state == State::Expired;
         self.splits[at].state = State::Ready;
         let lanes = u64::from(mask.count_ones());
@@ -187,74 +192,85 @@ impl Warp {
             }
             count.warp += u64::from(segment.instructions);
             count.thread += u64::from(segment.instructions) * lanes;
-            let target = match segment.end {
-                End::Goto(target) => target,
-                End::Branch { predicate, negated, taken, next, reconverge } => {
-                    // SAFETY: `predicate` is a predicate of this kernel.
-                    let value = unsafe { cx.pred(predicate) };
-                    let goes = mask & if negated { !value } else { value };
-                    if goes == mask {
-                        taken
-                    } else if goes == 0 {
-                        next
-                    } else {
-                        let paths = [(next, mask & !goes), (taken, goes)];
-                        self.diverge(at, paths, reconverge, code);
-                        return Ok(());
-                    }
-                }
-                End::Exit => {
-                    self.splits.swap_remove(at);
-                    self.exit(mask, node);
-                    return Ok(());
-                }
-                End::Trap => {
-                    let lane = mask.trailing_zeros();
-                    let kind = cx.printed.panic(cx.warp, lane).unwrap_or(FaultKind::Trap);
-                    return Err(WarpFault { lane, line: segment.line, kind });
-                }
-                End::Call(index) => {
-                    let line = segment.line;
-                    let called = self.call(at, index, code, cx);
-                    return called.map_err(|(lane, kind)| WarpFault { lane, line, kind });
-                }
-                End::Return => {
-                    self.ret(at, code, cx);
-                    return Ok(());
-                }
-                End::Barrier(index) => {
-                    let split = &mut self.splits[at];
-                    (split.pc, split.state) = (pc, State::Barrier(index));
-                    return Ok(());
-                }
-                End::Collective(index) => {
-                    let collective = &code.collectives[index as usize];
-                    if !complete(cx, collective.members, mask, self.live) {
-                        let split = &mut self.splits[at];
-                        (split.pc, split.state) = (pc, State::Collective);
-                        return Ok(());
-                    }
-                    execute(cx, collective, mask);
-                    cx.mask = mask;
-                    collective.next
-                }
-                End::Wait(index) => {
-                    let wait = &code.waits[index as usize];
-                    let give_up = std::mem::take(&mut expired);
-                    // SAFETY: the wait was decoded for this kernel.
-                    match unsafe { mbarrier::wait(cx, wait, give_up) } {
-                        Ok(Waited::Over) => wait.next,
-                        Ok(Waited::Blocked(barrier)) => {
-                            let split = &mut self.splits[at];
-                            (split.pc, split.state) = (pc, State::Mbarrier(barrier));
+            let target =
+                match segment.end {
+                    End::Goto(target) => target,
+                    End::Branch { predicate, negated, taken, next, reconverge } => {
+                        // SAFETY: `predicate` is a predicate of this kernel.
+                        let value = unsafe { cx.pred(predicate) };
+                        let goes = mask & if negated { !value } else { value };
+                        if goes == mask {
+                            taken
+                        } else if goes == 0 {
+                            next
+                        } else {
+                            let paths = [(next, mask & !goes), (taken, goes)];
+                            self.diverge(at, paths, reconverge, code);
                             return Ok(());
                         }
-                        Err((lane, kind)) => {
-                            return Err(WarpFault { lane, line: segment.line, kind });
+                    }
+                    End::Exit => {
+                        self.splits.swap_remove(at);
+                        self.exit(mask, node);
+                        return Ok(());
+                    }
+                    End::Trap => {
+                        let lane = mask.trailing_zeros();
+                        let kind = cx.printed.panic(cx.warp, lane).unwrap_or(FaultKind::Trap);
+                        return Err(WarpFault { lane, line: segment.line, kind });
+                    }
+                    End::Call(index) => {
+                        let line = segment.line;
+                        let called = self.call(at, index, code, cx);
+                        return called.map_err(|(lane, kind)| WarpFault { lane, line, kind });
+                    }
+                    End::Return => {
+                        self.ret(at, code, cx);
+                        return Ok(());
+                    }
+                    End::Barrier(index) => {
+                        let split = &mut self.splits[at];
+                        (split.pc, split.state) = (pc, State::Barrier(index));
+                        return Ok(());
+                    }
+                    End::Collective(index) => {
+                        let collective = &code.collectives[index as usize];
+                        if !complete(cx, collective.members, mask, self.live) {
+                            let split = &mut self.splits[at];
+                            (split.pc, split.state) = (pc, State::Collective);
+                            return Ok(());
+                        }
+                        let line = segment.line;
+                        execute(cx, collective, mask, self.live)
+                            .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
+                        cx.mask = mask;
+                        collective.next
+                    }
+                    End::Wait(index) => {
+                        let wait = &code.waits[index as usize];
+                        let give_up = std::mem::take(&mut expired);
+                        // SAFETY: the wait was decoded for this kernel.
+                        match unsafe { mbarrier::wait(cx, wait, give_up) } {
+                            Ok(Waited::Over) => {
+                                self.splits[at].tried = give_up;
+                                wait.next
+                            }
+                            Ok(Waited::Blocked(barrier)) => {
+                                let split = &mut self.splits[at];
+                                if cx.checks.sync && !split.tried {
+                                    // A wait may say "not yet" whenever it likes.
+                                    expired = true;
+                                    continue;
+                                }
+                                (split.pc, split.state) = (pc, State::Mbarrier(barrier));
+                                return Ok(());
+                            }
+                            Err((lane, kind)) => {
+                                return Err(WarpFault { lane, line: segment.line, kind });
+                            }
                         }
                     }
-                }
-            };
+                };
             if target == reconvergence {
                 self.splits.swap_remove(at);
                 self.arrive(node, mask);
@@ -268,6 +284,9 @@ impl Warp {
                     return Ok(());
                 }
                 split_turn = split_turn.max(1);
+            } else if FINE && count.warp >= end {
+                self.splits[at].pc = target;
+                return Ok(());
             }
             pc = target;
         }
@@ -299,7 +318,7 @@ impl Warp {
             } else if pc == self.reconvergence(node) {
                 self.arrive(node, mask);
             } else {
-                self.splits.push(Split { pc, mask, node, state: State::Ready, frame });
+                self.splits.push(Split::new(pc, mask, node, frame));
             }
         }
     }
@@ -347,8 +366,7 @@ impl Warp {
         if self.reconvergence(parent) == reconverge && !self.is_call(parent) {
             self.arrive(parent, arrived);
         } else {
-            let (mask, state) = (arrived, State::Ready);
-            self.splits.push(Split { pc: reconverge, mask, node: parent, state, frame });
+            self.splits.push(Split::new(reconverge, arrived, parent, frame));
         }
     }
 
@@ -372,7 +390,11 @@ impl Warp {
                 complete_in(cx, collective_at(code, s.pc).members, s.mask, self.live, all)
             });
             if whole {
-                execute(cx, collective, all);
+                execute(cx, collective, all, self.live).map_err(|(lane, kind)| WarpFault {
+                    lane,
+                    line: code.segments[pc as usize].line,
+                    kind,
+                })?;
                 let indices: Vec<usize> =
                     (0..self.splits.len()).filter(|&i| together(&self.splits[i])).collect();
                 // From the back, so that `swap_remove` moves none that is still to come.
@@ -445,13 +467,7 @@ impl Warp {
     pub(crate) fn break_convergence(&mut self) -> bool {
         for node in self.nodes.iter_mut().flatten() {
             if node.arrived != 0 {
-                let split = Split {
-                    pc: node.reconverge,
-                    mask: node.arrived,
-                    node: node.parent,
-                    state: State::Ready,
-                    frame: node.frame,
-                };
+                let split = Split::new(node.reconverge, node.arrived, node.parent, node.frame);
                 node.arrived = 0;
                 self.splits.push(split);
                 return true;

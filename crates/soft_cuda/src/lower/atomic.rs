@@ -1,10 +1,12 @@
 //! `atom` and `red`.
 
 use super::address::space_number;
+use super::check::Accessed;
 use super::context::{Context, Result};
 use super::ir::Field;
 use super::lowering::Lowering;
 use super::ty::Kind;
+use crate::exec::access::AccessKind;
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
 use crate::exec::{NO_SLOT, pick_compact};
 use crate::ptx::ast::Space;
@@ -12,7 +14,8 @@ use crate::ptx::ast::Space;
 impl Lowering<'_> {
     pub(super) fn atomic(&mut self, at: &mut Context<'_>, returns: bool) -> Result<()> {
         let policy = at.take("L2::cache_hint");
-        let orders = at.take_one(&["acquire", "release", "acq_rel"]).is_some();
+        let order = at.take_one(&["acquire", "release", "acq_rel"]);
+        let wide = !at.mods.contains(&"cta");
         at.take_all(|m| ["relaxed", "cta", "cluster", "gpu", "sys", "noftz"].contains(&m));
         let space = self.space(at);
         let ty = at.ty()?;
@@ -66,11 +69,23 @@ impl Lowering<'_> {
         let number = RMWS.iter().position(|&r| r == rmw).unwrap_or(0) as u32;
         let fields =
             [d, Field::Use(address.base), Field::Use(b), Field::Use(c), raw(0), raw(number)];
-        self.race_check(at, &address, false);
+        if order.is_some() && self.checks.races {
+            self.fence(at, wide);
+        }
+        let (element, wide_values) = (ty.bits / 8, ty.bits == 64);
+        let of = Accessed {
+            kind: AccessKind::Atomic,
+            element,
+            count: 1,
+            values: &[],
+            wide: wide_values,
+        };
+        self.check_access(at, &address, &of);
         let extra = [address.offset, space_number(address.space), address.wide.into()];
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
-        if orders {
-            self.fence(at);
+        self.observe(at, &address, &of);
+        if order.is_some() {
+            self.fence(at, wide);
         }
         Ok(())
     }

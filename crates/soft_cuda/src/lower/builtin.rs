@@ -5,6 +5,7 @@ use super::context::{Context, Result};
 use super::ir::{Class, Field, Piece, V};
 use super::lowering::Lowering;
 use super::ty::Ty;
+use crate::exec::access::AccessKind;
 use crate::exec::element::Transfer;
 use crate::exec::machine::LOCAL_BASE;
 use crate::exec::pick_compact;
@@ -86,6 +87,8 @@ impl Lowering<'_> {
         let space = Some(Space::Local);
         let address = Address { base, wide: false, offset: 0, space, param: None };
         let transfer = Transfer { bytes: piece.bytes, signed: false, wide: piece.bytes == 8 };
-        self.access(at, transfer, &address, &[register]);
+        let load = matches!(register, Field::Def(_));
+        let kind = if load { AccessKind::Load } else { AccessKind::Store };
+        self.access(at, (transfer, kind), &address, &[register]);
     }
 }

@@ -6,7 +6,8 @@ use super::ir::InstKind;
 use super::ir::{Field, Terminator, V};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use crate::exec::mbarrier::{ACTIONS, Action, Mbarrier};
+use crate::exec::check_register::SetMaxRegisters;
+use crate::exec::mbarrier::{ACTIONS, Action, FenceInit, Mbarrier};
 use crate::exec::racecheck::RaceCheck;
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
@@ -28,7 +29,7 @@ impl Lowering<'_> {
     }
 
     /// `setmaxnreg`: registers are not allocated here, so it only has to be right.
-    pub(super) fn setmaxnreg(&self, at: &mut Context<'_>) -> Result<()> {
+    pub(super) fn setmaxnreg(&mut self, at: &mut Context<'_>) -> Result<()> {
         if self.module.target != "sm_90a" {
             self.since(at, 100)?;
         }
@@ -37,9 +38,16 @@ impl Lowering<'_> {
             return Err(at.unsupported("it needs `.inc` or `.dec`, and `.sync.aligned.u32`"));
         }
         match at.operands()? {
-            [Operand::Int(n @ 24..=256)] if n % 8 == 0 => Ok(()),
-            _ => Err(at.bad_operands("it takes a multiple of 8 from 24 to 256")),
+            [Operand::Int(n @ 24..=256)] if n % 8 == 0 => {}
+            _ => return Err(at.bad_operands("it takes a multiple of 8 from 24 to 256")),
         }
+        if self.checks.sync {
+            let mut fields = [Field::Raw(0); 6];
+            fields[4] = Field::Raw(at.inst.line);
+            let run = pick_compact::<SetMaxRegisters>();
+            self.emit(at, run, fields).kind = InstKind::Check;
+        }
+        Ok(())
     }
 
     /// An address operand as further operands of an operation.
@@ -51,6 +59,13 @@ impl Lowering<'_> {
             raw(address.offset),
             raw(space_number(address.space)),
         ]
+    }
+
+    /// What a fence between threads and asynchronous copies is checked for.
+    pub(super) fn fence_init(&mut self, at: &Context<'_>) {
+        if self.checks.sync {
+            self.emit(at, pick_compact::<FenceInit>(), [Field::Raw(0); 6]).kind = InstKind::Check;
+        }
     }
 
     /// Everything about an mbarrier but waiting for it.

@@ -75,7 +75,7 @@ impl Lowering<'_> {
             _ => return Err(at.bad_operands("it takes 3 or 4")),
         };
         self.race_check(at, &to, false);
-        let extra = [bytes as u32, to.wide.into(), to.offset, from.offset];
+        let extra = [bytes as u32, to.wide.into(), to.offset, from.offset, at.inst.line];
         let fields = [raw(0), Field::Use(to.base), Field::Use(from.base), have, raw(0), raw(0)];
         let run = pick_compact::<copy::CpAsync>();
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());

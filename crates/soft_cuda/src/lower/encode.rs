@@ -10,6 +10,7 @@ use crate::exec::code::{
     Barrier, Call, Code, Collective, Constant, End, Function, Initial, NO_RECONVERGENCE, Segment,
     Target, Wait,
 };
+use crate::exec::facts::Facts;
 use crate::exec::fma::FmaRun;
 use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
 
@@ -36,6 +37,8 @@ pub(super) struct Encoder {
     path: Path,
     /// Of the body that is being decoded.
     slots: Slots,
+    /// By register: whether anything reads it.
+    read: Vec<bool>,
     first_block: u32,
     frame: u32,
     /// What frames are aligned to.
@@ -59,6 +62,8 @@ impl Encoder {
             functions: Vec::new(),
             by_address: HashMap::new(),
             bulk: false,
+            facts: Facts::none(),
+            communicates: false,
             register_bytes: 0,
             predicates: 0,
             local_bytes: 0,
@@ -67,7 +72,8 @@ impl Encoder {
         };
         let slots = Slots { of: Vec::new(), bytes: 0, predicates: 0, entry: Vec::new() };
         let align = bodies.iter().map(|body| body.align).fold(FRAME_ALIGN, u32::max);
-        Encoder { code, path, slots, first_block: 0, frame: 0, align, callees: Vec::new() }
+        let read = Vec::new();
+        Encoder { code, path, slots, read, first_block: 0, frame: 0, align, callees: Vec::new() }
     }
 
     /// Decodes a body that lies at `address`.
@@ -129,6 +135,15 @@ impl Encoder {
             sizes: body.sizes.clone(),
         });
         (code.register_bytes, code.predicates) = (all, all_predicates);
+        self.read = vec![false; ir.registers.len()];
+        for block in &ir.blocks {
+            let operands = block.insts.iter().flat_map(Inst::operands);
+            for field in operands.chain(block.end.operands()) {
+                if let Field::Use(v) | Field::Both(v) = field {
+                    self.read[v as usize] = true;
+                }
+            }
+        }
         self.callees.push(Vec::new());
         for (b, block) in ir.blocks.iter().enumerate() {
             let reconverge = reconvergence[b].map_or(NO_RECONVERGENCE, |at| self.pc(at));
@@ -309,6 +324,7 @@ impl Encoder {
                     parity,
                     acquire,
                     dst: slot(dst),
+                    ignored: !self.read[dst as usize],
                     next: self.pc(next),
                 });
                 End::Wait((self.code.waits.len() - 1) as u32)

@@ -214,6 +214,12 @@ impl<'m> Reach<'m> {
         all.any(|inst| inst.opcode.starts_with("cp.async.bulk."))
     }
 
+    /// Whether there are asynchronous copies of any kind.
+    pub(super) fn has_copies(&self) -> bool {
+        let mut all = self.functions.iter().flat_map(|function| instructions(function));
+        all.any(|inst| inst.opcode.starts_with("cp.async."))
+    }
+
     /// Shared variables declared in functions, in the order of the text.
     pub(super) fn inner_shared(&self) -> impl Iterator<Item = &'m Variable> {
         let all = self.functions.iter().flat_map(|function| function.body.iter().flatten());

@@ -8,7 +8,9 @@ use super::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Ter
 use super::scopes::{Binding, Scopes};
 use super::shared::Shared;
 use super::ty::Ty;
+use crate::checks::Checks;
 use crate::error::LoadError;
+use crate::exec::facts::Granule;
 use crate::exec::{OpFn, Path};
 use crate::ptx::ast::{Module, Variable};
 
@@ -46,6 +48,12 @@ pub(super) struct Lowering<'m> {
     pub(super) branch_targets: Vec<&'m [String]>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub(super) bulk: bool,
+    pub(super) checks: Checks,
+    pub(super) granule: Granule,
+    /// Names of registers, where reads of those that were not written are looked for.
+    pub(super) names: HashMap<V, String>,
+    /// Whether blocks may tell each other something through device memory.
+    pub(super) communicates: bool,
 }
 
 impl<'m> Lowering<'m> {
@@ -54,7 +62,7 @@ impl<'m> Lowering<'m> {
         index: &'m Index<'m>,
         numbers: &'m HashMap<&'m str, u32>,
         shared: &'m Shared<'m>,
-        path: Path,
+        (path, checks): (Path, Checks),
     ) -> Lowering<'m> {
         Lowering {
             module,
@@ -74,6 +82,10 @@ impl<'m> Lowering<'m> {
             entry: true,
             branch_targets: Vec::new(),
             bulk: false,
+            checks,
+            granule: Granule::LARGEST,
+            names: HashMap::new(),
+            communicates: false,
         }
     }
 

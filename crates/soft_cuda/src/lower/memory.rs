@@ -1,10 +1,12 @@
 //! Loads, stores, fences, hints, and what turns addresses of one state space into another's.
 
 use super::address::{Address, space_number};
+use super::check::Accessed;
 use super::context::{Context, Result};
 use super::ir::{Class, Field};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
+use crate::exec::access::AccessKind;
 use crate::exec::element::Transfer;
 use crate::exec::lanes::Map2;
 use crate::exec::machine::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACES};
@@ -24,6 +26,9 @@ fn is_cache_hint(modifier: &str) -> bool {
         || modifier.starts_with("L1::")
         || (modifier.starts_with("L2::") && modifier != "L2::cache_hint")
 }
+
+/// Modifiers of loads and stores that other threads may access the same memory beside.
+const STRONG: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "mmio"];
 
 /// The function `$kind` of a load or store for an element that kernels live on: `$n` elements of
 /// `$bits` bits in registers of the same size, in a space whose addresses have one form.
@@ -56,8 +61,8 @@ impl Lowering<'_> {
             "atom" => self.atomic(at, true)?,
             "red" => self.atomic(at, false)?,
             "membar" => {
-                at.take_one(&["cta", "gl", "sys"]);
-                self.fence(at);
+                let wide = at.take_one(&["cta", "gl", "sys"]) != Some(0);
+                self.fence(at, wide);
             }
             "mbarrier" => self.mbarrier(at)?,
             // Between threads and bulk copies: nothing here runs out of order.
@@ -67,19 +72,22 @@ impl Lowering<'_> {
                     return Err(at.unsupported("only `.alias` and `.async` are available"));
                 }
                 self.space(at);
+                self.fence_init(at);
             }
             "fence" if at.take("mbarrier_init") => {
                 if !(at.take("release") && at.take("cluster")) {
                     return Err(at.unsupported("it needs `.release.cluster`"));
                 }
+                self.fence_init(at);
             }
             "fence" => {
                 // All fences are the strongest one.
+                let wide = !at.mods.contains(&"cta");
                 at.take_all(|m| {
                     ["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys"]
                         .contains(&m)
                 });
-                self.fence(at);
+                self.fence(at, wide);
             }
             "cp" if at.take("async") => match at.take("bulk") {
                 true => self.bulk(at)?,
@@ -109,9 +117,11 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    pub(super) fn fence(&mut self, at: &Context<'_>) {
-        let raw = Field::Raw(0);
-        self.emit(at, pick_compact::<Fence>(), [raw; 6]);
+    /// A fence, for threads of other blocks as well if `wide`.
+    pub(super) fn fence(&mut self, at: &Context<'_>, wide: bool) {
+        let raw = Field::Raw;
+        let fields = [raw(0), raw(0), raw(0), raw(0), raw(wide.into()), raw(0)];
+        self.emit(at, pick_compact::<Fence>(), fields);
     }
 
     /// The parts of a vector operand.
@@ -152,8 +162,23 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a load or a store of `parts`.
+    /// Emits a load or a store of `parts`, with its checks.
     pub(super) fn access(
+        &mut self,
+        at: &Context<'_>,
+        (transfer, kind): (Transfer, AccessKind),
+        address: &Address,
+        parts: &[Field],
+    ) {
+        let values = if kind.writes() { parts } else { &[] };
+        let count = parts.len() as u32;
+        let of = Accessed { kind, element: transfer.bytes, count, values, wide: transfer.wide };
+        self.check_access(at, address, &of);
+        self.perform(at, transfer, address, parts);
+        self.observe(at, address, &of);
+    }
+
+    fn perform(
         &mut self,
         at: &Context<'_>,
         transfer: Transfer,
@@ -162,7 +187,6 @@ impl Lowering<'_> {
     ) {
         let (raw, path, n) = (Field::Raw, self.path, parts.len());
         let load = matches!(parts[0], Field::Def(_));
-        self.race_check(at, address, load);
         let fast = match (address.space, address.wide, load) {
             (Some(Space::Global), true, true) => pick_fast!(path, LoadGlobal, transfer, n),
             (Some(Space::Global), true, false) => pick_fast!(path, StoreGlobal, transfer, n),
@@ -185,6 +209,13 @@ impl Lowering<'_> {
     }
 
     fn load(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let strong = at.mods.iter().any(|m| STRONG.contains(m));
+        let wide = !at.mods.contains(&"cta");
+        let kind = match at.mods.contains(&"nc") {
+            true => AccessKind::ReadOnly,
+            false if strong => AccessKind::StrongLoad,
+            false => AccessKind::Load,
+        };
         let acquire = at.take("acquire");
         let policy = at.take("L2::cache_hint");
         at.take_all(is_cache_hint);
@@ -216,14 +247,17 @@ impl Lowering<'_> {
             }
             return Ok(());
         }
-        self.access(at, transfer, &address, &fields);
+        self.access(at, (transfer, kind), &address, &fields);
         if acquire {
-            self.fence(at);
+            self.fence(at, wide);
         }
         Ok(())
     }
 
     fn store(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let strong = at.mods.iter().any(|m| STRONG.contains(m));
+        let kind = if strong { AccessKind::StrongStore } else { AccessKind::Store };
+        let wide = !at.mods.contains(&"cta");
         let release = at.take("release");
         let policy = at.take("L2::cache_hint");
         at.take_all(is_cache_hint);
@@ -241,13 +275,13 @@ impl Lowering<'_> {
         let class = self.value_class(at, parts, ty)?;
         let transfer = self.transfer(at, ty, class)?;
         if release {
-            self.fence(at);
+            self.fence(at, wide);
         }
         let mut fields = Vec::new();
         for part in parts {
             fields.push(Field::Use(self.src_in(at, part, ty, class)?));
         }
-        self.access(at, transfer, &address, &fields);
+        self.access(at, (transfer, kind), &address, &fields);
         Ok(())
     }
 

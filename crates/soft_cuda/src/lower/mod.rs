@@ -10,11 +10,13 @@ mod body;
 mod builtin;
 mod bulk;
 mod call;
+mod check;
 mod compare;
 mod context;
 mod control;
 mod convert;
 mod copy;
+mod defined;
 mod encode;
 mod graph;
 mod index;
@@ -32,14 +34,16 @@ mod ty;
 use self::encode::{Body, Encoder};
 pub(crate) use self::index::Index;
 use self::index::MAX_STATEMENTS;
-use self::ir::Terminator;
+use self::ir::{Terminator, V};
 use self::layout::bytes_of;
 pub(crate) use self::layout::parameter_offsets;
 use self::lowering::Lowering;
 use self::shared::Shared;
+use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::Path;
 use crate::exec::code::Code;
+use crate::exec::facts::{Facts, Granule};
 use crate::ptx::ast::{Function, Module};
 
 /// A lowered kernel.
@@ -47,6 +51,8 @@ pub(crate) struct Lowered {
     pub code: Code,
     /// Bytes of static shared memory.
     pub static_shared: u32,
+    /// Bytes that a block has on top of that and of dynamic shared memory, between its variables.
+    pub padding: u32,
     /// Where dynamic shared memory starts, in bytes from the first of shared
     /// memory; `None` if the kernel uses none.
     pub dynamic_shared_at: Option<u32>,
@@ -58,15 +64,17 @@ pub(crate) fn lower<'m>(
     module: &'m Module,
     index: &'m Index<'m>,
     function: &'m Function,
-    path: Path,
+    (path, checks): (Path, Checks),
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered, LoadError> {
     let reach = index.reach(function);
-    let bulk = reach.has_bulk_copies();
-    let shared = Shared::place(&reach)?;
+    let bulk = reach.has_bulk_copies() && !checks.races;
+    let shared = Shared::place(&reach, checks)?;
     let names = reach.functions.iter().map(|function| function.name.as_str());
     let numbers: HashMap<&str, u32> = names.zip(0..).collect();
     let mut bodies = Vec::new();
+    let (mut granule, mut communicates) = (Granule::LARGEST, false);
+    let mut watched = Vec::new();
     for function in &reach.functions {
         if !function.entry && !index.count(function) {
             return Err(too_large(
@@ -76,21 +84,41 @@ pub(crate) fn lower<'m>(
                 ),
             ));
         }
-        let lowering = Lowering::new(module, index, &numbers, &shared, path);
-        bodies.push(body_of(lowering, &shared, function, bulk)?);
+        let lowering = Lowering::new(module, index, &numbers, &shared, (path, checks));
+        let (mut body, found) = body_of(lowering, &shared, function, bulk)?;
+        granule = granule.min(found.granule);
+        communicates |= found.communicates;
+        if checks.memory {
+            let slots = graph::allocate(&body.ir);
+            let slots = slots.map_err(|error| too_large(function, &error.to_string()))?;
+            defined::watch(&mut body.ir, &slots.entry, &found.names, &mut watched);
+        }
+        bodies.push(body);
     }
     let mut encoder = Encoder::new(path, text, &bodies);
     for (function, body) in reach.functions.iter().zip(&bodies) {
         let encoded = encoder.function(body, index.address(&function.name));
         encoded.map_err(|error| too_large(function, &error.to_string()))?;
     }
-    let code = Code { bulk, ..encoder.finish() };
-    Ok(Lowered { code, static_shared: shared.bytes, dynamic_shared_at: shared.dynamic })
+    let all = encoder.finish();
+    let (copies, variables, local_bytes) = (reach.has_copies(), shared.variables, all.local_bytes);
+    let facts = Facts { variables, granule, watched, copies, local_bytes };
+    let code = Code { bulk, facts, communicates, ..all };
+    let (static_shared, padding) = (shared.bytes, shared.padding);
+    Ok(Lowered { code, static_shared, padding, dynamic_shared_at: shared.dynamic })
 }
 
 fn too_large(function: &Function, help: &str) -> LoadError {
     let (line, text) = (function.line, function.name.clone());
     LoadError::Syntax { line, text, help: help.to_owned() }
+}
+
+/// What lowering finds out about a function.
+struct Found {
+    granule: Granule,
+    communicates: bool,
+    /// Of registers.
+    names: HashMap<V, String>,
 }
 
 /// Lowers one function.
@@ -99,7 +127,7 @@ fn body_of<'m>(
     shared: &'m Shared<'m>,
     function: &'m Function,
     bulk: bool,
-) -> Result<Body, LoadError> {
+) -> Result<(Body, Found), LoadError> {
     (lowering.bulk, lowering.entry) = (bulk, function.entry);
     lowering.place_outer(shared)?;
     lowering.scopes.push();
@@ -115,5 +143,8 @@ fn body_of<'m>(
     lowering.blocks[exit as usize].end = Some((end, function.line, false));
     let sizes = [&function.returns, &function.params].map(|all| all.iter().map(bytes_of).collect());
     let (frame, align) = (lowering.local as u32, lowering.local_align as u32);
-    Ok(Body { name: function.name.clone(), frame, align, sizes, ir: lowering.into_ir() })
+    let (granule, communicates) = (lowering.granule, lowering.communicates);
+    let found = Found { granule, communicates, names: std::mem::take(&mut lowering.names) };
+    let name = function.name.clone();
+    Ok((Body { name, frame, align, sizes, ir: lowering.into_ir() }, found))
 }

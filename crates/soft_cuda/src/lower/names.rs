@@ -89,6 +89,14 @@ impl Lowering<'_> {
 
     /// The register `name`, of class `class`.
     pub(super) fn register_of(&mut self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
+        let v = self.find_register(at, name, class)?;
+        if self.checks.memory {
+            self.names.entry(v).or_insert_with(|| name.to_owned());
+        }
+        Ok(v)
+    }
+
+    fn find_register(&mut self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
         let Some(binding) = self.find(name) else { return self.undeclared(at, name) };
         match binding {
             Binding::Register(v, ty) if ty.class() == class => Ok(v),

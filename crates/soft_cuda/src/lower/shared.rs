@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use super::context::Result;
 use super::index::Reach;
+use crate::checks::Checks;
 use crate::error::LoadError;
+use crate::exec::facts::SharedVariable;
 use crate::exec::machine::SHARED_BASE;
 use crate::ptx::ast::Variable;
 
@@ -16,21 +18,38 @@ pub(super) struct Shared<'m> {
     pub inner: HashMap<*const Variable, u64>,
     /// Bytes of the static ones.
     pub bytes: u32,
-    /// Where the dynamic part begins, if there is one.
+    /// Bytes between them, which only checks need.
+    pub padding: u32,
+    /// Where the dynamic part begins, if there is one, but for the padding.
     pub dynamic: Option<u32>,
+    /// All of them, by their place.
+    pub variables: Vec<SharedVariable>,
 }
 
+/// Bytes between shared variables where accesses of them are checked.
+const ROOM: u64 = 256;
+
 impl<'m> Shared<'m> {
-    pub(super) fn place(reach: &Reach<'m>) -> Result<Shared<'m>> {
+    pub(super) fn place(reach: &Reach<'m>, checks: Checks) -> Result<Shared<'m>> {
         let outer = reach.shared.iter().map(|&variable| (variable, true));
         let inner = reach.inner_shared().map(|variable| (variable, false));
         let all: Vec<(&'m Variable, bool)> = outer.chain(inner).collect();
-        let mut shared =
-            Shared { outer: Vec::new(), inner: HashMap::new(), bytes: 0, dynamic: None };
-        let mut bytes = 0u64;
+        let mut shared = Shared {
+            outer: Vec::new(),
+            inner: HashMap::new(),
+            bytes: 0,
+            padding: 0,
+            dynamic: None,
+            variables: Vec::new(),
+        };
+        // What the kernel needs, and what it gets: with checks, there is room between variables.
+        let (mut bytes, mut padded) = (0u64, 0u64);
+        let room = if checks.memory { ROOM } else { 0 };
         for &(variable, outer) in all.iter().filter(|(v, _)| v.count.is_some()) {
-            let at = bytes.next_multiple_of(variable.align);
-            bytes = at + variable.element * variable.count.unwrap_or(0);
+            let at = padded.next_multiple_of(variable.align);
+            let size = variable.element.saturating_mul(variable.count.unwrap_or(0));
+            bytes = bytes.next_multiple_of(variable.align).saturating_add(size);
+            padded = at.saturating_add(size).saturating_add(room);
             if bytes > 1 << 24 {
                 return Err(LoadError::Syntax {
                     line: variable.line,
@@ -38,21 +57,27 @@ impl<'m> Shared<'m> {
                     help: "the kernel's shared variables exceed any device's memory".to_owned(),
                 });
             }
-            shared.add(variable, outer, at);
+            shared.add(variable, outer, (at, size));
         }
         shared.bytes = bytes as u32;
         let open = || all.iter().filter(|(v, _)| v.count.is_none());
         if let Some(align) = open().map(|(v, _)| v.align).max() {
-            let at = bytes.next_multiple_of(align.min(u64::from(SHARED_BASE)));
-            shared.dynamic = Some(at as u32);
+            let align = align.min(u64::from(SHARED_BASE));
+            shared.dynamic = Some(bytes.next_multiple_of(align) as u32);
+            padded = padded.next_multiple_of(align);
             for &(variable, outer) in open() {
-                shared.add(variable, outer, at);
+                shared.add(variable, outer, (padded, u64::from(u32::MAX) - padded));
             }
         }
+        let start = shared.dynamic.unwrap_or(shared.bytes);
+        shared.padding = padded.saturating_sub(start.into()) as u32;
         Ok(shared)
     }
 
-    fn add(&mut self, variable: &'m Variable, outer: bool, at: u64) {
+    /// Places a variable at byte `at`, with `size` bytes.
+    fn add(&mut self, variable: &'m Variable, outer: bool, (at, size): (u64, u64)) {
+        let (name, bytes) = (variable.name.clone(), size as u32);
+        self.variables.push(SharedVariable { name, at: at as u32, bytes });
         let address = u64::from(SHARED_BASE) + at;
         if outer {
             self.outer.push((variable, address));

@@ -1,0 +1,132 @@
+//! What a device checks beyond what it always does, and in which order it runs warps and blocks.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Checks that cost time, and are off unless asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Checks {
+    /// Accesses of the same memory by different threads, of which one writes and which nothing
+    /// orders: in shared and in global memory.
+    pub races: bool,
+    /// Reads of memory and registers that nobody wrote, accesses between the variables of shared
+    /// memory, and `ld.global.nc` of what the launch wrote.
+    pub memory: bool,
+    /// Barriers, member masks and waits that happen to work, but are undefined or may fail.
+    pub sync: bool,
+}
+
+impl Checks {
+    /// None of them.
+    pub const NONE: Checks = Checks { races: false, memory: false, sync: false };
+    /// All of them.
+    pub const ALL: Checks = Checks { races: true, memory: true, sync: true };
+
+    /// Whether accesses are looked at one by one.
+    pub(crate) fn accesses(self) -> bool {
+        self.races || self.memory
+    }
+}
+
+/// The order in which a device runs the warps of a block and the blocks of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schedule {
+    /// Warps and blocks by their index, each as far as it can go.
+    #[default]
+    InOrder,
+    /// Random orders and random lengths of turns; the same ones for the same seed.
+    Random(u64),
+    /// The last warp and the last block first, and each as far as it can go.
+    Adversarial,
+}
+
+/// A setting that is none of those known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is none of {known}")]
+pub struct UnknownSetting {
+    given: String,
+    known: &'static str,
+}
+
+impl FromStr for Checks {
+    type Err = UnknownSetting;
+
+    /// `none`, `all`, or any of `races`, `memory` and `sync` with commas between them.
+    fn from_str(text: &str) -> Result<Checks, UnknownSetting> {
+        let mut checks = Checks::NONE;
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "all" => checks = Checks::ALL,
+                "none" => checks = Checks::NONE,
+                "races" => checks.races = true,
+                "memory" => checks.memory = true,
+                "sync" => checks.sync = true,
+                _ => {
+                    let known = "none, all, races, memory, sync";
+                    return Err(UnknownSetting { given: word.to_owned(), known });
+                }
+            }
+        }
+        Ok(checks)
+    }
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [(self.races, "races"), (self.memory, "memory"), (self.sync, "sync")];
+        let on: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|&(_, name)| name).collect();
+        match on.len() {
+            0 => f.write_str("none"),
+            3 => f.write_str("all"),
+            _ => f.write_str(&on.join(",")),
+        }
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = UnknownSetting;
+
+    /// `in-order`, `random:SEED` or `adversarial`.
+    fn from_str(text: &str) -> Result<Schedule, UnknownSetting> {
+        match text.trim() {
+            "in-order" => return Ok(Schedule::InOrder),
+            "adversarial" => return Ok(Schedule::Adversarial),
+            _ => {}
+        }
+        let seed = text.trim().strip_prefix("random:").and_then(|seed| seed.parse().ok());
+        let unknown = || UnknownSetting {
+            given: text.to_owned(),
+            known: "in-order, random:SEED, adversarial",
+        };
+        seed.map(Schedule::Random).ok_or_else(unknown)
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::InOrder => f.write_str("in-order"),
+            Schedule::Random(seed) => write!(f, "random:{seed}"),
+            Schedule::Adversarial => f.write_str("adversarial"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_written() {
+        let one = Checks { races: true, ..Checks::NONE };
+        let two = Checks { sync: true, ..one };
+        for checks in [Checks::NONE, Checks::ALL, one, two] {
+            assert_eq!(checks.to_string().parse(), Ok(checks));
+        }
+        for schedule in [Schedule::InOrder, Schedule::Random(7), Schedule::Adversarial] {
+            assert_eq!(schedule.to_string().parse(), Ok(schedule));
+        }
+        assert!("race".parse::<Checks>().is_err());
+        assert!("random:x".parse::<Schedule>().is_err());
+    }
+}

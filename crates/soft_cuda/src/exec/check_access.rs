@@ -1,0 +1,230 @@
+//! The operations in front of and behind accesses of memory in kernels that are checked.
+
+use super::access::{AccessKind, KINDS, Site};
+use super::address::address_of;
+use super::checker::Checker;
+use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
+use super::op::{Cx, Handler, Op};
+use crate::fault::{AddressSpace, FaultKind};
+
+/// Words of [`Cx::extra`] in front of the slots of the values.
+pub(crate) const WORDS: usize = 8;
+
+/// Checks an access before the operation that performs it: `a` address slot; [`Cx::extra`] from
+/// `x`: offset, space, whether the address has 64 bits, bytes per lane, number of the
+/// [`AccessKind`], PTX line, how many values a store has, whether they have 64 bits, their slots.
+pub(crate) struct CheckAccess;
+
+/// Checks a plain load from shared memory by 32-bit addresses: `a` address slot, `x` offset, `y`
+/// bytes per lane, `d` PTX line.
+pub(crate) struct CheckSharedLoad;
+
+// SAFETY: reads only the slot `a`.
+unsafe impl Handler for CheckSharedLoad {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let base = SHARED_BASE.wrapping_sub(op.x);
+        // SAFETY: `a` has 32-bit lanes.
+        let mut offsets = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
+        offsets.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
+        let site = Site { line: op.d, kind: AccessKind::Load, bytes: op.y };
+        let (warp, mask) = (cx.warp, cx.mask);
+        let Some(checker) = &mut cx.checker else { return false };
+        match checker.shared_loads((warp, mask), site, &offsets) {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane, kind),
+        }
+    }
+}
+
+/// Checks a plain load from device memory by 64-bit addresses: fields as for [`CheckSharedLoad`],
+/// and `b` is whether it goes through the read-only cache.
+pub(crate) struct CheckGlobalLoad;
+
+// SAFETY: reads only the slot `a`.
+unsafe impl Handler for CheckGlobalLoad {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let offset = i64::from(op.x as i32) as u64;
+        // SAFETY: `a` has 64-bit lanes.
+        let mut addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
+        addresses.iter_mut().for_each(|address| *address = address.wrapping_add(offset));
+        let kind = if op.b != 0 { AccessKind::ReadOnly } else { AccessKind::Load };
+        let site = Site { line: op.d, kind, bytes: op.y };
+        let (warp, mask) = (cx.warp, cx.mask);
+        let Some(checker) = &mut cx.checker else { return false };
+        match checker.global_loads((warp, mask), site, &addresses) {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane, kind),
+        }
+    }
+}
+
+/// What [`CheckAccess`] has in [`Cx::extra`].
+struct Words<'k> {
+    address: (u32, bool, u32),
+    space: AddressSpace,
+    site: Site,
+    wide: bool,
+    values: &'k [u32],
+}
+
+impl<'k> Words<'k> {
+    #[inline(always)]
+    fn of(cx: &Cx<'k>, op: &Op) -> Words<'k> {
+        let words = &cx.extra[op.x as usize..];
+        let [offset, space, wide, bytes, kind, line, n, wide_values] =
+            std::array::from_fn(|i| words[i]);
+        Words {
+            address: (op.a, wide != 0, offset),
+            space: SPACES[space as usize],
+            site: Site { line, kind: KINDS[kind as usize], bytes },
+            wide: wide_values != 0,
+            values: &words[WORDS..][..n as usize],
+        }
+    }
+
+    /// Whether two lanes have the same values.
+    ///
+    /// # Safety
+    /// The words are those of an operation of the kernel that runs.
+    unsafe fn same(&self, cx: &Cx<'_>, a: usize, b: usize) -> bool {
+        let store = matches!(self.site.kind, AccessKind::Store | AccessKind::StrongStore);
+        store
+            && self.values.iter().all(|&slot| {
+                // SAFETY: the slots have lanes of this size.
+                unsafe {
+                    match self.wide {
+                        true => *cx.slot::<u64>(slot).add(a) == *cx.slot::<u64>(slot).add(b),
+                        false => *cx.slot::<u32>(slot).add(a) == *cx.slot::<u32>(slot).add(b),
+                    }
+                }
+            })
+    }
+}
+
+// SAFETY: reads only the slots named.
+unsafe impl Handler for CheckAccess {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let Some(mut checker) = cx.checker.take() else { return false };
+        // SAFETY: by the contract of the trait.
+        let result = unsafe { check(cx, &mut checker, op) };
+        cx.checker = Some(checker);
+        match result {
+            Ok(()) => false,
+            Err((lane, kind)) => cx.fail(lane, kind),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`CheckAccess`].
+#[inline(always)]
+unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (u32, FaultKind)> {
+    let words = Words::of(cx, op);
+    let (warp, mask, site) = (cx.warp, cx.mask, words.site);
+    // SAFETY: by contract.
+    let same = |a: usize, b: usize| unsafe { words.same(cx, a, b) };
+    if site.kind.strong() && site.kind.writes() {
+        // SAFETY: by contract.
+        unsafe { for_atomics(cx, &words, |lane, place| checker.publish(lane, place.0, place.1)) };
+    }
+    // SAFETY: by contract.
+    let address = |lane: usize| unsafe { address_of(cx, lane, words.address) };
+    match (words.space, words.address.1) {
+        (AddressSpace::Shared, false) => {
+            let base = SHARED_BASE.wrapping_sub(words.address.2);
+            // SAFETY: `a` has 32-bit lanes.
+            let lanes = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
+            let offsets = lanes.map(|lane| lane.wrapping_sub(base));
+            checker.shared((warp, mask), site, &offsets, same)
+        }
+        (AddressSpace::Global, _) => {
+            checker.globals((warp, mask), site, &std::array::from_fn(address), &same)
+        }
+        _ => {
+            for lane in bits(mask) {
+                let at = address(lane);
+                let result = one(checker, (warp, lane), site, words.space, at, &same);
+                result.map_err(|kind| (lane as u32, kind))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Checks the access of one lane in any space.
+#[inline(never)]
+fn one(
+    checker: &mut Checker<'_>,
+    (warp, lane): (usize, usize),
+    site: Site,
+    space: AddressSpace,
+    address: u64,
+    same: &dyn Fn(usize, usize) -> bool,
+) -> Result<(), FaultKind> {
+    let (space, address) = match space {
+        AddressSpace::Generic => match space_of(address) {
+            Some(AddressSpace::Shared) => (AddressSpace::Shared, address - SHARED_WINDOW),
+            Some(AddressSpace::Local) => (AddressSpace::Local, address - LOCAL_WINDOW),
+            Some(space) => (space, address),
+            None => return Ok(()),
+        },
+        space => (space, address),
+    };
+    match space {
+        AddressSpace::Shared => {
+            let offset = address.wrapping_sub(SHARED_BASE.into());
+            let offsets = [u32::try_from(offset).unwrap_or(u32::MAX); LANES];
+            let result = checker.shared((warp, 1 << lane), site, &offsets, same);
+            result.map_err(|(_, kind)| kind)
+        }
+        AddressSpace::Global => {
+            checker.global((warp, lane), site, address, |other| same(lane, other))
+        }
+        AddressSpace::Local => checker.local((warp, lane), site, address),
+        AddressSpace::Param | AddressSpace::Const | AddressSpace::Generic => Ok(()),
+    }
+}
+
+/// Behind a strong load or an atomic, with the fields of [`CheckAccess`]: a fence will make
+/// known what those released who wrote there.
+pub(crate) struct Observe;
+
+// SAFETY: reads only the slots named.
+unsafe impl Handler for Observe {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let Some(mut checker) = cx.checker.take() else { return false };
+        let words = Words::of(cx, op);
+        // SAFETY: by the contract of the trait.
+        unsafe { for_atomics(cx, &words, |lane, place| checker.observe(lane, place.0, place.1)) };
+        cx.checker = Some(checker);
+        false
+    }
+}
+
+/// Calls `f` with every lane, and with whether it accesses shared memory, and the offset there
+/// or else the address.
+///
+/// # Safety
+/// As for [`CheckAccess`].
+unsafe fn for_atomics(
+    cx: &Cx<'_>,
+    words: &Words<'_>,
+    mut f: impl FnMut((usize, usize), (bool, u64)),
+) {
+    for lane in bits(cx.mask) {
+        // SAFETY: by contract.
+        let address = unsafe { address_of(cx, lane, words.address) };
+        let place = match words.space {
+            AddressSpace::Shared => (true, address),
+            AddressSpace::Generic if space_of(address) == Some(AddressSpace::Shared) => {
+                (true, address - SHARED_WINDOW)
+            }
+            _ => (false, address),
+        };
+        f((cx.warp, lane), place);
+    }
+}

@@ -1,0 +1,463 @@
+//! The checks of a block's accesses, and what the instructions that order them tell.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::access::{AccessKind, Conflict, Earlier, Site};
+use super::clock::Clock;
+use super::facts::Facts;
+use super::global::GlobalShadow;
+use super::knowledge::Knowledge;
+use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::shadow::{Shadow, Writer};
+use crate::checks::Checks;
+use crate::fault::{self, AddressSpace, FaultKind};
+use crate::memory::Snapshot;
+
+/// What writers of one atomic variable released, by block.
+type Released = HashMap<u64, (Clock, bool)>;
+
+/// What all blocks of a launch share.
+pub(crate) struct LaunchChecks {
+    pub checks: Checks,
+    pub global: GlobalShadow,
+    /// By address in device memory.
+    released: Mutex<HashMap<u64, Arc<Released>>>,
+}
+
+impl LaunchChecks {
+    pub(crate) fn new(checks: Checks, facts: &Facts, snapshot: &Snapshot) -> LaunchChecks {
+        let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global);
+        LaunchChecks { checks, global, released: Mutex::default() }
+    }
+}
+
+/// The checks of one block.
+pub(crate) struct Checker<'k> {
+    pub launch: &'k LaunchChecks,
+    pub known: Knowledge,
+    pub facts: &'k Facts,
+    snapshot: &'k Snapshot,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: Shadow,
+    /// What writers of atomic variables in shared memory released, by offset.
+    released: HashMap<u32, Clock>,
+    /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
+    copied_by: Vec<usize>,
+    initialised: Vec<(usize, u32)>,
+    /// Bytes of local memory that have been written, by thread.
+    local: Vec<bool>,
+    /// By warp: the lines of its `setmaxnreg`.
+    pub register_changes: Vec<Vec<u32>>,
+    /// The allocation that was accessed last.
+    last: Option<usize>,
+}
+
+impl<'k> Checker<'k> {
+    pub(crate) fn new(
+        launch: &'k LaunchChecks,
+        facts: &'k Facts,
+        snapshot: &'k Snapshot,
+        (grid, block): ([u32; 3], [u32; 3]),
+        shared_bytes: u32,
+    ) -> Checker<'k> {
+        let threads: u32 = block.iter().product();
+        let warps = (threads as usize).div_ceil(LANES);
+        Checker {
+            launch,
+            known: Knowledge::new(warps, facts.copies),
+            facts,
+            snapshot,
+            grid,
+            block,
+            shared: Shadow::new(shared_bytes, facts.granule.shared, warps, facts.gaps()),
+            released: HashMap::new(),
+            copied_by: Vec::new(),
+            initialised: Vec::new(),
+            local: vec![false; facts.local_bytes as usize * LANES * warps],
+            register_changes: vec![Vec::new(); warps],
+            last: None,
+        }
+    }
+
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self, block: u64) {
+        let threads: u32 = self.block.iter().product();
+        self.known.clear(block, threads as usize);
+        self.shared.clear();
+        self.released.clear();
+        self.copied_by.clear();
+        self.initialised.clear();
+        self.local.fill(false);
+        self.register_changes.iter_mut().for_each(Vec::clear);
+    }
+
+    fn checks(&self) -> Checks {
+        self.launch.checks
+    }
+
+    /// Checks and notes loads from shared memory at `offsets`.
+    #[inline(always)]
+    pub(crate) fn shared_loads(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u32; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        let result = self.shared.load(&self.known, self.launch.checks, (warp, mask), site, offsets);
+        result.map_err(|(lane, conflict)| {
+            (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
+        })
+    }
+
+    /// As [`shared_loads`](Checker::shared_loads), for stores as well. `same` says whether two
+    /// lanes store the same value.
+    #[inline(always)]
+    pub(crate) fn shared(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u32; LANES],
+        same: impl Fn(usize, usize) -> bool,
+    ) -> Result<(), (u32, FaultKind)> {
+        if !site.kind.writes() {
+            return self.shared_loads((warp, mask), site, offsets);
+        }
+        let (known, checks) = (&self.known, self.launch.checks);
+        let result = self.shared.store(known, checks, (warp, mask), site, offsets, same);
+        result.map_err(|(lane, conflict)| {
+            (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
+        })
+    }
+
+    #[cold]
+    fn shared_fault(&self, conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+        let address = u64::from(SHARED_BASE + offset);
+        self.fault(conflict, site, AddressSpace::Shared, address, self.facts.name_shared(offset))
+    }
+
+    fn fault(
+        &self,
+        conflict: Conflict,
+        site: Site,
+        space: AddressSpace,
+        address: u64,
+        place: String,
+    ) -> FaultKind {
+        let (access, bytes) = (site.kind.access(), site.bytes);
+        match conflict {
+            Conflict::Race(earlier) => {
+                let earlier = Box::new(self.name(earlier));
+                FaultKind::DataRace { space, address, place, access, earlier }
+            }
+            Conflict::ReadOnlyCache(earlier) => {
+                let earlier = Box::new(self.name(earlier));
+                FaultKind::ReadOnlyCache { address, place, access, earlier }
+            }
+            Conflict::Uninitialised => FaultKind::Uninitialised { space, address, bytes, place },
+            Conflict::NoVariable => FaultKind::NoVariable { address, bytes, access, place },
+        }
+    }
+
+    fn name(&self, earlier: Earlier) -> fault::Earlier {
+        let Earlier { block, agent, line, access } = earlier;
+        let threads = self.known.threads;
+        let thread = match agent / threads {
+            0 => agent,
+            1 => agent - threads,
+            _ => self.copied_by.get(agent - 2 * threads).copied().unwrap_or(0),
+        };
+        fault::Earlier {
+            access,
+            line,
+            instruction: String::new(),
+            source: None,
+            block: index_in(block, self.grid),
+            thread: index_in(thread as u64, self.block),
+        }
+    }
+
+    /// Checks and notes plain loads from device memory at `addresses`.
+    #[inline(always)]
+    pub(crate) fn global_loads(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        addresses: &[u64; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        if self.plain_loads((warp, mask), site, addresses) {
+            return Ok(());
+        }
+        self.globals((warp, mask), site, addresses, &|_, _| false)
+    }
+
+    /// Checks and notes accesses of device memory at `addresses`. `same` is as in
+    /// [`shared`](Checker::shared).
+    pub(crate) fn globals(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        addresses: &[u64; LANES],
+        same: &dyn Fn(usize, usize) -> bool,
+    ) -> Result<(), (u32, FaultKind)> {
+        for lane in bits(mask) {
+            let result =
+                self.global((warp, lane), site, addresses[lane], |other| same(lane, other));
+            result.map_err(|kind| (lane as u32, kind))?;
+        }
+        Ok(())
+    }
+
+    /// Notes loads of one allocation that holds nothing to be checked. Returns `false` if it is
+    /// not that simple.
+    #[inline(always)]
+    fn plain_loads(
+        &mut self,
+        (warp, mask): (usize, u32),
+        site: Site,
+        addresses: &[u64; LANES],
+    ) -> bool {
+        let Some(index) = self.find(addresses[mask.trailing_zeros() as usize]) else {
+            return false;
+        };
+        let allocation = &self.snapshot.all()[index];
+        let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
+        let offsets = addresses.map(|address| address.wrapping_sub(allocation.base));
+        let mut inside = true;
+        for (lane, &offset) in offsets.iter().enumerate() {
+            inside &= offset <= last || mask >> lane & 1 == 0;
+        }
+        inside
+            && allocation.written.as_ref().is_none_or(|written| written.whole())
+            && self.launch.global.note_loads(
+                &self.known,
+                (index, allocation.size),
+                (warp, mask),
+                site,
+                &offsets,
+            )
+    }
+
+    /// The place in the snapshot of the allocation that contains `address`.
+    #[inline(always)]
+    fn find(&mut self, address: u64) -> Option<usize> {
+        let all = self.snapshot.all();
+        let inside = |&index: &usize| address.wrapping_sub(all[index].base) < all[index].size;
+        let found = self.last.filter(inside).or_else(|| self.snapshot.index_of(address));
+        self.last = found.or(self.last);
+        found
+    }
+
+    /// Checks and notes an access of device memory by one lane.
+    pub(crate) fn global(
+        &mut self,
+        (warp, lane): (usize, usize),
+        site: Site,
+        address: u64,
+        same: impl Fn(usize) -> bool,
+    ) -> Result<(), FaultKind> {
+        // What lies nowhere is the access's own fault.
+        let Some(index) = self.find(address) else { return Ok(()) };
+        let allocation = &self.snapshot.all()[index];
+        let offset = address - allocation.base;
+        if offset + u64::from(site.bytes) > allocation.size {
+            return Ok(());
+        }
+        let conflict = 'found: {
+            let checks = self.launch.checks;
+            if checks.memory
+                && let Some(written) = &allocation.written
+            {
+                if site.kind.reads() && !written.covers(offset, site.bytes.into()) {
+                    break 'found Conflict::Uninitialised;
+                }
+                if site.kind.writes() {
+                    written.mark(offset, site.bytes.into());
+                }
+            }
+            let place = (index, allocation.size);
+            let shadow = &self.launch.global;
+            match shadow.access(&self.known, place, (warp, lane), site, offset, same) {
+                Err(Conflict::Race(_)) if !checks.races => return Ok(()),
+                Err(Conflict::ReadOnlyCache(_)) if !checks.memory => return Ok(()),
+                Err(conflict) => conflict,
+                Ok(()) => return Ok(()),
+            }
+        };
+        let (base, size) = (allocation.base, allocation.size);
+        let place = format!("byte {offset} of the {size}-byte allocation at {base:#x}");
+        Err(self.fault(conflict, site, AddressSpace::Global, address, place))
+    }
+
+    /// Checks and notes an access of local memory by one lane.
+    pub(crate) fn local(
+        &mut self,
+        (warp, lane): (usize, usize),
+        site: Site,
+        address: u64,
+    ) -> Result<(), FaultKind> {
+        let size = self.facts.local_bytes as usize;
+        let offset = address.wrapping_sub(LOCAL_BASE.into()) as usize;
+        if !self.checks().memory || offset > size || size - offset < site.bytes as usize {
+            return Ok(());
+        }
+        let at = (warp * LANES + lane) * size + offset;
+        let bytes = &mut self.local[at..at + site.bytes as usize];
+        if site.kind.reads() && bytes.contains(&false) {
+            let place = format!("byte {offset} of the thread's local memory");
+            let space = AddressSpace::Local;
+            return Err(self.fault(Conflict::Uninitialised, site, space, address, place));
+        }
+        if site.kind.writes() {
+            bytes.fill(true);
+        }
+        Ok(())
+    }
+
+    /// Notes that bytes of a lane's local memory, from an offset on, hold nothing, or something.
+    pub(crate) fn set_local(
+        &mut self,
+        (warp, lane): (usize, usize),
+        (offset, bytes): (u32, u32),
+        written: bool,
+    ) {
+        let at = (warp * LANES + lane) * self.facts.local_bytes as usize + offset as usize;
+        self.local[at..at + bytes as usize].fill(written);
+    }
+
+    /// Notes a copy between two places of a lane's local memory.
+    pub(crate) fn copy_local(
+        &mut self,
+        (warp, lane): (usize, usize),
+        from: u32,
+        to: u32,
+        bytes: u32,
+    ) {
+        let at = (warp * LANES + lane) * self.facts.local_bytes as usize;
+        let from = at + from as usize;
+        self.local.copy_within(from..from + bytes as usize, at + to as usize);
+    }
+
+    /// A lane starts a `cp.async` of its group number `group` to shared memory.
+    pub(crate) fn copy_async(
+        &mut self,
+        (warp, lane): (usize, usize),
+        line: u32,
+        (offset, bytes): (u32, u32),
+        group: u64,
+    ) -> Result<(), FaultKind> {
+        let agent = self.known.copies_of(warp * LANES + lane);
+        self.copy(Writer { warp, lane, agent, time: group as u32 + 1 }, line, offset, bytes)
+    }
+
+    /// A lane starts a bulk copy to shared memory, which is complete with phase `phase` of
+    /// mbarrier `index`.
+    pub(crate) fn copy_bulk(
+        &mut self,
+        (warp, lane): (usize, usize),
+        line: u32,
+        (offset, bytes): (u32, u32),
+        (index, phase): (usize, u32),
+    ) -> Result<(), FaultKind> {
+        let agent = self.known.mbarrier(index);
+        if self.copied_by.len() <= index {
+            self.copied_by.resize(index + 1, 0);
+        }
+        self.copy(Writer { warp, lane, agent, time: phase }, line, offset, bytes)?;
+        self.copied_by[index] = warp * LANES + lane;
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        writer: Writer,
+        line: u32,
+        offset: u32,
+        bytes: u32,
+    ) -> Result<(), FaultKind> {
+        let site = Site { line, kind: AccessKind::Copy, bytes };
+        let result = self.shared.copy(&self.known, self.launch.checks, writer, site, offset);
+        result.map_err(|conflict| self.shared_fault(conflict, site, offset))
+    }
+
+    /// A lane starts a bulk copy from shared memory, which reads there what it may read.
+    pub(crate) fn read_bulk(
+        &mut self,
+        (warp, lane): (usize, usize),
+        line: u32,
+        (offset, bytes): (u32, u32),
+    ) -> Result<(), FaultKind> {
+        let site = Site { line, kind: AccessKind::Load, bytes };
+        let offsets = [offset; LANES];
+        self.shared((warp, 1 << lane), site, &offsets, |_, _| false).map_err(|(_, kind)| kind)
+    }
+
+    /// Mbarrier number `number` was initialised by a lane.
+    pub(crate) fn initialised(&mut self, (warp, lane): (usize, usize), number: usize) {
+        let by = (warp * LANES + lane, self.known.now(warp));
+        match self.initialised.get_mut(number) {
+            Some(old) => *old = by,
+            None => self.initialised.push(by),
+        }
+    }
+
+    /// The thread that initialised mbarrier `number`, if a lane does not come after that.
+    pub(crate) fn not_after_init(
+        &self,
+        (warp, lane): (usize, usize),
+        number: usize,
+    ) -> Option<[u32; 3]> {
+        let &(thread, time) = self.initialised.get(number)?;
+        let known = self.known.knows(warp, lane, thread, time);
+        (!known && self.checks().races).then(|| index_in(thread as u64, self.block))
+    }
+
+    /// A lane is about to write the atomic variable at `address` of `space`: what it knew at its
+    /// last fence goes with that.
+    pub(crate) fn publish(&mut self, (warp, lane): (usize, usize), shared: bool, address: u64) {
+        let Some(fenced) = self.known.fenced(warp, lane).cloned() else { return };
+        if shared {
+            return self.released.entry(address as u32).or_default().join(&fenced.clock);
+        }
+        let mut all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = Arc::make_mut(all.entry(address).or_default());
+        let (clock, wide) = here.entry(self.known.block).or_default();
+        clock.join(&fenced.clock);
+        *wide |= fenced.wide;
+    }
+
+    /// A lane has read the atomic variable at `address`.
+    pub(crate) fn observe(&mut self, (warp, lane): (usize, usize), shared: bool, address: u64) {
+        if shared {
+            if let Some(clock) = self.released.get(&(address as u32)) {
+                self.known.observe(warp, lane, self.known.block, clock);
+            }
+            return;
+        }
+        let found = {
+            let all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
+            all.get(&address).cloned()
+        };
+        for (&block, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
+            if *wide || block == self.known.block {
+                self.known.observe(warp, lane, block, clock);
+            }
+        }
+    }
+
+    /// The warps of a warpgroup that did not all execute the same `setmaxnreg` instructions:
+    /// one of them, and the line of the first that another one lacks.
+    pub(crate) fn warpgroup_divergence(&self) -> Option<(usize, u32)> {
+        const GROUP: usize = 4;
+        self.register_changes.chunks(GROUP).enumerate().find_map(|(group, warps)| {
+            let most = warps.iter().max_by_key(|lines| lines.len())?;
+            let line = |of: &Vec<u32>| {
+                let at = (0..most.len()).find(|&i| of.get(i) != most.get(i))?;
+                Some(most[at])
+            };
+            let (warp, line) = warps.iter().enumerate().find_map(|(w, of)| Some((w, line(of)?)))?;
+            Some((group * GROUP + warp, line))
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Vector clocks: how much of what each agent did is known.
+//!
+//! The agents of a block are its threads, the `cp.async` copies of each thread, and its
+//! mbarriers, on whose account bulk copies write. Times count from 1 in every block.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What is known of the agents of other blocks, by block.
+type Foreign = HashMap<u64, Arc<[u32]>>;
+
+/// A vector clock.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clock {
+    /// By agent of this block.
+    times: Vec<u32>,
+    foreign: Option<Arc<Foreign>>,
+}
+
+fn join_times(into: &mut Vec<u32>, other: &[u32]) {
+    if into.len() < other.len() {
+        into.resize(other.len(), 0);
+    }
+    for (mine, &theirs) in into.iter_mut().zip(other) {
+        *mine = (*mine).max(theirs);
+    }
+}
+
+impl Clock {
+    #[inline(always)]
+    pub(crate) fn at(&self, agent: usize) -> u32 {
+        self.times.get(agent).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set(&mut self, agent: usize, time: u32) {
+        if self.times.len() <= agent {
+            self.times.resize(agent + 1, 0);
+        }
+        self.times[agent] = time;
+    }
+
+    /// The latest time of the first `agents` agents.
+    pub(crate) fn latest(&self, agents: usize) -> u32 {
+        self.times.iter().take(agents).max().copied().unwrap_or(0)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.times.clear();
+        self.foreign = None;
+    }
+
+    /// What it says of this block alone.
+    pub(crate) fn of_block(&self) -> Clock {
+        Clock { times: self.times.clone(), foreign: None }
+    }
+
+    /// What is known of `agent` of another block.
+    pub(crate) fn foreign_at(&self, block: u64, agent: usize) -> u32 {
+        let times = self.foreign.as_ref().and_then(|foreign| foreign.get(&block));
+        times.and_then(|times| times.get(agent)).copied().unwrap_or(0)
+    }
+
+    /// Adds what `other`, a clock of the same block, knows.
+    pub(crate) fn join(&mut self, other: &Clock) {
+        join_times(&mut self.times, &other.times);
+        if let Some(foreign) = &other.foreign {
+            self.join_foreign(foreign);
+        }
+    }
+
+    /// Adds what `other`, a clock of `block`, which is another one, knows.
+    pub(crate) fn join_from(&mut self, block: u64, other: &Clock) {
+        if let Some(foreign) = &other.foreign {
+            self.join_foreign(foreign);
+        }
+        let mut times = self.foreign.as_ref().map_or(Vec::new(), |foreign| {
+            foreign.get(&block).map_or(Vec::new(), |times| times.to_vec())
+        });
+        join_times(&mut times, &other.times);
+        Arc::make_mut(self.foreign.get_or_insert_default()).insert(block, times.into());
+    }
+
+    fn join_foreign(&mut self, other: &Arc<Foreign>) {
+        let Some(mine) = &mut self.foreign else {
+            self.foreign = Some(other.clone());
+            return;
+        };
+        if Arc::ptr_eq(mine, other) {
+            return;
+        }
+        let mine = Arc::make_mut(mine);
+        for (&block, theirs) in other.iter() {
+            match mine.get_mut(&block) {
+                Some(times) if Arc::ptr_eq(times, theirs) => {}
+                Some(times) => {
+                    let mut all = times.to_vec();
+                    join_times(&mut all, theirs);
+                    *times = all.into();
+                }
+                None => {
+                    mine.insert(block, theirs.clone());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_of_other_blocks_stay_apart() {
+        let (mut a, mut b) = (Clock::default(), Clock::default());
+        a.set(3, 7);
+        b.join_from(1, &a);
+        assert_eq!((b.at(3), b.foreign_at(1, 3), b.foreign_at(0, 3)), (0, 7, 0));
+        // Through a third block.
+        let mut c = Clock::default();
+        c.join_from(2, &b);
+        assert_eq!(c.foreign_at(1, 3), 7);
+        a.set(3, 9);
+        c.join_from(1, &a);
+        c.join(&b.clone());
+        assert_eq!(c.foreign_at(1, 3), 9);
+    }
+}

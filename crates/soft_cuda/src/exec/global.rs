@@ -1,0 +1,366 @@
+//! Who accessed each word of device memory last, in one launch.
+//!
+//! Blocks run in parallel, so that the words are atomics. Two blocks that race at the very same
+//! time on the host may overlook each other; one that comes later will not.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::access::{AccessKind, Conflict, Earlier, Site};
+use super::knowledge::Knowledge;
+use super::machine::{LANES, bits};
+use crate::fault::Access;
+
+/// The time from which on a block's times are taken to be the same: no race is seen among
+/// accesses so late.
+const LAST_TIME: u32 = (1 << 20) - 1;
+
+/// The accesses of one allocation.
+struct Words {
+    writes: Box<[AtomicU64]>,
+    write_lines: Box<[AtomicU32]>,
+    reads: Box<[AtomicU64]>,
+    read_lines: Box<[AtomicU32]>,
+    /// The last read by another warp than that of the last read of all.
+    other_reads: Box<[AtomicU64]>,
+    other_lines: Box<[AtomicU32]>,
+    /// Whether there is any write.
+    written: AtomicBool,
+}
+
+/// The accesses of all allocations in one launch, in the order of its snapshot.
+pub(crate) struct GlobalShadow {
+    /// Logarithm of the bytes of a word.
+    shift: u32,
+    allocations: Vec<OnceLock<Words>>,
+}
+
+/// An access in one word: block plus 1, thread, kind, and time.
+#[derive(Clone, Copy)]
+struct Packed(u64);
+
+/// Kinds, as [`Packed`] has them.
+const KINDS: [AccessKind; 4] =
+    [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
+const READ_ONLY: u64 = 1;
+
+impl Packed {
+    const KIND: u64 = 3 << 20;
+    /// Of a read: so is the other one that is kept, at the same time and by another warp.
+    const PAIR: u64 = 2 << 20;
+
+    fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
+        let time = u64::from(time.min(LAST_TIME));
+        Packed((block + 1) << 32 | (thread as u64) << 22 | kind << 20 | time)
+    }
+
+    fn block(self) -> u64 {
+        (self.0 >> 32) - 1
+    }
+
+    fn thread(self) -> usize {
+        (self.0 >> 22 & 0x3ff) as usize
+    }
+
+    fn kind(self) -> u64 {
+        self.0 >> 20 & 3
+    }
+
+    fn time(self) -> u32 {
+        self.0 as u32 & LAST_TIME
+    }
+
+    /// The same by the lane that is `lane` after it.
+    #[inline(always)]
+    fn lane(self, lane: usize) -> Packed {
+        Packed(self.0 + ((lane as u64) << 22))
+    }
+
+    /// Whether the threads are lanes of one warp.
+    #[inline(always)]
+    fn same_warp(self, other: Packed) -> bool {
+        const LANE: u64 = (LANES as u64 - 1) << 22;
+        const WHO: u64 = !0 << 22;
+        (self.0 ^ other.0) & WHO & !LANE == 0
+    }
+
+    /// Whether it is a read in the same block and at the same time as `new`, whose warp knows
+    /// nothing after `ceiling`.
+    #[inline(always)]
+    fn beside(self, new: Packed, ceiling: u32) -> bool {
+        const WHEN: u64 = !0 << 32 | LAST_TIME as u64;
+        (self.0 ^ new.0) & WHEN == 0 && new.time() > ceiling
+    }
+
+    /// Whether it is the second of two such reads by different warps. Of those, one does not
+    /// come before any later write that `new` does not come before.
+    #[inline(always)]
+    fn is_pair_beside(self, new: Packed, ceiling: u32) -> bool {
+        self.0 & Packed::PAIR != 0 && self.beside(new, ceiling)
+    }
+
+    /// Whether it comes before what `lane` of `warp` does now.
+    fn is_before(self, known: &Knowledge, warp: usize, lane: usize) -> bool {
+        let (thread, time) = (self.thread(), self.time());
+        if self.block() == told_apart(known.block) {
+            return known.knows(warp, lane, thread, time);
+        }
+        known.knows_foreign((warp, lane), self.block(), thread, time)
+    }
+
+    fn earlier(self, line: u32, access: Access) -> Earlier {
+        Earlier { block: self.block(), agent: self.thread(), line, access }
+    }
+}
+
+/// The number of a block as [`Packed`] has it: grids of more blocks than fit do not run to
+/// their end in anyone's life.
+fn told_apart(block: u64) -> u64 {
+    block.min(u64::from(u32::MAX - 1))
+}
+
+/// A type for which all bytes may be zero.
+///
+/// # Safety
+/// They may.
+unsafe trait Zeroable {}
+// SAFETY: it has the bits of an integer.
+unsafe impl Zeroable for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Zeroable for AtomicU64 {}
+
+/// Zeros. Fresh pages of the host are zero already, and most are never touched.
+fn zeroed<T: Zeroable>(words: usize) -> Box<[T]> {
+    // SAFETY: by the contract of the trait.
+    unsafe { Box::new_zeroed_slice(words).assume_init() }
+}
+
+/// Where the accesses of word number `word` are: not in order, since kernels access matrices
+/// along columns, whose strides are powers of two, and a word here has more bytes than there.
+#[inline(always)]
+fn place(word: u64) -> usize {
+    (word ^ (word >> 6 & (SPREAD - 8))) as usize
+}
+
+/// Words among which [`place`] changes the order.
+const SPREAD: u64 = 512;
+
+impl Words {
+    /// For `words` words.
+    fn new(words: u64) -> Words {
+        let words = words.next_multiple_of(SPREAD) as usize;
+        Words {
+            writes: zeroed(words),
+            write_lines: zeroed(words),
+            reads: zeroed(words),
+            read_lines: zeroed(words),
+            other_reads: zeroed(words),
+            other_lines: zeroed(words),
+            written: AtomicBool::new(false),
+        }
+    }
+
+    fn note_write(&self, word: usize, new: Packed, line: u32) {
+        let old = Packed(self.writes[word].load(Relaxed));
+        // A plain store races with what an atomic behind it does not race with.
+        if old.0 == new.0 & !Packed::KIND {
+            return;
+        }
+        self.write_lines[word].store(line, Relaxed);
+        self.writes[word].store(new.0, Relaxed);
+    }
+
+    /// Notes a read. `ceiling` is a time after which the warp knows nothing.
+    #[inline(always)]
+    fn note_read(&self, ceiling: u32, word: usize, mut new: Packed, line: u32) {
+        let last = Packed(self.reads[word].load(Relaxed));
+        if last.0 & !Packed::PAIR == new.0 || last.is_pair_beside(new, ceiling) {
+            return;
+        }
+        if last.0 != 0 && !last.same_warp(new) {
+            if last.beside(new, ceiling) {
+                new.0 |= Packed::PAIR;
+            }
+            self.other_lines[word].store(self.read_lines[word].load(Relaxed), Relaxed);
+            self.other_reads[word].store(last.0, Relaxed);
+        }
+        self.read_lines[word].store(line, Relaxed);
+        self.reads[word].store(new.0, Relaxed);
+    }
+
+    /// Whether [`note_read`](Words::note_read) has nothing to do for reads by the lanes `mask` of
+    /// a warp, of which `new` is the first.
+    #[inline(always)]
+    fn all_noted(
+        &self,
+        ceiling: u32,
+        mask: u32,
+        offsets: &[u64; LANES],
+        shift: u32,
+        new: Packed,
+    ) -> bool {
+        let mut noted = true;
+        for (lane, &offset) in offsets.iter().enumerate() {
+            if mask >> lane & 1 != 0 {
+                let last = Packed(self.reads[place(offset >> shift)].load(Relaxed));
+                noted &= last.is_pair_beside(new, ceiling);
+            }
+        }
+        noted
+    }
+
+    /// Checks a write by a lane against the reads of a word.
+    fn check_reads(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        word: usize,
+    ) -> Result<(), Conflict> {
+        let all = [(&self.reads, &self.read_lines), (&self.other_reads, &self.other_lines)];
+        for (reads, lines) in all {
+            let old = Packed(reads[word].load(Relaxed));
+            if old.0 == 0 {
+                break;
+            }
+            let earlier = || old.earlier(lines[word].load(Relaxed), Access::Load);
+            if old.kind() & READ_ONLY != 0 {
+                return Err(Conflict::ReadOnlyCache(earlier()));
+            }
+            if !old.is_before(known, warp, lane) {
+                return Err(Conflict::Race(earlier()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GlobalShadow {
+    /// For `allocations` allocations, none of which has been accessed.
+    pub(crate) fn new(allocations: usize, shift: u32) -> GlobalShadow {
+        GlobalShadow { shift, allocations: (0..allocations).map(|_| OnceLock::new()).collect() }
+    }
+
+    fn words(&self, (index, size): (usize, u64)) -> &Words {
+        let words = || Words::new(size.div_ceil(1 << self.shift));
+        self.allocations[index].get_or_init(words)
+    }
+
+    /// Notes loads of `site.bytes` bytes at `offsets` into allocation number `index`, of `size`
+    /// bytes, by the lanes `mask` of a warp. Returns `false`, and may have noted nothing, if they
+    /// have to be checked one by one.
+    #[inline(always)]
+    pub(crate) fn note_loads(
+        &self,
+        known: &Knowledge,
+        allocation: (usize, u64),
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u64; LANES],
+    ) -> bool {
+        let words = self.words(allocation);
+        if words.written.load(Relaxed) {
+            return false;
+        }
+        let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
+        let new = Packed::new(told_apart(known.block), warp * LANES, kind, known.now(warp)).0;
+        let new = Packed(new);
+        let ceiling = known.ceiling(warp);
+        // Neighbouring lanes, and both halves of a warp, often read the same word.
+        let mut again = 0;
+        for lane in 1..LANES {
+            again |= u32::from(offsets[lane] == offsets[lane - 1]) << lane;
+        }
+        let halves = (0..LANES / 2)
+            .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
+        let half = if halves && mask == u32::MAX { mask >> (LANES / 2) } else { mask };
+        let mask = half & !(again & mask << 1);
+        let one = u64::from(site.bytes) == 1 << self.shift;
+        if one && words.all_noted(ceiling, mask, offsets, self.shift, new) {
+            return true;
+        }
+        for lane in bits(mask) {
+            let (new, offset) = (new.lane(lane), offsets[lane]);
+            let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
+            for word in offset >> self.shift..end {
+                words.note_read(ceiling, place(word), new, site.line);
+            }
+        }
+        true
+    }
+
+    /// Checks and notes an access of `site.bytes` bytes at `offset` into allocation number
+    /// `index`, of `size` bytes, by lane `lane` of warp `warp`.
+    #[inline(always)]
+    pub(crate) fn access(
+        &self,
+        known: &Knowledge,
+        allocation: (usize, u64),
+        (warp, lane): (usize, usize),
+        site: Site,
+        offset: u64,
+        same: impl Fn(usize) -> bool,
+    ) -> Result<(), Conflict> {
+        let words = self.words(allocation);
+        let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
+        let block = told_apart(known.block);
+        let (thread, time) = (warp * LANES + lane, known.now(warp));
+        let kind = match site.kind {
+            AccessKind::ReadOnly => READ_ONLY,
+            AccessKind::StrongStore => 1,
+            AccessKind::Atomic => 2,
+            AccessKind::Copy => 3,
+            _ => 0,
+        };
+        let new = Packed::new(block, thread, kind, time);
+        let written = words.written.load(Relaxed);
+        for word in (offset >> self.shift..end).map(place) {
+            if written {
+                let old = words.writes[word].load(Relaxed);
+                if old != 0 && old != new.0 {
+                    let line = || words.write_lines[word].load(Relaxed);
+                    self.after_write(known, (warp, lane), site, Packed(old), line, &same)?;
+                }
+            }
+            if site.kind.writes() {
+                words.check_reads(known, (warp, lane), word)?;
+                words.note_write(word, new, site.line);
+            } else if !site.kind.strong() {
+                words.note_read(known.ceiling(warp), word, new, site.line);
+            }
+        }
+        if site.kind.writes() && !written {
+            words.written.store(true, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Checks an access that comes after the write `old`.
+    #[inline(never)]
+    fn after_write(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        site: Site,
+        old: Packed,
+        line: impl Fn() -> u32,
+        same: &impl Fn(usize) -> bool,
+    ) -> Result<(), Conflict> {
+        let kind = KINDS[old.kind() as usize];
+        if site.kind == AccessKind::ReadOnly {
+            return Err(Conflict::ReadOnlyCache(old.earlier(line(), kind.access())));
+        }
+        if kind.strong() && site.kind.strong() || old.is_before(known, warp, lane) {
+            return Ok(());
+        }
+        // The lanes of one instruction that store to one place: one of them comes last.
+        let together = old.block() == told_apart(known.block)
+            && old.thread() / LANES == warp
+            && old.time() == known.now(warp)
+            && line() == site.line
+            && same(old.thread() % LANES);
+        match together {
+            true => Ok(()),
+            false => Err(Conflict::Race(old.earlier(line(), kind.access()))),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! What each thread of a block knows of what the others did: the happens-before order.
+//!
+//! The lanes of a warp have one time, which advances whenever one of them releases what it did.
+//! What all lanes of a warp know is kept once; what a lane knows beyond that, apart.
+
+use std::sync::Arc;
+
+use super::clock::Clock;
+use super::machine::{BARRIERS, LANES, bits};
+
+/// A fence that a thread executed: what it knew then.
+#[derive(Debug, Clone)]
+pub(crate) struct Fenced {
+    pub clock: Arc<Clock>,
+    /// Whether it counts for other blocks.
+    pub wide: bool,
+}
+
+/// What the lanes of one warp know.
+#[derive(Debug, Default)]
+struct Warp {
+    /// Lanes that the warp was started with.
+    lanes: u32,
+    /// Threads of the block.
+    threads: usize,
+    /// Whether there are asynchronous copies to shared memory.
+    copies: bool,
+    now: u32,
+    common: Clock,
+    /// By warp: what is known of all of its lanes at least.
+    floors: Vec<u32>,
+    /// The least of `floors`, or 0 where copies have times of their own.
+    reach: u32,
+    /// The latest time of a thread that any lane knows.
+    ceiling: u32,
+    extra: [Option<Box<Clock>>; LANES],
+    /// Lanes that have `extra`.
+    beyond: u32,
+    fences: [Option<Fenced>; LANES],
+    /// What lanes have read from atomic variables, which a fence makes known.
+    pending: [Option<Box<Clock>>; LANES],
+    /// The last of each lane's own groups of copies that it has waited for.
+    waited: [u32; LANES],
+}
+
+/// What each thread of a block knows.
+#[derive(Debug)]
+pub(crate) struct Knowledge {
+    warps: Vec<Warp>,
+    /// What threads that passed `bar.arrive` knew, by barrier.
+    arrivals: [Clock; BARRIERS as usize],
+    /// Of this block.
+    pub block: u64,
+    /// Threads of all warps, lanes that no thread has included.
+    pub threads: usize,
+    /// Whether any thread of the block has executed a fence.
+    fenced: bool,
+    /// Whether there are asynchronous copies to shared memory.
+    copies: bool,
+}
+
+impl Knowledge {
+    pub(crate) fn new(warps: usize, copies: bool) -> Knowledge {
+        Knowledge {
+            copies,
+            warps: (0..warps).map(|_| Warp::default()).collect(),
+            arrivals: Default::default(),
+            block: 0,
+            threads: warps * LANES,
+            fenced: false,
+        }
+    }
+
+    /// Forgets everything, for a new block. `threads` are those that there are.
+    pub(crate) fn clear(&mut self, block: u64, threads: usize) {
+        let warps = self.warps.len();
+        self.block = block;
+        self.fenced = false;
+        self.arrivals = Default::default();
+        for (w, warp) in self.warps.iter_mut().enumerate() {
+            let lanes = (threads - w * LANES).min(LANES);
+            warp.lanes = u32::MAX >> (LANES - lanes);
+            warp.threads = threads;
+            warp.now = 1;
+            warp.common.clear();
+            warp.floors.clear();
+            warp.floors.resize(warps, 0);
+            warp.reach = 0;
+            warp.ceiling = 0;
+            warp.copies = self.copies;
+            warp.extra = Default::default();
+            warp.beyond = 0;
+            warp.fences = Default::default();
+            warp.pending = Default::default();
+            warp.waited = [0; LANES];
+        }
+    }
+
+    /// The agent that stands for the `cp.async` copies of thread `thread`.
+    pub(crate) fn copies_of(&self, thread: usize) -> usize {
+        self.threads + thread
+    }
+
+    /// The agent that stands for mbarrier number `index`.
+    pub(crate) fn mbarrier(&self, index: usize) -> usize {
+        2 * self.threads + index
+    }
+
+    #[inline(always)]
+    pub(crate) fn now(&self, warp: usize) -> u32 {
+        self.warps[warp].now
+    }
+
+    /// What all lanes of `warp` know of `agent`.
+    #[inline(always)]
+    pub(crate) fn common(&self, warp: usize, agent: usize) -> u32 {
+        self.warps[warp].common.at(agent)
+    }
+
+    /// Up to which time all lanes of `warp` know everything that was done by then, whoever did it.
+    #[inline(always)]
+    pub(crate) fn reach(&self, warp: usize) -> u32 {
+        self.warps[warp].reach
+    }
+
+    /// A time after which no lane of `warp` knows anything that another thread of its block did.
+    #[inline(always)]
+    pub(crate) fn ceiling(&self, warp: usize) -> u32 {
+        self.warps[warp].ceiling
+    }
+
+    /// What all lanes of `warp` know of all lanes of `other`, at least.
+    #[inline(always)]
+    pub(crate) fn floor(&self, warp: usize, other: usize) -> u32 {
+        self.warps[warp].floors[other]
+    }
+
+    /// Whether `lane` of `warp` comes after `time` in the life of `agent`.
+    pub(crate) fn knows(&self, warp: usize, lane: usize, agent: usize, time: u32) -> bool {
+        let mine = &self.warps[warp];
+        let thread = warp * LANES + lane;
+        agent == thread
+            || mine.common.at(agent) >= time
+            || mine.extra[lane].as_ref().is_some_and(|extra| extra.at(agent) >= time)
+            || agent == self.copies_of(thread) && mine.waited[lane] >= time
+    }
+
+    /// As [`knows`](Knowledge::knows), for an agent of another block.
+    pub(crate) fn knows_foreign(
+        &self,
+        (warp, lane): (usize, usize),
+        block: u64,
+        agent: usize,
+        time: u32,
+    ) -> bool {
+        let mine = &self.warps[warp];
+        mine.common.foreign_at(block, agent) >= time
+            || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(block, agent) >= time)
+    }
+
+    /// Adds what `lanes` of `warp` know to `into`; does not advance their time.
+    fn give(&self, warp: usize, lanes: u32, into: &mut Clock) {
+        let mine = &self.warps[warp];
+        into.join(&mine.common);
+        for lane in bits(lanes & mine.beyond) {
+            if let Some(extra) = &mine.extra[lane] {
+                into.join(extra);
+            }
+        }
+        for lane in bits(lanes) {
+            let thread = warp * LANES + lane;
+            into.set(thread, mine.now);
+            if mine.waited[lane] != 0 {
+                into.set(self.copies_of(thread), mine.waited[lane]);
+            }
+        }
+    }
+
+    /// Adds what `lanes` of `warp` know to `into`, for others to [`acquire`](Knowledge::acquire).
+    pub(crate) fn release(&mut self, warp: usize, lanes: u32, into: &mut Clock) {
+        self.give(warp, lanes, into);
+        self.warps[warp].now += 1;
+    }
+
+    pub(crate) fn acquire(&mut self, warp: usize, lanes: u32, from: &Clock) {
+        let mine = &mut self.warps[warp];
+        if lanes == mine.lanes {
+            mine.common.join(from);
+            mine.refresh_floors();
+            return;
+        }
+        for lane in bits(lanes) {
+            mine.extra[lane].get_or_insert_default().join(from);
+        }
+        mine.ceiling = mine.ceiling.max(from.latest(mine.threads));
+        mine.beyond |= lanes;
+    }
+
+    /// `lanes` of `warp` know just what `all` says, which has what they knew before.
+    fn set(&mut self, warp: usize, lanes: u32, whole: bool, all: &Clock) {
+        let mine = &mut self.warps[warp];
+        if !whole && lanes != mine.lanes {
+            return self.acquire(warp, lanes, all);
+        }
+        mine.common.clone_from(all);
+        for lane in bits(mine.beyond) {
+            mine.extra[lane] = None;
+        }
+        mine.beyond = 0;
+        mine.refresh_floors();
+    }
+
+    /// `lanes` of `warp` pass a `bar.warp.sync` together.
+    pub(crate) fn sync_warp(&mut self, warp: usize, lanes: u32) {
+        let mut all = Clock::default();
+        self.release(warp, lanes, &mut all);
+        self.set(warp, lanes, false, &all);
+        self.share_fences(&[(warp, lanes, false)]);
+    }
+
+    /// Fences are cumulative: what a thread wrote before its own comes before what another one
+    /// writes after a barrier that both passed.
+    fn share_fences(&mut self, here: &[(usize, u32, bool)]) {
+        if !self.fenced {
+            return;
+        }
+        let lanes = || here.iter().flat_map(|&(w, lanes, _)| bits(lanes).map(move |l| (w, l)));
+        let mut all: Option<Fenced> = None;
+        for fenced in lanes().filter_map(|(warp, lane)| self.fenced(warp, lane)) {
+            match &mut all {
+                Some(all) => {
+                    Arc::make_mut(&mut all.clock).join(&fenced.clock);
+                    all.wide &= fenced.wide;
+                }
+                None => all = Some(fenced.clone()),
+            }
+        }
+        if let Some(all) = all {
+            for (warp, lane) in lanes() {
+                self.warps[warp].fences[lane] = Some(all.clone());
+            }
+        }
+    }
+
+    /// Lanes of warps leave barrier `id` together. `whole` says of each whether they are all
+    /// that have not exited, and `all` whether nobody else in the block is left.
+    pub(crate) fn sync(&mut self, here: &[(usize, u32, bool)], id: u32, all: bool) {
+        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+        if all {
+            // What threads did that have exited comes before the barrier as well.
+            for warp in 0..self.warps.len() {
+                self.release(warp, self.warps[warp].lanes, &mut clock);
+            }
+        } else {
+            for &(warp, lanes, _) in here {
+                self.release(warp, lanes, &mut clock);
+            }
+        }
+        for &(warp, lanes, whole) in here {
+            self.set(warp, lanes, whole, &clock);
+        }
+        self.share_fences(here);
+    }
+
+    /// `lanes` of `warp` pass `bar.arrive` of barrier `id`.
+    pub(crate) fn arrive(&mut self, warp: usize, lanes: u32, id: u32) {
+        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+        self.release(warp, lanes, &mut clock);
+        self.arrivals[id as usize] = clock;
+    }
+
+    /// `lane` has waited for its own copies up to group `group`.
+    pub(crate) fn wait_copies(&mut self, warp: usize, lane: usize, group: u32) {
+        let waited = &mut self.warps[warp].waited[lane];
+        *waited = (*waited).max(group);
+    }
+
+    /// `lanes` of `warp` execute a fence, of blocks of the whole grid if `wide`.
+    pub(crate) fn fence(&mut self, warp: usize, lanes: u32, wide: bool) {
+        self.fenced = true;
+        for lane in bits(lanes) {
+            let pending = &mut self.warps[warp].pending[lane];
+            let read = match wide {
+                true => pending.take().map(|read| *read),
+                false => pending.as_ref().map(|read| read.of_block()),
+            };
+            if let Some(read) = read {
+                self.acquire(warp, 1 << lane, &read);
+            }
+            let mut clock = Clock::default();
+            self.give(warp, 1 << lane, &mut clock);
+            self.warps[warp].fences[lane] = Some(Fenced { clock: Arc::new(clock), wide });
+        }
+        self.warps[warp].now += 1;
+    }
+
+    /// The last fence of a lane.
+    pub(crate) fn fenced(&self, warp: usize, lane: usize) -> Option<&Fenced> {
+        self.warps[warp].fences[lane].as_ref()
+    }
+
+    /// What a lane has read from an atomic variable: a fence will make it known. `block` is
+    /// that of whoever wrote it.
+    pub(crate) fn observe(&mut self, warp: usize, lane: usize, block: u64, clock: &Clock) {
+        let here = self.block;
+        let pending = self.warps[warp].pending[lane].get_or_insert_default();
+        match block == here {
+            true => pending.join(clock),
+            false => pending.join_from(block, clock),
+        }
+    }
+}
+
+impl Warp {
+    fn refresh_floors(&mut self) {
+        for (other, floor) in self.floors.iter_mut().enumerate() {
+            let lanes = other * LANES..((other + 1) * LANES).min(self.threads);
+            *floor = lanes.map(|agent| self.common.at(agent)).min().unwrap_or(0);
+        }
+        self.ceiling = self.ceiling.max(self.common.latest(self.threads));
+        let least = self.floors.iter().min().copied().unwrap_or(0);
+        self.reach = if self.copies { 0 } else { least };
+    }
+}

@@ -1,0 +1,352 @@
+//! Who accessed each word of a block's shared memory last.
+
+use super::access::{AccessKind, Conflict, Earlier, KINDS, Site};
+use super::knowledge::Knowledge;
+use super::machine::{LANES, bits};
+use crate::checks::Checks;
+use crate::fault::Access;
+
+/// The last write of a word, but for its time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Write {
+    line: u32,
+    agent: u16,
+    kind: u8,
+}
+
+/// The last read of each word by the lanes of one warp.
+#[derive(Debug)]
+struct Reads {
+    times: Vec<u32>,
+    lanes: Vec<u32>,
+    lines: Vec<u32>,
+}
+
+/// Every word of a block's shared memory. The times of a block are all larger than those of
+/// blocks before, so that nothing has to be cleared between them.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    /// Logarithm of the bytes of a word.
+    shift: u32,
+    base: u32,
+    /// The largest time of this block so far.
+    latest: u32,
+    /// When each word was written last, by the agent's time and `base`.
+    written: Vec<u32>,
+    writes: Vec<Write>,
+    /// By warp.
+    reads: Vec<Reads>,
+    /// By warp: the time of its last read.
+    last_read: Vec<u32>,
+    /// Bytes between variables: from, to.
+    gaps: Vec<(u32, u32)>,
+}
+
+/// Who accesses, and on whose account: see [`super::clock`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer {
+    pub warp: usize,
+    pub lane: usize,
+    pub agent: usize,
+    pub time: u32,
+}
+
+impl Shadow {
+    pub(crate) fn new(bytes: u32, shift: u32, warps: usize, gaps: Vec<(u32, u32)>) -> Shadow {
+        let words = (bytes as usize).div_ceil(1 << shift);
+        Shadow {
+            shift,
+            base: 0,
+            latest: 0,
+            written: vec![0; words],
+            writes: vec![Write::default(); words],
+            reads: (0..warps)
+                .map(|_| Reads {
+                    times: vec![0; words],
+                    lanes: vec![0; words],
+                    lines: vec![0; words],
+                })
+                .collect(),
+            last_read: vec![0; warps],
+            gaps,
+        }
+    }
+
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self) {
+        if self.latest > u32::MAX / 2 {
+            self.written.fill(0);
+            self.reads.iter_mut().for_each(|reads| reads.times.fill(0));
+            self.last_read.fill(0);
+            self.latest = 0;
+        }
+        self.base = self.latest;
+    }
+
+    fn stamp(&mut self, time: u32) -> u32 {
+        let time = self.base + time;
+        self.latest = self.latest.max(time);
+        time
+    }
+
+    /// The words of `bytes` bytes at `offset`; none if they are out of bounds, which is the
+    /// access's own fault.
+    fn words(&self, offset: u32, bytes: u32) -> std::ops::Range<usize> {
+        let first = (offset >> self.shift) as usize;
+        let end = (u64::from(offset) + u64::from(bytes)).div_ceil(1 << self.shift) as usize;
+        if end <= self.writes.len() { first..end } else { 0..0 }
+    }
+
+    /// Checks and notes loads of `site.bytes` bytes at `offsets` by the lanes `mask`.
+    #[inline(always)]
+    pub(crate) fn load(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u32; LANES],
+    ) -> Result<(), (usize, Conflict)> {
+        let now = self.stamp(known.now(warp));
+        if checks.races {
+            self.last_read[warp] = now;
+        }
+        let (base, shift) = (self.base, self.shift);
+        let note = checks.races && !site.kind.strong();
+        // Up to this time all lanes know all writes.
+        let reach = if checks.races { base + known.reach(warp) } else { u32::MAX };
+        let Reads { times, lanes, lines } = &mut self.reads[warp];
+        let words = (site.bytes >> shift) as usize;
+        if words == 1 && mask == u32::MAX && consecutive(offsets, 1 << shift) {
+            let word = (offsets[0] >> shift) as usize;
+            let of = word..word + LANES;
+            if let (Some(written), Some(times), Some(lanes), Some(lines)) = (
+                self.written.get(of.clone()),
+                times.get_mut(of.clone()),
+                lanes.get_mut(of.clone()),
+                lines.get_mut(of),
+            ) && !written.iter().fold(false, |bad, &time| bad | (time <= base) | (time > reach))
+            {
+                if note {
+                    for lane in 0..LANES {
+                        let before = if times[lane] == now { lanes[lane] } else { 0 };
+                        lanes[lane] = before | 1 << lane;
+                        times[lane] = now;
+                        lines[lane] = site.line;
+                    }
+                }
+                return Ok(());
+            }
+        }
+        // Both halves of a warp, and neighbouring lanes, often read the same words.
+        let halves = mask == u32::MAX
+            && (0..LANES / 2)
+                .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
+        let mut left = if halves { mask >> (LANES / 2) } else { mask };
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let offset = offsets[first];
+            let mut group = 0;
+            while left != 0 {
+                let lane = left.trailing_zeros() as usize;
+                if offsets[lane] != offset {
+                    break;
+                }
+                group |= 1 << lane;
+                left &= left - 1;
+            }
+            if halves {
+                group |= group << (LANES / 2);
+            }
+            let word = (offset >> shift) as usize;
+            // Out of bounds is the access's own fault.
+            if word + words > self.written.len() {
+                continue;
+            }
+            for word in word..word + words {
+                let time = self.written[word];
+                if time <= base {
+                    if checks.memory {
+                        return Err((first, Conflict::Uninitialised));
+                    }
+                } else if time > reach {
+                    let write = self.writes[word];
+                    if known.common(warp, write.agent.into()) < time - base {
+                        check_write(known, base, (warp, group), site, (time, write))?;
+                    }
+                }
+                if note {
+                    let before = if times[word] == now { lanes[word] } else { 0 };
+                    lanes[word] = before | group;
+                    times[word] = now;
+                    lines[word] = site.line;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks and notes stores of `site.bytes` bytes at `offsets` by the lanes `mask`. `same`
+    /// says whether two lanes store the same value: then it does not matter which comes last.
+    #[inline(always)]
+    pub(crate) fn store(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u32; LANES],
+        same: impl Fn(usize, usize) -> bool,
+    ) -> Result<(), (usize, Conflict)> {
+        let time = known.now(warp);
+        let rows = self.rows(known, warp);
+        for lane in bits(mask) {
+            let writer = Writer { warp, lane, agent: warp * LANES + lane, time };
+            let result = self.write(known, checks, writer, site, offsets[lane], rows, &same);
+            result.map_err(|conflict| (lane, conflict))?;
+        }
+        Ok(())
+    }
+
+    /// Checks and notes a copy to `site.bytes` bytes at `offset`, on the account of an agent of
+    /// its own.
+    pub(crate) fn copy(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        writer: Writer,
+        site: Site,
+        offset: u32,
+    ) -> Result<(), Conflict> {
+        let rows = self.rows(known, writer.warp);
+        self.write(known, checks, writer, site, offset, rows, &|_, _| false)
+    }
+
+    /// The warps of which `warp` does not know all reads.
+    fn rows(&self, known: &Knowledge, warp: usize) -> u32 {
+        let unknown = |&other: &usize| self.last_read[other] > self.base + known.floor(warp, other);
+        (0..self.last_read.len()).filter(unknown).fold(0, |rows, other| rows | 1 << other)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    #[inline(always)]
+    fn write(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        writer: Writer,
+        site: Site,
+        offset: u32,
+        rows: u32,
+        same: &impl Fn(usize, usize) -> bool,
+    ) -> Result<(), Conflict> {
+        let Writer { warp, lane, agent, time } = writer;
+        let now = self.stamp(time);
+        let thread = warp * LANES + lane;
+        let new = Write { line: site.line, agent: agent as u16, kind: site.kind as u8 };
+        for word in self.words(offset, site.bytes) {
+            let (written, old) = (self.written[word], self.writes[word]);
+            if written <= self.base {
+                if checks.memory {
+                    if self.in_gap(word) {
+                        return Err(Conflict::NoVariable);
+                    }
+                    if site.kind == AccessKind::Atomic {
+                        return Err(Conflict::Uninitialised);
+                    }
+                }
+            } else if checks.races
+                && usize::from(old.agent) != thread
+                && known.common(warp, old.agent.into()) < written - self.base
+            {
+                // The lanes of one instruction that store to one place: one of them comes last.
+                let together = written == now
+                    && old.line == site.line
+                    && usize::from(old.agent) / LANES == warp
+                    && agent == thread
+                    && same(lane, usize::from(old.agent) % LANES);
+                if !together {
+                    let checked =
+                        check_write(known, self.base, (warp, 1 << lane), site, (written, old));
+                    checked.map_err(|(_, conflict)| conflict)?;
+                }
+            }
+            if checks.races {
+                for other in bits(rows) {
+                    if self.reads[other].times[word] > self.base + known.floor(warp, other) {
+                        self.check_read(known, (warp, lane), other, word)?;
+                    }
+                }
+            }
+            // A plain store races with what an atomic behind it does not race with.
+            let plain = usize::from(old.agent) == agent
+                && written == now
+                && !KINDS[usize::from(old.kind)].strong();
+            self.written[word] = now;
+            self.writes[word] = if plain { Write { kind: old.kind, ..new } } else { new };
+        }
+        Ok(())
+    }
+
+    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`.
+    #[inline(never)]
+    fn check_read(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        other: usize,
+        word: usize,
+    ) -> Result<(), Conflict> {
+        let reads = &self.reads[other];
+        let time = reads.times[word] - self.base;
+        let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
+        match agents.find(|&agent| !known.knows(warp, lane, agent, time)) {
+            None => Ok(()),
+            Some(agent) => {
+                let access = Access::Load;
+                let earlier =
+                    Earlier { block: known.block, agent, line: reads.lines[word], access };
+                Err(Conflict::Race(earlier))
+            }
+        }
+    }
+
+    fn in_gap(&self, word: usize) -> bool {
+        let at = (word as u32) << self.shift;
+        let after = self.gaps.partition_point(|&(from, _)| from <= at);
+        after != 0 && at < self.gaps[after - 1].1
+    }
+}
+
+/// Fails if one of `lanes` does not come after `write`.
+#[inline(never)]
+fn check_write(
+    known: &Knowledge,
+    base: u32,
+    (warp, lanes): (usize, u32),
+    site: Site,
+    (time, write): (u32, Write),
+) -> Result<(), (usize, Conflict)> {
+    let (agent, kind) = (usize::from(write.agent), KINDS[usize::from(write.kind)]);
+    if kind.strong() && site.kind.strong() {
+        return Ok(());
+    }
+    match bits(lanes).find(|&lane| !known.knows(warp, lane, agent, time - base)) {
+        None => Ok(()),
+        Some(lane) => {
+            let access = kind.access();
+            let earlier = Earlier { block: known.block, agent, line: write.line, access };
+            Err((lane, Conflict::Race(earlier)))
+        }
+    }
+}
+
+/// Whether each offset is the one before plus `step`.
+#[inline(always)]
+fn consecutive(offsets: &[u32; LANES], step: u32) -> bool {
+    let mut differences = 0;
+    for (lane, &offset) in offsets.iter().enumerate() {
+        differences |= offset.wrapping_sub(offsets[0]) ^ (lane as u32 * step);
+    }
+    differences == 0
+}

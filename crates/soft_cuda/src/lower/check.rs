@@ -1,0 +1,85 @@
+//! The checks around accesses of memory.
+
+use super::address::{Address, space_number};
+use super::context::Context;
+use super::ir::{Field, InstKind};
+use super::lowering::Lowering;
+use crate::exec::access::AccessKind;
+use crate::exec::check_access::{CheckAccess, CheckGlobalLoad, CheckSharedLoad, Observe};
+use crate::exec::{pick, pick_compact};
+use crate::ptx::ast::Space;
+
+/// What is checked of an access: its kind, the bytes of one element, how many there are, and
+/// those that a store writes, with whether they have 64 bits.
+pub(super) struct Accessed<'a> {
+    pub kind: AccessKind,
+    pub element: u32,
+    pub count: u32,
+    pub values: &'a [Field],
+    pub wide: bool,
+}
+
+impl Lowering<'_> {
+    /// Before an access: checks it.
+    pub(super) fn check_access(&mut self, at: &Context<'_>, address: &Address, of: &Accessed<'_>) {
+        self.race_check(at, address, !of.kind.writes());
+        self.communicates |= of.kind.strong() && address.space != Some(Space::Shared);
+        if !self.checks.accesses() || matches!(address.space, Some(Space::Param | Space::Const)) {
+            return;
+        }
+        let granule = of.element.trailing_zeros();
+        if !matches!(address.space, Some(Space::Global)) {
+            self.granule.shared = self.granule.shared.min(granule);
+        }
+        if !matches!(address.space, Some(Space::Shared)) {
+            self.granule.global = self.granule.global.min(granule);
+        }
+        let plain = matches!(of.kind, AccessKind::Load | AccessKind::ReadOnly);
+        let fast = match (address.space, address.wide) {
+            (Some(Space::Shared), false) if plain => Some(pick::<CheckSharedLoad>(self.path)),
+            (Some(Space::Global), true) if plain => Some(pick::<CheckGlobalLoad>(self.path)),
+            _ => None,
+        };
+        if let Some(run) = fast {
+            let raw = Field::Raw;
+            let (line, bytes) = (raw(at.inst.line), raw(of.element * of.count));
+            let read_only = raw((of.kind == AccessKind::ReadOnly).into());
+            let base = Field::Use(address.base);
+            let fields = [line, base, read_only, raw(0), raw(address.offset), bytes];
+            self.emit(at, run, fields).kind = InstKind::Check;
+            return;
+        }
+        let run = pick::<CheckAccess>(self.path);
+        self.emit_check(at, address, of, run);
+    }
+
+    /// After a strong load or an atomic.
+    pub(super) fn observe(&mut self, at: &Context<'_>, address: &Address, of: &Accessed<'_>) {
+        if self.checks.races && of.kind.strong() && of.kind.reads() {
+            self.emit_check(at, address, of, pick_compact::<Observe>());
+        }
+    }
+
+    fn emit_check(
+        &mut self,
+        at: &Context<'_>,
+        address: &Address,
+        of: &Accessed<'_>,
+        run: crate::exec::OpFn,
+    ) {
+        let raw = Field::Raw;
+        let words = [
+            address.offset,
+            space_number(address.space),
+            address.wide.into(),
+            of.element * of.count,
+            of.kind.number(),
+            at.inst.line,
+            of.values.len() as u32,
+            of.wide.into(),
+        ];
+        let extra = words.into_iter().map(raw).chain(of.values.iter().copied()).collect();
+        let fields = [raw(0), Field::Use(address.base), raw(0), raw(0), raw(0), raw(0)];
+        self.emit_extra(at, run, fields, extra).kind = InstKind::Check;
+    }
+}

@@ -1,0 +1,128 @@
+//! Mutants of the shipped kernels: each barrier, fence, wait, arrival and atomic is taken away or
+//! weakened, one at a time, and a small product has to fail then, under all checks.
+//!
+//! `cargo test -p soft_cuda --test mutants -- --ignored --nocapture` runs them all and prints those
+//! that survive; `MUTANTS=NAME` only those of the kernels whose name contains it.
+
+mod product;
+
+use kernels_gpu::{KernelDescriptor, LADDER, TILES};
+use product::Product;
+use soft_cuda::{Checks, Config, Device, Schedule};
+
+/// Instructions that are taken away, by how their opcodes begin.
+const TAKEN: [&str; 9] = [
+    "bar.sync",
+    "bar.warp.sync",
+    "barrier.sync",
+    "cp.async.commit_group",
+    "cp.async.wait_group",
+    "fence",
+    "mbarrier.arrive",
+    "mbarrier.init",
+    "membar",
+];
+
+/// What an instruction becomes, or `None` if it stays.
+fn mutate(line: &str) -> Option<String> {
+    let text = line.trim();
+    let (guard, opcode) = match text.strip_prefix('@') {
+        Some(guarded) => guarded.split_once(char::is_whitespace)?,
+        None => ("", text),
+    };
+    if TAKEN.iter().any(|taken| opcode.starts_with(taken)) {
+        return Some(String::new());
+    }
+    let guard = if guard.is_empty() { String::new() } else { format!("@{guard} ") };
+    if opcode.starts_with("mbarrier.try_wait") {
+        let predicate = opcode.split_ascii_whitespace().nth(1)?.trim_end_matches(',');
+        return Some(format!("{guard}setp.eq.u32 {predicate}, 0, 0;"));
+    }
+    if opcode.starts_with("atom.acq_rel") {
+        return Some(format!("{guard}{}", opcode.replacen(".acq_rel", ".relaxed", 1)));
+    }
+    None
+}
+
+/// The PTX that is shipped for an architecture.
+fn shipped(name: &str) -> String {
+    let path = format!("{}/../../kernels-gpu/ptx/{name}.ptx.xz", env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::read(path).unwrap();
+    let mut text = Vec::new();
+    let mut reader = lzma_rust2::XzReader::new(file.as_slice(), false);
+    std::io::Read::read_to_end(&mut reader, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+fn device(schedule: Schedule) -> Device {
+    let (checks, instruction_budget) = (Checks::ALL, Some(3_000_000));
+    let host_threads = std::num::NonZero::new(1);
+    let config = Config::default();
+    Device::new(Config { checks, schedule, instruction_budget, host_threads, ..config })
+}
+
+/// Why `entry` of `ptx` fails; `None` if it does not.
+fn failure(
+    ptx: &str,
+    spec: &KernelDescriptor,
+    entry: &str,
+    products: &[Product],
+) -> Option<String> {
+    [Schedule::InOrder, Schedule::Random(1)].into_iter().find_map(|schedule| {
+        let device = device(schedule);
+        match device.load(ptx) {
+            Ok(module) => {
+                let kernel = module.kernel(entry).unwrap();
+                products.iter().find_map(|product| product.run(&device, &kernel, spec).err())
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    })
+}
+
+/// The entry points of all kernels, with their PTX.
+fn entries(texts: &[String; 2]) -> Vec<(&'static KernelDescriptor, &'static str, String)> {
+    let mut all = Vec::new();
+    for &spec in LADDER.iter().chain(TILES) {
+        let text = &texts[usize::from(spec.abi().has_tensor_maps())];
+        let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
+        for name in names.into_iter().flatten() {
+            let ptx = ptx_syntax::extract(text, name).expect("the PTX has the kernel");
+            all.push((spec, name, ptx));
+        }
+    }
+    all
+}
+
+#[test]
+fn shipped_kernels_pass_all_checks() {
+    for (spec, name, ptx) in entries(&[shipped("sm_80"), shipped("sm_90a")]) {
+        let products = Product::all(spec, name != spec.name());
+        assert_eq!(failure(&ptx, spec, name, &products[..2]), None, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: several hundred mutants"]
+fn mutants_are_killed() {
+    let only = std::env::var("MUTANTS").unwrap_or_default();
+    let (mut killed, mut survivors) = (0, Vec::new());
+    for (spec, name, ptx) in entries(&[shipped("sm_80"), shipped("sm_90a")]) {
+        if !name.contains(&only) {
+            continue;
+        }
+        let products = Product::all(spec, name != spec.name());
+        let lines: Vec<&str> = ptx.lines().collect();
+        for (at, &line) in lines.iter().enumerate() {
+            let Some(mutant) = mutate(line) else { continue };
+            let mut lines = lines.clone();
+            lines[at] = &mutant;
+            match failure(&lines.join("\n"), spec, name, &products) {
+                Some(_) => killed += 1,
+                None => survivors.push(format!("{name}, line {}: {}", at + 1, line.trim())),
+            }
+        }
+    }
+    println!("{killed} killed, {} survive:\n{}", survivors.len(), survivors.join("\n"));
+    assert!(killed * 100 >= 95 * (killed + survivors.len()));
+}

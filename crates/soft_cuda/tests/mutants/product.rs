@@ -1,0 +1,139 @@
+//! A small product for a kernel to compute.
+
+use kernels_gpu::{GridOrder, KernelAbi, KernelDescriptor, Shared};
+use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorMap};
+
+/// `C = A * B + C / 2` with small integers, whose sums are exact.
+pub struct Product {
+    m: u32,
+    n: u32,
+    k: u32,
+    /// What leading dimensions are multiples of, plus 1 if matrices are not aligned.
+    odd: u32,
+}
+
+/// Splits of K, where a kernel can split it.
+const SPLITS: u32 = 2;
+/// Blocks of a persistent kernel.
+const BLOCKS: u32 = 3;
+
+impl Product {
+    /// Those that take two blocks along each dimension of C, and between one and more steps along
+    /// K than any pipeline has stages.
+    pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
+        [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into()
+    }
+
+    fn of(spec: &KernelDescriptor, unaligned: bool, steps: u32) -> Product {
+        let tile = spec.tile();
+        // What 128-bit accesses reach has rows of a multiple of 4 elements.
+        let odd = u32::from(unaligned);
+        Product {
+            m: tile.bm + 3,
+            n: tile.bn + 4 + odd,
+            k: (steps - 1) * tile.bk.max(8) + 4 + odd,
+            odd,
+        }
+    }
+
+    fn ld(&self, columns: u32) -> u32 {
+        columns.next_multiple_of(4) + self.odd
+    }
+
+    /// Runs the kernel; says what is wrong with the result.
+    pub fn run(
+        &self,
+        device: &Device,
+        kernel: &Kernel,
+        spec: &KernelDescriptor,
+    ) -> Result<(), String> {
+        let &Product { m, n, k, .. } = self;
+        let tile = spec.tile();
+        let value = |i: u32, salt: u32| ((i.wrapping_mul(31) + salt * 17) % 13) as f32 - 6.0;
+        let matrix = |rows: u32, columns: u32, salt: u32| {
+            let ld = self.ld(columns);
+            let values: Vec<f32> = (0..rows * ld).map(|i| value(i, salt)).collect();
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let address = device.alloc(bytes.len() as u64).map_err(|e| e.to_string())?;
+            device.write(address, &bytes).map_err(|e| e.to_string())?;
+            Ok::<_, String>((address, ld, values))
+        };
+        let (a, lda, a_values) = matrix(m, k, 1)?;
+        let (b, ldb, b_values) = matrix(k, n, 2)?;
+        let (c, ldc, c_values) = matrix(m, n, 3)?;
+        let (rows, columns) = (m.div_ceil(tile.bm), n.div_ceil(tile.bn));
+        let tiles = rows * columns;
+        let steps = k.div_ceil(tile.bk);
+        let blocks = tiles * SPLITS.max(BLOCKS);
+        let zeros = |words: u32| {
+            let address = device.alloc(u64::from(words) * 4).map_err(|e| e.to_string())?;
+            device.fill_u32(address, 0, words.into()).map_err(|e| e.to_string())?;
+            Ok::<_, String>(address)
+        };
+        let partials = device.alloc(u64::from(3 * blocks * tile.bm * tile.bn) * 4);
+        let partials = partials.map_err(|error| error.to_string())?;
+        let counters = zeros(tiles)?;
+        let map = |address: u64, size: [u32; 2], ld: u32, boxes: [u32; 2], swizzle| {
+            let (size, strides) = (size.map(u64::from), [u64::from(ld) * 4]);
+            let map = TensorMap::new(address, &size, &strides, &boxes, swizzle, Fill::Zeros);
+            map.map(|map| map.to_bytes().to_vec()).map_err(|error| error.to_string())
+        };
+        let word = |value: u32| value.to_le_bytes().to_vec();
+        let long = |value: u64| value.to_le_bytes().to_vec();
+        let float = |value: f32| value.to_le_bytes().to_vec();
+        let head = [word(m), word(n), word(k), float(1.0)];
+        let tail = [float(0.5), long(c), word(ldc)];
+        let operands = if spec.abi().has_tensor_maps() {
+            vec![
+                map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes64)?,
+                map(b, [n, k], ldb, [tile.bn, tile.bk], Swizzle::None)?,
+            ]
+        } else {
+            vec![long(a), word(lda), long(b), word(ldb)]
+        };
+        let depth = steps.div_ceil(SPLITS) * tile.bk;
+        let rest = match spec.abi() {
+            KernelAbi::Gemm | KernelAbi::TensorMap => vec![],
+            KernelAbi::SplitK => vec![word(depth), long(partials), long(counters)],
+            KernelAbi::StreamK => vec![word(tiles), word(3), long(partials), long(counters)],
+        };
+        let values = head.into_iter().chain(operands).chain(tail).chain(rest);
+        let mut params = vec![0; kernel.params_size()];
+        assert_eq!(values.clone().count(), kernel.params().len());
+        for (param, value) in kernel.params().iter().zip(values) {
+            params[param.offset..][..param.size].copy_from_slice(&value);
+        }
+        let grid = match (spec.abi(), spec.grid()) {
+            (KernelAbi::StreamK, _) => [BLOCKS, 1, 1],
+            (_, GridOrder::RowsAlongX) => [rows, columns, 1],
+            (_, GridOrder::ColumnsAlongX) => [columns, rows, 1],
+        };
+        let z = if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 };
+        let [x, y] = spec.block();
+        let dynamic_shared = match spec.shared() {
+            Shared::Static(_) => 0,
+            Shared::Dynamic(bytes) => bytes(k) as u32,
+        };
+        let config = LaunchConfig { grid: [grid[0], grid[1], z], block: [x, y, 1], dynamic_shared };
+        device.launch(kernel, config, &params).map_err(|error| error.to_string())?;
+        let mut bytes = vec![0; c_values.len() * 4];
+        device.read(c, &mut bytes).map_err(|error| error.to_string())?;
+        let result: Vec<f32> = bytes.as_chunks().0.iter().map(|&v| f32::from_le_bytes(v)).collect();
+        for i in 0..m {
+            for j in 0..ldc {
+                let at = (i * ldc + j) as usize;
+                let sum: f32 = (0..k)
+                    .map(|l| {
+                        a_values[(i * lda + l) as usize]
+                            * b_values[(l * ldb + j.min(n - 1)) as usize]
+                    })
+                    .sum();
+                let expected = if j < n { sum + 0.5 * c_values[at] } else { c_values[at] };
+                if result[at] != expected {
+                    return Err(format!("C[{i}, {j}] is {}, not {expected}", result[at]));
+                }
+            }
+        }
+        Ok(())
+    }
+}
