@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ptx_syntax::source::{self, Place as SourcePlace};
+
 /// The most characters of a PTX text that a message quotes.
 const MAX_QUOTED: usize = 120;
 
@@ -79,6 +81,26 @@ pub enum LoadError {
         /// Why.
         source: MemoryError,
     },
+}
+
+impl LoadError {
+    /// The line of the PTX, from 1.
+    pub fn line(&self) -> u32 {
+        match *self {
+            LoadError::Syntax { line, .. }
+            | LoadError::Unsupported { line, .. }
+            | LoadError::Undeclared { line, .. }
+            | LoadError::Operands { line, .. }
+            | LoadError::Redeclared { line, .. }
+            | LoadError::Memory { line, .. } => line,
+        }
+    }
+
+    /// The line of the source that it comes from, if the PTX says so (`.loc`).
+    pub fn place(&self, ptx: &str) -> Option<SourcePlace> {
+        let lines: Vec<&str> = ptx.lines().collect();
+        source::place(&lines, self.line())
+    }
 }
 
 impl From<ptx_syntax::SyntaxError> for LoadError {

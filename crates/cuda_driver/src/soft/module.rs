@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
-use soft_cuda::MAX_STATIC_SHARED;
+use soft_cuda::{LoadError, MAX_STATIC_SHARED};
 
 use super::instance::device;
 use super::state::{self, Function, LoadedModule, State};
@@ -131,7 +131,7 @@ fn load(text: &str) -> Result<CUmodule, Refused> {
     drop(state);
     let module = device()
         .load(text)
-        .map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, error.to_string()))?;
+        .map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, explained(&error, text)))?;
     if !model.runs(module.target()) {
         let capability = model.capability();
         let text = format!(
@@ -147,6 +147,14 @@ fn load(text: &str) -> Result<CUmodule, Refused> {
     let loaded = LoadedModule { context, module, functions: HashMap::new() };
     state.modules.insert(handle.bits(), loaded);
     Ok(handle)
+}
+
+/// What is wrong with a text, and where in the source that it comes from.
+fn explained(error: &LoadError, text: &str) -> String {
+    match error.place(text) {
+        Some(place) => format!("{error} (from {place})"),
+        None => error.to_string(),
+    }
 }
 
 /// A log buffer among the options of a load, with the place of its size option,

@@ -93,12 +93,14 @@ impl Warp {
     }
 
     /// Whether a function has been called and has not returned, seen from a node.
-    fn runs(&self, function: u32, node: usize) -> bool {
-        let node = self.nodes.get(node).and_then(Option::as_ref);
-        node.is_some_and(|node| {
-            let is_this = |activation: &Activation| activation.function == function;
-            node.activation.as_ref().is_some_and(is_this) || self.runs(function, node.parent)
-        })
+    fn runs(&self, function: u32, mut node: usize) -> bool {
+        while let Some(Some(n)) = self.nodes.get(node) {
+            if n.activation.as_ref().is_some_and(|activation| activation.function == function) {
+                return true;
+            }
+            node = n.parent;
+        }
+        false
     }
 
     /// Split `at` returns to its caller.

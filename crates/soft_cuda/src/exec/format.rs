@@ -1,6 +1,9 @@
 //! The formats of C's `printf`, as CUDA's device code has them (CUDA C++ Programming Guide,
 //! "Formatted Output").
 
+/// The largest width and precision: as wide as anybody wants a line.
+const MOST: usize = 1 << 15;
+
 /// A part of a format.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
@@ -118,10 +121,11 @@ impl Conversion {
     pub(super) fn with(mut self, width: Option<i32>, precision: Option<i32>) -> Conversion {
         if let Some(width) = width {
             self.left |= width < 0;
-            self.width = Size::Is(width.unsigned_abs() as usize);
+            self.width = Size::Is((width.unsigned_abs() as usize).min(MOST));
         }
         if let Some(precision) = precision {
-            self.precision = usize::try_from(precision).map_or(Size::None, Size::Is);
+            let precision = usize::try_from(precision).map(|precision| precision.min(MOST));
+            self.precision = precision.map_or(Size::None, Size::Is);
         }
         self
     }
@@ -273,9 +277,8 @@ fn size(text: &[u8]) -> (Size, &[u8]) {
     }
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, after) = text.split_at(digits);
-    // As wide as anybody wants a line.
     let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-    (number.map_or(Size::None, |number: usize| Size::Is(number.min(1 << 16))), after)
+    (number.map_or(Size::None, |number: usize| Size::Is(number.min(MOST))), after)
 }
 
 /// `%e`, whose exponent has two digits at least.

@@ -72,8 +72,9 @@ fn print(
     let (mut out, mut count) = (Vec::new(), 0);
     let mut next = |bytes: u32| {
         count += 1;
-        let address = arguments.next_multiple_of(bytes.into());
-        arguments = address + u64::from(bytes);
+        // What does not fit in the address space is nowhere.
+        let address = arguments.checked_next_multiple_of(bytes.into()).unwrap_or(0);
+        arguments = address.wrapping_add(bytes.into());
         load(cx, lane, address, bytes)
     };
     for part in parts(&format) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Callee, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
+use super::layout::MAX_LOCAL;
 use crate::exec::code::{
     Barrier, Call, Code, Collective, Constant, End, Function, Initial, NO_RECONVERGENCE, Segment,
     Target, Wait,
@@ -159,32 +160,51 @@ impl Encoder {
         self.code.own_local_bytes = own;
         self.code.local_bytes = own;
         if self.code.functions.len() > 1 {
-            let known = self.deepest(0, &mut vec![None; self.callees.len()]);
+            let known = self.deepest();
             self.code.local_bytes = known.unwrap_or(own.next_multiple_of(self.align) + STACK_BYTES);
         }
         self.code
     }
 
-    /// Bytes of local memory that a function and those that it calls take, if that is known.
-    fn deepest(&self, function: u32, known: &mut Vec<Option<Option<u32>>>) -> Option<u32> {
-        if let Some(known) = known[function as usize] {
-            return known;
+    /// Bytes of local memory that the kernel and those that it calls take, if that is known.
+    fn deepest(&self) -> Option<u32> {
+        /// How far the search is with a function.
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            Open,
+            Done,
         }
-        // What comes here again meanwhile calls itself.
-        known[function as usize] = Some(None);
-        let own = self.code.functions[function as usize].frame;
-        let mut deepest = Some(0);
-        for callee in &self.callees[function as usize] {
-            let of_callee = callee.and_then(|callee| self.deepest(callee, known));
-            deepest = deepest.zip(of_callee).map(|(a, b)| a.max(b));
+        let mut states = vec![State::New; self.callees.len()];
+        // With all that a function calls; while it is open, what its calls take so far.
+        let mut bytes = vec![0u32; self.callees.len()];
+        let mut open = vec![(0, 0)];
+        while let Some((function, next)) = open.last_mut() {
+            let function = *function;
+            states[function] = State::Open;
+            let own = self.code.functions[function].frame;
+            let Some(callee) = self.callees[function].get(*next) else {
+                let own = match self.callees[function].is_empty() {
+                    true => own,
+                    false => own.max(1).next_multiple_of(self.align),
+                };
+                bytes[function] = bytes[function].checked_add(own)?;
+                states[function] = State::Done;
+                open.pop();
+                continue;
+            };
+            let callee = (*callee)? as usize;
+            match states[callee] {
+                State::New => open.push((callee, 0)),
+                // It calls itself.
+                State::Open => return None,
+                State::Done => {
+                    *next += 1;
+                    bytes[function] = bytes[function].max(bytes[callee]);
+                }
+            }
         }
-        let called = own.max(1).next_multiple_of(self.align);
-        let bytes = match self.callees[function as usize].is_empty() {
-            true => Some(own),
-            false => deepest.and_then(|deepest| deepest.checked_add(called)),
-        };
-        known[function as usize] = Some(bytes);
-        bytes
+        bytes.first().copied().filter(|bytes| u64::from(*bytes) <= MAX_LOCAL)
     }
 
     /// The segment of a block of this body.

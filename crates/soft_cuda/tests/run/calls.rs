@@ -301,6 +301,14 @@ fn a_format_that_is_nowhere_is_a_fault() {
 }
 
 #[test]
+fn arguments_that_are_nowhere_are_a_fault() {
+    let body =
+        PRINT.replace("mov.b64 %rd4, buffer; cvta.local.u64 %rd4, %rd4;", "mov.b64 %rd4, -1;");
+    let fault = Case::new(module(1, VPRINTF, &body), &[vec![0]]).fault();
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { address: 0, .. }), "{fault}");
+}
+
+#[test]
 fn an_assertion_says_where_it_is() {
     let body = "
   { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;

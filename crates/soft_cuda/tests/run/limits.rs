@@ -32,7 +32,7 @@ fn calls_that_multiply() {
         format!("{calls}.func f{depth}() {{ ret; }}\n.entry k() {{ call f0; ret; }}\n")
     };
     // However often it is called, a function is decoded once for a kernel.
-    assert_eq!(loads(&chain(1000)).kernels().len(), 1);
+    assert_eq!(loads(&chain(100_000)).kernels().len(), 1);
     // But for each kernel.
     let body = "  add.u32 %r1, %r1, 1;\n".repeat(5000);
     let kernels = lines(1000, |i| format!(".entry k{i}() {{ call f; ret; }}"));

@@ -150,6 +150,14 @@ fn names() {
 }
 
 #[test]
+fn a_refusal_names_the_line_of_the_source() {
+    let ptx = kernel(1, "  .loc 1 12 3\n  frob.u32 %r2;") + "\t.file 1 \"src/a.rs\"\n";
+    assert_eq!(refuse(&ptx).place(&ptx).unwrap().to_string(), "src/a.rs:12:3");
+    let bare = ptx.replace("  .loc 1 12 3\n", "");
+    assert_eq!(refuse(&bare).place(&bare), None);
+}
+
+#[test]
 fn functions_without_a_body() {
     let external = module(1, ".extern .func panic () .noreturn;", "  call.uni panic, ();");
     assert!(refuse(&external).to_string().contains("`panic` has no body"));
