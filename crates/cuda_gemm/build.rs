@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use cuda_builder::sources::{FOLDER, RECORD, SourceDigests, committed, ptx_name};
-use cuda_builder::{CudaArch, CudaBuilder};
+use cuda_builder::{CudaArch, CudaBuilder, DebugInfo};
 
 const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
@@ -37,7 +37,13 @@ fn embed() -> Result<(), String> {
             let text = committed(&folder, arch).map_err(|error| error.to_string())?;
             fs::write(&ptx, text).map_err(|error| format!("`{}`: {error}", ptx.display()))?;
         } else {
-            CudaBuilder::new(&kernels).arch(arch).copy_to(&ptx).build().map_err(|error| {
+            let built = CudaBuilder::new(&kernels)
+                .arch(arch)
+                .strict()
+                .debug(DebugInfo::None)
+                .copy_to(&ptx)
+                .build();
+            built.map_err(|error| {
                 format!("the PTX must be rebuilt, since {} changed: {error}", changed.join(", "))
             })?;
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::sources::{self, SourceDigests};
-use cuda_builder::{CudaArch, CudaBuilder, ptx, target_dir};
+use cuda_builder::{CudaArch, CudaBuilder, DebugInfo, ptx, target_dir};
 use lzma_rust2::{XzOptions, XzWriter};
 
 use crate::ptxas::{self, Ptxas};
@@ -70,6 +70,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         let name = sources::ptx_name(arch);
         let built = CudaBuilder::new(root.join(KERNELS))
             .arch(arch)
+            .strict()
+            .debug(DebugInfo::None)
             .copy_to(readable.join(&name))
             .install_rust_src(!args.no_install)
             .build()

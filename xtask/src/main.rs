@@ -2,6 +2,7 @@
 
 mod build_ptx;
 mod diff;
+mod new;
 mod ptxas;
 mod readme;
 mod sass;
@@ -26,6 +27,7 @@ struct Cli {
 enum Chore {
     BuildPtx(build_ptx::Args),
     Diff(diff::Args),
+    New(new::Args),
     Readme(readme::Args),
     Sass(sass::Args),
     Tune(tune::Args),
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let result = match cli.chore {
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
+        Chore::New(args) => new::run(&args),
         Chore::Readme(args) => readme::run(&args),
         Chore::Sass(args) => sass::run(&args),
         Chore::Tune(args) => tune::run(&args),

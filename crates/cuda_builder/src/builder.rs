@@ -7,15 +7,30 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{CudaArch, CudaBuilderError, convergence, ptx, rust_src};
+use ptx_syntax::source::without_places;
+
+use crate::cargo::{cargo, convergence_flags, emit, noop_linker, target_dir};
+use crate::depend::{crate_attributes, rerun_if_changed};
+use crate::rules::{LocalMemory, Panic, Rules};
+use crate::{CudaArch, CudaBuilderError, diagnose, ptx, rust_src};
 
 /// What the PTX says about the Rust source it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugInfo {
     /// Nothing.
     None,
-    /// Lines, for profilers (`.loc`).
+    /// Lines, for profilers and for whoever reads what a launch did wrong (`.loc`).
     LineTables,
+}
+
+impl Default for DebugInfo {
+    /// Lines, where a build script is run for a debug build.
+    fn default() -> Self {
+        match env::var_os("PROFILE").is_some_and(|profile| profile == "debug") {
+            true => DebugInfo::LineTables,
+            false => DebugInfo::None,
+        }
+    }
 }
 
 /// Builds one crate of kernels to PTX.
@@ -32,6 +47,9 @@ pub struct CudaBuilder {
     fma_contraction: bool,
     fast_sqrt: bool,
     fast_div: bool,
+    jump_tables: bool,
+    unroll_threshold: Option<u32>,
+    rules: Rules,
     emit_llvm_ir: bool,
     install_rust_src: bool,
     copy_to: Option<PathBuf>,
@@ -46,10 +64,13 @@ impl CudaBuilder {
             crate_dir: crate_dir.as_ref().to_owned(),
             arch: CudaArch::Sm80,
             release: true,
-            debug: DebugInfo::None,
+            debug: DebugInfo::default(),
             fma_contraction: false,
             fast_sqrt: false,
             fast_div: false,
+            jump_tables: false,
+            unroll_threshold: None,
+            rules: Rules::default(),
             emit_llvm_ir: false,
             install_rust_src: true,
             copy_to: None,
@@ -63,15 +84,15 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether to build with cargo's release profile, rather than dev. Default: true. What the
-    /// dev profile makes of a kernel is mostly refused: it checks for overflow, which can panic,
-    /// and keeps variables in local memory.
+    /// Whether to build with cargo's release profile, rather than dev. Default: true. The dev
+    /// profile checks for overflow, and keeps variables in local memory.
     pub fn release(mut self, release: bool) -> Self {
         self.release = release;
         self
     }
 
-    /// The debug information to put into the PTX. Default: none.
+    /// The debug information to put into the PTX, which changes no instruction. Default: lines, if
+    /// a build script builds for the host's debug profile, else none.
     pub fn debug(mut self, debug: DebugInfo) -> Self {
         self.debug = debug;
         self
@@ -101,6 +122,39 @@ impl CudaBuilder {
         self
     }
 
+    /// Whether a `match` may become a table of labels (`brx.idx`). Default: false. A table costs
+    /// what divergence costs, and hides the ways of the branch from the optimiser.
+    pub fn jump_tables(mut self, tables: bool) -> Self {
+        self.jump_tables = tables;
+        self
+    }
+
+    /// How large a loop may become when LLVM unrolls it (`-unroll-threshold`). Default: LLVM's.
+    /// A kernel that keeps a large array in registers needs a large threshold: a loop over it that
+    /// is not unrolled keeps it in local memory.
+    pub fn unroll_threshold(mut self, threshold: u32) -> Self {
+        self.unroll_threshold = Some(threshold);
+        self
+    }
+
+    /// Whether kernels may panic. Default: they may.
+    pub fn panic(mut self, panic: Panic) -> Self {
+        self.rules.panic = panic;
+        self
+    }
+
+    /// Whether kernels may keep variables in local memory. Default: they may.
+    pub fn local_memory(mut self, local_memory: LocalMemory) -> Self {
+        self.rules.local_memory = local_memory;
+        self
+    }
+
+    /// For kernels that keep everything in registers: refuses panics and local memory, and unrolls
+    /// loops over large arrays, which would be kept there otherwise.
+    pub fn strict(self) -> Self {
+        self.panic(Panic::Refuse).local_memory(LocalMemory::Refuse).unroll_threshold(20_000)
+    }
+
     /// Whether to leave LLVM's IR beside the PTX, as `.ll`. Default: false.
     pub fn emit_llvm_ir(mut self, emit: bool) -> Self {
         self.emit_llvm_ir = emit;
@@ -127,7 +181,8 @@ impl CudaBuilder {
         self
     }
 
-    /// Builds the crate, and returns the path of the PTX.
+    /// Builds the crate, and returns the path of the PTX. A build script is run again when a source
+    /// of the crate changes, or one of a crate that it depends on by path.
     ///
     /// # Errors
     /// See [`CudaBuilderError`]. The compiler's own messages go to stderr.
@@ -138,15 +193,17 @@ impl CudaBuilder {
         let target_dir = target_dir(&self.crate_dir)?;
         rust_src::ensure(&self.crate_dir, self.install_rust_src)?;
 
-        // An architecture's flags are part of every crate's, `core` included: a folder
-        // each keeps one build from evicting the other.
-        let device_dir = target_dir.join("cuda_builder").join(self.arch.name());
+        let device_dir = target_dir.join("cuda_builder").join(self.folder());
         fs::create_dir_all(&device_dir).map_err(CudaBuilderError::io(&device_dir))?;
         let raw = device_dir.join("rustc.ptx");
         self.compile(&device_dir, &raw)?;
+        rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
 
         let text = fs::read_to_string(&raw).map_err(CudaBuilderError::io(&raw))?;
-        let finished = ptx::finish(&text)?;
+        let mut finished = ptx::finish(&text, self.rules)?;
+        if self.debug == DebugInfo::None {
+            finished = without_places(&finished);
+        }
         let path = device_dir.join("kernels.ptx");
         for path in [Some(&path), self.copy_to.as_ref()].into_iter().flatten() {
             fs::write(path, &finished).map_err(CudaBuilderError::io(path))?;
@@ -154,19 +211,61 @@ impl CudaBuilder {
         Ok(path)
     }
 
+    /// The folder to build in. What decides about the code is part of every crate's flags, `core`
+    /// included: a folder each keeps one build from evicting the other.
+    fn folder(&self) -> String {
+        let flags = self.code_flags();
+        if flags == CudaBuilder::new("").arch(self.arch).code_flags() {
+            return self.arch.name().to_owned();
+        }
+        let mut hasher = DefaultHasher::new();
+        flags.hash(&mut hasher);
+        format!("{}-{:016x}", self.arch, hasher.finish())
+    }
+
+    /// Where cargo puts what it builds.
+    fn output_dir(&self, device_dir: &Path) -> PathBuf {
+        device_dir.join(TARGET).join(if self.release { "release" } else { "debug" })
+    }
+
     /// Runs cargo, which leaves rustc's PTX in `output`.
     fn compile(&self, device_dir: &Path, output: &Path) -> Result<(), CudaBuilderError> {
-        let mut cargo = cargo();
-        cargo.current_dir(&self.crate_dir);
-        cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--target=nvptx64-nvidia-cuda"]);
-        cargo.args(["-Zbuild-std=core", if self.release { "--release" } else { "--profile=dev" }]);
-        cargo.args(&self.build_args);
-        cargo.arg("--").arg(emit("asm", output));
+        let mut cargo = self.command(device_dir)?;
+        cargo.arg(emit("asm", output));
         if self.emit_llvm_ir {
             cargo.arg(emit("llvm-ir", &output.with_file_name("kernels.ll")));
         }
+        let run_error = |source| CudaBuilderError::Run { program: "cargo".into(), source };
+        if cargo.stdout(Stdio::null()).status().map_err(run_error)?.success() {
+            return Ok(());
+        }
+        // rustc says where in the source, but its LLVM does not: once more, to look for it.
+        let mut again = self.command(device_dir)?;
+        again.arg(emit("asm", output)).arg("--emit=llvm-ir");
+        let stderr = again.output().map_err(run_error)?.stderr;
+        let stderr = String::from_utf8_lossy(&stderr);
+        let (crate_dir, arch) = (self.crate_dir.clone(), self.arch.name());
+        Err(match diagnose::llvm_error(&stderr) {
+            Some(message) => {
+                let ir = diagnose::abandoned_ir(&self.output_dir(device_dir).join("deps"));
+                diagnose::unsupported(message, &ir)
+            }
+            None => CudaBuilderError::Compile { crate_dir, arch },
+        })
+    }
 
-        let flags = self.rustflags(&noop_linker(device_dir)?, &convergence_flags(device_dir)?);
+    /// The command that compiles the crate, but for what it writes.
+    fn command(&self, device_dir: &Path) -> Result<Command, CudaBuilderError> {
+        let mut cargo = cargo();
+        cargo.current_dir(&self.crate_dir);
+        cargo.args(["rustc", "--lib", "--crate-type=cdylib"]).arg(format!("--target={TARGET}"));
+        cargo.args(["-Zbuild-std=core", if self.release { "--release" } else { "--profile=dev" }]);
+        cargo.args(&self.build_args);
+        cargo.arg("--").args(crate_attributes(&self.crate_dir));
+
+        let mut flags = self.code_flags();
+        flags.push(format!("-Clinker={}", noop_linker(device_dir)?.display()));
+        flags.push(format!("@{}", convergence_flags(device_dir)?.display()));
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         cargo.env("CARGO_TARGET_DIR", device_dir);
         // `-Zbuild-std` and the NVPTX features are unstable. This lets the stable compiler
@@ -181,132 +280,33 @@ impl CudaBuilder {
             cargo.env(format!("CARGO_PROFILE_{profile}_INCREMENTAL"), "false");
         }
         cargo.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3");
-
-        let status = cargo.stdout(Stdio::null()).status();
-        let status =
-            status.map_err(|source| CudaBuilderError::Run { program: "cargo".into(), source })?;
-        if status.success() {
-            Ok(())
-        } else {
-            let (crate_dir, arch) = (self.crate_dir.clone(), self.arch.name());
-            Err(CudaBuilderError::Compile { crate_dir, arch })
-        }
+        Ok(cargo)
     }
 
-    fn rustflags(&self, linker: &Path, convergence: &Path) -> Vec<String> {
+    /// The flags that decide about the code.
+    fn code_flags(&self) -> Vec<String> {
         let mut flags = vec![
             format!("-Ctarget-cpu={}", self.arch),
-            format!("-Clinker={}", linker.display()),
-            // LLVM gives up on unrolling the loops over a big register tile, which then
-            // lives in local memory.
-            "-Cllvm-args=-unroll-threshold=20000".into(),
-            format!("@{}", convergence.display()),
+            format!("-Cjump-tables={}", if self.jump_tables { "yes" } else { "no" }),
+            // The backend has no library to call for these.
+            "-Cllvm-args=-expand-fp-convert-bits=64".into(),
+            // They change no instruction, and say where in the source a refused one is.
+            "-Cdebuginfo=line-directives-only".into(),
         ];
         let mut llvm_option = |on: bool, option: &str| {
             if on {
                 flags.push(format!("-Cllvm-args={option}"));
             }
         };
+        if let Some(threshold) = self.unroll_threshold {
+            llvm_option(true, &format!("-unroll-threshold={threshold}"));
+        }
         llvm_option(self.fma_contraction, "-nvptx-fma-level=1");
         llvm_option(self.fast_sqrt, "-nvptx-prec-sqrtf32=0");
         llvm_option(self.fast_div, "-nvptx-prec-divf32=1");
-        if self.debug == DebugInfo::LineTables {
-            flags.push("-Cdebuginfo=line-tables-only".into());
-        }
         flags
     }
 }
 
-/// `--emit=kind=path`.
-fn emit(kind: &str, path: &Path) -> OsString {
-    let mut argument = OsString::from(format!("--emit={kind}="));
-    argument.push(path);
-    argument
-}
-
-/// The cargo that runs us, or the one on the PATH, free of what an outer cargo set for its
-/// own build.
-fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        let of_outer_build = ["CARGO_PROFILE_", "CARGO_BUILD_", "CARGO_FEATURE_", "CARGO_CFG_"]
-            .iter()
-            .any(|prefix| text.starts_with(prefix));
-        let wrapper_or_flags = [
-            "RUSTC",
-            "RUSTC_WRAPPER",
-            "RUSTC_WORKSPACE_WRAPPER",
-            "RUSTFLAGS",
-            "CARGO_INCREMENTAL",
-            "CARGO_MAKEFLAGS",
-            "TARGET",
-        ]
-        .contains(&&*text);
-        if of_outer_build || wrapper_or_flags {
-            cargo.env_remove(&name);
-        }
-    }
-    cargo
-}
-
-/// A linker that does nothing. rustc has written the PTX before it links, and the linker
-/// that the target asks for, `llvm-bitcode-linker`, is not part of the stable toolchain.
-fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
-    let (name, script) = if cfg!(windows) {
-        ("no-linker.bat", "@exit /b 0\r\n")
-    } else {
-        ("no-linker.sh", "#!/bin/sh\nexit 0\n")
-    };
-    let path = device_dir.join(name);
-    write_once(&path, script)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-            .map_err(CudaBuilderError::io(&path))?;
-    }
-    Ok(path)
-}
-
-/// A file of arguments for rustc, which are too many for a command line that people may see. cargo
-/// knows the file by its name alone, so that other arguments need another name.
-fn convergence_flags(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
-    let flags: Vec<String> = convergence::rustflags().collect();
-    let text = flags.join("\n");
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    let path = device_dir.join(format!("convergence-{:016x}.args", hasher.finish()));
-    write_once(&path, &text)?;
-    Ok(path)
-}
-
-/// Writes a file unless it is there: everything that was built with it is stale when it changes.
-fn write_once(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
-    if fs::read_to_string(path).ok().as_deref() != Some(text) {
-        fs::write(path, text).map_err(CudaBuilderError::io(path))?;
-    }
-    Ok(())
-}
-
-/// The target folder of the workspace that the crate in `crate_dir` belongs to.
-///
-/// # Errors
-/// If cargo cannot be run, or finds no workspace.
-pub fn target_dir(crate_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
-    if let Some(dir) = env::var_os("CARGO_TARGET_DIR") {
-        return std::path::absolute(&dir).map_err(CudaBuilderError::io(Path::new(&dir)));
-    }
-    let mut locate = cargo();
-    locate.current_dir(crate_dir);
-    locate.args(["locate-project", "--workspace", "--message-format=plain"]);
-    let output = locate
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|source| CudaBuilderError::Run { program: "cargo".into(), source })?;
-    let manifest = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
-    match manifest.parent() {
-        Some(root) if output.status.success() => Ok(root.join("target")),
-        _ => Err(CudaBuilderError::NoCrate(crate_dir.to_owned())),
-    }
-}
+/// The target that rustc knows GPUs by.
+const TARGET: &str = "nvptx64-nvidia-cuda";

@@ -1,10 +1,13 @@
 //! What can go wrong, and what to do about it.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ptx_syntax::source::Place;
+
 /// Why there is no PTX.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum CudaBuilderError {
     /// The folder holds no crate.
     #[error("there is no crate of kernels in `{}`: no Cargo.toml found there", .0.display())]
@@ -36,6 +39,23 @@ pub enum CudaBuilderError {
         arch: &'static str,
     },
 
+    /// The compiler's backend for GPUs does not have what a kernel does.
+    #[error(
+        "the compiler has no code for {what}{}{}; {help}",
+        function.as_ref().map(|name| format!(", in `{name}`")).unwrap_or_default(),
+        place.as_ref().map(|place| format!(", at {place}")).unwrap_or_default()
+    )]
+    Unsupported {
+        /// What it does not have.
+        what: String,
+        /// The function it is in.
+        function: Option<String>,
+        /// Where it is.
+        place: Option<Place>,
+        /// What to do.
+        help: String,
+    },
+
     /// A program that is needed could not be started.
     #[error("`{program}` could not be run: {source}")]
     Run {
@@ -57,6 +77,13 @@ pub enum CudaBuilderError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl fmt::Debug for CudaBuilderError {
+    /// The sentence: `unwrap` in a build script shows this to whoever builds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl CudaBuilderError {

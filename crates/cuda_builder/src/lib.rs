@@ -17,18 +17,27 @@
 //!   be copied so ([`ptx::Refused`]);
 //! - it sets the flags that make the code fast and right, each explained where it is set;
 //! - it writes the launch bounds of `#[kernel]` and the alignment of its grid constants into the
-//!   PTX, and refuses PTX in which a kernel can panic, calls a function that does not exist, or
-//!   uses local memory ([`ptx`]): kernels are free of panics and spills by construction;
+//!   PTX, and refuses PTX in which a kernel calls a function that does not exist or, if it must
+//!   not, can panic or uses local memory ([`ptx`], [`Panic`], [`LocalMemory`]);
+//! - what is refused is named by its place in the Rust source;
+//! - it gives the crate the unstable features that kernels need, and tells cargo which sources a
+//!   build script depends on;
 //! - the PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
 
 mod arch;
 mod builder;
+mod cargo;
 mod convergence;
+mod depend;
+mod diagnose;
 mod error;
 pub mod ptx;
+mod rules;
 pub mod rust_src;
 pub mod sources;
 
 pub use arch::CudaArch;
-pub use builder::{CudaBuilder, DebugInfo, target_dir};
+pub use builder::{CudaBuilder, DebugInfo};
+pub use cargo::target_dir;
 pub use error::CudaBuilderError;
+pub use rules::{LocalMemory, Panic, Rules};

@@ -1,16 +1,21 @@
 //! What happens to PTX between rustc and the file, and what can be read from it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use ptx_syntax::outline::{declarations, functions};
+use ptx_syntax::outline::{Declaration, declarations, functions};
 use ptx_syntax::scan::{Kind, lexemes};
 
-mod check;
+use crate::rules::{LocalMemory, Panic, Rules};
 
-pub use check::Refused;
+mod check;
+mod memcmp;
+
+pub use check::{Refused, Site};
 
 use check::check;
+use memcmp::MEMCMP;
 
 /// What can be read about a kernel from its PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +38,12 @@ struct Head<'a> {
     bounds: Vec<&'a str>,
     /// `.align 64`, by the number of the parameter that it is for.
     alignments: BTreeMap<usize, &'a str>,
+    /// `no_panic` and `no_local_memory`.
+    rules: Vec<&'a str>,
 }
 
 impl<'a> Head<'a> {
-    /// Adds `.param INDEX .align BYTES` or a launch bound.
+    /// Adds `.param INDEX .align BYTES`, a rule, or a launch bound.
     fn add(&mut self, directive: &'a str) {
         let alignment = directive
             .strip_prefix(".param ")
@@ -46,19 +53,31 @@ impl<'a> Head<'a> {
             Some((index, alignment)) => {
                 self.alignments.insert(index, alignment);
             }
-            None => self.bounds.push(directive),
+            None if directive.starts_with('.') => self.bounds.push(directive),
+            None => self.rules.push(directive),
         }
+    }
+
+    /// The rules of all kernels, and what is said of this one.
+    fn rules(&self, mut rules: Rules) -> Rules {
+        for rule in &self.rules {
+            match *rule {
+                "no_panic" => rules.panic = Panic::Refuse,
+                _ => rules.local_memory = LocalMemory::Refuse,
+            }
+        }
+        rules
     }
 }
 
 /// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
-/// their kernels, aligns their grid constants, and refuses what a kernel must not have.
+/// their kernels, aligns their grid constants, defines the functions that rustc takes for granted,
+/// and refuses what a kernel must not have.
 ///
 /// # Errors
 /// See [`Refused`].
-pub fn finish(text: &str) -> Result<String, Refused> {
-    check(text)?;
-
+pub fn finish(text: &str, rules: Rules) -> Result<String, Refused> {
+    let text = &*defined(text);
     let mut heads: HashMap<&str, Head<'_>> = HashMap::new();
     // What is replaced, in the order of the text.
     let mut edits: BTreeMap<usize, (Range<usize>, String)> = BTreeMap::new();
@@ -74,6 +93,7 @@ pub fn finish(text: &str) -> Result<String, Refused> {
         }
         replace(line..text.len().min(comment.end() + 1), String::new());
     }
+    check(text, |kernel| heads.get(kernel).map_or(rules, |head| head.rules(rules)))?;
     for entry in functions(text).filter(|function| function.is_entry) {
         let head = heads.remove(entry.name).unwrap_or_default();
         for (parameter, alignment) in head.alignments {
@@ -106,6 +126,21 @@ pub fn finish(text: &str) -> Result<String, Refused> {
     Ok(finished)
 }
 
+/// The text with a definition in place of the declaration of `memcmp`.
+fn defined(text: &str) -> Cow<'_, str> {
+    let is_memcmp = |declaration: &Declaration<'_>| {
+        let mut head = declaration.head.iter().map(|lexeme| lexeme.text);
+        head.next() == Some(".extern") && head.any(|word| word == "memcmp")
+    };
+    if !text.contains("memcmp") {
+        return Cow::Borrowed(text);
+    }
+    match declarations(text).find(is_memcmp) {
+        Some(found) => Cow::Owned(text.replacen(found.text, MEMCMP, 1)),
+        None => Cow::Borrowed(text),
+    }
+}
+
 /// What the PTX says about each of its kernels, in order.
 pub fn kernels(text: &str) -> Vec<KernelInfo> {
     let arrays = declarations(text).filter_map(|declaration| declaration.shared_array());
@@ -134,8 +169,40 @@ pub fn kernels(text: &str) -> Vec<KernelInfo> {
 
 #[cfg(test)]
 mod tests {
-    use super::check::tests::{SAXPY, with_body};
+    use super::check::tests::{HANDLER, SAXPY, with_body};
     use super::*;
+
+    fn finish(text: &str) -> Result<String, Refused> {
+        super::finish(text, Rules { panic: Panic::Refuse, local_memory: LocalMemory::Refuse })
+    }
+
+    #[test]
+    fn a_kernel_has_rules_of_its_own() {
+        let array = with_body("\t.local .align 16 .b8 \t__local_depot0[64];");
+        let with = |rule: &str| {
+            super::finish(&format!("// cuda_std directive saxpy {rule}\n{array}"), Rules::default())
+        };
+        assert!(!with("no_panic").unwrap().contains("no_panic"));
+        assert!(matches!(with("no_local_memory"), Err(Refused::LocalMemory { .. })));
+        let panics = array.replace("ret;", &format!("call.uni {HANDLER}, ();\n\tret;"));
+        let handler = format!(".func {HANDLER}()\n{{\n\ttrap;\n}}\n");
+        let rule = "// cuda_std directive saxpy no_panic\n";
+        let refused = super::finish(&format!("{rule}{panics}{handler}"), Rules::default());
+        assert!(matches!(refused, Err(Refused::Panic { .. })), "{refused:?}");
+        assert!(super::finish(&(panics + &handler), Rules::default()).is_ok());
+    }
+
+    #[test]
+    fn memcmp_is_defined_where_it_is_declared() {
+        let declared = ".extern .func  (.param .b32 func_retval0) memcmp\n(\n\t.param .b64 memcmp_param_0,\n\
+                        \t.param .b64 memcmp_param_1,\n\t.param .b64 memcmp_param_2\n)\n;\n";
+        let calls = with_body("\tcall.uni (retval0), memcmp, (param0, param1, param2);");
+        let finished = finish(&format!("{declared}{calls}")).unwrap();
+        assert!(finished.starts_with(".func (.param .b32 func_retval0) memcmp("), "{finished}");
+        assert!(
+            matches!(finish(&calls), Err(Refused::Undefined { callee, .. }) if callee == "memcmp")
+        );
+    }
 
     #[test]
     fn launch_bounds_move_into_the_head() {
@@ -212,18 +279,19 @@ mod tests {
 
     #[test]
     fn braces_of_inline_assembly_do_not_end_a_kernel() {
-        let call = "\tcall.uni \tcuda_std_panic_is_reachable, ();";
+        let call = format!("\tcall.uni \t{HANDLER}, ();");
+        let handler = format!(".func {HANDLER}()\n{{\n\ttrap;\n}}\n");
         for assembly in [
             "\t// begin inline asm\n\t{\n\t.reg .pred p;\n\t}\n\t// end inline asm",
             "\t{ .reg .pred p;\n\tsetp.ne.u32 p, %r1, 0; }",
             "\t{ // }\n\t{\n\t} }",
             "\tst.shared.v4.b32 [%r1], {%r2, %r3,\n\t%r4, %r5};",
         ] {
-            let text = with_body(&format!("{assembly}\n{call}"));
-            let line = 15 + assembly.lines().count();
+            let text = with_body(&format!("{assembly}\n{call}")) + &handler;
+            let line = 15 + assembly.lines().count() as u32;
             match finish(&text) {
-                Err(Refused::Panic { kernel, line: found, .. }) => {
-                    assert_eq!((kernel.as_str(), found), ("saxpy", line), "{assembly}");
+                Err(Refused::Panic { kernel, at, .. }) => {
+                    assert_eq!((kernel.as_str(), at.line), ("saxpy", line), "{assembly}");
                 }
                 other => panic!("{assembly}: {other:?}"),
             }

@@ -114,14 +114,17 @@ fn error_line(stderr: &[u8]) -> String {
 
 /// One line for whoever waits. cargo shows what a build script says to it, and hides its stderr.
 fn say(line: &str) {
-    let in_build_script =
-        ["OUT_DIR", "HOST", "TARGET"].iter().all(|name| env::var_os(name).is_some());
-    if in_build_script {
+    if in_build_script() {
         println!("cargo::warning={line}");
     } else {
         // Nobody need listen.
         let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     }
+}
+
+/// Whether this is a build script, whose stdout cargo reads.
+pub(crate) fn in_build_script() -> bool {
+    ["OUT_DIR", "HOST", "TARGET"].iter().all(|name| env::var_os(name).is_some())
 }
 
 #[cfg(all(test, unix))]

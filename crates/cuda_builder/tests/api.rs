@@ -183,7 +183,7 @@ fn atomics_add_up() {
     const THREADS: usize = 3 * 64;
     let (floats, doubles) = (buffer(&[1.0f32, 0.0, 1.0, 1.0]), buffer(&[0.5f64, 0.0]));
     let (system, integers) = (buffer(&[0.0f64]), buffer(&[0u32, 0, u32::MAX]));
-    let (wide, out) = (buffer(&[1u64]), buffer(&[0.0f32; 2]));
+    let (wide, out) = (buffer(&[1u64]), buffer(&[0.0f32; 4]));
     run!(api.atomics[3, 64](
         floats.as_device_ptr(), 4usize, doubles.as_device_ptr(), 2usize, system.as_device_ptr(),
         integers.as_device_ptr(), 3usize, wide.as_device_ptr(), out.as_device_ptr()
@@ -195,7 +195,7 @@ fn atomics_add_up() {
     assert_eq!(api.read(&system), [f64::from(all)]);
     assert_eq!(api.read(&integers)[..2], [THREADS as u32, THREADS as u32 - 1]);
     assert_eq!(api.read(&wide), [1 + ((THREADS as u64) << 33)]);
-    assert_eq!(api.read(&out), [33.0, -128.0]);
+    assert_eq!(api.read(&out), [33.0, -128.0, 11.0, 9.0]);
 }
 
 #[test]
@@ -206,4 +206,77 @@ fn clocks_go_on_and_the_capability_is_that_of_the_build() {
         run!(api.clocks[1, 1](out.as_device_ptr()));
         assert_eq!(api.read(&out), [1, 1, capability], "{arch}");
     }
+}
+
+#[test]
+fn approximations_are_as_near_as_they_say() {
+    let Some(api) = api() else { return };
+    let x: Vec<f32> = (1..200).map(|i| i as f32 / 33.0).collect();
+    let (input, mut out) = (buffer(&x), buffer(&vec![[0.0f32; 13]; x.len()]));
+    let kernel = api::float::approximations::load(&api.module).unwrap();
+    kernel.run(&api.stream, (7, 32), &input, &mut out).unwrap();
+    for (x, found) in x.iter().map(|x| f64::from(*x)).zip(api.read(&out)) {
+        // What it should be, and the absolute error.
+        let trigonometric = 1.5 * 2f64.powf(-20.5);
+        let relative = |value: f64| (value, value.abs() * 2f64.powi(-21));
+        let (sin, cos) = x.sin_cos();
+        let expected = [
+            (sin, trigonometric),
+            (cos, trigonometric),
+            (cos, trigonometric),
+            (sin / cos, trigonometric * 2.0 * (1.0 + (sin / cos).abs()) / cos.abs()),
+            relative(x.exp2()),
+            (x.exp(), x.exp() * (1.0 + x) * 2f64.powi(-21)),
+            (x.log2(), 2f64.powi(-21) * (1.0 + x.log2().abs())),
+            (x.ln(), 2f64.powi(-21) * (1.0 + x.ln().abs())),
+            relative(1.0 / x),
+            relative(x.sqrt()),
+            relative(1.0 / x.sqrt()),
+            (x.tanh(), x.tanh() * 2f64.powi(-10)),
+            (1.0 / x + x * x, (1.0 / x + x * x * (2.0 + x.log2().abs())) * 2f64.powi(-20)),
+        ];
+        for (i, ((expected, error), found)) in expected.into_iter().zip(found).enumerate() {
+            let off = (f64::from(found) - expected).abs();
+            assert!(off <= error, "{i} of {x}: {found}, {expected}");
+        }
+    }
+}
+
+#[test]
+fn halves_have_the_bits_of_the_cpu() {
+    use cuda_std::half::{Half, bf16, f16};
+    let Some(api) = api() else { return };
+    let x: Vec<u16> = (0..=u16::MAX).collect();
+    // All exponents of f32, and ties.
+    let y: Vec<f32> = x.iter().map(|x| f32::from_bits(u32::from(*x) << 16 | 0x1000)).collect();
+    let (bits, values) = (buffer(&x), buffer(&y));
+    let (mut wide, mut narrow) =
+        (buffer(&vec![[0.0f32; 2]; x.len()]), buffer(&vec![[0u16; 4]; x.len()]));
+    let kernel = api::float::halves::load(&api.module).unwrap();
+    kernel.run(&api.stream, (256, 256), &bits, &values, &mut wide, &mut narrow).unwrap();
+    let (wide, narrow) = (api.read(&wide), api.read(&narrow));
+    for (i, (x, y)) in x.into_iter().zip(y).enumerate() {
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let halves = (f16::from_bits(x), bf16::from_bits(x));
+        assert!(same(wide[i][0], halves.0.widen()) && same(wide[i][1], halves.1.widen()), "{x:x}");
+        let [a, b, c, d] = narrow[i];
+        let expected = (f16::narrow(y), bf16::narrow(y));
+        let same_half =
+            |a: u16, b: f16| a == b.to_bits() || f16::from_bits(a).is_nan() && b.is_nan();
+        let same_bf =
+            |a: u16, b: bf16| a == b.to_bits() || bf16::from_bits(a).is_nan() && b.is_nan();
+        assert!(same_half(a, expected.0) && same_bf(b, expected.1), "{y}");
+        assert!(
+            same_half(c, expected.0 + halves.0) && same_bf(d, expected.1 * halves.1),
+            "{y} {x}"
+        );
+    }
+
+    let mut out = buffer(&[0.0f32; 32]);
+    let kernel = api::float::halves_shuffled::load(&api.module).unwrap();
+    // SAFETY: one block of 32 threads, and `read` waits.
+    unsafe { kernel.launch(&api.stream, (1, 32), &mut out) }.unwrap();
+    let expected: Vec<f32> =
+        (0..32u8).map(|i| f32::from(i ^ 1) * 100.0 + f32::from(i ^ 2)).collect();
+    assert_eq!(api.read(&out), expected);
 }

@@ -9,6 +9,14 @@ use crate::error::Error;
 use crate::ptx;
 
 /// The software under a device. What does not apply is `None`.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, environment::Environment};
+///
+/// let environment = Environment::of(&Device::open(DeviceChoice::Soft)?)?;
+/// assert_eq!((environment.ptx_arch, environment.driver_version), ("sm_80", None));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// The version of this library.

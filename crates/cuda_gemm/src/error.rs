@@ -9,6 +9,18 @@ use gemm_matrix::ViewError;
 use host_system::format::{compared, excerpt};
 
 /// What can go wrong between a request and its result.
+///
+/// ```
+/// use cuda_gemm::{CUresult, Device, DeviceChoice, DeviceMatrix, Error};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// // 16 TiB.
+/// match DeviceMatrix::zeros(&device, 1 << 21, 1 << 21).map(drop) {
+///     Err(Error::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }) => println!("too large"),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

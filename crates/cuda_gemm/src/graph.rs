@@ -8,7 +8,8 @@ use crate::stream::Stream;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: other threads may do what capturing forbids.
 const THREAD_LOCAL: u32 = 1;
 
-/// Work that was captured on a stream, ready to be launched any number of times.
+/// Work that was captured on a stream, ready to be launched any number of times:
+/// [`Stream::capture`] has an example.
 pub struct Graph {
     exec: CUgraphExec,
     stream: Stream,

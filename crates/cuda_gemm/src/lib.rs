@@ -22,6 +22,17 @@
 //!
 //! Everything that can be wrong about sizes is found by [`Kernel::prepare`]; what it
 //! returns is safe to call. [`auto`] chooses the kernel that is fastest for a product.
+//!
+//! Matrices are row-major. Sizes and leading dimensions are in elements, memory is in bytes, rates
+//! are in GB/s and GFLOP/s (10^9). Each type has an example, which shows its methods, too; enums and
+//! structs without one are parts of one that has: [`DeviceKind`] of [`DeviceInfo`],
+//! [`Launch`](gemm::Launch) and [`Workspace`](gemm::Workspace) of [`Plan`], [`auto::Basis`] of
+//! [`Auto`], [`auto::Estimate`] of [`auto::Model`], [`Table`] of [`auto::table`].
+//!
+//! # Features
+//!
+//! `ndarray` and `faer`: their matrices as [`MatrixRef`] and [`MatrixMut`]. `random`:
+//! `Matrix::random`.
 
 pub mod auto;
 pub mod device;
@@ -47,4 +58,5 @@ pub use kernels_gpu as kernels;
 pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};
 pub use limits::Limits;
 pub use matrix::{DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout};
+pub use queue::Exclusive;
 pub use stream::Stream;

@@ -1,6 +1,16 @@
 //! What a device allows a launch to be.
 
 /// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Limits};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let limits = device.info().limits;
+/// let one = Limits { multiprocessors: 1, ..limits };
+/// assert_eq!(limits.min(&one), one);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Blocks along x and y.

@@ -1,4 +1,12 @@
 //! The PTX of every kernel, built into the program.
+//!
+//! ```
+//! use cuda_gemm::ptx;
+//!
+//! assert_eq!(ptx::target(ptx::for_capability((8, 6))), Some("sm_80"));
+//! assert_eq!(ptx::target(ptx::for_capability((9, 0))), Some("sm_90a"));
+//! assert!(ptx::SM_90A.contains(".entry persistent("));
+//! ```
 
 use std::collections::HashMap;
 

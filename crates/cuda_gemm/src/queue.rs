@@ -1,5 +1,6 @@
 //! Which thread enqueues on a stream.
 
+use std::marker::PhantomData;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -17,16 +18,19 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     owner: Option<ThreadId>,
+    /// How often the owner has it.
+    depth: usize,
     /// Threads that wait; so that nobody is woken, which is a system call, where none does.
     waiting: usize,
 }
 
-/// The right of the thread that took it to enqueue, until this is dropped.
+/// The right of the calling thread to enqueue on a stream, until this is dropped: see
+/// [`Stream::exclusive`](crate::Stream::exclusive).
 #[must_use]
-pub(crate) struct Exclusive<'q> {
+pub struct Exclusive<'q> {
     queue: &'q Queue,
-    /// Whether the thread had it before, and keeps it.
-    is_nested: bool,
+    /// It stays in its thread.
+    thread: PhantomData<*const ()>,
 }
 
 impl Queue {
@@ -34,14 +38,14 @@ impl Queue {
     pub(crate) fn exclusive(&self) -> Exclusive<'_> {
         let this = thread::current().id();
         let mut state = self.lock();
-        let is_nested = state.owner == Some(this);
-        while !is_nested && state.owner.is_some() {
+        while state.owner.is_some_and(|owner| owner != this) {
             state.waiting += 1;
             state = self.released.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
         state.owner = Some(this);
-        Exclusive { queue: self, is_nested }
+        state.depth += 1;
+        Exclusive { queue: self, thread: PhantomData }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -52,10 +56,11 @@ impl Queue {
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        if self.is_nested {
+        let mut state = self.queue.lock();
+        state.depth -= 1;
+        if state.depth > 0 {
             return;
         }
-        let mut state = self.queue.lock();
         state.owner = None;
         if state.waiting > 0 {
             self.queue.released.notify_one();
@@ -76,11 +81,13 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..1000 {
-                        let _outer = queue.exclusive();
+                        let outer = queue.exclusive();
                         assert!(!is_taken.swap(true, Ordering::Relaxed));
-                        drop(queue.exclusive());
+                        let inner = queue.exclusive();
+                        drop(outer);
                         thread::yield_now();
                         assert!(is_taken.swap(false, Ordering::Relaxed));
+                        drop(inner);
                     }
                 });
             }

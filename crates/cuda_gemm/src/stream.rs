@@ -22,6 +22,22 @@ const DISABLE_TIMING: u32 = 2;
 ///
 /// Any thread may use it, and several at once: each call enqueues all it has to, and then the next
 /// one does. While a thread [captures](Stream::capture), the others wait.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use cuda_gemm::{Device, DeviceChoice, Stream};
+/// use cust::stream::StreamFlags;
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// device.make_current()?;
+/// let own = Arc::new(cust::stream::Stream::new(StreamFlags::DEFAULT, None).unwrap());
+/// // SAFETY: it was just made in the device's context, and nobody else captures on it.
+/// let stream = unsafe { Stream::from_cust(&device, own) };
+/// stream.wait_for(&device.stream())?;
+/// stream.synchronize()?;
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     // Dropped before the device.
@@ -85,8 +101,26 @@ impl Stream {
         Self { handle: Handle::Cust(stream), queue, device: device.clone() }
     }
 
-    /// The right to enqueue; no other thread does, as long as this one has it.
-    pub(crate) fn exclusive(&self) -> Exclusive<'_> {
+    /// Waits until no other thread enqueues on the stream or captures it, and keeps them from it
+    /// until what is returned is dropped: for calls of the driver that belong together, or that do
+    /// not go through this library. What does go through it takes this right itself.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// let stream = device.stream();
+    /// let product = device.auto()?.prepare(Gemm::new(2, 2, 2))?;
+    /// let [a, mut b, mut c] =
+    ///     [(); 3].map(|()| DeviceMatrix::zeros(&device, 2, 2)).map(Result::unwrap);
+    /// // No other thread's work comes in between.
+    /// let exclusive = stream.exclusive();
+    /// product.enqueue(&a, &b, &mut c)?;
+    /// product.enqueue(&a, &c, &mut b)?;
+    /// drop(exclusive);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn exclusive(&self) -> Exclusive<'_> {
         self.queue.exclusive()
     }
 

@@ -58,7 +58,9 @@ impl Line {
         if self.length == 0 {
             return;
         }
-        self.bytes[self.length.min(LINE)] = 0;
+        if let Some(end) = self.bytes.get_mut(self.length) {
+            *end = 0;
+        }
         let text = self.bytes.as_ptr();
         // SAFETY: the format takes the address of a text that ends with a zero, which `&text` is.
         unsafe { vprintf(c"%s".as_ptr().cast(), (&raw const text).cast()) };
@@ -67,18 +69,16 @@ impl Line {
 }
 
 impl Write for Line {
-    fn write_str(&mut self, mut text: &str) -> fmt::Result {
-        while !text.is_empty() {
-            let room = LINE.saturating_sub(self.length);
-            let (now, later) = text.split_at(text.floor_char_boundary(room));
-            if let Some(place) = self.bytes.get_mut(self.length..self.length + now.len()) {
-                place.copy_from_slice(now.as_bytes());
-            }
-            self.length += now.len();
-            text = later;
-            if !text.is_empty() {
+    // By bytes, and without anything that could panic: this is part of every panic.
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if self.length == LINE {
                 self.flush();
             }
+            if let Some(place) = self.bytes.get_mut(self.length) {
+                *place = byte;
+            }
+            self.length += 1;
         }
         Ok(())
     }

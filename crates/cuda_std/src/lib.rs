@@ -30,8 +30,13 @@
 //! }
 //! ```
 //!
+//! What Rust-CUDA's users write, and what becomes of it here: see `PORTING.md` in this crate's
+//! folder.
+//!
 //! | module | what |
 //! |---|---|
+//! | [`disjoint`] | slices of which each thread has its own elements |
+//! | `launch` | on the host: typed launches |
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
 //! | [`warp`] | votes, shuffles, matches within a warp |
@@ -48,6 +53,7 @@
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
+//! | `half` | 16-bit floats |
 //! | [`float`] | FMA, and single instructions |
 //! | [`hint`] | what the compiler should not know |
 //!
@@ -92,12 +98,17 @@ pub mod atomic;
 pub mod cfg;
 pub mod constant;
 pub mod cp_async;
+pub mod disjoint;
 pub mod fast;
 pub mod float;
+#[cfg(feature = "half")]
+pub mod half;
 pub mod hint;
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics;
 pub mod io;
+#[cfg(all(feature = "launch", not(target_arch = "nvptx64")))]
+pub mod launch;
 pub mod math;
 pub mod mbarrier;
 pub mod mem;
@@ -111,9 +122,11 @@ pub mod tma;
 pub mod vec;
 pub mod warp;
 
-pub use cuda_std_macros::{gpu_only, kernel, shared_array};
+pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::fma;
 pub use glam;
+#[cfg(feature = "half")]
+pub use half::{bf16, f16};
 pub use math::{FloatExt, GpuFloat};
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
@@ -123,8 +136,25 @@ pub use math::{FloatExt, GpuFloat};
 #[derive(Clone, Copy, Debug)]
 pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
 
+/// What `#[kernel]` makes for the host, where there are typed launches.
+#[cfg(all(feature = "launch", not(target_arch = "nvptx64")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_host {
+    ($($item:item)*) => { $($item)* };
+}
+
+/// What `#[kernel]` makes for the host, where there are typed launches.
+#[cfg(not(all(feature = "launch", not(target_arch = "nvptx64"))))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_host {
+    ($($item:item)*) => {};
+}
+
 /// What most kernels use.
 pub mod prelude {
+    pub use crate::disjoint::DisjointSlice;
     pub use crate::float::fma;
     pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};

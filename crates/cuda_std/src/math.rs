@@ -90,7 +90,7 @@ float_trait! {
     /// The integer part.
     fn trunc(self) -> Self = basic::trunc32, basic::trunc64;
     /// The fractional part.
-    fn fract(self) -> Self = |x: f32| x - x.trunc(), |x: f64| x - x.trunc();
+    fn fract(self) -> Self = |x| x - basic::trunc32(x), |x| x - basic::trunc64(x);
     /// The magnitude.
     fn abs(self) -> Self = f32::abs, f64::abs;
     /// 1 or -1, of the same sign, or NaN.
@@ -119,8 +119,8 @@ float_trait! {
     /// The natural logarithm.
     fn ln(self) -> Self = libm::logf, libm::log;
     /// The logarithm to any base.
-    fn log(self, base: Self) -> Self = |x: f32, base: f32| x.ln() / base.ln(),
-        |x: f64, base: f64| x.ln() / base.ln();
+    fn log(self, base: Self) -> Self = |x, base| libm::logf(x) / libm::logf(base),
+        |x, base| libm::log(x) / libm::log(base);
     /// The logarithm to base 2.
     fn log2(self) -> Self = libm::log2f, libm::log2;
     /// The logarithm to base 10.
@@ -204,7 +204,8 @@ float_trait! {
     /// 1 divided by the cube root.
     fn rcbrt(self) -> Self = |x: f32| 1.0 / libm::cbrtf(x), |x: f64| 1.0 / libm::cbrt(x);
     /// The nearest value from 0 to 1; 0 for NaN.
-    fn saturate(self) -> Self = |x: f32| x.max(0.0).min(1.0), |x: f64| x.max(0.0).min(1.0);
+    fn saturate(self) -> Self = |x: f32| if x > 0.0 { x.min(1.0) } else { 0.0 },
+        |x: f64| if x > 0.0 { x.min(1.0) } else { 0.0 };
     /// The Bessel function of the first kind, of order 0.
     fn j0(self) -> Self = libm::j0f, libm::j0;
     /// The Bessel function of the first kind, of order 1.
@@ -226,9 +227,9 @@ fn narrow(wide: impl Fn(f64) -> f64) -> impl Fn(f32) -> f32 {
 }
 
 macro_rules! euclidean {
-    ($($ty:ident, $div:ident, $rem:ident, $fmod:ident;)*) => {$(
+    ($($ty:ident, $div:ident, $rem:ident, $fmod:ident, $trunc:ident;)*) => {$(
         fn $div(x: $ty, rhs: $ty) -> $ty {
-            let quotient = (x / rhs).trunc();
+            let quotient = basic::$trunc(x / rhs);
             match libm::$fmod(x, rhs) < 0.0 {
                 true if rhs > 0.0 => quotient - 1.0,
                 true => quotient + 1.0,
@@ -244,6 +245,6 @@ macro_rules! euclidean {
 }
 
 euclidean! {
-    f32, div_euclid32, rem_euclid32, fmodf;
-    f64, div_euclid64, rem_euclid64, fmod;
+    f32, div_euclid32, rem_euclid32, fmodf, trunc32;
+    f64, div_euclid64, rem_euclid64, fmod, trunc64;
 }

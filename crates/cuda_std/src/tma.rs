@@ -108,6 +108,14 @@ use core::arch::asm;
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMap([u64; 16]);
 
+impl TensorMap {
+    /// The 128 bytes of a `CUtensorMap`, for a typed launch.
+    #[must_use]
+    pub const fn from_raw(words: [u64; 16]) -> Self {
+        TensorMap(words)
+    }
+}
+
 /// Asks for a tile of a matrix (`cp.async.bulk.tensor.2d`, sm_90; PTX ISA: "Data Movement and
 /// Conversion Instructions: cp.async.bulk.tensor"): the one whose first element is in column
 /// `col` and row `row`, both below 2^31. Its bytes, all of them even at the edge, are reported
@@ -142,6 +150,168 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
             barrier = in(reg32) barrier.address(),
             options(nostack, preserves_flags),
         );
+    }
+}
+
+/// Puts the instruction for `RANK` dimensions around coordinates.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! for_rank {
+    ($rank:expr, $at:expr, $copy:ident) => {{
+        // Below the rank, in the arm that is left.
+        let at = |i: usize| $at.get(i).copied().unwrap_or(0);
+        match $rank {
+            1 => $copy!("1d", "{}", at(0)),
+            2 => $copy!("2d", "{}, {}", at(0), at(1)),
+            3 => $copy!("3d", "{}, {}, {}", at(0), at(1), at(2)),
+            4 => $copy!("4d", "{}, {}, {}, {}", at(0), at(1), at(2), at(3)),
+            _ => $copy!("5d", "{}, {}, {}, {}, {}", at(0), at(1), at(2), at(3), at(4)),
+        }
+    }};
+}
+
+/// Asks for a tile of a tensor of one to five dimensions (`cp.async.bulk.tensor`, sm_90), as
+/// [`load_2d`] does: the one whose first element is `at`, with the dimension without gaps first.
+/// What lies outside of the tensor is filled as the map says, also before its beginning.
+///
+/// # Safety
+/// As for [`load_2d`]; the map is of `RANK` dimensions.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn load<T, const RANK: usize>(
+    to: SharedPtr<T>,
+    map: &TensorMap,
+    at: [i32; RANK],
+    barrier: Mbarrier,
+) {
+    const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
+    macro_rules! copy {
+        ($rank:literal, $operands:literal, $($at:expr),+) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!(
+                        "cp.async.bulk.tensor.", $rank,
+                        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+                         [{}], [{}, {{", $operands, "}}], [{}];"
+                    ),
+                    in(reg32) to.address(),
+                    in(reg64) &raw const *map,
+                    $(in(reg32) $at,)+
+                    in(reg32) barrier.address(),
+                    options(nostack, preserves_flags),
+                );
+            }
+        };
+    }
+    for_rank!(RANK, at, copy);
+}
+
+/// Asks for a tile of shared memory to be stored to a tensor (`cp.async.bulk.tensor`, sm_90). What
+/// of the tile lies outside of the tensor is not stored. [`commit_group`] closes a group of such
+/// stores, and [`wait_group`] waits for it.
+///
+/// # Safety
+/// - The map is of `RANK` dimensions, and nothing else reads or writes that part of the tensor
+///   before the store is done.
+/// - `from` is aligned as for [`load_2d`], and has the map's tile, which nothing writes before
+///   [`wait_group_read`] or [`wait_group`]. Who wrote it has called [`fence_proxy_async`], and then
+///   met this thread at a barrier.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn store<T, const RANK: usize>(map: &TensorMap, at: [i32; RANK], from: SharedPtr<T>) {
+    const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
+    macro_rules! copy {
+        ($rank:literal, $operands:literal, $($at:expr),+) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!(
+                        "cp.async.bulk.tensor.", $rank,
+                        ".global.shared::cta.tile.bulk_group [{}, {{", $operands, "}}], [{}];"
+                    ),
+                    in(reg64) &raw const *map,
+                    $(in(reg32) $at,)+
+                    in(reg32) from.address(),
+                    options(nostack, preserves_flags),
+                );
+            }
+        };
+    }
+    for_rank!(RANK, at, copy);
+}
+
+/// Asks for `bytes` of global memory (`cp.async.bulk`, sm_90), which are reported to `barrier`.
+///
+/// # Safety
+/// - `from` is in global memory, and `from`, `to` and `bytes` are multiples of 16. Nothing writes
+///   what is read before the copy is done.
+/// - For `to` and `barrier`, as for [`load_2d`].
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn load_bulk<T>(to: SharedPtr<T>, from: *const T, bytes: u32, barrier: Mbarrier) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes \
+             [{}], [{}], {}, [{}];",
+            in(reg32) to.address(),
+            in(reg64) from,
+            in(reg32) bytes,
+            in(reg32) barrier.address(),
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Asks for `bytes` of shared memory to be stored (`cp.async.bulk`, sm_90), in a group as
+/// [`store`].
+///
+/// # Safety
+/// - `to` is in global memory, and `to`, `from` and `bytes` are multiples of 16. Nothing else reads
+///   or writes what is written before the copy is done.
+/// - For `from`, as for [`store`].
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn store_bulk<T>(to: *mut T, from: SharedPtr<T>, bytes: u32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "cp.async.bulk.global.shared::cta.bulk_group [{}], [{}], {};",
+            in(reg64) to,
+            in(reg32) from.address(),
+            in(reg32) bytes,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Makes a group of this thread's bulk stores since the last one (`cp.async.bulk.commit_group`).
+#[gpu_only]
+#[inline(always)]
+pub fn commit_group() {
+    // SAFETY: moves no memory by itself; without `nomem` it stays after the stores.
+    unsafe { asm!("cp.async.bulk.commit_group;", options(nostack, preserves_flags)) }
+}
+
+/// Waits until at most the latest `PENDING` groups of this thread are in flight
+/// (`cp.async.bulk.wait_group`): the others are stored.
+#[gpu_only]
+#[inline(always)]
+pub fn wait_group<const PENDING: u32>() {
+    // SAFETY: waits; without `nomem` no access moves before it.
+    unsafe {
+        asm!("cp.async.bulk.wait_group {};", const PENDING, options(nostack, preserves_flags));
+    }
+}
+
+/// As [`wait_group`], until the others have been read (`cp.async.bulk.wait_group.read`): their
+/// shared memory may be written again.
+#[gpu_only]
+#[inline(always)]
+pub fn wait_group_read<const PENDING: u32>() {
+    // SAFETY: as above.
+    unsafe {
+        asm!("cp.async.bulk.wait_group.read {};", const PENDING, options(nostack, preserves_flags));
     }
 }
 

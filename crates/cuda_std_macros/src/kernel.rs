@@ -3,22 +3,52 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
-use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Meta, Pat, PatType, ReturnType, Token, Type};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Token, parse_quote};
+
+use crate::host::{self, Contract, HostParameters};
+use crate::instance::{self, Instances};
+use crate::parameter::{GRID_CONSTANT, Parameter, assemble_grid_constant};
+use crate::space;
 
 /// The arguments of `#[kernel(...)]`.
 pub struct Bounds {
     /// `.reqntid` or `.maxntid`, with its sizes.
     block: Option<(&'static str, Vec<Expr>)>,
     min_blocks: Option<Expr>,
+    /// Bytes of dynamic shared memory that a launch has at least.
+    dynamic_shared: Option<Expr>,
+    /// The types that a generic kernel is built for.
+    instances: Option<Instances>,
+    /// Those of [`RULES`] that are named.
+    rules: Vec<Ident>,
 }
+
+/// What a kernel can be refused for.
+const RULES: [&str; 2] = ["no_panic", "no_local_memory"];
 
 impl Parse for Bounds {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        let mut bounds = Bounds { block: None, min_blocks: None };
+        let mut bounds = Bounds {
+            block: None,
+            min_blocks: None,
+            dynamic_shared: None,
+            instances: None,
+            rules: Vec::new(),
+        };
         while !input.is_empty() {
             let key: Ident = input.parse()?;
+            let is_rule = RULES.iter().any(|rule| key == rule);
+            if is_rule || key == "instances" {
+                match is_rule {
+                    true => bounds.rules.push(key),
+                    false => bounds.instances = Some(input.parse()?),
+                }
+                if !input.is_empty() {
+                    input.parse::<Token![,]>()?;
+                }
+                continue;
+            }
             input.parse::<Token![=]>()?;
             let value: Expr = input.parse()?;
             match key.to_string().as_str() {
@@ -28,10 +58,12 @@ impl Parse for Bounds {
                 "block" => bounds.block = Some((".reqntid", sizes(value)?)),
                 "max_block" => bounds.block = Some((".maxntid", sizes(value)?)),
                 "min_blocks" => bounds.min_blocks = Some(value),
+                "dynamic_shared" => bounds.dynamic_shared = Some(value),
                 _ => {
                     return Err(Error::new(
                         key.span(),
-                        "expected `block`, `max_block` or `min_blocks`",
+                        "expected `block`, `max_block`, `min_blocks`, `dynamic_shared`, \
+                         `instances`, `no_panic` or `no_local_memory`",
                     ));
                 }
             }
@@ -60,115 +92,221 @@ fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
 
 /// Expands `#[kernel(bounds)]` on `function`.
 pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
-    check_signature(&function)?;
+    check_signature(&function, bounds.instances.is_some())?;
     let ItemFn { attrs, vis, sig, block } = &function;
     let name = &sig.ident;
-
-    let mut parameters = Punctuated::<TokenStream, Token![,]>::new();
-    let mut rebuild = TokenStream::new();
-    let (mut types, mut constants) = (Vec::new(), Vec::new());
-    let mut directives = directives(name, &bounds);
-    for (index, input) in sig.inputs.iter().enumerate() {
-        let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
-        let (pattern, ty) = (&*input.pat, &*input.ty);
-        if let Some(constant) = GridConstant::of(input)? {
-            let (parameter, value) = constant.assemble(name, parameters.len());
-            let value_type = constant.0;
-            let place = format_ident!("__value{index}");
-            let bytes = quote!({ ::core::mem::size_of::<#value_type>() });
-            parameters.push(quote!(#place: ::cuda_std::GridConstant<#bytes>));
-            rebuild.extend(quote!(let _ = #place; let #pattern = #value;));
-            directives.extend(parameter);
-            constants.push(value_type);
-            continue;
-        }
-        let Some(slice) = Slice::of(ty) else {
-            parameters.push(quote!(#pattern: #ty));
-            types.push(ty);
-            continue;
-        };
-        let (pointer, length) = (format_ident!("__ptr{index}"), format_ident!("__len{index}"));
-        let (pointer_type, value) = slice.assemble(&pointer, &length);
-        parameters.push(quote!(#pointer: #pointer_type));
-        parameters.push(quote!(#length: usize));
-        rebuild.extend(quote!(let #pattern = #value;));
-    }
-
-    let referents = sig.inputs.iter().filter_map(|input| match input {
-        FnArg::Typed(PatType { ty, .. }) => match &**ty {
-            Type::Reference(reference) => Some(&reference.elem),
-            _ => None,
-        },
-        FnArg::Receiver(_) => None,
-    });
-    // A parameter without a size would be none in the PTX, and shift the numbers of the others;
-    // rustc stops at one of greater alignment than 16.
-    let checks = quote! {
-        const _: () = {
-            const fn parameter<T: ::core::marker::Copy>(alignment: usize) {
-                assert!(::core::mem::size_of::<T>() > 0, "a kernel's parameter has a size");
-                assert!(
-                    ::core::mem::align_of::<T>() <= alignment,
-                    "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
-                );
-            }
-            // What a reference leads to, all threads have at once.
-            const fn shared<T: ?::core::marker::Sized + ::core::marker::Sync>() {}
-            #(parameter::<#types>(16);)*
-            #(parameter::<#constants>(64);)*
-            #(shared::<#referents>();)*
-        };
-    };
-    if !constants.is_empty() {
-        directives.extend(quote! {
-            #[cfg(all(target_arch = "nvptx64", not(target_feature = "sm_89")))]
-            ::core::compile_error!(
-                "a `#[grid_constant]` takes PTX 7.7, which rustc writes for sm_89 and later"
-            );
-        });
-    }
-    let statements = &block.stmts;
+    let statements = space::expand(&block.stmts)?;
     let mut plain = sig.clone();
     for input in &mut plain.inputs {
         if let FnArg::Typed(input) = input {
             input.attrs.retain(|attribute| !attribute.path().is_ident(GRID_CONSTANT));
         }
     }
-    Ok(quote! {
-        #directives
+    let generics = instance::type_parameters(&sig.generics)?;
+    let declaration = host::declare(vis, name, &generics);
+    let Some(instances) = &bounds.instances else {
+        let entry = Entry::new(name, sig.inputs.iter(), &bounds)?;
+        let contract = contract(name, &function, &bounds);
+        let methods = host::methods(name, &[], &contract, &entry.host);
+        let (checks, entry) = (&entry.checks, entry.function(&function, &statements));
+        return Ok(quote! {
+            #(#attrs)*
+            #entry
 
-        #(#attrs)*
-        #[cfg(target_arch = "nvptx64")]
-        #[unsafe(no_mangle)]
-        #vis unsafe extern "ptx-kernel" fn #name(#parameters) {
-            #checks
-            #rebuild
-            #(#statements)*
-        }
+            #(#attrs)*
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[allow(unused)]
+            #vis #plain {
+                #checks
+                #statements
+            }
 
+            #declaration
+            #methods
+        });
+    };
+
+    // The kernel itself is a function, which each entry point calls.
+    let mut expanded = quote! {
         #(#attrs)*
-        #[cfg(not(target_arch = "nvptx64"))]
+        #[inline(always)]
         #[allow(unused)]
         #vis #plain {
-            #checks
-            #(#statements)*
+            #statements
         }
-    })
+
+        #declaration
+    };
+    for instance in instance::of(name, &generics, instances)? {
+        let (mut inputs, mut arguments) = (Vec::new(), Vec::new());
+        for (index, input) in sig.inputs.iter().enumerate() {
+            let mut input: FnArg = syn::parse2(instance.substitute(quote!(#input)))?;
+            if let FnArg::Typed(input) = &mut input {
+                let name = host::name(input, index);
+                input.pat = parse_quote!(#name);
+                arguments.push(name);
+            }
+            inputs.push(input);
+        }
+        let entry = Entry::new(&instance.entry, inputs.iter(), &bounds)?;
+        let contract = contract(&instance.entry, &function, &bounds);
+        expanded.extend(host::methods(name, &instance.types, &contract, &entry.host));
+        let types = &instance.types;
+        let call = quote! {
+            // SAFETY: the launch keeps to the kernel's contract.
+            unsafe { #name::<#(#types),*>(#(#arguments),*) }
+        };
+        let function = entry.function(&function, &call);
+        expanded.extend(quote! {
+            #[allow(missing_docs, clippy::missing_safety_doc, unused_unsafe)]
+            #function
+        });
+    }
+    Ok(expanded)
 }
 
-fn check_signature(function: &ItemFn) -> syn::Result<()> {
-    let sig = &function.sig;
-    if sig.unsafety.is_none() {
-        let message = "a kernel must be `unsafe fn`: a wrong launch breaks what it relies on";
-        return Err(Error::new(sig.fn_token.span, message));
+/// What a launch keeps to.
+fn contract<'a>(entry: &'a Ident, function: &ItemFn, bounds: &Bounds) -> Contract<'a> {
+    let block = |keyword| match &bounds.block {
+        Some((found, sizes)) if *found == keyword => {
+            let ones = vec![quote!(1); 3 - sizes.len()];
+            quote!(::core::option::Option::Some([#(#sizes,)* #(#ones),*]))
+        }
+        _ => quote!(::core::option::Option::None),
+    };
+    let dynamic_shared = match &bounds.dynamic_shared {
+        Some(bytes) => quote!(#bytes),
+        None => quote!(0),
+    };
+    Contract {
+        entry,
+        is_unsafe: function.sig.unsafety.is_some(),
+        block: block(".reqntid"),
+        max_block: block(".maxntid"),
+        dynamic_shared,
     }
+}
+
+/// An entry point of the PTX.
+struct Entry {
+    name: Ident,
+    /// As the launch passes them.
+    parameters: Vec<TokenStream>,
+    /// Makes the function's parameters of them.
+    rebuild: TokenStream,
+    /// What is checked of them at compile time.
+    checks: TokenStream,
+    directives: TokenStream,
+    host: HostParameters,
+}
+
+impl Entry {
+    fn new<'a>(
+        name: &Ident,
+        inputs: impl Iterator<Item = &'a FnArg>,
+        bounds: &Bounds,
+    ) -> syn::Result<Self> {
+        let mut parameters = Vec::new();
+        let mut rebuild = TokenStream::new();
+        let (mut types, mut constants) = (Vec::new(), Vec::new());
+        let (mut referents, mut sent) = (Vec::new(), Vec::new());
+        let mut directives = directives(name, bounds);
+        let mut host = HostParameters::default();
+        for (index, input) in inputs.enumerate() {
+            let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
+            let (pattern, ty) = (&*input.pat, &*input.ty);
+            let parameter = Parameter::of(input)?;
+            host.push(input, index, &parameter);
+            referents.extend(parameter.shared());
+            match parameter {
+                Parameter::GridConstant(value_type) => {
+                    let (align, value) = assemble_grid_constant(value_type, name, parameters.len());
+                    let place = format_ident!("__value{index}");
+                    let bytes = quote!({ ::core::mem::size_of::<#value_type>() });
+                    parameters.push(quote!(#place: ::cuda_std::GridConstant<#bytes>));
+                    rebuild.extend(quote!(let _ = #place; let #pattern = #value;));
+                    directives.extend(align);
+                    constants.push(value_type);
+                    continue;
+                }
+                Parameter::Disjoint(element) => sent.push(element),
+                _ => {}
+            }
+            let (pointer, length) = (format_ident!("__ptr{index}"), format_ident!("__len{index}"));
+            let Some((pointer_type, value)) = parameter.assemble_slice(&pointer, &length) else {
+                parameters.push(quote!(#pattern: #ty));
+                types.push(ty);
+                continue;
+            };
+            parameters.push(quote!(#pointer: #pointer_type));
+            parameters.push(quote!(#length: usize));
+            rebuild.extend(quote!(let #pattern = #value;));
+        }
+        if !constants.is_empty() {
+            directives.extend(quote! {
+                #[cfg(all(target_arch = "nvptx64", not(target_feature = "sm_89")))]
+                ::core::compile_error!(
+                    "a `#[grid_constant]` takes PTX 7.7, which rustc writes for sm_89 and later"
+                );
+            });
+        }
+        // A parameter without a size would be none in the PTX, and shift the numbers of the others;
+        // rustc stops at one of greater alignment than 16.
+        let checks = quote! {
+            const _: () = {
+                const fn parameter<T: ::core::marker::Copy>(alignment: usize) {
+                    assert!(::core::mem::size_of::<T>() > 0, "a kernel's parameter has a size");
+                    assert!(
+                        ::core::mem::align_of::<T>() <= alignment,
+                        "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
+                    );
+                }
+                // What a reference leads to, all threads have at once.
+                const fn shared<T: ?::core::marker::Sized + ::core::marker::Sync>() {}
+                // What one thread has, the host had before.
+                const fn sent<T: ::core::marker::Send>() {}
+                #(parameter::<#types>(16);)*
+                #(parameter::<#constants>(64);)*
+                #(shared::<#referents>();)*
+                #(sent::<#sent>();)*
+            };
+        };
+        Ok(Entry { name: name.clone(), parameters, rebuild, checks, directives, host })
+    }
+
+    /// The function, which exists on the GPU only, behind its directives.
+    fn function(&self, kernel: &ItemFn, body: &TokenStream) -> TokenStream {
+        let Entry { name, parameters, rebuild, checks, directives, .. } = self;
+        let (vis, unsafety) = (&kernel.vis, &kernel.sig.unsafety);
+        quote! {
+            #[cfg(target_arch = "nvptx64")]
+            #[unsafe(no_mangle)]
+            #vis #unsafety extern "ptx-kernel" fn #name(#(#parameters),*) {
+                #checks
+                #rebuild
+                #body
+            }
+
+            #directives
+        }
+    }
+}
+
+fn check_signature(function: &ItemFn, has_instances: bool) -> syn::Result<()> {
+    let sig = &function.sig;
     if let ReturnType::Type(_, ty) = &sig.output {
         return Err(Error::new(ty.span(), "a kernel returns nothing: write through a pointer"));
     }
-    if !sig.generics.params.is_empty() {
-        let message = "a kernel cannot be generic: write one kernel per type that calls a \
-                       generic function";
-        return Err(Error::new(sig.generics.span(), message));
+    if sig.generics.params.is_empty() == has_instances {
+        let (place, message) = match has_instances {
+            true => (sig.ident.span(), "a kernel that is not generic has no `instances`"),
+            false => (
+                sig.generics.span(),
+                "a generic kernel lists the types that it is built for: \
+                 `#[kernel(instances(f32, f64))]`",
+            ),
+        };
+        return Err(Error::new(place, message));
     }
     if let Some(qualifier) = sig.asyncness.map(|t| t.span).or(sig.constness.map(|t| t.span)) {
         return Err(Error::new(qualifier, "a kernel is neither `async` nor `const`"));
@@ -184,137 +322,14 @@ fn check_signature(function: &ItemFn) -> syn::Result<()> {
             FnArg::Typed(typed) if !matches!(&*typed.pat, Pat::Ident(_) | Pat::Wild(_)) => {
                 return Err(Error::new(typed.pat.span(), "a kernel's parameter needs a name"));
             }
-            // A grid constant has a message of its own.
-            FnArg::Typed(typed) if typed.attrs.iter().any(|a| a.path().is_ident(GRID_CONSTANT)) => {
-            }
-            FnArg::Typed(typed) => check_reference(&typed.ty)?,
+            FnArg::Typed(_) => {}
         }
     }
     Ok(())
 }
 
-/// Every thread gets the parameters: a `&mut` would be as many, of one place.
-fn check_reference(ty: &Type) -> syn::Result<()> {
-    let Type::Reference(reference) = ty else { return Ok(()) };
-    let Some(mutable) = reference.mutability else { return Ok(()) };
-    let instead = match &*reference.elem {
-        Type::Slice(_) => "`*mut [T]`, or `*mut T`",
-        _ => "`*mut T`",
-    };
-    let message = format!(
-        "a kernel's parameter cannot be `&mut`, because all threads would have it: take {instead}"
-    );
-    Err(Error::new(mutable.span(), message))
-}
-
-/// A parameter of slice type, which travels as pointer and length.
-struct Slice<'a> {
-    element: &'a Type,
-    mutable: bool,
-    reference: bool,
-}
-
-impl<'a> Slice<'a> {
-    fn of(ty: &'a Type) -> Option<Self> {
-        let (target, mutable, reference) = match ty {
-            Type::Reference(r) => (&*r.elem, r.mutability.is_some(), true),
-            Type::Ptr(p) => (&*p.elem, p.mutability.is_some(), false),
-            _ => return None,
-        };
-        let Type::Slice(slice) = target else { return None };
-        Some(Slice { element: &slice.elem, mutable, reference })
-    }
-
-    /// The type of the pointer parameter, and the expression that makes the slice.
-    fn assemble(&self, pointer: &Ident, length: &Ident) -> (TokenStream, TokenStream) {
-        let element = self.element;
-        let pointer_type =
-            if self.mutable { quote!(*mut #element) } else { quote!(*const #element) };
-        let value = match (self.reference, self.mutable) {
-            // The launch contract of a kernel with a slice is that the host passes a device
-            // pointer and the length of what it points to. Hosts pass null for no elements,
-            // which a reference must not be.
-            (true, _) => quote! {
-                if #length == 0 {
-                    &[] as &[#element]
-                } else {
-                    // SAFETY: the host passes a valid pointer and length; see `#[kernel]`.
-                    unsafe { ::core::slice::from_raw_parts(#pointer, #length) }
-                }
-            },
-            (false, false) => quote!(::core::ptr::slice_from_raw_parts(#pointer, #length)),
-            (false, true) => quote!(::core::ptr::slice_from_raw_parts_mut(#pointer, #length)),
-        };
-        (pointer_type, value)
-    }
-}
-
-/// The attribute of a parameter that stays where the launch put it.
-const GRID_CONSTANT: &str = "grid_constant";
-
-/// A parameter `#[grid_constant] name: &T`: the launch passes a `T`, and the kernel sees it in
-/// place, as CUDA's `const __grid_constant__ T`.
-struct GridConstant<'a>(&'a Type);
-
-impl<'a> GridConstant<'a> {
-    fn of(input: &'a PatType) -> syn::Result<Option<Self>> {
-        let mut attributes =
-            input.attrs.iter().filter(|attribute| attribute.path().is_ident(GRID_CONSTANT));
-        let Some(attribute) = attributes.next() else { return Ok(None) };
-        if !matches!(attribute.meta, Meta::Path(_)) {
-            return Err(Error::new(attribute.span(), "`#[grid_constant]` takes no arguments"));
-        }
-        if let Some(second) = attributes.next() {
-            return Err(Error::new(second.span(), "one `#[grid_constant]` is enough"));
-        }
-        let ty = &*input.ty;
-        let message = match ty {
-            Type::Reference(r) if r.mutability.is_some() => {
-                "nothing may write a `#[grid_constant]`: take it as `&T`"
-            }
-            Type::Reference(r) => match &*r.elem {
-                Type::Slice(_) => {
-                    "a `#[grid_constant]` is passed by value, so its size must be known: take an \
-                     array, or a slice without the attribute"
-                }
-                _ => return Ok(Some(GridConstant(&r.elem))),
-            },
-            _ => "a `#[grid_constant]` is a `&T`: the launch passes the `T`",
-        };
-        Err(Error::new(ty.span(), message))
-    }
-
-    /// The directive that aligns the parameter, and the expression that is the reference.
-    fn assemble(&self, kernel: &Ident, index: usize) -> (TokenStream, TokenStream) {
-        let ty = self.0;
-        // Tensor maps need that much.
-        let align =
-            Literal::string(&format!("// cuda_std directive {kernel} .param {index} .align 64"));
-        // LLVM would copy the parameter to local memory to take its address.
-        let address = Literal::string(&format!("cvta.param.u64 {{}}, {kernel}_param_{index};"));
-        let directive = quote! {
-            #[cfg(target_arch = "nvptx64")]
-            ::core::arch::global_asm!(#align);
-        };
-        let value = quote! {{
-            let address: *const #ty;
-            // SAFETY: the parameter of that number is a value of this type, which nothing
-            // writes and which lives as long as the launch.
-            unsafe {
-                ::core::arch::asm!(
-                    #address,
-                    out(reg64) address,
-                    options(pure, nomem, nostack, preserves_flags),
-                );
-                &*address
-            }
-        }};
-        (directive, value)
-    }
-}
-
-/// Launch bounds, as PTX comments that `cuda_builder` moves into the entry's head:
-/// rustc has no attribute for them.
+/// Launch bounds and rules, as PTX comments that `cuda_builder` reads: it moves the former into
+/// the entry's head, for which rustc has no attribute.
 fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     let mut lines = TokenStream::new();
     let mut directive = |text: String, sizes: &[Expr]| {
@@ -331,6 +346,9 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     if let Some(min_blocks) = &bounds.min_blocks {
         let text = format!("// cuda_std directive {name} .minnctapersm {{}}");
         directive(text, std::slice::from_ref(min_blocks));
+    }
+    for rule in &bounds.rules {
+        directive(format!("// cuda_std directive {name} {rule}"), &[]);
     }
     lines
 }
@@ -394,6 +412,33 @@ mod tests {
     }
 
     #[test]
+    fn a_generic_kernel_has_an_entry_for_each_instance() {
+        let text = kernel("instances(f32, [u8; 4])", "fn k<T: Copy>(x: &[T], _: T) {}").unwrap();
+        for part in [
+            "fnk<T:Copy>(x:&[T],_:T){}",
+            "extern\"ptx-kernel\"fnk_f32(__ptr0:*constf32,__len0:usize,argument1:f32)",
+            "unsafe{k::<f32>(x,argument1)}",
+            "fnk_u8_4(__ptr0:*const[u8;4],__len0:usize,argument1:[u8;4])",
+            "impl<'m>k<'m,f32>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn statics_in_shared_memory_are_places_behind_pointers() {
+        let text = kernel(
+            "",
+            "unsafe fn k() { #[address_space(shared)] static mut X: \
+            MaybeUninit<u32> = MaybeUninit::uninit(); X.write(1); foo!(X); }",
+        )
+        .unwrap();
+        for part in ["letX:*mutMaybeUninit<u32>=", "(*X).write(1)", "foo!((*X))"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
     fn wrong_grid_constants_are_refused() {
         for (parameter, message) in [
             ("#[grid_constant] map: Map", "is a `&T`"),
@@ -412,14 +457,23 @@ mod tests {
     #[test]
     fn wrong_kernels_are_refused() {
         for (bounds, function, message) in [
-            ("", "fn k() {}", "must be `unsafe fn`"),
+            ("instances(f32)", "unsafe fn k() {}", "has no `instances`"),
+            ("instances(f32)", "unsafe fn k<'a>(x: &'a u32) {}", "over types alone"),
+            ("instances((f32, u32))", "unsafe fn k<T>(x: T) {}", "has 1 type parameters"),
             ("", "unsafe fn k() -> u32 { 0 }", "returns nothing"),
-            ("", "unsafe fn k<T>(x: T) {}", "cannot be generic"),
-            ("", "unsafe fn k<'a>(#[grid_constant] map: &'a Map) {}", "cannot be generic"),
+            ("", "unsafe fn k<T>(x: T) {}", "lists the types"),
+            ("", "unsafe fn k<'a>(#[grid_constant] map: &'a Map) {}", "lists the types"),
             ("", "async unsafe fn k() {}", "neither `async` nor `const`"),
             ("", "unsafe extern \"C\" fn k() {}", "sets the ABI"),
             ("", "unsafe fn k(&self) {}", "no `self`"),
-            ("", "unsafe fn k(x: &mut [f32]) {}", "take `*mut [T]`, or `*mut T`"),
+            ("", "unsafe fn k(x: &mut [f32]) {}", "take `DisjointSlice<T>`"),
+            (
+                "",
+                "unsafe fn k() { #[address_space(constant)] static X: u32 = 0; }",
+                "constant_array!",
+            ),
+            ("", "unsafe fn k() { #[address_space(shared)] static X: u32 = 0; }", "static mut"),
+            ("", "unsafe fn k() { #[address_space(shared)] static mut X: u32 = 0; }", "undefined"),
             ("", "unsafe fn k(x: &mut f32) {}", "take `*mut T`"),
             ("block = 32, max_block = 64", "unsafe fn k() {}", "once"),
             ("block = (1, 2, 3, 4)", "unsafe fn k() {}", "one to three sizes"),

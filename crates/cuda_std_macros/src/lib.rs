@@ -1,21 +1,26 @@
-//! The attribute and the macro behind `cuda_std`; use them through that crate.
+//! The attributes and the macro behind `cuda_std`; use them through that crate.
 
+mod host;
+mod instance;
 mod kernel;
+mod parameter;
 mod shared;
+mod space;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
 
-/// Marks an `unsafe fn` as a GPU kernel: an entry point that the host launches.
+/// Marks a function as a GPU kernel: an entry point that the host launches.
 ///
 /// The function keeps its name in the PTX, and must
-/// - be `unsafe` (a launch can break what the kernel relies on; say what that is
-///   under `# Safety`), return nothing, and have neither generics nor `self`;
+/// - be `unsafe` if a launch can break what it relies on, which `# Safety` says;
+/// - return nothing, and have no `self`;
 /// - take parameters that are `Copy`, have a size, and are aligned to at most 16 bytes, which
 ///   is checked at compile time. A slice `&[T]`, `*const [T]` or `*mut [T]` arrives as two
 ///   parameters, pointer and length, because that is what the hosts of Rust-CUDA pass; the
 ///   pointer may be null if the length is 0. What a `&` leads to is `Sync`, and `&mut` is refused,
-///   because all threads have it.
+///   because all threads have it: for what threads write there is `DisjointSlice<T>`, which arrives
+///   as pointer and length, too.
 ///
 /// # Launch bounds
 ///
@@ -26,7 +31,35 @@ use syn::parse_macro_input;
 /// - `min_blocks = 2` beside either: leave registers for so many blocks on a
 ///   multiprocessor (`.minnctapersm`).
 ///
+/// - `dynamic_shared = 1024`: bytes of dynamic shared memory that the kernel uses. A typed launch
+///   that gives less is refused.
+///
 /// The sizes are constant expressions of type `u32`.
+///
+/// # Rules
+///
+/// - `#[kernel(no_panic)]`: that this kernel can panic is a build error.
+/// - `#[kernel(no_local_memory)]`: so is that it keeps variables in local memory.
+///
+/// # Instances
+///
+/// A kernel that is generic over types lists those that it is built for. Each is an entry point,
+/// such as `scale_f32`. A `shared_array!` in it cannot depend on the types.
+///
+/// ```
+/// # use cuda_std_macros::kernel;
+/// #[kernel(instances(f32, u64))]
+/// pub fn scale<T: Copy + std::ops::Mul<Output = T>>(x: &[T], factor: T) {}
+///
+/// #[kernel(instances((f32, u8), (f64, u8)))]
+/// pub fn lookup<T: Copy, I: Copy>(table: &[T], index: &[I]) {}
+/// ```
+///
+/// # On the host
+///
+/// With the feature `launch` of `cuda_std`, the host has a type of the kernel's name, too, which
+/// launches it with checked arguments: see `cuda_std::launch`. For a generic kernel it is
+/// `scale::<f32>`.
 ///
 /// # Grid constants
 ///
@@ -100,6 +133,19 @@ pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
     let bounds = parse_macro_input!(args as kernel::Bounds);
     let function = parse_macro_input!(item as syn::ItemFn);
     kernel::expand(bounds, function).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// `#[address_space(shared)] static mut NAME: MaybeUninit<T> = MaybeUninit::uninit();` in a
+/// `#[kernel]` is a place in the block's shared memory, one for all of its threads, as Rust-CUDA has
+/// it. Like any static that can be written, each access to it is `unsafe`. It is reached through a
+/// generic pointer; `shared_array!` has faster accesses.
+///
+/// `#[kernel]` itself expands it, and only where it stands among the statements of its function.
+#[proc_macro_attribute]
+pub fn address_space(_args: TokenStream, item: TokenStream) -> TokenStream {
+    let message = "a static in shared memory stands among the statements of a `#[kernel]`";
+    let item = proc_macro2::TokenStream::from(item);
+    syn::Error::new_spanned(item, message).into_compile_error().into()
 }
 
 /// Marks a function whose body exists on the GPU only.

@@ -1,5 +1,8 @@
 //! `shared_array!`.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
@@ -25,7 +28,7 @@ impl Parse for SharedArray {
 /// expression reads. rustc cannot place a `static` in shared memory itself.
 pub fn expand(array: SharedArray) -> TokenStream {
     let SharedArray { element, length } = array;
-    let symbol = symbol(place(&length));
+    let symbol = unique(symbol(place(&length)));
     let declare = Literal::string(&format!(".shared .align 128 .b8 {symbol}[{{}}];"));
     let address = Literal::string(&format!("mov.u32 {{}}, {symbol};"));
     quote! {{
@@ -69,13 +72,23 @@ fn place(length: &Expr) -> Span {
 }
 
 /// A name for the array that is unique among all crates and does not depend on where the checkout
-/// lies: the crate, the file from `src` on, and the place in it. `cuda_builder` refuses PTX in which
-/// it is not unique.
+/// lies: the crate, the file from `src` on, and the place in it.
 fn symbol(span: Span) -> String {
     let span = span.unwrap();
     // cargo says which crate it has rustc compile.
     let crate_name = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
     name(&crate_name, &span.file(), span.line(), span.column())
+}
+
+/// The name, with a number behind it from the second array of that name on: a macro that makes
+/// kernels, with an array written out in it, makes one for each. One rustc compiles one crate, and
+/// expands its macros in order.
+fn unique(name: String) -> String {
+    static NAMES: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = names.entry(name.clone()).or_insert(0);
+    *count += 1;
+    if *count == 1 { name } else { format!("{name}_{count}") }
 }
 
 fn name(crate_name: &str, file: &str, line: usize, column: usize) -> String {
@@ -91,7 +104,13 @@ fn name(crate_name: &str, file: &str, line: usize, column: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::name;
+    use super::{name, unique};
+
+    #[test]
+    fn no_two_arrays_have_one_name() {
+        let names = ["one", "other", "one", "one", "other"].map(|name| unique(name.to_owned()));
+        assert_eq!(names, ["one", "other", "one_2", "one_3", "other_2"]);
+    }
 
     #[test]
     fn names_are_of_the_crate_and_the_file_in_it() {

@@ -27,6 +27,13 @@ const MIN_DELAY: f64 = 0.05;
 const MAX_DELAY: f64 = 20.0;
 
 /// How many samples are taken, and how long they are.
+///
+/// ```
+/// use gemm_bench::batch::{MAX_LAUNCHES, Policy};
+///
+/// let policy = Policy { samples: 20, sample_ms: 3.0, warmup_ms: 200.0 };
+/// assert_eq!([10.0, 0.1, 0.001].map(|ms| policy.launches(ms)), [1, 30, MAX_LAUNCHES]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Samples of each.
@@ -46,7 +53,7 @@ impl Policy {
     }
 }
 
-/// The samples of one candidate.
+/// The samples of one candidate, from [`measure`].
 #[derive(Clone, Debug)]
 pub struct Batches {
     /// Launches per sample.
@@ -57,7 +64,7 @@ pub struct Batches {
     pub gap_free: bool,
 }
 
-/// What [`measure`] needs to be told how to do.
+/// What [`measure`] needs to be told how to do, with an example there.
 pub trait Work {
     /// What can go wrong.
     type Error: From<cuda_gemm::Error>;
@@ -85,6 +92,55 @@ pub trait Work {
 /// # Errors
 ///
 /// The first error of `work`, a fault of a kernel, or [`cuda_gemm::Error::Driver`].
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Prepared, find_kernel};
+/// use gemm_bench::batch::{self, Policy, Work};
+/// use gemm_bench::roofline::{Peaks, Speed};
+/// use gemm_bench::{Error, stats};
+///
+/// struct Products {
+///     products: Vec<Prepared>,
+///     matrices: [DeviceMatrix; 3],
+///     peaks: Peaks,
+///     speed: Speed,
+/// }
+///
+/// impl Work for Products {
+///     type Error = Error;
+///
+///     fn launch(&mut self, i: usize) -> Result<(), Error> {
+///         let [a, b, c] = &mut self.matrices;
+///         Ok(self.products[i].enqueue(&*a, &*b, c)?)
+///     }
+///
+///     fn delay(&mut self, ms: f64) -> Result<(), Error> {
+///         self.peaks.enqueue_delay(ms, self.speed)
+///     }
+///
+///     fn observe(&mut self) {}
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let mut products = Vec::new();
+/// for name in ["naive", "tile2d"] {
+///     products.push(device.kernel(find_kernel(name)?)?.prepare(Gemm::new(8, 8, 8))?);
+/// }
+/// let zeros = || DeviceMatrix::zeros(&device, 8, 8);
+/// let matrices = [zeros()?, zeros()?, zeros()?];
+/// let peaks = Peaks::of(&device)?;
+/// let speed = peaks.speed()?;
+/// let mut work = Products { products, matrices, peaks, speed };
+///
+/// let policy = Policy { samples: 6, sample_ms: 1.0, warmup_ms: 2.0 };
+/// for batches in batch::measure(&device, 2, policy, &mut work)? {
+///     println!("{:.4} ms per launch", stats::median(&batches.ms));
+///     assert_eq!(batches.ms.len(), 6);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn measure<W: Work>(
     device: &Device,
     count: usize,

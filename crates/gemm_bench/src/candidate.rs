@@ -218,6 +218,15 @@ impl Loaded {
 }
 
 /// What a row of a report is about.
+///
+/// ```
+/// use gemm_bench::Title;
+///
+/// let chosen = Some("tile_64x64");
+/// let title = Title { name: "auto", chosen, splits: Some(4), ..Title::default() };
+/// assert_eq!(title.choice().as_deref(), Some("tile_64x64 in 4 splits"));
+/// assert!(!title.is_cublas());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Title {
     /// The kernel's name, `auto` or `cublas`.
@@ -249,7 +258,7 @@ impl Title {
     }
 }
 
-/// One row of a report, before it has run: a kernel for a product.
+/// One row of a report, before it has run: a kernel for a product, from [`Loaded::prepare`].
 pub struct Candidate {
     /// What it is.
     pub title: Title,

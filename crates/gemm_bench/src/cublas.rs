@@ -263,6 +263,7 @@ impl CublasProduct {
             return Ok(());
         }
         stream.device().make_current()?;
+        let _exclusive = stream.exclusive();
         // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1
         // for cuBLAS, even where there are no rows.
         let size = |value: usize| value as c_int;

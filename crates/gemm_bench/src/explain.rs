@@ -13,6 +13,15 @@ use ptx_syntax::ast::{Operand, Statement};
 use cuda_gemm::ptx;
 
 /// A positive fraction in lowest terms.
+///
+/// ```
+/// use gemm_bench::explain::Ratio;
+///
+/// let ratio = Ratio::new(2, 128);
+/// assert_eq!((ratio.over, ratio.under), (1, 64));
+/// assert_eq!(ratio.times_k(), "K/64");
+/// assert_eq!(ratio.percent_less_than(Ratio::new(1, 16)), 75.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     /// The numerator.
@@ -62,7 +71,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// Loads for one result and one step along K.
+/// Loads for one result and one step along K, in [`Arithmetic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loads {
     /// Values of A and B.
@@ -72,6 +81,19 @@ pub struct Loads {
 }
 
 /// The arithmetic of one rung, for aligned matrices.
+///
+/// ```
+/// use cuda_gemm::find_kernel;
+/// use gemm_bench::explain::{Arithmetic, Ratio};
+///
+/// # fn main() -> Result<(), cuda_gemm::Error> {
+/// let tile2d = Arithmetic::of(find_kernel("tile2d")?);
+/// assert_eq!(tile2d.global.values.times_k(), "K/64");
+/// assert_eq!(tile2d.shared.map(|loads| loads.values.times_k()), Some("K/4".to_owned()));
+/// assert_eq!(tile2d.intensity, Ratio::new(4, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arithmetic {
     /// Loads from global memory.
@@ -114,6 +136,15 @@ impl Arithmetic {
 /// Accesses to global memory for `outputs` results of a product with this inner
 /// dimension, if each thread loads what its own TM x TN outputs need: TM rows of A, TN
 /// columns of B and the old C, and then stores C.
+///
+/// ```
+/// use gemm_bench::explain::accesses_without_sharing;
+/// use kernels_gpu::Tile;
+///
+/// let one = Tile { bm: 16, bn: 16, bk: 1, tm: 1, tn: 1 };
+/// assert_eq!(accesses_without_sharing(one, 7, 16).to_string(), "256");
+/// assert_eq!(accesses_without_sharing(Tile { tm: 4, tn: 4, ..one }, 7, 16).to_string(), "88");
+/// ```
 pub fn accesses_without_sharing(tile: Tile, depth: u64, outputs: u64) -> Ratio {
     let [tm, tn] = [tile.tm, tile.tn].map(u64::from);
     let per_thread = tm * depth + tn * depth + tm * tn + tm * tn;

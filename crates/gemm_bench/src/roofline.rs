@@ -29,6 +29,14 @@ const COPY_BYTES: u64 = 512 << 20;
 const OPERANDS: (f32, f32) = (0.999, 0.37);
 
 /// What was measured.
+///
+/// ```
+/// use gemm_bench::roofline::Rates;
+///
+/// let before = Rates { ffma: 60_000.0, copy: 4000.0 };
+/// let after = Rates { ffma: 58_000.0, copy: 4000.0 };
+/// assert_eq!(before.mean(&after), Rates { ffma: 59_000.0, copy: 4000.0 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// FMAs as GFLOP/s, two FLOP each.
@@ -218,11 +226,21 @@ impl Peaks {
 }
 
 /// How many multiprocessors a GPU has; one on the software device.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// assert_eq!(gemm_bench::roofline::multiprocessors(&device), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub fn multiprocessors(device: &Device) -> u32 {
     device.info().peak.map_or(1, |peak| peak.multiprocessors)
 }
 
-/// How many rounds of FMAs a GPU does in a millisecond.
+/// How many rounds of FMAs a GPU does in a millisecond, from [`Peaks::speed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     rounds_per_ms: f64,

@@ -7,6 +7,10 @@
 const MISS: f64 = 0.05;
 
 /// The middle value; between the middle two of an even number. NaN if there are none.
+///
+/// ```
+/// assert_eq!(gemm_bench::stats::median(&[4.0, 1.0, 2.0, 800.0]), 3.0);
+/// ```
 pub fn median(values: &[f64]) -> f64 {
     let sorted = sorted(values);
     let half = sorted.len() / 2;
@@ -18,6 +22,10 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 /// The median absolute deviation: how far the values are from their median, in the median.
+///
+/// ```
+/// assert_eq!(gemm_bench::stats::deviation(&[1.0, 2.0, 3.0, 4.0, 1000.0]), 1.0);
+/// ```
 pub fn deviation(values: &[f64]) -> f64 {
     let middle = median(values);
     median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
@@ -30,6 +38,14 @@ pub fn deviation(values: &[f64]) -> f64 {
 /// smallest value with the probability that fewer than l of n fair coins show heads. The
 /// interval lies between the l-th smallest and the l-th largest value, with l as large as
 /// possible.
+///
+/// ```
+/// use gemm_bench::stats::median_interval;
+///
+/// let ratios = [1.01, 1.02, 0.99, 1.03, 1.02, 1.01, 1.02, 1.01];
+/// assert_eq!(median_interval(&ratios), Some((0.99, 1.03)), "it may be 1");
+/// assert_eq!(median_interval(&ratios[..5]), None);
+/// ```
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -49,6 +65,10 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// The geometric mean of positive numbers; `None` of nothing.
+///
+/// ```
+/// assert_eq!(gemm_bench::stats::geometric_mean(&[0.5, 2.0]), Some(1.0));
+/// ```
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())

@@ -36,7 +36,8 @@ struct Reading {
     reasons: Option<ThrottleReasons>,
 }
 
-/// The state of a GPU over a stretch of time; what it does not tell is `None`.
+/// The state of a GPU over a stretch of time, from [`Telemetry::take`]; what it does not tell is
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
     /// How many readings were taken.
@@ -54,6 +55,25 @@ pub struct Conditions {
 }
 
 /// Reads a GPU's state, now and then.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+/// use gemm_bench::telemetry::{Conditions, Telemetry};
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// let device = Device::open(DeviceChoice::Auto)?;
+/// match Telemetry::open(&device) {
+///     Ok(mut telemetry) => {
+///         // Here something runs.
+///         telemetry.observe();
+///         let Conditions { sm_mhz, watts, .. } = telemetry.take();
+///         println!("{sm_mhz:?} MHz, {watts:?} W");
+///     }
+///     Err(reason) => println!("clocks are not recorded, because {reason}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Telemetry {
     nvml: Nvml,
     pci_bus_id: String,

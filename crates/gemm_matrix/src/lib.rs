@@ -1,4 +1,12 @@
 //! Dense row-major matrices of f32 in the host's memory, views of them, and NumPy's `.npy` files.
+//!
+//! Sizes and leading dimensions are in elements. [`Matrix`], [`MatrixRef`], [`MatrixMut`] and
+//! [`npy`] have examples, which show errors, too.
+//!
+//! # Features
+//!
+//! `random`: `Matrix::random`. `ndarray` and `faer`: `TryFrom` their views for [`MatrixRef`] and
+//! [`MatrixMut`], and `From` between [`Matrix`] and `ndarray`'s `Array2`.
 
 mod matrix;
 pub mod npy;

@@ -1,6 +1,17 @@
 //! Matrices of f32 in the host's memory.
 
 /// A dense row-major matrix on the host.
+///
+/// ```
+/// use gemm_matrix::Matrix;
+///
+/// let mut matrix = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
+/// assert_eq!(matrix, Matrix::from_vec(2, 3, vec![0.0, 1.0, 2.0, 10.0, 11.0, 12.0]));
+/// assert_eq!((matrix.rows(), matrix.cols(), matrix.at(1, 2)), (2, 3, 12.0));
+/// matrix.as_mut_slice()[0] = 7.0;
+/// assert_eq!(matrix.row(0), [7.0, 1.0, 2.0]);
+/// assert_eq!(Matrix::zeros(1, 2).into_vec(), [0.0, 0.0]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     rows: usize,
@@ -53,6 +64,13 @@ impl Matrix {
     /// The same seed and stream give the same matrix on every machine, whatever the
     /// number of threads. Use another stream for each matrix of a problem. Behind the feature
     /// `random`.
+    ///
+    /// ```
+    /// use gemm_matrix::Matrix;
+    ///
+    /// let (a, b) = (Matrix::random(30, 50, 42, 1), Matrix::random(50, 20, 42, 2));
+    /// assert!(a != Matrix::random(30, 50, 42, 2) && a == Matrix::random(30, 50, 42, 1));
+    /// ```
     ///
     /// # Panics
     ///

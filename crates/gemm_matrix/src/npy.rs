@@ -3,6 +3,25 @@
 //! The format is NumPy's own
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>): a magic
 //! number, a version, and a Python dictionary of three keys, then the bare elements.
+//!
+//! ```
+//! use std::fs::{self, File};
+//!
+//! use gemm_matrix::Matrix;
+//! use gemm_matrix::npy::{NpyFile, write_matrix};
+//!
+//! let path = std::env::temp_dir().join(format!("matrix-{}.npy", std::process::id()));
+//! let matrix = Matrix::from_fn(2, 3, |row, col| (row + col) as f32);
+//! write_matrix(&matrix, &mut File::create(&path)?)?;
+//! let file = NpyFile::open(&path)?;
+//! assert_eq!(file.shape(), (2, 3));
+//! assert_eq!(file.read()?, matrix);
+//! fs::remove_file(&path)?;
+//!
+//! let error = NpyFile::open(&path).unwrap_err();
+//! assert!(error.to_string().starts_with("cannot use"), "{error}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::Write as _;
 use std::fs::File;

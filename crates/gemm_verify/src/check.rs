@@ -49,6 +49,15 @@ impl Bound {
 }
 
 /// How much of the reference is computed.
+///
+/// ```
+/// use gemm_verify::Method;
+///
+/// assert_eq!(Method::choose(100, 100, 100), Method::Full);
+/// // Eight bytes for each element of C, and more for what makes the reference.
+/// assert!(Method::Full.bytes(100, 100, 100) > 8 * 100 * 100);
+/// assert!(matches!(Method::choose(1 << 20, 1 << 20, 1 << 20), Method::Sampled { .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// All of it.

@@ -1,4 +1,25 @@
-//! Comparing a result with the product in f64, under a tolerance from error analysis.
+//! Comparing a result with the product in f64, under a tolerance from error analysis. The example
+//! is for all types of the crate.
+//!
+//! ```
+//! use gemm_matrix::Matrix;
+//! use gemm_verify::{Bound, Method, Problem, Reference};
+//!
+//! let a = Matrix::from_vec(2, 2, vec![1.0, 2.0, 3.0, 4.0]);
+//! let b = Matrix::from_vec(2, 1, vec![0.5, 0.25]);
+//! let problem =
+//!     Problem { a: &a, b: &b, c: None, alpha: 2.0, beta: 0.0, bound: Bound::WorstCase };
+//! let reference = Reference::compute(problem, Method::choose(2, 1, 2), 42)?;
+//!
+//! let right = reference.check(&Matrix::from_vec(2, 1, vec![2.0, 5.0]))?;
+//! assert!(right.passed() && right.elements == 2 && right.rms_error() == Some(0.0));
+//! let wrong = reference.check(&Matrix::from_vec(2, 1, vec![2.0, f32::NAN]))?;
+//! let worst = wrong.worst.expect("an element with an error");
+//! assert!(!wrong.passed() && (worst.row, worst.col) == (1, 0) && worst.ratio() > 1.0);
+//! // Of another shape.
+//! assert!(reference.check(&a).is_err());
+//! # Ok::<(), gemm_verify::Error>(())
+//! ```
 //!
 //! # The tolerance
 //!

@@ -5,6 +5,7 @@
 //! - [`outline`] finds declarations and statements, and where they are in the text. It refuses
 //!   nothing.
 //! - [`extract`] cuts one kernel out of a module.
+//! - [`source`] finds the line of the source that a line of PTX comes from.
 //! - [`scan`] divides a text into lexemes, for all of these.
 //!
 //! ```
@@ -30,6 +31,7 @@ mod lexer;
 pub mod outline;
 mod parser;
 pub mod scan;
+pub mod source;
 mod statement;
 mod variable;
 

@@ -14,28 +14,13 @@ pub struct Fault {
     /// That line of the text, trimmed, and cut with an ellipsis where it is long.
     pub instruction: String,
     /// The line of the source that it comes from, if the PTX says so (`.loc`).
-    pub source: Option<SourceLine>,
+    pub source: Option<ptx_syntax::source::Place>,
     /// Block index: x, y, z.
     pub block: [u32; 3],
     /// Thread index in the block: x, y, z. For a fault of several threads, the first of them.
     pub thread: [u32; 3],
     /// What happened.
     pub kind: FaultKind,
-}
-
-/// A line of a kernel's source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceLine {
-    /// The file, as `.file` names it.
-    pub file: String,
-    /// The line, from 1.
-    pub line: u32,
-}
-
-impl fmt::Display for SourceLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
 }
 
 /// An earlier access of the same memory: how, where, and by whom.
@@ -48,7 +33,7 @@ pub struct Earlier {
     /// That line, as in [`Fault::instruction`].
     pub instruction: String,
     /// As in [`Fault::source`].
-    pub source: Option<SourceLine>,
+    pub source: Option<ptx_syntax::source::Place>,
     /// Block index: x, y, z.
     pub block: [u32; 3],
     /// Thread index in the block: x, y, z.
@@ -455,10 +440,13 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { kernel, line, instruction, source, block, thread, kind } = self;
         let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
-        let source = source.as_ref().map_or(String::new(), |source| format!(", {source}"));
+        write!(f, "kernel `{kernel}`, ")?;
+        if let Some(source) = source {
+            write!(f, "{source}, ")?;
+        }
         write!(
             f,
-            "kernel `{kernel}`, PTX line {line} (`{instruction}`){source}, block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
+            "PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
         )
     }
 }

@@ -10,7 +10,6 @@ use crate::fault::{Fault, FaultKind};
 use crate::globals::Globals;
 use crate::launch_error::InvalidLaunch;
 use crate::lower::Lowered;
-use crate::source;
 
 /// The most threads in a block.
 pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
@@ -177,14 +176,14 @@ impl Kernel {
             &mut kind
         {
             earlier.instruction = quote(earlier.line);
-            earlier.source = source::find(text, earlier.line);
+            earlier.source = ptx_syntax::source::place(text, earlier.line);
         }
         let thread = u64::from(warp) * 32 + u64::from(fault.lane);
         Fault {
             kernel: self.name.clone(),
             line: fault.line,
             instruction: quote(fault.line),
-            source: source::find(text, fault.line),
+            source: ptx_syntax::source::place(text, fault.line),
             block: index_in(block, launch.grid),
             thread: index_in(thread, launch.block),
             kind,

@@ -163,7 +163,6 @@ mod lower;
 mod memory;
 mod module;
 mod printer;
-mod source;
 mod tensor;
 mod written;
 
@@ -172,7 +171,7 @@ use ptx_syntax as ptx;
 pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
 pub use error::{LoadError, MemoryError, Place};
-pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, SourceLine, Waiting};
+pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,

@@ -7,6 +7,17 @@ use super::table::{Measured, Table};
 use crate::error::Error;
 
 /// An entry point whose PTX is not what a table was measured with.
+///
+/// ```
+/// for table in cuda_gemm::Table::built_in()? {
+///     for change in table.changes() {
+///         println!("{}: {}", table.device().name, change.entry_point);
+///     }
+///     // As if they had all been looked at.
+///     assert!(table.accepting_changes()?.changes().iter().all(|change| change.is_accepted));
+/// }
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The entry point.

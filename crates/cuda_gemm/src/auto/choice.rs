@@ -5,6 +5,14 @@ use std::fmt;
 use kernels_gpu::KernelDescriptor;
 
 /// A kernel, and how many blocks share each tile of C.
+///
+/// ```
+/// use cuda_gemm::{Choice, find_kernel};
+///
+/// let choice = Choice { spec: find_kernel("tile_64x64")?, splits: 3, packed: true };
+/// assert_eq!(choice.to_string(), "tile_64x64 in 3 splits, packed");
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// The kernel.

@@ -99,6 +99,24 @@ impl fmt::Display for Basis {
 }
 
 /// Chooses kernels for products on a device, and prepares them.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Table};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let tables = Table::built_in()?;
+/// let auto = device.auto_by(&tables[0])?;
+/// println!("{}", auto.basis());
+///
+/// let gemm = Gemm::new(500, 400, 300);
+/// let choice = auto.choose(&gemm)?;
+/// // Best first.
+/// assert_eq!(auto.ranking(&gemm, 3)[0].choice, choice);
+/// assert_eq!(auto.exception(&gemm), None);
+/// let product = auto.plan_choice(gemm, choice)?.prepare()?;
+/// assert_eq!(product.plan().splits(), choice.splits);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 pub struct Auto {
     device: Device,
     basis: Basis,

@@ -52,6 +52,19 @@ pub struct Estimate {
 }
 
 /// A device's table, ready to be asked.
+///
+/// ```
+/// use cuda_gemm::{Gemm, Table, auto::Model};
+///
+/// let model = Model::new(&Table::built_in()?[0]);
+/// let gemm = Gemm::new(4096, 4096, 4096);
+/// let fastest = model.fastest(&gemm).expect("C has elements");
+/// println!("{} takes {:.0} us", fastest.choice, fastest.ns * 1e-3);
+/// assert_eq!(model.time(&gemm, fastest.choice), Some(fastest));
+/// assert_eq!(model.ranking(&gemm, 3)[0], fastest);
+/// assert!(model.kernels().iter().any(|costs| costs.kernel.name() == "persistent"));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Model {
     multiprocessors: u32,

@@ -3,6 +3,36 @@
 //! `host tune` makes one. Those under `crates/cuda_gemm/tuned` are built into the program, and found by
 //! the device's name; any other can be read from a file. However a table is made, [`Table::new`]
 //! checks it, and nothing alters it afterwards.
+//!
+//! ```
+//! use cuda_gemm::auto::table::{Costs, Exception, Measured, Pace, Timed};
+//! use cuda_gemm::{Device, DeviceChoice, Gemm, Table, find_kernel};
+//!
+//! let device = Device::open(DeviceChoice::Soft)?;
+//! let kernel = find_kernel("tile_64x64")?;
+//! let mut measured = Measured::now(&device)?;
+//! measured.add(kernel);
+//! // 900 ns for a block, and 45 ns more for each step along K.
+//! let paces = vec![Pace { fixed_ns: 900.0, step_ns: 45.0 }];
+//! let costs = Costs {
+//!     kernel,
+//!     aligned: paces.clone(),
+//!     unaligned: paces,
+//!     join_ns: 500.0,
+//!     piece_ns: 200.0,
+//!     tile_ns: 0.0,
+//! };
+//! // A launch takes 2 us, and 1500 GB/s are copied.
+//! let table = Table::new(measured, 2000.0, 1500.0, vec![costs], Vec::new())?;
+//! let timed = |splits, ns| Timed { kernel, splits, packed: false, ns };
+//! let (best, instead_of) = (timed(2, 9e3), timed(1, 11e3));
+//! let exception = Exception { m: 64, n: 64, k: 4096, best, instead_of };
+//! let table = table.with_exceptions(vec![exception])?;
+//!
+//! let auto = device.auto_by(&Table::parse(&table.to_json(), "a copy")?)?;
+//! assert_eq!(auto.choose(&Gemm::new(64, 64, 4096))?.splits, 2);
+//! # Ok::<(), cuda_gemm::Error>(())
+//! ```
 
 mod parts;
 mod valid;
@@ -25,7 +55,7 @@ pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
 /// It stays as it was checked:
 ///
 /// ```compile_fail,E0615
-/// fn alter(table: &mut host::Table) {
+/// fn alter(table: &mut cuda_gemm::Table) {
 ///     table.kernels.clear();
 /// }
 /// ```

@@ -17,6 +17,17 @@ use crate::queue::Queue;
 use crate::stream::Stream;
 
 /// Which device to open.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Error};
+///
+/// match Device::open(DeviceChoice::GpuOrdinal(1)) {
+///     Ok(gpu) => println!("the second GPU is {}", gpu.info().name),
+///     Err(Error::NoGpu { reason }) => println!("{reason}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first GPU if there is one, else the software device.

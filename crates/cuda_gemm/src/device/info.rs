@@ -23,6 +23,14 @@ pub enum DeviceKind {
 }
 
 /// The f32 peak of a GPU: every lane retires one FMA per cycle.
+///
+/// ```
+/// use cuda_gemm::device::Peak;
+///
+/// // An H100 SXM.
+/// let peak = Peak { clock_khz: 1_980_000, multiprocessors: 132, lanes: 128 };
+/// assert_eq!(peak.gflops().round(), 66_908.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// The highest clock the GPU reports, in kHz.
@@ -66,6 +74,17 @@ const fn fp32_lanes(capability: (u32, u32)) -> u32 {
 }
 
 /// What is known about a device once it is open.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceKind};
+///
+/// let device = Device::open(DeviceChoice::SoftSm90)?;
+/// let info = device.info();
+/// assert_eq!((info.kind, info.capability), (DeviceKind::Soft, (9, 0)));
+/// assert!(info.tensor_maps && info.peak.is_none());
+/// assert!(device.free_memory()? <= info.total_memory);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// GPU or software.

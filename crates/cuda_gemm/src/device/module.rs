@@ -42,6 +42,36 @@ impl Device {
 }
 
 /// A kernel's entry point, loaded on a device.
+///
+/// ```
+/// use std::ffi::c_void;
+///
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let naive = device.entry_point("naive")?;
+/// assert!(naive.resident_blocks((16, 16), 0)? > 0);
+///
+/// // C = 2 * A * A of matrices of one element.
+/// let a = DeviceMatrix::from_host(&device, &Matrix::from_vec(1, 1, vec![3.0]))?;
+/// let c = DeviceMatrix::zeros(&device, 1, 1)?;
+/// let (one, alpha, beta) = (1u32, 2.0f32, 0.0f32);
+/// let [a_address, c_address] = [&a, &c].map(|matrix| matrix.as_device_ptr().as_raw());
+/// let [one, alpha, beta, a_address, c_address]: [*const c_void; 5] = [
+///     (&raw const one).cast(),
+///     (&raw const alpha).cast(),
+///     (&raw const beta).cast(),
+///     (&raw const a_address).cast(),
+///     (&raw const c_address).cast(),
+/// ];
+/// let arguments = [one, one, one, alpha, a_address, one, a_address, one, beta, c_address, one];
+/// // SAFETY: m, n, k, alpha, A, lda, B, ldb, beta, C and ldc, as the kernel declares them.
+/// unsafe {
+///     naive.launch(&device.stream(), 1, (16, 16), 0, &arguments.map(<*const c_void>::cast_mut))?;
+/// }
+/// assert_eq!(c.download()?.at(0, 0), 18.0);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 pub struct EntryPoint {
     function: Function<'static>,
     device: Device,

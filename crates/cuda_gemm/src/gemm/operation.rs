@@ -11,6 +11,18 @@ pub const MAX_DIMENSION: usize = i32::MAX as usize;
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
 /// neither A nor B is read.
+///
+/// ```
+/// use cuda_gemm::Gemm;
+///
+/// // A is 2 x 4; B is 4 x 3, with 8 elements from one row to the next; C is 2 x 3, and added to.
+/// let gemm = Gemm::new(2, 3, 4).scaled(0.5, 1.0).strided(4, 8, 3);
+/// gemm.validate()?;
+/// assert_eq!((gemm.depth(), gemm.flops()), (4, 2.0 * 2.0 * 3.0 * 4.0));
+/// assert_eq!(gemm.bytes(), 4 * (2 * 4 + 4 * 3 + 2 * 3));
+/// assert!(Gemm { ldb: 2, ..gemm }.validate().is_err());
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
     /// Rows of A and C.

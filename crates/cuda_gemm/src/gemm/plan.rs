@@ -12,6 +12,26 @@ use crate::limits::Limits;
 pub(crate) const MAX_SPLITS: u32 = 65535;
 
 /// A [`Gemm`] as launches of one rung on one device.
+///
+/// ```
+/// use cuda_gemm::{Gemm, Limits, Plan, find_kernel};
+///
+/// let limits = Limits {
+///     grid: [i32::MAX as u32, 65535],
+///     shared_default: 48 << 10,
+///     shared_optin: 227 << 10,
+///     multiprocessors: 80,
+/// };
+/// let kernel = find_kernel("tile_64x64")?;
+/// let plan = Plan::split(kernel, Gemm::new(100, 70, 4096), 4, &limits, "a GPU")?;
+/// assert_eq!((plan.splits(), plan.split_depth()), (4, 1024));
+/// // Two by two tiles of 64 x 64, in one launch.
+/// let [launch] = plan.launches() else { panic!() };
+/// assert_eq!((launch.grid, launch.m, launch.n), ([2, 2], 100, 70));
+/// // Each split stores its part of each tile, and each tile has a counter.
+/// assert_eq!(plan.workspace().bytes(), 4 * (4 * 4 * 64 * 64 + 4));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Plan {
     gemm: Gemm,

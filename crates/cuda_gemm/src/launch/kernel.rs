@@ -34,6 +34,16 @@ impl Device {
 }
 
 /// A rung's kernel, loaded on a device; clones are the same kernel.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm, find_kernel};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let kernel = device.kernel(find_kernel("tile2d")?)?;
+/// assert!(kernel.device().is_same(&device) && kernel.spec().name() == "tile2d");
+/// let product = kernel.prepare(Gemm::new(100, 100, 100))?;
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Kernel {
     device: Device,

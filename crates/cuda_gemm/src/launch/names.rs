@@ -6,6 +6,15 @@ use crate::error::Error;
 
 /// Finds a kernel by its name: a rung of the ladder, or a tile.
 ///
+/// ```
+/// use cuda_gemm::{Error, find_kernel};
+///
+/// assert_eq!(find_kernel("tile2d")?.threads(), 256);
+/// let Err(Error::UnknownKernel { nearest, .. }) = find_kernel("tile2") else { panic!() };
+/// assert_eq!(nearest, Some("tile2d"));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`Error::UnknownKernel`], with the name that looks most like it.
@@ -20,6 +29,11 @@ pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
 }
 
 /// The name that looks most like a misspelt one, if any does.
+///
+/// ```
+/// assert_eq!(cuda_gemm::nearest_name("Naive", &["naive", "tile2d"]), Some("naive"));
+/// assert_eq!(cuda_gemm::nearest_name("xyzzy", &["naive", "tile2d"]), None);
+/// ```
 pub fn nearest_name(name: &str, known: &[&'static str]) -> Option<&'static str> {
     // Names are short: below this likeness a suggestion is a guess.
     const ALIKE: f64 = 0.7;

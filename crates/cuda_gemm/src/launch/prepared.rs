@@ -50,7 +50,20 @@ impl Kernel {
     }
 }
 
-/// How a product is prepared: see [`Kernel::plan`].
+/// How a product is prepared: see [`Kernel::plan`], or [`Auto::plan`](crate::Auto::plan).
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm, Limits, Stream};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let stream = Stream::new(&device)?;
+/// let narrow = Limits { grid: [1, 1], ..device.info().limits };
+/// let plan = device.auto()?.plan(Gemm::new(300, 200, 100))?;
+/// // A and B may begin at any element, all goes to this stream, and blocks come one by one.
+/// let product = plan.any_alignment().on(&stream).within(&narrow).prepare()?;
+/// assert!(product.stream().is_same(&stream) && product.plan().launches().len() > 1);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[must_use]
 pub struct PlanBuilder {
     kernel: Kernel,
@@ -139,6 +152,36 @@ impl PlanBuilder {
 /// It has the memory that launches need, so that a call allocates nothing, and can be captured
 /// into a CUDA graph: see [`Stream::capture`]. It may be used by any thread, and by several at
 /// once.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix, Prepared, find_kernel};
+///
+/// struct Layer {
+///     weights: DeviceMatrix,
+///     product: Prepared,
+/// }
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let kernel = device.kernel(find_kernel("tile_64x64")?)?;
+/// let layer = Layer {
+///     weights: DeviceMatrix::from_host(&device, &Matrix::from_fn(4, 2, |_, _| 0.5))?,
+///     product: kernel.prepare(Gemm::new(3, 2, 4))?,
+/// };
+/// assert!(layer.product.stream().is_same(&device.stream()));
+/// let input = DeviceMatrix::from_host(&device, &Matrix::from_fn(3, 4, |row, _| row as f32))?;
+/// let mut output = DeviceMatrix::zeros(&device, 3, 2)?;
+/// layer.product.enqueue(&input, &layer.weights, &mut output)?;
+/// assert_eq!(output.download()?.as_slice(), [0.0, 0.0, 2.0, 2.0, 4.0, 4.0]);
+///
+/// // The same by addresses, and the entry point that it takes: rows of C are too short for
+/// // 128-bit accesses.
+/// let [a, b, c] = [&input, &layer.weights, &output].map(DeviceMatrix::as_device_ptr);
+/// assert_eq!(layer.product.entry_point(a, b, c), "tile_64x64_unaligned");
+/// // SAFETY: they are the matrices above, which nothing else uses.
+/// unsafe { layer.product.enqueue_raw(a, b, c)? };
+/// device.synchronize()?;
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 pub struct Prepared {
     kernel: Kernel,
     stream: Stream,
@@ -191,7 +234,8 @@ impl Prepared {
         &self.stream
     }
 
-    /// Enqueues the product on the plan's stream.
+    /// Enqueues `C = alpha * A * B + beta * C` on the plan's stream: A is m x k, B k x n and C m x n,
+    /// with the plan's leading dimensions.
     ///
     /// A GPU returns at once, the software device when it is done. Either way a fault in
     /// the kernel is reported by the next [`Stream::synchronize`] or download.
@@ -393,6 +437,19 @@ impl Prepared {
 
 /// Whether A, B and C are on this stream, and have the shapes and the leading dimensions that a
 /// call was prepared for.
+///
+/// ```
+/// use cuda_gemm::launch::expect_planned;
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let matrix = DeviceMatrix::zeros(&device, 2, 2)?;
+/// let operands = [matrix.view(); 3];
+/// expect_planned(&device.stream(), &Gemm::new(2, 2, 2), operands)?;
+/// let refused = expect_planned(&device.stream(), &Gemm::new(2, 3, 2), operands);
+/// assert!(matches!(refused, Err(Error::Shape { what: "B", .. })));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 ///
 /// # Errors
 ///

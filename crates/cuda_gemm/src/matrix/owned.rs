@@ -12,6 +12,18 @@ use crate::error::Error;
 use crate::stream::Stream;
 
 /// Where a matrix lies in its buffer, in elements.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Layout};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let layout = Layout { offset: 1, ld: 4, tail: 2 };
+/// let matrix = DeviceMatrix::zeros_in(&device, 2, 3, layout)?;
+/// // The last row ends after its last element.
+/// assert_eq!(matrix.download_buffer()?.len(), 1 + (4 + 3) + 2);
+/// assert_eq!(DeviceMatrix::zeros(&device, 2, 3)?.layout(), Layout::dense(3));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Elements in front of the first row.
@@ -37,8 +49,20 @@ impl Layout {
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let host = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
-/// let matrix = DeviceMatrix::from_host(&device, &host)?;
+/// let mut matrix = DeviceMatrix::from_host(&device, &host)?;
 /// assert_eq!(matrix.download()?, host);
+///
+/// // Its second column, and a new first row.
+/// assert_eq!(matrix.submatrix(0..2, 1..2)?.download()?.as_slice(), [1.0, 11.0]);
+/// matrix.submatrix_mut(0..1, 0..3)?.upload(&Matrix::from_vec(1, 3, vec![7.0, 8.0, 9.0]))?;
+/// let mut copy = Matrix::zeros(2, 3);
+/// matrix.download_to(&mut copy)?;
+/// assert_eq!(copy.as_slice(), [7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
+///
+/// // What is enqueued on the other stream from now on comes after what was on this one.
+/// let stream = cuda_gemm::Stream::new(&device)?;
+/// matrix.move_to(&stream)?;
+/// assert!(matrix.stream().is_same(&stream));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct DeviceMatrix {

@@ -10,7 +10,8 @@ use super::memory::{copy_from_host, copy_to_host};
 use crate::error::Error;
 use crate::stream::Stream;
 
-/// A row-major matrix in a device's memory, borrowed.
+/// A row-major matrix in a device's memory, borrowed: see [`DeviceMatrixRef::from_slice`] and
+/// [`DeviceMatrix`](crate::DeviceMatrix) for examples.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMatrixRef<'a> {
     stream: &'a Stream,
@@ -21,6 +22,20 @@ pub struct DeviceMatrixRef<'a> {
 }
 
 /// A row-major matrix in a device's memory, borrowed to be written.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let one = DeviceMatrix::from_host(&device, &Matrix::from_fn(2, 2, |_, _| 1.0))?;
+/// let mut c = DeviceMatrix::zeros(&device, 5, 2)?;
+/// // The upper part is a product, the lower part a copy.
+/// let (above, mut below) = c.view_mut().split_at_row(2)?;
+/// device.auto()?.prepare(Gemm::new(2, 2, 2))?.enqueue(&one, &one, above)?;
+/// below.upload(&Matrix::from_fn(3, 2, |_, _| 3.0))?;
+/// assert_eq!(c.download()?.as_slice(), [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DeviceMatrixMut<'a> {
     view: DeviceMatrixRef<'a>,

@@ -78,6 +78,7 @@ pub fn erfc_inv(x: f64) -> f64 {
 
 /// Wichura's algorithm AS 241 (Applied Statistics 37, 1988), PPND16, whose relative error is about
 /// 10^-16.
+#[expect(clippy::excessive_precision, reason = "the digits as they were published")]
 pub fn inv_norm_cdf(p: f64) -> f64 {
     #[rustfmt::skip]
     const CENTRE: [[f64; 8]; 2] = [
@@ -134,7 +135,7 @@ pub fn inv_norm_cdf(p: f64) -> f64 {
         return q * ratio(CENTRE, 0.180_625 - q * q);
     }
     let tail = if q < 0.0 { p } else { 1.0 - p };
-    if !(tail >= 0.0) {
+    if tail.is_nan() || tail < 0.0 {
         return f64::NAN;
     }
     if tail == 0.0 {

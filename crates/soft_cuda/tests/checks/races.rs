@@ -424,7 +424,7 @@ BUG| and.b32 %r10, %r1, 31; mad.lo.u32 %r11, %r10, 4, %r3; ld.shared.b32 %r12, [
     let fault = run(&ptx, &twin, ONLY, Schedule::InOrder, Isa::Auto).unwrap();
     let line = |needle: &str| ptx.lines().position(|l| l.contains(needle)).unwrap() as u32 + 1;
     assert_eq!(fault.line, line("ld.shared.b32 %r12"));
-    assert_eq!(fault.source.as_ref().unwrap().to_string(), "src/kernel.rs:42");
+    assert_eq!(fault.source.as_ref().unwrap().to_string(), "src/kernel.rs:42:5");
     assert_eq!(fault.thread, [32, 0, 0]);
     let FaultKind::DataRace { place, access, earlier, .. } = &fault.kind else { panic!("{fault}") };
     assert_eq!((place.as_str(), *access), ("byte 0 of `tile`", Access::Load));

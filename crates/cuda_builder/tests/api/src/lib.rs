@@ -3,7 +3,11 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
+pub mod float;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod hopper;
 #[cfg(any(feature = "math", not(target_arch = "nvptx64")))]
 pub mod math;
 pub mod memory;
 pub mod threads;
+pub mod typed;

@@ -94,7 +94,7 @@ pub mod narrow {
         frexp_f32 = |x, _y| FloatExt::frexp(x).0 + FloatExt::frexp(x).1 as f32;
         ilogb_f32 = |x, _y| FloatExt::unbiased_exp(x) as f32;
         ldexp_f32 = |x, y| FloatExt::ldexp(x, y as i32);
-        scale_f32 = |x, y| FloatExt::scale_by_n(x, y as i32);
+        scale_by_n_f32 = |x, y| FloatExt::scale_by_n(x, y as i32);
         gamma_f32 = |x, _y| FloatExt::gamma(x);
         log_gamma_f32 = |x, _y| FloatExt::log_gamma(x);
         rcbrt_f32 = |x, _y| FloatExt::rcbrt(x);
@@ -161,7 +161,7 @@ pub mod wide {
         frexp_f64 = |x, _y| FloatExt::frexp(x).0 + FloatExt::frexp(x).1 as f64;
         ilogb_f64 = |x, _y| FloatExt::unbiased_exp(x) as f64;
         ldexp_f64 = |x, y| FloatExt::ldexp(x, y as i32);
-        scale_f64 = |x, y| FloatExt::scale_by_n(x, y as i32);
+        scale_by_n_f64 = |x, y| FloatExt::scale_by_n(x, y as i32);
         gamma_f64 = |x, _y| FloatExt::gamma(x);
         log_gamma_f64 = |x, _y| FloatExt::log_gamma(x);
         rcbrt_f64 = |x, _y| FloatExt::rcbrt(x);

@@ -124,7 +124,7 @@ pub unsafe fn constants(out: *mut f32, spaces: *mut u32) {
 /// Atomic floats, and `core`'s integers, in global and in shared memory.
 ///
 /// # Safety
-/// Nothing but atomics touches them; `out` has two elements, which nothing else touches.
+/// Nothing but atomics touches them; `out` has four elements, which nothing else touches.
 #[kernel]
 pub unsafe fn atomics(
     floats: &[AtomicF32],
@@ -174,6 +174,16 @@ pub unsafe fn atomics(
         c.fetch_nand(i, Relaxed);
     }
     wide.fetch_add(1 << 33, SeqCst);
+    if thread::first() {
+        // In local memory: plain.
+        let local = AtomicF32::new(3.0);
+        // SAFETY: as the launch promises.
+        unsafe {
+            *out.add(2) =
+                local.fetch_add(1.0, Relaxed) + local.load(Relaxed) + local.swap(9.0, SeqCst);
+            *out.add(3) = local.into_inner();
+        }
+    }
 }
 
 /// Clocks go on, and the capability is that of the build.

@@ -1,0 +1,114 @@
+//! A slice of which each thread has its own elements.
+
+use core::marker::PhantomData;
+use core::slice;
+
+use crate::thread;
+
+/// A slice in global memory that a kernel writes, each thread its own elements.
+///
+/// A `&mut [T]` as a kernel's parameter would be one for every thread, all of the same elements.
+/// Here thread `i` of the grid's `n` has the elements `i`, `i + n`, `i + 2 n` and so on, counted as
+/// by [`thread::index`], and no other thread gets to them. The launch takes the host's buffer as
+/// `&mut`, so that nobody else has it either.
+///
+/// ```no_run
+/// use cuda_std::prelude::*;
+///
+/// /// `c = a + b`.
+/// #[kernel]
+/// pub fn vecadd(a: &[f32], b: &[f32], mut c: DisjointSlice<f32>) {
+///     for (i, c) in c.iter_mut() {
+///         if let (Some(a), Some(b)) = (a.get(i), b.get(i)) {
+///             *c = a + b;
+///         }
+///     }
+/// }
+/// ```
+pub struct DisjointSlice<T> {
+    pointer: *mut T,
+    len: usize,
+    elements: PhantomData<*mut [T]>,
+}
+
+impl<T> DisjointSlice<T> {
+    /// The slice at a place in memory.
+    ///
+    /// # Safety
+    /// `pointer` is aligned, and for the rest of the launch valid for reads and writes of `len`
+    /// elements, which are initialised; it may be null if `len` is 0. Nothing else reads or writes
+    /// them, but the `DisjointSlice`s of the launch's other threads, of which each thread has one.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn from_raw_parts(pointer: *mut T, len: usize) -> Self {
+        DisjointSlice { pointer, len, elements: PhantomData }
+    }
+
+    /// The number of elements, those of other threads included.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the slice has no elements.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// This thread's first element, the one of its [`thread::index`]: its only one where the grid
+    /// has as many threads as there are elements. `None` for a thread beyond the last element.
+    #[inline(always)]
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        let index = thread_of_grid();
+        // SAFETY: an element of this thread's alone, borrowed from its slice.
+        (index < self.len).then(|| unsafe { &mut *self.pointer.add(index) })
+    }
+
+    /// This thread's elements, each with its index (a grid-stride loop).
+    #[inline(always)]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
+        let (pointer, len, stride) = (self.pointer, self.len, threads_in_grid());
+        let first = thread_of_grid();
+        let mut next = (first < len).then_some(first);
+        core::iter::from_fn(move || {
+            let index = next?;
+            next = index.checked_add(stride).filter(|next| *next < len);
+            // SAFETY: an element of this thread's alone, which comes once.
+            Some((index, unsafe { &mut *pointer.add(index) }))
+        })
+    }
+
+    /// All of the elements, those of other threads included.
+    ///
+    /// # Safety
+    /// No thread writes them meanwhile.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn as_slice(&self) -> &[T] {
+        match self.len {
+            0 => &[],
+            // SAFETY: the contracts of `from_raw_parts` and of the caller.
+            len => unsafe { slice::from_raw_parts(self.pointer, len) },
+        }
+    }
+}
+
+/// [`thread::index`], for grids of any size.
+#[inline(always)]
+fn thread_of_grid() -> usize {
+    let (grid, block) = (thread::grid_dim(), thread::block_idx());
+    let (dim, own) = (thread::block_dim(), thread::thread_idx());
+    let block = (block.z as usize * grid.y as usize + block.y as usize) * grid.x as usize
+        + block.x as usize;
+    let own = (own.z * dim.y + own.y) * dim.x + own.x;
+    block * dim.element_product() as usize + own as usize
+}
+
+#[inline(always)]
+fn threads_in_grid() -> usize {
+    let (grid, dim) = (thread::grid_dim(), thread::block_dim());
+    grid.x as usize * grid.y as usize * grid.z as usize * dim.element_product() as usize
+}

@@ -1,0 +1,36 @@
+//! Launches the kernels: on a GPU, or on the software device where there is none.
+
+use std::error::Error;
+
+use cust::prelude::*;
+
+/// The kernels, as `build.rs` has compiled them.
+const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
+
+/// Adds two vectors.
+pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
+    let _context = cust::quick_init()?;
+    let module = Module::from_ptx(KERNELS, &[])?;
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let kernel = module.get_function("add")?;
+
+    let (a, b) = (DeviceBuffer::from_slice(a)?, DeviceBuffer::from_slice(b)?);
+    let out = DeviceBuffer::<f32>::zeroed(a.len())?;
+    let threads = 256;
+    let blocks = (a.len() as u32).div_ceil(threads);
+    // SAFETY: the parameters are those of the kernel, a slice being a pointer and a length, and
+    // `out` is as long as `a`.
+    unsafe {
+        launch!(kernel<<<blocks, threads, 0, stream>>>(
+            a.as_device_ptr(), a.len(), b.as_device_ptr(), b.len(), out.as_device_ptr()
+        ))?;
+    }
+    stream.synchronize().map_err(explained)?;
+    Ok(out.as_host_vec()?)
+}
+
+/// What the software device knows of an error, beyond the driver's code: the kernel, the line of
+/// its source, the thread, and what went wrong.
+fn explained(error: cust::error::CudaError) -> String {
+    cuda_driver::soft::last_fault().unwrap_or_else(|| error.to_string())
+}

@@ -1,0 +1,59 @@
+//! `cargo xtask new`, as a new user would type it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn xtask(path: &Path) -> Output {
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    xtask.arg("new").arg(path).output().unwrap()
+}
+
+/// A cargo that knows nothing of the one that runs this test.
+fn cargo(folder: &Path, arguments: &[&str]) -> Output {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO") && name != "CARGO_HOME" || name.starts_with("RUST") {
+            cargo.env_remove(&*name);
+        }
+    }
+    cargo.env("CUDA_VISIBLE_DEVICES", "").args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let [stdout, stderr] =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{stdout}{stderr}")
+}
+
+#[test]
+fn a_new_project_passes_its_tests_and_sees_what_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().join("my-adder");
+    let made = xtask(&project);
+    assert!(made.status.success(), "{made:?}");
+    let tested = cargo(&project, &["test"]);
+    assert!(tested.status.success(), "{}", text(&tested));
+    assert!(text(&tested).contains("panicked at kernels/src/lib.rs:16:"), "{}", text(&tested));
+
+    let kernels = project.join("kernels/src/lib.rs");
+    let source = fs::read_to_string(&kernels).unwrap();
+    fs::write(&kernels, source.replace("a[i] + b[i]", "a[i] - b[i]")).unwrap();
+    let tested = cargo(&project, &["test", "--test", "add"]);
+    assert!(!tested.status.success(), "{}", text(&tested));
+    assert!(text(&tested).contains("vectors_are_added ... FAILED"), "{}", text(&tested));
+
+    let again = xtask(&project);
+    assert!(!again.status.success());
+    assert!(text(&again).contains("exists and is not empty"), "{again:?}");
+}
+
+#[test]
+fn a_project_lies_outside_of_this_workspace() {
+    let inside = xtask(&Path::new(env!("CARGO_MANIFEST_DIR")).join("inside"));
+    assert!(!inside.status.success());
+    assert!(text(&inside).contains("lies in this workspace"), "{inside:?}");
+    let unnamed = xtask(Path::new("/nowhere/4 projects"));
+    assert!(text(&unnamed).contains("begins with a letter"), "{unnamed:?}");
+}
