@@ -35,7 +35,7 @@ fn a_new_project_passes_its_tests_and_sees_what_is_changed() {
     assert!(made.status.success(), "{made:?}");
     let tested = cargo(&project, &["test"]);
     assert!(tested.status.success(), "{}", text(&tested));
-    assert!(text(&tested).contains("panicked at kernels/src/lib.rs:16:"), "{}", text(&tested));
+    assert!(text(&tested).contains("panicked at kernels/src/lib.rs:12:"), "{}", text(&tested));
 
     let kernels = project.join("kernels/src/lib.rs");
     let source = fs::read_to_string(&kernels).unwrap();

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! `launch` is `unsafe`: it returns before the kernel is done. A kernel that is a safe function has
-//! `run`, too, which waits, and is safe.
+//! `run`, too, which waits, and is safe; what it passes by value is `DeviceCopy`, so that no pointer
+//! to the host's memory gets to the kernel.
 
 extern crate std;
 
@@ -166,6 +167,14 @@ impl<'m> Kernel<'m> {
         Ok(())
     }
 }
+
+/// What a safe launch passes by value: nothing that leads to the host's memory.
+#[doc(hidden)]
+#[inline]
+pub const fn by_value<T: DeviceCopy>() {}
+
+// SAFETY: plain words.
+unsafe impl DeviceCopy for crate::tma::TensorMap {}
 
 /// Waits for all that was enqueued.
 #[doc(hidden)]

@@ -4,14 +4,10 @@
 //! implementation is this project's own, on rustc's in-tree NVPTX backend, because the
 //! published crate needs a compiler from 2021.
 //!
-//! A crate of kernels begins with
-//!
-//! ```ignore
-//! #![no_std]
-//! #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
-//! ```
-//!
-//! and a kernel is a function:
+//! A crate of kernels begins with `#![no_std]`, and `cuda_builder` gives it the unstable features
+//! that it needs. A crate that kernels depend on, and that has kernels or assembly of its own,
+//! names them: `#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]`. A
+//! kernel is a function:
 //!
 //! ```no_run
 //! use cuda_std::prelude::*;

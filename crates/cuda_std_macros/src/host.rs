@@ -26,6 +26,8 @@ pub struct HostParameters {
     pub types: Vec<TokenStream>,
     /// What is passed, as expressions of the names.
     pub passed: Vec<TokenStream>,
+    /// The types of those that are passed by value.
+    pub values: Vec<TokenStream>,
 }
 
 /// The name of a parameter, or one for it.
@@ -40,6 +42,9 @@ impl HostParameters {
     pub fn push(&mut self, input: &PatType, index: usize, parameter: &Parameter<'_>) {
         let name = name(input, index);
         let (ty, passed) = parameter.on_host(&name);
+        if let Parameter::GridConstant(value) | Parameter::Value(value) = parameter {
+            self.values.push(quote!(#value));
+        }
         self.names.push(name);
         self.types.push(ty);
         self.passed.push(passed);
@@ -71,7 +76,7 @@ pub fn methods(
 ) -> TokenStream {
     let Contract { entry, is_unsafe, block, max_block, dynamic_shared } = contract;
     let entry = Literal::string(&entry.to_string());
-    let HostParameters { names, types, passed } = parameters;
+    let HostParameters { names, types, passed, values } = parameters;
     // Names that are no parameter's, whatever the kernel calls those.
     let [stream, config, arguments] =
         ["stream", "config", "arguments"].map(|name| Ident::new(name, Span::mixed_site()));
@@ -89,6 +94,7 @@ pub fn methods(
                 #config: impl ::core::convert::Into<::cuda_std::launch::LaunchConfig>,
                 #(#names: #types),*
             ) -> ::core::result::Result<(), ::cuda_std::launch::LaunchError> {
+                #(::cuda_std::launch::by_value::<#values>();)*
                 // SAFETY: the kernel is safe, and what it was given is borrowed until it is done.
                 unsafe { self.launch(#stream, #config, #(#names),*) }?;
                 ::cuda_std::launch::wait(#stream)

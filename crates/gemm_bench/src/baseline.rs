@@ -70,7 +70,7 @@ pub struct Baseline<'e> {
     pub check: Check,
 }
 
-/// Why a product is not compared.
+/// Why a product is not compared, from [`Baseline::new`].
 #[derive(Clone, Debug)]
 pub enum NotCompared {
     /// cuBLAS cannot run it.

@@ -21,7 +21,7 @@ const ALONE: u64 = 8;
 /// The most sets: small ones are made of many small allocations.
 const MAX_SETS: u64 = 4096;
 
-/// What the L2 cache holds when a product starts.
+/// What the L2 cache holds when a product starts; [`count`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum L2 {

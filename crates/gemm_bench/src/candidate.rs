@@ -266,7 +266,10 @@ pub struct Candidate {
     pub job: Result<Job, Arc<Error>>,
 }
 
-/// A product that has been checked, and needs only the matrices.
+/// A product that has been checked, and needs only the matrices; [`RotatingBuffers`] has an
+/// example.
+///
+/// [`RotatingBuffers`]: crate::RotatingBuffers
 pub enum Job {
     /// By a kernel of this library.
     Rung(Box<Prepared>),

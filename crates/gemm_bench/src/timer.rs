@@ -4,7 +4,7 @@ use cuda_gemm::{Device, DeviceKind, Error};
 use cust::error::CudaError;
 use cust::event::{Event, EventFlags, EventStatus};
 
-/// What a time measured.
+/// What a time measured: see [`Timer::clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Time on the GPU, between two CUDA events around the launches.

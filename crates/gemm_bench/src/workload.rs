@@ -14,7 +14,7 @@ use crate::time::{self, Samples};
 const GPU_REPEAT: u32 = 10;
 const GPU_WARMUP: u32 = 2;
 
-/// What was measured, or why it cannot run.
+/// What [`Workload::measure`] measured, or why it cannot run.
 pub type Timed<'e> = Result<(&'e Job, Samples), &'e Arc<Error>>;
 
 /// One set of matrices for all that run.

@@ -31,11 +31,11 @@ pub fn print(text: &str) -> io::Result<()> {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// What became of a result that was written to stdout by other means, as [`print`] sees it.
+/// What became of a result that was written to stdout by other means, as [`print()`] sees it.
 ///
 /// # Errors
 ///
-/// As for [`print`].
+/// As for [`print()`].
 ///
 /// ```
 /// use std::io;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ptx_syntax::source::Place as SourcePlace;
+
 use crate::error::Place;
 
 /// A kernel that broke a rule: where, who, and what.
@@ -14,7 +16,7 @@ pub struct Fault {
     /// That line of the text, trimmed, and cut with an ellipsis where it is long.
     pub instruction: String,
     /// The line of the source that it comes from, if the PTX says so (`.loc`).
-    pub source: Option<ptx_syntax::source::Place>,
+    pub source: Option<SourcePlace>,
     /// Block index: x, y, z.
     pub block: [u32; 3],
     /// Thread index in the block: x, y, z. For a fault of several threads, the first of them.
@@ -33,7 +35,7 @@ pub struct Earlier {
     /// That line, as in [`Fault::instruction`].
     pub instruction: String,
     /// As in [`Fault::source`].
-    pub source: Option<ptx_syntax::source::Place>,
+    pub source: Option<SourcePlace>,
     /// Block index: x, y, z.
     pub block: [u32; 3],
     /// Thread index in the block: x, y, z.

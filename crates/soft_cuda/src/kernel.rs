@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ptx_syntax::source;
+
 use crate::error::quoted;
 use crate::exec::block::Launch;
 use crate::exec::machine::index_in;
@@ -176,14 +178,14 @@ impl Kernel {
             &mut kind
         {
             earlier.instruction = quote(earlier.line);
-            earlier.source = ptx_syntax::source::place(text, earlier.line);
+            earlier.source = source::place(text, earlier.line);
         }
         let thread = u64::from(warp) * 32 + u64::from(fault.lane);
         Fault {
             kernel: self.name.clone(),
             line: fault.line,
             instruction: quote(fault.line),
-            source: ptx_syntax::source::place(text, fault.line),
+            source: source::place(text, fault.line),
             block: index_in(block, launch.grid),
             thread: index_in(thread, launch.block),
             kind,

@@ -179,4 +179,5 @@ pub use kernel::{
 pub use launch::LaunchReport;
 pub use launch_error::{InvalidLaunch, LaunchError};
 pub use module::Module;
+pub use ptx_syntax::source::Place as SourcePlace;
 pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};

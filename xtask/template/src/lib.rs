@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use cuda_std::launch::LaunchConfig;
 use cust::prelude::*;
 
 /// The kernels, as `build.rs` has compiled them.
@@ -12,25 +13,17 @@ pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(KERNELS, &[])?;
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
-    let kernel = module.get_function("add")?;
+    let kernel = kernels::add::load(&module)?;
 
     let (a, b) = (DeviceBuffer::from_slice(a)?, DeviceBuffer::from_slice(b)?);
-    let out = DeviceBuffer::<f32>::zeroed(a.len())?;
-    let threads = 256;
-    let blocks = (a.len() as u32).div_ceil(threads);
-    // SAFETY: the parameters are those of the kernel, a slice being a pointer and a length, and
-    // `out` is as long as `a`.
-    unsafe {
-        launch!(kernel<<<blocks, threads, 0, stream>>>(
-            a.as_device_ptr(), a.len(), b.as_device_ptr(), b.len(), out.as_device_ptr()
-        ))?;
-    }
-    stream.synchronize().map_err(explained)?;
+    let mut out = DeviceBuffer::<f32>::zeroed(a.len())?;
+    let config = LaunchConfig::for_num_elems(a.len() as u32, 256);
+    kernel.run(&stream, config, &a, &b, &mut out).map_err(explained)?;
     Ok(out.as_host_vec()?)
 }
 
 /// What the software device knows of an error, beyond the driver's code: the kernel, the line of
 /// its source, the thread, and what went wrong.
-fn explained(error: cust::error::CudaError) -> String {
+fn explained(error: impl Error) -> String {
     cuda_driver::soft::last_fault().unwrap_or_else(|| error.to_string())
 }

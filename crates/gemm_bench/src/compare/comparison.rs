@@ -20,7 +20,7 @@ const WARMUP_MS: f64 = 200.0;
 /// Milliseconds of work before peaks are measured: what came before was the host's.
 const PEAK_WARMUP_MS: f64 = 50.0;
 
-/// How kernels are measured.
+/// How a [`Comparison`] measures kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// What the L2 cache holds when a product starts.
@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// What takes a while.
+/// What takes a while: see [`Observer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Random matrices are made, and copied to the device.
@@ -54,7 +54,7 @@ pub enum Step {
     Measure,
 }
 
-/// What is odd about the rows that follow.
+/// What is odd about the rows that follow: see [`Observer::note`].
 #[derive(Clone, Debug)]
 pub enum Note {
     /// There is memory for so few sets of matrices that the L2 cache is not quite cold.
@@ -70,7 +70,8 @@ pub enum Note {
     NotCompared(NotCompared),
 }
 
-/// Is told what a [`Comparison`] does. What it refuses ends the comparison.
+/// Is told what a [`Comparison`] does. What it refuses ends the comparison;
+/// there is an example.
 pub trait Observer {
     /// What can go wrong.
     type Error: From<Error>;

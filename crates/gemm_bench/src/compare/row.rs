@@ -20,7 +20,8 @@ use crate::telemetry::Conditions;
 /// 1.001 (1.001 to 1.002), since somebody is always first.
 const BIAS: f64 = 0.005;
 
-/// Whether a ratio differs from 1 by more than its own uncertainty, and than [`BIAS`].
+/// Whether a ratio differs from 1 by more than its own uncertainty, and than 0.005, which is
+/// what being first is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// Surely faster than cuBLAS.

@@ -31,7 +31,7 @@ pub struct SearchResult {
     pub not_compared: Option<NotCompared>,
 }
 
-/// A choice that was timed.
+/// A choice that was timed, of [`SearchResult::runs`].
 pub struct Run {
     /// The kernel, and how it is launched.
     pub choice: Choice,

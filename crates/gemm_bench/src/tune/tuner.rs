@@ -22,7 +22,7 @@ const TRIAL: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
 /// Of more blocks per multiprocessor nothing is measured.
 const MOST_RESIDENT: u32 = 4;
 
-/// How much is measured.
+/// How much [`Tuner::run`] measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// All kernels, and more than a hundred shapes.
@@ -31,7 +31,7 @@ pub enum Effort {
     Trial,
 }
 
-/// What happens while a [`Tuner`] measures.
+/// What happens while a [`Tuner`] measures, with an example there.
 pub enum Progress<'a> {
     /// A kernel does not run on this device.
     DoesNotRun(&'static KernelDescriptor),
@@ -82,7 +82,7 @@ pub enum Progress<'a> {
     },
 }
 
-/// What came of a tuning.
+/// What came of a tuning, from [`Tuner::run`].
 pub struct Tuning {
     /// The table, with corrected costs if they choose better, and with exceptions.
     pub table: Table,
@@ -106,14 +106,14 @@ pub struct Tuning {
 /// times say is fastest is timed in turn with what comes close. Where there is cuBLAS, what has an
 /// rms error of more than 1.10 times cuBLAS's is passed over.
 ///
-/// ```no_run
+/// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
 /// use gemm_bench::Error;
 /// use gemm_bench::tune::{Effort, Progress, Tuner};
 ///
 /// # fn main() -> Result<(), Error> {
-/// let device = Device::open(DeviceChoice::Gpu)?;
-/// let tuning = Tuner::new(&device)?.run(Effort::Full, |progress| {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let tuning = Tuner::new(&device)?.run(Effort::Trial, |progress| {
 ///     if let Progress::Product { result, .. } = progress {
 ///         println!("{}: {:.0} ns", result.shape, result.fastest().ns());
 ///     }

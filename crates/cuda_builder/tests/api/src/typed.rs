@@ -50,6 +50,15 @@
 //! axpy::load(m).unwrap().launch(s, (1, 64), 2.0, &a, &mut c).unwrap();
 //! # }
 //! ```
+//! A pointer to the host's memory, by value, to a safe kernel:
+//! ```compile_fail,E0277
+//! # use cuda_std::prelude::*; use cust::{module::Module, stream::Stream};
+//! #[kernel]
+//! pub fn looks(x: Option<&'static u32>) {}
+//! # fn f(m: &Module, s: &Stream) {
+//! looks::load(m).unwrap().run(s, (1, 64), Some(&5)).unwrap();
+//! # }
+//! ```
 //! An instance that is not listed:
 //! ```compile_fail,E0599
 //! # use api::typed::*; use cust::module::Module;
