@@ -52,6 +52,10 @@
 //!   warps, `print` of what is printed, `named` of
 //!   barriers, `phases` of mbarriers, `groups` of copies in flight, `order` of what
 //!   happens before what.
+//! - Checks on request: `lower`'s `check` and `defined` put operations around accesses
+//!   (`check_access`, `check_register`); `checker` holds what they know of a block: who knows what
+//!   (`knowledge`, of `clock`s), who accessed what (`shadow` for shared, `global` for device
+//!   memory).
 //! - `memory` is the address space; `module` and `kernel` are what is loaded, `launch`
 //!   spreads the blocks of a launch over the host's cores, `device` ties it all together.
 //!
@@ -78,9 +82,8 @@
 //!   are faults: every access of a thread must come after a wait for the
 //!   copy's mbarrier, and every copy after the accesses of what it overwrites,
 //!   by way of mbarriers, barriers or fences, through other threads as well. No
-//!   kernel that is right is reported. Not seen are races between lanes of one
-//!   warp or between accesses of threads, races that fences in the order of
-//!   this run happen to prevent, and a missing `fence.proxy.async`.
+//!   kernel that is right is reported. Races between accesses of threads are
+//!   found on request, see below.
 //! - An `mbarrier` that is waited for in a loop costs no time here: the loop runs
 //!   on when a phase is complete. If nobody in the block can go on, that is a
 //!   deadlock, and the fault says what each wait lacks.
@@ -107,6 +110,31 @@
 //!   so that racing kernels are not undefined behaviour on the host; atomics
 //!   of different sizes may meet, which Rust's memory model leaves open and
 //!   every host the crate runs on defines.
+//!
+//! # What is checked on request
+//!
+//! [`Config::checks`] turns on what costs time; without it nothing is slower. What is found is a
+//! [`Fault`], which names both instructions where there are two, and their lines of source where
+//! the PTX has `.loc`.
+//!
+//! - [`Checks::races`]: every access of shared and device memory is compared with those before it,
+//!   by vector clocks with one component per thread, per thread's `cp.async` copies, and per
+//!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
+//!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
+//!   whichever access comes first here. Of many threads that read a word of device memory, two are
+//!   kept. Shuffles and votes order nothing. There are no proxies, but an mbarrier has to be fenced
+//!   before a bulk copy uses it.
+//! - [`Checks::memory`]: reads of device, shared and local memory and of registers that nobody
+//!   wrote, by byte or by the smallest access of the kernel; writes between shared variables, which
+//!   lie apart then; `ld.global.nc` of what the same launch writes.
+//! - [`Checks::sync`]: member masks without the lane itself, with lanes that give another one or
+//!   that the block does not have; shuffles from a lane that does not take part; two counts for a
+//!   barrier, or more threads than it counts; an mbarrier that is initialised twice; a wait for
+//!   one whose answer nothing reads; `setmaxnreg` by part of a warpgroup. Waits say "not yet" once
+//!   before they succeed, as they may.
+//!
+//! [`Config::schedule`] runs warps and blocks in other orders. Blocks that may communicate, by
+//! atomics or other strong accesses of device memory, always start in the order of their indices.
 //!
 //! # What is not here
 //!

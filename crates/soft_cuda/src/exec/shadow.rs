@@ -142,44 +142,49 @@ impl Shadow {
         let halves = mask == u32::MAX
             && (0..LANES / 2)
                 .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
+        // Lanes that read the same word as the one before them.
+        let mut again = 0;
+        for lane in 1..LANES {
+            again |= u32::from(offsets[lane] == offsets[lane - 1]) << lane;
+        }
+        let again = u64::from(again & mask & mask << 1);
         let mut left = if halves { mask >> (LANES / 2) } else { mask };
         while left != 0 {
-            let first = left.trailing_zeros() as usize;
-            let offset = offsets[first];
-            let mut group = 0;
-            while left != 0 {
-                let lane = left.trailing_zeros() as usize;
-                if offsets[lane] != offset {
-                    break;
-                }
-                group |= 1 << lane;
-                left &= left - 1;
-            }
+            let first = left.trailing_zeros();
+            let run = (again >> (first + 1)).trailing_ones();
+            let mut group = (((2u64 << run) - 1) << first) as u32;
+            left &= !group;
             if halves {
                 group |= group << (LANES / 2);
             }
-            let word = (offset >> shift) as usize;
+            let word = (offsets[first as usize] >> shift) as usize;
+            let of = word..word + words;
             // Out of bounds is the access's own fault.
-            if word + words > self.written.len() {
+            let (Some(written), Some(times), Some(lanes), Some(lines)) = (
+                self.written.get(of.clone()),
+                times.get_mut(of.clone()),
+                lanes.get_mut(of.clone()),
+                lines.get_mut(of),
+            ) else {
                 continue;
-            }
-            for word in word..word + words {
-                let time = self.written[word];
+            };
+            for (i, &time) in written.iter().enumerate() {
                 if time <= base {
                     if checks.memory {
-                        return Err((first, Conflict::Uninitialised));
+                        return Err((first as usize, Conflict::Uninitialised));
                     }
                 } else if time > reach {
-                    let write = self.writes[word];
+                    let write = self.writes[word + i];
                     if known.common(warp, write.agent.into()) < time - base {
                         check_write(known, base, (warp, group), site, (time, write))?;
                     }
                 }
-                if note {
-                    let before = if times[word] == now { lanes[word] } else { 0 };
-                    lanes[word] = before | group;
-                    times[word] = now;
-                    lines[word] = site.line;
+            }
+            if note {
+                for ((time, lanes), line) in times.iter_mut().zip(lanes).zip(lines) {
+                    *lanes = group | if *time == now { *lanes } else { 0 };
+                    *time = now;
+                    *line = site.line;
                 }
             }
         }

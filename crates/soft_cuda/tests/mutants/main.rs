@@ -23,6 +23,32 @@ const TAKEN: [&str; 9] = [
     "membar",
 ];
 
+/// Mutants that survive: the kernel, how the instruction begins, and why.
+const SURVIVORS: [(&str, &str, &str); 8] = [
+    ("tma", "fence.proxy.async", PROXIES),
+    ("warp_specialized", "fence.proxy.async", PROXIES),
+    (
+        "tma",
+        "mbarrier.try_wait",
+        "in the first round the stages are empty; later on, that all threads have read a stage \
+         follows from a wait for a later tile, at whose barrier they arrive as well",
+    ),
+    ("tma", "bar.warp.sync", "the last instruction: nothing comes after it"),
+    ("warp_specialized", "bar.warp.sync", "the last instruction: nothing comes after it"),
+    (
+        "persistent",
+        "mbarrier.try_wait",
+        "before the end is announced: no block of these products takes as many tiles as there are \
+         stages",
+    ),
+    ("skinny_m_4x128", "bar.sync", OVERLAP),
+    ("skinny_m_4x128_unaligned", "bar.sync", OVERLAP),
+];
+const PROXIES: &str =
+    "the software device has no proxies: loads here never come after a later copy";
+const OVERLAP: &str =
+    "in no product does a slice store its sums where another one has yet to read the last stage";
+
 /// What an instruction becomes, or `None` if it stays.
 fn mutate(line: &str) -> Option<String> {
     let text = line.trim();
@@ -107,11 +133,12 @@ fn shipped_kernels_pass_all_checks() {
 fn mutants_are_killed() {
     let only = std::env::var("MUTANTS").unwrap_or_default();
     let (mut killed, mut survivors) = (0, Vec::new());
-    for (spec, name, ptx) in entries(&[shipped("sm_80"), shipped("sm_90a")]) {
+    let entries = entries(&[shipped("sm_80"), shipped("sm_90a")]);
+    for (spec, name, ptx) in &entries {
         if !name.contains(&only) {
             continue;
         }
-        let products = Product::all(spec, name != spec.name());
+        let products = Product::all(spec, *name != spec.name());
         let lines: Vec<&str> = ptx.lines().collect();
         for (at, &line) in lines.iter().enumerate() {
             let Some(mutant) = mutate(line) else { continue };
@@ -119,10 +146,19 @@ fn mutants_are_killed() {
             lines[at] = &mutant;
             match failure(&lines.join("\n"), spec, name, &products) {
                 Some(_) => killed += 1,
-                None => survivors.push(format!("{name}, line {}: {}", at + 1, line.trim())),
+                None => survivors.push((*name, at + 1, line.trim())),
             }
         }
     }
-    println!("{killed} killed, {} survive:\n{}", survivors.len(), survivors.join("\n"));
-    assert!(killed * 100 >= 95 * (killed + survivors.len()));
+    println!("{killed} killed, {} survive:", survivors.len());
+    let mut unexplained = 0;
+    for (name, line, text) in survivors {
+        let known = SURVIVORS.iter().find(|(kernel, opcode, _)| {
+            *kernel == name && text.trim_start_matches('@').contains(opcode)
+        });
+        let why = known.map_or("NOT EXPLAINED", |(.., why)| why);
+        println!("{name}, line {line}, `{text}`: {why}");
+        unexplained += usize::from(known.is_none());
+    }
+    assert_eq!(unexplained, 0);
 }
