@@ -78,9 +78,12 @@
 //!   are faults: every access of a thread must come after a wait for the
 //!   copy's mbarrier, and every copy after the accesses of what it overwrites,
 //!   by way of mbarriers, barriers or fences, through other threads as well. No
-//!   kernel that is right is reported. Not seen are races between lanes of one
-//!   warp or between accesses of threads, races that fences in the order of
-//!   this run happen to prevent, and a missing `fence.proxy.async`.
+//!   kernel that is right is reported. Not seen are races that fences in the order
+//!   of this run happen to prevent, and a missing `fence.proxy.async`, but after
+//!   `mbarrier.init` ([`Checks::sync`]).
+//! - [`Checks`] find more, at a price: races between accesses of threads, reads of what
+//!   nobody wrote, and barriers, masks and waits that are undefined. A [`Schedule`] runs
+//!   warps and blocks in another order.
 //! - An `mbarrier` that is waited for in a loop costs no time here: the loop runs
 //!   on when a phase is complete. If nobody in the block can go on, that is a
 //!   deadlock, and the fault says what each wait lacks.
