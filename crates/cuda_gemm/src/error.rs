@@ -126,10 +126,10 @@ pub enum Error {
         planned: usize,
     },
 
-    /// A device matrix that lives on another device than the kernel.
-    #[error("{what} is on another device than the kernel; copy it to the kernel's device first")]
+    /// A device matrix, or a stream, of another device than what it is used with.
+    #[error("{what} belongs to another device; make it on the device that it is used on")]
     WrongDevice {
-        /// Which matrix: `A`, `B` or `C`.
+        /// What: `A`, `B`, `C`, `the matrix` or `the stream`.
         what: &'static str,
     },
 

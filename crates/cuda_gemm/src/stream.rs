@@ -97,7 +97,7 @@ impl Stream {
         Self { handle: Handle::Raw(stream), queue: Arc::default(), device: device.clone() }
     }
 
-    pub(crate) fn shared(device: &Device, stream: Arc<CudaStream>, queue: Arc<Queue>) -> Self {
+    fn shared(device: &Device, stream: Arc<CudaStream>, queue: Arc<Queue>) -> Self {
         Self { handle: Handle::Cust(stream), queue, device: device.clone() }
     }
 
@@ -198,6 +198,23 @@ impl Stream {
             ("cuEventDestroy", destroyed),
         ];
         results.into_iter().try_for_each(|(call, result)| self.device.check(call, result))
+    }
+}
+
+impl Device {
+    /// The device's own stream, on which work goes unless another one is named.
+    pub fn stream(&self) -> Stream {
+        let (stream, queue) = self.own_stream();
+        Stream::shared(self, stream, queue)
+    }
+
+    /// Waits until everything enqueued so far on the device's own stream is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFault`] if a kernel stopped with a fault since the last call.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.stream().synchronize()
     }
 }
 

@@ -148,7 +148,7 @@ pub fn measure<W: Work>(
     work: &mut W,
 ) -> Result<Vec<Batches>, W::Error> {
     let mut sampler = Sampler { timer: Timer::new(device)?, counts: false, work };
-    let mut candidates = vec![Candidate { launches: 1, delay: Some(MIN_DELAY) }; count];
+    let mut candidates = vec![Batching { launches: 1, delay: Some(MIN_DELAY) }; count];
 
     // Warm up, and find out how long a batch must be. The first launches are slow, so a
     // batch only ever gets longer.
@@ -188,7 +188,7 @@ pub fn measure<W: Work>(
 
 /// How a candidate's batches are made.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct Batching {
     launches: u32,
     /// Milliseconds of other work in front; none where no delay was long enough.
     delay: Option<f64>,
@@ -210,7 +210,7 @@ struct Sample {
 impl<W: Work> Sampler<'_, W> {
     /// Takes one sample. As long as the host is too slow for the delay, it is made longer, and
     /// the sample is taken again.
-    fn sample(&mut self, i: usize, candidate: &mut Candidate) -> Result<Sample, W::Error> {
+    fn sample(&mut self, i: usize, candidate: &mut Batching) -> Result<Sample, W::Error> {
         loop {
             let (sample, enqueue_ms) = self.try_sample(i, *candidate)?;
             match candidate.delay {
@@ -221,7 +221,7 @@ impl<W: Work> Sampler<'_, W> {
     }
 
     /// Takes one sample, and says how many milliseconds the host took to enqueue it.
-    fn try_sample(&mut self, i: usize, candidate: Candidate) -> Result<(Sample, f64), W::Error> {
+    fn try_sample(&mut self, i: usize, candidate: Batching) -> Result<(Sample, f64), W::Error> {
         let Self { timer, counts, work } = self;
         if let Some(delay) = candidate.delay {
             work.delay(delay)?;

@@ -42,7 +42,7 @@ const PRECISION_VARIABLES: [&str; 2] = ["NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_
 /// `cublasHandle_t`.
 type Handle = *mut c_void;
 /// `cublasStatus_t`; 0 is success.
-type Status = c_int;
+type CublasStatus = c_int;
 
 /// `CUBLAS_OP_N`: a matrix as it is.
 const NO_TRANSPOSE: c_int = 0;
@@ -66,17 +66,17 @@ type Sgemm = unsafe extern "system" fn(
     *const f32,
     *mut f32,
     c_int,
-) -> Status;
+) -> CublasStatus;
 
 /// The functions that are called, with the types of `cublas_api.h`. They stay valid as
 /// long as the process runs: see [`Functions::load`].
 #[derive(Clone, Copy)]
 struct Functions {
-    create: unsafe extern "system" fn(*mut Handle) -> Status,
-    destroy: unsafe extern "system" fn(Handle) -> Status,
-    set_stream: unsafe extern "system" fn(Handle, *mut c_void) -> Status,
-    set_math_mode: unsafe extern "system" fn(Handle, c_int) -> Status,
-    get_property: unsafe extern "system" fn(c_int, *mut c_int) -> Status,
+    create: unsafe extern "system" fn(*mut Handle) -> CublasStatus,
+    destroy: unsafe extern "system" fn(Handle) -> CublasStatus,
+    set_stream: unsafe extern "system" fn(Handle, *mut c_void) -> CublasStatus,
+    set_math_mode: unsafe extern "system" fn(Handle, c_int) -> CublasStatus,
+    get_property: unsafe extern "system" fn(c_int, *mut c_int) -> CublasStatus,
     sgemm: Sgemm,
 }
 
@@ -303,7 +303,7 @@ fn broken(path: PathBuf, error: &libloading::Error) -> Error {
     Error::CublasBroken { path, reason }
 }
 
-fn check(call: &'static str, status: Status) -> Result<(), Error> {
+fn check(call: &'static str, status: CublasStatus) -> Result<(), Error> {
     let name = match status {
         0 => return Ok(()),
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",

@@ -71,6 +71,9 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     };
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
     let mut basis = auto.basis().to_string();
+    if matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
+        basis += " (`host tune` does)";
+    }
     if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
         let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
         if !changed.is_empty() {

@@ -48,7 +48,7 @@ pub use choice::Choice;
 pub use model::{Estimate, Model};
 pub use table::Table;
 
-/// The name that stands for the choice: `--kernel auto`.
+/// The name that stands for the choice.
 pub const NAME: &str = "auto";
 
 /// What `auto` is, in a line.
@@ -83,15 +83,12 @@ impl fmt::Display for Basis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Measured { on, scaled: false, .. } => write!(f, "measured on {on}"),
-            Self::Measured { on, scaled: true, .. } => write!(
-                f,
-                "scaled from what was measured on {on}, because this device was not \
-                 (`host tune` does)"
-            ),
+            Self::Measured { on, scaled: true, .. } => {
+                write!(f, "scaled from what was measured on {on}, because this device was not")
+            }
             Self::Size { multiprocessors, .. } => write!(
                 f,
-                "not measured (`host tune` does): the largest tile that fills \
-                 {multiprocessors} multiprocessors"
+                "not measured: the largest tile that fills {multiprocessors} multiprocessors"
             ),
             Self::Software => f.write_str("the tile that makes the software device do the least"),
         }

@@ -14,7 +14,6 @@ use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
 use crate::error::{Error, no_gpu};
 use crate::ptx;
 use crate::queue::Queue;
-use crate::stream::Stream;
 
 /// Which device to open.
 ///
@@ -133,9 +132,9 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The device's own stream, on which work goes unless another one is named.
-    pub fn stream(&self) -> Stream {
-        Stream::shared(self, Arc::clone(&self.0.stream), Arc::clone(&self.0.queue))
+    /// What the device's own stream is made of: see [`Device::stream`].
+    pub(crate) fn own_stream(&self) -> (Arc<CudaStream>, Arc<Queue>) {
+        (Arc::clone(&self.0.stream), Arc::clone(&self.0.queue))
     }
 
     /// Bytes of device memory that are free now.
@@ -147,15 +146,6 @@ impl Device {
         self.make_current()?;
         let (free, _) = cust::memory::mem_get_info().map_err(|e| self.error("cuMemGetInfo", e))?;
         Ok(free as u64)
-    }
-
-    /// Waits until everything enqueued so far on the device's own stream is done.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KernelFault`] if a kernel stopped with a fault since the last call.
-    pub fn synchronize(&self) -> Result<(), Error> {
-        self.stream().synchronize()
     }
 
     /// Makes this device's context the calling thread's, for calls into the driver that do not

@@ -65,7 +65,7 @@ macro_rules! parameters {
 parameters! {
     /// Those of [`KernelAbi::SplitK`], of which the first are those of [`KernelAbi::Gemm`]: see
     /// [`kinds`].
-    struct Gemm {
+    struct GemmParameters {
         m: u32,
         n: u32,
         k: u32,
@@ -84,7 +84,7 @@ parameters! {
 
     /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
     /// see [`kinds`].
-    struct Tensor {
+    struct TensorParameters {
         m: u32,
         n: u32,
         k: u32,
@@ -121,10 +121,10 @@ parameters! {
 /// The parameters of a kernel's entry points.
 pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
-        KernelAbi::Gemm => Gemm::KINDS.split_at(11).0,
-        KernelAbi::SplitK => Gemm::KINDS,
-        KernelAbi::TensorMap => Tensor::KINDS.split_at(9).0,
-        KernelAbi::StreamK => Tensor::KINDS,
+        KernelAbi::Gemm => GemmParameters::KINDS.split_at(11).0,
+        KernelAbi::SplitK => GemmParameters::KINDS,
+        KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
+        KernelAbi::StreamK => TensorParameters::KINDS,
     }
 }
 

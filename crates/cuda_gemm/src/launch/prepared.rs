@@ -7,9 +7,10 @@ use kernels_gpu::{KernelAbi, Unaligned};
 
 use super::alignment::is_aligned;
 use super::kernel::{EntryPoints, Kernel};
+use super::parameters::{self, GemmParameters, TensorParameters};
 use super::staging::{Operand, Requirement, Staging};
+use super::tensor;
 use super::workspace::Buffers;
-use super::{parameters, tensor};
 use crate::error::Error;
 use crate::gemm::{Gemm, Plan};
 use crate::limits::Limits;
@@ -315,7 +316,7 @@ impl Prepared {
         for launch in self.plan.launches() {
             // Panels of A are rows, and those of B columns.
             let row = launch.a_offset / gemm.lda.max(1);
-            let mut arguments = parameters::Gemm {
+            let mut arguments = GemmParameters {
                 m: launch.m,
                 n: launch.n,
                 k,
@@ -399,7 +400,7 @@ impl Prepared {
                 None => Default::default(),
                 Some(operands) => tensor::maps(device, spec.tile(), gemm, launch, operands)?,
             };
-            let mut arguments = parameters::Tensor {
+            let mut arguments = TensorParameters {
                 m,
                 n,
                 k,
