@@ -1,8 +1,8 @@
 //! Matrices in the memory of others: parts of a matrix, and parts of the caller's buffers.
 
 use cuda_gemm::{
-    DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Error, Gemm, Matrix, MatrixMut, MatrixRef,
-    find_kernel,
+    DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Error, Gemm, Layout, Matrix, MatrixMut,
+    MatrixRef, find_kernel,
 };
 use cust::memory::DeviceBuffer;
 
@@ -96,6 +96,10 @@ fn the_caller_s_buffers_are_borrowed() {
                 plan.enqueue(a, b, c).unwrap();
                 let short = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 8, 8).unwrap_err();
                 assert!(matches!(short, Error::BufferTooShort { needed: 40, len: 35 }));
+                // The last row ends after its last element: one more is one too many.
+                assert!(DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 3, 8).is_ok());
+                let short = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 4, 8).unwrap_err();
+                assert!(matches!(short, Error::BufferTooShort { needed: 36, len: 35 }));
                 let narrow = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 7, 6).unwrap_err();
                 assert!(matches!(narrow, Error::LeadingDimension { .. }));
             }
@@ -138,6 +142,29 @@ fn parts_are_within_the_matrix() {
         let rest = endless.submatrix(most - 1..most, 0..0).unwrap();
         assert_eq!(rest.download().unwrap(), Matrix::zeros(1, 0));
         assert_eq!(endless.download().unwrap().rows(), most);
+        // Rows as long as can be counted, of which there are none.
+        let layout = Layout { offset: 0, ld: most, tail: 0 };
+        let none = DeviceMatrix::zeros_in(&device, 0, most, layout).unwrap();
+        assert_eq!(none.submatrix(0..0, most..most).unwrap().download().unwrap().rows(), 0);
+    }
+}
+
+/// A part of a part has the whole matrix's leading dimension.
+#[test]
+fn parts_of_parts_are_where_they_should_be() {
+    for device in devices() {
+        let host = Matrix::from_fn(9, 11, |row, col| (100 * row + col) as f32);
+        let mut matrix = DeviceMatrix::from_host(&device, &host).unwrap();
+        let inner = matrix.submatrix(1..8, 2..9).unwrap().submatrix(2..5, 3..7).unwrap();
+        assert_eq!(inner.download().unwrap(), part(&host, [3, 5], [3, 4]));
+        let outer = matrix.submatrix_mut(1..8, 2..9).unwrap();
+        let mut inner = outer.split_at_row(2).unwrap().1.submatrix(1..2, 3..4).unwrap();
+        inner.upload(&Matrix::from_vec(1, 1, vec![-1.0])).unwrap();
+        let expected = Matrix::from_fn(9, 11, |row, col| match (row, col) {
+            (4, 5) => -1.0,
+            _ => host.at(row, col),
+        });
+        assert_eq!(matrix.download().unwrap(), expected);
     }
 }
 

@@ -203,6 +203,11 @@ fn the_tolerance_is_the_formula() {
     let expected = 8.0 * 32.0 * u * 2.0 * norm(&case.a) * norm(&case.b)
         + 2.0 * u * 0.5 * f64::from(case.c.at(0, 0)).abs();
     approx::assert_relative_eq!(check.worst.unwrap().tolerance, expected, max_relative = 1e-4);
+    for depth in [0, 1, 10, 1000] {
+        let expected = (depth as f64 + 2.0) * u;
+        let worst = Bound::WorstCase.factor(depth);
+        approx::assert_relative_eq!(worst, expected, max_relative = 1e-5);
+    }
     // The probabilistic bound is never above the worst case.
     for depth in [0, 1, 10, 61, 62, 63, 1000] {
         assert!(Bound::Probabilistic.factor(depth) <= Bound::WorstCase.factor(depth));

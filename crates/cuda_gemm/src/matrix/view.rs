@@ -98,7 +98,7 @@ impl<'a> DeviceMatrixRef<'a> {
         }
         // Of an empty matrix no address is used.
         let offset = rows.start.wrapping_mul(self.ld).wrapping_add(cols.start);
-        let address = self.address.wrapping_add(4 * offset as u64);
+        let address = self.address.wrapping_add((offset as u64).wrapping_mul(4));
         Ok(Self::new(self.stream, address, [rows.len(), cols.len(), self.ld]))
     }
 
