@@ -78,7 +78,7 @@ const _: () = assert!(WM / TM * LANES_N == 32, "the lanes of a warp fill its til
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread copies the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread copies the same share of B");
 
-/// What the host needs to launch [`async_copy`].
+/// What the host needs to launch [`async_copy()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "async_copy",
     summary: "multistage cp.async: three stages; A transposed by its copies",

@@ -39,7 +39,7 @@ const BM: u32 = 32;
 /// Columns of C per block.
 const BN: u32 = 32;
 
-/// What the host needs to launch [`coalesced`].
+/// What the host needs to launch [`coalesced()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "coalesced",
     summary: "threadIdx.x walks columns: a warp reads and writes whole lines",

@@ -102,7 +102,7 @@ pub enum KernelAbi {
     /// The maps describe matrices of f32, whose dimension 0 walks along a row, with zeros
     /// outside: A with boxes of BK columns by BM rows, swizzled by 64 bytes, and B with boxes of
     /// BN columns by BK rows, not swizzled. So A's and B's rows must begin on 16 bytes: the host
-    /// copies a matrix where they do not, with [`stage_operands`](crate::staging). With k = 0
+    /// copies a matrix where they do not, with [`stage_operands()`](crate::staging). With k = 0
     /// the maps are not used, and may be zeros. C may lie anywhere.
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).

@@ -52,7 +52,7 @@ const STRIDE_B: u32 = THREADS * 4 / BN;
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
-/// What the host needs to launch [`frag_prefetch`].
+/// What the host needs to launch [`frag_prefetch()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "frag_prefetch",
     summary: "the fragments of the next step load while this one computes",

@@ -43,7 +43,7 @@ const BM: u32 = 16;
 /// Columns of C per block.
 const BN: u32 = 16;
 
-/// What the host needs to launch [`naive`].
+/// What the host needs to launch [`naive()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "naive",
     summary: "one thread, one output; threadIdx.x walks rows",

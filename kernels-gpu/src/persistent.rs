@@ -90,7 +90,7 @@ const _: () = assert!(BK.is_multiple_of(PART) && PART.is_multiple_of(2), "whole 
 const _: () = assert!((STAGES * PARTS).is_power_of_two(), "counted in 32 bits, round and round");
 const _: () = assert!(ENTRIES > STAGES, "none is replaced before its work tile is stored");
 
-/// What the host needs to launch [`persistent`].
+/// What the host needs to launch [`persistent()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "persistent",
     summary: "a block per multiprocessor goes from tile to tile; stream-K with fix-up",

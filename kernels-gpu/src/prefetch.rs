@@ -61,7 +61,7 @@ const LOADS_B: usize = (BK / STRIDE_B) as usize;
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
-/// What the host needs to launch [`prefetch`].
+/// What the host needs to launch [`prefetch()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "prefetch",
     summary: "the next tile loads while this one computes; two tiles in shared memory",

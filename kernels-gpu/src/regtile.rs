@@ -50,7 +50,7 @@ const TN: u32 = 8;
 const THREADS_N: u32 = BN / TN;
 const THREADS: u32 = BM / TM * THREADS_N;
 
-/// What the host needs to launch [`regtile`].
+/// What the host needs to launch [`regtile()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "regtile",
     summary: "the second path: 8x8 outputs per thread as 2x2 blocks of 4x4, no shared memory",

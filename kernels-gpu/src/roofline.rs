@@ -18,21 +18,21 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// Threads per block of [`peak_ffma`].
+/// Threads per block of [`peak_ffma()`].
 pub const FFMA_THREADS: u32 = 256;
 /// Blocks per multiprocessor: 16 warps, four per scheduler.
 pub const FFMA_BLOCKS: u32 = 2;
-/// FMAs per thread and round of [`peak_ffma`].
+/// FMAs per thread and round of [`peak_ffma()`].
 pub const FFMA_PER_ROUND: u32 = 512;
 
-/// Threads per block of [`peak_copy`].
+/// Threads per block of [`peak_copy()`].
 pub const COPY_THREADS: u32 = 256;
-/// 128-bit loads that a thread of [`peak_copy`] has in flight.
+/// 128-bit loads that a thread of [`peak_copy()`] has in flight.
 const COPY_LOADS: usize = 4;
-/// Elements (f32) that a block of [`peak_copy`] copies.
+/// Elements (f32) that a block of [`peak_copy()`] copies.
 pub const COPY_PER_BLOCK: u32 = COPY_THREADS * COPY_LOADS as u32 * 4;
 
-/// Sums of [`peak_ffma`].
+/// Sums of [`peak_ffma()`].
 const SUMS: usize = 32;
 
 const _: () = assert!(FFMA_PER_ROUND.is_multiple_of(SUMS as u32), "whole rounds");

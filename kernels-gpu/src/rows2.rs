@@ -45,7 +45,7 @@ const THREADS_M: u32 = BM / TM;
 
 const _: () = assert!(BK == BN && BK == BM, "each thread loads TM elements of A and TM of B");
 
-/// What the host needs to launch [`rows2`].
+/// What the host needs to launch [`rows2()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "rows2",
     summary: "two rows of outputs per thread",

@@ -63,7 +63,7 @@ const STRIDE_B: u32 = THREADS * 4 / BN;
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
-/// What the host needs to launch [`smem2d`].
+/// What the host needs to launch [`smem2d()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem2d",
     summary: "the second path: 128-bit copies through shared memory",

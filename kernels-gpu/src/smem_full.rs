@@ -40,7 +40,7 @@ const BM: u32 = 32;
 /// Columns of C per block.
 const BN: u32 = 32;
 
-/// What the host needs to launch [`smem_full`].
+/// What the host needs to launch [`smem_full()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_full",
     summary: "the whole inner dimension in shared memory",

@@ -45,7 +45,7 @@ const BK: u32 = 32;
 
 const _: () = assert!(BK == BN && BK == BM, "each thread loads one element of A and one of B");
 
-/// What the host needs to launch [`smem_tile`].
+/// What the host needs to launch [`smem_tile()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "smem_tile",
     summary: "tiles of A and B in shared memory, step by step along K",

@@ -1,7 +1,7 @@
 //! Operand staging: copies of matrices whose rows 128-bit and bulk copies cannot reach.
 //!
 //! A tensor map wants rows that begin on 16 bytes, and the [`tiles`](crate::tiles) a B whose rows
-//! are whole quads. Where the caller's matrices are not so, [`stage_operands`] copies them once to
+//! are whole quads. Where the caller's matrices are not so, [`stage_operands()`] copies them once to
 //! a workspace with an aligned leading dimension, before the product runs: one read and one write,
 //! as fast as memory allows. It takes A and B at once, because a launch costs as much as a copy of
 //! some megabytes.
@@ -13,7 +13,7 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// Threads per block of [`stage_operands`].
+/// Threads per block of [`stage_operands()`].
 pub const THREADS: u32 = 256;
 /// Blocks per multiprocessor for which it has registers.
 pub const BLOCKS: u32 = 4;

@@ -51,7 +51,7 @@ const THREADS: u32 = BM / TM * BN;
 const _: () = assert!(THREADS == BM * BK, "each thread loads one element of A");
 const _: () = assert!(THREADS == BK * BN, "each thread loads one element of B");
 
-/// What the host needs to launch [`tile1d`].
+/// What the host needs to launch [`tile1d()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile1d",
     summary: "a column of eight outputs per thread",

@@ -66,7 +66,7 @@ const _: () =
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
-/// What the host needs to launch [`tile2d`].
+/// What the host needs to launch [`tile2d()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "tile2d",
     summary: "8x8 outputs per thread, tiles of A and B in shared memory",

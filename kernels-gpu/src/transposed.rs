@@ -60,7 +60,7 @@ const STRIDE_B: u32 = THREADS * 4 / BN;
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
-/// What the host needs to launch [`transposed`].
+/// What the host needs to launch [`transposed()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "transposed",
     summary: "the tile of A stored [k][m], so that all shared loads are 128 bits",

@@ -56,7 +56,7 @@ const TN: u32 = 4;
 const THREADS_N: u32 = BN / TN;
 const THREADS: u32 = BM / TM * THREADS_N;
 
-/// What the host needs to launch [`vec4`].
+/// What the host needs to launch [`vec4()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "vec4",
     summary: "a second path, without shared memory: 128-bit loads, 4x4 outputs per thread",

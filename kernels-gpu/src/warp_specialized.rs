@@ -59,7 +59,7 @@ const OUT_AT: u32 = PIPELINE_END.next_multiple_of(4);
 const _: () = assert!(BM == PRODUCERS, "each producer thread transposes four columns of four rows");
 const _: () = assert!(BK.is_multiple_of(PART) && PART.is_multiple_of(2), "whole parts");
 
-/// What the host needs to launch [`warp_specialized`].
+/// What the host needs to launch [`warp_specialized()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "warp_specialized",
     summary: "producer warps copy and transpose, consumer warps multiply and have the registers",

@@ -76,7 +76,7 @@ const _: () = assert!(WM / TM * LANES_N == 32, "the lanes of a warp fill its til
 const _: () = assert!(BM.is_multiple_of(STRIDE_A), "every thread loads the same share of A");
 const _: () = assert!(BK.is_multiple_of(STRIDE_B), "every thread loads the same share of B");
 
-/// What the host needs to launch [`warptile`].
+/// What the host needs to launch [`warptile()`].
 pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     name: "warptile",
     summary: "warp tiles of 64x64, 8x16 outputs per thread, block swizzle for the L2 cache",

@@ -213,7 +213,8 @@ fn approximations_are_as_near_as_they_say() {
     let Some(api) = api() else { return };
     let x: Vec<f32> = (1..200).map(|i| i as f32 / 33.0).collect();
     let (input, mut out) = (buffer(&x), buffer(&vec![[0.0f32; 13]; x.len()]));
-    let kernel = api::float::approximations::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { api::float::approximations::load(&api.module) }.unwrap();
     kernel.run(&api.stream, (7, 32), &input, &mut out).unwrap();
     for (x, found) in x.iter().map(|x| f64::from(*x)).zip(api.read(&out)) {
         // What it should be, and the absolute error.
@@ -252,7 +253,8 @@ fn halves_have_the_bits_of_the_cpu() {
     let (bits, values) = (buffer(&x), buffer(&y));
     let (mut wide, mut narrow) =
         (buffer(&vec![[0.0f32; 2]; x.len()]), buffer(&vec![[0u16; 4]; x.len()]));
-    let kernel = api::float::halves::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { api::float::halves::load(&api.module) }.unwrap();
     kernel.run(&api.stream, (256, 256), &bits, &values, &mut wide, &mut narrow).unwrap();
     let (wide, narrow) = (api.read(&wide), api.read(&narrow));
     for (i, (x, y)) in x.into_iter().zip(y).enumerate() {
@@ -273,7 +275,8 @@ fn halves_have_the_bits_of_the_cpu() {
     }
 
     let mut out = buffer(&[0.0f32; 32]);
-    let kernel = api::float::halves_shuffled::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { api::float::halves_shuffled::load(&api.module) }.unwrap();
     // SAFETY: one block of 32 threads, and `read` waits.
     unsafe { kernel.launch(&api.stream, (1, 32), &mut out) }.unwrap();
     let expected: Vec<f32> =

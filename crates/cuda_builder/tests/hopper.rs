@@ -84,7 +84,8 @@ fn tiles_of_all_ranks_come_and_go() {
                 (0..$dims.iter().product::<u64>()).map(|i| i as f32 + 1.0).collect();
             let (from, to) = (buffer(&values), buffer(&vec![0.0f32; values.len()]));
             let maps = [encode(&from, $dims, $tile), encode(&to, $dims, $tile)];
-            let kernel = $kernel::load(&api.module).unwrap();
+            // SAFETY: the module was built from these kernels.
+            let kernel = unsafe { $kernel::load(&api.module) }.unwrap();
             // SAFETY: maps of tensors that exist until `read` has waited.
             unsafe { kernel.launch(&api.stream, (1, TILE), maps[0], maps[1], $at) }.unwrap();
             let found = api.read(&to);
@@ -105,7 +106,8 @@ fn bulk_copies_need_no_map() {
     let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
     let values: Vec<f32> = (0..TILE).map(|i| i as f32).collect();
     let (x, mut y) = (buffer(&values), buffer(&vec![0.0f32; values.len()]));
-    let kernel = doubles_bulk::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { doubles_bulk::load(&api.module) }.unwrap();
     // SAFETY: as many elements as the kernel says, and `read` waits.
     unsafe { kernel.launch(&api.stream, (1, TILE), &x, &mut y) }.unwrap();
     let expected: Vec<f32> = values.iter().map(|x| x * 2.0).collect();

@@ -23,7 +23,8 @@ fn a_safe_kernel_runs_without_unsafe() {
     let y: Vec<f32> = (0..1003).map(|i| i as f32).collect();
     let expected: Vec<f32> =
         (0..y.len()).map(|i| x.get(i).map_or(y[i], |x| 1.5f32.mul_add(*x, y[i]))).collect();
-    let axpy = axpy::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let axpy = unsafe { axpy::load(&api.module) }.unwrap();
     for config in [LaunchConfig::for_num_elems(1003, 128), (2, (8, 4, 2)).into(), (1, 1).into()] {
         let (a, mut c) = (buffer(&x), buffer(&y));
         axpy.run(&api.stream, config, 1.5, &a, &mut c).unwrap();
@@ -37,7 +38,8 @@ fn a_safe_kernel_runs_without_unsafe() {
 #[test]
 fn each_thread_has_the_element_of_its_number() {
     let Some(api) = api() else { return };
-    let numbers = numbers::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let numbers = unsafe { numbers::load(&api.module) }.unwrap();
     for (config, threads) in [
         (LaunchConfig::from(((2, 3, 2), (4, 2, 2))), 192),
         (LaunchConfig::from((5, 64)), 320),
@@ -54,22 +56,26 @@ fn each_thread_has_the_element_of_its_number() {
 fn generic_kernels_have_their_instances() {
     let Some(api) = api() else { return };
     let (x, mut out) = (buffer(&[1.0f32, 2.0, 3.0]), buffer(&[0.0f32; 3]));
-    let narrow = scale::<f32>::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let narrow = unsafe { scale::<f32>::load(&api.module) }.unwrap();
     narrow.run(&api.stream, (1, 32), &x, 2.5, &mut out).unwrap();
     assert_eq!(api.read(&out), [2.5, 5.0, 7.5]);
     let (x, mut out) = (buffer(&[1u64 << 40, 2, 3]), buffer(&[0u64; 3]));
-    let wide = scale::<u64>::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let wide = unsafe { scale::<u64>::load(&api.module) }.unwrap();
     wide.run(&api.stream, (1, 32), &x, 3, &mut out).unwrap();
     assert_eq!(api.read(&out), [3 << 40, 6, 9]);
 
     let line = Line { slope: 0.5, start: 1.0 };
     let (x, mut out) = (buffer(&[3u16, 4, 5]), buffer(&[0.0f64; 3]));
-    let halves = lines::<f64, u16>::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let halves = unsafe { lines::<f64, u16>::load(&api.module) }.unwrap();
     // SAFETY: three elements, and the launch is waited for.
     unsafe { halves.launch(&api.stream, (1, 32), line, &x, &mut out, 3) }.unwrap();
     assert_eq!(api.read(&out), [2.5, 3.0, 3.5]);
     let (x, mut out) = (buffer(&[3u32, 4, 5]), buffer(&[0.0f32; 3]));
-    let words = lines::<f32, u32>::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let words = unsafe { lines::<f32, u32>::load(&api.module) }.unwrap();
     // SAFETY: as above.
     unsafe { words.launch(&api.stream, (1, 32), line, &x, &mut out, 2) }.unwrap();
     assert_eq!(api.read(&out), [2.5, 3.0, 0.0]);
@@ -81,7 +87,8 @@ fn statics_in_shared_memory_are_the_blocks() {
     let x: Vec<f32> = (0..64).map(|i| (i + 7) as f32).collect();
     let (input, mut out) = (buffer(&x), buffer(&[0.0f32; 64]));
     let mut sum = DeviceBox::new(&1.0f32).unwrap();
-    let reverse = reverse::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let reverse = unsafe { reverse::load(&api.module) }.unwrap();
     // SAFETY: 64 elements, one block, and the launch is waited for.
     unsafe { reverse.launch(&api.stream, (1, 64, 256), &input, &mut out, &mut sum, 0) }.unwrap();
     let expected: Vec<f32> = x.iter().rev().map(|x| x + 7.0).collect();
@@ -97,7 +104,8 @@ fn a_launch_that_does_not_fit_is_refused() {
     let (input, mut out) = (buffer(&[0.0f32; 64]), buffer(&[0.0f32; 64]));
     let mut sum = DeviceBox::new(&0.0f32).unwrap();
     let mut launch = |config: LaunchConfig| {
-        let reverse = reverse::load(&api.module).unwrap();
+        // SAFETY: the module was built from these kernels.
+        let reverse = unsafe { reverse::load(&api.module) }.unwrap();
         // SAFETY: refused.
         unsafe { reverse.launch(&api.stream, config, &input, &mut out, &mut sum, 0) }
     };
@@ -110,12 +118,14 @@ fn a_launch_that_does_not_fit_is_refused() {
         Err(LaunchError::DynamicShared { kernel: "reverse", wanted: 256, found: 255 })
     );
     let mut out = buffer(&[0u32; 4]);
-    let numbers = numbers::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let numbers = unsafe { numbers::load(&api.module) }.unwrap();
     let error = numbers.run(&api.stream, (1, 65), &mut out).unwrap_err();
     assert_eq!(error, LaunchError::Threads { kernel: "numbers", most: 64, found: 65 });
     assert_eq!(error.to_string(), "kernel `numbers` takes blocks of at most 64 threads, not of 65");
     let (x, mut c): (_, DeviceBuffer<f32>) = (buffer(&[0.0f32]), buffer(&[0.0f32]));
-    let axpy = axpy::load(&api.module).unwrap();
+    // SAFETY: the module was built from these kernels.
+    let axpy = unsafe { axpy::load(&api.module) }.unwrap();
     let error = axpy.run(&api.stream, (1, (64, 64)), 1.0, &x, &mut c).unwrap_err();
     assert!(matches!(error, LaunchError::Threads { found: 4096, .. }), "{error}");
 
@@ -126,5 +136,6 @@ fn a_launch_that_does_not_fit_is_refused() {
 }
 
 fn axpy_of(module: &Module) -> Result<axpy<'_>, LaunchError> {
-    axpy::load(module)
+    // SAFETY: no module of these tests has another kernel of this name.
+    unsafe { axpy::load(module) }
 }

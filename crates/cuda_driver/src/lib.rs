@@ -92,6 +92,8 @@
 //! ```toml
 //! [patch.crates-io]
 //! find_cuda_helper = { path = "THIS CHECKOUT/crates/find_cuda_helper" }
+//! # Not needed, but builds sooner: the published one brings three vector libraries.
+//! cust_core = { path = "THIS CHECKOUT/crates/cust_core" }
 //!
 //! [profile.dev.package.soft_cuda]
 //! opt-level = 3

@@ -294,6 +294,30 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether there is too little device memory: found before it was asked for
+    /// ([`Error::DeviceMemory`]), or by the driver ([`CUresult::CUDA_ERROR_OUT_OF_MEMORY`]).
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// let error = DeviceMatrix::zeros(&device, 1 << 21, 1 << 21).unwrap_err();
+    /// assert!(error.is_out_of_memory());
+    /// // A workspace of 64 TiB.
+    /// let plan = device.kernel(find_kernel("tile_64x64")?)?.plan(Gemm::new(1 << 21, 1 << 21, 4096));
+    /// assert!(plan.splits(4).prepare().unwrap_err().is_out_of_memory());
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(
+            self,
+            Self::DeviceMemory { .. }
+                | Self::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }
+        )
+    }
+}
+
 /// Why there is no GPU, for a message that says itself what there is without one.
 pub fn no_gpu(reason: &GpuUnavailable) -> String {
     match reason {

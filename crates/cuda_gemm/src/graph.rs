@@ -1,5 +1,7 @@
 //! CUDA graphs: work that is recorded once and then launched as a whole.
 
+use std::fmt;
+
 use cuda_driver::sys::{self, CUgraph, CUgraphExec};
 
 use crate::error::Error;
@@ -123,6 +125,12 @@ impl Graph {
         // SAFETY: the graph was made in this context; the rest is the caller's contract.
         let launched = unsafe { sys::cuGraphLaunch(self.exec, self.stream.as_raw()) };
         device.check("cuGraphLaunch", launched)
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 

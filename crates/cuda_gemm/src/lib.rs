@@ -20,6 +20,9 @@
 //! # }
 //! ```
 //!
+//! A project outside of this workspace needs a `[patch]` in its `Cargo.toml`: see "Linking" in
+//! [`cuda_driver`].
+//!
 //! Everything that can be wrong about sizes is found by [`Kernel::prepare`]; what it
 //! returns is safe to call. [`auto`] chooses the kernel that is fastest for a product.
 //!

@@ -9,7 +9,8 @@
 //!
 //! ```ignore
 //! let module = Module::from_ptx(PTX, &[])?;
-//! let vecadd = kernels::vecadd::load(&module)?;
+//! // SAFETY: the PTX was built from these kernels.
+//! let vecadd = unsafe { kernels::vecadd::load(&module) }?;
 //! vecadd.run(&stream, LaunchConfig::for_num_elems(n, 256), &a, &b, &mut c)?;
 //! ```
 //!
@@ -29,7 +30,7 @@ pub use cust::stream::Stream;
 
 use cust::error::CudaError;
 use cust::function::{BlockSize, Function, FunctionAttribute, GridSize};
-use cust::memory::{DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer, DeviceSlice};
+use cust::memory::{DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer};
 
 use crate::atomic::{AtomicF32, AtomicF64, SystemAtomicF32, SystemAtomicF64};
 
@@ -245,10 +246,11 @@ pub struct Pointer<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct PointerMut<T>(PhantomData<T>);
 
-/// What the host gives for a kernel's parameter `P`.
+/// What the host gives for a kernel's parameter `P`. A part of a buffer is no such: `cust`'s
+/// `DeviceSlice` borrows nothing, so that the buffer may be freed, or written through another part.
 ///
-/// - for `&[T]` and `*const [T]`: `&DeviceBuffer<T>`, `&DeviceSlice<T>`
-/// - for `DisjointSlice<T>` and `*mut [T]`: `&mut DeviceBuffer<T>`, `&mut DeviceSlice<T>`
+/// - for `&[T]` and `*const [T]`: `&DeviceBuffer<T>`
+/// - for `DisjointSlice<T>` and `*mut [T]`: `&mut DeviceBuffer<T>`
 /// - for `&T`: `&DeviceBox<T>`
 /// - for `*const T` and `*mut T`: those for slices, `&DeviceBox<T>` or `&mut DeviceBox<T>`, and
 ///   `DevicePointer<T>`
@@ -281,15 +283,15 @@ macro_rules! arguments {
 }
 
 arguments! {
-    Slice: &DeviceBuffer<T>, &DeviceSlice<T>
+    Slice: &DeviceBuffer<T>
         => PassedSlice, |value| PassedSlice(value.as_device_ptr().as_raw(), value.len());
-    SliceMut: &mut DeviceBuffer<T>, &mut DeviceSlice<T>
+    SliceMut: &mut DeviceBuffer<T>
         => PassedSlice, |value| PassedSlice(value.as_device_ptr().as_raw(), value.len());
     Reference: &DeviceBox<T>
         => Passed<u64>, |value| Passed(value.as_device_ptr().as_raw());
-    Pointer: &DeviceBuffer<T>, &DeviceSlice<T>, &DeviceBox<T>
+    Pointer: &DeviceBuffer<T>, &DeviceBox<T>
         => Passed<u64>, |value| Passed(value.as_device_ptr().as_raw());
-    PointerMut: &mut DeviceBuffer<T>, &mut DeviceSlice<T>, &mut DeviceBox<T>
+    PointerMut: &mut DeviceBuffer<T>, &mut DeviceBox<T>
         => Passed<u64>, |value| Passed(value.as_device_ptr().as_raw());
     Pointer: DevicePointer<T> => Passed<u64>, |value| Passed(value.as_raw());
     PointerMut: DevicePointer<T> => Passed<u64>, |value| Passed(value.as_raw());

@@ -118,8 +118,12 @@ pub fn methods(
                 ///
                 /// # Errors
                 /// If the module has none of this name.
+                ///
+                /// # Safety
+                /// The module was built from this kernel, and not from another of the same name:
+                /// launches pass the parameters that it declares here.
                 #[inline]
-                pub fn load(
+                pub unsafe fn load(
                     module: &'m ::cuda_std::launch::Module,
                 ) -> ::core::result::Result<Self, ::cuda_std::launch::LaunchError> {
                     let contract = ::cuda_std::launch::Contract {

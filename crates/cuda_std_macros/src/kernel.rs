@@ -454,6 +454,8 @@ mod tests {
             ("", "unsafe extern \"C\" fn k() {}", "sets the ABI"),
             ("", "unsafe fn k(&self) {}", "no `self`"),
             ("", "unsafe fn k(x: &mut [f32]) {}", "take `DisjointSlice<T>`"),
+            ("", "fn k(x: &'static [f32]) {}", "leave out the lifetime"),
+            ("", "fn k(#[grid_constant] x: &'static Map) {}", "leave out the lifetime"),
             (
                 "",
                 "unsafe fn k() { #[address_space(constant)] static X: u32 = 0; }",

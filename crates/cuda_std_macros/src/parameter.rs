@@ -27,6 +27,7 @@ pub enum Parameter<'a> {
 
 impl<'a> Parameter<'a> {
     pub fn of(input: &'a PatType) -> syn::Result<Self> {
+        check_lifetime(&input.ty)?;
         if let Some(constant) = grid_constant(input)? {
             return Ok(Parameter::GridConstant(constant));
         }
@@ -125,6 +126,14 @@ impl<'a> Parameter<'a> {
         let pass = quote!(::cuda_std::launch::Argument::<#kind>::pass(#name));
         (quote!(impl ::cuda_std::launch::Argument<#kind>), pass)
     }
+}
+
+/// No kernel may keep what it is given: a lifetime of its own choice could be `'static`.
+fn check_lifetime(ty: &Type) -> syn::Result<()> {
+    let Type::Reference(reference) = ty else { return Ok(()) };
+    let Some(lifetime) = &reference.lifetime else { return Ok(()) };
+    let message = "what the host passes lives for one launch: leave out the lifetime";
+    Err(Error::new(lifetime.span(), message))
 }
 
 /// Every thread gets the parameters: a `&mut` would be as many, of one place.

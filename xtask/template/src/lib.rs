@@ -13,7 +13,8 @@ pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(KERNELS, &[])?;
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
-    let kernel = kernels::add::load(&module)?;
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { kernels::add::load(&module) }?;
 
     let (a, b) = (DeviceBuffer::from_slice(a)?, DeviceBuffer::from_slice(b)?);
     let mut out = DeviceBuffer::<f32>::zeroed(a.len())?;

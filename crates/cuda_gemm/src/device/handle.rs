@@ -1,6 +1,7 @@
 //! A GPU or the software device, opened for work.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_driver::sys::CUresult;
@@ -59,6 +60,12 @@ pub enum DeviceChoice {
 /// ```
 #[derive(Clone)]
 pub struct Device(Arc<Shared>);
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(self.info()).finish()
+    }
+}
 
 /// What the handles of a device share.
 struct Shared {

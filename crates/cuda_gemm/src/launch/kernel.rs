@@ -1,5 +1,6 @@
 //! Kernels, loaded on a device.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
@@ -58,6 +59,12 @@ pub(super) struct EntryPoints {
     pub(super) unaligned: Option<EntryPoint>,
     /// Copies matrices that `function` cannot reach, if it can do with copies.
     pub(super) stage_operands: Option<EntryPoint>,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` on {}", self.spec.name(), self.device.info().name)
+    }
 }
 
 impl Kernel {

@@ -1,6 +1,6 @@
 //! Products that are checked, and wait for their matrices.
 
-use std::iter;
+use std::{fmt, iter};
 
 use cust::memory::DevicePointer;
 use kernels_gpu::{KernelAbi, Unaligned};
@@ -65,6 +65,7 @@ impl Kernel {
 /// assert!(product.stream().is_same(&stream) && product.plan().launches().len() > 1);
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
+#[derive(Debug)]
 #[must_use]
 pub struct PlanBuilder {
     kernel: Kernel,
@@ -190,6 +191,15 @@ pub struct Prepared {
     buffers: Option<Buffers>,
     /// Of A and B: always for a kernel with bulk copies, on demand for one with 128-bit accesses.
     staging: Option<Box<Staging>>,
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, stream, plan, .. } = self;
+        let mut parts = f.debug_struct("Prepared");
+        parts.field("kernel", kernel).field("stream", stream).field("plan", plan);
+        parts.finish_non_exhaustive()
+    }
 }
 
 impl Prepared {

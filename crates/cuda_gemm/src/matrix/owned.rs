@@ -1,5 +1,6 @@
 //! Matrices that own their memory.
 
+use std::fmt;
 use std::ops::Range;
 
 use cust::memory::DevicePointer;
@@ -70,6 +71,15 @@ pub struct DeviceMatrix {
     rows: usize,
     cols: usize,
     layout: Layout,
+}
+
+impl fmt::Debug for DeviceMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, rows, cols, layout } = self;
+        let mut parts = f.debug_struct("DeviceMatrix");
+        parts.field("rows", rows).field("cols", cols).field("layout", layout);
+        parts.field("stream", memory.stream()).finish()
+    }
 }
 
 impl DeviceMatrix {

@@ -1,6 +1,6 @@
 //! Mathematical functions: a kernel for each.
 //!
-//! [`FUNCTIONS`] has the same functions for the CPU.
+//! `FUNCTIONS` has the same functions for the CPU.
 
 use cuda_std::prelude::*;
 
