@@ -3,7 +3,7 @@
 
 mod common;
 
-use cuda_gemm::Error;
+use cuda_gemm::{CUresult, Error};
 use cust::memory::DevicePointer;
 use host::kernels::LADDER;
 use host::{DeviceMatrix, Gemm};
@@ -23,6 +23,7 @@ fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
         }
         let error = device.synchronize().unwrap_err();
         assert!(matches!(error, Error::KernelFault { .. }), "{error}");
+        assert_eq!(error.code(), Some(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
         if device.is_soft() {
             // The software device knows where it happened.
             assert!(error.to_string().contains(spec.name()), "{error}");

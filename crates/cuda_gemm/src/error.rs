@@ -219,7 +219,9 @@ pub enum Error {
     Jit {
         /// The device's name.
         device: String,
-        /// The driver's error.
+        /// The driver's code.
+        code: CUresult,
+        /// The code in words.
         reason: String,
         /// The driver's compiler log.
         log: String,
@@ -267,7 +269,9 @@ pub enum Error {
     KernelFault {
         /// The device's name.
         device: String,
-        /// The driver's error and, on the software device, where it happened.
+        /// The driver's code, for one that of a timeout or of an illegal address.
+        code: CUresult,
+        /// The code in words; on the software device, what happened and where.
         reason: String,
     },
 
@@ -310,11 +314,18 @@ impl Error {
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(
-            self,
-            Self::DeviceMemory { .. }
-                | Self::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }
-        )
+        matches!(self, Self::DeviceMemory { .. })
+            || self.code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+    }
+
+    /// The driver's code, of an error that comes from the driver.
+    pub fn code(&self) -> Option<CUresult> {
+        match self {
+            Self::Driver { code, .. } | Self::KernelFault { code, .. } | Self::Jit { code, .. } => {
+                Some(*code)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -172,7 +172,8 @@ mod tests {
             cuda_gemm::Error::DeviceMemory { device: "a GPU".into(), needed: 1, available: 0 };
         assert!(Error::from(full).is_refusal());
         let (device, reason) = ("a GPU".into(), "misaligned".into());
-        let fault = cuda_gemm::Error::KernelFault { device, reason };
+        let code = cuda_gemm::CUresult::CUDA_ERROR_MISALIGNED_ADDRESS;
+        let fault = cuda_gemm::Error::KernelFault { device, code, reason };
         assert!(!Error::from(fault).is_refusal());
     }
 }

@@ -203,7 +203,7 @@ impl Device {
                 DeviceKind::Soft => cuda_driver::soft::last_fault(),
             };
             let reason = detail.unwrap_or_else(|| describe(code));
-            return Error::KernelFault { device: info.name.clone(), reason };
+            return Error::KernelFault { device: info.name.clone(), code, reason };
         }
         driver_error(call, &info.name, code)
     }

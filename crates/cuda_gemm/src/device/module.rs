@@ -170,10 +170,10 @@ impl EntryPoint {
 /// Loads PTX, and fetches the compiler's log where that fails.
 fn load(text: &str, device: &str) -> Result<Module, Error> {
     let image = CString::new(text).expect("PTX is text without NUL");
-    Module::from_ptx_cstr(&image, &[]).map_err(|error| Error::Jit {
-        device: device.to_owned(),
-        reason: describe(code(error)),
-        log: jit_log(&image),
+    Module::from_ptx_cstr(&image, &[]).map_err(|error| {
+        let code = code(error);
+        let (device, reason) = (device.to_owned(), describe(code));
+        Error::Jit { device, code, reason, log: jit_log(&image) }
     })
 }
 
