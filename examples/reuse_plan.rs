@@ -1,14 +1,14 @@
 //! Plans a product once and enqueues it many times: the steps of a Markov chain, for 32 starting
 //! points at once. `cargo run --example reuse_plan`.
 
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm, Matrix, Prepared};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm, Matrix, Plan};
 
 const STATES: usize = 100;
 const STARTS: usize = 32;
 
 /// A plan owns what it needs, so it can be kept beside its matrices, and used by any thread.
 struct Chain {
-    step: Prepared,
+    step: Plan,
     transitions: DeviceMatrix,
     state: DeviceMatrix,
     next: DeviceMatrix,

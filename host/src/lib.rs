@@ -28,8 +28,8 @@
 
 pub use cuda_gemm::{
     Auto, CUresult, Choice, Device, DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix,
-    DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, Kernel, Layout, Limits, Matrix, MatrixMut,
-    MatrixRef, Plan, PlanBuilder, Prepared, Stream, Table, auto, device, environment, find_kernel,
+    DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, Matrix,
+    MatrixMut, MatrixRef, Plan, PlanBuilder, Stream, Table, auto, device, environment, find_kernel,
     gemm, kernels, launch, limits, nearest_name, npy, ptx,
 };
 pub use gemm_bench::{

@@ -41,7 +41,7 @@ fn assert_right(device: &Device, auto: &Auto, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = case.with_alignment(auto.plan(case.gemm).unwrap()).prepare().unwrap();
     if choice.spec.abi() == KernelAbi::SplitK {
-        assert_eq!(prepared.plan().splits(), choice.splits, "{choice}");
+        assert_eq!(prepared.launch_plan().splits(), choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");
     let result = case.run_with(device, &name, |a, b, c| prepared.enqueue(a, b, c));

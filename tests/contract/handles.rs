@@ -6,7 +6,7 @@ use std::thread;
 use cuda_gemm::kernels::KernelAbi;
 use cuda_gemm::{
     Auto, Device, DeviceChoice, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Error, Gemm, Graph,
-    Kernel, Matrix, Prepared, Stream, find_kernel,
+    Kernel, Matrix, Plan, Stream, find_kernel,
 };
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
@@ -26,7 +26,7 @@ pub fn product(a: &Matrix, b: &Matrix) -> Matrix {
 
 /// For each kernel ABI that the device runs, kernels with plans that need all a plan may have: a
 /// workspace, and memory to stage operands, whose rows are of odd length.
-pub fn plans(device: &Device, stream: &Stream) -> Vec<Prepared> {
+pub fn plans(device: &Device, stream: &Stream) -> Vec<Plan> {
     let names: &[_] = match device.info().capability {
         (9, 0) => &["tile2d", "async_copy", "tile_64x64", "tma", "persistent"],
         _ => &["tile2d", "async_copy", "tile_64x64"],
@@ -46,7 +46,7 @@ fn handles_are_send_and_sync() {
     is_send_and_sync::<Device>();
     is_send_and_sync::<Stream>();
     is_send_and_sync::<Kernel>();
-    is_send_and_sync::<Prepared>();
+    is_send_and_sync::<Plan>();
     is_send_and_sync::<Auto>();
     is_send_and_sync::<DeviceMatrix>();
     is_send_and_sync::<DeviceMatrixRef<'_>>();
@@ -56,7 +56,7 @@ fn handles_are_send_and_sync() {
 
 /// A plan beside its device, as a program would keep it.
 struct Layer {
-    plan: Prepared,
+    plan: Plan,
     device: Device,
 }
 

@@ -25,7 +25,7 @@ fn repeated_calls_give_the_same_bits() {
             for splits in SPLITS.into_iter().filter(|splits| *splits == 1 || can_split(spec)) {
                 let case = Case::random(Gemm::new(m, n, 7 * spec.tile().bk as usize), 22);
                 let prepared = kernel.plan(case.gemm).splits(splits).prepare().unwrap();
-                assert_eq!(prepared.plan().splits(), splits);
+                assert_eq!(prepared.launch_plan().splits(), splits);
                 let a = DeviceMatrix::from_host(&device, &case.a).unwrap();
                 let b = DeviceMatrix::from_host(&device, &case.b).unwrap();
                 let results = [(); 3].map(|()| {
@@ -90,7 +90,7 @@ fn what_cannot_be_split_is_not() {
             .splits(100)
             .prepare()
             .unwrap();
-        assert_eq!(steps.plan().splits(), 3);
+        assert_eq!(steps.launch_plan().splits(), 3);
         let rung = device.kernel(find_kernel("async_copy").unwrap()).unwrap();
         let error = rung.plan(Gemm::new(5, 5, 100)).splits(2).prepare();
         assert!(matches!(error, Err(Error::CannotSplit { kernel: "async_copy" })));

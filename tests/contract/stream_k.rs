@@ -53,7 +53,7 @@ fn tiles_that_are_cut_up_are_whole_in_the_end() {
             let limits = Limits { multiprocessors, ..device.info().limits };
             let kernel = device.kernel(spec).unwrap();
             let prepared = kernel.plan(gemm).within(&limits).prepare().unwrap();
-            let [launch] = prepared.plan().launches() else { panic!("one launch") };
+            let [launch] = prepared.launch_plan().launches() else { panic!("one launch") };
             assert_eq!((launch.grid[0], launch.stream_k_tiles), expected);
             let case = Case { limits: Some(limits), ..Case::random(gemm, 41) };
             case.assert_right(device, spec, Bound::Probabilistic);
@@ -72,7 +72,7 @@ fn long_sums_are_right_in_parts() {
             let limits = Limits { multiprocessors: 2, ..device.info().limits };
             let kernel = device.kernel(spec).unwrap();
             let prepared = kernel.plan(gemm).within(&limits).prepare().unwrap();
-            let [launch] = prepared.plan().launches() else { panic!("one launch") };
+            let [launch] = prepared.launch_plan().launches() else { panic!("one launch") };
             assert_eq!(launch.stream_k_tiles, if tiles == 3 { 3 } else { 0 });
             // Three parts, of which the last is shorter.
             assert_eq!(1700usize.div_ceil(launch.accumulation_steps as usize * bk), 3);
@@ -93,7 +93,7 @@ fn repeated_calls_give_the_same_bits() {
             let gemm = Gemm::new(m, n, k);
             let kernel = device.kernel(spec).unwrap();
             let prepared = kernel.plan(gemm).within(&limits).prepare().unwrap();
-            assert!(prepared.plan().launches()[0].stream_k_tiles > 0);
+            assert!(prepared.launch_plan().launches()[0].stream_k_tiles > 0);
             let results = [51, 52, 51].map(|seed| {
                 let case = Case::random(gemm, seed);
                 let a = DeviceMatrix::from_host(device, &case.a).unwrap();

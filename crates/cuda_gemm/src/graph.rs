@@ -27,7 +27,7 @@ impl Stream {
     /// costs the host less than to launch each kernel.
     ///
     /// While it captures, nothing may wait for the stream, copy to or from its matrices, or
-    /// allocate: [`Prepared::enqueue`](crate::Prepared::enqueue) does none of this. What other
+    /// allocate: [`Plan::enqueue`](crate::Plan::enqueue) does none of this. What other
     /// threads enqueue on the stream meanwhile is not captured, but waits until the capture is
     /// over; so `enqueue` must not wait for them.
     ///

@@ -1,5 +1,5 @@
 //! From a rung and a [`Gemm`](crate::Gemm) to work on a device: [`Device::kernel`], then
-//! [`Kernel::prepare`], then [`Prepared::enqueue`].
+//! [`Kernel::prepare`], then [`Plan::enqueue`].
 //!
 //! [`Device::kernel`]: crate::Device::kernel
 
@@ -7,7 +7,7 @@ mod alignment;
 mod kernel;
 mod names;
 pub(crate) mod parameters;
-mod prepared;
+mod plan;
 mod staging;
 mod tensor;
 mod workspace;
@@ -15,4 +15,4 @@ mod workspace;
 pub(crate) use alignment::is_aligned;
 pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
-pub use prepared::{PlanBuilder, Prepared, expect_planned};
+pub use plan::{Plan, PlanBuilder, expect_planned};

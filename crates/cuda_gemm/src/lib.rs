@@ -29,7 +29,7 @@
 //! Matrices are row-major. Sizes and leading dimensions are in elements, memory is in bytes, rates
 //! are in GB/s and GFLOP/s (10^9). Each type has an example, which shows its methods, too; enums and
 //! structs without one are parts of one that has: [`DeviceKind`] of [`DeviceInfo`],
-//! [`Launch`](gemm::Launch) and [`Workspace`](gemm::Workspace) of [`Plan`], [`auto::Basis`] of
+//! [`Launch`](gemm::Launch) and [`Workspace`](gemm::Workspace) of [`LaunchPlan`], [`auto::Basis`] of
 //! [`Auto`], [`auto::Estimate`] of [`auto::Model`], [`Table`] of [`auto::table`].
 //!
 //! # Features
@@ -54,11 +54,11 @@ pub use auto::{Auto, Choice, Table};
 pub use cuda_driver::sys::CUresult;
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
-pub use gemm::{Gemm, Plan};
+pub use gemm::{Gemm, LaunchPlan};
 pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
-pub use launch::{Kernel, PlanBuilder, Prepared, find_kernel, nearest_name};
+pub use launch::{Kernel, Plan, PlanBuilder, find_kernel, nearest_name};
 pub use limits::Limits;
 pub use matrix::{DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout};
 pub use queue::Exclusive;

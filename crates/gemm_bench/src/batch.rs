@@ -94,13 +94,13 @@ pub trait Work {
 /// The first error of `work`, a fault of a kernel, or [`cuda_gemm::Error::Driver`].
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Prepared, find_kernel};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Plan, find_kernel};
 /// use gemm_bench::batch::{self, Policy, Work};
 /// use gemm_bench::roofline::{Peaks, Speed};
 /// use gemm_bench::{Error, stats};
 ///
 /// struct Products {
-///     products: Vec<Prepared>,
+///     products: Vec<Plan>,
 ///     matrices: [DeviceMatrix; 3],
 ///     peaks: Peaks,
 ///     speed: Speed,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use cuda_gemm::{
-    Auto, Device, DeviceMatrix, Error as GemmError, Gemm, Kernel, PlanBuilder, Prepared, Table,
-    auto, find_kernel, nearest_name,
+    Auto, Device, DeviceMatrix, Error as GemmError, Gemm, Kernel, Plan, PlanBuilder, Table, auto,
+    find_kernel, nearest_name,
 };
 
 use crate::cublas::{Cublas, CublasProduct};
@@ -199,7 +199,7 @@ impl Loaded {
         };
         let splits = match (&job, spec) {
             (Ok(Job::Rung(prepared)), Some(spec)) if spec.abi() == KernelAbi::SplitK => {
-                Some(prepared.plan().splits())
+                Some(prepared.launch_plan().splits())
             }
             _ => None,
         };
@@ -272,14 +272,14 @@ pub struct Candidate {
 /// [`RotatingBuffers`]: crate::RotatingBuffers
 pub enum Job {
     /// By a kernel of this library.
-    Rung(Box<Prepared>),
+    Rung(Box<Plan>),
     /// By cuBLAS.
     Cublas(CublasProduct),
 }
 
 impl Job {
     /// A product that a kernel of this library computes.
-    pub fn rung(prepared: Prepared) -> Self {
+    pub fn rung(prepared: Plan) -> Self {
         Self::Rung(Box::new(prepared))
     }
 
@@ -287,7 +287,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Those of [`Prepared::enqueue`] or [`CublasProduct::enqueue`].
+    /// Those of [`Plan::enqueue`] or [`CublasProduct::enqueue`].
     pub fn enqueue(
         &self,
         a: &DeviceMatrix,

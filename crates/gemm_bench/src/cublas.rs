@@ -247,7 +247,7 @@ impl CublasProduct {
     /// # Errors
     ///
     /// [`Error::Gemm`] if a matrix is not what was prepared for, as
-    /// [`Prepared::enqueue`](cuda_gemm::Prepared::enqueue) says; [`Error::Cublas`] if the call fails.
+    /// [`Plan::enqueue`](cuda_gemm::Plan::enqueue) says; [`Error::Cublas`] if the call fails.
     pub fn enqueue<'m>(
         &self,
         a: impl Into<DeviceMatrixRef<'m>>,

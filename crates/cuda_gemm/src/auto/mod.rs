@@ -41,7 +41,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::Gemm;
-use crate::launch::{Kernel, PlanBuilder, Prepared, is_aligned};
+use crate::launch::{Kernel, Plan, PlanBuilder, is_aligned};
 
 pub use changes::Change;
 pub use choice::Choice;
@@ -111,7 +111,7 @@ impl fmt::Display for Basis {
 /// assert_eq!(auto.ranking(&gemm, 3)[0].choice, choice);
 /// assert_eq!(auto.exception(&gemm), None);
 /// let product = auto.plan_choice(gemm, choice)?.prepare()?;
-/// assert_eq!(product.plan().splits(), choice.splits);
+/// assert_eq!(product.launch_plan().splits(), choice.splits);
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct Auto {
@@ -180,7 +180,7 @@ impl Device {
         }
         // Opts in to as much shared memory as the kernel needs, which counts here.
         let kernel = self.kernel(spec)?;
-        let shared = kernel.prepare(Gemm::new(1, 1, 1))?.plan().shared_bytes();
+        let shared = kernel.prepare(Gemm::new(1, 1, 1))?.launch_plan().shared_bytes();
         self.entry_point(spec.name())?
             .resident_blocks(BlockSize::xy(spec.block()[0], spec.block()[1]), shared)
     }
@@ -247,7 +247,7 @@ impl Auto {
     /// # Errors
     ///
     /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`].
-    pub fn prepare(&self, gemm: Gemm) -> Result<Prepared, Error> {
+    pub fn prepare(&self, gemm: Gemm) -> Result<Plan, Error> {
         self.plan(gemm)?.prepare()
     }
 

@@ -297,9 +297,9 @@ impl Work {
         }
     }
 
-    /// As many splits, or as few as whole steps make of them: as [`Plan::split`] does.
+    /// As many splits, or as few as whole steps make of them: as [`LaunchPlan::split`] does.
     ///
-    /// [`Plan::split`]: crate::gemm::Plan::split
+    /// [`LaunchPlan::split`]: crate::gemm::LaunchPlan::split
     fn whole_splits(&self, splits: u32) -> u32 {
         let steps = self.steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
         self.steps.div_ceil(steps).max(1)

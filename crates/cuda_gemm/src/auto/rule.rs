@@ -27,7 +27,7 @@ const FULL: f64 = 0.75;
 /// beside the tiles, as even larger.
 pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescriptor]) -> Choice {
     let full = FULL * f64::from(multiprocessors);
-    let usable = |spec: &&&'static KernelDescriptor| match spec.abi() {
+    let usable = |spec: &&'static KernelDescriptor| match spec.abi() {
         // Tensor maps need rows that are multiples of 16 bytes apart.
         KernelAbi::TensorMap | KernelAbi::StreamK => {
             gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4)
@@ -37,17 +37,14 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         }
         KernelAbi::SplitK => true,
     };
-    // Tiles without splits are for a K of one step, and come first there.
-    let is_one_step = |spec: &KernelDescriptor| gemm.depth() <= spec.tile().bk as usize;
-    let is_for_one = |spec: &KernelDescriptor| spec.abi() == KernelAbi::Gemm;
-    let tiles_for_k = TILES.iter().filter(|spec| !is_for_one(spec) || is_one_step(spec));
+    let tiles_for_k = tiles_for_k(gemm);
     let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
-    let mut specs: Vec<_> = (rungs.iter().chain(tiles_for_k).filter(usable))
+    let mut specs: Vec<_> = (rungs.iter().copied().chain(tiles_for_k).filter(usable))
         .filter(|spec| covered(gemm, spec) <= WASTE * least)
-        .copied()
         .collect();
     specs.sort_by_key(|spec| {
-        Reverse((is_for_one(spec) && is_one_step(spec), spec.tile().bm * spec.tile().bn))
+        // Those for a short K come first.
+        Reverse((is_for_short_k(spec), spec.tile().bm * spec.tile().bn))
     });
     let tiles =
         |spec: &KernelDescriptor| covered(gemm, spec) / f64::from(spec.tile().bm * spec.tile().bn);
@@ -72,14 +69,28 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
 /// The tile that makes an interpreter do the least: FMAs beyond the edges cost it as
 /// much as others.
 pub fn for_software(gemm: &Gemm) -> Choice {
-    let work = |spec: &&&'static KernelDescriptor| {
+    let work = |spec: &&'static KernelDescriptor| {
         let Tile { bm, bn, bk, .. } = spec.tile();
         let steps = gemm.depth().max(1).div_ceil(bk as usize) as f64;
         let others = f64::from(OTHERS * spec.threads()) / f64::from(bm * bn);
         (covered(gemm, spec) * steps * (f64::from(bk) + others)) as u128
     };
-    let spec = TILES.iter().min_by_key(work).copied().unwrap_or(TILES[0]);
+    let spec = tiles_for_k(gemm).min_by_key(work).unwrap_or(TILES[0]);
     Choice { spec, splits: 1, packed: false }
+}
+
+/// Tiles without splits are for a K of one step.
+fn is_for_short_k(spec: &KernelDescriptor) -> bool {
+    spec.abi() == KernelAbi::Gemm
+}
+
+/// The tiles that are for a K as long as this.
+fn tiles_for_k(gemm: &Gemm) -> impl Iterator<Item = &'static KernelDescriptor> + use<> {
+    let depth = gemm.depth();
+    TILES
+        .iter()
+        .copied()
+        .filter(move |spec| !is_for_short_k(spec) || depth <= spec.tile().bk as usize)
 }
 
 /// Elements of C that the tiles cover.

@@ -136,7 +136,7 @@ impl Decomposition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::{MAX_DIMENSION, Plan};
+    use crate::gemm::{LaunchPlan, MAX_DIMENSION};
     use kernels_gpu::{KernelAbi, LADDER};
 
     /// The device's own arithmetic, in 32 bits: panics where that overflows.
@@ -232,7 +232,8 @@ mod tests {
     fn accumulation_lengths_are_short_where_cublas_splits() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let length = |m, n, k| {
-            let plan = Plan::new(spec, Gemm::new(m, n, k), &Limits::H200, "a device").unwrap();
+            let plan =
+                LaunchPlan::new(spec, Gemm::new(m, n, k), &Limits::H200, "a device").unwrap();
             plan.launches()[0].accumulation_steps * spec.tile().bk
         };
         assert_eq!(length(2048, 2048, 2048), 2048);
@@ -251,7 +252,7 @@ mod tests {
     fn the_workspace_is_three_tiles_per_block() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
-        let plan = |gemm| Plan::new(spec, gemm, &Limits::H200, "a device").unwrap();
+        let plan = |gemm| LaunchPlan::new(spec, gemm, &Limits::H200, "a device").unwrap();
         let streams = plan(Gemm::new(3 * bm, 5 * bn, 4096));
         let tile = u128::from(spec.tile().bm * spec.tile().bn);
         assert_eq!(streams.workspace(), Workspace { partials: 3 * 120 * tile, counters: 15 });
@@ -262,7 +263,7 @@ mod tests {
         }
         // In a small grid there are panels, and fewer blocks.
         let limits = Limits { grid: [3, 2], ..Limits::H200 };
-        let plan = Plan::new(spec, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
+        let plan = LaunchPlan::new(spec, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
         let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert!([one, other].iter().all(|panel| (panel.grid, panel.stream_k_tiles) == ([3, 1], 2)));
         assert_eq!(plan.workspace(), Workspace { partials: 3 * 3 * tile, counters: 2 });
@@ -272,7 +273,7 @@ mod tests {
     fn the_largest_c_is_cut_into_panels() {
         let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
         let gemm = Gemm::new(MAX_DIMENSION, MAX_DIMENSION, MAX_DIMENSION);
-        let plan = Plan::new(spec, gemm, &Limits::H200, "a device").unwrap();
+        let plan = LaunchPlan::new(spec, gemm, &Limits::H200, "a device").unwrap();
         assert!(plan.launches().len() > 1);
         for launch in plan.launches() {
             assert_eq!((launch.grid, launch.stream_k_tiles), ([132, 1], 0));

@@ -8,7 +8,7 @@ use super::alignment::is_wide;
 use super::parameters;
 use crate::device::EntryPoint;
 use crate::error::Error;
-use crate::gemm::Plan;
+use crate::gemm::LaunchPlan;
 use crate::limits::Limits;
 use crate::matrix::Memory;
 use crate::stream::Stream;
@@ -61,7 +61,7 @@ impl Staging {
     /// not.
     pub(super) fn new(
         stream: &Stream,
-        plan: &Plan,
+        plan: &LaunchPlan,
         limits: &Limits,
         requirements: [Requirement; 2],
         any_alignment: bool,

@@ -183,7 +183,7 @@ impl Comparison {
             .transpose()?;
         let method = Method::choose(gemm.m, gemm.n, gemm.k);
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm, method));
-        let Prepared { a, b, mut buffers, wanted } = match prepared {
+        let Plan { a, b, mut buffers, wanted } = match prepared {
             Ok(prepared) => prepared,
             Err(error) if error.is_refusal() => {
                 let error = Arc::new(error);
@@ -226,7 +226,7 @@ impl Comparison {
     }
 
     /// Makes the matrices, on the host and on the device.
-    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<Prepared, Error> {
+    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<Plan, Error> {
         let Options { l2, seed, .. } = self.options;
         let needed = gemm.bytes();
         let available = self.device.free_memory()?;
@@ -247,7 +247,7 @@ impl Comparison {
         let a = Matrix::random(gemm.m, gemm.k, seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, seed, 2);
         let buffers = RotatingBuffers::new(&self.device, gemm, [&a, &b], count)?;
-        Ok(Prepared { a, b, buffers, wanted })
+        Ok(Plan { a, b, buffers, wanted })
     }
 
     /// Checks a kernel, times it if it is right, and hands on its row.
@@ -332,7 +332,7 @@ impl Comparison {
 }
 
 /// The matrices of a product, on the host and in as many sets as there is memory for.
-struct Prepared {
+struct Plan {
     a: Matrix,
     b: Matrix,
     buffers: RotatingBuffers,

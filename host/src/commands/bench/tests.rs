@@ -60,7 +60,7 @@ fn a_row_for_every_kernel_and_shape() {
 
 #[test]
 fn a_row_of_auto_says_what_was_chosen() {
-    let words = "host bench --sizes 9 --l2 warm --samples 6 --sample-ms 1".split(' ');
+    let words = "host bench --sizes 20 --l2 warm --samples 6 --sample-ms 1".split(' ');
     let Some(Command::Bench(mut args)) = Args::parse_from(words).command else { panic!() };
     assert_eq!(args.kernels(), ["auto"]);
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn a_row_of_auto_says_what_was_chosen() {
     let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
     let row: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
     assert_eq!((&row["kernel"], &row["status"]), (&"auto".into(), &"PASS".into()));
-    let choice = device.auto().unwrap().choose(&host::Gemm::new(9, 9, 9)).unwrap();
+    let choice = device.auto().unwrap().choose(&host::Gemm::new(20, 20, 20)).unwrap();
     assert_eq!(row["chosen"], choice.spec.name());
     assert_eq!(row["splits"], choice.splits);
 }

@@ -103,7 +103,8 @@ fn splits() {
     let limits = Device::open(DeviceChoice::Soft).unwrap().info().limits;
     for estimate in model.ranking(&tiles(1, 3, 77), 9) {
         let Choice { spec, splits, .. } = estimate.choice;
-        let plan = crate::Plan::split(spec, tiles(1, 3, 77), splits, &limits, "a device").unwrap();
+        let plan =
+            crate::LaunchPlan::split(spec, tiles(1, 3, 77), splits, &limits, "a device").unwrap();
         assert_eq!(plan.splits(), splits);
     }
 }

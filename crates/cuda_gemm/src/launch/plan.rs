@@ -12,7 +12,7 @@ use super::staging::{Operand, Requirement, Staging};
 use super::tensor;
 use super::workspace::Buffers;
 use crate::error::Error;
-use crate::gemm::{Gemm, Plan};
+use crate::gemm::{Gemm, LaunchPlan};
 use crate::limits::Limits;
 use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef};
 use crate::stream::Stream;
@@ -24,7 +24,7 @@ impl Kernel {
     /// # Errors
     ///
     /// Those of [`PlanBuilder::prepare`].
-    pub fn prepare(&self, gemm: Gemm) -> Result<Prepared, Error> {
+    pub fn prepare(&self, gemm: Gemm) -> Result<Plan, Error> {
         self.plan(gemm).prepare()
     }
 
@@ -35,7 +35,7 @@ impl Kernel {
     /// # let device = Device::open(DeviceChoice::Soft)?;
     /// let kernel = device.kernel(find_kernel("tile_64x64")?)?;
     /// let product = kernel.plan(Gemm::new(64, 64, 4096)).splits(4).staged(true).prepare()?;
-    /// assert_eq!(product.plan().splits(), 4);
+    /// assert_eq!(product.launch_plan().splits(), 4);
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn plan(&self, gemm: Gemm) -> PlanBuilder {
@@ -62,7 +62,7 @@ impl Kernel {
 /// let plan = device.auto()?.plan(Gemm::new(300, 200, 100))?;
 /// // A and B may begin at any element, all goes to this stream, and blocks come one by one.
 /// let product = plan.any_alignment().on(&stream).within(&narrow).prepare()?;
-/// assert!(product.stream().is_same(&stream) && product.plan().launches().len() > 1);
+/// assert!(product.stream().is_same(&stream) && product.launch_plan().launches().len() > 1);
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub struct PlanBuilder {
 }
 
 impl PlanBuilder {
-    /// Split-K: K is split among so many blocks per tile of C; see [`Plan::split`].
+    /// Split-K: K is split among so many blocks per tile of C; see [`LaunchPlan::split`].
     pub fn splits(self, splits: u32) -> Self {
         Self { splits, ..self }
     }
@@ -113,15 +113,15 @@ impl PlanBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::split`], [`Error::WrongDevice`] if the stream is another device's,
+    /// Those of [`LaunchPlan::split`], [`Error::WrongDevice`] if the stream is another device's,
     /// [`Error::DeviceMemory`] and [`Error::Driver`].
-    pub fn prepare(self) -> Result<Prepared, Error> {
+    pub fn prepare(self) -> Result<Plan, Error> {
         let Self { kernel, gemm, splits, staged, any_alignment, limits, stream } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
         let (spec, info) = (kernel.spec(), kernel.device().info());
-        let plan = Plan::split(spec, gemm, splits, &limits, &info.name)?;
+        let plan = LaunchPlan::split(spec, gemm, splits, &limits, &info.name)?;
         let EntryPoints { function, unaligned, stage_operands } = kernel.entry_points();
         if plan.shared_bytes() > info.limits.shared_default {
             for function in iter::once(function).chain(unaligned) {
@@ -145,7 +145,7 @@ impl PlanBuilder {
             }
             _ => None,
         };
-        Ok(Prepared { kernel, stream, plan, buffers, staging })
+        Ok(Plan { kernel, stream, plan, buffers, staging })
     }
 }
 
@@ -156,11 +156,11 @@ impl PlanBuilder {
 /// once.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix, Prepared, find_kernel};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix, Plan, find_kernel};
 ///
 /// struct Layer {
 ///     weights: DeviceMatrix,
-///     product: Prepared,
+///     product: Plan,
 /// }
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
@@ -184,27 +184,27 @@ impl PlanBuilder {
 /// device.synchronize()?;
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-pub struct Prepared {
+pub struct Plan {
     kernel: Kernel,
     stream: Stream,
-    plan: Plan,
+    plan: LaunchPlan,
     buffers: Option<Buffers>,
     /// Of A and B: always for a kernel with bulk copies, on demand for one with 128-bit accesses.
     staging: Option<Box<Staging>>,
 }
 
-impl fmt::Debug for Prepared {
+impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kernel, stream, plan, .. } = self;
-        let mut parts = f.debug_struct("Prepared");
+        let mut parts = f.debug_struct("Plan");
         parts.field("kernel", kernel).field("stream", stream).field("plan", plan);
         parts.finish_non_exhaustive()
     }
 }
 
-impl Prepared {
+impl Plan {
     /// The launches.
-    pub fn plan(&self) -> &Plan {
+    pub fn launch_plan(&self) -> &LaunchPlan {
         &self.plan
     }
 
@@ -280,7 +280,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`Error::PlannedAlignment`] (see [`Prepared::enqueue`]); [`Error::Driver`] if the driver
+    /// [`Error::PlannedAlignment`] (see [`Plan::enqueue`]); [`Error::Driver`] if the driver
     /// refuses the launch.
     ///
     /// # Safety
@@ -366,7 +366,7 @@ impl Prepared {
     ///
     /// # Safety
     ///
-    /// As for [`Prepared::enqueue_raw`].
+    /// As for [`Plan::enqueue_raw`].
     unsafe fn stage(
         &self,
         staging: &Staging,
@@ -382,7 +382,7 @@ impl Prepared {
         unsafe { staging.operands(&self.stream, stage_operands, addresses) }.map(Some)
     }
 
-    /// [`Prepared::enqueue_raw`] for a kernel with tensor maps.
+    /// [`Plan::enqueue_raw`] for a kernel with tensor maps.
     ///
     /// # Safety
     ///

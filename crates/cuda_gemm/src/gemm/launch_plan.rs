@@ -14,7 +14,7 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 /// A [`Gemm`] as launches of one rung on one device.
 ///
 /// ```
-/// use cuda_gemm::{Gemm, Limits, Plan, find_kernel};
+/// use cuda_gemm::{Gemm, Limits, LaunchPlan, find_kernel};
 ///
 /// let limits = Limits {
 ///     grid: [i32::MAX as u32, 65535],
@@ -23,7 +23,7 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 ///     multiprocessors: 80,
 /// };
 /// let kernel = find_kernel("tile_64x64")?;
-/// let plan = Plan::split(kernel, Gemm::new(100, 70, 4096), 4, &limits, "a GPU")?;
+/// let plan = LaunchPlan::split(kernel, Gemm::new(100, 70, 4096), 4, &limits, "a GPU")?;
 /// assert_eq!((plan.splits(), plan.split_depth()), (4, 1024));
 /// // Two by two tiles of 64 x 64, in one launch.
 /// let [launch] = plan.launches() else { panic!() };
@@ -33,7 +33,7 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LaunchPlan {
     gemm: Gemm,
     block: [u32; 2],
     shared_bytes: u32,
@@ -43,7 +43,7 @@ pub struct Plan {
     launches: Vec<Launch>,
 }
 
-impl Plan {
+impl LaunchPlan {
     /// Plans a product for a rung, on a device with these limits; `device` is the
     /// name to put into errors.
     ///
@@ -63,13 +63,13 @@ impl Plan {
         Self::split(spec, gemm, 1, limits, device)
     }
 
-    /// As [`Plan::new`], with K split among `splits` blocks per tile of C, for a kernel with
+    /// As [`LaunchPlan::new`], with K split among `splits` blocks per tile of C, for a kernel with
     /// [`KernelAbi::SplitK`]. There are fewer splits if K has fewer steps, or where whole steps
     /// do not go further, and at most 65535.
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::new`], and [`Error::CannotSplit`] for any other kernel.
+    /// Those of [`LaunchPlan::new`], and [`Error::CannotSplit`] for any other kernel.
     pub fn split(
         spec: &KernelDescriptor,
         gemm: Gemm,
@@ -190,8 +190,8 @@ mod tests {
         spec
     }
 
-    fn plan(spec: &KernelDescriptor, gemm: Gemm) -> Result<Plan, Error> {
-        Plan::new(spec, gemm, &Limits::H200, "a device")
+    fn plan(spec: &KernelDescriptor, gemm: Gemm) -> Result<LaunchPlan, Error> {
+        LaunchPlan::new(spec, gemm, &Limits::H200, "a device")
     }
 
     #[test]
@@ -254,7 +254,8 @@ mod tests {
         let spec = find_kernel("tile_64x64").unwrap();
         let bk = spec.tile().bk as usize;
         let plan = |k, splits| {
-            Plan::split(spec, Gemm::new(65, 127, k), splits, &Limits::H200, "a device").unwrap()
+            LaunchPlan::split(spec, Gemm::new(65, 127, k), splits, &Limits::H200, "a device")
+                .unwrap()
         };
         for k in 0..20 * bk {
             for splits in [0, 1, 2, 3, 7, 65536, u32::MAX] {
@@ -270,7 +271,8 @@ mod tests {
         assert_eq!(workspace, Workspace { partials: 3 * 4 * 64 * 64, counters: 4 });
         assert_eq!(workspace.bytes(), 4 * (3 * 4 * 64 * 64 + 4));
         assert_eq!(plan(10 * bk, 1).workspace(), Workspace::default());
-        let refused = Plan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &Limits::H200, "a device");
+        let refused =
+            LaunchPlan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &Limits::H200, "a device");
         assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
     }
 
