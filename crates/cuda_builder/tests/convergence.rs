@@ -14,7 +14,7 @@ use cust::launch;
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
-use ptx_syntax::outline::{self, Statement};
+use ptx_syntax::outline::{self, StatementText};
 
 mod common;
 
@@ -115,7 +115,7 @@ fn fixture(arch: CudaArch) -> Option<String> {
 fn copies(text: &str, kernel: &str, instruction: &str) -> usize {
     let kernel = outline::entry(text, kernel).and_then(|entry| entry.function()).unwrap();
     let statements = kernel.body.statements();
-    let is_it = |statement: &Statement<'_>| {
+    let is_it = |statement: &StatementText<'_>| {
         statement.instruction().is_some_and(|(opcode, _)| opcode == instruction)
     };
     statements.filter(is_it).count()

@@ -165,7 +165,7 @@ enum Code {
 
 impl Loaded {
     /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
-    /// copied first if `packed`, against it; `auto` makes up its own mind about both. Where `choice` is everything, what is refused
+    /// copied first if `staged`, against it; `auto` makes up its own mind about both. Where `choice` is everything, what is refused
     /// is in the candidate.
     ///
     /// # Errors
@@ -175,18 +175,18 @@ impl Loaded {
         &self,
         gemm: Gemm,
         asked_splits: u32,
-        mut packed: bool,
+        mut staged: bool,
         choice: Selection,
     ) -> Result<Candidate, Error> {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                let prepared = kernel.plan(gemm).splits(asked_splits).staged(packed).prepare();
+                let prepared = kernel.plan(gemm).splits(asked_splits).staged(staged).prepare();
                 choice.tolerate(prepared.map(Job::rung))?
             }
             Ok(Code::Auto(auto)) => {
                 let fastest = auto.choose(&gemm)?;
-                (chosen, packed) = (Some(fastest.spec), fastest.packed);
+                (chosen, staged) = (Some(fastest.spec), fastest.staged);
                 let plan = auto.plan_choice(gemm, fastest);
                 choice.tolerate(plan.and_then(PlanBuilder::prepare).map(Job::rung))?
             }
@@ -205,7 +205,7 @@ impl Loaded {
         };
         let chosen = chosen.map(|spec| spec.name());
         let Self { name, rung, .. } = *self;
-        Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, packed }, job })
+        Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, staged }, job })
     }
 
     /// The version, as in `12.8.5`, of a cuBLAS that was loaded; `None` for all else.
@@ -240,7 +240,7 @@ pub struct Title {
     /// How many were asked for, which are more where K has fewer steps.
     pub asked_splits: u32,
     /// Whether A and B are copied first, as `auto` chose or was asked for.
-    pub packed: bool,
+    pub staged: bool,
 }
 
 impl Title {
@@ -253,8 +253,8 @@ impl Title {
     pub fn choice(&self) -> Option<String> {
         let splits = self.splits.filter(|splits| *splits > 1);
         let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
-        let packed = if self.packed { ", packed" } else { "" };
-        self.chosen.map(|name| format!("{name}{splits}{packed}"))
+        let staged = if self.staged { ", packed" } else { "" };
+        self.chosen.map(|name| format!("{name}{splits}{staged}"))
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Declaration<'a> {
 
 /// A function or kernel with a body.
 #[derive(Clone, Debug)]
-pub struct Function<'a> {
+pub struct FunctionText<'a> {
     /// Its name.
     pub name: &'a str,
     /// Whether it is a kernel.
@@ -68,7 +68,7 @@ pub struct Body<'a> {
 
 /// A statement of a body, without its label and its `;`.
 #[derive(Clone, Debug)]
-pub struct Statement<'a> {
+pub struct StatementText<'a> {
     /// Its lexemes, without comments.
     pub lexemes: Vec<Lexeme<'a>>,
     /// Whether it is inline assembly, around which LLVM writes comments.
@@ -81,7 +81,7 @@ pub fn declarations(text: &str) -> impl Iterator<Item = Declaration<'_>> {
 }
 
 /// The functions and kernels of a text that have bodies, in order.
-pub fn functions(text: &str) -> impl Iterator<Item = Function<'_>> {
+pub fn functions(text: &str) -> impl Iterator<Item = FunctionText<'_>> {
     declarations(text).filter_map(|declaration| declaration.function())
 }
 
@@ -195,7 +195,7 @@ impl<'a> Declaration<'a> {
     }
 
     /// The function or kernel that it defines.
-    pub fn function(&self) -> Option<Function<'a>> {
+    pub fn function(&self) -> Option<FunctionText<'a>> {
         let body = self.body.clone()?;
         let at = self.head.iter().position(|one| matches!(one.text, ".entry" | FUNCTION))?;
         let is_entry = self.head[at].text == ".entry";
@@ -214,7 +214,7 @@ impl<'a> Declaration<'a> {
         };
         let params = params.split(|one| one.kind == Kind::Punct(','));
         let params = params.filter(|one| !one.is_empty()).map(<[_]>::to_vec).collect();
-        Some(Function { name: name.text, is_entry, params, body })
+        Some(FunctionText { name: name.text, is_entry, params, body })
     }
 }
 
@@ -225,14 +225,14 @@ impl<'a> Body<'a> {
     }
 
     /// Its statements: those of blocks in it, too.
-    pub fn statements(&self) -> impl Iterator<Item = Statement<'a>> + use<'a> {
+    pub fn statements(&self) -> impl Iterator<Item = StatementText<'a>> + use<'a> {
         let mut lexemes = self.lexemes.clone();
         let mut is_assembly = false;
         std::iter::from_fn(move || statement(&mut lexemes, &mut is_assembly))
     }
 }
 
-fn statement<'a>(lexemes: &mut Lexemes<'a>, is_assembly: &mut bool) -> Option<Statement<'a>> {
+fn statement<'a>(lexemes: &mut Lexemes<'a>, is_assembly: &mut bool) -> Option<StatementText<'a>> {
     let mut found: Vec<Lexeme<'a>> = Vec::new();
     // Braces that are open around the operands of a vector.
     let mut braces = 0;
@@ -266,10 +266,10 @@ fn statement<'a>(lexemes: &mut Lexemes<'a>, is_assembly: &mut bool) -> Option<St
             }
         }
     }
-    (!found.is_empty()).then_some(Statement { lexemes: found, is_assembly: *is_assembly })
+    (!found.is_empty()).then_some(StatementText { lexemes: found, is_assembly: *is_assembly })
 }
 
-impl<'a> Statement<'a> {
+impl<'a> StatementText<'a> {
     /// The line it begins in, from 1.
     pub fn line(&self) -> u32 {
         self.lexemes.first().map_or(0, |first| first.line)
@@ -420,7 +420,7 @@ $L_1: @%p1 ld.global.v2.b32 {%r1, %r2}, [tile];
         let opcodes: Vec<_> =
             statements.iter().filter_map(|one| Some(one.instruction()?.0)).collect();
         assert_eq!(opcodes, ["ld.global.v2.b32", "bar.sync", "mov.u32", "call.uni"]);
-        let callees: Vec<_> = statements.iter().filter_map(Statement::callee).collect();
+        let callees: Vec<_> = statements.iter().filter_map(StatementText::callee).collect();
         assert_eq!(callees, ["helper"]);
         let callees: Vec<_> = functions[1].body.statements().map(|one| one.callee()).collect();
         assert_eq!(callees, [Some("_x")]);

@@ -12,12 +12,12 @@ const MAX_EXTENTS: usize = 16;
 /// The type of a variable's scalars.
 #[derive(Clone, Copy)]
 struct Scalar {
-    kind: Kind,
+    kind: ElementKind,
     bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ElementKind {
     Bits,
     Integer,
     Float,
@@ -29,19 +29,19 @@ impl Scalar {
     /// By its name without the dot.
     fn parse(name: &str) -> Option<Scalar> {
         let (kind, bytes) = match name {
-            "b8" => (Kind::Bits, 1),
-            "b16" => (Kind::Bits, 2),
-            "b32" => (Kind::Bits, 4),
-            "b64" => (Kind::Bits, 8),
-            "u8" | "s8" => (Kind::Integer, 1),
-            "u16" | "s16" => (Kind::Integer, 2),
-            "u32" | "s32" => (Kind::Integer, 4),
-            "u64" | "s64" => (Kind::Integer, 8),
-            "f32" => (Kind::Float, 4),
-            "f64" => (Kind::Float, 8),
-            "f16" | "bf16" => (Kind::Other, 2),
-            "f16x2" | "bf16x2" => (Kind::Other, 4),
-            "b128" => (Kind::Other, 16),
+            "b8" => (ElementKind::Bits, 1),
+            "b16" => (ElementKind::Bits, 2),
+            "b32" => (ElementKind::Bits, 4),
+            "b64" => (ElementKind::Bits, 8),
+            "u8" | "s8" => (ElementKind::Integer, 1),
+            "u16" | "s16" => (ElementKind::Integer, 2),
+            "u32" | "s32" => (ElementKind::Integer, 4),
+            "u64" | "s64" => (ElementKind::Integer, 8),
+            "f32" => (ElementKind::Float, 4),
+            "f64" => (ElementKind::Float, 8),
+            "f16" | "bf16" => (ElementKind::Other, 2),
+            "f16x2" | "bf16x2" => (ElementKind::Other, 4),
+            "b128" => (ElementKind::Other, 16),
             _ => return None,
         };
         Some(Scalar { kind, bytes })
@@ -242,19 +242,19 @@ impl Cursor {
         let at = self.at;
         let Scalar { kind, bytes } = scalar;
         let size = bytes as u8;
-        let untyped = kind == Kind::Bits;
+        let untyped = kind == ElementKind::Bits;
         let wrong = |parser: &mut Cursor, help: &str| {
             parser.at = at;
             parser.error(help)
         };
-        if kind == Kind::Other {
+        if kind == ElementKind::Other {
             return self
                 .error("variables of this type have no initial values; use `.b16` or `.b32`");
         }
         let float = match self.peek() {
             Some(&Token::F32(bits)) => {
                 self.at += 1;
-                if bytes != 4 || kind == Kind::Integer {
+                if bytes != 4 || kind == ElementKind::Integer {
                     return wrong(self, "a 32-bit float does not fit this type");
                 }
                 return Ok(Init::Bits(bits.into(), size));
@@ -267,8 +267,8 @@ impl Cursor {
         };
         if let Some(bits) = float {
             return match bytes {
-                8 if kind != Kind::Integer => Ok(Init::Bits(bits, size)),
-                4 if kind != Kind::Integer => {
+                8 if kind != ElementKind::Integer => Ok(Init::Bits(bits, size)),
+                4 if kind != ElementKind::Integer => {
                     Ok(Init::Bits((f64::from_bits(bits) as f32).to_bits().into(), size))
                 }
                 _ => wrong(self, "a float does not fit this type"),
@@ -282,13 +282,13 @@ impl Cursor {
                 self.expect(')')?;
             }
             let offset = self.offset()?;
-            if bytes != 8 || kind == Kind::Float {
+            if bytes != 8 || kind == ElementKind::Float {
                 return wrong(self, "an address needs `.b64` or `.u64`");
             }
             return Ok(Init::Address(name, offset));
         }
         let value = self.int()?;
-        if !untyped && kind != Kind::Integer {
+        if !untyped && kind != ElementKind::Integer {
             return wrong(self, &format!("an integer for a float; write `{value}.0`"));
         }
         let bits = 8 * bytes;

@@ -54,7 +54,7 @@ impl From<Estimate> for CandidateLine {
         Self {
             kernel: estimate.choice.spec.name(),
             splits: estimate.choice.splits,
-            packed: estimate.choice.packed,
+            packed: estimate.choice.staged,
             predicted_ms: 1e-6 * estimate.ns,
             memory_bound: estimate.memory_bound,
         }
@@ -101,7 +101,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             k: gemm.k,
             chosen: choice.spec.name(),
             splits: choice.splits,
-            packed: choice.packed,
+            packed: choice.staged,
             exception: auto.exception(&gemm).is_some(),
             candidates: auto.ranking(&gemm, SHOWN).into_iter().map(CandidateLine::from).collect(),
         };

@@ -109,8 +109,8 @@ fn costs_line(costs: &Costs) -> String {
         "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
         costs.kernel.name(),
         paces.collect::<Vec<_>>().join(", "),
-        costs.join_ns,
-        costs.piece_ns
+        costs.reduction_ns,
+        costs.partial_ns
     )
 }
 
@@ -209,7 +209,7 @@ impl SearchLine {
         let run = |run: &Run| RunLine {
             kernel: run.choice.spec.name(),
             splits: run.choice.splits,
-            packed: run.choice.packed,
+            packed: run.choice.staged,
             predicted_ns: run.predicted_ns,
             ns: run.ns(),
             rms_error: run.rms_error,

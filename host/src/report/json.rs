@@ -128,7 +128,7 @@ impl<'a> Subject<'a> {
             rung: title.rung,
             chosen: title.chosen,
             splits: title.splits,
-            packed: title.packed,
+            packed: title.staged,
             device: &setting.device.info().name,
             device_kind: setting.device_kind(),
             compute_capability: setting.compute_capability(),

@@ -49,7 +49,7 @@ pub fn row(row: &Row) -> String {
     let gaps = (row.gap_free == Some(false)).then_some("launch gaps");
     let throttled = row.throttled.as_deref().filter(|reasons| !reasons.is_empty());
     let chosen =
-        Title { chosen: row.chosen, splits: row.splits, packed: row.packed, ..Title::default() };
+        Title { chosen: row.chosen, splits: row.splits, staged: row.staged, ..Title::default() };
     let chosen = chosen.choice();
     let notes: Vec<_> = [chosen.as_deref(), gaps, throttled].into_iter().flatten().collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use ptx_syntax::outline::{Function, Statement, declarations, functions};
+use ptx_syntax::outline::{FunctionText, StatementText, declarations, functions};
 use ptx_syntax::scan::{Kind, Lexeme, lexemes};
 use ptx_syntax::source::{self, Place};
 
@@ -149,8 +149,8 @@ const TOGETHER: [&str; 2] = ["sync", "aligned"];
 
 /// A function, and its statements.
 struct Code<'a> {
-    function: Function<'a>,
-    statements: Vec<Statement<'a>>,
+    function: FunctionText<'a>,
+    statements: Vec<StatementText<'a>>,
 }
 
 /// A module, by its names.
@@ -223,7 +223,7 @@ impl<'a> Module<'a> {
         loop {
             let before = panicking.len();
             for code in self.functions.values() {
-                let mut callees = code.statements.iter().filter_map(Statement::callee);
+                let mut callees = code.statements.iter().filter_map(StatementText::callee);
                 if callees.any(|callee| panicking.contains(callee)) {
                     panicking.insert(code.function.name);
                 }
@@ -288,14 +288,14 @@ impl<'a> Module<'a> {
         Ok(())
     }
 
-    fn site(&self, statement: &Statement<'_>) -> Site {
+    fn site(&self, statement: &StatementText<'_>) -> Site {
         let line = statement.line();
         Site { line, source: source::place(&self.lines, line) }
     }
 }
 
 /// The words of a statement that can be names of functions or variables.
-fn named<'a>(statement: &Statement<'a>) -> impl Iterator<Item = &'a str> {
+fn named<'a>(statement: &StatementText<'a>) -> impl Iterator<Item = &'a str> {
     words(statement.lexemes.iter().copied())
 }
 

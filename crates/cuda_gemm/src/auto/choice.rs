@@ -9,7 +9,7 @@ use kernels_gpu::KernelDescriptor;
 /// ```
 /// use cuda_gemm::{Choice, find_kernel};
 ///
-/// let choice = Choice { spec: find_kernel("tile_64x64")?, splits: 3, packed: true };
+/// let choice = Choice { spec: find_kernel("tile_64x64")?, splits: 3, staged: true };
 /// assert_eq!(choice.to_string(), "tile_64x64 in 3 splits, packed");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
@@ -21,13 +21,13 @@ pub struct Choice {
     pub splits: u32,
     /// Whether A and B are staged where 128-bit accesses do not reach them: see
     /// [`PlanBuilder::staged`](crate::launch::PlanBuilder::staged). False where that makes no difference.
-    pub packed: bool,
+    pub staged: bool,
 }
 
 impl PartialEq for Choice {
     fn eq(&self, other: &Self) -> bool {
         // Names are unique.
-        let parts = |choice: &Self| (choice.spec.name(), choice.splits, choice.packed);
+        let parts = |choice: &Self| (choice.spec.name(), choice.splits, choice.staged);
         parts(self) == parts(other)
     }
 }
@@ -35,18 +35,18 @@ impl PartialEq for Choice {
 impl fmt::Debug for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} / {}", self.spec.name(), self.splits)?;
-        f.write_str(if self.packed { " packed" } else { "" })
+        f.write_str(if self.staged { " packed" } else { "" })
     }
 }
 
-/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, packed`.
+/// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, staged`.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, splits, packed } = self;
+        let Self { spec, splits, staged } = self;
         f.write_str(spec.name())?;
         if *splits > 1 {
             write!(f, " in {splits} splits")?;
         }
-        f.write_str(if *packed { ", packed" } else { "" })
+        f.write_str(if *staged { ", packed" } else { "" })
     }
 }

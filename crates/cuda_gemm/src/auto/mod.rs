@@ -209,7 +209,7 @@ impl Auto {
                 Some(choice) => choice,
                 // Any kernel computes nothing.
                 None => model.fastest(gemm).map_or_else(
-                    || Choice { spec: model.kernels()[0].kernel, splits: 1, packed: false },
+                    || Choice { spec: model.kernels()[0].kernel, splits: 1, staged: false },
                     |estimate| estimate.choice,
                 ),
             },
@@ -266,8 +266,8 @@ impl Auto {
     ///
     /// Those of [`Device::kernel`].
     pub fn plan_choice(&self, gemm: Gemm, choice: Choice) -> Result<PlanBuilder, Error> {
-        let Choice { spec, splits, packed } = choice;
-        Ok(self.kernel(spec)?.plan(gemm).splits(splits).staged(packed))
+        let Choice { spec, splits, staged } = choice;
+        Ok(self.kernel(spec)?.plan(gemm).splits(splits).staged(staged))
     }
 
     fn kernel(&self, spec: &'static KernelDescriptor) -> Result<&Kernel, Error> {

@@ -14,7 +14,7 @@
 //! (split-K reduction):
 //!
 //! ```text
-//!   time = launch + max(blocks, bytes / copy rate) + join_ns + splits * piece_ns
+//!   time = launch + max(blocks, bytes / copy rate) + reduction_ns + splits * partial_ns
 //! ```
 //!
 //! # Persistent blocks
@@ -113,7 +113,7 @@ impl Model {
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
             let of_kernel = |other: &&Estimate| {
-                let alike = |choice: Choice| (choice.spec.name(), choice.packed);
+                let alike = |choice: Choice| (choice.spec.name(), choice.staged);
                 alike(other.choice) == alike(estimate.choice)
             };
             if ranking.len() < count
@@ -131,7 +131,7 @@ impl Model {
     pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
         gemm.validate().ok()?;
         let costs = self.kernels.iter().find(|costs| costs.kernel.name() == choice.spec.name())?;
-        let work = Work::new(gemm, choice.spec, choice.packed);
+        let work = Work::new(gemm, choice.spec, choice.staged);
         (work.tiles > 0).then(|| self.estimate(costs, &work, choice.splits))
     }
 
@@ -140,9 +140,9 @@ impl Model {
             return;
         }
         let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
-        for (costs, packed) in both {
-            let work = Work::new(gemm, costs.kernel, packed);
-            if work.tiles == 0 || packed && !work.packed {
+        for (costs, staged) in both {
+            let work = Work::new(gemm, costs.kernel, staged);
+            if work.tiles == 0 || staged && !work.staged {
                 continue;
             }
             visit(self.estimate(costs, &work, 1));
@@ -181,7 +181,7 @@ impl Model {
             bytes => self.launch_ns + 2.0 * bytes / self.copy,
         };
         Estimate {
-            choice: Choice { spec: costs.kernel, splits, packed: work.packed },
+            choice: Choice { spec: costs.kernel, splits, staged: work.staged },
             ns: self.launch_ns + blocks.max(memory) + reduction + staging,
             memory_bound: memory > blocks,
         }
@@ -227,7 +227,7 @@ impl Costs {
     }
 
     fn reduction(&self, partials: f64) -> f64 {
-        self.join_ns + partials * self.piece_ns
+        self.reduction_ns + partials * self.partial_ns
     }
 }
 
@@ -246,7 +246,7 @@ struct Work {
     /// Whether the kernel's first entry point serves, with copies if there are any.
     aligned: bool,
     /// Whether there are copies that a kernel could do without.
-    packed: bool,
+    staged: bool,
     /// Rows and columns of tiles.
     rows: f64,
     cols: f64,
@@ -259,8 +259,8 @@ struct Work {
 }
 
 impl Work {
-    /// With copies of A and B, if `packed`, where they let the kernel's first entry point serve.
-    fn new(gemm: &Gemm, spec: &KernelDescriptor, packed: bool) -> Self {
+    /// With copies of A and B, if `staged`, where they let the kernel's first entry point serve.
+    fn new(gemm: &Gemm, spec: &KernelDescriptor, staged: bool) -> Self {
         let tile = spec.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
@@ -280,20 +280,20 @@ impl Work {
             }
         };
         let is_choice = spec.abi() == KernelAbi::SplitK;
-        let packed = packed && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
-        let staged = |i: usize| if ragged[i] && (packed || !is_choice) { bytes[i] } else { 0.0 };
+        let staged = staged && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
+        let copied = |i: usize| if ragged[i] && (staged || !is_choice) { bytes[i] } else { 0.0 };
         Self {
             // Each fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: rows as u64 * cols as u64,
             steps: gemm.depth().div_ceil(tile.bk as usize) as u32,
-            aligned: packed || serves(wide),
-            packed,
+            aligned: staged || serves(wide),
+            staged,
             rows: rows as f64,
             cols: cols as f64,
             depth: k,
             input_bytes: 4.0 * k * (m + n),
             output_bytes: 4.0 * touched * m * n,
-            staged_bytes: if k == 0.0 { 0.0 } else { staged(0) + staged(1) },
+            staged_bytes: if k == 0.0 { 0.0 } else { copied(0) + copied(1) },
         }
     }
 

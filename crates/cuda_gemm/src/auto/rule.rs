@@ -63,7 +63,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         .copied()
         .unwrap_or(TILES[0]);
     let wanted = (f64::from(multiprocessors) / tiles(spec).max(1.0)) as u32;
-    Choice { spec, splits: wanted.clamp(1, most_splits(spec)), packed: false }
+    Choice { spec, splits: wanted.clamp(1, most_splits(spec)), staged: false }
 }
 
 /// The tile that makes an interpreter do the least: FMAs beyond the edges cost it as
@@ -76,7 +76,7 @@ pub fn for_software(gemm: &Gemm) -> Choice {
         (covered(gemm, spec) * steps * (f64::from(bk) + others)) as u128
     };
     let spec = tiles_for_k(gemm).min_by_key(work).unwrap_or(TILES[0]);
-    Choice { spec, splits: 1, packed: false }
+    Choice { spec, splits: 1, staged: false }
 }
 
 /// Tiles without splits are for a K of one step.

@@ -49,7 +49,7 @@ pub fn scaled(table: &Table, info: &DeviceInfo, multiprocessors: u32) -> Result<
                 pace.step_ns *= slower;
             }
         }
-        for ns in [&mut costs.join_ns, &mut costs.piece_ns, &mut costs.tile_ns] {
+        for ns in [&mut costs.reduction_ns, &mut costs.partial_ns, &mut costs.tile_ns] {
             *ns *= slower;
         }
         (!costs.aligned.is_empty()).then_some(costs)

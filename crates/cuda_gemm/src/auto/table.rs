@@ -18,13 +18,13 @@
 //!     kernel,
 //!     aligned: paces.clone(),
 //!     unaligned: paces,
-//!     join_ns: 500.0,
-//!     piece_ns: 200.0,
+//!     reduction_ns: 500.0,
+//!     partial_ns: 200.0,
 //!     tile_ns: 0.0,
 //! };
 //! // A launch takes 2 us, and 1500 GB/s are copied.
 //! let table = Table::new(measured, 2000.0, 1500.0, vec![costs], Vec::new())?;
-//! let timed = |splits, ns| Timed { kernel, splits, packed: false, ns };
+//! let timed = |splits, ns| Timed { kernel, splits, staged: false, ns };
 //! let (best, instead_of) = (timed(2, 9e3), timed(1, 11e3));
 //! let exception = Exception { m: 64, n: 64, k: 4096, best, instead_of };
 //! let table = table.with_exceptions(vec![exception])?;

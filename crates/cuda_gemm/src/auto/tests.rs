@@ -116,8 +116,8 @@ fn no_table_is_made_that_is_not_checked() {
         (|costs| costs.aligned[0].step_ns = f64::NAN, "`aligned[0].step_ns` is NaN"),
         (|costs| costs.unaligned[1].fixed_ns = f64::NAN, "`unaligned[1].fixed_ns` is NaN"),
         (|costs| costs.unaligned[1].step_ns = 0.0, "`unaligned[1].step_ns` is 0"),
-        (|costs| costs.join_ns = f64::NAN, "`join_ns` is NaN"),
-        (|costs| costs.piece_ns = -1.0, "`piece_ns` is -1"),
+        (|costs| costs.reduction_ns = f64::NAN, "`join_ns` is NaN"),
+        (|costs| costs.partial_ns = -1.0, "`piece_ns` is -1"),
         (|costs| costs.tile_ns = f64::INFINITY, "`tile_ns` is inf"),
     ] as [(fn(&mut table::Costs), _); _]
     {
@@ -195,8 +195,8 @@ fn no_table_is_made_that_is_not_checked() {
     refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
 }
 
-fn timed(name: &str, splits: u32, packed: bool) -> table::Timed {
-    table::Timed { kernel: crate::find_kernel(name).unwrap(), splits, packed, ns: 9000.0 }
+fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {
+    table::Timed { kernel: crate::find_kernel(name).unwrap(), splits, staged, ns: 9000.0 }
 }
 
 /// The software device, as if the table were its own.
@@ -214,7 +214,7 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].choice;
     let gemm = Gemm::new(512, 512, 512);
     let exception =
-        Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3, packed: false };
+        Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3, staged: false };
     assert_eq!(auto.exception(&gemm), Some(exception));
     assert_eq!(choose(gemm), exception);
     assert_ne!(by_costs(gemm), exception);
@@ -235,16 +235,16 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
 /// Tables from before copies were a choice have none; what is written is read again.
 #[test]
 fn an_exception_may_have_copies() {
-    let packed = |text: &str| {
+    let staged = |text: &str| {
         let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
         let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
         let [first, second] = [table, again].map(|table| table.exceptions()[0].best.choice());
         assert_eq!(first, second);
-        first.packed
+        first.staged
     };
-    assert!(!packed(TABLE));
+    assert!(!staged(TABLE));
     let text = TABLE.replacen("\"splits\": 3", "\"splits\": 3, \"packed\": true", 1);
-    assert!(packed(&text));
+    assert!(staged(&text));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn another_device_gets_scaled_costs() {
     let (was, is) = (&table.kernels()[0], &scaled.kernels()[0]);
     assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
     assert_eq!(is.aligned[0].step_ns, 4.0 * was.aligned[0].step_ns);
-    assert_eq!(is.join_ns, 4.0 * was.join_ns);
+    assert_eq!(is.reduction_ns, 4.0 * was.reduction_ns);
     let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
     assert_eq!(scaled.kernels()[1].aligned.len(), room as usize);
     assert_eq!(scaled.copy_gbytes(), table.copy_gbytes() / 2.0);

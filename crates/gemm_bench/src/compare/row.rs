@@ -74,7 +74,8 @@ pub struct Row {
     /// Blocks that share each tile of C, for a kernel that can split K.
     pub splits: Option<u32>,
     /// Whether A and B are copied first, by choice.
-    pub packed: bool,
+    #[serde(rename = "packed")]
+    pub staged: bool,
     /// Rows of A and C.
     pub m: usize,
     /// Columns of B and C.
@@ -181,9 +182,9 @@ pub struct Row {
 impl Row {
     /// A row about which nothing is known yet.
     pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
-        let Title { name: kernel, rung, chosen, splits, packed, .. } = *title;
+        let Title { name: kernel, rung, chosen, splits, staged, .. } = *title;
         let Gemm { m, n, k, .. } = *gemm;
-        Self { kernel, rung, chosen, splits, packed, m, n, k, seed, ..Self::default() }
+        Self { kernel, rung, chosen, splits, staged, m, n, k, seed, ..Self::default() }
     }
 
     /// The shape of the product.

@@ -64,7 +64,7 @@ fn slow(costs: &mut Costs, factor: f64) {
         pace.fixed_ns *= factor;
         pace.step_ns *= factor;
     }
-    for ns in [&mut costs.join_ns, &mut costs.piece_ns, &mut costs.tile_ns] {
+    for ns in [&mut costs.reduction_ns, &mut costs.partial_ns, &mut costs.tile_ns] {
         *ns *= factor;
     }
 }

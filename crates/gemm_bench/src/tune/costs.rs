@@ -43,13 +43,13 @@ pub fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<Str
         let operands = Operands::new(gemm)?;
         let reference = operands.reference()?;
         let mut buffers = context.buffers(&operands, L2::Warm)?;
-        for (splits, packed) in CHECKED {
+        for (splits, staged) in CHECKED {
             if splits > 1 && spec.abi() != KernelAbi::SplitK {
                 continue;
             }
-            let job = Job::rung(kernel.plan(gemm).splits(splits).staged(packed).prepare()?);
+            let job = Job::rung(kernel.plan(gemm).splits(splits).staged(staged).prepare()?);
             if let Err(reason) = check(&job, &mut buffers, &reference)? {
-                let choice = Choice { spec, splits, packed };
+                let choice = Choice { spec, splits, staged };
                 let Gemm { m, n, k, .. } = gemm;
                 return Ok(Some(format!("{m}x{n}x{k}, {choice}: {reason}")));
             }
@@ -70,8 +70,8 @@ pub fn measure(
         kernel: spec,
         aligned: Vec::new(),
         unaligned: Vec::new(),
-        join_ns: 0.0,
-        piece_ns: 0.0,
+        reduction_ns: 0.0,
+        partial_ns: 0.0,
         tile_ns: 0.0,
     };
     let benchmark = KernelBenchmark { context, kernel, launch_ns };
@@ -83,9 +83,9 @@ pub fn measure(
     let pace = costs.aligned[0];
     match spec.abi() {
         KernelAbi::Gemm | KernelAbi::TensorMap => {}
-        KernelAbi::SplitK => [costs.join_ns, costs.piece_ns] = benchmark.reduction(pace)?,
+        KernelAbi::SplitK => [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?,
         KernelAbi::StreamK => {
-            [costs.join_ns, costs.piece_ns] = benchmark.stream_k_fixup(pace)?;
+            [costs.reduction_ns, costs.partial_ns] = benchmark.stream_k_fixup(pace)?;
             costs.tile_ns = benchmark.tile(pace)?;
         }
     }

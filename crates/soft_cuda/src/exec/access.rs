@@ -72,18 +72,18 @@ pub(crate) struct Site {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conflict {
     /// An earlier access of these bytes that is not ordered before this one.
-    Race(Earlier),
+    Race(EarlierAccess),
     /// Bytes that nobody wrote.
     Uninitialised,
     /// Bytes that belong to no variable.
     NoVariable,
     /// A load through the read-only cache, and a store of the same bytes in the same launch.
-    ReadOnlyCache(Earlier),
+    ReadOnlyCache(EarlierAccess),
 }
 
 /// An earlier access, by agent: see [`super::clock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Earlier {
+pub(crate) struct EarlierAccess {
     pub block: u64,
     pub agent: usize,
     pub line: u32,

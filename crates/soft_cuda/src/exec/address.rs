@@ -12,7 +12,7 @@ use crate::error::Place;
 use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// A register lane that holds an address.
-pub(crate) trait Address: Copy {
+pub(crate) trait AddressWidth: Copy {
     /// Whether all of `lanes` addresses, less `base`, are at most `limit` and
     /// multiples of `align`. `limit` is less than half of the type's range.
     ///
@@ -23,7 +23,7 @@ pub(crate) trait Address: Copy {
 
 macro_rules! address {
     ($($ty:ident)*) => {$(
-        impl Address for $ty {
+        impl AddressWidth for $ty {
             #[inline(always)]
             unsafe fn inside(lanes: *const $ty, mask: u32, base: $ty, limit: $ty, align: $ty) -> bool {
                 // The sign of `over` says whether any offset exceeds `limit`.

@@ -9,7 +9,7 @@
 use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
 use super::element::{self, Element};
-use super::groups::{Store, Target};
+use super::groups::{CopyTarget, Store};
 use super::machine::{SHARED_BASE, SPACES};
 use super::mbarrier;
 use super::op::{Cx, Handler, Op};
@@ -274,12 +274,12 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         // SAFETY: `c` has 32-bit lanes.
         let bytes = unsafe { *cx.slot::<u32>(op.c).add(lane) };
         let (from, _) = plain(cx, lane, inner, (address, dst.space), bytes)?;
-        (from, bytes, Target::Bytes { address, bytes })
+        (from, bytes, CopyTarget::Bytes { address, bytes })
     } else {
         // SAFETY: by contract.
         let (map, start) = unsafe { tensor(cx, lane, (address, dst.space), slots) }?;
         let from = shared(cx, lane, inner, map.box_bytes(), TENSOR_ALIGN)?;
-        (from, map.box_bytes() as u32, Target::Tensor { map, start })
+        (from, map.box_bytes() as u32, CopyTarget::Tensor { map, start })
     };
     cx.order.read(cx.warp, line, from, bytes)?;
     if let Some(checker) = &mut cx.checker {
@@ -291,10 +291,10 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
 }
 
 /// `cp.async.bulk.commit_group`.
-pub(crate) struct Commit;
+pub(crate) struct BulkCommit;
 
 // SAFETY: touches no slot.
-unsafe impl Handler for Commit {
+unsafe impl Handler for BulkCommit {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
         let lanes = cx.active();
@@ -304,10 +304,10 @@ unsafe impl Handler for Commit {
 }
 
 /// `cp.async.bulk.wait_group` with `x` groups left over.
-pub(crate) struct Wait;
+pub(crate) struct BulkWait;
 
 // SAFETY: touches no slot.
-unsafe impl Handler for Wait {
+unsafe impl Handler for BulkWait {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         match perform(cx, cx.mask, u64::from(op.x)) {
@@ -323,8 +323,8 @@ fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKi
     let due: Vec<_> = cx.stores[cx.warp].due(lanes, Some(keep)).collect();
     for (lane, Store { from, to }) in due {
         let done = match to {
-            Target::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
-            Target::Bytes { address, bytes } => {
+            CopyTarget::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
+            CopyTarget::Bytes { address, bytes } => {
                 let (space, access) = (AddressSpace::Global, Access::Copy);
                 range(cx, lane as u32, address, bytes, space, access).map(|host| {
                     for i in 0..bytes as usize {

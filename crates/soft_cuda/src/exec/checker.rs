@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::access::{AccessKind, Conflict, Earlier, Site};
+use super::access::{AccessKind, Conflict, EarlierAccess, Site};
 use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
@@ -160,8 +160,8 @@ impl<'k> Checker<'k> {
         }
     }
 
-    fn name(&self, earlier: Earlier) -> fault::Earlier {
-        let Earlier { block, agent, line, access } = earlier;
+    fn name(&self, earlier: EarlierAccess) -> fault::Earlier {
+        let EarlierAccess { block, agent, line, access } = earlier;
         let threads = self.known.threads;
         let thread = match agent / threads {
             0 => agent,

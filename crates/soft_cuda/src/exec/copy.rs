@@ -85,10 +85,10 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
 }
 
 /// `cp.async.commit_group`.
-pub(crate) struct Commit;
+pub(crate) struct CopyCommit;
 
 // SAFETY: touches no slot.
-unsafe impl Handler for Commit {
+unsafe impl Handler for CopyCommit {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
         let lanes = cx.active();
@@ -99,10 +99,10 @@ unsafe impl Handler for Commit {
 
 /// `cp.async.wait_group` with `x` groups left over, or `cp.async.wait_all` if
 /// `x` is [`FULL`].
-pub(crate) struct Wait;
+pub(crate) struct CopyWait;
 
 // SAFETY: touches no slot.
-unsafe impl Handler for Wait {
+unsafe impl Handler for CopyWait {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let keep = (op.x != FULL).then_some(u64::from(op.x));

@@ -8,7 +8,7 @@ const MOST: usize = 1 << 15;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
     Text(&'a [u8]),
-    Conversion(Conversion),
+    Conversion(ConversionSpec),
 }
 
 /// A width or a precision.
@@ -22,7 +22,7 @@ pub(super) enum Size {
 
 /// `%[flags][width][.precision][length]type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Conversion {
+pub(super) struct ConversionSpec {
     left: bool,
     plus: bool,
     space: bool,
@@ -56,7 +56,7 @@ pub(super) fn parts(format: &[u8]) -> Vec<Part<'_>> {
             rest = &rest[2..];
             continue;
         }
-        match Conversion::parse(&rest[1..]) {
+        match ConversionSpec::parse(&rest[1..]) {
             Some((conversion, after)) => {
                 parts.push(Part::Conversion(conversion));
                 rest = after;
@@ -70,10 +70,10 @@ pub(super) fn parts(format: &[u8]) -> Vec<Part<'_>> {
     parts
 }
 
-impl Conversion {
+impl ConversionSpec {
     /// A conversion after its `%`, and what follows it.
-    fn parse(mut text: &[u8]) -> Option<(Conversion, &[u8])> {
-        let mut conversion = Conversion {
+    fn parse(mut text: &[u8]) -> Option<(ConversionSpec, &[u8])> {
+        let mut conversion = ConversionSpec {
             left: false,
             plus: false,
             space: false,
@@ -118,7 +118,7 @@ impl Conversion {
 
     /// The conversion with what the arguments for `*` say: a negative width is a positive one to
     /// the left, a negative precision is none.
-    pub(super) fn with(mut self, width: Option<i32>, precision: Option<i32>) -> Conversion {
+    pub(super) fn with(mut self, width: Option<i32>, precision: Option<i32>) -> ConversionSpec {
         if let Some(width) = width {
             self.left |= width < 0;
             self.width = Size::Is((width.unsigned_abs() as usize).min(MOST));

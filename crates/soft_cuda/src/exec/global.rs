@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::access::{AccessKind, Conflict, Earlier, Site};
+use super::access::{AccessKind, Conflict, EarlierAccess, Site};
 use super::knowledge::Knowledge;
 use super::machine::{LANES, bits};
 use crate::fault::Access;
@@ -16,7 +16,7 @@ use crate::fault::Access;
 const LAST_TIME: u32 = (1 << 20) - 1;
 
 /// The accesses of one allocation.
-struct Words {
+struct WordShadow {
     writes: Box<[AtomicU64]>,
     write_lines: Box<[AtomicU32]>,
     reads: Box<[AtomicU64]>,
@@ -32,7 +32,7 @@ struct Words {
 pub(crate) struct GlobalShadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
-    allocations: Vec<OnceLock<Words>>,
+    allocations: Vec<OnceLock<WordShadow>>,
 }
 
 /// An access in one word: block plus 1, thread, kind, and time.
@@ -108,8 +108,8 @@ impl Packed {
         known.knows_foreign((warp, lane), self.block(), thread, time)
     }
 
-    fn earlier(self, line: u32, access: Access) -> Earlier {
-        Earlier { block: self.block(), agent: self.thread(), line, access }
+    fn earlier(self, line: u32, access: Access) -> EarlierAccess {
+        EarlierAccess { block: self.block(), agent: self.thread(), line, access }
     }
 }
 
@@ -142,14 +142,14 @@ fn place(word: u64) -> usize {
     (word ^ (word >> 6 & (SPREAD - 8))) as usize
 }
 
-/// Words among which [`place`] changes the order.
+/// WordShadow among which [`place`] changes the order.
 const SPREAD: u64 = 512;
 
-impl Words {
+impl WordShadow {
     /// For `words` words.
-    fn new(words: u64) -> Words {
+    fn new(words: u64) -> WordShadow {
         let words = words.next_multiple_of(SPREAD) as usize;
-        Words {
+        WordShadow {
             writes: zeroed(words),
             write_lines: zeroed(words),
             reads: zeroed(words),
@@ -188,7 +188,7 @@ impl Words {
         self.reads[word].store(new.0, Relaxed);
     }
 
-    /// Whether [`note_read`](Words::note_read) has nothing to do for reads by the lanes `mask` of
+    /// Whether [`note_read`](WordShadow::note_read) has nothing to do for reads by the lanes `mask` of
     /// a warp, of which `new` is the first.
     #[inline(always)]
     fn all_noted(
@@ -240,8 +240,8 @@ impl GlobalShadow {
         GlobalShadow { shift, allocations: (0..allocations).map(|_| OnceLock::new()).collect() }
     }
 
-    fn words(&self, (index, size): (usize, u64)) -> &Words {
-        let words = || Words::new(size.div_ceil(1 << self.shift));
+    fn words(&self, (index, size): (usize, u64)) -> &WordShadow {
+        let words = || WordShadow::new(size.div_ceil(1 << self.shift));
         self.allocations[index].get_or_init(words)
     }
 

@@ -37,12 +37,12 @@ pub(crate) struct CopyToShared {
 pub(crate) struct Store {
     /// Offset into shared memory.
     pub from: u32,
-    pub to: Target,
+    pub to: CopyTarget,
 }
 
 /// Where a [`Store`] goes.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum CopyTarget {
     Bytes { address: u64, bytes: u32 },
     Tensor { map: TensorMap, start: [i32; 5] },
 }

@@ -18,7 +18,7 @@ pub(crate) struct Fenced {
 
 /// What the lanes of one warp know.
 #[derive(Debug, Default)]
-struct Warp {
+struct WarpKnowledge {
     /// Lanes that the warp was started with.
     lanes: u32,
     /// Threads of the block.
@@ -46,7 +46,7 @@ struct Warp {
 /// What each thread of a block knows.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
-    warps: Vec<Warp>,
+    warps: Vec<WarpKnowledge>,
     /// What threads that passed `bar.arrive` knew, by barrier.
     arrivals: [Clock; BARRIERS as usize],
     /// Of this block.
@@ -63,7 +63,7 @@ impl Knowledge {
     pub(crate) fn new(warps: usize, copies: bool) -> Knowledge {
         Knowledge {
             copies,
-            warps: (0..warps).map(|_| Warp::default()).collect(),
+            warps: (0..warps).map(|_| WarpKnowledge::default()).collect(),
             arrivals: Default::default(),
             block: 0,
             threads: warps * LANES,
@@ -311,7 +311,7 @@ impl Knowledge {
     }
 }
 
-impl Warp {
+impl WarpKnowledge {
     fn refresh_floors(&mut self) {
         for (other, floor) in self.floors.iter_mut().enumerate() {
             let lanes = other * LANES..((other + 1) * LANES).min(self.threads);

@@ -7,8 +7,8 @@ use super::address;
 use super::code::Wait;
 use super::machine::{NO_SLOT, SHARED_BASE, SPACES};
 use super::op::{Cx, Handler, Op};
-use super::order::Clock;
-use super::phases::Barrier;
+use super::order::WarpClock;
+use super::phases::MbarrierState;
 use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// The largest arrival count, and the largest count of bytes.
@@ -234,7 +234,7 @@ fn init(
     let index = all.iter().position(|barrier| barrier.at == at).unwrap_or(all.len());
     let component = cx.order.component(index);
     let completed = all.get(index).map_or(0, |barrier| barrier.completed);
-    let barrier = Barrier {
+    let barrier = MbarrierState {
         at,
         count,
         pending: count,
@@ -242,8 +242,8 @@ fn init(
         phase: 0,
         completed,
         component,
-        arrived: Clock::default(),
-        done: Clock::default(),
+        arrived: WarpClock::default(),
+        done: WarpClock::default(),
         fenced: false,
         released: Default::default(),
         acquired: Default::default(),

@@ -23,9 +23,9 @@ const WARPS: usize = 32;
 
 /// How much of what each warp did, and of each mbarrier's phases, is known.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Clock(Vec<u32>);
+pub(crate) struct WarpClock(Vec<u32>);
 
-impl Clock {
+impl WarpClock {
     fn at(&self, component: usize) -> u32 {
         self.0.get(component).copied().unwrap_or(0)
     }
@@ -37,7 +37,7 @@ impl Clock {
         self.0[component] = value;
     }
 
-    fn join(&mut self, other: &Clock) {
+    fn join(&mut self, other: &WarpClock) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }
@@ -59,7 +59,7 @@ struct Copied {
 
 /// A warp's last access of a granule.
 #[derive(Debug, Clone, Copy, Default)]
-struct Accessed {
+struct AccessOrder {
     /// The warp's own component then; 0 if there was none.
     clock: u32,
     /// PTX line, and in the highest bit whether it was a store.
@@ -85,14 +85,14 @@ pub(crate) struct Order {
     /// Whether anything is tracked: only in kernels with bulk copies.
     pub on: bool,
     /// By warp. All have a component for every mbarrier.
-    clocks: Vec<Clock>,
-    fences: Clock,
+    clocks: Vec<WarpClock>,
+    fences: WarpClock,
     /// What threads that passed `bar.arrive` knew, by barrier.
-    arrivals: [Clock; BARRIERS as usize],
+    arrivals: [WarpClock; BARRIERS as usize],
     /// By granule.
     copied: Vec<Copied>,
     /// By warp and granule.
-    accessed: Vec<Accessed>,
+    accessed: Vec<AccessOrder>,
 }
 
 impl Order {
@@ -103,11 +103,11 @@ impl Order {
         };
         Order {
             on,
-            clocks: vec![Clock::default(); warps],
-            fences: Clock::default(),
+            clocks: vec![WarpClock::default(); warps],
+            fences: WarpClock::default(),
             arrivals: Default::default(),
             copied: vec![Copied::default(); granules],
-            accessed: vec![Accessed::default(); granules * warps],
+            accessed: vec![AccessOrder::default(); granules * warps],
         }
     }
 
@@ -118,10 +118,10 @@ impl Order {
             clock.0.resize(WARPS, 0);
             clock.0[warp] = 1;
         }
-        self.fences = Clock::default();
+        self.fences = WarpClock::default();
         self.arrivals = Default::default();
         self.copied.fill(Copied::default());
-        self.accessed.fill(Accessed::default());
+        self.accessed.fill(AccessOrder::default());
     }
 
     /// The component of the mbarrier number `index`.
@@ -133,14 +133,14 @@ impl Order {
     }
 
     /// Adds what `warp` knows to `into`, for others to [`acquire`](Order::acquire).
-    pub(crate) fn release(&mut self, warp: usize, into: &mut Clock) {
+    pub(crate) fn release(&mut self, warp: usize, into: &mut WarpClock) {
         if let Some(clock) = self.clocks.get_mut(warp) {
             into.join(clock);
             clock.0[warp] += 1;
         }
     }
 
-    pub(crate) fn acquire(&mut self, warp: usize, from: &Clock) {
+    pub(crate) fn acquire(&mut self, warp: usize, from: &WarpClock) {
         if let Some(clock) = self.clocks.get_mut(warp) {
             clock.join(from);
         }
@@ -196,7 +196,7 @@ impl Order {
         let granules = self.copied.len();
         let known = &self.clocks[warp].0[..];
         let store = if access == Access::Load { 0 } else { STORE };
-        let entry = Accessed { clock: known[warp], line: line | store };
+        let entry = AccessOrder { clock: known[warp], line: line | store };
         let copied = &self.copied[..granules];
         let mine = &mut self.accessed[warp * granules..][..granules];
         // Lanes often share a granule. Those that were checked, by their low bits.

@@ -2,11 +2,11 @@
 
 use super::clock;
 use super::machine::SHARED_BASE;
-use super::order::Clock;
+use super::order::WarpClock;
 
 /// One barrier.
 #[derive(Debug)]
-pub(super) struct Barrier {
+pub(super) struct MbarrierState {
     /// Offset into shared memory.
     pub at: u32,
     /// Arrivals that complete a phase.
@@ -21,8 +21,8 @@ pub(super) struct Barrier {
     pub completed: u32,
     pub component: usize,
     /// What those who arrived knew, and what of it a wait passes on.
-    pub arrived: Clock,
-    pub done: Clock,
+    pub arrived: WarpClock,
+    pub done: WarpClock,
     /// Whether a fence has made its initialisation known to asynchronous copies.
     pub fenced: bool,
     /// The same, for checks of all accesses.
@@ -35,7 +35,7 @@ pub(super) struct Barrier {
 /// The barriers of a block.
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
-    pub(super) all: Vec<Barrier>,
+    pub(super) all: Vec<MbarrierState>,
     /// Phases completed, of all barriers: when it changes, waits may end.
     pub completions: u64,
     /// Changes of any kind, of all barriers.
@@ -53,7 +53,7 @@ impl Barriers {
         let Some(barrier) = self.all.get(index as usize) else {
             return "wait for an mbarrier".to_owned();
         };
-        let Barrier { at, count, pending, bytes, phase, .. } = barrier;
+        let MbarrierState { at, count, pending, bytes, phase, .. } = barrier;
         let bytes = match *bytes {
             0 => String::new(),
             more @ 1.. => format!(" and {more} bytes of bulk copies"),

@@ -1,6 +1,6 @@
 //! Who accessed each word of a block's shared memory last.
 
-use super::access::{AccessKind, Conflict, Earlier, KINDS, Site};
+use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
 use super::knowledge::Knowledge;
 use super::machine::{LANES, bits};
 use crate::checks::Checks;
@@ -310,7 +310,7 @@ impl Shadow {
             Some(agent) => {
                 let access = Access::Load;
                 let earlier =
-                    Earlier { block: known.block, agent, line: reads.lines[word], access };
+                    EarlierAccess { block: known.block, agent, line: reads.lines[word], access };
                 Err(Conflict::Race(earlier))
             }
         }
@@ -340,7 +340,7 @@ fn check_write(
         None => Ok(()),
         Some(lane) => {
             let access = kind.access();
-            let earlier = Earlier { block: known.block, agent, line: write.line, access };
+            let earlier = EarlierAccess { block: known.block, agent, line: write.line, access };
             Err((lane, Conflict::Race(earlier)))
         }
     }

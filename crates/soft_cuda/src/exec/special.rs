@@ -21,10 +21,10 @@ pub(crate) fn lane_mask(kind: u32, lane: u32) -> u32 {
 
 /// `%clock`, `%clock64`, `%globaltimer`: nanoseconds since the launch began.
 /// `S` is the lane of `d`; `x` shifts the value right.
-pub(crate) struct Clock<S>(PhantomData<S>);
+pub(crate) struct ReadClock<S>(PhantomData<S>);
 
 // SAFETY: touches only the slot `d`.
-unsafe impl<T: Int> Handler for Clock<T> {
+unsafe impl<T: Int> Handler for ReadClock<T> {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let now = cx.started.elapsed().as_nanos() as u64 >> op.x;

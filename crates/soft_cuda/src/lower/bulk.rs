@@ -162,7 +162,7 @@ impl Lowering<'_> {
         self.since(at, 90)?;
         let raw = Field::Raw;
         if at.take("commit_group") {
-            self.emit(at, pick_compact::<bulk::Commit>(), [raw(0); 6]);
+            self.emit(at, pick_compact::<bulk::BulkCommit>(), [raw(0); 6]);
             return Ok(());
         }
         if at.take("wait_group") {
@@ -171,7 +171,7 @@ impl Lowering<'_> {
                 return Err(at.bad_operands("the number of groups is a constant"));
             };
             let fields = [raw(0), raw(0), raw(0), raw(0), raw(*left as u32), raw(0)];
-            self.emit(at, pick_compact::<bulk::Wait>(), fields);
+            self.emit(at, pick_compact::<bulk::BulkWait>(), fields);
             return Ok(());
         }
         let tensor = at.take("tensor");

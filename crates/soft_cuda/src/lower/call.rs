@@ -3,7 +3,7 @@
 use super::builtin::Builtin;
 use super::compare::setp_fields;
 use super::context::{Context, Result};
-use super::index::Call;
+use super::index::CallSite;
 use super::ir::{Callee, Class, Field, InstKind, Piece, Terminator};
 use super::lowering::Lowering;
 use super::scopes::Binding;
@@ -20,7 +20,7 @@ impl<'m> Lowering<'m> {
     /// `call`: of a function by its name, or by its address in a register.
     pub(super) fn call(&mut self, at: &mut Context<'m>) -> Result<()> {
         at.take("uni");
-        let Some(Call { returns, callee: name, rest }) = Call::of(at.inst) else {
+        let Some(CallSite { returns, callee: name, rest }) = CallSite::of(at.inst) else {
             return Err(at.bad_operands("it takes the name of a function"));
         };
         let (arguments, prototype): (&[Operand], _) = match rest {

@@ -12,7 +12,7 @@ impl Lowering<'_> {
     pub(super) fn cp_async(&mut self, at: &mut Context<'_>) -> Result<()> {
         let raw = Field::Raw;
         if at.take("commit_group") {
-            self.emit(at, pick_compact::<copy::Commit>(), [raw(0); 6]);
+            self.emit(at, pick_compact::<copy::CopyCommit>(), [raw(0); 6]);
             return Ok(());
         }
         if at.take("wait_all") || at.mods.contains(&"wait_group") {
@@ -25,7 +25,7 @@ impl Lowering<'_> {
                 FULL
             };
             let fields = [raw(0), raw(0), raw(0), raw(0), raw(left), raw(0)];
-            self.emit(at, pick_compact::<copy::Wait>(), fields);
+            self.emit(at, pick_compact::<copy::CopyWait>(), fields);
             return Ok(());
         }
         let only_cg = match at.take_one(&["ca", "cg"]) {

@@ -170,18 +170,18 @@ impl Encoder {
     fn deepest(&self) -> Option<u32> {
         /// How far the search is with a function.
         #[derive(Clone, Copy, PartialEq)]
-        enum State {
+        enum Visit {
             New,
             Open,
             Done,
         }
-        let mut states = vec![State::New; self.callees.len()];
+        let mut states = vec![Visit::New; self.callees.len()];
         // With all that a function calls; while it is open, what its calls take so far.
         let mut bytes = vec![0u32; self.callees.len()];
         let mut open = vec![(0, 0)];
         while let Some((function, next)) = open.last_mut() {
             let function = *function;
-            states[function] = State::Open;
+            states[function] = Visit::Open;
             let own = self.code.functions[function].frame;
             let Some(callee) = self.callees[function].get(*next) else {
                 let own = match self.callees[function].is_empty() {
@@ -189,16 +189,16 @@ impl Encoder {
                     false => own.max(1).next_multiple_of(self.align),
                 };
                 bytes[function] = bytes[function].checked_add(own)?;
-                states[function] = State::Done;
+                states[function] = Visit::Done;
                 open.pop();
                 continue;
             };
             let callee = (*callee)? as usize;
             match states[callee] {
-                State::New => open.push((callee, 0)),
+                Visit::New => open.push((callee, 0)),
                 // It calls itself.
-                State::Open => return None,
-                State::Done => {
+                Visit::Open => return None,
+                Visit::Done => {
                     *next += 1;
                     bytes[function] = bytes[function].max(bytes[callee]);
                 }

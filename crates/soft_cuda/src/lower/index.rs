@@ -154,7 +154,7 @@ impl<'m> Index<'m> {
                 | Statement::Prototype { .. } => {}
                 Statement::Instruction(inst) if matches!(opcode(inst), "bra" | "brx") => {}
                 Statement::Instruction(inst) => {
-                    let (first, rest) = match Call::of(inst) {
+                    let (first, rest) = match CallSite::of(inst) {
                         Some(call) => {
                             found.push(call.callee);
                             (call.returns, call.rest)
@@ -171,24 +171,24 @@ impl<'m> Index<'m> {
 }
 
 /// The operands of a `call`: `(returns), callee, (arguments)`.
-pub(super) struct Call<'m> {
+pub(super) struct CallSite<'m> {
     pub returns: &'m [Operand],
     pub callee: &'m str,
     /// What follows the callee.
     pub rest: &'m [Operand],
 }
 
-impl<'m> Call<'m> {
+impl<'m> CallSite<'m> {
     /// `None` if the instruction is no call, or names no function.
-    pub(super) fn of(inst: &'m Instruction) -> Option<Call<'m>> {
+    pub(super) fn of(inst: &'m Instruction) -> Option<CallSite<'m>> {
         if opcode(inst) != "call" {
             return None;
         }
         match inst.operands.as_slice() {
             [Operand::List(returns), Operand::Name(callee), rest @ ..] => {
-                Some(Call { returns, callee, rest })
+                Some(CallSite { returns, callee, rest })
             }
-            [Operand::Name(callee), rest @ ..] => Some(Call { returns: &[], callee, rest }),
+            [Operand::Name(callee), rest @ ..] => Some(CallSite { returns: &[], callee, rest }),
             _ => None,
         }
     }

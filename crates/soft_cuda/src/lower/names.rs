@@ -8,7 +8,7 @@ use super::ty::{Kind, Ty};
 use crate::error::LoadError;
 use crate::exec::code::Special;
 use crate::exec::lanes::{Map1, PredLogic};
-use crate::exec::special::{Clock, FrameAddress};
+use crate::exec::special::{FrameAddress, ReadClock};
 use crate::exec::{NO_SLOT, alu, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
@@ -257,8 +257,8 @@ impl Lowering<'_> {
         special_fits(at, name, bits, ty)?;
         let v = self.register(ty.class());
         let run = match bits {
-            32 => pick_compact::<Clock<u32>>(),
-            _ => pick_compact::<Clock<u64>>(),
+            32 => pick_compact::<ReadClock<u32>>(),
+            _ => pick_compact::<ReadClock<u64>>(),
         };
         let raw = Field::Raw;
         self.emit(at, run, [Field::Def(v), raw(0), raw(0), raw(NO_SLOT), raw(shift), raw(0)]);

@@ -36,8 +36,8 @@ fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
         kernel,
         unaligned: unaligned.unwrap_or_default(),
         aligned: paces,
-        join_ns: 50.0,
-        piece_ns: 7.0,
+        reduction_ns: 50.0,
+        partial_ns: 7.0,
         tile_ns: 30.0,
     }
 }
@@ -49,7 +49,7 @@ fn model(kernels: Vec<Costs>) -> Model {
 
 fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
     let spec = model.kernels()[0].kernel;
-    model.time(gemm, Choice { spec, splits, packed: false }).unwrap().ns.round()
+    model.time(gemm, Choice { spec, splits, staged: false }).unwrap().ns.round()
 }
 
 /// A product of so many tiles of 64 x 64, with so many steps of 64.
@@ -175,7 +175,7 @@ fn rows_that_tensor_maps_cannot_reach_are_copied() {
 fn tiles_have_the_choice_of_a_copy() {
     let mut model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
     model.copy = 1e5;
-    let copied = |gemm: Gemm| model.fastest(&gemm).is_some_and(|best| best.choice.packed);
+    let copied = |gemm: Gemm| model.fastest(&gemm).is_some_and(|best| best.choice.staged);
     // Copying takes 1000 ns and something, a step without it 10 ns more; in one split each.
     let long = Gemm::new(64 * 10, 63, 64 * 200);
     assert!(copied(long));
@@ -183,8 +183,8 @@ fn tiles_have_the_choice_of_a_copy() {
     // Nothing to gain where B is aligned, whatever A and C are, nor where nothing is read.
     assert!(!copied(Gemm { ldc: 65, lda: 64 * 200 + 1, ..Gemm::new(640, 64, 64 * 200) }));
     assert!(!copied(long.scaled(0.0, 1.0)));
-    let with = |packed| {
-        model.time(&long, Choice { spec: model.kernels()[0].kernel, splits: 1, packed }).unwrap()
+    let with = |staged| {
+        model.time(&long, Choice { spec: model.kernels()[0].kernel, splits: 1, staged }).unwrap()
     };
     let bytes: f64 = 4.0 * 63.0 * 64.0 * 200.0;
     let saved = with(false).ns - with(true).ns;
@@ -231,7 +231,7 @@ fn what_cannot_be_launched_takes_no_time() {
     const MAX: usize = crate::gemm::MAX_DIMENSION;
     for costs in model.kernels() {
         let time = |gemm: Gemm, splits| {
-            let choice = Choice { spec: costs.kernel, splits, packed: false };
+            let choice = Choice { spec: costs.kernel, splits, staged: false };
             model.time(&gemm, choice).map(|estimate| (estimate.ns, estimate.choice.splits))
         };
         for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(usize::MAX, usize::MAX, 1)] {

@@ -71,9 +71,11 @@ pub struct Costs {
     pub unaligned: Vec<Pace>,
     /// For a tile of C that several blocks share: to store their sums, and for the
     /// last one to know that it is the last.
-    pub join_ns: f64,
+    #[serde(rename = "join_ns")]
+    pub reduction_ns: f64,
     /// For each of these blocks: to add up what it left.
-    pub piece_ns: f64,
+    #[serde(rename = "piece_ns")]
+    pub partial_ns: f64,
     /// For a persistent block: to go from one tile to the next.
     pub tile_ns: f64,
 }
@@ -115,8 +117,8 @@ pub struct Timed {
     /// Blocks that share each tile of C.
     pub splits: u32,
     /// Whether A and B are copied first.
-    #[serde(default)]
-    pub packed: bool,
+    #[serde(default, rename = "packed")]
+    pub staged: bool,
     /// The time.
     pub ns: f64,
 }
@@ -158,7 +160,7 @@ impl Measured {
 impl Timed {
     /// Without the time.
     pub fn choice(&self) -> Choice {
-        Choice { spec: self.kernel, splits: self.splits, packed: self.packed }
+        Choice { spec: self.kernel, splits: self.splits, staged: self.staged }
     }
 }
 

@@ -57,7 +57,7 @@ fn check_device(device: &Measured) -> Result<(), String> {
 }
 
 fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
-    let Costs { kernel, aligned, unaligned, join_ns, piece_ns, tile_ns } = costs;
+    let Costs { kernel, aligned, unaligned, reduction_ns, partial_ns, tile_ns } = costs;
     if kernel.abi().has_tensor_maps() && device.capability != (9, 0) {
         let (major, minor) = device.capability;
         return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
@@ -77,8 +77,8 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
             positive(format_args!("{list}[{i}].step_ns"), *step_ns)?;
         }
     }
-    not_negative("join_ns", *join_ns)?;
-    not_negative("piece_ns", *piece_ns)?;
+    not_negative("join_ns", *reduction_ns)?;
+    not_negative("piece_ns", *partial_ns)?;
     not_negative("tile_ns", *tile_ns)
 }
 
@@ -86,10 +86,10 @@ fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(),
     let Exception { m, n, k, best, instead_of } = exception;
     Gemm::new(*m, *n, *k).validate().map_err(|error| error.to_string())?;
     for (which, timed) in [("best", best), ("instead_of", instead_of)] {
-        let Timed { kernel, splits, packed, ns } = timed;
+        let Timed { kernel, splits, staged, ns } = timed;
         let name = kernel.name();
         at_least_1(format_args!("{which}.splits"), *splits)?;
-        if (*splits > 1 || *packed) && kernel.abi() != KernelAbi::SplitK {
+        if (*splits > 1 || *staged) && kernel.abi() != KernelAbi::SplitK {
             return Err(format!("`{which}`: `{name}` takes neither splits nor copies"));
         }
         positive(format_args!("{which}.ns"), *ns)?;
