@@ -5,49 +5,49 @@
 //! ```no_run
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, a: DeviceBuffer<f32>, mut c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().run(s, (1, 64), 2.0, &a, &mut c).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().run(s, (1, 64), 2.0, &a, &mut c).unwrap();
 //! # }
 //! ```
 //! A missing argument:
 //! ```compile_fail,E0061
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, a: DeviceBuffer<f32>, mut c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().run(s, (1, 64), 2.0, &a).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().run(s, (1, 64), 2.0, &a).unwrap();
 //! # }
 //! ```
 //! An f64 for an f32:
 //! ```compile_fail,E0308
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, a: DeviceBuffer<f32>, mut c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().run(s, (1, 64), 2.0f64, &a, &mut c).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().run(s, (1, 64), 2.0f64, &a, &mut c).unwrap();
 //! # }
 //! ```
 //! A buffer of other elements:
 //! ```compile_fail,E0277
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, a: DeviceBuffer<f64>, mut c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().run(s, (1, 64), 2.0, &a, &mut c).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().run(s, (1, 64), 2.0, &a, &mut c).unwrap();
 //! # }
 //! ```
 //! What is written, shared:
 //! ```compile_fail,E0277
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, a: DeviceBuffer<f32>, c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().run(s, (1, 64), 2.0, &a, &c).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().run(s, (1, 64), 2.0, &a, &c).unwrap();
 //! # }
 //! ```
 //! What is written, read by the same launch:
 //! ```compile_fail,E0502
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, mut c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().run(s, (1, 64), 2.0, &c, &mut c).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().run(s, (1, 64), 2.0, &c, &mut c).unwrap();
 //! # }
 //! ```
 //! A launch that does not wait, without `unsafe`:
 //! ```compile_fail,E0133
 //! # use api::typed::*; use cust::{memory::DeviceBuffer, module::Module, stream::Stream};
 //! # fn f(m: &Module, s: &Stream, a: DeviceBuffer<f32>, mut c: DeviceBuffer<f32>) {
-//! axpy::load(m).unwrap().launch(s, (1, 64), 2.0, &a, &mut c).unwrap();
+//! unsafe { axpy::load(m) }.unwrap().launch(s, (1, 64), 2.0, &a, &mut c).unwrap();
 //! # }
 //! ```
 //! A pointer to the host's memory, by value, to a safe kernel:
@@ -56,14 +56,14 @@
 //! #[kernel]
 //! pub fn looks(x: Option<&'static u32>) {}
 //! # fn f(m: &Module, s: &Stream) {
-//! looks::load(m).unwrap().run(s, (1, 64), Some(&5)).unwrap();
+//! unsafe { looks::load(m) }.unwrap().run(s, (1, 64), Some(&5)).unwrap();
 //! # }
 //! ```
 //! An instance that is not listed:
 //! ```compile_fail,E0599
 //! # use api::typed::*; use cust::module::Module;
 //! # fn f(m: &Module) {
-//! scale::<u8>::load(m).unwrap();
+//! unsafe { scale::<u8>::load(m) }.unwrap();
 //! # }
 //! ```
 
