@@ -164,19 +164,19 @@ fn read_npy(path: &str) -> (String, Vec<f32>) {
 }
 
 /// Whether only the software device of compute capability 9.0 runs this.
-fn needs_hopper(spec: &KernelDescriptor) -> bool {
-    spec.abi().has_tensor_maps()
+fn needs_hopper(descriptor: &KernelDescriptor) -> bool {
+    descriptor.abi().has_tensor_maps()
 }
 
 #[test]
 fn every_kernel_passes() {
-    for spec in LADDER {
-        let device = if needs_hopper(spec) { "soft-sm90" } else { "soft" };
-        let ran = run(&["--device", device, "--kernel", spec.name(), "--size", "100"]);
+    for descriptor in LADDER {
+        let device = if needs_hopper(descriptor) { "soft-sm90" } else { "soft" };
+        let ran = run(&["--device", device, "--kernel", descriptor.name(), "--size", "100"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert_eq!(ran.stderr, "", "a chosen device and a good result need no words");
         for text in [
-            spec.name(),
+            descriptor.name(),
             "PASS",
             "M 100 N 100 K 100",
             "seed 42",
@@ -273,7 +273,10 @@ fn all_is_the_ladder_in_order_and_cublas() {
         .filter(|line| line.contains("  PASS"))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    assert_eq!(names, LADDER.iter().map(|spec| spec.name()).chain(["auto"]).collect::<Vec<_>>());
+    assert_eq!(
+        names,
+        LADDER.iter().map(|descriptor| descriptor.name()).chain(["auto"]).collect::<Vec<_>>()
+    );
     for text in [
         "cublas ",
         "REFUSED",
@@ -295,12 +298,14 @@ fn all_says_what_it_cannot_run_and_goes_on() {
     let lines = json_lines(&ran.stdout);
     assert_eq!(lines.len(), LADDER.len() + 2);
     let mut before: Option<f64> = None;
-    for (i, (spec, line)) in LADDER.iter().zip(&lines).enumerate() {
-        assert_eq!((&line["kernel"], &line["rung"]), (&spec.name().into(), &(i + 1).into()));
+    for (i, (descriptor, line)) in LADDER.iter().zip(&lines).enumerate() {
+        assert_eq!((&line["kernel"], &line["rung"]), (&descriptor.name().into(), &(i + 1).into()));
         assert_eq!([&line["m"], &line["n"], &line["k"]], [40, 50, 1000]);
-        let why = match spec.name() {
+        let why = match descriptor.name() {
             "smem_full" => Some(["256000 bytes", "232448"]),
-            _ if needs_hopper(spec) => Some(["needs compute capability 9.0 (sm_90a)", "has 8.0"]),
+            _ if needs_hopper(descriptor) => {
+                Some(["needs compute capability 9.0 (sm_90a)", "has 8.0"])
+            }
             _ => None,
         };
         if let Some(why) = why {
@@ -353,8 +358,10 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     let environment = &kept[0]["environment"];
     assert!(environment["cuda_version"].as_str().is_some_and(|version| version.contains('.')));
     assert_eq!(environment["cublas_version"], cublas["cublas_version"]);
-    let (rungs, refused): (Vec<_>, Vec<_>) =
-        LADDER.iter().zip(kernels).partition(|(spec, _)| is_hopper || !needs_hopper(spec));
+    let (rungs, refused): (Vec<_>, Vec<_>) = LADDER
+        .iter()
+        .zip(kernels)
+        .partition(|(descriptor, _)| is_hopper || !needs_hopper(descriptor));
     assert!(refused.iter().all(|(_, line)| line["status"] == "REFUSED"));
     let right: Vec<_> = rungs.into_iter().map(|(_, line)| line).chain(kernels.last()).collect();
     for line in &right {
@@ -422,9 +429,9 @@ fn results_are_kept_with_their_environment() {
     assert!(environment["driver_version"].is_null() && environment["cublas_version"].is_null());
     assert_eq!(lines[1], json(&first));
     assert!(!lines[2]["environment"].is_null());
-    for (spec, line) in LADDER.iter().zip(&lines[3..]) {
-        let status = if needs_hopper(spec) { "REFUSED" } else { "PASS" };
-        assert_eq!((&line["kernel"], &line["status"]), (&spec.name().into(), &status.into()));
+    for (descriptor, line) in LADDER.iter().zip(&lines[3..]) {
+        let status = if needs_hopper(descriptor) { "REFUSED" } else { "PASS" };
+        assert_eq!((&line["kernel"], &line["status"]), (&descriptor.name().into(), &status.into()));
     }
 
     // A call that is refused leaves nothing.
@@ -435,14 +442,14 @@ fn results_are_kept_with_their_environment() {
 
 #[test]
 fn explain_says_what_the_header_says_and_computes() {
-    for spec in LADDER {
-        let ran = run(&["explain", spec.name()]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", spec.name());
-        let title = spec.header().next().unwrap();
+    for descriptor in LADDER {
+        let ran = run(&["explain", descriptor.name()]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", descriptor.name());
+        let title = descriptor.header().next().unwrap();
         for text in [title, "The idea", "Geometry", "Arithmetic", "Peak of the GPU"] {
             assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
         }
-        assert!(ran.stdout.contains(&format!("BM = {}", spec.tile().bm)), "{}", ran.stdout);
+        assert!(ran.stdout.contains(&format!("BM = {}", descriptor.tile().bm)), "{}", ran.stdout);
     }
     // The documents' own numbers.
     for (name, says) in [
@@ -468,7 +475,11 @@ fn explain_says_what_the_header_says_and_computes() {
 
     let all = run(&["explain"]);
     assert_eq!(all.code, Some(0));
-    assert!(LADDER.iter().all(|spec| all.stdout.contains(spec.summary())), "{}", all.stdout);
+    assert!(
+        LADDER.iter().all(|descriptor| all.stdout.contains(descriptor.summary())),
+        "{}",
+        all.stdout
+    );
     let ran = run(&["explain", "tile3d"]);
     expect_refusal(&ran, &["explain", "tile3d"], &["did you mean `tile2d`?"]);
 }
@@ -569,12 +580,14 @@ fn list_shows_all_kernels() {
     let last: Value = serde_json::from_str(lines.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["kernel"], "auto");
     assert!(table.stdout.lines().last().unwrap().starts_with("auto: "), "{}", table.stdout);
-    for (spec, line) in LADDER.iter().chain(TILES).zip(lines.stdout.lines()) {
-        assert!(table.stdout.contains(spec.name()) && table.stdout.contains(spec.summary()));
+    for (descriptor, line) in LADDER.iter().chain(TILES).zip(lines.stdout.lines()) {
+        assert!(
+            table.stdout.contains(descriptor.name()) && table.stdout.contains(descriptor.summary())
+        );
         let rung: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(rung["kernel"], spec.name());
-        assert_eq!(rung["threads"], spec.threads());
-        assert_eq!(rung["splits"], spec.abi() == KernelAbi::SplitK);
+        assert_eq!(rung["kernel"], descriptor.name());
+        assert_eq!(rung["threads"], descriptor.threads());
+        assert_eq!(rung["splits"], descriptor.abi() == KernelAbi::SplitK);
     }
 }
 
@@ -588,7 +601,7 @@ fn splits_are_for_the_tiles() {
     assert_eq!(json(&lines)["splits"], 3);
     assert!(ran.stdout.contains("\nsplits:  3\n"), "{}", ran.stdout);
     // Each has at least one step along K, and there are fewer where there are fewer steps.
-    let tile = TILES.iter().find(|spec| spec.name() == "tile_32x32").unwrap().tile();
+    let tile = TILES.iter().find(|descriptor| descriptor.name() == "tile_32x32").unwrap().tile();
     for (k, splits) in [(tile.bk + 1, 2), (tile.bk, 1)] {
         let k = k.to_string();
         let size = ["--kernel", "tile_32x32", "--m", "20", "--n", "30", "--k", &k];

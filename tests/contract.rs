@@ -42,8 +42,8 @@ const FACTORS: [(f32, f32); 7] =
 
 /// Shapes M, N, K that catch mistakes in anyone's kernel, and those around the edges of
 /// this kernel's tiles.
-fn shapes(spec: &KernelDescriptor) -> Vec<[usize; 3]> {
-    let Tile { bm, bn, bk, .. } = spec.tile();
+fn shapes(descriptor: &KernelDescriptor) -> Vec<[usize; 3]> {
+    let Tile { bm, bn, bk, .. } = descriptor.tile();
     let [bm, bn, bk] = [bm, bn, bk].map(|size| size as usize);
     vec![
         [1, 1, 1],
@@ -81,12 +81,12 @@ fn shapes(spec: &KernelDescriptor) -> Vec<[usize; 3]> {
 
 #[test]
 fn every_shape_and_factor() {
-    for_each_kernel(|device, spec| {
-        for (seed, [m, n, k]) in (1..).zip(shapes(spec)) {
+    for_each_kernel(|device, descriptor| {
+        for (seed, [m, n, k]) in (1..).zip(shapes(descriptor)) {
             for ((alpha, beta), splits) in FACTORS.into_iter().zip(SPLITS.into_iter().cycle()) {
                 let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
                 let case = Case { splits, ..Case::random(gemm, seed) };
-                case.assert_right(device, spec, Bound::Probabilistic);
+                case.assert_right(device, descriptor, Bound::Probabilistic);
             }
         }
     });
@@ -95,12 +95,12 @@ fn every_shape_and_factor() {
 /// Every K up to a few steps: loops over K are unrolled by factors that nobody wrote down.
 #[test]
 fn every_short_k() {
-    for_each_kernel(|device, spec| {
-        for k in 0..=40.max(3 * spec.tile().bk as usize + 1) {
+    for_each_kernel(|device, descriptor| {
+        for k in 0..=40.max(3 * descriptor.tile().bk as usize + 1) {
             for n in [9, 12] {
                 let gemm = Gemm::new(6, n, k).scaled(1.0, 0.5);
                 let case = Case { splits: SPLITS[k % 4], ..Case::random(gemm, k as u64) };
-                case.assert_right(device, spec, Bound::Probabilistic);
+                case.assert_right(device, descriptor, Bound::Probabilistic);
             }
         }
     });
@@ -110,11 +110,11 @@ fn every_short_k() {
 /// must be exact too, whatever the order of the sum.
 #[test]
 fn small_integers_are_exact() {
-    for_each_kernel(|device, spec| {
-        for [m, n, k] in shapes(spec) {
+    for_each_kernel(|device, descriptor| {
+        for [m, n, k] in shapes(descriptor) {
             for (alpha, beta, splits) in [(1.0, 0.0, 7), (-0.5, 2.0, 2)] {
                 let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
-                if fits(device, spec, &gemm).is_err() {
+                if fits(device, descriptor, &gemm).is_err() {
                     continue;
                 }
                 let mut case = Case::new(gemm, |rows, cols, salt| {
@@ -123,12 +123,12 @@ fn small_integers_are_exact() {
                     })
                 });
                 case.splits = splits;
-                let result = case.run(device, spec);
+                let result = case.run(device, descriptor);
                 let expected = Matrix::from_fn(m, n, |i, j| {
                     let sum: f32 = (0..k).map(|l| case.a.at(i, l) * case.b.at(l, j)).sum();
                     alpha * sum + beta * case.c.at(i, j)
                 });
-                assert_eq!(result, expected, "{} {gemm:?}", spec.name());
+                assert_eq!(result, expected, "{} {gemm:?}", descriptor.name());
             }
         }
     });
@@ -137,7 +137,7 @@ fn small_integers_are_exact() {
 /// Rows that lie further apart than they are long, and buffers that begin anywhere.
 #[test]
 fn padded_rows_and_unaligned_bases() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         for ([m, n, k], [pad_a, pad_b, pad_c]) in [
             ([33, 45, 29], [1, 2, 3]),
             ([130, 140, 20], [4, 8, 4]),
@@ -157,7 +157,7 @@ fn padded_rows_and_unaligned_bases() {
                 let mut case = Case::random(gemm, 9);
                 // Nothing behind the last element: reading on would leave the buffer.
                 case.margins = offsets.map(|offset| (offset, 0));
-                case.assert_right(device, spec, Bound::Probabilistic);
+                case.assert_right(device, descriptor, Bound::Probabilistic);
             }
         }
     });
@@ -166,12 +166,12 @@ fn padded_rows_and_unaligned_bases() {
 /// With beta 0, C is written and not read: it holds NaN before (see `Case::run`).
 #[test]
 fn beta_zero_does_not_read_c() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         for (alpha, beta) in [(1.0, 0.0), (0.0, 0.0), (1.0, -0.0)] {
             for k in [0, 5, 40] {
                 let case = Case::random(Gemm::new(150, 140, k).scaled(alpha, beta), 11);
-                let result = case.run(device, spec);
-                assert!(result.as_slice().iter().all(|x| x.is_finite()), "{}", spec.name());
+                let result = case.run(device, descriptor);
+                assert!(result.as_slice().iter().all(|x| x.is_finite()), "{}", descriptor.name());
                 assert!(case.verify(&result, Bound::Probabilistic).passed());
             }
         }
@@ -181,12 +181,12 @@ fn beta_zero_does_not_read_c() {
 /// With alpha 0 or K 0, neither A nor B is read: they are NaN, or not even there.
 #[test]
 fn alpha_or_k_zero_reads_neither_a_nor_b() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         let (m, n, k) = (70, 90, 33);
         let nan = |rows, cols| Matrix::from_fn(rows, cols, |_, _| f32::NAN);
         let mut case = Case::random(Gemm::new(m, n, k).scaled(0.0, 0.5), 12);
         (case.a, case.b) = (nan(m, k), nan(k, n));
-        let result = case.run(device, spec);
+        let result = case.run(device, descriptor);
         for i in [0, m - 1] {
             for j in [0, n - 1] {
                 assert_relative_eq!(result.at(i, j), 0.5 * case.c.at(i, j));
@@ -196,7 +196,7 @@ fn alpha_or_k_zero_reads_neither_a_nor_b() {
 
         for gemm in [Gemm::new(m, n, k).scaled(0.0, 0.5), Gemm::new(m, n, 0).scaled(3.0, 0.5)] {
             let c = DeviceMatrix::from_host(device, &case.c).unwrap();
-            let kernel = device.kernel(spec).unwrap();
+            let kernel = device.kernel(descriptor).unwrap();
             let prepared = kernel.prepare(gemm).unwrap();
             // SAFETY: A and B are not read; C has the planned shape and is not in use.
             unsafe {
@@ -212,15 +212,15 @@ fn alpha_or_k_zero_reads_neither_a_nor_b() {
 /// A NaN or an infinity in A, B or C reaches exactly the elements that depend on it.
 #[test]
 fn nan_and_infinities_go_where_they_belong() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         // More than a step, so that splits share it.
-        let (m, n, k) = (140, 135, 37.max(spec.tile().bk as usize + 5));
+        let (m, n, k) = (140, 135, 37.max(descriptor.tile().bk as usize + 5));
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for at in [0, k - 1] {
                 let case = Case::random(Gemm::new(m, n, k), 13);
                 let mut case = Case { splits: 2, ..case };
                 case.a.as_mut_slice()[129 * k + at] = value;
-                let result = case.run(device, spec);
+                let result = case.run(device, descriptor);
                 assert!(case.verify(&result, Bound::Probabilistic).passed());
                 let bad = |i, j| !f32::is_finite(result.at(i, j));
                 assert!((0..n).all(|j| bad(129, j) && !bad(128, j) && !bad(130, j)));
@@ -228,14 +228,14 @@ fn nan_and_infinities_go_where_they_belong() {
                 let case = Case::random(Gemm::new(m, n, k), 14);
                 let mut case = Case { splits: 2, ..case };
                 case.b.as_mut_slice()[at * n + 134] = value;
-                let result = case.run(device, spec);
+                let result = case.run(device, descriptor);
                 assert!(case.verify(&result, Bound::Probabilistic).passed());
                 let bad = |i, j| !f32::is_finite(result.at(i, j));
                 assert!((0..m).all(|i| bad(i, 134) && !bad(i, 133)));
             }
             let mut case = Case::random(Gemm::new(m, n, k).scaled(1.0, -2.0), 15);
             case.c.as_mut_slice()[5 * n + 6] = value;
-            let result = case.run(device, spec);
+            let result = case.run(device, descriptor);
             assert!(case.verify(&result, Bound::Probabilistic).passed());
             assert_eq!(result.as_slice().iter().filter(|x| !x.is_finite()).count(), 1);
         }
@@ -245,13 +245,13 @@ fn nan_and_infinities_go_where_they_belong() {
 /// Infinities that cancel, and zeros times infinity, are NaN.
 #[test]
 fn infinities_that_meet_are_nan() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         let mut case = Case::random(Gemm::new(3, 3, 20), 16);
         case.a.as_mut_slice()[2] = f32::INFINITY;
         case.a.as_mut_slice()[9] = f32::INFINITY;
         case.b.as_mut_slice()[2 * 3..][..3].copy_from_slice(&[1.0, 1.0, 0.0]);
         case.b.as_mut_slice()[9 * 3..][..3].copy_from_slice(&[1.0, -1.0, 1.0]);
-        let result = case.run(device, spec);
+        let result = case.run(device, descriptor);
         assert_eq!(result.at(0, 0), f32::INFINITY);
         assert!(result.at(0, 1).is_nan() && result.at(0, 2).is_nan());
         assert!(case.verify(&result, Bound::Probabilistic).passed());
@@ -261,35 +261,39 @@ fn infinities_that_meet_are_nan() {
 /// Equal elements round the same way at every step: the worst case for an error bound.
 #[test]
 fn structured_matrices_keep_the_worst_case_bound() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         let gemm = Gemm::new(40, 33, 3000).scaled(1.0, 1.0);
         let case = Case::new(gemm, |rows, cols, _| Matrix::from_fn(rows, cols, |_, _| 0.1));
         let case = Case { splits: 3, ..case };
-        case.assert_right(device, spec, Bound::WorstCase);
+        case.assert_right(device, descriptor, Bound::WorstCase);
     });
 }
 
 /// A C with more tiles than a grid has blocks is done in several launches.
 #[test]
 fn a_grid_that_is_too_small_is_launched_in_panels() {
-    for_each_kernel(|device, spec| {
-        let Tile { bm, bn, .. } = spec.tile();
+    for_each_kernel(|device, descriptor| {
+        let Tile { bm, bn, .. } = descriptor.tile();
         let (m, n) = (4 * bm as usize + 3, 3 * bn as usize + 5);
-        let k = 2 * spec.tile().bk as usize + 3;
+        let k = 2 * descriptor.tile().bk as usize + 3;
         let gemm = Gemm::new(m, n, k).scaled(2.0, 1.0).strided(k + 1, n + 1, n + 2);
         let mut case = Case { splits: 2, ..Case::random(gemm, 17) };
         case.limits = Some(Limits { grid: [3, 2], ..device.info().limits });
-        case.assert_right(device, spec, Bound::Probabilistic);
+        case.assert_right(device, descriptor, Bound::Probabilistic);
     });
 }
 
 /// The real limit of the y axis, where it is cheap to reach.
 #[test]
 fn more_than_65535_tiles_along_y() {
-    for_each_kernel(|device, spec| {
-        if spec.name() == "naive" {
-            let n = 65_535 * spec.tile().bn as usize + 3;
-            Case::random(Gemm::new(1, n, 2), 18).assert_right(device, spec, Bound::Probabilistic);
+    for_each_kernel(|device, descriptor| {
+        if descriptor.name() == "naive" {
+            let n = 65_535 * descriptor.tile().bn as usize + 3;
+            Case::random(Gemm::new(1, n, 2), 18).assert_right(
+                device,
+                descriptor,
+                Bound::Probabilistic,
+            );
         }
     });
 }
@@ -297,8 +301,8 @@ fn more_than_65535_tiles_along_y() {
 /// Matrices that were not planned for are refused, not launched.
 #[test]
 fn the_safe_call_refuses_what_was_not_prepared() {
-    for_each_kernel(|device, spec| {
-        let kernel = device.kernel(spec).unwrap();
+    for_each_kernel(|device, descriptor| {
+        let kernel = device.kernel(descriptor).unwrap();
         let prepared = kernel.prepare(Gemm::new(4, 5, 6)).unwrap();
         let zeros = |rows, cols| DeviceMatrix::zeros(device, rows, cols).unwrap();
         let (a, b, mut c) = (zeros(4, 6), zeros(6, 5), zeros(4, 5));

@@ -11,8 +11,8 @@ use host::{DeviceMatrix, Gemm};
 #[test]
 fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
     for device in common::devices() {
-        let spec = LADDER[0];
-        let kernel = device.kernel(spec).unwrap();
+        let descriptor = LADDER[0];
+        let kernel = device.kernel(descriptor).unwrap();
         let prepared = kernel.prepare(Gemm::new(20, 20, 20)).unwrap();
         let c = DeviceMatrix::zeros(&device, 20, 20).unwrap();
         // SAFETY: not kept: A and B are nowhere. That is the test; the device protects
@@ -26,7 +26,7 @@ fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
         assert_eq!(error.code(), Some(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
         if device.is_soft() {
             // The software device knows where it happened.
-            assert!(error.to_string().contains(spec.name()), "{error}");
+            assert!(error.to_string().contains(descriptor.name()), "{error}");
         }
         assert!(matches!(device.synchronize(), Err(Error::KernelFault { .. })));
         assert!(c.download().is_err());

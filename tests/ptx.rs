@@ -8,7 +8,9 @@ use ptx_syntax::ast::{Instruction, Space, Statement};
 fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static KernelDescriptor>)> {
     [ptx::SM_80, ptx::SM_90A].into_iter().map(|text| {
         let all = LADDER.iter().chain(TILES).copied();
-        let has = |spec: &&KernelDescriptor| text == ptx::SM_90A || !spec.abi().has_tensor_maps();
+        let has = |descriptor: &&KernelDescriptor| {
+            text == ptx::SM_90A || !descriptor.abi().has_tensor_maps()
+        };
         (text, all.filter(has).collect())
     })
 }
@@ -28,10 +30,10 @@ fn instructions(body: &[Statement]) -> impl Iterator<Item = &Instruction> {
 }
 
 fn for_each_entry(test: impl Fn(&str, &[Statement])) {
-    for (text, specs) in texts() {
-        let entries = specs
-            .iter()
-            .flat_map(|spec| [Some(spec.name()), spec.unaligned().map(|other| other.name)]);
+    for (text, descriptors) in texts() {
+        let entries = descriptors.iter().flat_map(|descriptor| {
+            [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
+        });
         for entry in entries.flatten().chain(["stage_operands"]) {
             let name = format!("{entry} for {}", ptx::target(text).unwrap());
             test(&name, &body(text, entry));
@@ -80,8 +82,10 @@ fn nothing_is_in_local_memory() {
 /// tensor maps look for themselves whether C is aligned.
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
-    for (text, specs) in texts() {
-        for spec in specs.iter().filter(|spec| !spec.abi().has_tensor_maps()) {
+    for (text, descriptors) in texts() {
+        for descriptor in
+            descriptors.iter().filter(|descriptor| !descriptor.abi().has_tensor_maps())
+        {
             let is_wide = |entry| {
                 instructions(&body(text, entry)).any(|instruction| {
                     ["ld.global.v4", "st.global.v4", "cp.async.cg.shared.global"]
@@ -89,8 +93,13 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
                         .any(|wide| instruction.opcode.starts_with(wide))
                 })
             };
-            assert_eq!(is_wide(spec.name()), spec.unaligned().is_some(), "{}", spec.name());
-            if let Some(unaligned) = spec.unaligned() {
+            assert_eq!(
+                is_wide(descriptor.name()),
+                descriptor.unaligned().is_some(),
+                "{}",
+                descriptor.name()
+            );
+            if let Some(unaligned) = descriptor.unaligned() {
                 assert!(!is_wide(unaligned.name), "{}", unaligned.name);
             }
         }

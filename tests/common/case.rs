@@ -13,8 +13,8 @@ const GUARD: u32 = 0x7fc0_beef;
 /// Runs a test for every kernel on every device that can run it.
 pub fn for_each_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
     for device in devices() {
-        for spec in kernels(&device) {
-            test(&device, spec);
+        for descriptor in kernels(&device) {
+            test(&device, descriptor);
         }
     }
 }
@@ -23,7 +23,7 @@ pub fn for_each_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
 pub fn kernels(device: &Device) -> impl Iterator<Item = &'static KernelDescriptor> {
     let is_hopper = device.info().capability == (9, 0);
     let all = LADDER.iter().chain(TILES).copied();
-    all.filter(move |spec| is_hopper || !spec.abi().has_tensor_maps())
+    all.filter(move |descriptor| is_hopper || !descriptor.abi().has_tensor_maps())
 }
 
 /// What K is split into, in turn, where a kernel can split it.
@@ -66,13 +66,13 @@ impl Case {
     }
 
     /// Runs the product and returns C, having made sure that nothing else was written.
-    pub fn run(&self, device: &Device, spec: &'static KernelDescriptor) -> Matrix {
-        let kernel = device.kernel(spec).unwrap();
-        let splits = if spec.abi() == KernelAbi::SplitK { self.splits } else { 1 };
+    pub fn run(&self, device: &Device, descriptor: &'static KernelDescriptor) -> Matrix {
+        let kernel = device.kernel(descriptor).unwrap();
+        let splits = if descriptor.abi() == KernelAbi::SplitK { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
         let plan = kernel.plan(self.gemm).splits(splits).within(&limits);
         let prepared = self.with_alignment(plan).prepare().unwrap();
-        self.run_with(device, spec.name(), |a, b, c| prepared.enqueue(a, b, c))
+        self.run_with(device, descriptor.name(), |a, b, c| prepared.enqueue(a, b, c))
     }
 
     /// A plan that knows whether the operands begin on 16 bytes.
@@ -133,10 +133,15 @@ impl Case {
 
     /// Runs the product and insists that it is right, or that it is refused if it needs
     /// more shared memory than the device has.
-    pub fn assert_right(&self, device: &Device, spec: &'static KernelDescriptor, bound: Bound) {
-        let name = format!("{} on {}: {:?}", spec.name(), device.info().name, self.gemm);
-        if let Err(needed) = fits(device, spec, &self.gemm) {
-            let kernel = device.kernel(spec).unwrap();
+    pub fn assert_right(
+        &self,
+        device: &Device,
+        descriptor: &'static KernelDescriptor,
+        bound: Bound,
+    ) {
+        let name = format!("{} on {}: {:?}", descriptor.name(), device.info().name, self.gemm);
+        if let Err(needed) = fits(device, descriptor, &self.gemm) {
+            let kernel = device.kernel(descriptor).unwrap();
             let Err(error) = kernel.prepare(self.gemm) else { panic!("{name}: not refused") };
             let limit = device.info().limits.shared_optin;
             for number in [needed, u64::from(limit)] {
@@ -144,7 +149,7 @@ impl Case {
             }
             return;
         }
-        let check = self.verify(&self.run(device, spec), bound);
+        let check = self.verify(&self.run(device, descriptor), bound);
         assert!(check.passed(), "{name}: {check:?}");
         assert_eq!(check.elements, (self.gemm.m * self.gemm.n) as u64, "{name}");
     }
@@ -152,8 +157,8 @@ impl Case {
 
 /// Whether a block's shared memory holds what this rung needs for this product; the
 /// bytes it needs if not.
-pub fn fits(device: &Device, spec: &KernelDescriptor, gemm: &Gemm) -> Result<(), u64> {
-    match spec.shared() {
+pub fn fits(device: &Device, descriptor: &KernelDescriptor, gemm: &Gemm) -> Result<(), u64> {
+    match descriptor.shared() {
         Shared::Static(_) => Ok(()),
         Shared::Dynamic(bytes) => match bytes(gemm.depth() as u32) {
             needed if needed > u64::from(device.info().limits.shared_optin) => Err(needed),

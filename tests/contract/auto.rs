@@ -40,7 +40,7 @@ fn for_each_auto(test: impl Fn(&Device, &Auto)) {
 fn assert_right(device: &Device, auto: &Auto, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = case.with_alignment(auto.plan(case.gemm).unwrap()).prepare().unwrap();
-    if choice.spec.abi() == KernelAbi::SplitK {
+    if choice.descriptor.abi() == KernelAbi::SplitK {
         assert_eq!(prepared.launch_plan().splits(), choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");
@@ -134,7 +134,7 @@ fn choices_differ() {
         let choices =
             products.flat_map(|[m, n]| sizes.map(|k| auto.choose(&Gemm::new(m, n, k)).unwrap()));
         let choices: Vec<_> = choices.collect();
-        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.spec.name()).collect();
+        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.descriptor.name()).collect();
         assert_eq!(kernels.len(), table.kernels().len(), "{kernels:?}");
         assert!(choices.iter().any(|choice| choice.splits > 1));
     }

@@ -50,8 +50,10 @@ fn cublas_and_the_rungs_agree() {
             let mut case = Case::new(gemm, |rows, cols, salt| small(rows, cols, salt as usize));
             case.margins = [(64 + offset, 64); 3];
             let theirs = run(device, cublas, &case);
-            for spec in kernels(device).filter(|spec| fits(device, spec, &gemm).is_ok()) {
-                assert_eq!(case.run(device, spec), theirs, "{} {gemm:?}", spec.name());
+            for descriptor in
+                kernels(device).filter(|descriptor| fits(device, descriptor, &gemm).is_ok())
+            {
+                assert_eq!(case.run(device, descriptor), theirs, "{} {gemm:?}", descriptor.name());
             }
         }
     });

@@ -42,19 +42,19 @@ fn variations() -> impl Iterator<Item = (Measures, [bool; 3])> {
 
 #[test]
 fn wide_entry_points_are_chosen_exactly_where_they_work() {
-    for_each_kernel(|device, spec| {
-        let kernel = device.kernel(spec).unwrap();
+    for_each_kernel(|device, descriptor| {
+        let kernel = device.kernel(descriptor).unwrap();
         for (measures, aligned) in variations() {
             let prepared = kernel.prepare(gemm(measures)).unwrap();
             let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
             let [a, b, c] = [measures[0], measures[1], measures[2]].map(pointer);
-            let expected = match spec.unaligned() {
+            let expected = match descriptor.unaligned() {
                 Some(Unaligned { name, vectorized: wide })
                     if (0..3).any(|i| wide[i] && !aligned[i]) =>
                 {
                     name
                 }
-                _ => spec.name(),
+                _ => descriptor.name(),
             };
             assert_eq!(prepared.entry_point(a, b, c), expected, "{measures:?}");
         }
@@ -64,11 +64,11 @@ fn wide_entry_points_are_chosen_exactly_where_they_work() {
 /// Nothing faults, and nothing is wrong, whichever is chosen.
 #[test]
 fn every_alignment_is_right() {
-    for_each_kernel(|device, spec| {
+    for_each_kernel(|device, descriptor| {
         for (measures, _) in variations() {
             let mut case = Case::random(gemm(measures), 21);
             case.margins = [0, 1, 2].map(|i| (measures[i], 0));
-            case.assert_right(device, spec, Bound::Probabilistic);
+            case.assert_right(device, descriptor, Bound::Probabilistic);
         }
     });
 }

@@ -125,17 +125,17 @@ fn random_products() {
             return Ok(());
         }
         for device in &devices {
-            for spec in kernels(device) {
-                if !drawn.exact || fits(device, spec, &case.gemm).is_err() {
-                    case.assert_right(device, spec, Bound::Probabilistic);
+            for descriptor in kernels(device) {
+                if !drawn.exact || fits(device, descriptor, &case.gemm).is_err() {
+                    case.assert_right(device, descriptor, Bound::Probabilistic);
                     continue;
                 }
-                let check = case.verify(&case.run(device, spec), Bound::Probabilistic);
+                let check = case.verify(&case.run(device, descriptor), Bound::Probabilistic);
                 let error = check.largest.map_or(0.0, |largest| largest.error);
                 assert!(
                     check.passed() && error == 0.0,
                     "{} on {}: {check:?}",
-                    spec.name(),
+                    descriptor.name(),
                     device.info().name
                 );
             }

@@ -10,8 +10,8 @@ use crate::case::{Case, SPLITS};
 use crate::common::devices;
 
 /// Those for a short K cannot, and take matrices as they lie.
-fn can_split(spec: &KernelDescriptor) -> bool {
-    spec.abi() == KernelAbi::SplitK
+fn can_split(descriptor: &KernelDescriptor) -> bool {
+    descriptor.abi() == KernelAbi::SplitK
 }
 
 /// One preparation serves any number of calls: the counters are zero again after each. The
@@ -19,11 +19,12 @@ fn can_split(spec: &KernelDescriptor) -> bool {
 #[test]
 fn repeated_calls_give_the_same_bits() {
     for device in devices() {
-        for spec in TILES {
-            let kernel = device.kernel(spec).unwrap();
-            let (m, n) = (spec.tile().bm as usize + 9, 2 * spec.tile().bn as usize + 4);
-            for splits in SPLITS.into_iter().filter(|splits| *splits == 1 || can_split(spec)) {
-                let case = Case::random(Gemm::new(m, n, 7 * spec.tile().bk as usize), 22);
+        for descriptor in TILES {
+            let kernel = device.kernel(descriptor).unwrap();
+            let (m, n) = (descriptor.tile().bm as usize + 9, 2 * descriptor.tile().bn as usize + 4);
+            for splits in SPLITS.into_iter().filter(|splits| *splits == 1 || can_split(descriptor))
+            {
+                let case = Case::random(Gemm::new(m, n, 7 * descriptor.tile().bk as usize), 22);
                 let prepared = kernel.plan(case.gemm).splits(splits).prepare().unwrap();
                 assert_eq!(prepared.launch_plan().splits(), splits);
                 let a = DeviceMatrix::from_host(&device, &case.a).unwrap();
@@ -33,8 +34,16 @@ fn repeated_calls_give_the_same_bits() {
                     prepared.enqueue(&a, &b, &mut c).unwrap();
                     c.download().unwrap()
                 });
-                assert!(case.verify(&results[0], Bound::Probabilistic).passed(), "{}", spec.name());
-                assert!(results.iter().all(|result| *result == results[0]), "{}", spec.name());
+                assert!(
+                    case.verify(&results[0], Bound::Probabilistic).passed(),
+                    "{}",
+                    descriptor.name()
+                );
+                assert!(
+                    results.iter().all(|result| *result == results[0]),
+                    "{}",
+                    descriptor.name()
+                );
             }
         }
     }
@@ -45,10 +54,10 @@ fn repeated_calls_give_the_same_bits() {
 #[test]
 fn copies_of_a_and_b_are_right() {
     for device in devices() {
-        for spec in TILES.iter().filter(|spec| can_split(spec)) {
-            let kernel = device.kernel(spec).unwrap();
-            let [bm, bn, bk] =
-                [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
+        for descriptor in TILES.iter().filter(|descriptor| can_split(descriptor)) {
+            let kernel = device.kernel(descriptor).unwrap();
+            let [bm, bn, bk] = [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk]
+                .map(|size| size as usize);
             for ([m, n, k], pads, offsets, splits) in [
                 ([bm + 3, bn + 1, bk + 3], [0, 0, 0], [0, 0, 0], 1),
                 ([bm, 2 * bn + 3, 2 * bk + 1], [1, 1, 1], [0, 0, 0], 2),
@@ -66,10 +75,10 @@ fn copies_of_a_and_b_are_right() {
                 let prepared = case.with_alignment(plan).prepare().unwrap();
                 let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
                 let [a, b, c] = offsets.map(pointer);
-                assert_eq!(prepared.entry_point(a, b, c), spec.name());
+                assert_eq!(prepared.entry_point(a, b, c), descriptor.name());
                 // The second call uses the copies' places again.
                 for _ in 0..2 {
-                    let name = format!("{}, packed", spec.name());
+                    let name = format!("{}, packed", descriptor.name());
                     let result = case.run_with(&device, &name, |a, b, c| prepared.enqueue(a, b, c));
                     let check = case.verify(&result, Bound::Probabilistic);
                     assert!(check.passed(), "{name}: {gemm:?}: {check:?}");
@@ -83,10 +92,10 @@ fn copies_of_a_and_b_are_right() {
 #[test]
 fn what_cannot_be_split_is_not() {
     for device in devices() {
-        let spec = TILES[0];
-        let kernel = device.kernel(spec).unwrap();
+        let descriptor = TILES[0];
+        let kernel = device.kernel(descriptor).unwrap();
         let steps = kernel
-            .plan(Gemm::new(5, 5, 3 * spec.tile().bk as usize))
+            .plan(Gemm::new(5, 5, 3 * descriptor.tile().bk as usize))
             .splits(100)
             .prepare()
             .unwrap();

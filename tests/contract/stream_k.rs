@@ -10,18 +10,18 @@ use crate::common::devices;
 
 /// Runs a test for every kernel with tensor maps.
 fn for_each_tensor_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
-    for_each_kernel(|device, spec| {
-        if spec.abi().has_tensor_maps() {
-            test(device, spec);
+    for_each_kernel(|device, descriptor| {
+        if descriptor.abi().has_tensor_maps() {
+            test(device, descriptor);
         }
     });
 }
 
 /// Runs a test for every kernel with persistent blocks.
 fn for_each_persistent_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
-    for_each_tensor_kernel(|device, spec| {
-        if spec.abi() == KernelAbi::StreamK {
-            test(device, spec);
+    for_each_tensor_kernel(|device, descriptor| {
+        if descriptor.abi() == KernelAbi::StreamK {
+            test(device, descriptor);
         }
     });
 }
@@ -30,9 +30,9 @@ fn for_each_persistent_kernel(test: impl Fn(&Device, &'static KernelDescriptor))
 /// shares that end inside a tile, at its end, and tiles later.
 #[test]
 fn tiles_that_are_cut_up_are_whole_in_the_end() {
-    for_each_persistent_kernel(|device, spec| {
-        let [bm, bn, bk] =
-            [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
+    for_each_persistent_kernel(|device, descriptor| {
+        let [bm, bn, bk] = [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk]
+            .map(|size| size as usize);
         // Tiles of C along m and n, steps along K, multiprocessors; the blocks and the tiles that
         // they share.
         for ([height, width, steps, multiprocessors], expected) in [
@@ -51,12 +51,12 @@ fn tiles_that_are_cut_up_are_whole_in_the_end() {
             let gemm = Gemm::new(m, n, k).scaled(-0.5, 2.0);
             let multiprocessors = multiprocessors as u32;
             let limits = Limits { multiprocessors, ..device.info().limits };
-            let kernel = device.kernel(spec).unwrap();
+            let kernel = device.kernel(descriptor).unwrap();
             let prepared = kernel.plan(gemm).within(&limits).prepare().unwrap();
             let [launch] = prepared.launch_plan().launches() else { panic!("one launch") };
             assert_eq!((launch.grid[0], launch.stream_k_tiles), expected);
             let case = Case { limits: Some(limits), ..Case::random(gemm, 41) };
-            case.assert_right(device, spec, Bound::Probabilistic);
+            case.assert_right(device, descriptor, Bound::Probabilistic);
         }
     });
 }
@@ -64,20 +64,20 @@ fn tiles_that_are_cut_up_are_whole_in_the_end() {
 /// Long sums are stored in parts: of stream-K tiles, and of whole ones.
 #[test]
 fn long_sums_are_right_in_parts() {
-    for_each_persistent_kernel(|device, spec| {
-        let [bm, bn, bk] =
-            [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
+    for_each_persistent_kernel(|device, descriptor| {
+        let [bm, bn, bk] = [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk]
+            .map(|size| size as usize);
         for tiles in [3, 4] {
             let gemm = Gemm::new(tiles * bm - 1, bn, 1700).scaled(0.5, -1.0);
             let limits = Limits { multiprocessors: 2, ..device.info().limits };
-            let kernel = device.kernel(spec).unwrap();
+            let kernel = device.kernel(descriptor).unwrap();
             let prepared = kernel.plan(gemm).within(&limits).prepare().unwrap();
             let [launch] = prepared.launch_plan().launches() else { panic!("one launch") };
             assert_eq!(launch.stream_k_tiles, if tiles == 3 { 3 } else { 0 });
             // Three parts, of which the last is shorter.
             assert_eq!(1700usize.div_ceil(launch.accumulation_steps as usize * bk), 3);
             let case = Case { limits: Some(limits), ..Case::random(gemm, 43) };
-            case.assert_right(device, spec, Bound::Probabilistic);
+            case.assert_right(device, descriptor, Bound::Probabilistic);
         }
     });
 }
@@ -86,12 +86,12 @@ fn long_sums_are_right_in_parts() {
 /// arrive: also with copies of A and B, which each call makes anew.
 #[test]
 fn repeated_calls_give_the_same_bits() {
-    for_each_persistent_kernel(|device, spec| {
-        let (m, n) = (spec.tile().bm as usize + 9, spec.tile().bn as usize + 4);
-        for k in [15 * spec.tile().bk as usize, 15 * spec.tile().bk as usize - 1] {
+    for_each_persistent_kernel(|device, descriptor| {
+        let (m, n) = (descriptor.tile().bm as usize + 9, descriptor.tile().bn as usize + 4);
+        for k in [15 * descriptor.tile().bk as usize, 15 * descriptor.tile().bk as usize - 1] {
             let limits = Limits { multiprocessors: 7, ..device.info().limits };
             let gemm = Gemm::new(m, n, k);
-            let kernel = device.kernel(spec).unwrap();
+            let kernel = device.kernel(descriptor).unwrap();
             let prepared = kernel.plan(gemm).within(&limits).prepare().unwrap();
             assert!(prepared.launch_plan().launches()[0].stream_k_tiles > 0);
             let results = [51, 52, 51].map(|seed| {
@@ -101,10 +101,14 @@ fn repeated_calls_give_the_same_bits() {
                 let mut c = DeviceMatrix::zeros(device, m, n).unwrap();
                 prepared.enqueue(&a, &b, &mut c).unwrap();
                 let result = c.download().unwrap();
-                assert!(case.verify(&result, Bound::Probabilistic).passed(), "{}", spec.name());
+                assert!(
+                    case.verify(&result, Bound::Probabilistic).passed(),
+                    "{}",
+                    descriptor.name()
+                );
                 result
             });
-            assert!(results[0] == results[2] && results[0] != results[1], "{}", spec.name());
+            assert!(results[0] == results[2] && results[0] != results[1], "{}", descriptor.name());
         }
     });
 }
@@ -112,10 +116,10 @@ fn repeated_calls_give_the_same_bits() {
 /// A call may find A or B where bulk copies reach it, and the next one where they do not.
 #[test]
 fn the_address_decides_at_each_call() {
-    for_each_tensor_kernel(|device, spec| {
+    for_each_tensor_kernel(|device, descriptor| {
         let gemm = Gemm::new(40, 36, 44);
         let case = Case::random(gemm, 61);
-        let kernel = device.kernel(spec).unwrap();
+        let kernel = device.kernel(descriptor).unwrap();
         let prepared = kernel.plan(gemm).any_alignment().prepare().unwrap();
         let results = [[0, 0], [1, 0], [4, 2], [3, 3], [0, 0]].map(|offsets| {
             let place = |matrix: &host::Matrix, offset| {
@@ -155,7 +159,7 @@ fn the_address_decides_at_each_call() {
 /// that take several rounds of the grid.
 #[test]
 fn copies_of_all_shapes_are_whole() {
-    for_each_tensor_kernel(|device, spec| {
+    for_each_tensor_kernel(|device, descriptor| {
         for [m, n, k] in
             [[1, 1, 1], [5, 1, 2], [300, 3, 1], [2, 5, 2001], [1, 30_001, 3], [130, 257, 301]]
         {
@@ -164,7 +168,7 @@ fn copies_of_all_shapes_are_whole() {
                 let mut case = Case::random(gemm, 71);
                 case.limits = Some(Limits { multiprocessors, ..device.info().limits });
                 case.margins = [(1, 0), (3, 0), (0, 0)];
-                case.assert_right(device, spec, Bound::Probabilistic);
+                case.assert_right(device, descriptor, Bound::Probabilistic);
             }
         }
     });
@@ -174,8 +178,8 @@ fn copies_of_all_shapes_are_whole() {
 #[test]
 fn what_cannot_run_is_refused() {
     for device in devices() {
-        for spec in LADDER.iter().filter(|spec| spec.abi().has_tensor_maps()) {
-            match device.kernel(spec) {
+        for descriptor in LADDER.iter().filter(|descriptor| descriptor.abi().has_tensor_maps()) {
+            match device.kernel(descriptor) {
                 Ok(kernel) => {
                     assert_eq!(device.info().capability, (9, 0));
                     let large = kernel.prepare(Gemm::new(1 << 30, 1, (1 << 30) - 1));

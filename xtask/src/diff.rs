@@ -35,8 +35,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
 /// A rung's source without its header.
 fn source(rung: &str) -> Result<String, String> {
-    if !LADDER.iter().any(|spec| spec.name() == rung) {
-        let names: Vec<_> = LADDER.iter().map(|spec| spec.name()).collect();
+    if !LADDER.iter().any(|descriptor| descriptor.name() == rung) {
+        let names: Vec<_> = LADDER.iter().map(|descriptor| descriptor.name()).collect();
         // As much of it as a line holds, and nothing that a terminal obeys.
         let rung: String = rung.escape_debug().take(60).collect();
         return Err(format!("unknown rung `{rung}`; the ladder has {}", names.join(", ")));
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn every_rung_has_a_file_of_its_name_without_its_header() {
-        for spec in LADDER {
-            let source = source(spec.name()).unwrap();
-            assert!(source.starts_with("use "), "{}", spec.name());
+        for descriptor in LADDER {
+            let source = source(descriptor.name()).unwrap();
+            assert!(source.starts_with("use "), "{}", descriptor.name());
         }
     }
 

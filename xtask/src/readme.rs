@@ -68,8 +68,8 @@ fn fill(text: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<St
 /// The rungs, one line of Markdown each.
 fn ladder() -> String {
     let mut lines = String::from("| rung | what it does |\n|---|---|\n");
-    for spec in LADDER {
-        let (name, summary) = (spec.name(), spec.summary());
+    for descriptor in LADDER {
+        let (name, summary) = (descriptor.name(), descriptor.summary());
         lines += &format!("| [`{name}`](kernels-gpu/src/{name}.rs) | {summary} |\n");
     }
     lines

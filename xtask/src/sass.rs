@@ -100,10 +100,11 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
 /// What is worth looking at if nothing is named.
 fn usual(arch: CudaArch) -> Vec<String> {
-    let rungs = LADDER.iter().skip_while(|spec| spec.name() != "warptile");
+    let rungs = LADDER.iter().skip_while(|descriptor| descriptor.name() != "warptile");
     let all = rungs.chain(TILES);
-    let there = all.filter(|spec| arch == CudaArch::Sm90a || !spec.abi().has_tensor_maps());
-    there.map(|spec| spec.name().to_owned()).collect()
+    let there =
+        all.filter(|descriptor| arch == CudaArch::Sm90a || !descriptor.abi().has_tensor_maps());
+    there.map(|descriptor| descriptor.name().to_owned()).collect()
 }
 
 /// A machine instruction.

@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn a_kernel_is_cut_out_with_its_own_arrays() {
-        for spec in LADDER.iter().chain(TILES) {
-            let one = extract(SM_90A, spec.name()).unwrap();
+        for descriptor in LADDER.iter().chain(TILES) {
+            let one = extract(SM_90A, descriptor.name()).unwrap();
             let declarations: Vec<_> = declarations(&one).collect();
             let entries = declarations.iter().filter(|declaration| declaration.is_entry());
-            assert_eq!(entries.count(), 1, "{}", spec.name());
+            assert_eq!(entries.count(), 1, "{}", descriptor.name());
             let shared = declarations.iter().filter_map(|one| one.shared_array()).count();
-            assert!(shared <= 2, "{}: {shared} shared arrays", spec.name());
+            assert!(shared <= 2, "{}: {shared} shared arrays", descriptor.name());
         }
     }
 

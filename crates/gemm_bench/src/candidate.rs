@@ -103,14 +103,18 @@ impl Selection {
         among: Self,
         table: Option<&Table>,
     ) -> Result<Vec<Loaded>, Error> {
-        let specs = match &self {
+        let descriptors = match &self {
             Self::All => LADDER,
             Self::Auto | Self::Cublas => &[],
-            Self::Rung(spec) => std::slice::from_ref(spec),
+            Self::Rung(descriptor) => std::slice::from_ref(descriptor),
         };
-        let rungs = specs.iter().map(|spec| {
-            let place = LADDER.iter().position(|other| other.name() == spec.name());
-            (spec.name(), place, device.kernel(spec).map(Code::Rung).map_err(Error::from))
+        let rungs = descriptors.iter().map(|descriptor| {
+            let place = LADDER.iter().position(|other| other.name() == descriptor.name());
+            (
+                descriptor.name(),
+                place,
+                device.kernel(descriptor).map(Code::Rung).map_err(Error::from),
+            )
         });
         let mut wanted: Vec<_> = rungs.collect();
         if matches!(self, Self::All | Self::Auto) {
@@ -186,24 +190,26 @@ impl Loaded {
             }
             Ok(Code::Auto(auto)) => {
                 let fastest = auto.choose(&gemm)?;
-                (chosen, staged) = (Some(fastest.spec), fastest.staged);
+                (chosen, staged) = (Some(fastest.descriptor), fastest.staged);
                 let plan = auto.plan_choice(gemm, fastest);
                 choice.tolerate(plan.and_then(PlanBuilder::prepare).map(Job::rung))?
             }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
             Err(reason) => Err(Arc::clone(reason)),
         };
-        let spec = match &self.code {
-            Ok(Code::Rung(kernel)) => Some(kernel.spec()),
+        let descriptor = match &self.code {
+            Ok(Code::Rung(kernel)) => Some(kernel.descriptor()),
             _ => chosen,
         };
-        let splits = match (&job, spec) {
-            (Ok(Job::Rung(prepared)), Some(spec)) if spec.abi() == KernelAbi::SplitK => {
+        let splits = match (&job, descriptor) {
+            (Ok(Job::Rung(prepared)), Some(descriptor))
+                if descriptor.abi() == KernelAbi::SplitK =>
+            {
                 Some(prepared.launch_plan().splits())
             }
             _ => None,
         };
-        let chosen = chosen.map(|spec| spec.name());
+        let chosen = chosen.map(|descriptor| descriptor.name());
         let Self { name, rung, .. } = *self;
         Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, staged }, job })
     }
@@ -312,7 +318,7 @@ mod tests {
         assert!(matches!(Selection::parse("cublas"), Ok(Selection::Cublas)));
         assert!(matches!(Selection::parse("auto"), Ok(Selection::Auto)));
         assert!(
-            matches!(Selection::parse("tile2d"), Ok(Selection::Rung(spec)) if spec.name() == "tile2d")
+            matches!(Selection::parse("tile2d"), Ok(Selection::Rung(descriptor)) if descriptor.name() == "tile2d")
         );
         let Err(Error::Gemm(GemmError::UnknownKernel { nearest, known, .. })) =
             Selection::parse("cubals")

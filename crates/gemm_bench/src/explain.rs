@@ -106,19 +106,19 @@ pub struct Arithmetic {
 
 impl Arithmetic {
     /// The arithmetic of a rung.
-    pub fn of(spec: &KernelDescriptor) -> Self {
-        let Tile { bm, bn, bk, tm, tn } = spec.tile();
+    pub fn of(descriptor: &KernelDescriptor) -> Self {
+        let Tile { bm, bn, bk, tm, tn } = descriptor.tile();
         let [bm, bn, bk, tm, tn] = [bm, bn, bk, tm, tn].map(u64::from);
-        let counted = MainLoop::of(spec);
+        let counted = MainLoop::of(descriptor);
         // What a thread's outputs need, TM values of A and TN of B, comes from shared memory
         // if there is any, and else straight from global memory.
         let needed = Ratio::new(tm + tn, tm * tn);
-        let (global, shared) = if uses_shared(spec) {
+        let (global, shared) = if uses_shared(descriptor) {
             // Together the threads copy BM values of A and BN of B per step along K, from rows
             // of the matrices: four neighbours at a time, if the rung does that at all. Or one
             // thread asks for a tile of A, BM x BK, and one for a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
-            let instructions = match (spec.abi(), spec.unaligned()) {
+            let instructions = match (descriptor.abi(), descriptor.unaligned()) {
                 (abi, _) if abi.has_tensor_maps() => Ratio::new(2, bm * bn * bk),
                 (_, Some(_)) => Ratio::new(values.over, values.under * 4),
                 (_, None) => values,
@@ -151,8 +151,8 @@ pub fn accesses_without_sharing(tile: Tile, depth: u64, outputs: u64) -> Ratio {
     Ratio::new(outputs * per_thread, tm * tn)
 }
 
-fn uses_shared(spec: &KernelDescriptor) -> bool {
-    !matches!(spec.shared(), Shared::Static(0))
+fn uses_shared(descriptor: &KernelDescriptor) -> bool {
+    !matches!(descriptor.shared(), Shared::Static(0))
 }
 
 /// What the loop over K of a kernel consists of: instructions in the PTX text, each
@@ -168,8 +168,8 @@ struct MainLoop {
 impl MainLoop {
     /// The loop that consists of FMAs more than any other: of loops within each other
     /// the innermost that has them, and of copies of a loop the one that is unrolled most.
-    fn of(spec: &KernelDescriptor) -> Self {
-        let statements = body(spec.name());
+    fn of(descriptor: &KernelDescriptor) -> Self {
+        let statements = body(descriptor.name());
         let label_at = |name: &str| {
             let is_it =
                 |one: &Statement| matches!(one, Statement::Label(label, _) if label == name);
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use kernels_gpu::LADDER;
 
-    fn spec(name: &str) -> &'static KernelDescriptor {
+    fn descriptor(name: &str) -> &'static KernelDescriptor {
         cuda_gemm::find_kernel(name).unwrap()
     }
 
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn seed_002_loads_per_result() {
-        let Arithmetic { global, shared, .. } = Arithmetic::of(spec("tile2d"));
+        let Arithmetic { global, shared, .. } = Arithmetic::of(descriptor("tile2d"));
         assert_eq!(global.values.times_k(), "K/64");
         assert_eq!(shared.unwrap().values.times_k(), "K/4");
         // As the tutorial on 2-D thread tiles counts: K/BK steps, each thread its share of the tiles,
         // then BK steps of TM + TN values, all for TM * TN results.
-        let Tile { bm, bn, bk, tm, tn } = spec("tile2d").tile();
-        let threads = spec("tile2d").threads();
+        let Tile { bm, bn, bk, tm, tn } = descriptor("tile2d").tile();
+        let threads = descriptor("tile2d").threads();
         assert_eq!(
             Ratio::new(u64::from((bm * bk + bk * bn) / threads), u64::from(bk * tm * tn)),
             global.values
@@ -254,13 +254,13 @@ mod tests {
     #[test]
     fn seed_004_intensity_and_load_instructions() {
         for (name, n) in [("naive", 1), ("vec4", 4), ("regtile", 8)] {
-            let Tile { tm, tn, .. } = spec(name).tile();
+            let Tile { tm, tn, .. } = descriptor(name).tile();
             assert_eq!([tm, tn], [n, n], "{name}");
-            assert_eq!(Arithmetic::of(spec(name)).intensity, Ratio::new(n.into(), 2));
+            assert_eq!(Arithmetic::of(descriptor(name)).intensity, Ratio::new(n.into(), 2));
         }
         let fewer = |name: &str, before: &str| {
             let [this, before] =
-                [name, before].map(|name| Arithmetic::of(spec(name)).global.instructions);
+                [name, before].map(|name| Arithmetic::of(descriptor(name)).global.instructions);
             this.percent_less_than(before).floor()
         };
         assert_eq!(fewer("vec4", "naive"), 84.0);
@@ -270,19 +270,21 @@ mod tests {
     /// The kernels do what their geometry says: the PTX has as many loads.
     #[test]
     fn the_ptx_agrees_with_the_geometry() {
-        for spec in LADDER {
-            let counts = MainLoop::of(spec);
-            let found = Arithmetic::of(spec);
-            let step = u64::from(spec.tile().tm * spec.tile().tn);
-            assert!(counts.multiply_adds > 0, "{}", spec.name());
-            assert_eq!(counts.multiply_adds % step, 0, "{}", spec.name());
+        for descriptor in LADDER {
+            let counts = MainLoop::of(descriptor);
+            let found = Arithmetic::of(descriptor);
+            let step = u64::from(descriptor.tile().tm * descriptor.tile().tn);
+            assert!(counts.multiply_adds > 0, "{}", descriptor.name());
+            assert_eq!(counts.multiply_adds % step, 0, "{}", descriptor.name());
             let values =
                 |[narrow, wide]: [u64; 2]| Ratio::new(narrow + 4 * wide, counts.multiply_adds);
             match found.shared {
-                Some(shared) => assert_eq!(values(counts.shared), shared.values, "{}", spec.name()),
+                Some(shared) => {
+                    assert_eq!(values(counts.shared), shared.values, "{}", descriptor.name())
+                }
                 None => {
-                    assert_eq!(values(counts.global), found.global.values, "{}", spec.name());
-                    assert_eq!(counts.shared, [0, 0], "{}", spec.name());
+                    assert_eq!(values(counts.global), found.global.values, "{}", descriptor.name());
+                    assert_eq!(counts.shared, [0, 0], "{}", descriptor.name());
                 }
             }
         }
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn wide_shared_loads_are_counted() {
-        let instructions = |name| Arithmetic::of(spec(name)).shared.unwrap().instructions;
+        let instructions = |name| Arithmetic::of(descriptor(name)).shared.unwrap().instructions;
         assert_eq!(instructions("tile2d"), Ratio::new(16, 64));
         assert_eq!(instructions("smem2d"), Ratio::new(8 + 2, 64));
         assert_eq!(instructions("transposed"), Ratio::new(2 + 2, 64));

@@ -184,7 +184,8 @@ impl Args {
             let message = "--splits is for one kernel: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);
         }
-        let is_split = matches!(choice, Selection::Rung(spec) if spec.abi() == KernelAbi::SplitK);
+        let is_split =
+            matches!(choice, Selection::Rung(descriptor) if descriptor.abi() == KernelAbi::SplitK);
         if self.packed && !is_split {
             let message = "--packed is for one that splits K: name a tile with --kernel (--list)";
             usage(ErrorKind::ArgumentConflict, message);

@@ -52,7 +52,7 @@ struct CandidateLine {
 impl From<Estimate> for CandidateLine {
     fn from(estimate: Estimate) -> Self {
         Self {
-            kernel: estimate.choice.spec.name(),
+            kernel: estimate.choice.descriptor.name(),
             splits: estimate.choice.splits,
             packed: estimate.choice.staged,
             predicted_ms: 1e-6 * estimate.ns,
@@ -99,7 +99,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             m: gemm.m,
             n: gemm.n,
             k: gemm.k,
-            chosen: choice.spec.name(),
+            chosen: choice.descriptor.name(),
             splits: choice.splits,
             packed: choice.staged,
             exception: auto.exception(&gemm).is_some(),

@@ -32,19 +32,19 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     if name == auto::NAME {
         return choices::run(args);
     }
-    let spec = find_rung(name)?;
+    let descriptor = find_rung(name)?;
     args.expect_none_for_auto();
     match args.format {
-        Format::Json => print(&json::line(&Explanation::of(spec))),
-        Format::Table => print(&text(spec)),
+        Format::Json => print(&json::line(&Explanation::of(descriptor))),
+        Format::Table => print(&text(descriptor)),
     }?;
     Ok(Outcome::Right)
 }
 
 /// Only rungs have a file, and a place in the ladder, to explain; `auto` is explained elsewhere.
 fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
-    if let Some(spec) = LADDER.iter().find(|spec| spec.name() == name) {
-        return Ok(spec);
+    if let Some(descriptor) = LADDER.iter().find(|descriptor| descriptor.name() == name) {
+        return Ok(descriptor);
     }
     let instead = match Selection::parse(name) {
         Ok(Selection::Rung(tile)) => {
@@ -57,7 +57,8 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
             "`explain` without a name lists the rungs".to_owned()
         }
         Err(_) => {
-            let known: Vec<_> = LADDER.iter().map(|spec| spec.name()).chain([auto::NAME]).collect();
+            let known: Vec<_> =
+                LADDER.iter().map(|descriptor| descriptor.name()).chain([auto::NAME]).collect();
             let nearest = nearest_name(name, &known);
             return Err(GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into());
         }
@@ -66,24 +67,24 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
 }
 
 /// The place in the ladder, from 0.
-fn place(spec: &KernelDescriptor) -> usize {
-    LADDER.iter().position(|other| other.name() == spec.name()).unwrap_or_default()
+fn place(descriptor: &KernelDescriptor) -> usize {
+    LADDER.iter().position(|other| other.name() == descriptor.name()).unwrap_or_default()
 }
 
-fn text(spec: &KernelDescriptor) -> String {
+fn text(descriptor: &KernelDescriptor) -> String {
     let peak = match peak() {
         Ok(peak) => format!("  {peak}\n"),
         Err(reason) => format!("  no GPU here: {reason}\n"),
     };
     [
-        plain(spec.header()),
+        plain(descriptor.header()),
         title("Geometry"),
-        geometry(spec),
+        geometry(descriptor),
         title("Arithmetic"),
         "For one result, with K for the inner dimension and aligned matrices: values follow from\n\
          the geometry, instructions are counted in the PTX, and nothing is measured.\n\n"
             .to_owned(),
-        arithmetic(spec),
+        arithmetic(descriptor),
         title("Peak of the GPU"),
         peak,
     ]
@@ -133,17 +134,17 @@ fn without_links(line: &str) -> String {
     out + rest
 }
 
-fn geometry(spec: &KernelDescriptor) -> String {
-    let Tile { bm, bn, bk, tm, tn } = spec.tile();
-    let [x, y] = spec.block();
-    let shared = match (spec.shared_bytes(), spec.shared()) {
+fn geometry(descriptor: &KernelDescriptor) -> String {
+    let Tile { bm, bn, bk, tm, tn } = descriptor.tile();
+    let [x, y] = descriptor.block();
+    let shared = match (descriptor.shared_bytes(), descriptor.shared()) {
         (Some(0), _) => "none".to_owned(),
         (None, Shared::Dynamic(bytes)) => {
             format!("{} bytes per block for each step of K: {} at K = 100", bytes(1), bytes(100))
         }
         (bytes, _) => format!("{} bytes per block", bytes.unwrap_or_default()),
     };
-    let grid = match (spec.abi(), spec.grid()) {
+    let grid = match (descriptor.abi(), descriptor.grid()) {
         (KernelAbi::StreamK, _) => {
             "persistent blocks, one for each multiprocessor; the tiles of the last wave are\n\
              \u{20}                 shared along K (stream-K)"
@@ -151,18 +152,18 @@ fn geometry(spec: &KernelDescriptor) -> String {
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
-    let entries = match (spec.abi(), spec.unaligned()) {
+    let entries = match (descriptor.abi(), descriptor.unaligned()) {
         (abi, _) if abi.has_tensor_maps() => format!(
             "{}, for any matrices; an A or a B whose rows do not begin on\n{:18}16 bytes \
              is copied first, by stage_operands",
-            spec.name(),
+            descriptor.name(),
             ""
         ),
-        (_, None) => format!("{}, for any matrices", spec.name()),
+        (_, None) => format!("{}, for any matrices", descriptor.name()),
         (_, Some(Unaligned { name, .. })) => format!(
             "{} where pointers are multiples of 16 bytes and rows multiples of 4\n{:18}elements, \
              {name} for all other matrices",
-            spec.name(),
+            descriptor.name(),
             ""
         ),
     };
@@ -174,14 +175,14 @@ fn geometry(spec: &KernelDescriptor) -> String {
          \u{20} grid            {grid}\n\
          \u{20} entry points    {entries}\n\
          \u{20} rebuilds        {}\n",
-        spec.threads(),
-        spec.origin().unwrap_or("no document: the ladder goes beyond them")
+        descriptor.threads(),
+        descriptor.origin().unwrap_or("no document: the ladder goes beyond them")
     )
 }
 
-fn arithmetic(spec: &KernelDescriptor) -> String {
-    let Tile { bm, bn, tm, tn, .. } = spec.tile();
-    let found = Arithmetic::of(spec);
+fn arithmetic(descriptor: &KernelDescriptor) -> String {
+    let Tile { bm, bn, tm, tn, .. } = descriptor.tile();
+    let found = Arithmetic::of(descriptor);
     let from_global = match found.shared {
         Some(_) => format!("(BM + BN) / (BM BN) = ({bm} + {bn}) / ({bm} x {bn})"),
         None => format!("(TM + TN) / (TM TN) = ({tm} + {tn}) / ({tm} x {tn})"),
@@ -206,7 +207,7 @@ fn arithmetic(spec: &KernelDescriptor) -> String {
          \u{20}                 TM TN / (TM + TN), N/2 for a tile of N x N\n",
         decimal(found.intensity),
     );
-    let example = accesses_without_sharing(spec.tile(), EXAMPLE_K, EXAMPLE_RESULTS);
+    let example = accesses_without_sharing(descriptor.tile(), EXAMPLE_K, EXAMPLE_RESULTS);
     text += &format!(
         "  accesses        {} to global memory for {EXAMPLE_RESULTS} results with K = {EXAMPLE_K}, \
          if no thread shared\n\
@@ -214,7 +215,7 @@ fn arithmetic(spec: &KernelDescriptor) -> String {
          C and the new\n",
         decimal(example),
     );
-    let place = place(spec);
+    let place = place(descriptor);
     let earlier = match place {
         0 => vec![],
         1 => vec![LADDER[0]],
@@ -292,26 +293,30 @@ struct Explanation {
 }
 
 impl Explanation {
-    fn of(spec: &KernelDescriptor) -> Self {
-        let Arithmetic { global, shared, intensity } = Arithmetic::of(spec);
-        let Tile { bm, bn, bk, tm, tn } = spec.tile();
+    fn of(descriptor: &KernelDescriptor) -> Self {
+        let Arithmetic { global, shared, intensity } = Arithmetic::of(descriptor);
+        let Tile { bm, bn, bk, tm, tn } = descriptor.tile();
         Self {
-            kernel: spec.name(),
-            rung: place(spec) + 1,
-            summary: spec.summary(),
-            origin: spec.origin(),
-            text: plain(spec.header()),
+            kernel: descriptor.name(),
+            rung: place(descriptor) + 1,
+            summary: descriptor.summary(),
+            origin: descriptor.origin(),
+            text: plain(descriptor.header()),
             block_tile: [bm, bn, bk],
             thread_tile: [tm, tn],
-            threads: spec.threads(),
-            shared_bytes: spec.shared_bytes(),
+            threads: descriptor.threads(),
+            shared_bytes: descriptor.shared_bytes(),
             global_values: global.values.value(),
             global_instructions: global.instructions.value(),
             shared_values: shared.map(|shared| shared.values.value()),
             shared_instructions: shared.map(|shared| shared.instructions.value()),
             intensity: intensity.value(),
-            example_accesses: accesses_without_sharing(spec.tile(), EXAMPLE_K, EXAMPLE_RESULTS)
-                .value(),
+            example_accesses: accesses_without_sharing(
+                descriptor.tile(),
+                EXAMPLE_K,
+                EXAMPLE_RESULTS,
+            )
+            .value(),
         }
     }
 }
@@ -332,9 +337,9 @@ mod tests {
 
     #[test]
     fn every_rung_is_explained() {
-        for spec in LADDER {
-            let text = text(spec);
-            assert!(text.contains(spec.name()) && text.contains("The idea"), "{text}");
+        for descriptor in LADDER {
+            let text = text(descriptor);
+            assert!(text.contains(descriptor.name()) && text.contains("The idea"), "{text}");
             assert!(!text.contains("```") && !text.contains("]("), "{text}");
             // The last section is as long as the driver's words.
             let (explanation, _) = text.split_once("Peak of the GPU").unwrap();

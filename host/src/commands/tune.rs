@@ -207,7 +207,7 @@ struct RunLine {
 impl SearchLine {
     fn new(result: &SearchResult) -> Self {
         let run = |run: &Run| RunLine {
-            kernel: run.choice.spec.name(),
+            kernel: run.choice.descriptor.name(),
             splits: run.choice.splits,
             packed: run.choice.staged,
             predicted_ns: run.predicted_ns,

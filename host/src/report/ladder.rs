@@ -92,7 +92,11 @@ mod tests {
     #[test]
     fn columns_stay_in_line() {
         let cells = [(); 6].map(|()| "simulated".to_owned());
-        let long = LADDER.iter().map(|spec| spec.name()).max_by_key(|name| name.len()).unwrap();
+        let long = LADDER
+            .iter()
+            .map(|descriptor| descriptor.name())
+            .max_by_key(|name| name.len())
+            .unwrap();
         assert!(long.len() < NAME);
         assert_eq!(row(long, &cells, "PASS").len(), row("naive", &cells, "PASS").len());
     }

@@ -29,15 +29,15 @@ struct Listed {
 }
 
 /// Prints kernels.
-pub fn list(format: Format, specs: &[&KernelDescriptor]) -> Result<(), Error> {
-    let kernels = specs.iter().map(|spec| Listed {
-        kernel: spec.name(),
-        summary: spec.summary(),
-        block_tile: [spec.tile().bm, spec.tile().bn, spec.tile().bk],
-        thread_tile: [spec.tile().tm, spec.tile().tn],
-        threads: spec.threads(),
-        shared_bytes: spec.shared_bytes(),
-        splits: spec.abi() == KernelAbi::SplitK,
+pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
+    let kernels = descriptors.iter().map(|descriptor| Listed {
+        kernel: descriptor.name(),
+        summary: descriptor.summary(),
+        block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
+        thread_tile: [descriptor.tile().tm, descriptor.tile().tn],
+        threads: descriptor.threads(),
+        shared_bytes: descriptor.shared_bytes(),
+        splits: descriptor.abi() == KernelAbi::SplitK,
     });
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),

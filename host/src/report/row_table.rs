@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn columns_stay_in_line() {
-        let long = LADDER.iter().map(|spec| spec.name().len()).max().unwrap();
+        let long = LADDER.iter().map(|descriptor| descriptor.name().len()).max().unwrap();
         assert!(long < KERNEL);
         let text = row(&full());
         let cells: Vec<_> = text.split_whitespace().collect();

@@ -9,14 +9,14 @@ use kernels_gpu::KernelDescriptor;
 /// ```
 /// use cuda_gemm::{Choice, find_kernel};
 ///
-/// let choice = Choice { spec: find_kernel("tile_64x64")?, splits: 3, staged: true };
+/// let choice = Choice { descriptor: find_kernel("tile_64x64")?, splits: 3, staged: true };
 /// assert_eq!(choice.to_string(), "tile_64x64 in 3 splits, packed");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// The kernel.
-    pub spec: &'static KernelDescriptor,
+    pub descriptor: &'static KernelDescriptor,
     /// 1 where K is not split.
     pub splits: u32,
     /// Whether A and B are staged where 128-bit accesses do not reach them: see
@@ -27,14 +27,14 @@ pub struct Choice {
 impl PartialEq for Choice {
     fn eq(&self, other: &Self) -> bool {
         // Names are unique.
-        let parts = |choice: &Self| (choice.spec.name(), choice.splits, choice.staged);
+        let parts = |choice: &Self| (choice.descriptor.name(), choice.splits, choice.staged);
         parts(self) == parts(other)
     }
 }
 
 impl fmt::Debug for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} / {}", self.spec.name(), self.splits)?;
+        write!(f, "{} / {}", self.descriptor.name(), self.splits)?;
         f.write_str(if self.staged { " packed" } else { "" })
     }
 }
@@ -42,8 +42,8 @@ impl fmt::Debug for Choice {
 /// Says what a kernel's name and splits are, as in `tile_64x64 in 3 splits, staged`.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, splits, staged } = self;
-        f.write_str(spec.name())?;
+        let Self { descriptor, splits, staged } = self;
+        f.write_str(descriptor.name())?;
         if *splits > 1 {
             write!(f, " in {splits} splits")?;
         }

@@ -136,7 +136,9 @@ impl Device {
                 multiprocessors: info.limits.multiprocessors,
                 rungs: LADDER
                     .iter()
-                    .filter(|spec| spec.abi() == KernelAbi::StreamK && scale::room(info, spec) > 0)
+                    .filter(|descriptor| {
+                        descriptor.abi() == KernelAbi::StreamK && scale::room(info, descriptor) > 0
+                    })
                     .copied()
                     .collect(),
             },
@@ -174,21 +176,21 @@ impl Device {
     /// # Errors
     ///
     /// Those of [`Device::kernel`].
-    pub fn resident_blocks(&self, spec: &'static KernelDescriptor) -> Result<u32, Error> {
-        if scale::room(self.info(), spec) == 0 {
+    pub fn resident_blocks(&self, descriptor: &'static KernelDescriptor) -> Result<u32, Error> {
+        if scale::room(self.info(), descriptor) == 0 {
             return Ok(0);
         }
         // Opts in to as much shared memory as the kernel needs, which counts here.
-        let kernel = self.kernel(spec)?;
+        let kernel = self.kernel(descriptor)?;
         let shared = kernel.prepare(Gemm::new(1, 1, 1))?.launch_plan().shared_bytes();
-        self.entry_point(spec.name())?
-            .resident_blocks(BlockSize::xy(spec.block()[0], spec.block()[1]), shared)
+        self.entry_point(descriptor.name())?
+            .resident_blocks(BlockSize::xy(descriptor.block()[0], descriptor.block()[1]), shared)
     }
 }
 
 impl Auto {
     fn new(device: &Device, basis: Basis) -> Self {
-        let kernels = LADDER.iter().chain(TILES).map(|spec| (*spec, OnceLock::new()));
+        let kernels = LADDER.iter().chain(TILES).map(|descriptor| (*descriptor, OnceLock::new()));
         Self { device: device.clone(), basis, kernels: kernels.collect() }
     }
 
@@ -209,7 +211,7 @@ impl Auto {
                 Some(choice) => choice,
                 // Any kernel computes nothing.
                 None => model.fastest(gemm).map_or_else(
-                    || Choice { spec: model.kernels()[0].kernel, splits: 1, staged: false },
+                    || Choice { descriptor: model.kernels()[0].kernel, splits: 1, staged: false },
                     |estimate| estimate.choice,
                 ),
             },
@@ -266,22 +268,22 @@ impl Auto {
     ///
     /// Those of [`Device::kernel`].
     pub fn plan_choice(&self, gemm: Gemm, choice: Choice) -> Result<PlanBuilder, Error> {
-        let Choice { spec, splits, staged } = choice;
-        Ok(self.kernel(spec)?.plan(gemm).splits(splits).staged(staged))
+        let Choice { descriptor, splits, staged } = choice;
+        Ok(self.kernel(descriptor)?.plan(gemm).splits(splits).staged(staged))
     }
 
-    fn kernel(&self, spec: &'static KernelDescriptor) -> Result<&Kernel, Error> {
-        let place = self.kernels.iter().find(|(other, _)| other.name() == spec.name());
+    fn kernel(&self, descriptor: &'static KernelDescriptor) -> Result<&Kernel, Error> {
+        let place = self.kernels.iter().find(|(other, _)| other.name() == descriptor.name());
         let Some((_, cell)) = place else {
             return Err(Error::NotInPtx {
-                kernel: spec.name(),
+                kernel: descriptor.name(),
                 device: self.device.info().name.clone(),
             });
         };
         if let Some(kernel) = cell.get() {
             return Ok(kernel);
         }
-        let kernel = self.device.kernel(spec)?;
+        let kernel = self.device.kernel(descriptor)?;
         Ok(cell.get_or_init(|| kernel))
     }
 }

@@ -113,7 +113,7 @@ impl Model {
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
             let of_kernel = |other: &&Estimate| {
-                let alike = |choice: Choice| (choice.spec.name(), choice.staged);
+                let alike = |choice: Choice| (choice.descriptor.name(), choice.staged);
                 alike(other.choice) == alike(estimate.choice)
             };
             if ranking.len() < count
@@ -130,8 +130,9 @@ impl Model {
     /// [`fastest`](Model::fastest).
     pub fn time(&self, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
         gemm.validate().ok()?;
-        let costs = self.kernels.iter().find(|costs| costs.kernel.name() == choice.spec.name())?;
-        let work = Work::new(gemm, choice.spec, choice.staged);
+        let costs =
+            self.kernels.iter().find(|costs| costs.kernel.name() == choice.descriptor.name())?;
+        let work = Work::new(gemm, choice.descriptor, choice.staged);
         (work.tiles > 0).then(|| self.estimate(costs, &work, choice.splits))
     }
 
@@ -181,7 +182,7 @@ impl Model {
             bytes => self.launch_ns + 2.0 * bytes / self.copy,
         };
         Estimate {
-            choice: Choice { spec: costs.kernel, splits, staged: work.staged },
+            choice: Choice { descriptor: costs.kernel, splits, staged: work.staged },
             ns: self.launch_ns + blocks.max(memory) + reduction + staging,
             memory_bound: memory > blocks,
         }
@@ -260,16 +261,16 @@ struct Work {
 
 impl Work {
     /// With copies of A and B, if `staged`, where they let the kernel's first entry point serve.
-    fn new(gemm: &Gemm, spec: &KernelDescriptor, staged: bool) -> Self {
-        let tile = spec.tile();
+    fn new(gemm: &Gemm, descriptor: &KernelDescriptor, staged: bool) -> Self {
+        let tile = descriptor.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
+        let wide = descriptor.unaligned().map_or([false; 3], |other| other.vectorized);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
         let bytes = [4.0 * m * k, 4.0 * k * n];
-        let ragged = match spec.abi() {
+        let ragged = match descriptor.abi() {
             KernelAbi::Gemm => [false; 2],
             KernelAbi::TensorMap | KernelAbi::StreamK => {
                 [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4))
@@ -279,7 +280,7 @@ impl Work {
                 [!serves([a, false, false]), !serves([false, b, false])]
             }
         };
-        let is_choice = spec.abi() == KernelAbi::SplitK;
+        let is_choice = descriptor.abi() == KernelAbi::SplitK;
         let staged = staged && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
         let copied = |i: usize| if ragged[i] && (staged || !is_choice) { bytes[i] } else { 0.0 };
         Self {

@@ -27,74 +27,77 @@ const FULL: f64 = 0.75;
 /// beside the tiles, as even larger.
 pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescriptor]) -> Choice {
     let full = FULL * f64::from(multiprocessors);
-    let usable = |spec: &&'static KernelDescriptor| match spec.abi() {
+    let usable = |descriptor: &&'static KernelDescriptor| match descriptor.abi() {
         // Tensor maps need rows that are multiples of 16 bytes apart.
         KernelAbi::TensorMap | KernelAbi::StreamK => {
             gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4)
         }
         KernelAbi::Gemm => {
-            spec.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))
+            descriptor.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))
         }
         KernelAbi::SplitK => true,
     };
     let tiles_for_k = tiles_for_k(gemm);
-    let least = TILES.iter().map(|spec| covered(gemm, spec)).fold(f64::INFINITY, f64::min);
-    let mut specs: Vec<_> = (rungs.iter().copied().chain(tiles_for_k).filter(usable))
-        .filter(|spec| covered(gemm, spec) <= WASTE * least)
+    let least =
+        TILES.iter().map(|descriptor| covered(gemm, descriptor)).fold(f64::INFINITY, f64::min);
+    let mut descriptors: Vec<_> = (rungs.iter().copied().chain(tiles_for_k).filter(usable))
+        .filter(|descriptor| covered(gemm, descriptor) <= WASTE * least)
         .collect();
-    specs.sort_by_key(|spec| {
+    descriptors.sort_by_key(|descriptor| {
         // Those for a short K come first.
-        Reverse((is_for_short_k(spec), spec.tile().bm * spec.tile().bn))
+        Reverse((is_for_short_k(descriptor), descriptor.tile().bm * descriptor.tile().bn))
     });
-    let tiles =
-        |spec: &KernelDescriptor| covered(gemm, spec) / f64::from(spec.tile().bm * spec.tile().bn);
-    let most_splits = |spec: &KernelDescriptor| match spec.abi() {
+    let tiles = |descriptor: &KernelDescriptor| {
+        covered(gemm, descriptor) / f64::from(descriptor.tile().bm * descriptor.tile().bn)
+    };
+    let most_splits = |descriptor: &KernelDescriptor| match descriptor.abi() {
         KernelAbi::SplitK => {
-            (gemm.depth().div_ceil(spec.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
+            (gemm.depth().div_ceil(descriptor.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
         KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
     };
-    let fills =
-        |spec: &&&'static KernelDescriptor| tiles(spec) * f64::from(most_splits(spec)) >= full;
-    let blocks =
-        |spec: &&&'static KernelDescriptor| (tiles(spec) * f64::from(most_splits(spec))) as u64;
-    let spec = (specs.iter().find(fills))
-        .or_else(|| specs.iter().max_by_key(blocks))
+    let fills = |descriptor: &&&'static KernelDescriptor| {
+        tiles(descriptor) * f64::from(most_splits(descriptor)) >= full
+    };
+    let blocks = |descriptor: &&&'static KernelDescriptor| {
+        (tiles(descriptor) * f64::from(most_splits(descriptor))) as u64
+    };
+    let descriptor = (descriptors.iter().find(fills))
+        .or_else(|| descriptors.iter().max_by_key(blocks))
         .copied()
         .unwrap_or(TILES[0]);
-    let wanted = (f64::from(multiprocessors) / tiles(spec).max(1.0)) as u32;
-    Choice { spec, splits: wanted.clamp(1, most_splits(spec)), staged: false }
+    let wanted = (f64::from(multiprocessors) / tiles(descriptor).max(1.0)) as u32;
+    Choice { descriptor, splits: wanted.clamp(1, most_splits(descriptor)), staged: false }
 }
 
 /// The tile that makes an interpreter do the least: FMAs beyond the edges cost it as
 /// much as others.
 pub fn for_software(gemm: &Gemm) -> Choice {
-    let work = |spec: &&'static KernelDescriptor| {
-        let Tile { bm, bn, bk, .. } = spec.tile();
+    let work = |descriptor: &&'static KernelDescriptor| {
+        let Tile { bm, bn, bk, .. } = descriptor.tile();
         let steps = gemm.depth().max(1).div_ceil(bk as usize) as f64;
-        let others = f64::from(OTHERS * spec.threads()) / f64::from(bm * bn);
-        (covered(gemm, spec) * steps * (f64::from(bk) + others)) as u128
+        let others = f64::from(OTHERS * descriptor.threads()) / f64::from(bm * bn);
+        (covered(gemm, descriptor) * steps * (f64::from(bk) + others)) as u128
     };
-    let spec = tiles_for_k(gemm).min_by_key(work).unwrap_or(TILES[0]);
-    Choice { spec, splits: 1, staged: false }
+    let descriptor = tiles_for_k(gemm).min_by_key(work).unwrap_or(TILES[0]);
+    Choice { descriptor, splits: 1, staged: false }
 }
 
 /// Tiles without splits are for a K of one step.
-fn is_for_short_k(spec: &KernelDescriptor) -> bool {
-    spec.abi() == KernelAbi::Gemm
+fn is_for_short_k(descriptor: &KernelDescriptor) -> bool {
+    descriptor.abi() == KernelAbi::Gemm
 }
 
 /// The tiles that are for a K as long as this.
 fn tiles_for_k(gemm: &Gemm) -> impl Iterator<Item = &'static KernelDescriptor> + use<> {
     let depth = gemm.depth();
-    TILES
-        .iter()
-        .copied()
-        .filter(move |spec| !is_for_short_k(spec) || depth <= spec.tile().bk as usize)
+    TILES.iter().copied().filter(move |descriptor| {
+        !is_for_short_k(descriptor) || depth <= descriptor.tile().bk as usize
+    })
 }
 
 /// Elements of C that the tiles cover.
-fn covered(gemm: &Gemm, spec: &KernelDescriptor) -> f64 {
+fn covered(gemm: &Gemm, descriptor: &KernelDescriptor) -> f64 {
     let size = |size: usize, tile: u32| size.next_multiple_of(tile as usize) as f64;
-    size(gemm.m, spec.tile().bm) * size(gemm.n, spec.tile().bn)
+    size(gemm.m, descriptor.tile().bm) * size(gemm.n, descriptor.tile().bn)
 }

@@ -12,17 +12,19 @@ const RESERVED: u64 = 1024;
 /// How many blocks of a kernel a multiprocessor has room for, without asking the driver, which
 /// would have to compile the kernel first; 0 if it cannot run at all. Registers are not counted:
 /// all GPUs that kernels are built for have as many, so that a table's blocks fit them.
-pub fn room(info: &DeviceInfo, spec: &KernelDescriptor) -> u32 {
-    let shared = match spec.shared() {
+pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
+    let shared = match descriptor.shared() {
         Shared::Static(bytes) => bytes.into(),
         Shared::Dynamic(bytes) => bytes(1),
     };
     let lacks_maps = info.capability != (9, 0) || !info.tensor_maps;
-    if spec.abi().has_tensor_maps() && lacks_maps || shared > u64::from(info.limits.shared_optin) {
+    if descriptor.abi().has_tensor_maps() && lacks_maps
+        || shared > u64::from(info.limits.shared_optin)
+    {
         return 0;
     }
     let by_shared = u64::from(info.shared_per_multiprocessor) / (shared + RESERVED);
-    (info.threads_per_multiprocessor / spec.threads()).min(by_shared as u32)
+    (info.threads_per_multiprocessor / descriptor.threads()).min(by_shared as u32)
 }
 
 /// What a table's costs become on another device: work takes less time there by as much as its

@@ -214,7 +214,7 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].choice;
     let gemm = Gemm::new(512, 512, 512);
     let exception =
-        Choice { spec: crate::find_kernel("tile_32x32").unwrap(), splits: 3, staged: false };
+        Choice { descriptor: crate::find_kernel("tile_32x32").unwrap(), splits: 3, staged: false };
     assert_eq!(auto.exception(&gemm), Some(exception));
     assert_eq!(choose(gemm), exception);
     assert_ne!(by_costs(gemm), exception);
@@ -305,9 +305,10 @@ fn a_device_that_tells_no_clocks_gets_the_costs_as_they_are() {
 fn room_is_what_the_driver_says() {
     for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
         let device = Device::open(choice).unwrap();
-        for spec in LADDER.iter().chain(TILES) {
-            let (room, asked) = (scale::room(device.info(), spec), device.resident_blocks(spec));
-            assert_eq!(room, asked.unwrap(), "{}", spec.name());
+        for descriptor in LADDER.iter().chain(TILES) {
+            let (room, asked) =
+                (scale::room(device.info(), descriptor), device.resident_blocks(descriptor));
+            assert_eq!(room, asked.unwrap(), "{}", descriptor.name());
         }
     }
 }
@@ -344,7 +345,7 @@ fn the_rule_without_measurements() {
     }
     // A rung of whole blocks comes before all tiles, if rows are aligned.
     let rungs = [crate::find_kernel("async_copy").unwrap()];
-    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).spec.name();
+    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).descriptor.name();
     assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
     assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_64x128");
 }
@@ -352,12 +353,12 @@ fn the_rule_without_measurements() {
 /// What needs tensor maps is for devices that have them.
 #[test]
 fn no_tensor_maps_without_hopper() {
-    let tensor = LADDER.iter().filter(|spec| spec.abi().has_tensor_maps());
+    let tensor = LADDER.iter().filter(|descriptor| descriptor.abi().has_tensor_maps());
     let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
     let (old, new) = (old.unwrap(), new.unwrap());
-    for spec in tensor {
-        assert_eq!(scale::room(old.info(), spec), 0);
-        assert_eq!(old.resident_blocks(spec).unwrap(), 0);
-        assert_eq!(scale::room(new.info(), spec), 1);
+    for descriptor in tensor {
+        assert_eq!(scale::room(old.info(), descriptor), 0);
+        assert_eq!(old.resident_blocks(descriptor).unwrap(), 0);
+        assert_eq!(scale::room(new.info(), descriptor), 1);
     }
 }

@@ -55,12 +55,12 @@ impl LaunchPlan {
     ///
     /// What [`Gemm::validate`] finds, and [`Error::SharedMemory`].
     pub fn new(
-        spec: &KernelDescriptor,
+        descriptor: &KernelDescriptor,
         gemm: Gemm,
         limits: &Limits,
         device: &str,
     ) -> Result<Self, Error> {
-        Self::split(spec, gemm, 1, limits, device)
+        Self::split(descriptor, gemm, 1, limits, device)
     }
 
     /// As [`LaunchPlan::new`], with K split among `splits` blocks per tile of C, for a kernel with
@@ -71,29 +71,29 @@ impl LaunchPlan {
     ///
     /// Those of [`LaunchPlan::new`], and [`Error::CannotSplit`] for any other kernel.
     pub fn split(
-        spec: &KernelDescriptor,
+        descriptor: &KernelDescriptor,
         gemm: Gemm,
         splits: u32,
         limits: &Limits,
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
-        if splits > 1 && spec.abi() != KernelAbi::SplitK {
-            return Err(Error::CannotSplit { kernel: spec.name() });
+        if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
+            return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
         // `depth` fits because `validate` accepted k.
         let depth = gemm.depth() as u32;
-        let steps = depth.div_ceil(spec.tile().bk);
+        let steps = depth.div_ceil(descriptor.tile().bk);
         let split_steps = steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
         // No split is empty, but for the only one of an empty sum.
         let splits = steps.div_ceil(split_steps).max(1);
-        let (needed, dynamic) = match spec.shared() {
+        let (needed, dynamic) = match descriptor.shared() {
             Shared::Static(bytes) => (u64::from(bytes), 0),
             Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
         };
         if needed > u64::from(limits.shared_optin) {
             return Err(Error::SharedMemory {
-                kernel: spec.name(),
+                kernel: descriptor.name(),
                 device: device.to_owned(),
                 k: gemm.k,
                 needed,
@@ -101,16 +101,16 @@ impl LaunchPlan {
             });
         }
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
-        let (launches, workspace) = match spec.abi() {
-            KernelAbi::StreamK => stream_k::launches(spec, &gemm, limits),
+        let (launches, workspace) = match descriptor.abi() {
+            KernelAbi::StreamK => stream_k::launches(descriptor, &gemm, limits),
             KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
-                let launches = panels(spec, &gemm, limits.grid);
-                let workspace = split_workspace(spec, splits, &launches);
+                let launches = panels(descriptor, &gemm, limits.grid);
+                let workspace = split_workspace(descriptor, splits, &launches);
                 (launches, workspace)
             }
         };
-        let split_depth = split_steps * spec.tile().bk;
-        let block = spec.block();
+        let split_depth = split_steps * descriptor.tile().bk;
+        let block = descriptor.block();
         Ok(Self { gemm, block, shared_bytes, splits, split_depth, workspace, launches })
     }
 
@@ -156,11 +156,11 @@ impl LaunchPlan {
 }
 
 /// What the splits of the largest launch need.
-fn split_workspace(spec: &KernelDescriptor, splits: u32, launches: &[Launch]) -> Workspace {
+fn split_workspace(descriptor: &KernelDescriptor, splits: u32, launches: &[Launch]) -> Workspace {
     let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
     match tiles.max() {
         Some(tiles) if splits > 1 => Workspace {
-            partials: u128::from(splits * spec.tile().bm * spec.tile().bn) * tiles,
+            partials: u128::from(splits * descriptor.tile().bm * descriptor.tile().bn) * tiles,
             counters: tiles,
         },
         _ => Workspace::default(),
@@ -176,33 +176,34 @@ mod tests {
 
     /// The x axis walks the rows of C, with tiles of 16 x 16.
     fn rows_along_x() -> &'static KernelDescriptor {
-        let spec = find_kernel("naive").unwrap();
-        let Tile { bm, bn, .. } = spec.tile();
-        assert!(matches!(spec.grid(), GridOrder::RowsAlongX) && [bm, bn] == [16, 16]);
-        spec
+        let descriptor = find_kernel("naive").unwrap();
+        let Tile { bm, bn, .. } = descriptor.tile();
+        assert!(matches!(descriptor.grid(), GridOrder::RowsAlongX) && [bm, bn] == [16, 16]);
+        descriptor
     }
 
     /// The x axis walks the columns of C, with tiles of 32 x 32.
     fn columns_along_x() -> &'static KernelDescriptor {
-        let spec = find_kernel("coalesced").unwrap();
-        let Tile { bm, bn, .. } = spec.tile();
-        assert!(matches!(spec.grid(), GridOrder::ColumnsAlongX) && [bm, bn] == [32, 32]);
-        spec
+        let descriptor = find_kernel("coalesced").unwrap();
+        let Tile { bm, bn, .. } = descriptor.tile();
+        assert!(matches!(descriptor.grid(), GridOrder::ColumnsAlongX) && [bm, bn] == [32, 32]);
+        descriptor
     }
 
-    fn plan(spec: &KernelDescriptor, gemm: Gemm) -> Result<LaunchPlan, Error> {
-        LaunchPlan::new(spec, gemm, &Limits::H200, "a device")
+    fn plan(descriptor: &KernelDescriptor, gemm: Gemm) -> Result<LaunchPlan, Error> {
+        LaunchPlan::new(descriptor, gemm, &Limits::H200, "a device")
     }
 
     #[test]
     fn every_rung_fits_every_device() {
-        for spec in LADDER.iter().chain(TILES) {
-            assert!(spec.threads() <= 1024, "{}", spec.name());
-            plan(spec, Gemm::new(300, 200, 100)).unwrap();
+        for descriptor in LADDER.iter().chain(TILES) {
+            assert!(descriptor.threads() <= 1024, "{}", descriptor.name());
+            plan(descriptor, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.
-            let is_cut =
-                spec.unaligned().is_some_and(|other| other.vectorized[1] || other.vectorized[2]);
-            assert!(!is_cut || spec.tile().bn % 4 == 0, "{}", spec.name());
+            let is_cut = descriptor
+                .unaligned()
+                .is_some_and(|other| other.vectorized[1] || other.vectorized[2]);
+            assert!(!is_cut || descriptor.tile().bn % 4 == 0, "{}", descriptor.name());
         }
     }
 
@@ -242,19 +243,19 @@ mod tests {
 
     #[test]
     fn an_empty_c_launches_nothing_and_an_empty_k_does() {
-        for spec in LADDER {
-            assert!(plan(spec, Gemm::new(0, 5, 5)).unwrap().launches().is_empty());
-            assert!(plan(spec, Gemm::new(5, 0, 5)).unwrap().launches().is_empty());
-            assert_eq!(plan(spec, Gemm::new(5, 5, 0)).unwrap().launches().len(), 1);
+        for descriptor in LADDER {
+            assert!(plan(descriptor, Gemm::new(0, 5, 5)).unwrap().launches().is_empty());
+            assert!(plan(descriptor, Gemm::new(5, 0, 5)).unwrap().launches().is_empty());
+            assert_eq!(plan(descriptor, Gemm::new(5, 5, 0)).unwrap().launches().len(), 1);
         }
     }
 
     #[test]
     fn splits_are_whole_steps_and_never_empty() {
-        let spec = find_kernel("tile_64x64").unwrap();
-        let bk = spec.tile().bk as usize;
+        let descriptor = find_kernel("tile_64x64").unwrap();
+        let bk = descriptor.tile().bk as usize;
         let plan = |k, splits| {
-            LaunchPlan::split(spec, Gemm::new(65, 127, k), splits, &Limits::H200, "a device")
+            LaunchPlan::split(descriptor, Gemm::new(65, 127, k), splits, &Limits::H200, "a device")
                 .unwrap()
         };
         for k in 0..20 * bk {

@@ -44,10 +44,10 @@ impl Workspace {
 }
 
 /// Cuts C into panels of no more tiles than a grid of this size, along x and y, has blocks.
-pub(super) fn panels(spec: &KernelDescriptor, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
-    let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
+pub(super) fn panels(descriptor: &KernelDescriptor, gemm: &Gemm, most: [u32; 2]) -> Vec<Launch> {
+    let [bm, bn] = [descriptor.tile().bm as usize, descriptor.tile().bn as usize];
     let [x, y] = most.map(|blocks| blocks.max(1) as usize);
-    let (most_rows, most_cols) = match spec.grid() {
+    let (most_rows, most_cols) = match descriptor.grid() {
         GridOrder::RowsAlongX => (x * bm, y * bn),
         GridOrder::ColumnsAlongX => (y * bm, x * bn),
     };
@@ -58,7 +58,7 @@ pub(super) fn panels(spec: &KernelDescriptor, gemm: &Gemm, most: [u32; 2]) -> Ve
             // All fit 32 bits because the whole of m and n does.
             let (rows, cols) = (m.div_ceil(bm) as u32, n.div_ceil(bn) as u32);
             launches.push(Launch {
-                grid: match spec.grid() {
+                grid: match descriptor.grid() {
                     GridOrder::RowsAlongX => [rows, cols],
                     GridOrder::ColumnsAlongX => [cols, rows],
                 },

@@ -30,7 +30,7 @@ const EVEN_TENTHS: u64 = 9;
 
 /// Steps along K of a partial sum, for so many tiles.
 fn accumulation_steps(
-    spec: &KernelDescriptor,
+    descriptor: &KernelDescriptor,
     gemm: &Gemm,
     tiles: u32,
     multiprocessors: u32,
@@ -50,7 +50,7 @@ fn accumulation_steps(
     };
     // Of equal lengths.
     let sums = depth.div_ceil(most).max(1);
-    depth.div_ceil(sums).div_ceil(spec.tile().bk).max(1)
+    depth.div_ceil(sums).div_ceil(descriptor.tile().bk).max(1)
 }
 
 /// The time of a tile's fix-up, in steps.
@@ -61,15 +61,15 @@ const MOST_STEPS: u64 = 1 << 31;
 
 /// The launches of a kernel with persistent blocks, and what the largest needs.
 pub(super) fn launches(
-    spec: &KernelDescriptor,
+    descriptor: &KernelDescriptor,
     gemm: &Gemm,
     limits: &Limits,
 ) -> (Vec<Launch>, Workspace) {
     // `Gemm::validate` accepted k.
-    let steps = (gemm.depth() as u32).div_ceil(spec.tile().bk);
+    let steps = (gemm.depth() as u32).div_ceil(descriptor.tile().bk);
     let most_blocks = limits.multiprocessors.min(limits.grid[0]);
     let panel = [0, 1].map(|axis| PANEL[axis].min(limits.grid[axis]));
-    let mut launches = panels(spec, gemm, panel);
+    let mut launches = panels(descriptor, gemm, panel);
     let mut workspace = Workspace::default();
     for launch in &mut launches {
         let [width, height] = launch.grid;
@@ -77,9 +77,11 @@ pub(super) fn launches(
             Decomposition::new(width * height, steps, most_blocks);
         launch.grid = [blocks, 1];
         launch.stream_k_tiles = stream_k_tiles;
-        launch.accumulation_steps = accumulation_steps(spec, gemm, width * height, most_blocks);
+        launch.accumulation_steps =
+            accumulation_steps(descriptor, gemm, width * height, most_blocks);
         if stream_k_tiles > 0 || steps > launch.accumulation_steps {
-            let partials = 3 * u128::from(blocks) * u128::from(spec.tile().bm * spec.tile().bn);
+            let partials =
+                3 * u128::from(blocks) * u128::from(descriptor.tile().bm * descriptor.tile().bn);
             workspace.partials = workspace.partials.max(partials);
             workspace.counters = workspace.counters.max(stream_k_tiles.into());
         }
@@ -230,11 +232,12 @@ mod tests {
 
     #[test]
     fn accumulation_lengths_are_short_where_cublas_splits() {
-        let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
+        let descriptor =
+            LADDER.iter().find(|descriptor| descriptor.abi() == KernelAbi::StreamK).unwrap();
         let length = |m, n, k| {
             let plan =
-                LaunchPlan::new(spec, Gemm::new(m, n, k), &Limits::H200, "a device").unwrap();
-            plan.launches()[0].accumulation_steps * spec.tile().bk
+                LaunchPlan::new(descriptor, Gemm::new(m, n, k), &Limits::H200, "a device").unwrap();
+            plan.launches()[0].accumulation_steps * descriptor.tile().bk
         };
         assert_eq!(length(2048, 2048, 2048), 2048);
         assert_eq!(length(4096, 4096, 4096), 2048);
@@ -245,16 +248,17 @@ mod tests {
         // Whole steps.
         assert_eq!(length(4097, 4097, 4097), 592);
         assert_eq!(length(2000, 2000, 500), 512);
-        assert_eq!(length(5, 5, 0), spec.tile().bk);
+        assert_eq!(length(5, 5, 0), descriptor.tile().bk);
     }
 
     #[test]
     fn the_workspace_is_three_tiles_per_block() {
-        let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
-        let [bm, bn] = [spec.tile().bm as usize, spec.tile().bn as usize];
-        let plan = |gemm| LaunchPlan::new(spec, gemm, &Limits::H200, "a device").unwrap();
+        let descriptor =
+            LADDER.iter().find(|descriptor| descriptor.abi() == KernelAbi::StreamK).unwrap();
+        let [bm, bn] = [descriptor.tile().bm as usize, descriptor.tile().bn as usize];
+        let plan = |gemm| LaunchPlan::new(descriptor, gemm, &Limits::H200, "a device").unwrap();
         let streams = plan(Gemm::new(3 * bm, 5 * bn, 4096));
-        let tile = u128::from(spec.tile().bm * spec.tile().bn);
+        let tile = u128::from(descriptor.tile().bm * descriptor.tile().bn);
         assert_eq!(streams.workspace(), Workspace { partials: 3 * 120 * tile, counters: 15 });
         let [launch] = streams.launches() else { panic!("{:?}", streams.launches()) };
         assert_eq!((launch.grid, launch.stream_k_tiles), ([120, 1], 15));
@@ -263,7 +267,8 @@ mod tests {
         }
         // In a small grid there are panels, and fewer blocks.
         let limits = Limits { grid: [3, 2], ..Limits::H200 };
-        let plan = LaunchPlan::new(spec, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
+        let plan =
+            LaunchPlan::new(descriptor, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
         let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert!([one, other].iter().all(|panel| (panel.grid, panel.stream_k_tiles) == ([3, 1], 2)));
         assert_eq!(plan.workspace(), Workspace { partials: 3 * 3 * tile, counters: 2 });
@@ -271,14 +276,16 @@ mod tests {
 
     #[test]
     fn the_largest_c_is_cut_into_panels() {
-        let spec = LADDER.iter().find(|spec| spec.abi() == KernelAbi::StreamK).unwrap();
+        let descriptor =
+            LADDER.iter().find(|descriptor| descriptor.abi() == KernelAbi::StreamK).unwrap();
         let gemm = Gemm::new(MAX_DIMENSION, MAX_DIMENSION, MAX_DIMENSION);
-        let plan = LaunchPlan::new(spec, gemm, &Limits::H200, "a device").unwrap();
+        let plan = LaunchPlan::new(descriptor, gemm, &Limits::H200, "a device").unwrap();
         assert!(plan.launches().len() > 1);
         for launch in plan.launches() {
             assert_eq!((launch.grid, launch.stream_k_tiles), ([132, 1], 0));
             let [m, n] = [launch.m, launch.n].map(u64::from);
-            let tiles = m.div_ceil(spec.tile().bm.into()) * n.div_ceil(spec.tile().bn.into());
+            let tiles =
+                m.div_ceil(descriptor.tile().bm.into()) * n.div_ceil(descriptor.tile().bn.into());
             assert!(tiles + 132 < 1 << 32);
         }
     }

@@ -17,20 +17,21 @@ impl Device {
     /// [`Error::Jit`] if the driver refuses the PTX, [`Error::NotInPtx`] if the PTX for
     /// this device lacks the kernel, [`Error::NeedsHopper`] or [`Error::NeedsTensorMaps`] if
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
-    pub fn kernel(&self, spec: &'static KernelDescriptor) -> Result<Kernel, Error> {
-        if spec.abi().has_tensor_maps() {
-            tensor::require_maps(spec.name(), self.info())?;
+    pub fn kernel(&self, descriptor: &'static KernelDescriptor) -> Result<Kernel, Error> {
+        if descriptor.abi().has_tensor_maps() {
+            tensor::require_maps(descriptor.name(), self.info())?;
         }
-        let stage_operands = match spec.abi() {
+        let stage_operands = match descriptor.abi() {
             KernelAbi::Gemm => None,
             KernelAbi::SplitK | KernelAbi::TensorMap | KernelAbi::StreamK => {
                 Some(self.entry_point("stage_operands")?)
             }
         };
-        let function = self.entry_point(spec.name())?;
-        let unaligned = spec.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
+        let function = self.entry_point(descriptor.name())?;
+        let unaligned =
+            descriptor.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
         let entry_points = Arc::new(EntryPoints { function, unaligned, stage_operands });
-        Ok(Kernel { device: self.clone(), spec, entry_points })
+        Ok(Kernel { device: self.clone(), descriptor, entry_points })
     }
 }
 
@@ -41,14 +42,14 @@ impl Device {
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let kernel = device.kernel(find_kernel("tile2d")?)?;
-/// assert!(kernel.device().is_same(&device) && kernel.spec().name() == "tile2d");
+/// assert!(kernel.device().is_same(&device) && kernel.descriptor().name() == "tile2d");
 /// let product = kernel.prepare(Gemm::new(100, 100, 100))?;
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Kernel {
     device: Device,
-    spec: &'static KernelDescriptor,
+    descriptor: &'static KernelDescriptor,
     entry_points: Arc<EntryPoints>,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct EntryPoints {
 
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` on {}", self.spec.name(), self.device.info().name)
+        write!(f, "`{}` on {}", self.descriptor.name(), self.device.info().name)
     }
 }
 
@@ -74,8 +75,8 @@ impl Kernel {
     }
 
     /// The rung.
-    pub fn spec(&self) -> &'static KernelDescriptor {
-        self.spec
+    pub fn descriptor(&self) -> &'static KernelDescriptor {
+        self.descriptor
     }
 
     pub(super) fn entry_points(&self) -> &EntryPoints {

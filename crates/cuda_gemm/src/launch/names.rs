@@ -20,10 +20,10 @@ use crate::error::Error;
 /// [`Error::UnknownKernel`], with the name that looks most like it.
 pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
     let kernels = LADDER.iter().chain(TILES);
-    if let Some(spec) = kernels.clone().find(|spec| spec.name() == name) {
-        return Ok(spec);
+    if let Some(descriptor) = kernels.clone().find(|descriptor| descriptor.name() == name) {
+        return Ok(descriptor);
     }
-    let known: Vec<_> = kernels.map(|spec| spec.name()).collect();
+    let known: Vec<_> = kernels.map(|descriptor| descriptor.name()).collect();
     let nearest = nearest_name(name, &known);
     Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
 }
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn kernels_are_found_by_name() {
-        for spec in LADDER.iter().chain(TILES) {
-            assert_eq!(find_kernel(spec.name()).unwrap().name(), spec.name());
+        for descriptor in LADDER.iter().chain(TILES) {
+            assert_eq!(find_kernel(descriptor.name()).unwrap().name(), descriptor.name());
         }
     }
 

@@ -142,11 +142,12 @@ mod tests {
     /// What the host passes to every entry point that it may launch on a device of this PTX.
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
-        let specs = LADDER.iter().chain(TILES);
-        let specs = specs.filter(|spec| is_hopper || !spec.abi().has_tensor_maps());
-        let entries = specs.flat_map(|spec| {
-            let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
-            names.map(|name| (name, kinds(spec.abi())))
+        let descriptors = LADDER.iter().chain(TILES);
+        let descriptors =
+            descriptors.filter(|descriptor| is_hopper || !descriptor.abi().has_tensor_maps());
+        let entries = descriptors.flat_map(|descriptor| {
+            let names = [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)];
+            names.map(|name| (name, kinds(descriptor.abi())))
         });
         let others = [
             ("stage_operands", StageOperands::KINDS),

@@ -120,8 +120,8 @@ impl PlanBuilder {
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
-        let (spec, info) = (kernel.spec(), kernel.device().info());
-        let plan = LaunchPlan::split(spec, gemm, splits, &limits, &info.name)?;
+        let (descriptor, info) = (kernel.descriptor(), kernel.device().info());
+        let plan = LaunchPlan::split(descriptor, gemm, splits, &limits, &info.name)?;
         let EntryPoints { function, unaligned, stage_operands } = kernel.entry_points();
         if plan.shared_bytes() > info.limits.shared_default {
             for function in iter::once(function).chain(unaligned) {
@@ -129,8 +129,8 @@ impl PlanBuilder {
             }
         }
         let buffers = Buffers::new(&stream, plan.workspace())?;
-        let wide = spec.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
-        let requirements = match spec.abi() {
+        let wide = descriptor.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
+        let requirements = match descriptor.abi() {
             KernelAbi::TensorMap | KernelAbi::StreamK => Some([Requirement::AlignedRows; 2]),
             KernelAbi::SplitK if staged => Some([wide[0], wide[1]].map(|wide| match wide {
                 true => Requirement::WholeVectors,
@@ -216,10 +216,10 @@ impl Plan {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
     ) -> &'static str {
-        let spec = self.kernel.spec();
-        match spec.unaligned() {
+        let descriptor = self.kernel.descriptor();
+        match descriptor.unaligned() {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned.name,
-            _ => spec.name(),
+            _ => descriptor.name(),
         }
     }
 
@@ -231,7 +231,8 @@ impl Plan {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.spec().unaligned() else {
+        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.descriptor().unaligned()
+        else {
             return true;
         };
         if self.staging.is_some() {
@@ -302,7 +303,7 @@ impl Plan {
         // So that no other thread's launches come between the one that copies A and B and those
         // that compute.
         let _exclusive = self.stream.exclusive();
-        if self.kernel.spec().abi().has_tensor_maps() {
+        if self.kernel.descriptor().abi().has_tensor_maps() {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_tensor(a, b, c) };
         }
@@ -342,7 +343,7 @@ impl Plan {
                 partials,
                 counters,
             };
-            let count = parameters::kinds(self.kernel.spec().abi()).len();
+            let count = parameters::kinds(self.kernel.descriptor().abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the
             // kernel's: see `parameters`. The grid covers this panel of C and no more, the block
             // is the rung's own, the matrices are aligned as this entry point needs, and
@@ -393,7 +394,7 @@ impl Plan {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
     ) -> Result<(), Error> {
-        let (device, spec) = (self.kernel.device(), self.kernel.spec());
+        let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
         let function = &self.kernel.entry_points().function;
         let gemm = self.plan.gemm();
         // All fit 32 bits: `Gemm::validate` accepted them.
@@ -408,7 +409,7 @@ impl Plan {
             let [m, n] = [launch.m, launch.n];
             let [map_a, map_b] = match operands {
                 None => Default::default(),
-                Some(operands) => tensor::maps(device, spec.tile(), gemm, launch, operands)?,
+                Some(operands) => tensor::maps(device, descriptor.tile(), gemm, launch, operands)?,
             };
             let mut arguments = TensorParameters {
                 m,
@@ -425,7 +426,7 @@ impl Plan {
                 partials,
                 counters,
             };
-            let count = parameters::kinds(spec.abi()).len();
+            let count = parameters::kinds(descriptor.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
             // see `parameters`. The plan's grid and stream-K tiles are what the kernel asks for,
             // the block is the rung's own, the maps describe this panel's part of A and B, and

@@ -49,7 +49,7 @@ fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, f64
     for result in results {
         for run in &result.runs {
             let slower = run.ns() / predicted(model, result.shape, run);
-            ratios.entry(run.choice.spec.name()).or_default().push(slower);
+            ratios.entry(run.choice.descriptor.name()).or_default().push(slower);
         }
     }
     let usable = |ratios: &Vec<f64>| {

@@ -36,20 +36,21 @@ pub fn launch_ns(context: &BenchmarkContext, kernel: &Kernel) -> Result<f64, Err
 
 /// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
 pub fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>, Error> {
-    let spec = kernel.spec();
-    let [bm, bn, bk] = [spec.tile().bm, spec.tile().bn, spec.tile().bk].map(|size| size as usize);
+    let descriptor = kernel.descriptor();
+    let [bm, bn, bk] = [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk]
+        .map(|size| size as usize);
     for beyond in [4, 5] {
         let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond);
         let operands = Operands::new(gemm)?;
         let reference = operands.reference()?;
         let mut buffers = context.buffers(&operands, L2::Warm)?;
         for (splits, staged) in CHECKED {
-            if splits > 1 && spec.abi() != KernelAbi::SplitK {
+            if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
                 continue;
             }
             let job = Job::rung(kernel.plan(gemm).splits(splits).staged(staged).prepare()?);
             if let Err(reason) = check(&job, &mut buffers, &reference)? {
-                let choice = Choice { spec, splits, staged };
+                let choice = Choice { descriptor, splits, staged };
                 let Gemm { m, n, k, .. } = gemm;
                 return Ok(Some(format!("{m}x{n}x{k}, {choice}: {reason}")));
             }
@@ -65,9 +66,9 @@ pub fn measure(
     resident: u32,
     launch_ns: f64,
 ) -> Result<Costs, Error> {
-    let spec = kernel.spec();
+    let descriptor = kernel.descriptor();
     let mut costs = Costs {
-        kernel: spec,
+        kernel: descriptor,
         aligned: Vec::new(),
         unaligned: Vec::new(),
         reduction_ns: 0.0,
@@ -75,13 +76,13 @@ pub fn measure(
         tile_ns: 0.0,
     };
     let benchmark = KernelBenchmark { context, kernel, launch_ns };
-    let resident = if spec.abi() == KernelAbi::StreamK { 1 } else { resident };
+    let resident = if descriptor.abi() == KernelAbi::StreamK { 1 } else { resident };
     costs.aligned = benchmark.paces(resident, true)?;
-    if spec.unaligned().is_some() {
+    if descriptor.unaligned().is_some() {
         costs.unaligned = benchmark.paces(resident, false)?;
     }
     let pace = costs.aligned[0];
-    match spec.abi() {
+    match descriptor.abi() {
         KernelAbi::Gemm | KernelAbi::TensorMap => {}
         KernelAbi::SplitK => [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?,
         KernelAbi::StreamK => {
@@ -121,17 +122,17 @@ impl KernelBenchmark<'_> {
 
     /// With one block per multiprocessor, two, and so on.
     fn paces(&self, resident: u32, aligned: bool) -> Result<Vec<Pace>, Error> {
-        let spec = self.kernel.spec();
-        let is_tile = TILES.iter().any(|tile| tile.name() == spec.name());
-        let is_short = is_tile && spec.abi() == KernelAbi::Gemm;
+        let descriptor = self.kernel.descriptor();
+        let is_tile = TILES.iter().any(|tile| tile.name() == descriptor.name());
+        let is_short = is_tile && descriptor.abi() == KernelAbi::Gemm;
         let depths = if is_short { SHORT_DEPTHS } else { DEPTHS };
-        let steps = depths.map(|depth| (depth / spec.tile().bk).max(1));
+        let steps = depths.map(|depth| (depth / descriptor.tile().bk).max(1));
         let mut grids = Vec::new();
         for blocks in 1..=resident {
             for steps in steps {
-                let gemm = gemm(spec, blocks * self.context.multiprocessors(), steps);
+                let gemm = gemm(descriptor, blocks * self.context.multiprocessors(), steps);
                 // One column of B or of A less: no row but the first is aligned.
-                let wide = spec.unaligned().map_or([false; 3], |other| other.vectorized);
+                let wide = descriptor.unaligned().map_or([false; 3], |other| other.vectorized);
                 let (n, k) = match (aligned, wide) {
                     (true, _) => (gemm.n, gemm.k),
                     (false, [_, true, _]) => (gemm.n - 1, gemm.k),
@@ -152,11 +153,11 @@ impl KernelBenchmark<'_> {
 
     /// The reduction of the sums of blocks that share a tile: once, and for each of them.
     fn reduction(&self, pace: Pace) -> Result<[f64; 2], Error> {
-        let spec = self.kernel.spec();
-        let steps = (DEPTHS[0] / spec.tile().bk).max(1);
+        let descriptor = self.kernel.descriptor();
+        let steps = (DEPTHS[0] / descriptor.tile().bk).max(1);
         let grid = |pieces: u32| {
             let tiles = (self.context.multiprocessors() / pieces).max(1);
-            Grid { gemm: gemm(spec, tiles, pieces * steps), splits: pieces }
+            Grid { gemm: gemm(descriptor, tiles, pieces * steps), splits: pieces }
         };
         let times = self.time(&PIECES.map(grid))?;
         let alone = pace.fixed_ns + f64::from(steps) * pace.step_ns;
@@ -165,12 +166,12 @@ impl KernelBenchmark<'_> {
 
     /// The same for persistent blocks (stream-K fix-up): they share tiles where there are fewer of these.
     fn stream_k_fixup(&self, pace: Pace) -> Result<[f64; 2], Error> {
-        let spec = self.kernel.spec();
+        let descriptor = self.kernel.descriptor();
         let multiprocessors = self.context.multiprocessors();
-        let steps = DEPTHS[1] / spec.tile().bk;
+        let steps = DEPTHS[1] / descriptor.tile().bk;
         let tiles = PIECES.map(|pieces| (multiprocessors / pieces).max(1));
-        let times =
-            self.time(&tiles.map(|tiles| Grid { gemm: gemm(spec, tiles, steps), splits: 1 }))?;
+        let times = self
+            .time(&tiles.map(|tiles| Grid { gemm: gemm(descriptor, tiles, steps), splits: 1 }))?;
         let extra = [0, 1].map(|i| {
             let blocks = multiprocessors.min(tiles[i] * PIECES[1]);
             let share = (tiles[i] * steps).div_ceil(blocks);
@@ -182,9 +183,10 @@ impl KernelBenchmark<'_> {
 
     /// What it takes a persistent block to go from one tile to the next.
     fn tile(&self, pace: Pace) -> Result<f64, Error> {
-        let spec = self.kernel.spec();
-        let steps = DEPTHS[0] / spec.tile().bk;
-        let grid = Grid { gemm: gemm(spec, 2 * self.context.multiprocessors(), steps), splits: 1 };
+        let descriptor = self.kernel.descriptor();
+        let steps = DEPTHS[0] / descriptor.tile().bk;
+        let grid =
+            Grid { gemm: gemm(descriptor, 2 * self.context.multiprocessors(), steps), splits: 1 };
         let time = self.time(&[grid])?[0];
         Ok((time - pace.fixed_ns - f64::from(2 * steps) * pace.step_ns).max(0.0))
     }
@@ -198,8 +200,8 @@ fn reduction(extra: [f64; 2], pieces: [u32; 2]) -> [f64; 2] {
 }
 
 /// A product of so many tiles and steps.
-fn gemm(spec: &KernelDescriptor, tiles: u32, steps: u32) -> Gemm {
-    let [bm, bn] = [spec.tile().bm, spec.tile().bn];
+fn gemm(descriptor: &KernelDescriptor, tiles: u32, steps: u32) -> Gemm {
+    let [bm, bn] = [descriptor.tile().bm, descriptor.tile().bn];
     let rows = match () {
         () if bm >= LINE * bn => tiles,
         () if bn >= LINE * bm => 1,
@@ -214,7 +216,7 @@ fn gemm(spec: &KernelDescriptor, tiles: u32, steps: u32) -> Gemm {
             divisors.min_by(|a, b| skew(*a).total_cmp(&skew(*b))).unwrap_or(1)
         }
     };
-    let [m, n, k] = [rows * bm, tiles / rows * bn, steps * spec.tile().bk];
+    let [m, n, k] = [rows * bm, tiles / rows * bn, steps * descriptor.tile().bk];
     Gemm::new(m as usize, n as usize, k as usize)
 }
 
@@ -232,14 +234,14 @@ mod tests {
             ("skinny_n_32x1", 132, (132 * 32, 1)),
             ("tile_64x64", 1, (64, 64)),
         ] {
-            let spec = find_kernel(name).unwrap();
-            let gemm = gemm(spec, tiles, 5);
+            let descriptor = find_kernel(name).unwrap();
+            let gemm = gemm(descriptor, tiles, 5);
             // High or wide is the same to a square.
             let square = (shape.1, shape.0);
             let is_line = name == "tile_4x128" || name == "skinny_n_32x1";
             let sizes = (gemm.m, gemm.n);
             assert!(sizes == shape || sizes == square && !is_line, "{name}: {sizes:?}");
-            assert_eq!(gemm.k, 5 * spec.tile().bk as usize, "{name}");
+            assert_eq!(gemm.k, 5 * descriptor.tile().bk as usize, "{name}");
         }
     }
 

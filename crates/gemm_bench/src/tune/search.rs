@@ -127,7 +127,7 @@ impl CandidateSearch<'_> {
 
 /// The same with about twice the splits; `None` where that is not possible.
 fn with_more_splits(model: &Model, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-    if choice.spec.abi() != KernelAbi::SplitK {
+    if choice.descriptor.abi() != KernelAbi::SplitK {
         return None;
     }
     let further = model.time(gemm, Choice { splits: 2 * choice.splits, ..choice })?;
@@ -148,14 +148,15 @@ mod tests {
         let model = Model::new(&table);
         let gemm = Gemm::new(64, 64, 1000);
         let mut choice = model.ranking(&gemm, 9).into_iter().map(|estimate| estimate.choice);
-        let mut choice = choice.find(|choice| choice.spec.abi() == KernelAbi::SplitK).unwrap();
+        let mut choice =
+            choice.find(|choice| choice.descriptor.abi() == KernelAbi::SplitK).unwrap();
         choice.splits = 1;
         let mut splits = vec![1];
         while let Some(further) = with_more_splits(&model, &gemm, choice) {
             choice = further.choice;
             splits.push(choice.splits);
         }
-        let steps = 1000u32.div_ceil(choice.spec.tile().bk);
+        let steps = 1000u32.div_ceil(choice.descriptor.tile().bk);
         assert_eq!((splits[1], splits.last()), (2, Some(&steps)), "{splits:?}");
     }
 
@@ -184,7 +185,8 @@ mod tests {
         let more = runs(Some(0.0));
         assert!(more.len() > alone.len());
         for (at, run) in more.iter().enumerate().skip(alone.len()) {
-            let before = |other: &Run| other.choice.spec.name() == run.choice.spec.name();
+            let before =
+                |other: &Run| other.choice.descriptor.name() == run.choice.descriptor.name();
             assert!(more[..at].iter().any(|other| before(other) && error(run) < error(other)));
             assert!(run.predicted_ns <= SLOWEST * more[0].predicted_ns);
         }
@@ -208,7 +210,7 @@ mod tests {
         assert!(result.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(result.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
         let whole_sum =
-            |run: &&Run| run.choice.spec.name() == "tile_64x64" && run.choice.splits == 1;
+            |run: &&Run| run.choice.descriptor.name() == "tile_64x64" && run.choice.splits == 1;
         let same = result.runs.iter().find(whole_sum).unwrap();
         assert!(result.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
     }

@@ -55,8 +55,8 @@ impl Run {
     }
 
     fn timed(&self) -> Timed {
-        let Choice { spec, splits, staged } = self.choice;
-        Timed { kernel: spec, splits, staged, ns: self.ns() }
+        let Choice { descriptor, splits, staged } = self.choice;
+        Timed { kernel: descriptor, splits, staged, ns: self.ns() }
     }
 }
 
@@ -109,8 +109,8 @@ impl SearchResult {
             }
             Some(_) => return None,
             None => {
-                let Choice { spec, splits, staged } = estimate.choice;
-                Timed { kernel: spec, splits, staged, ns: estimate.ns }
+                let Choice { descriptor, splits, staged } = estimate.choice;
+                Timed { kernel: descriptor, splits, staged, ns: estimate.ns }
             }
         };
         Some(Exception { m, n, k, best: fastest.timed(), instead_of })

@@ -175,7 +175,7 @@ fn with_exceptions(table: Table, results: &[SearchResult]) -> Result<Table, Erro
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
 fn kernels(effort: Effort) -> Result<Vec<&'static KernelDescriptor>, Error> {
-    let streaming = LADDER.iter().filter(|spec| spec.abi() == KernelAbi::StreamK);
+    let streaming = LADDER.iter().filter(|descriptor| descriptor.abi() == KernelAbi::StreamK);
     let mut kernels: Vec<_> = streaming.copied().collect();
     let (named, tiles) = match effort {
         Effort::Full => (&RUNGS[..], TILES),

@@ -48,8 +48,8 @@ fn model(kernels: Vec<Costs>) -> Model {
 }
 
 fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
-    let spec = model.kernels()[0].kernel;
-    model.time(gemm, Choice { spec, splits, staged: false }).unwrap().ns.round()
+    let descriptor = model.kernels()[0].kernel;
+    model.time(gemm, Choice { descriptor, splits, staged: false }).unwrap().ns.round()
 }
 
 /// A product of so many tiles of 64 x 64, with so many steps of 64.
@@ -102,9 +102,10 @@ fn splits() {
     // What is said is what a launch does.
     let limits = Device::open(DeviceChoice::Soft).unwrap().info().limits;
     for estimate in model.ranking(&tiles(1, 3, 77), 9) {
-        let Choice { spec, splits, .. } = estimate.choice;
+        let Choice { descriptor, splits, .. } = estimate.choice;
         let plan =
-            crate::LaunchPlan::split(spec, tiles(1, 3, 77), splits, &limits, "a device").unwrap();
+            crate::LaunchPlan::split(descriptor, tiles(1, 3, 77), splits, &limits, "a device")
+                .unwrap();
         assert_eq!(plan.splits(), splits);
     }
 }
@@ -184,7 +185,9 @@ fn tiles_have_the_choice_of_a_copy() {
     assert!(!copied(Gemm { ldc: 65, lda: 64 * 200 + 1, ..Gemm::new(640, 64, 64 * 200) }));
     assert!(!copied(long.scaled(0.0, 1.0)));
     let with = |staged| {
-        model.time(&long, Choice { spec: model.kernels()[0].kernel, splits: 1, staged }).unwrap()
+        model
+            .time(&long, Choice { descriptor: model.kernels()[0].kernel, splits: 1, staged })
+            .unwrap()
     };
     let bytes: f64 = 4.0 * 63.0 * 64.0 * 200.0;
     let saved = with(false).ns - with(true).ns;
@@ -201,7 +204,7 @@ fn a_ranking_has_no_more_than_two_of_a_kernel() {
     assert!(ranking.is_sorted_by(|a, b| a.ns <= b.ns));
     assert_eq!(ranking[0], model.fastest(&gemm).unwrap());
     for name in ["tile_64x64", "tile_32x32"] {
-        assert_eq!(ranking.iter().filter(|e| e.choice.spec.name() == name).count(), 2);
+        assert_eq!(ranking.iter().filter(|e| e.choice.descriptor.name() == name).count(), 2);
     }
     assert_eq!(model.ranking(&gemm, 1).len(), 1);
 }
@@ -210,8 +213,9 @@ fn a_ranking_has_no_more_than_two_of_a_kernel() {
 #[test]
 fn choosing_is_quick() {
     let all = kernels_gpu::TILES.iter();
-    let model =
-        model(all.map(|spec| costs(spec.name(), &[(100.0, 10.0), (100.0, 15.0)])).collect());
+    let model = model(
+        all.map(|descriptor| costs(descriptor.name(), &[(100.0, 10.0), (100.0, 15.0)])).collect(),
+    );
     let clock = std::time::Instant::now();
     const CALLS: usize = 1000;
     for i in 1..=CALLS {
@@ -231,7 +235,7 @@ fn what_cannot_be_launched_takes_no_time() {
     const MAX: usize = crate::gemm::MAX_DIMENSION;
     for costs in model.kernels() {
         let time = |gemm: Gemm, splits| {
-            let choice = Choice { spec: costs.kernel, splits, staged: false };
+            let choice = Choice { descriptor: costs.kernel, splits, staged: false };
             model.time(&gemm, choice).map(|estimate| (estimate.ns, estimate.choice.splits))
         };
         for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(usize::MAX, usize::MAX, 1)] {

@@ -160,12 +160,15 @@ impl Measured {
 impl Timed {
     /// Without the time.
     pub fn choice(&self) -> Choice {
-        Choice { spec: self.kernel, splits: self.splits, staged: self.staged }
+        Choice { descriptor: self.kernel, splits: self.splits, staged: self.staged }
     }
 }
 
-fn name<S: Serializer>(spec: &&'static KernelDescriptor, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(spec.name())
+fn name<S: Serializer>(
+    descriptor: &&'static KernelDescriptor,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(descriptor.name())
 }
 
 fn by_name<'de, D: Deserializer<'de>>(
