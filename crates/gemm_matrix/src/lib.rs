@@ -17,4 +17,4 @@ mod with_faer;
 mod with_ndarray;
 
 pub use matrix::Matrix;
-pub use view::{MatrixMut, MatrixRef, ViewError};
+pub use view::{MatrixMut, MatrixRef, ViewError, span};

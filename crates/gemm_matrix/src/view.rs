@@ -89,16 +89,25 @@ unsafe impl Send for MatrixMut<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for MatrixMut<'_> {}
 
-/// How many elements a view must reach over.
+/// Elements from a matrix's first to its last, with the leading dimension `ld`: the last row ends
+/// after its last element, not after `ld` of them.
+///
+/// ```
+/// assert_eq!(gemm_matrix::span(2, 2, 3), 5);
+/// ```
+pub fn span(rows: usize, cols: usize, ld: usize) -> u128 {
+    match rows {
+        0 => 0,
+        _ => (rows as u128 - 1) * ld as u128 + cols as u128,
+    }
+}
+
+/// Whether a slice of so many elements holds a matrix.
 fn expect_room(len: usize, rows: usize, cols: usize, ld: usize) -> Result<(), ViewError> {
     if ld < cols {
         return Err(ViewError::LeadingDimension { ld, cols });
     }
-    // The last row ends after its last element, not after `ld` of them.
-    let needed = match rows {
-        0 => 0,
-        _ => (rows as u128 - 1) * ld as u128 + cols as u128,
-    };
+    let needed = span(rows, cols, ld);
     if needed > len as u128 {
         return Err(ViewError::TooShort { needed, len });
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use cust::memory::DevicePointer;
-use gemm_matrix::{Matrix, MatrixMut, MatrixRef};
+use gemm_matrix::{Matrix, MatrixMut, MatrixRef, span};
 
 use super::memory::{Memory, copy_to_host};
 use super::view::{DeviceMatrixMut, DeviceMatrixRef};
@@ -107,15 +107,12 @@ impl DeviceMatrix {
         if layout.ld < cols {
             return Err(Error::LeadingDimension { what: "ld", ld: layout.ld, cols });
         }
-        // The last row ends after its last element, not after `ld` of them.
-        let span = match rows {
-            0 => Some(0),
-            _ => (rows - 1).checked_mul(layout.ld).and_then(|n| n.checked_add(cols)),
-        };
         const MAX: usize = isize::MAX as usize / 4;
-        let len = span
-            .and_then(|n| n.checked_add(layout.offset)?.checked_add(layout.tail))
-            .filter(|&n| n <= MAX)
+        // The largest numbers that there are add up to 2^128 - 1.
+        let around = layout.offset as u128 + layout.tail as u128;
+        let len = usize::try_from(span(rows, cols, layout.ld) + around)
+            .ok()
+            .filter(|&len| len <= MAX)
             .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
         let memory = Memory::zeroed(&on.into(), len)?;
         Ok(Self { memory, rows, cols, layout })

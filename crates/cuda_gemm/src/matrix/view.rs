@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use cust::memory::{DevicePointer, DeviceSlice};
-use gemm_matrix::{Matrix, MatrixMut, MatrixRef};
+use gemm_matrix::{Matrix, MatrixMut, MatrixRef, span};
 
 use super::memory::{copy_from_host, copy_to_host};
 use crate::error::Error;
@@ -185,8 +185,9 @@ impl<'a> DeviceMatrixMut<'a> {
         cols: usize,
         ld: usize,
     ) -> Result<Self, Error> {
-        expect_room(slice.len(), [rows, cols, ld])?;
-        Ok(Self::new(stream, slice.as_device_ptr().as_raw(), [rows, cols, ld]))
+        // SAFETY: the caller's contract.
+        let view = unsafe { DeviceMatrixRef::from_slice(stream, slice, rows, cols, ld) }?;
+        Ok(Self { view, exclusive: PhantomData })
     }
 
     /// As [`DeviceMatrixRef::submatrix`].
@@ -246,11 +247,7 @@ fn expect_room(len: usize, [rows, cols, ld]: [usize; 3]) -> Result<(), Error> {
     if ld < cols {
         return Err(Error::LeadingDimension { what: "ld", ld, cols });
     }
-    // The last row ends after its last element.
-    let needed = match rows {
-        0 => 0,
-        _ => (rows as u128 - 1) * ld as u128 + cols as u128,
-    };
+    let needed = span(rows, cols, ld);
     if needed > len as u128 {
         return Err(Error::BufferTooShort { needed, len });
     }
