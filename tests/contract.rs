@@ -24,6 +24,8 @@ mod shared_limit;
 mod splits;
 #[path = "contract/stream_k.rs"]
 mod stream_k;
+#[path = "contract/transposed.rs"]
+mod transposed;
 #[path = "contract/views.rs"]
 mod views;
 

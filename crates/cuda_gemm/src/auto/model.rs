@@ -24,8 +24,9 @@
 //!
 //! # Operand staging
 //!
-//! Where a leading dimension is no multiple of 16 bytes, tensor maps need a copy of that matrix
-//! first. Other kernels have the choice: to stage A and B, or to take another entry point.
+//! Of a transposed operand every kernel takes a copy. Where a leading dimension is no multiple of 16
+//! bytes, tensor maps need a copy of that matrix first; other kernels have the choice: to stage A and
+//! B, or to take another entry point.
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
@@ -262,6 +263,7 @@ struct Work {
 impl Work {
     /// With copies of A and B, if `staged`, where they let the kernel's first entry point serve.
     fn new(gemm: &Gemm, descriptor: &KernelDescriptor, staged: bool) -> Self {
+        let gemm = &gemm.canonical();
         let tile = descriptor.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
@@ -273,7 +275,8 @@ impl Work {
         let ragged = match descriptor.abi() {
             KernelAbi::Gemm => [false; 2],
             KernelAbi::TensorMap | KernelAbi::StreamK => {
-                [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4))
+                [(gemm.trans_a, gemm.lda), (gemm.trans_b, gemm.ldb)]
+                    .map(|(transposed, ld)| !transposed && !ld.is_multiple_of(4))
             }
             KernelAbi::SplitK => {
                 let [a, b, _] = wide;
@@ -282,7 +285,11 @@ impl Work {
         };
         let is_choice = descriptor.abi() == KernelAbi::SplitK;
         let staged = staged && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
-        let copied = |i: usize| if ragged[i] && (staged || !is_choice) { bytes[i] } else { 0.0 };
+        let transposed = [gemm.trans_a, gemm.trans_b];
+        let copied = |i: usize| {
+            let is_copied = transposed[i] || ragged[i] && (staged || !is_choice);
+            if is_copied { bytes[i] } else { 0.0 }
+        };
         Self {
             // Each fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: rows as u64 * cols as u64,

@@ -6,8 +6,11 @@ use crate::error::Error;
 /// indices in rows and columns must fit an `i32` on every device.
 pub const MAX_DIMENSION: usize = i32::MAX as usize;
 
-/// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
-/// k x n, C is m x n. Leading dimensions are in elements.
+/// `C = alpha * op(A) * op(B) + beta * C` in f32, all matrices row-major: op(A) is m x k, op(B) is
+/// k x n, C is m x n. A is op(A) as it is, or, with `trans_a`, its transpose: k x m; B likewise.
+/// Leading dimensions are in elements.
+///
+/// A column-major matrix is the transpose of a row-major one with the same leading dimension.
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
 /// neither A nor B is read.
@@ -21,23 +24,32 @@ pub const MAX_DIMENSION: usize = i32::MAX as usize;
 /// assert_eq!((gemm.depth(), gemm.flops()), (4, 2.0 * 2.0 * 3.0 * 4.0));
 /// assert_eq!(gemm.bytes(), 4 * (2 * 4 + 4 * 3 + 2 * 3));
 /// assert!(Gemm { ldb: 2, ..gemm }.validate().is_err());
+///
+/// // B as its transpose, 3 x 4.
+/// let gemm = Gemm::new(2, 3, 4).transposed(false, true);
+/// assert_eq!(gemm.shapes(), [[2, 4], [3, 4], [2, 3]]);
+/// assert_eq!((gemm.lda, gemm.ldb, gemm.ldc), (4, 4, 3));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
-    /// Rows of A and C.
+    /// Rows of op(A) and C.
     pub m: usize,
-    /// Columns of B and C.
+    /// Columns of op(B) and C.
     pub n: usize,
-    /// Columns of A and rows of B.
+    /// Columns of op(A) and rows of op(B).
     pub k: usize,
+    /// Whether A is the transpose of op(A), k x m.
+    pub trans_a: bool,
+    /// Whether B is the transpose of op(B), n x k.
+    pub trans_b: bool,
     /// The factor of the product.
     pub alpha: f32,
     /// The factor of the old C.
     pub beta: f32,
-    /// Leading dimension of A, at least k.
+    /// Leading dimension of A, at least its columns.
     pub lda: usize,
-    /// Leading dimension of B, at least n.
+    /// Leading dimension of B, at least its columns.
     pub ldb: usize,
     /// Leading dimension of C, at least n.
     pub ldc: usize,
@@ -46,7 +58,16 @@ pub struct Gemm {
 impl Gemm {
     /// `C = A * B` of densely stored matrices.
     pub const fn new(m: usize, n: usize, k: usize) -> Self {
-        Self { m, n, k, alpha: 1.0, beta: 0.0, lda: k, ldb: n, ldc: n }
+        let (trans_a, trans_b) = (false, false);
+        Self { m, n, k, trans_a, trans_b, alpha: 1.0, beta: 0.0, lda: k, ldb: n, ldc: n }
+    }
+
+    /// The same product with A, B or both as their transposes, densely stored.
+    #[must_use]
+    pub const fn transposed(self, trans_a: bool, trans_b: bool) -> Self {
+        let lda = if trans_a { self.m } else { self.k };
+        let ldb = if trans_b { self.k } else { self.n };
+        Self { trans_a, trans_b, lda, ldb, ..self }
     }
 
     /// The same product with other factors.
@@ -59,6 +80,31 @@ impl Gemm {
     #[must_use]
     pub const fn strided(self, lda: usize, ldb: usize, ldc: usize) -> Self {
         Self { lda, ldb, ldc, ..self }
+    }
+
+    /// Rows and columns of A, B and C as they lie in memory.
+    pub const fn shapes(&self) -> [[usize; 2]; 3] {
+        let Self { m, n, k, .. } = *self;
+        let a = if self.trans_a { [k, m] } else { [m, k] };
+        let b = if self.trans_b { [n, k] } else { [k, n] };
+        [a, b, [m, n]]
+    }
+
+    /// The same product, without a transposition where that changes nothing: of a vector without
+    /// gaps.
+    pub(crate) const fn canonical(self) -> Self {
+        let mut gemm = self;
+        if gemm.trans_a && gemm.k == 1 {
+            (gemm.trans_a, gemm.lda) = (false, 1);
+        } else if gemm.trans_a && gemm.m == 1 && gemm.lda == 1 {
+            (gemm.trans_a, gemm.lda) = (false, gemm.k);
+        }
+        if gemm.trans_b && gemm.n == 1 {
+            (gemm.trans_b, gemm.ldb) = (false, 1);
+        } else if gemm.trans_b && gemm.k == 1 && gemm.ldb == 1 {
+            (gemm.trans_b, gemm.ldb) = (false, gemm.n);
+        }
+        gemm
     }
 
     /// The inner dimension that is really summed over: none of it if alpha is 0.
@@ -91,9 +137,8 @@ impl Gemm {
                 return Err(Error::TooLarge { what, value, max: MAX_DIMENSION });
             }
         }
-        let rows =
-            [("lda", self.lda, self.k), ("ldb", self.ldb, self.n), ("ldc", self.ldc, self.n)];
-        for (what, ld, cols) in rows {
+        let lds = [("lda", self.lda), ("ldb", self.ldb), ("ldc", self.ldc)];
+        for ((what, ld), [_, cols]) in lds.into_iter().zip(self.shapes()) {
             if ld < cols {
                 return Err(Error::LeadingDimension { what, ld, cols });
             }
@@ -124,5 +169,22 @@ mod tests {
         assert_eq!(Gemm::new(2, 3, 4).scaled(0.0, 1.0).depth(), 0);
         assert_eq!(Gemm::new(2, 3, 4).scaled(-0.0, 1.0).flops(), 0.0);
         assert_eq!(Gemm::new(2, 3, 4).flops(), 48.0);
+    }
+
+    #[test]
+    fn a_vector_without_gaps_is_its_own_transpose() {
+        // A: m x 1 from a row, 1 x k from a column. B: k x 1 from a row, 1 x n from a column.
+        let both = |m, n, k| Gemm::new(m, n, k).transposed(true, true);
+        assert_eq!(both(5, 1, 1).canonical(), Gemm::new(5, 1, 1));
+        assert_eq!(both(1, 7, 4).canonical(), Gemm::new(1, 7, 4).transposed(false, true));
+        assert_eq!(both(3, 1, 4).canonical(), Gemm::new(3, 1, 4).transposed(true, false));
+        assert_eq!(both(3, 7, 1).canonical(), Gemm::new(3, 7, 1));
+        // Rows that lie apart are no matter to one row; columns are.
+        assert_eq!(both(3, 7, 1).strided(9, 1, 7).canonical(), Gemm::new(3, 7, 1));
+        for gapped in [both(1, 7, 4).strided(2, 4, 7), both(3, 7, 1).strided(3, 2, 7)] {
+            let canonical = gapped.canonical();
+            assert!(canonical.trans_a && gapped.m == 1 || canonical.trans_b && gapped.k == 1);
+        }
+        assert_eq!(both(2, 3, 4).canonical(), both(2, 3, 4));
     }
 }

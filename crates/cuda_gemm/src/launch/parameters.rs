@@ -100,7 +100,7 @@ parameters! {
         counters: u64,
     }
 
-    /// Those of [`stage_operands`](kernels_gpu::staging).
+    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).
     struct StageOperands {
         a: u64,
         lda: u32,
@@ -151,6 +151,7 @@ mod tests {
         });
         let others = [
             ("stage_operands", StageOperands::KINDS),
+            ("stage_transposed", StageOperands::KINDS),
             // What `gemm_bench` passes to the kernels that measure peaks.
             ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
             ("peak_copy", &[Kind::Address; 2]),

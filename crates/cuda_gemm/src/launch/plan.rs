@@ -122,7 +122,7 @@ impl PlanBuilder {
         }
         let (descriptor, info) = (kernel.descriptor(), kernel.device().info());
         let plan = LaunchPlan::split(descriptor, gemm, splits, &limits, &info.name)?;
-        let EntryPoints { function, unaligned, stage_operands } = kernel.entry_points();
+        let EntryPoints { function, unaligned } = kernel.entry_points();
         if plan.shared_bytes() > info.limits.shared_default {
             for function in iter::once(function).chain(unaligned) {
                 function.allow_shared(plan.shared_bytes())?;
@@ -131,20 +131,14 @@ impl PlanBuilder {
         let buffers = Buffers::new(&stream, plan.workspace())?;
         let wide = descriptor.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
         let requirements = match descriptor.abi() {
-            KernelAbi::TensorMap | KernelAbi::StreamK => Some([Requirement::AlignedRows; 2]),
-            KernelAbi::SplitK if staged => Some([wide[0], wide[1]].map(|wide| match wide {
+            KernelAbi::TensorMap | KernelAbi::StreamK => [Requirement::AlignedRows; 2],
+            KernelAbi::SplitK if staged => [wide[0], wide[1]].map(|wide| match wide {
                 true => Requirement::WholeVectors,
                 false => Requirement::None,
-            })),
-            KernelAbi::Gemm | KernelAbi::SplitK => None,
+            }),
+            KernelAbi::Gemm | KernelAbi::SplitK => [Requirement::None; 2],
         };
-        let staging = match (stage_operands, requirements) {
-            (Some(_), Some(requirements)) => {
-                let staging = Staging::new(&stream, &plan, &limits, requirements, any_alignment)?;
-                Some(Box::new(staging))
-            }
-            _ => None,
-        };
+        let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
         Ok(Plan { kernel, stream, plan, buffers, staging })
     }
 }
@@ -189,8 +183,7 @@ pub struct Plan {
     stream: Stream,
     plan: LaunchPlan,
     buffers: Option<Buffers>,
-    /// Of A and B: always for a kernel with bulk copies, on demand for one with 128-bit accesses.
-    staging: Option<Box<Staging>>,
+    staging: Box<Staging>,
 }
 
 impl fmt::Debug for Plan {
@@ -231,13 +224,12 @@ impl Plan {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.descriptor().unaligned()
+        let Some(Unaligned { vectorized: [a, b, c], .. }) = self.kernel.descriptor().unaligned()
         else {
             return true;
         };
-        if self.staging.is_some() {
-            [wide[0], wide[1]] = [false; 2];
-        }
+        let [meets_a, meets_b] = self.staging.meets_every_requirement();
+        let wide = [a && !meets_a, b && !meets_b, c];
         is_aligned(wide, self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
     }
 
@@ -246,15 +238,15 @@ impl Plan {
         &self.stream
     }
 
-    /// Enqueues `C = alpha * A * B + beta * C` on the plan's stream: A is m x k, B k x n and C m x n,
-    /// with the plan's leading dimensions.
+    /// Enqueues `C = alpha * op(A) * op(B) + beta * C` on the plan's stream, of matrices with the
+    /// [shapes](Gemm::shapes) and leading dimensions of the plan.
     ///
     /// A GPU returns at once, the software device when it is done. Either way a fault in
     /// the kernel is reported by the next [`Stream::synchronize`] or download.
     ///
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
     /// computes with a copy of such a matrix, made anew by each call; so does one with
-    /// [`PlanBuilder::staged`].
+    /// [`PlanBuilder::staged`], and every kernel of a transposed operand.
     ///
     /// # Errors
     ///
@@ -287,7 +279,7 @@ impl Plan {
     /// # Safety
     ///
     /// With the plan's m, n, k and leading dimensions:
-    /// - unless alpha or k is 0, `a` and `b` point to m x k and k x n elements, all
+    /// - unless alpha or k is 0, `a` and `b` point to matrices of the shapes of A and B, all
     ///   initialised, in this device's memory;
     /// - `c` points to m x n elements there, initialised unless beta is 0;
     /// - all three are aligned to 4 bytes, C overlaps neither A nor B, and until the
@@ -312,32 +304,30 @@ impl Plan {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
             _ => function,
         };
-        let gemm = self.plan.gemm();
+        let gemm = self.plan.gemm().canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, mut lda, mut ldb, ldc] =
+        let [k, lda, ldb, ldc] =
             [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
-        let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
-        if let Some(staging) = &self.staging {
-            // SAFETY: the caller's contract.
-            if let Some([a, b]) = unsafe { self.stage(staging, [first_a, first_b]) }? {
-                (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
-            }
-        }
+        // SAFETY: the caller's contract.
+        let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
+        // Where nothing is summed, they are not read.
+        let [a, b] = operands.unwrap_or([
+            Operand { address: a.as_raw(), ld: lda },
+            Operand { address: b.as_raw(), ld: ldb },
+        ]);
         let [partials, counters] = self.workspace();
         for launch in self.plan.launches() {
-            // Panels of A are rows, and those of B columns.
-            let row = launch.a_offset / gemm.lda.max(1);
             let mut arguments = GemmParameters {
                 m: launch.m,
                 n: launch.n,
                 k,
                 alpha: gemm.alpha,
-                a: first_a.wrapping_add(4 * row as u64 * u64::from(lda)),
-                lda,
-                b: first_b.wrapping_add(4 * launch.b_offset as u64),
-                ldb,
+                a: a.address.wrapping_add(4 * launch.row as u64 * u64::from(a.ld)),
+                lda: a.ld,
+                b: b.address.wrapping_add(4 * launch.col as u64),
+                ldb: b.ld,
                 beta: gemm.beta,
-                c: c.wrapping_add(launch.c_offset).as_raw(),
+                c: c.wrapping_add(launch.row * gemm.ldc + launch.col).as_raw(),
                 ldc,
                 depth: self.plan.split_depth(),
                 partials,
@@ -368,19 +358,13 @@ impl Plan {
     /// # Safety
     ///
     /// As for [`Plan::enqueue_raw`].
-    unsafe fn stage(
-        &self,
-        staging: &Staging,
-        addresses: [u64; 2],
-    ) -> Result<Option<[Operand; 2]>, Error> {
-        let stage_operands = &self.kernel.entry_points().stage_operands;
-        let Some(stage_operands) = stage_operands.as_ref().filter(|_| self.plan.reads_operands())
-        else {
+    unsafe fn stage(&self, addresses: [u64; 2]) -> Result<Option<[Operand; 2]>, Error> {
+        if !self.plan.reads_operands() {
             return Ok(None);
-        };
+        }
         // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
         // copies was allocated for this stream.
-        unsafe { staging.operands(&self.stream, stage_operands, addresses) }.map(Some)
+        unsafe { self.staging.operands(&self.stream, addresses) }.map(Some)
     }
 
     /// [`Plan::enqueue_raw`] for a kernel with tensor maps.
@@ -396,20 +380,17 @@ impl Plan {
     ) -> Result<(), Error> {
         let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
         let function = &self.kernel.entry_points().function;
-        let gemm = self.plan.gemm();
+        let gemm = self.plan.gemm().canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
         let [partials, counters] = self.workspace();
-        let operands = match &self.staging {
-            // SAFETY: the caller's contract.
-            Some(staging) => unsafe { self.stage(staging, [a.as_raw(), b.as_raw()]) }?,
-            None => None,
-        };
+        // SAFETY: the caller's contract.
+        let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
         for launch in self.plan.launches() {
             let [m, n] = [launch.m, launch.n];
             let [map_a, map_b] = match operands {
                 None => Default::default(),
-                Some(operands) => tensor::maps(device, descriptor.tile(), gemm, launch, operands)?,
+                Some(operands) => tensor::maps(device, descriptor.tile(), &gemm, launch, operands)?,
             };
             let mut arguments = TensorParameters {
                 m,
@@ -419,7 +400,7 @@ impl Plan {
                 map_a,
                 map_b,
                 beta: gemm.beta,
-                c: c.wrapping_add(launch.c_offset).as_raw(),
+                c: c.wrapping_add(launch.row * gemm.ldc + launch.col).as_raw(),
                 ldc,
                 stream_k_tiles: launch.stream_k_tiles,
                 accumulation_steps: launch.accumulation_steps,
@@ -471,8 +452,9 @@ pub fn expect_planned(
     gemm: &Gemm,
     [a, b, c]: [DeviceMatrixRef<'_>; 3],
 ) -> Result<(), Error> {
-    let Gemm { m, n, k, lda, ldb, ldc, .. } = *gemm;
-    let operands = [("A", a, [m, k], lda), ("B", b, [k, n], ldb), ("C", c, [m, n], ldc)];
+    let [shape_a, shape_b, shape_c] = gemm.shapes();
+    let operands =
+        [("A", a, shape_a, gemm.lda), ("B", b, shape_b, gemm.ldb), ("C", c, shape_c, gemm.ldc)];
     for (what, matrix, [need_rows, need_cols], planned) in operands {
         if !matrix.stream().is_same(stream) {
             let is_same_device = matrix.stream().device().is_same(stream.device());
