@@ -44,8 +44,9 @@ type Handle = *mut c_void;
 /// `cublasStatus_t`; 0 is success.
 type CublasStatus = c_int;
 
-/// `CUBLAS_OP_N`: a matrix as it is.
-const NO_TRANSPOSE: c_int = 0;
+/// `CUBLAS_OP_N` and `CUBLAS_OP_T`: a matrix as it is, or its transpose.
+const OP_N: c_int = 0;
+const OP_T: c_int = 1;
 /// `CUBLAS_DEFAULT_MATH`: f32 arithmetic for f32 products.
 const DEFAULT_MATH: c_int = 0;
 
@@ -256,7 +257,7 @@ impl CublasProduct {
     ) -> Result<(), Error> {
         let Self { cublas, gemm } = self;
         let Started { stream, functions, handle, .. } = &*cublas.0;
-        let Gemm { m, n, alpha, beta, lda, ldb, ldc, .. } = *gemm;
+        let Gemm { m, n, trans_a, trans_b, alpha, beta, lda, ldb, ldc, .. } = *gemm;
         let (a, b, c) = (a.into(), b.into(), c.into());
         expect_planned(stream, gemm, [a, b, c.view()])?;
         if m == 0 || n == 0 {
@@ -269,8 +270,9 @@ impl CublasProduct {
         let size = |value: usize| value as c_int;
         let leading = |value: usize| value.max(1) as c_int;
         let address = |pointer: DevicePointer<f32>| pointer.as_raw() as *mut f32;
+        let op = |trans| if trans { OP_T } else { OP_N };
         // cuBLAS counts columns where we count rows. What we call C is its transpose
-        // there, and so are A and B: C^T = B^T A^T is computed.
+        // there, and so are A and B: C^T = op(B)^T op(A)^T is computed.
         // SAFETY: the matrices are on the handle's device, and have these sizes and
         // leading dimensions. C is borrowed mutably, so it is neither A nor B. All stay allocated
         // until the work is done, because freeing device memory waits for it. The factors
@@ -278,8 +280,8 @@ impl CublasProduct {
         let status = unsafe {
             (functions.sgemm)(
                 *handle,
-                NO_TRANSPOSE,
-                NO_TRANSPOSE,
+                op(trans_b),
+                op(trans_a),
                 size(n),
                 size(m),
                 size(gemm.depth()),
