@@ -25,18 +25,21 @@ pub const BLOCKS: u32 = 4;
 /// Quads that a thread has in flight.
 pub const QUADS: u32 = 4;
 
-/// Copies two matrices: the first `a_blocks` blocks of the grid copy A, the others B.
+/// Copies two matrices of each product of a batch, which the grid's y axis walks: the first
+/// `a_blocks` blocks along x copy A, the others B.
 ///
 /// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, with
-/// `ld_to_a`; of B likewise. What is left of a row there gets zeros.
+/// `ld_to_a`; of B likewise. What is left of a row there gets zeros. The next product's A follows
+/// at `stride_a` elements, and goes to where this one's ends; B likewise. Where a stride is 0, the
+/// first product's is the only one.
 ///
 /// # Safety
-/// - A block has [`THREADS`] threads, and the grid is one-dimensional, with less than 2^20
-///   blocks, `a_blocks` of them or more.
+/// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x, `a_blocks` of them
+///   or more.
 /// - For A if `a_blocks` is not 0, and for B if there are more: `rows` and `cols` are not 0. No
 ///   dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols`, rounded up to a multiple of
 ///   four. The first pointer points to the elements, and the second, a multiple of 16, to room
-///   for `rows * ld_to`, both in global memory. Nothing writes the former or touches the latter
+///   for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches the latter
 ///   during the launch.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_operands(
@@ -53,12 +56,21 @@ pub unsafe fn stage_operands(
     b_rows: u32,
     b_cols: u32,
     a_blocks: u32,
+    stride_a: u64,
+    stride_b: u64,
 ) {
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
     let (from, ld_from, to, ld_to) =
         if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
+    let (stride, product) =
+        (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
+    if stride == 0 && product > 0 {
+        return;
+    }
+    let from = from.wrapping_add(product * stride);
+    let to = to.wrapping_add(product * rows as usize * ld_to as usize);
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
     // As rows and quads, so that there is one division, and all numbers fit 32 bits.
@@ -116,7 +128,7 @@ const PITCH: u32 = TRANSPOSE_TILE + 1;
 ///
 /// # Safety
 /// As for [`stage_operands()`], but that `ld_to` is `rows`, rounded up to a multiple of four, and
-/// there is room for `cols * ld_to` elements; and a matrix has less than 2^31 tiles of
+/// there is room for `cols * ld_to` elements per product; and a matrix has less than 2^31 tiles of
 /// [`TRANSPOSE_TILE`] x [`TRANSPOSE_TILE`] elements.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_transposed(
@@ -133,12 +145,21 @@ pub unsafe fn stage_transposed(
     b_rows: u32,
     b_cols: u32,
     a_blocks: u32,
+    stride_a: u64,
+    stride_b: u64,
 ) {
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
     let (from, ld_from, to, ld_to) =
         if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
+    let (stride, product) =
+        (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
+    if stride == 0 && product > 0 {
+        return;
+    }
+    let from = from.wrapping_add(product * stride);
+    let to = to.wrapping_add(product * cols as usize * ld_to as usize);
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
     let smem = shared_array![f32; (TRANSPOSE_TILE * PITCH) as usize];

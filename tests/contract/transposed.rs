@@ -52,7 +52,7 @@ fn panels_of_transposed_operands() {
         let [bm, bn] = [descriptor.tile().bm as usize, descriptor.tile().bn as usize];
         let gemm = Gemm::new(2 * bm + 1, 2 * bn + 3, 20).transposed(true, true);
         let mut case = Case::random(gemm, 43);
-        case.limits = Some(Limits { grid: [1, 1], ..device.info().limits });
+        case.limits = Some(Limits { grid: [1; 3], ..device.info().limits });
         case.assert_right(device, descriptor, Bound::Probabilistic);
     });
 }

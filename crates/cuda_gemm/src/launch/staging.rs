@@ -5,10 +5,10 @@
 use kernels_gpu::staging;
 
 use super::alignment::is_wide;
-use super::parameters;
+use super::parameters::{self, Address};
 use crate::device::EntryPoint;
 use crate::error::Error;
-use crate::gemm::LaunchPlan;
+use crate::gemm::{Gemm, LaunchPlan};
 use crate::limits::Limits;
 use crate::matrix::Memory;
 use crate::stream::Stream;
@@ -34,6 +34,8 @@ pub(super) enum Requirement {
 pub(super) struct Staging {
     /// The most blocks that copy.
     most_blocks: u32,
+    /// The most products that a launch copies for.
+    most_products: u32,
     /// A and B.
     sources: [Source; 2],
     /// `stage_operands` and `stage_transposed`, where they may be launched.
@@ -48,15 +50,29 @@ struct Source {
     ld: u32,
     /// Whether the kernel takes the transpose of this.
     transposed: bool,
+    /// Elements from one product's matrix to the next one's, and how many products there are; one
+    /// for all if they have the same.
+    stride: u64,
+    products: u32,
     requirement: Requirement,
     copy: Option<Memory>,
 }
 
-/// A matrix as the kernel takes it: its address and leading dimension.
+/// A matrix as the kernel takes it: its address, its leading dimension, and elements from one
+/// product's to the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) ld: u32,
+    pub(super) stride: u64,
+}
+
+impl Operand {
+    /// That of a product of the batch.
+    pub(super) fn of_product(self, product: usize) -> Self {
+        let offset = self.stride.wrapping_mul(product as u64);
+        Self { address: self.address.wrapping_add(4 * offset), ..self }
+    }
 }
 
 impl Staging {
@@ -70,13 +86,13 @@ impl Staging {
         requirements: [Requirement; 2],
         any_alignment: bool,
     ) -> Result<Self, Error> {
-        let gemm = plan.gemm().canonical();
+        let gemm = plan.canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let [lda, ldb] = [gemm.lda, gemm.ldb].map(|ld| ld as u32);
         let mut sources = [
-            Source::new([m, k], lda, gemm.trans_a, requirements[0]),
-            Source::new([k, n], ldb, gemm.trans_b, requirements[1]),
+            Source::new([m, k], lda, gemm.trans_a, requirements[0]).strided(gemm, gemm.stride_a),
+            Source::new([k, n], ldb, gemm.trans_b, requirements[1]).strided(gemm, gemm.stride_b),
         ];
         let mut entry_points = [None, None];
         // A copy is for what is read: not where C or the sum is empty.
@@ -94,7 +110,8 @@ impl Staging {
             }
         }
         let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * staging::BLOCKS;
-        Ok(Self { most_blocks, sources, entry_points })
+        let most_products = limits.grid[1].max(1);
+        Ok(Self { most_blocks, most_products, sources, entry_points })
     }
 
     /// Whether A and B meet the requirements of 128-bit accesses, wherever they are: by a copy, if
@@ -120,15 +137,14 @@ impl Staging {
         stream: &Stream,
         addresses: [u64; 2],
     ) -> Result<[Operand; 2], Error> {
-        let mut operands =
-            [0, 1].map(|i| Operand { address: addresses[i], ld: self.sources[i].ld });
+        let mut operands = [0, 1].map(|i| self.sources[i].at(addresses[i]));
         // What each entry point copies.
         let mut work = [[0; 2]; 2];
         for (i, source) in self.sources.iter().enumerate() {
             if !source.serves(addresses[i]) {
                 let what = ["A", "B"][i];
                 let copy = source.copy.as_ref().ok_or(Error::PlannedAlignment { what })?;
-                operands[i] = Operand { address: copy.address(), ld: source.copy_ld() };
+                operands[i] = source.copied_to(copy.address());
                 work[usize::from(source.transposed)][i] = source.wanted_blocks();
             }
         }
@@ -155,29 +171,44 @@ impl Staging {
         addresses: [u64; 2],
         operands: [Operand; 2],
     ) -> Result<(), Error> {
-        let [blocks_a, blocks_b] = blocks(wanted, self.most_blocks);
         let [a, b] = &self.sources;
-        let mut arguments = parameters::StageOperands {
-            a: addresses[0],
-            lda: a.ld,
-            to_a: operands[0].address,
-            ld_to_a: operands[0].ld,
-            a_rows: a.rows,
-            a_cols: a.cols,
-            b: addresses[1],
-            ldb: b.ld,
-            to_b: operands[1].address,
-            ld_to_b: operands[1].ld,
-            b_rows: b.rows,
-            b_cols: b.cols,
-            a_blocks: blocks_a,
-        };
-        let grid = blocks_a + blocks_b;
-        // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
-        // `parameters`; the grid and the block are as it asks, with blocks only for a matrix whose
-        // copy has memory. The caller vouches for the matrices, which are not empty, and the
-        // copies have room; they are freed after all work.
-        unsafe { entry_point.launch(stream, grid, staging::THREADS, 0, &arguments.pointers()) }
+        let products = [a, b].map(|source| source.products);
+        let copied = [0, 1].map(|i| if wanted[i] > 0 { products[i] } else { 0 });
+        let all = copied[0].max(copied[1]);
+        for first in (0..all).step_by(self.most_products as usize) {
+            let count = self.most_products.min(all - first);
+            // What all products share is copied with the first.
+            let wanted = [0, 1].map(|i| if first < copied[i] { wanted[i] } else { 0 });
+            let [blocks_a, blocks_b] = blocks(wanted, (self.most_blocks / count).max(2));
+            let from = [0, 1].map(|i| self.sources[i].at(addresses[i]).of_product(first as usize));
+            let to = operands.map(|operand| operand.of_product(first as usize));
+            let mut arguments = parameters::StageOperands {
+                a: Address(from[0].address),
+                lda: a.ld,
+                to_a: Address(to[0].address),
+                ld_to_a: to[0].ld,
+                a_rows: a.rows,
+                a_cols: a.cols,
+                b: Address(from[1].address),
+                ldb: b.ld,
+                to_b: Address(to[1].address),
+                ld_to_b: to[1].ld,
+                b_rows: b.rows,
+                b_cols: b.cols,
+                a_blocks: blocks_a,
+                stride_a: a.stride,
+                stride_b: b.stride,
+            };
+            let grid = (blocks_a + blocks_b, count);
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
+            // see `parameters`; the grid and the block are as it asks, with blocks only for a
+            // matrix whose copy has memory. The caller vouches for the matrices, which are not
+            // empty, and the copies have room; they are freed after all work.
+            unsafe {
+                entry_point.launch(stream, grid, staging::THREADS, 0, &arguments.pointers())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -202,16 +233,37 @@ impl Source {
     /// Of an operand that the kernel takes as `rows` x `cols`.
     fn new([rows, cols]: [u32; 2], ld: u32, transposed: bool, requirement: Requirement) -> Self {
         let [rows, cols] = if transposed { [cols, rows] } else { [rows, cols] };
-        Self { rows, cols, ld, transposed, requirement, copy: None }
+        Self { rows, cols, ld, transposed, stride: 0, products: 1, requirement, copy: None }
+    }
+
+    /// The same of each product of a batch.
+    fn strided(self, gemm: &Gemm, stride: usize) -> Self {
+        // `Gemm::validate` accepted the batch.
+        let products = if stride == 0 { 1 } else { gemm.batch as u32 };
+        Self { stride: stride as u64, products, ..self }
+    }
+
+    /// The caller's matrices, the first at this address.
+    fn at(&self, address: u64) -> Operand {
+        Operand { address, ld: self.ld, stride: self.stride }
+    }
+
+    /// The copies, the first at this address.
+    fn copied_to(&self, address: u64) -> Operand {
+        let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
+        let stride = if self.stride == 0 { 0 } else { rows * ld };
+        Operand { address, ld: self.copy_ld(), stride }
     }
 
     /// Whether the kernel takes the matrix as it is, if it is at this address.
     fn serves(&self, address: u64) -> bool {
+        let is_strided_by_vectors = self.stride.is_multiple_of(VECTOR.into());
+        let is_wide = |cols| is_strided_by_vectors && is_wide(address, self.ld as usize, cols);
         !self.transposed
             && match self.requirement {
                 Requirement::None => true,
-                Requirement::AlignedRows => is_wide(address, self.ld as usize, VECTOR as usize),
-                Requirement::WholeVectors => is_wide(address, self.ld as usize, self.cols as usize),
+                Requirement::AlignedRows => is_wide(VECTOR as usize),
+                Requirement::WholeVectors => is_wide(self.cols as usize),
             }
     }
 
@@ -237,7 +289,8 @@ impl Source {
 
     /// Allocates the memory of the copy.
     fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
-        let elements = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
+        let matrix = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
+        let elements = matrix * u128::from(self.products);
         Memory::require(stream.device(), 4 * elements)?;
         // It fits, since the bytes are no more than the device has; so there are less than 2^31
         // tiles, too. The copy stores every element before any is loaded.
