@@ -3,6 +3,7 @@
 mod build_ptx;
 mod diff;
 mod new;
+mod pictures;
 mod ptxas;
 mod readme;
 mod sass;

@@ -1,4 +1,4 @@
-//! `cargo xtask readme`: the README's tables, from the ladder and from the recorded runs.
+//! `cargo xtask readme`: the README's tables and pictures, from the ladder and from the recorded runs.
 
 use std::fs;
 use std::path::Path;
@@ -7,15 +7,16 @@ use std::process::ExitCode;
 use kernels_gpu::LADDER;
 use serde_json::Value;
 
-use crate::stdio;
+use crate::{pictures, stdio};
 
-/// Fill in the tables of the README, from the ladder and from the recorded runs
+/// Fill in the tables of the README and draw its pictures, from the ladder and from the recorded runs
 ///
 /// A table stands between `<!-- table: WHAT -->` and `<!-- end -->`, where WHAT is
-/// `ladder`, or a file that `host --save` or `host bench --save` wrote.
+/// `ladder`, or a file that `host --save` or `host bench --save` wrote. The pictures are in
+/// `docs/pictures`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write nothing; fail if a table is not what its run says
+    /// Write nothing; fail if a table or a picture is not what its run says
     #[arg(long)]
     check: bool,
 }
@@ -26,7 +27,7 @@ const END: &str = "<!-- end -->";
 /// What only the rows of `host bench` have.
 const BENCH: &str = "\"time_median\":";
 
-/// Fills in the tables, or checks them.
+/// Fills in the tables and draws the pictures, or checks them.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
     let path = root.join("README.md");
@@ -38,17 +39,31 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
             if run.contains(BENCH) { bench(&run) } else { table(&run) }
         }
     })?;
-    if before == after {
-        return Ok(ExitCode::SUCCESS);
+    let mut stale = Vec::new();
+    if before != after {
+        stale.push(("README.md", after));
     }
-    if args.check {
-        stdio::say(
-            "the README's tables are stale; type `cargo xtask readme` and commit the result",
-        );
-        return Ok(ExitCode::FAILURE);
+    for (path, picture) in pictures::all(&root)? {
+        if fs::read_to_string(root.join(path)).ok().as_ref() != Some(&picture) {
+            stale.push((path, picture));
+        }
     }
-    fs::write(&path, after).map_err(|error| format!("`{}`: {error}", path.display()))?;
-    Ok(ExitCode::SUCCESS)
+    for (path, text) in &stale {
+        if args.check {
+            stdio::say(format_args!(
+                "{path} is not what its runs say; type `cargo xtask readme` and commit the result"
+            ));
+        } else {
+            write(&root.join(path), text)?;
+        }
+    }
+    Ok(if args.check && !stale.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+    written.map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
 /// Replaces what stands between each pair of markers by the table that the first one names.
