@@ -1,7 +1,11 @@
 //! What a few samples say: middle, spread, and how sure one can be of the middle.
 //!
 //! Times on a GPU are skewed and have outliers, so everything here is about order, not about
-//! sums: medians, and an interval for a median that assumes no distribution.
+//! sums: medians, an interval for a median that assumes no distribution, and a test of ranks.
+
+mod rank;
+
+pub use rank::{Comparison, compare};
 
 /// The probability with which [`median_interval`] may miss the median.
 const MISS: f64 = 0.05;
