@@ -11,6 +11,15 @@ use gemm_matrix::npy::NpyFileError;
 /// What can go wrong between a command line and its results.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Options that do not go together.
+    #[error("{message}")]
+    Usage {
+        /// The command that they are for; empty for the plain flags.
+        command: &'static str,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+
     /// What the library refuses, or the device.
     #[error("{}", advised(.0))]
     Bench(#[from] BenchError),
@@ -69,6 +78,16 @@ impl From<gemm_verify::Error> for Error {
 }
 
 impl Error {
+    /// An [`Error::Usage`] of the plain flags.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::usage_of("", message)
+    }
+
+    /// An [`Error::Usage`] of a command.
+    pub fn usage_of(command: &'static str, message: impl Into<String>) -> Self {
+        Self::Usage { command, message: message.into() }
+    }
+
     /// An [`Error::Output`] for what failed while the file was written.
     pub fn not_written(path: &Path, error: &io::Error) -> Self {
         let limit = match error.kind() {

@@ -1,38 +1,37 @@
 //! From the options to checked results.
 
+pub mod args;
+
 use cuda_gemm::Error as GemmError;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
-use host::kernels::{LADDER, TILES};
 use host::verify::{Check, Method, Problem, Reference};
 use host::workload::Workload;
 use host::{Device, Gemm, Matrix, Selection, Table};
 
-use super::args::Args;
+use super::list;
 use super::outcome::Outcome;
 use crate::error::{Error, advised};
 use crate::io::input::{Input, Matrices};
 use crate::io::output::Output;
 use crate::io::progress::{self, Simulation};
 use crate::io::{device, stdio};
+use crate::report::Reporter;
 use crate::report::record::{Record, Setting};
-use crate::report::{Reporter, page};
+use args::RunArgs;
 
 /// Seconds on the software device that are worth a word.
 const LONG: f64 = 30.0;
 
 /// Does what the options say.
-pub fn run(args: &Args) -> Result<Outcome, Error> {
+pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     if args.list {
-        page::list(args.format, LADDER)?;
-        page::list(args.format, TILES)?;
-        page::list_auto(args.format)?;
-        return Ok(Outcome::Right);
+        return list::run(args.format);
     }
     // Mistakes are found in the order of what it costs to find them.
     let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
-    args.check(choice);
-    let input = Input::open(args.source())?;
+    args.check(choice)?;
+    let input = Input::open(args.source()?)?;
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
     gemm.validate()?;
     if args.beta == 0.0 && input.has_c() {
