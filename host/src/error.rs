@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use cuda_gemm::Error as GemmError;
-use gemm_bench::Error as BenchError;
 use gemm_bench::baseline::NotCompared;
+use gemm_bench::{Error as BenchError, Shape};
 use gemm_matrix::npy::NpyFileError;
 
 /// What can go wrong between a command line and its results.
@@ -115,6 +115,14 @@ pub fn not_compared(reason: &NotCompared) -> String {
         NotCompared::Wrong => "cuBLAS: the result is wrong".to_owned(),
     };
     format!("warning: this shape is not compared: {reason}")
+}
+
+/// That the L2 cache is not quite cold, as a warning.
+pub fn few_sets(shape: Shape, count: usize, wanted: usize) -> String {
+    format!(
+        "warning: {shape}: memory for {count} of {wanted} sets of matrices, so the L2 cache is not \
+         quite cold; --l2 warm takes one"
+    )
 }
 
 /// What goes on after the words of a library's error: what to do on this command line.

@@ -12,6 +12,7 @@ pub mod bench;
 mod choices;
 pub mod completions;
 pub mod explain;
+mod l2;
 pub mod list;
 mod outcome;
 pub mod run;

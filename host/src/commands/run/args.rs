@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use host::gemm::MAX_DIMENSION;
 use host::kernels::KernelAbi;
-use host::{DeviceChoice, Selection};
+use host::{DeviceChoice, L2, Selection};
 
+use crate::commands::l2::L2Arg;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::input::Source;
@@ -68,10 +69,15 @@ pub struct RunArgs {
     #[arg(long)]
     pub packed: bool,
 
-    /// Timed runs [default: 10 on a GPU, 1 on the software device].
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+    /// Timed samples [default: 10 on a GPU, 1 on the software device]; on a GPU each is a batch of
+    /// launches without gaps.
+    #[arg(long, visible_alias = "samples", value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: Option<u32>,
+
+    /// What the L2 cache of a GPU holds when a product starts.
+    #[arg(long, value_enum, default_value_t)]
+    l2: L2Arg,
 
     /// A, a .npy file of float32, in C or Fortran order.
     #[arg(long, value_name = "A.npy", requires = "b")]
@@ -110,6 +116,10 @@ pub struct RunArgs {
 impl RunArgs {
     pub fn device(&self) -> DeviceChoice {
         self.device.choice()
+    }
+
+    pub fn l2(&self) -> L2 {
+        self.l2.policy()
     }
 
     /// Makes sure that the options go with the choice.
