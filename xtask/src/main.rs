@@ -6,6 +6,7 @@ mod diff;
 mod files;
 mod markdown;
 mod new;
+mod pictures;
 mod ptxas;
 mod readme;
 mod sass;

@@ -1,5 +1,5 @@
 //! `cargo xtask readme`: what the README and the book have from the ladder, its sources and the
-//! recorded runs.
+//! recorded runs, pictures included.
 
 mod rung;
 mod tables;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use kernels_gpu::LADDER;
 
-use crate::{files, stdio};
+use crate::{files, pictures, stdio};
 
 /// Fill in what the README and the book have from the ladder, its sources and the recorded runs
 ///
@@ -26,6 +26,8 @@ use crate::{files, stdio};
 ///   code RUNG             its loops along K
 ///   times LANGUAGE RUNG FILE   the rung between its neighbours, in a saved ladder
 ///   profile LANGUAGE RUNG FILE what `ncu --csv` said of it
+///
+/// The pictures are in docs/pictures.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -51,29 +53,40 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
             }
         }
     }
-    let mut paths = files::with_extension(&root.join("docs"), "md")?;
-    paths.push(root.join("README.md"));
+    let mut files = Vec::new();
+    let mut pages = files::with_extension(&root.join("docs"), "md")?;
+    pages.push(root.join("README.md"));
+    for path in pages {
+        let filled = fill(&files::read(&path)?, |what| generate(&root, what));
+        files.push((
+            path.clone(),
+            filled.map_err(|error| format!("`{}`: {error}", path.display()))?,
+        ));
+    }
+    let pictures = pictures::all(&root)?.into_iter();
+    files.extend(pictures.map(|(path, picture)| (root.join(path), picture)));
     let mut stale = false;
-    for path in paths {
-        let before = files::read(&path)?;
-        let after = fill(&before, |what| generate(&root, what))
-            .map_err(|error| format!("`{}`: {error}", path.display()))?;
-        if before == after {
+    for (path, text) in files {
+        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
             continue;
         }
         if args.check {
-            let page = path.strip_prefix(&root).unwrap_or(&path).display();
-            stdio::say(format_args!("`{page}` is stale"));
+            let file = path.strip_prefix(&root).unwrap_or(&path).display();
+            stdio::say(format_args!(
+                "{file} is not what its sources say; type `cargo xtask readme` and commit the result"
+            ));
             stale = true;
         } else {
-            fs::write(&path, after).map_err(|error| format!("`{}`: {error}", path.display()))?;
+            write(&path, &text)?;
         }
     }
-    if stale {
-        stdio::say("type `cargo xtask readme` and commit the result");
-        return Ok(ExitCode::FAILURE);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(if stale { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+    written.map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
 /// Replaces what stands between each pair of markers by what the first one names.
