@@ -54,7 +54,7 @@ fn clear(mut state: std::sync::MutexGuard<'_, State>, context: CUcontext) {
     leaks::note(&allocations);
     for address in allocations {
         // It came from `alloc` and was not freed since: it cannot fail.
-        let _ = the_device().free(address);
+        let _ = the_device().free_for("cuCtxDestroy_v2", address);
     }
 }
 
