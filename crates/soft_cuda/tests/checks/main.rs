@@ -1,5 +1,6 @@
 //! Planted bugs and their clean twins: every check finds every bug, and nothing in a twin.
 
+mod export;
 mod findings;
 mod memory;
 mod races;
@@ -39,7 +40,7 @@ fn module(body: &str, keep: &str) -> String {
         .map(|line| line.replace(keep, "    ") + "\n")
         .collect();
     format!(
-        ".version 8.0
+        ".version 8.6
 .target sm_90a
 .address_size 64
 .shared .align 128 .b8 tile[4096];
