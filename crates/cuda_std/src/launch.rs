@@ -177,6 +177,12 @@ pub const fn by_value<T: DeviceCopy>() {}
 // SAFETY: plain words.
 unsafe impl DeviceCopy for crate::tma::TensorMap {}
 
+// SAFETY: its value, and perhaps padding.
+unsafe impl<T: DeviceCopy> DeviceCopy for crate::vec::Aligned<T> {}
+
+// SAFETY: its value is one of zeros.
+unsafe impl<T: bytemuck::Zeroable> bytemuck::Zeroable for crate::vec::Aligned<T> {}
+
 /// Waits for all that was enqueued.
 #[doc(hidden)]
 pub fn wait(stream: &Stream) -> Result<(), LaunchError> {
