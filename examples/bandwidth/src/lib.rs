@@ -17,7 +17,7 @@ const BATCHES: usize = 15;
 /// # Errors
 /// If the driver cannot be asked for GPUs.
 pub fn elements() -> Result<usize, Box<dyn Error>> {
-    Ok(if cuda_driver::gpu_count()? > 0 { 1 << 28 } else { 1 << 14 })
+    Ok(if cuda_driver::gpu_count()? > 0 { 1 << 27 } else { 1 << 14 })
 }
 
 /// Prints the bytes per second that `launch`, which moves `bytes`, and a copy moved: the medians

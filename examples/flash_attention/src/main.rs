@@ -17,7 +17,7 @@ const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 fn main() -> Result<(), Box<dyn Error>> {
     let [q, k, v] = [1, 2, 3].map(|seed| random(2 * 128, seed));
     let out = attend(128, &q, &k, &v)?;
-    println!("two heads of 128: the first output begins with {:?}", &out[0].0[..4]);
+    println!("two heads of 128: the first output begins with {:?}", out[0][0].0);
     Ok(())
 }
 
@@ -29,7 +29,8 @@ fn random(rows: usize, seed: u64) -> Vec<Row> {
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     };
-    (0..rows).map(|_| Aligned(std::array::from_fn(|_| next()))).collect()
+    let mut quad = || Aligned(std::array::from_fn(|_| next()));
+    (0..rows).map(|_| std::array::from_fn(|_| quad())).collect()
 }
 
 /// The attention of each head of `len` queries, keys and values.
@@ -45,9 +46,12 @@ fn attend(len: u32, q: &[Row], k: &[Row], v: &[Row]) -> Result<Vec<Row>, Box<dyn
     let (q, k, v) = (q.as_dbuf()?, k.as_dbuf()?, v.as_dbuf()?);
     let mut out = DeviceBuffer::<Row>::zeroed(q.len())?;
     kernel.run(&stream, (blocks, QUERIES as u32), len, &q, &k, &v, &mut out)?;
-    let mut rows = vec![Aligned([0.0; DIM]); out.len()];
-    out.copy_to(&mut rows)?;
-    Ok(rows)
+    Ok(out.as_host_vec()?)
+}
+
+#[cfg(test)]
+fn numbers(row: &Row) -> impl Iterator<Item = f64> {
+    row.iter().flat_map(|quad| quad.0).map(f64::from)
 }
 
 #[test]
@@ -55,26 +59,28 @@ fn outputs_are_those_of_f64_within_rounding() {
     let len = 128;
     let [mut q, k, v] = [1, 2, 3].map(|seed| random(2 * len, seed));
     // Scores far apart, so that the largest so far counts.
-    q.iter_mut().step_by(3).for_each(|q| q.0 = q.0.map(|q| 8.0 * q));
+    for Aligned(q) in q.iter_mut().step_by(3).flatten() {
+        *q = q.map(|q| 8.0 * q);
+    }
     let found = attend(len as u32, &q, &k, &v).unwrap();
-    for (i, (Aligned(q), Aligned(found))) in q.iter().zip(found).enumerate() {
+    for (i, (q, found)) in q.iter().zip(found).enumerate() {
         let head = i / len * len..i / len * len + len;
-        let dot = |a: &[f32], b: &[f32], of: fn(f64) -> f64| {
-            a.iter().zip(b).map(|(a, b)| of(f64::from(*a) * f64::from(*b))).sum::<f64>()
+        let dot = |a: &Row, b: &Row, of: fn(f64) -> f64| {
+            numbers(a).zip(numbers(b)).map(|(a, b)| of(a * b)).sum::<f64>()
         };
-        let scores: Vec<f64> = k[head.clone()].iter().map(|k| dot(q, &k.0, |x| x) / 8.0).collect();
+        let scores: Vec<f64> = k[head.clone()].iter().map(|k| dot(q, k, |x| x) / 8.0).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
         let sum: f64 = weights.iter().sum();
         // A score is a sum of `DIM` products, and its error is the exponential's relative one.
-        let magnitude = k[head.clone()].iter().map(|k| dot(q, &k.0, f64::abs) / 8.0);
+        let magnitude = k[head.clone()].iter().map(|k| dot(q, k, f64::abs) / 8.0);
         let of_score = (DIM + 2) as f64 * 2f64.powi(-24) * magnitude.fold(0.0, f64::max);
-        for (column, found) in found.into_iter().enumerate() {
-            let values = v[head.clone()].iter().map(|v| f64::from(v.0[column]));
+        for (column, found) in numbers(&found).enumerate() {
+            let values = v[head.clone()].iter().map(|v| f64::from(v[column / 4].0[column % 4]));
             let expected = weights.iter().zip(values).map(|(w, v)| w * v).sum::<f64>() / sum;
             // All values are at most 1; each step scales, adds, and takes two exponentials.
             let bound = 2.0 * of_score + 3.0 * len as f64 * 2f64.powi(-22);
-            let error = (f64::from(found) - expected).abs();
+            let error = (found - expected).abs();
             assert!(error <= bound, "{i} {column}: {found}, {expected}, bound {bound}");
         }
     }

@@ -8,6 +8,7 @@
 use std::error::Error;
 
 use cuda_driver as _; // The driver API: NVIDIA's driver, or the software device without one.
+use cuda_std::launch::LaunchConfig;
 use cust::prelude::*;
 use histogram_kernels::{BINS, histogram};
 
@@ -40,15 +41,15 @@ fn count(values: &[f32], low: f32, high: f32, timed: bool) -> Result<Vec<u32>, B
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { histogram::load(&module) }?;
 
-    let blocks = 1024.min(values.len().div_ceil(1024)) as u32;
+    let config = LaunchConfig::per_multiprocessor(4, 256)?;
     let values = values.as_dbuf()?;
     let mut counts = DeviceBuffer::<u32>::zeroed(BINS)?;
-    kernel.run(&stream, (blocks, 256), &values, low, high, &mut counts)?;
+    kernel.run(&stream, config.clone(), &values, low, high, &mut counts)?;
     let result = counts.as_host_vec()?;
     if timed {
         bandwidth::report(size_of::<f32>() * values.len(), &stream, || {
             // SAFETY: the buffers live until `report` has waited for the launches.
-            unsafe { kernel.launch(&stream, (blocks, 256), &values, low, high, &mut counts) }
+            unsafe { kernel.launch(&stream, config.clone(), &values, low, high, &mut counts) }
         })?;
     }
     Ok(result)

@@ -8,6 +8,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use cuda_std::prelude::*;
 use cuda_std::vec::Aligned;
 
+/// Elements that a thread loads at a time.
+const WIDTH: usize = 8;
+
 /// The number of intervals.
 pub const BINS: usize = 256;
 
@@ -32,7 +35,7 @@ pub fn histogram(values: &[f32], low: f32, high: f32, counts: &[AtomicU32]) {
             unsafe { own.fetch_add(bin, 1) };
         }
     };
-    let (head, body, tail) = Aligned::<[f32; 4]>::split(values);
+    let (head, body, tail) = Aligned::<[f32; WIDTH]>::split(values);
     for i in thread::grid_stride(body.len()) {
         body[i].0.into_iter().for_each(count);
     }

@@ -9,6 +9,9 @@ use cuda_std::block::block_reduce;
 use cuda_std::prelude::*;
 use cuda_std::vec::Aligned;
 
+/// Elements that a thread loads at a time.
+const WIDTH: usize = 8;
+
 /// `partial[block]` is the block's part of the sum of `x`.
 ///
 /// Three steps, each over the results of the one before: a thread sums up what it loads, 16 bytes at
@@ -16,14 +19,15 @@ use cuda_std::vec::Aligned;
 /// memory. No order depends on chance, so that the sum has the same bits every time.
 #[kernel(block = 256)]
 pub fn sum(x: &[f32], partial: &[AtomicF32]) {
-    let (head, body, tail) = Aligned::<[f32; 4]>::split(x);
-    let mut sum = [0.0; 4];
+    let (head, body, tail) = Aligned::<[f32; WIDTH]>::split(x);
+    let mut sums = [0.0; WIDTH];
     for i in thread::grid_stride(body.len()) {
-        for (sum, x) in sum.iter_mut().zip(body[i].0) {
-            *sum += x;
+        let Aligned(x) = body[i];
+        for j in 0..WIDTH {
+            sums[j] += x[j];
         }
     }
-    let mut sum = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    let mut sum = sums.into_iter().sum();
     for rest in [head, tail] {
         for i in thread::grid_stride(rest.len()) {
             sum += rest[i];

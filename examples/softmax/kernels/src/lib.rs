@@ -9,8 +9,10 @@ use cuda_std::vec::Aligned;
 
 /// Threads that share a row.
 pub const THREADS: usize = 256;
+/// Elements that a thread loads at a time.
+const WIDTH: usize = 8;
 /// The elements of a row that a thread has.
-pub type Part = Aligned<[f32; 4]>;
+pub type Part = Aligned<[f32; WIDTH]>;
 /// The elements of a row.
 pub const COLUMNS: usize = THREADS * (size_of::<Part>() / size_of::<f32>());
 
