@@ -77,6 +77,14 @@ impl<T> DisjointSlice<T> {
         })
     }
 
+    /// Where the elements begin, those of other threads included: for kernels that share them out
+    /// in another way, such as a row for each warp.
+    #[inline(always)]
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        self.pointer
+    }
+
     /// All of the elements, those of other threads included.
     ///
     /// # Safety

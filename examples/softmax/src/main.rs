@@ -8,9 +8,10 @@
 use std::error::Error;
 
 use cuda_driver as _; // The driver API: NVIDIA's driver, or the software device without one.
+use cuda_std::launch::LaunchConfig;
 use cuda_std::vec::Aligned;
 use cust::prelude::*;
-use softmax_kernels::{COLUMNS, Part, THREADS, softmax};
+use softmax_kernels::{COLUMNS, Quad, THREADS, softmax};
 
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
@@ -29,20 +30,19 @@ fn rows(x: &[f32], timed: bool) -> Result<Vec<f32>, Box<dyn Error>> {
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { softmax::load(&module) }?;
 
-    let (parts, rest) = x.as_chunks();
-    assert!(rest.is_empty() && x.len().is_multiple_of(COLUMNS), "whole rows");
-    let config = ((x.len() / COLUMNS) as u32, THREADS as u32);
-    let parts: Vec<Part> = parts.iter().copied().map(Aligned).collect();
-    let parts = parts.as_slice().as_dbuf()?;
-    let mut out = DeviceBuffer::<Part>::zeroed(parts.len())?;
-    kernel.run(&stream, config, &parts, &mut out)?;
+    assert!(x.len().is_multiple_of(COLUMNS), "whole rows");
+    let config = LaunchConfig::for_num_elems((x.len() / COLUMNS * 32) as u32, THREADS);
+    let quads: Vec<Quad> = x.as_chunks().0.iter().copied().map(Aligned).collect();
+    let quads = quads.as_slice().as_dbuf()?;
+    let mut out = DeviceBuffer::<Quad>::zeroed(quads.len())?;
+    kernel.run(&stream, config.clone(), &quads, &mut out)?;
     if timed {
         bandwidth::report(2 * size_of_val(x), &stream, || {
             // SAFETY: the buffers live until `report` has waited for the launches.
-            unsafe { kernel.launch(&stream, config, &parts, &mut out) }
+            unsafe { kernel.launch(&stream, config.clone(), &quads, &mut out) }
         })?;
     }
-    Ok(out.as_host_vec()?.into_iter().flat_map(|Aligned(part)| part).collect())
+    Ok(out.as_host_vec()?.into_iter().flat_map(|Aligned(quad)| quad).collect())
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cuda_std::prelude::*;
 use cuda_std::vec::Aligned;
 
 /// Elements that a thread loads at a time.
-const WIDTH: usize = 8;
+const WIDTH: usize = 16;
 
 /// The number of intervals.
 pub const BINS: usize = 256;
