@@ -90,7 +90,8 @@ pub enum KernelAbi {
     /// The grid's z axis walks the splits of one product after the other: block z is for product
     /// `z / splits`, whose matrices lie at so many strides, in elements, from the first's, and its
     /// split s, `z % splits`, sums over k from `s * depth` to `(s + 1) * depth` or the end;
-    /// `depth` is a multiple of [`Tile::bk`]. With one split `partials` and `counters` are not
+    /// `depth` is a multiple of [`Tile::bk`]. If `splits` is 0, there is one product, and all of
+    /// the z axis are its splits. With one split `partials` and `counters` are not
     /// touched. With more, `partials` has room for `BM * BN` elements per block, and `counters` for
     /// one zero per tile of each C, which is zero again at the end.
     SplitK,

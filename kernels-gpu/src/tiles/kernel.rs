@@ -41,19 +41,20 @@ impl Params {
     /// each other along the grid's z axis. A tile of C has so many `elements`.
     #[inline(always)]
     pub fn of_block(mut self, elements: u32) -> (Self, Split) {
-        let z = thread::block_idx_z();
-        let (product, index) = match self.splits {
-            0 | 1 => (z, 0),
-            splits => (z / splits, z % splits),
-        };
+        let (z, splits) = (thread::block_idx_z(), self.splits);
+        if splits == 0 {
+            // One product: nobody waits for a division.
+            return (self, Split { count: thread::grid_dim_z(), index: z });
+        }
+        let (product, index) = (z / splits, z % splits);
         let offset = |stride: u64| product as usize * stride as usize;
         let tiles = product as usize * (thread::grid_dim_x() * thread::grid_dim_y()) as usize;
         self.a = self.a.wrapping_add(offset(self.stride_a));
         self.b = self.b.wrapping_add(offset(self.stride_b));
         self.c = self.c.wrapping_add(offset(self.stride_c));
-        self.partials = self.partials.wrapping_add(tiles * (self.splits * elements) as usize);
+        self.partials = self.partials.wrapping_add(tiles * (splits * elements) as usize);
         self.counters = self.counters.wrapping_add(tiles);
-        (self, Split { count: self.splits, index })
+        (self, Split { count: splits, index })
     }
 
     /// C.

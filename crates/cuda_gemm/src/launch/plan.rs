@@ -337,7 +337,7 @@ impl Plan {
                 depth: self.plan.split_depth(),
                 partials: Address(partials),
                 counters: Address(counters),
-                splits: self.plan.splits(),
+                splits: if gemm.batch == 1 { 0 } else { self.plan.splits() },
                 stride_a: a.stride,
                 stride_b: b.stride,
                 stride_c: c.stride,
