@@ -37,5 +37,6 @@ pub use gemm_bench::{
     Shape, Timer, Title, baseline, batch, buffers, candidate, compare, cublas, explain, forecast,
     require_memory, roofline, shape, stats, telemetry, time, timer, tune, workload,
 };
+pub use gemm_report;
 pub use gemm_verify as verify;
 pub use host_system::{format, memory, text};

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::args::{Args, Command};
-use commands::{Outcome, bench, explain, run, tune};
+use commands::{Outcome, bench, compare, explain, run, tune};
 use io::{signals, stdio, threads};
 
 fn main() -> ExitCode {
@@ -26,6 +26,8 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Tune(args)) => tune::run(args),
+        Some(Command::Report(args)) => commands::report::run(args),
+        Some(Command::Compare(args)) => compare::run(args),
         None => run::run(&args),
     };
     match outcome {

@@ -12,6 +12,10 @@ use crate::run::{Content, Environment, File, Run, kernels};
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
+/// What a page begins with, and nothing else is likely to.
+pub const PAGE_START: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+    <meta name=\"generator\" content=\"gemm_report\">\n";
+
 /// Where no device is named.
 const NO_DEVICE: &str = "Device not recorded";
 
@@ -64,8 +68,7 @@ pub fn page(files: &[File]) -> String {
         false => (run, gallery[number].iter().map(inline).collect()),
     }));
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+        "{PAGE_START}<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\

@@ -9,6 +9,8 @@ use host::kernels::KernelAbi;
 use host::{DeviceChoice, Selection, Shape};
 
 use super::bench::args::BenchArgs;
+use super::compare::CompareArgs;
+use super::report::ReportArgs;
 use super::tune::args::TuneArgs;
 use crate::io::device::DeviceArg;
 use crate::io::input::Source;
@@ -147,6 +149,24 @@ pub enum Command {
     /// what has an rms error of more than 1.10 times cuBLAS's is passed over. The table is kept as
     /// it is made.
     Tune(TuneArgs),
+
+    /// Makes a page of saved runs: pictures, and all results in a table.
+    ///
+    /// One HTML file that needs no network: the ladder next to cuBLAS, throughput below the roofs,
+    /// the ratio to cuBLAS of every shape, errors, and clocks, power and temperature; --svg stores
+    /// the pictures alone. The same runs give the same bytes.
+    #[command(after_help = "Try: cargo run -p host -- report --out report.html runs")]
+    Report(ReportArgs),
+
+    /// Compares two saved runs, kernel by kernel and shape by shape.
+    ///
+    /// Where cuBLAS ran in turn with the kernel in both, ratios to it are compared, since clocks
+    /// float; else times. Several results of one kernel and shape in a file are taken together:
+    /// samples of one process do not show what differs from one to the next, so record two or three
+    /// runs of each with --save. Exit status: 0 if nothing is slower, 1 if something is, or has no
+    /// right result any more, 2 for an error.
+    #[command(after_help = "Try: cargo run -p host -- compare before.jsonl after.jsonl")]
+    Compare(CompareArgs),
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,8 @@
 //! What the command line asks for. The program lies in layers, of which none knows one above it:
 //!
 //! 1. `commands`: `args`, all options; `run`; `explain` with `choices`; `bench`; `tune` with
-//!    `accept`;
-//! 2. `report`: `reporter` with `ladder`, `page` and `save`; `rows` with `row_table`; all of them
+//!    `accept`; `report`; `compare`;
+//! 2. `report`: `reporter` with `ladder`, `page` and `save`; `rows` with `row_table`; `changes`; all of them
 //!    with `json`, `record` and `format`;
 //! 3. `io`: `device` with `threads`; `input`, `output`, `progress`, `signals`, `stdio`;
 //! 4. `error`, with the advice that goes on after a library's words.
@@ -10,8 +10,10 @@
 pub mod args;
 pub mod bench;
 mod choices;
+pub mod compare;
 pub mod explain;
 mod outcome;
+pub mod report;
 pub mod run;
 pub mod tune;
 
