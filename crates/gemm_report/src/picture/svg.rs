@@ -193,7 +193,7 @@ impl Sheet {
             canvas.text([MARGIN, y - 2.0], "h", Anchor::Start, &line);
         }
         for note in notes.iter().filter(|note| !note.is_empty()) {
-            for line in wrap(note, WIDTH - 2.0 * MARGIN, 7.5) {
+            for line in wrap(note, WIDTH - 2.0 * MARGIN, 8.0) {
                 y += 20.0;
                 canvas.text([MARGIN, y], "n", Anchor::Start, &line);
             }
