@@ -133,6 +133,10 @@ pub struct Row {
     pub verdict: Option<Verdict>,
     /// The throughput divided by cuBLAS's, in results of `host --kernel`.
     pub share_of_cublas: Option<f64>,
+    /// What limits the product, in a word, in results of `host --kernel`.
+    pub limit: Option<String>,
+    /// How much of that is used.
+    pub limit_percent: Option<f64>,
     /// The throughput at the median time.
     pub gflops: Option<f64>,
     /// cuBLAS's.

@@ -28,8 +28,8 @@ struct Point<'a> {
 
 /// The rungs of a run of `host --kernel all`, by the bytes that their geometry has them load.
 ///
-/// The roofs are another run's, on the same device: that of `host --kernel` measures none. None if
-/// no rung of the ladder has a time.
+/// The roofs may be another run's, on the same device: older ladders measured none. None if no rung
+/// of the ladder has a time.
 pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> {
     let rows = run.rows_of(Origin::Ladder).filter(|row| row.shape == shape && row.rung.is_some());
     let points: Vec<_> = rows
@@ -44,7 +44,10 @@ pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> 
     let title = format!("Roofline of the rungs on {}, {}", device_words(run), shape_words(shape));
     let note = "Intensity: FLOP per byte that the threads of a block load from global memory, by \
                 the geometry of the rung. Above the slanted roof, caches serve the loads";
-    let source = format!("{}; roofs: {}", run.label, roofs.source);
+    let source = match roofs.source == run.label {
+        true => run.label.clone(),
+        false => format!("{}; roofs: {}", run.label, roofs.source),
+    };
     let mut sheet =
         Sheet::new(&format!("rung-roofline-{}", file_words(shape)), &title, &[note], &source);
     let [x, y] = frame(&mut sheet, &points, roofs, WIDTH - MARGIN - NAMES, true);
