@@ -3,7 +3,8 @@
 use super::*;
 
 /// All of them.
-const COMMANDS: [&str; 7] = ["run", "list", "explain", "bench", "tune", "completions", "man"];
+const COMMANDS: [&str; 8] =
+    ["run", "list", "explain", "bench", "tune", "doctor", "completions", "man"];
 
 /// The words of each example in a help, without what a shell does with it.
 fn examples(help: &str) -> impl Iterator<Item = Vec<&str>> {

@@ -5,6 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::bench::args::BenchArgs;
+use super::doctor::args::DoctorArgs;
 use super::explain::args::ExplainArgs;
 use super::run::args::RunArgs;
 use super::tune::args::TuneArgs;
@@ -40,6 +41,11 @@ const BENCH: &str = "Examples:
 const TUNE: &str = "Examples:
   host tune
   host tune --out table.json --save times.jsonl";
+
+const DOCTOR: &str = "Examples:
+  host doctor
+  host doctor --format json
+  host doctor --require rustc,rust-src";
 
 const COMPLETIONS: &str = "Examples:
   host completions bash > ~/.local/share/bash-completion/completions/host
@@ -103,6 +109,14 @@ pub enum Command {
     /// it is made.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
+
+    /// Says what this machine has, what works because of it, and what to type for the rest.
+    ///
+    /// The driver is asked in a process of its own, so that one that crashes is only a finding.
+    /// Exit status: 0 if what is needed without a GPU works (the software device, `soft`), and all
+    /// that --require names; 1 if not.
+    #[command(after_help = DOCTOR)]
+    Doctor(DoctorArgs),
 
     /// Prints what a shell needs to complete the options, to be put where it looks.
     #[command(after_help = COMPLETIONS)]
