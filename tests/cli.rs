@@ -3,6 +3,8 @@
 #[path = "cli/commands.rs"]
 mod commands;
 mod common;
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/limits.rs"]
 mod limits;
 #[path = "cli/mistakes.rs"]

@@ -1,7 +1,7 @@
 //! What a machine has, what works because of it, and what to do about the rest.
 //!
-//! [`gpu`] asks the driver, which is NVIDIA's code in this process: where that may crash or hang,
-//! ask in a process of its own, as `host doctor` does.
+//! [`devices`] loads the driver, which is NVIDIA's code in this process, also where only the software
+//! device is used: where it may crash or hang, ask in a process of its own, as `host doctor` does.
 
 mod driver;
 mod finding;
@@ -11,7 +11,7 @@ mod work;
 
 use serde::Serialize;
 
-pub use driver::gpu;
+pub use driver::devices;
 pub use finding::{Finding, State};
 
 /// What was looked at.
@@ -48,23 +48,25 @@ pub const NAMES: [&str; 20] = [
 ];
 
 impl Examination {
-    /// Looks at everything but the driver, of which `gpu` says what was found: see [`gpu`].
+    /// Looks at everything but the devices, of which `devices` says what was found: see [`devices`].
     ///
     /// ```no_run
     /// use host::doctor::{self, Examination};
     ///
-    /// let examination = Examination::new(doctor::gpu());
+    /// let examination = Examination::new(doctor::devices());
     /// for finding in examination.missing(&["gpu", "cublas"]) {
     ///     println!("{}: {}", finding.name, finding.value);
     /// }
     /// ```
-    pub fn new(gpu: Vec<Finding>) -> Self {
+    pub fn new(devices: Vec<Finding>) -> Self {
         let mut machine = system::findings();
-        machine.extend(gpu);
+        machine.extend(devices);
         machine.extend(tools::findings());
         let mut abilities = work::findings(&machine);
-        // What ran on the GPU is about what works.
-        abilities.extend(machine.extract_if(.., |finding| finding.name == driver::GPU_RUN));
+        // What ran on a device is about what works.
+        abilities.extend(
+            machine.extract_if(.., |finding| driver::RUNS.contains(&finding.name.as_str())),
+        );
         abilities.sort_by_key(|finding| NAMES.iter().position(|name| *name == finding.name));
         Self { machine, abilities }
     }

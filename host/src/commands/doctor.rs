@@ -10,8 +10,8 @@ use host_system::program;
 
 use super::outcome::Outcome;
 use crate::error::Error;
+use crate::io::progress;
 use crate::io::stdio::{self, Accent};
-use crate::io::{progress, threads};
 use crate::report::format::Format;
 use crate::report::json;
 use args::DoctorArgs;
@@ -24,12 +24,11 @@ const NEEDED: &str = "soft";
 
 /// Does what the options say.
 pub fn run(args: &DoctorArgs) -> Result<Outcome, Error> {
-    if args.driver {
-        stdio::print(&json::line(&doctor::gpu()))?;
+    if args.devices {
+        stdio::print(&json::line(&doctor::devices()))?;
         return Ok(Outcome::Right);
     }
-    threads::start()?;
-    let examination = progress::step("looking", || Examination::new(driver()));
+    let examination = progress::step("looking", || Examination::new(devices()));
     match args.format {
         Format::Json => stdio::print(&json::line(&examination))?,
         Format::Table => {
@@ -48,11 +47,11 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Wrong)
 }
 
-/// What the driver says, in a process of its own: it may crash, or never answer.
-fn driver() -> Vec<Finding> {
+/// What the devices say, in a process of its own: the driver may crash, or never answer.
+fn devices() -> Vec<Finding> {
     let answer = env::current_exe().map_err(|error| error.to_string()).and_then(|program| {
-        program::ask(&program, &["doctor", "--driver"], LIMIT)
-            .map_err(|failure| format!("it {failure} when it is asked for GPUs"))
+        program::ask(&program, &["doctor", "--devices"], LIMIT)
+            .map_err(|failure| format!("whoever loads it {failure}"))
     });
     let findings = answer.and_then(|text| {
         serde_json::from_str(&text).map_err(|error| format!("its answer is odd ({error})"))
@@ -64,11 +63,12 @@ fn driver() -> Vec<Finding> {
             value: value.to_owned(),
             remedy: remedy.map(str::to_owned),
         };
-        let remedy = "reinstall NVIDIA's driver; `--device soft` works without one";
+        let remedy = "reinstall NVIDIA's driver, or remove it";
         vec![
             broken("driver", &reason, Some(remedy)),
             broken("gpu", "the driver does not work", None),
             broken("cublas", "the driver does not work", None),
+            broken("soft", "the driver ends each program that loads it", Some(remedy)),
             broken("gpu-run", "the driver does not work", None),
         ]
     })

@@ -1,4 +1,4 @@
-//! What NVIDIA's driver and libraries say.
+//! What NVIDIA's driver and libraries say, and what runs on devices.
 
 use std::ffi::c_int;
 
@@ -12,21 +12,23 @@ use libloading::Library;
 use super::finding::Finding;
 use super::work;
 
-/// The name of the finding about what ran on the GPU.
-pub const GPU_RUN: &str = "gpu-run";
+/// The names of the findings about what ran on devices.
+pub const RUNS: [&str; 2] = ["soft", GPU_RUN];
+const GPU_RUN: &str = "gpu-run";
 
 /// The files of NCCL.
 const NCCL: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
-/// The driver, the GPUs, the libraries that run on them, and whether a product is right there.
+/// The driver, the GPUs, the libraries that run on them, and whether a product is right there, and
+/// on the software device.
 ///
 /// ```
-/// let findings = host::doctor::gpu();
-/// assert_eq!(findings[0].name, "driver");
+/// let findings = host::doctor::devices();
+/// assert_eq!((findings[0].name.as_str(), findings[1].name.as_str()), ("soft", "driver"));
 /// assert_eq!(findings.iter().filter(|finding| finding.name == "cublas").count(), 1);
 /// ```
-pub fn gpu() -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub fn devices() -> Vec<Finding> {
+    let mut findings = vec![work::soft()];
     let count = match cuda_driver::gpu_count() {
         Ok(count) => count,
         Err(reason) => {

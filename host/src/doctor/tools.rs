@@ -1,7 +1,6 @@
 //! Programs: of Rust, and of a CUDA toolkit.
 
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use host_system::program::{Failure, ask, version};
@@ -18,16 +17,9 @@ const TOOLKIT: &str = "install NVIDIA's CUDA toolkit, or set CUDA_PATH to its fo
 /// Programs of a toolkit.
 const PROGRAMS: [&str; 4] = ["ptxas", "cuobjdump", "compute-sanitizer", "ncu"];
 
-/// All of them, asked at the same time.
+/// All of them.
 pub fn findings() -> Vec<Finding> {
-    thread::scope(|scope| {
-        let rust = scope.spawn(rust);
-        let programs = PROGRAMS.map(|name| scope.spawn(move || program(name)));
-        // A thread that panics is a mistake here, which goes on there.
-        let mut findings = rust.join().expect("it does not panic");
-        findings.extend(programs.map(|program| program.join().expect("it does not panic")));
-        findings
-    })
+    rust().into_iter().chain(PROGRAMS.map(program)).collect()
 }
 
 /// The first of the places where a program may be that has one.

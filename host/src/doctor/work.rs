@@ -15,23 +15,22 @@ const NEEDS: [(&str, &[&str], &str); 6] = [
     ("sanitize", &["gpu", "compute-sanitizer"], "tests/sanitize.sh HOST"),
 ];
 
-/// The software device, tried, and what follows from what the machine has.
+/// What follows from what the machine has.
 pub fn findings(machine: &[Finding]) -> Vec<Finding> {
-    let mut findings = vec![soft()];
-    for (name, needs, command) in NEEDS {
+    let finding = |(name, needs, command): (&str, &[&str], &str)| {
         let is_there =
             |need: &str| machine.iter().any(|has| has.name == need && has.state == State::Ok);
         let missing: Vec<_> = needs.iter().copied().filter(|need| !is_there(need)).collect();
-        findings.push(match missing.is_empty() {
+        match missing.is_empty() {
             true => Finding::ok(name, command),
             false => Finding::needs(name, &missing.join(", ")),
-        });
-    }
-    findings
+        }
+    };
+    NEEDS.map(finding).into()
 }
 
 /// Both models of the software device, tried.
-fn soft() -> Finding {
+pub fn soft() -> Finding {
     for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
         let tried = Device::open(choice).map_err(|error| error.to_string());
         if let Err(reason) = tried.and_then(|device| check(&device)) {

@@ -16,7 +16,7 @@ pub struct DoctorArgs {
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 
-    /// Only ask the driver, in this process.
+    /// Only try the devices, in this process.
     #[arg(long, hide = true)]
-    pub driver: bool,
+    pub devices: bool,
 }
