@@ -23,6 +23,9 @@ fn main() -> ExitCode {
     threads::share_addresses();
     signals::watch();
     let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
+    if args.quiet {
+        stdio::be_quiet();
+    }
     let outcome = match &args.command {
         None => run::run(&args.run),
         Some(Command::Run(args)) => run::run(args),

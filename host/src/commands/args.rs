@@ -69,6 +69,10 @@ pub struct Args {
 
     #[command(flatten)]
     pub run: RunArgs,
+
+    /// Show no progress and no notes, only results, warnings and errors.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
