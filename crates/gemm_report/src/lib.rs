@@ -5,12 +5,17 @@
 //! is faster than a first. Nothing here needs a device, or knows the time or the machine: the same
 //! files give the same bytes.
 
+mod data;
 pub mod error;
+mod gallery;
+mod page;
 pub mod picture;
 pub mod row;
 pub mod run;
 
 pub use error::Error;
+pub use gallery::{gallery, svg_files};
+pub use page::page;
 pub use picture::Picture;
 pub use row::{Origin, Row, Shape};
 pub use run::{Environment, File, Run, read_all};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
-use crate::row::{Origin, Row};
+use crate::row::{Origin, Row, Shape};
 
 /// Where and how results were made.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -83,10 +83,37 @@ impl Run {
         of_environment == Some("soft") || self.rows.iter().any(Row::is_simulated)
     }
 
+    /// When it was made, in seconds since 1970.
+    pub fn unix_time(&self) -> Option<u64> {
+        self.environment.as_ref()?.unix_time
+    }
+
+    /// The shapes of the results that `host --kernel` made, in the order of their first ones.
+    pub fn ladder_shapes(&self) -> Vec<Shape> {
+        let mut shapes = Vec::new();
+        for row in self.rows_of(Origin::Ladder) {
+            if !shapes.contains(&row.shape) {
+                shapes.push(row.shape);
+            }
+        }
+        shapes
+    }
+
     /// The results that this command made.
     pub fn rows_of(&self, origin: Origin) -> impl Iterator<Item = &Row> + Clone {
         self.rows.iter().filter(move |row| row.origin() == origin)
     }
+}
+
+/// The kernels of these rows, in the order of their first ones.
+pub fn kernels<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<&'a str> {
+    let mut kernels: Vec<&str> = Vec::new();
+    for row in rows {
+        if !kernels.contains(&row.kernel.as_str()) {
+            kernels.push(&row.kernel);
+        }
+    }
+    kernels
 }
 
 /// What a file holds.

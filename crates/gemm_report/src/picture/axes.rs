@@ -42,8 +42,13 @@ pub fn named(ticks: Vec<f64>, unit: &str) -> Vec<(f64, String)> {
 pub fn shape_words(shape: Shape) -> String {
     match shape.is_square() {
         true => format!("M = N = K = {}", shape.m),
-        false => format!("M = {}, N = {}, K = {}", shape.m, shape.n, shape.k),
+        false => format!("M x N x K = {shape}"),
     }
+}
+
+/// A shape as a part of a file's name.
+pub fn file_words(shape: Shape) -> String {
+    format!("{}x{}x{}", shape.m, shape.n, shape.k)
 }
 
 /// The device of a run, as a title names it.
@@ -65,17 +70,6 @@ pub fn kernel_words(row: &Row) -> String {
         Some(chosen) => format!("{}: {chosen}", row.kernel),
         None => row.kernel.clone(),
     }
-}
-
-/// The kernels in the order of their first rows.
-pub fn kernels<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<&'a str> {
-    let mut kernels: Vec<&str> = Vec::new();
-    for row in rows {
-        if !kernels.contains(&row.kernel.as_str()) {
-            kernels.push(&row.kernel);
-        }
-    }
-    kernels
 }
 
 /// A number with three digits or so, for people.

@@ -80,9 +80,9 @@ fn panel_of(
     // the value from end to end, where nothing changes.
     let step = round_up((high - low).max(0.1 * high).max(1e-3) / 2.0);
     let values = [(low / step - 0.3).floor() * step, (high / step + 0.3).ceil() * step];
-    let top = sheet.bottom + 30.0;
+    let top = sheet.bottom + 38.0;
     let bottom = top + PANEL;
-    sheet.canvas.text([MARGIN, top - 9.0], "t", Anchor::Start, name);
+    sheet.canvas.text([MARGIN, top - 13.0], "t", Anchor::Start, name);
     let y = Scale::linear(values, [bottom, top]);
     vertical(sheet, &y, [LEFT, RIGHT], &y.ticks(4));
     for end in [0, 1] {

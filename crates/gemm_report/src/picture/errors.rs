@@ -33,17 +33,17 @@ pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
          nearer to it than cuBLAS; of {} shapes, {larger} lie above",
         points.len()
     );
-    let mut sheet = Sheet::new("errors", &title, &[&note], &run.label);
+    let mut sheet = Sheet::new(&format!("errors-{kernel}"), &title, &[&note], &run.label);
     sheet.legend(&[
         Key { line: "", mark: Some(("f1", Mark::Dot)), text: "no larger than cuBLAS's".to_owned() },
         Key { line: "", mark: Some(("f2", Mark::Diamond)), text: "larger".to_owned() },
         Key { line: "ref", mark: None, text: "the same".to_owned() },
     ]);
-    let (top, bottom) = (sheet.bottom + 26.0, sheet.bottom + 26.0 + HEIGHT);
+    let (top, bottom) = (sheet.bottom + 32.0, sheet.bottom + 32.0 + HEIGHT);
     let values = [low / 1.3, high * 1.3];
     let (x, y) = (Scale::log(values, [LEFT, RIGHT]), Scale::log(values, [bottom, top]));
     let name = format!("rms error of {kernel} (logarithmic)");
-    sheet.canvas.text([MARGIN, top - 10.0], "n", Anchor::Start, &name);
+    sheet.canvas.text([MARGIN, top - 11.0], "n", Anchor::Start, &name);
     vertical(&mut sheet, &y, [LEFT, RIGHT], &y.ticks(9));
     let ticks = super::axes::named(x.ticks(9), "");
     horizontal(&mut sheet, &x, [top, bottom], &ticks, "rms error of cuBLAS (logarithmic)");

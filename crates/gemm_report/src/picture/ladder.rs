@@ -1,7 +1,7 @@
 //! The rungs of a ladder as bars, next to cuBLAS.
 
 use super::axes::{
-    brief, cublas_words, device_words, horizontal, kernel_words, named, shape_words,
+    brief, cublas_words, device_words, file_words, horizontal, kernel_words, named, shape_words,
 };
 use super::scale::Scale;
 use super::svg::{Anchor, MARGIN, Picture, Sheet, WIDTH, text_width};
@@ -39,7 +39,8 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
         ),
         (false, false) => "Throughput in TFLOP/s, f32".to_owned(),
     };
-    let mut sheet = Sheet::new("ladder", &title, &[&what], &run.label);
+    let mut sheet =
+        Sheet::new(&format!("ladder-{}", file_words(shape)), &title, &[&what], &run.label);
 
     let names = rows.iter().map(|row| text_width(&row.kernel, MONO));
     let left = MARGIN + names.fold(0.0, f64::max) + 8.0;

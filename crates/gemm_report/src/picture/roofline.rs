@@ -2,10 +2,12 @@
 
 use kernels_gpu::{KernelDescriptor, LADDER, Shared, TILES, Tile};
 
-use super::axes::{brief, device_words, horizontal, kernel_words, named, shape_words, vertical};
+use super::axes::{
+    brief, device_words, file_words, horizontal, kernel_words, named, shape_words, vertical,
+};
 use super::roofs::Roofs;
 use super::scale::Scale;
-use super::svg::{Anchor, Canvas, Key, MARGIN, Mark, Picture, Sheet, WIDTH};
+use super::svg::{Anchor, Canvas, Key, MARGIN, Mark, Picture, Sheet, WIDTH, text_width};
 use crate::row::{Origin, Row, Shape};
 use crate::run::Run;
 
@@ -14,6 +16,8 @@ const LEFT: f64 = MARGIN + 36.0;
 /// The space for the names of rungs, and between two of them.
 const NAMES: f64 = 158.0;
 const LINE: f64 = 17.0;
+/// The average width of a character of a rung's name.
+const MONO: f64 = 8.6;
 
 /// A point below the roofs: FLOP per byte, and TFLOP/s.
 struct Point<'a> {
@@ -41,12 +45,13 @@ pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> 
     let note = "Intensity: FLOP per byte that the threads of a block load from global memory, by \
                 the geometry of the rung. Above the slanted roof, caches serve the loads";
     let source = format!("{}; roofs: {}", run.label, roofs.source);
-    let mut sheet = Sheet::new("rung-roofline", &title, &[note], &source);
-    let [x, y] = frame(&mut sheet, &points, roofs, WIDTH - MARGIN - NAMES);
+    let mut sheet =
+        Sheet::new(&format!("rung-roofline-{}", file_words(shape)), &title, &[note], &source);
+    let [x, y] = frame(&mut sheet, &points, roofs, WIDTH - MARGIN - NAMES, Rate::Right);
+    names(&mut sheet.canvas, &points, &x, &y);
     for point in &points {
         mark(&mut sheet.canvas, point, &x, &y);
     }
-    names(&mut sheet.canvas, &points, &x, &y);
     Some(sheet.finish())
 }
 
@@ -70,12 +75,12 @@ pub fn shape_roofline(run: &Run, kernel: &str) -> Option<Picture> {
     let title = format!("Roofline of {kernel} on {}, f32", device_words(run));
     let note = "Each shape by its FLOP per byte, with A, B and C moved once. The roofs are rates \
                 that the same run measured: of multiply-adds (FFMA) and of copies";
-    let mut sheet = Sheet::new("shape-roofline", &title, &[note], &run.label);
+    let mut sheet = Sheet::new(&format!("shape-roofline-{kernel}"), &title, &[note], &run.label);
     sheet.legend(&[
         Key { line: "", mark: Some(("f0", Mark::Dot)), text: kernel.to_owned() },
         Key { line: "", mark: Some(("o l3", Mark::Ring)), text: "cuBLAS, same shape".to_owned() },
     ]);
-    let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0);
+    let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0, Rate::Left);
     for point in &points {
         if let Some(cublas) = point.row.cublas_gflops.filter(|gflops| *gflops > 0.0) {
             let place = x.at(point.intensity);
@@ -107,9 +112,21 @@ fn intensity(descriptor: &KernelDescriptor) -> f64 {
     2.0 * rows * columns / (4.0 * (rows + columns))
 }
 
+/// On which side of the slanted roof its rate is named: where no points are.
+enum Rate {
+    Left,
+    Right,
+}
+
 /// Axes and roofs, over all points.
-fn frame(sheet: &mut Sheet, points: &[Point<'_>], roofs: &Roofs, right: f64) -> [Scale; 2] {
-    let (top, bottom) = (sheet.bottom + 26.0, sheet.bottom + 26.0 + HEIGHT);
+fn frame(
+    sheet: &mut Sheet,
+    points: &[Point<'_>],
+    roofs: &Roofs,
+    right: f64,
+    rate: Rate,
+) -> [Scale; 2] {
+    let (top, bottom) = (sheet.bottom + 32.0, sheet.bottom + 32.0 + HEIGHT);
     let ridge = roofs.ffma_gflops / roofs.copy_gbytes;
     let peak = roofs.ffma_gflops / 1e3;
     let cublas = |point: &Point<'_>| point.row.cublas_gflops.map(|gflops| gflops / 1e3);
@@ -119,7 +136,7 @@ fn frame(sheet: &mut Sheet, points: &[Point<'_>], roofs: &Roofs, right: f64) -> 
     let x = span(intensities.chain([0.5 * ridge, 2.0 * ridge]), 1.25);
     let y = span(speeds.chain([peak]), 1.25);
     let (x, y) = (Scale::log(x, [LEFT, right]), Scale::log(y, [bottom, top]));
-    sheet.canvas.text([MARGIN, top - 10.0], "n", Anchor::Start, "TFLOP/s (logarithmic)");
+    sheet.canvas.text([MARGIN, top - 11.0], "n", Anchor::Start, "TFLOP/s (logarithmic)");
     vertical(sheet, &y, [LEFT, right], &y.ticks(8));
     let ticks = named(x.ticks(9), "");
     horizontal(sheet, &x, [top, bottom], &ticks, "FLOP per byte (logarithmic)");
@@ -133,10 +150,13 @@ fn frame(sheet: &mut Sheet, points: &[Point<'_>], roofs: &Roofs, right: f64) -> 
     let text = format!("FFMA {} TFLOP/s", brief(peak));
     sheet.canvas.text([right, y.at(peak) - 7.0], "a halo", Anchor::End, &text);
     let text = format!("copy {} TB/s", brief(roofs.copy_gbytes / 1e3));
-    // Left of the slant there is nothing but what caches serve.
-    let at = ridge * (from / ridge).powf(0.35);
-    let place = [x.at(at) - 10.0, y.at(copies(at)) - 4.0];
-    sheet.canvas.text(place, "a halo", Anchor::End, &text);
+    let (share, [right, down], anchor) = match rate {
+        Rate::Left => (0.35, [-10.0, -4.0], Anchor::End),
+        Rate::Right => (0.65, [10.0, 14.0], Anchor::Start),
+    };
+    let at = ridge * (from / ridge).powf(share);
+    let place = [x.at(at) + right, y.at(copies(at)) + down];
+    sheet.canvas.text(place, "a halo", anchor, &text);
     [x, y]
 }
 
@@ -151,16 +171,51 @@ fn mark(canvas: &mut Canvas, point: &Point<'_>, x: &Scale, y: &Scale) {
         .explained(&words, |canvas| canvas.mark("f0", Mark::Dot, [x.at(*intensity), y.at(*speed)]));
 }
 
-/// Names in a column on the right, in the order of their points, each with a line to its own.
+/// A rectangle: left, top, right, bottom.
+type Area = [f64; 4];
+
+fn overlap(one: &Area, other: &Area) -> bool {
+    one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]
+}
+
+/// Each point's name beside it where nothing else is; all others in a column on the right, in the
+/// order of their points, each with a line to its own.
 fn names(canvas: &mut Canvas, points: &[Point<'_>], x: &Scale, y: &Scale) {
     let mut points: Vec<&Point<'_>> = points.iter().collect();
     points.sort_by(|one, other| other.speed.total_cmp(&one.speed));
-    let [bottom, top] = y.places();
-    let left = x.places()[1] + 22.0;
-    let wanted: Vec<f64> = points.iter().map(|point| y.at(point.speed)).collect();
-    for (point, place) in points.iter().zip(apart(&wanted, [top + 4.0, bottom])) {
-        let at = [x.at(point.intensity), y.at(point.speed)];
-        canvas.polyline("g", [at, [left - 12.0, place], [left - 4.0, place]]);
+    let places: Vec<[f64; 2]> =
+        points.iter().map(|point| [x.at(point.intensity), y.at(point.speed)]).collect();
+    let mut taken: Vec<Area> =
+        places.iter().map(|[x, y]| [x - 7.0, y - 7.0, x + 7.0, y + 7.0]).collect();
+    let ([first, last], [bottom, top]) = (x.places(), y.places());
+    let mut crowded = Vec::new();
+    for (point, at @ [x, y]) in points.iter().zip(&places) {
+        let name = &point.row.kernel;
+        let width = text_width(name, MONO);
+        let beside = [
+            ([x + 9.0, *y], [x + 8.0, x + 9.0 + width], Anchor::Start),
+            ([x - 9.0, *y], [x - 9.0 - width, x - 8.0], Anchor::End),
+            ([*x, y - 16.0], [x - width / 2.0, x + width / 2.0], Anchor::Middle),
+            ([*x, y + 16.0], [x - width / 2.0, x + width / 2.0], Anchor::Middle),
+        ];
+        let free = beside.into_iter().find_map(|([x, y], [left, right], anchor)| {
+            let area = [left, y - 7.0, right, y + 7.0];
+            let is_inside = left > first && right < last && y > top && y < bottom;
+            let is_free = is_inside && !taken.iter().any(|other| overlap(&area, other));
+            is_free.then_some(([x, y + 5.0], area, anchor))
+        });
+        match free {
+            Some((place, area, anchor)) => {
+                canvas.text(place, "k halo", anchor, name);
+                taken.push(area);
+            }
+            None => crowded.push((*point, *at)),
+        }
+    }
+    let left = last + 22.0;
+    let wanted: Vec<f64> = crowded.iter().map(|(_, [_, middle])| *middle).collect();
+    for ((point, at), place) in crowded.into_iter().zip(apart(&wanted, [top + 4.0, bottom])) {
+        canvas.polyline("x", [at, [left - 12.0, place], [left - 4.0, place]]);
         canvas.text([left, place + 5.0], "k", Anchor::Start, &point.row.kernel);
     }
 }

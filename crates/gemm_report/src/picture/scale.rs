@@ -86,7 +86,7 @@ pub fn round_up(value: f64) -> f64 {
 /// A value as an axis names it: no more digits than it has.
 pub fn tick(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
-        return format!("{value:e}");
+        return format!("{value:.1e}").replace(".0e", "e");
     }
     // What is left of a sum of tenths is no digit.
     let rounded: f64 = format!("{value:.6}").parse().unwrap_or(value);
@@ -113,6 +113,9 @@ mod tests {
         let ticks = |values, most| Scale::log(values, [0.0, 1.0]).ticks(most);
         assert_eq!(ticks([0.9, 4.0], 6), [1.0, 1.5, 2.0, 3.0]);
         assert_eq!(ticks([0.1, 100.0], 4), [0.1, 1.0, 10.0, 100.0]);
-        assert_eq!([0.6000000000000001, 2.5, 1e-7].map(tick), ["0.6", "2.5", "1e-7"]);
+        assert_eq!(
+            [0.6000000000000001, 2.5, 4.9999999999999996e-6].map(tick),
+            ["0.6", "2.5", "5e-6"]
+        );
     }
 }

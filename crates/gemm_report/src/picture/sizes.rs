@@ -1,12 +1,12 @@
 //! Throughput against the size of square products, below the roofs.
 
-use super::axes::{brief, cublas_words, device_words, horizontal, kernels, vertical};
+use super::axes::{brief, cublas_words, device_words, horizontal, vertical};
 use super::roofs::Roofs;
 use super::scale::{Scale, round_up};
 use super::svg::{Anchor, Canvas, Key, MARGIN, Mark, Picture, Sheet, WIDTH};
 use super::theme::HUES;
 use crate::row::{Origin, Row, Shape};
-use crate::run::Run;
+use crate::run::{Run, kernels};
 
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = MARGIN + 34.0;
@@ -40,7 +40,8 @@ pub fn sizes(run: &Run) -> Option<Picture> {
 
     let title = format!("Square products on {}, f32", device_words(run));
     let note = "TFLOP/s against M = N = K. The roofs are rates that the same run measured: of \
-                multiply-adds (FFMA), and of copies, with A, B and C moved once";
+                multiply-adds (FFMA), and of copies, with A, B and C moved once. Off the lines: \
+                sizes that are no multiple of 4";
     let mut sheet = Sheet::new("sizes", &title, &[note], &run.label);
     let kernels = kernels(rows().filter(|row| row.kernel != "cublas"));
     sheet.legend(&legend(run, &kernels));
@@ -94,7 +95,9 @@ fn curve(
 ) {
     let points = rows.iter().filter_map(|row| Some((row.shape.n as f64, value(row)? / 1e3)));
     let points: Vec<(f64, f64)> = points.collect();
-    canvas.polyline(LINES[look], points.iter().map(|(size, speed)| [x.at(*size), y.at(*speed)]));
+    // Where rows do not begin on 16 bytes, a product is another case than its neighbours.
+    let aligned = points.iter().filter(|(size, _)| size % 4.0 == 0.0);
+    canvas.polyline(LINES[look], aligned.map(|(size, speed)| [x.at(*size), y.at(*speed)]));
     let (class, mark) = MARKS[look];
     for (size, speed) in points {
         canvas.explained(&format!("{name}, {size}: {speed:.2} TFLOP/s"), |canvas| {

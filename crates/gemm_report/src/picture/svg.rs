@@ -188,7 +188,7 @@ impl Sheet {
     pub fn new(name: &str, title: &str, notes: &[&str], source: &str) -> Self {
         let mut canvas = Canvas::default();
         let mut y = 14.0;
-        for line in wrap(title, WIDTH - 2.0 * MARGIN, 9.9) {
+        for line in wrap(title, WIDTH - 2.0 * MARGIN, 10.9) {
             y += 21.0;
             canvas.text([MARGIN, y - 2.0], "h", Anchor::Start, &line);
         }
