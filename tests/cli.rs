@@ -9,6 +9,8 @@ mod limits;
 mod mistakes;
 #[path = "cli/outputs.rs"]
 mod outputs;
+#[path = "cli/saved.rs"]
+mod saved;
 #[path = "cli/streams.rs"]
 mod streams;
 #[path = "cli/terminal.rs"]

@@ -128,6 +128,9 @@ fn words(row: &Row) -> String {
     if let Some(share) = row.share_of_cublas {
         words += &format!(", {:.1} % of cuBLAS's speed", 100.0 * share);
     }
+    if let (Some(limit), Some(percent)) = (&row.limit, row.limit_percent) {
+        words += &format!(", limit: {limit} ({percent:.0} %)");
+    }
     if let Some(reason) = &row.reason {
         words += &format!(": {reason}");
     }

@@ -11,6 +11,9 @@ pub const WIDTH: f64 = 640.0;
 /// The space at the left and right edge.
 pub const MARGIN: f64 = 16.0;
 
+/// What a file of a picture begins with.
+pub const SVG_START: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+
 /// A finished picture.
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -35,12 +38,9 @@ impl Picture {
 
     fn head(&self, alone: bool) -> String {
         let (width, height) = (number(WIDTH), number(self.height));
-        let kind = match alone {
-            true => "xmlns=\"http://www.w3.org/2000/svg\"",
-            false => "class=\"picture\"",
-        };
+        let start = if alone { SVG_START } else { "<svg class=\"picture\"" };
         let label = escape(&self.title);
-        format!("<svg {kind} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">")
+        format!("{start} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">")
     }
 }
 
@@ -193,7 +193,7 @@ impl Sheet {
             canvas.text([MARGIN, y - 2.0], "h", Anchor::Start, &line);
         }
         for note in notes.iter().filter(|note| !note.is_empty()) {
-            for line in wrap(note, WIDTH - 2.0 * MARGIN, 7.5) {
+            for line in wrap(note, WIDTH - 2.0 * MARGIN, 8.0) {
                 y += 20.0;
                 canvas.text([MARGIN, y], "n", Anchor::Start, &line);
             }
