@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use ptx_syntax::source::without_places;
 
 use crate::cargo::{cargo, convergence_flags, emit, noop_linker, target_dir};
-use crate::depend::{crate_attributes, rerun_if_changed};
+use crate::depend::{crate_attributes, package_name, rerun_if_changed};
 use crate::rules::{LocalMemory, Panic, Rules};
 use crate::{CudaArch, CudaBuilderError, diagnose, ptx, rust_src};
 
@@ -194,8 +194,10 @@ impl CudaBuilder {
         rust_src::ensure(&self.crate_dir, self.install_rust_src)?;
 
         let device_dir = target_dir.join("cuda_builder").join(self.folder());
-        fs::create_dir_all(&device_dir).map_err(CudaBuilderError::io(&device_dir))?;
-        let raw = device_dir.join("rustc.ptx");
+        // Crates of one workspace are built in one folder, and share what they depend on.
+        let own_dir = device_dir.join(package_name(&self.crate_dir));
+        fs::create_dir_all(&own_dir).map_err(CudaBuilderError::io(&own_dir))?;
+        let raw = own_dir.join("rustc.ptx");
         self.compile(&device_dir, &raw)?;
         rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
 
@@ -204,7 +206,7 @@ impl CudaBuilder {
         if self.debug == DebugInfo::None {
             finished = without_places(&finished);
         }
-        let path = device_dir.join("kernels.ptx");
+        let path = own_dir.join("kernels.ptx");
         for path in [Some(&path), self.copy_to.as_ref()].into_iter().flatten() {
             fs::write(path, &finished).map_err(CudaBuilderError::io(path))?;
         }

@@ -22,13 +22,23 @@ pub(crate) fn crate_attributes(crate_dir: &Path) -> Vec<String> {
 
 /// The first source of the library in `crate_dir`.
 fn root_of(crate_dir: &Path) -> PathBuf {
-    let manifest = fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
-    let library = manifest.lines().map(str::trim).skip_while(|line| *line != "[lib]").skip(1);
-    let path = library.take_while(|line| !line.starts_with('[')).find_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        (key.trim() == "path").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
-    });
+    let path = manifest_entry(crate_dir, "[lib]", "path");
     crate_dir.join(path.as_deref().unwrap_or("src/lib.rs"))
+}
+
+/// The name of the package in `crate_dir`.
+pub(crate) fn package_name(crate_dir: &Path) -> String {
+    manifest_entry(crate_dir, "[package]", "name").unwrap_or_else(|| "kernels".into())
+}
+
+/// A string in the manifest of `crate_dir`.
+fn manifest_entry(crate_dir: &Path, table: &str, key: &str) -> Option<String> {
+    let manifest = fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
+    let lines = manifest.lines().map(str::trim).skip_while(|line| *line != table).skip(1);
+    lines.take_while(|line| !line.starts_with('[')).find_map(|line| {
+        let (found, value) = line.split_once('=')?;
+        (found.trim() == key).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    })
 }
 
 /// Tells the cargo that runs the build script when to run it again: when a source that cargo has

@@ -62,7 +62,7 @@ impl<T> DisjointSlice<T> {
     /// has as many threads as there are elements. `None` for a thread beyond the last element.
     #[inline(always)]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        let index = thread_of_grid();
+        let index = thread::thread_of_grid();
         // SAFETY: an element of this thread's alone, borrowed from its slice.
         (index < self.len).then(|| unsafe { &mut *self.pointer.add(index) })
     }
@@ -70,15 +70,19 @@ impl<T> DisjointSlice<T> {
     /// This thread's elements, each with its index (a grid-stride loop).
     #[inline(always)]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
-        let (pointer, len, stride) = (self.pointer, self.len, threads_in_grid());
-        let first = thread_of_grid();
-        let mut next = (first < len).then_some(first);
-        core::iter::from_fn(move || {
-            let index = next?;
-            next = index.checked_add(stride).filter(|next| *next < len);
+        let pointer = self.pointer;
+        thread::grid_stride(self.len).map(move |index| {
             // SAFETY: an element of this thread's alone, which comes once.
-            Some((index, unsafe { &mut *pointer.add(index) }))
+            (index, unsafe { &mut *pointer.add(index) })
         })
+    }
+
+    /// Where the elements begin, those of other threads included: for kernels that share them out
+    /// in another way, such as a row for each warp.
+    #[inline(always)]
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        self.pointer
     }
 
     /// All of the elements, those of other threads included.
@@ -94,21 +98,4 @@ impl<T> DisjointSlice<T> {
             len => unsafe { slice::from_raw_parts(self.pointer, len) },
         }
     }
-}
-
-/// [`thread::index`], for grids of any size.
-#[inline(always)]
-fn thread_of_grid() -> usize {
-    let (grid, block) = (thread::grid_dim(), thread::block_idx());
-    let (dim, own) = (thread::block_dim(), thread::thread_idx());
-    let block = (block.z as usize * grid.y as usize + block.y as usize) * grid.x as usize
-        + block.x as usize;
-    let own = (own.z * dim.y + own.y) * dim.x + own.x;
-    block * dim.element_product() as usize + own as usize
-}
-
-#[inline(always)]
-fn threads_in_grid() -> usize {
-    let (grid, dim) = (thread::grid_dim(), thread::block_dim());
-    grid.x as usize * grid.y as usize * grid.z as usize * dim.element_product() as usize
 }

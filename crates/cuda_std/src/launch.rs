@@ -28,6 +28,8 @@ use std::vec::Vec;
 pub use cust::module::Module;
 pub use cust::stream::Stream;
 
+use cust::context::legacy::CurrentContext;
+use cust::device::DeviceAttribute;
 use cust::error::CudaError;
 use cust::function::{BlockSize, Function, FunctionAttribute, GridSize};
 use cust::memory::{DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer};
@@ -50,6 +52,17 @@ impl LaunchConfig {
     #[must_use]
     pub fn for_num_elems(n: u32, block: u32) -> Self {
         (n.div_ceil(block.max(1)).max(1), block).into()
+    }
+
+    /// `blocks` of `block` threads for each multiprocessor of the current context's device: for
+    /// kernels that go on to further elements in a [grid-stride loop](crate::thread::grid_stride).
+    ///
+    /// # Errors
+    /// If there is no current context.
+    pub fn per_multiprocessor(blocks: u32, block: u32) -> Result<Self, LaunchError> {
+        let device = CurrentContext::get_device()?;
+        let multiprocessors = device.get_attribute(DeviceAttribute::MultiprocessorCount)?;
+        Ok((blocks * multiprocessors.unsigned_abs(), block).into())
     }
 }
 
@@ -176,6 +189,12 @@ pub const fn by_value<T: DeviceCopy>() {}
 
 // SAFETY: plain words.
 unsafe impl DeviceCopy for crate::tma::TensorMap {}
+
+// SAFETY: its value, and perhaps padding.
+unsafe impl<T: DeviceCopy> DeviceCopy for crate::vec::Aligned<T> {}
+
+// SAFETY: its value is one of zeros.
+unsafe impl<T: bytemuck::Zeroable> bytemuck::Zeroable for crate::vec::Aligned<T> {}
 
 /// Waits for all that was enqueued.
 #[doc(hidden)]

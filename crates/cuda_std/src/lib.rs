@@ -35,7 +35,8 @@
 //! | `launch` | on the host: typed launches |
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
-//! | [`warp`] | votes, shuffles, matches within a warp |
+//! | [`warp`] | votes, shuffles, matches, reductions within a warp |
+//! | [`block`] | reductions within a block |
 //! | [`atomic`] | atomic floats, and atomic read-modify-write on global memory |
 //! | [`constant`] | constant memory |
 //! | [`ptr`] | state spaces of pointers |
@@ -91,6 +92,7 @@
 
 mod access;
 pub mod atomic;
+pub mod block;
 pub mod cfg;
 pub mod constant;
 pub mod cp_async;

@@ -288,6 +288,52 @@ scalar_access! {
     i16, reg16, "b16";
 }
 
+/// One `atom.shared` for the operations that counters take.
+macro_rules! atomic_access {
+    ($($ty:ty, $suffix:literal;)*) => {$(
+        impl SharedPtr<$ty> {
+            atomic_access! { $ty: $suffix:
+                /// Adds to element `index`, wrapping, and returns the value before
+                /// (`atom.shared.add`).
+                fetch_add = "add.";
+                /// Takes the smaller value for element `index`, and returns the one before
+                /// (`atom.shared.min`).
+                fetch_min = "min.";
+                /// Takes the larger value for element `index`, and returns the one before
+                /// (`atom.shared.max`).
+                fetch_max = "max.";
+            }
+        }
+    )*};
+    ($ty:ty: $suffix:literal: $($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// See [`SharedPtr`]; but other threads may access the element atomically at the same time.
+        #[gpu_only]
+        #[inline(always)]
+        pub unsafe fn $name(self, index: u32, value: $ty) -> $ty {
+            let before: $ty;
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!("atom.relaxed.cta.shared.", $op, $suffix, " {}, [{}], {};"),
+                    out(reg32) before,
+                    in(reg32) self.add(index).address,
+                    in(reg32) value,
+                    options(nostack, preserves_flags),
+                );
+            }
+            before
+        }
+    )*};
+}
+
+atomic_access! {
+    u32, "u32";
+    i32, "s32";
+}
+
 impl SharedPtr<f32> {
     /// Loads the four elements from `index` on with one access (`ld.shared.v4.b32`).
     ///

@@ -113,6 +113,38 @@ pub fn first() -> bool {
     block_idx() == UVec3::ZERO && thread_idx() == UVec3::ZERO
 }
 
+/// The thread's indices into `len` elements that all threads of the grid share out: its
+/// [`index`], and every further one by the number of threads in the grid (a grid-stride loop).
+#[inline(always)]
+pub fn grid_stride(len: usize) -> impl Iterator<Item = usize> {
+    let stride = threads_in_grid();
+    let first = thread_of_grid();
+    let mut next = (first < len).then_some(first);
+    core::iter::from_fn(move || {
+        let index = next?;
+        next = index.checked_add(stride).filter(|next| *next < len);
+        Some(index)
+    })
+}
+
+/// [`index`], for grids of any size.
+#[inline(always)]
+pub(crate) fn thread_of_grid() -> usize {
+    let (grid, block) = (grid_dim(), block_idx());
+    let (dim, own) = (block_dim(), thread_idx());
+    let block = (block.z as usize * grid.y as usize + block.y as usize) * grid.x as usize
+        + block.x as usize;
+    let own = (own.z * dim.y + own.y) * dim.x + own.x;
+    block * dim.element_product() as usize + own as usize
+}
+
+/// The number of threads in the grid.
+#[inline(always)]
+fn threads_in_grid() -> usize {
+    let (grid, dim) = (grid_dim(), block_dim());
+    grid.x as usize * grid.y as usize * grid.z as usize * dim.element_product() as usize
+}
+
 /// Threads in a warp: 32 on every NVIDIA GPU.
 #[inline(always)]
 #[must_use]

@@ -18,6 +18,27 @@ use core::arch::asm;
 /// Four f32 that one access moves.
 pub type F32x4 = [f32; 4];
 
+/// A value on a multiple of 16 bytes, in memory that kernels share with the host: accesses to an
+/// `Aligned<[f32; 4]>` behind a reference are one `ld.global.v4` or `st.global.v4` each, without
+/// `unsafe`. Its size is a multiple of 16, too, so that one of less has padding.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Aligned<T>(pub T);
+
+impl<T: Copy, const N: usize> Aligned<[T; N]> {
+    /// The values, `N` at a time, between those before the first multiple of 16 bytes and those
+    /// left over. A buffer of the host's begins on such a multiple, so that none are before it.
+    ///
+    /// That `N` values make a multiple of 16 bytes is checked at compile time.
+    #[inline(always)]
+    #[must_use]
+    pub fn split(values: &[T]) -> (&[T], &[Self], &[T]) {
+        const { assert!(size_of::<Self>() == size_of::<[T; N]>(), "a multiple of 16 bytes") };
+        // SAFETY: there is no padding: its bytes are those of `N` values side by side.
+        unsafe { values.align_to() }
+    }
+}
+
 /// Whether `N` elements make as many bytes as one access moves.
 pub(crate) const fn is_one_access<T, const N: usize>() -> bool {
     matches!(size_of::<[T; N]>(), 1 | 2 | 4 | 8 | 16)

@@ -209,7 +209,7 @@ reductions! {
 }
 
 /// The values of all lanes of `mask` reduced to one, in every lane (`redux.sync`, sm_80). For
-/// `f32` see [`warp_sum`].
+/// other types and operations see [`warp_reduce_by`].
 ///
 /// # Safety
 /// See the [module](self).
@@ -220,21 +220,33 @@ pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReduc
     unsafe { T::reduce(mask, value, op) }
 }
 
-/// The sum of `value` over all 32 lanes, in every lane, in a fixed order: the same bits on
-/// every run.
+/// The values of all 32 lanes reduced to one by `op`, in every lane (`shfl.sync.bfly`). The order is
+/// fixed, so that a sum of floats has the same bits on every run; `op` is associative and
+/// commutative but for rounding.
+///
+/// # Safety
+/// See the [module](self), with [`FULL_MASK`].
+#[inline(always)]
+#[must_use]
+pub unsafe fn warp_reduce_by<T: WarpShuffleValue>(value: T, op: impl Fn(T, T) -> T) -> T {
+    let mut result = value;
+    let mut distance = 16;
+    while distance > 0 {
+        // SAFETY: the caller's contract.
+        let (other, _) = unsafe { warp_shuffle_xor(FULL_MASK, result, distance, 32) };
+        result = op(result, other);
+        distance /= 2;
+    }
+    result
+}
+
+/// The sum of `value` over all 32 lanes, in every lane: [`warp_reduce_by`] addition.
 ///
 /// # Safety
 /// See the [module](self), with [`FULL_MASK`].
 #[inline(always)]
 #[must_use]
 pub unsafe fn warp_sum(value: f32) -> f32 {
-    let mut sum = value;
-    let mut distance = 16;
-    while distance > 0 {
-        // SAFETY: the caller's contract.
-        let (other, _) = unsafe { warp_shuffle_xor(FULL_MASK, sum, distance, 32) };
-        sum += other;
-        distance /= 2;
-    }
-    sum
+    // SAFETY: the caller's contract.
+    unsafe { warp_reduce_by(value, |sum, other| sum + other) }
 }
