@@ -1,5 +1,7 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
+#[path = "cli/checks.rs"]
+mod checks;
 #[path = "cli/commands.rs"]
 mod commands;
 mod common;

@@ -52,6 +52,7 @@ pub mod stream;
 
 pub use auto::{Auto, Choice, Table};
 pub use cuda_driver::sys::CUresult;
+pub use cuda_driver::{soft, soft_cuda};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, LaunchPlan};
