@@ -1,5 +1,7 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
+#[path = "cli/commands.rs"]
+mod commands;
 mod common;
 #[path = "cli/limits.rs"]
 mod limits;

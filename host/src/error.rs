@@ -4,13 +4,22 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use cuda_gemm::Error as GemmError;
-use gemm_bench::Error as BenchError;
 use gemm_bench::baseline::NotCompared;
+use gemm_bench::{Error as BenchError, Shape};
 use gemm_matrix::npy::NpyFileError;
 
 /// What can go wrong between a command line and its results.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Options that do not go together.
+    #[error("{message}")]
+    Usage {
+        /// The command that they are for; empty for the plain flags.
+        command: &'static str,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+
     /// What the library refuses, or the device.
     #[error("{}", advised(.0))]
     Bench(#[from] BenchError),
@@ -69,6 +78,16 @@ impl From<gemm_verify::Error> for Error {
 }
 
 impl Error {
+    /// An [`Error::Usage`] of the plain flags.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::usage_of("", message)
+    }
+
+    /// An [`Error::Usage`] of a command.
+    pub fn usage_of(command: &'static str, message: impl Into<String>) -> Self {
+        Self::Usage { command, message: message.into() }
+    }
+
     /// An [`Error::Output`] for what failed while the file was written.
     pub fn not_written(path: &Path, error: &io::Error) -> Self {
         let limit = match error.kind() {
@@ -96,6 +115,14 @@ pub fn not_compared(reason: &NotCompared) -> String {
         NotCompared::Wrong => "cuBLAS: the result is wrong".to_owned(),
     };
     format!("warning: this shape is not compared: {reason}")
+}
+
+/// That the L2 cache is not quite cold, as a warning.
+pub fn few_sets(shape: Shape, count: usize, wanted: usize) -> String {
+    format!(
+        "warning: {shape}: memory for {count} of {wanted} sets of matrices, so the L2 cache is not \
+         quite cold; --l2 warm takes one"
+    )
 }
 
 /// What goes on after the words of a library's error: what to do on this command line.

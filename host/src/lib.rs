@@ -33,9 +33,10 @@ pub use cuda_gemm::{
     gemm, kernels, launch, limits, nearest_name, npy, ptx,
 };
 pub use gemm_bench::{
-    Baseline, Candidate, Cublas, CublasProduct, Error, Job, L2, Loaded, RotatingBuffers, Selection,
-    Shape, Timer, Title, baseline, batch, buffers, candidate, compare, cublas, explain, forecast,
-    require_memory, roofline, shape, stats, telemetry, time, timer, tune, workload,
+    Baseline, Candidate, Cublas, CublasProduct, Error, Job, L2, Limit, Load, Loaded,
+    RotatingBuffers, Selection, Shape, SideBySide, Timer, Title, baseline, batch, buffers,
+    candidate, compare, cublas, explain, forecast, limit, require_memory, roofline, shape,
+    side_by_side, stats, telemetry, time, timer, tune, workload,
 };
 pub use gemm_verify as verify;
 pub use host_system::{format, memory, text};

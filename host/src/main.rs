@@ -1,5 +1,5 @@
-//! The command line: `host --kernel NAME --size N`, `host explain NAME`,
-//! `host bench`, `host tune` and their relatives.
+//! The command line: `host --kernel NAME --size N`, `host explain NAME`, `host bench`,
+//! `host tune` and their relatives, which [`commands::args`] lists.
 //!
 //! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
 //! every result is right, 1 if one is wrong, and 2 if there is none because of what was
@@ -14,8 +14,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::args::{Args, Command};
-use commands::{Outcome, bench, explain, run, tune};
+use commands::args::{self, Args, Command};
+use commands::{Outcome, bench, completions, explain, list, run, tune};
+use error::Error;
 use io::{signals, stdio, threads};
 
 fn main() -> ExitCode {
@@ -23,14 +24,19 @@ fn main() -> ExitCode {
     signals::watch();
     let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
     let outcome = match &args.command {
+        None => run::run(&args.run),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::List { format }) => list::run(*format),
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Tune(args)) => tune::run(args),
-        None => run::run(&args),
+        Some(Command::Completions { shell }) => completions::run(*shell),
+        Some(Command::Man { command }) => completions::man(command.as_deref()),
     };
     match outcome {
         Ok(Outcome::Right) => ExitCode::SUCCESS,
         Ok(Outcome::Wrong) => ExitCode::from(1),
+        Err(Error::Usage { command, message }) => stdio::exit(args::mistake(command, &message)),
         Err(error) => {
             stdio::say(format_args!("error: {error}"));
             ExitCode::from(2)

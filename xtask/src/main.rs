@@ -1,8 +1,12 @@
 //! The project's chores; see `cargo xtask --help`.
 
+mod book;
 mod build_ptx;
 mod diff;
+mod files;
+mod markdown;
 mod new;
+mod pictures;
 mod ptxas;
 mod readme;
 mod sass;
@@ -25,8 +29,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    Book(book::BookArgs),
     BuildPtx(build_ptx::Args),
     Diff(diff::Args),
+    Links(book::LinksArgs),
     New(new::Args),
     Readme(readme::Args),
     Sass(sass::Args),
@@ -36,8 +42,10 @@ enum Chore {
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| stdio::exit(&error));
     let result = match cli.chore {
+        Chore::Book(args) => book::preprocess(&args),
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
+        Chore::Links(args) => book::check_links(&args),
         Chore::New(args) => new::run(&args),
         Chore::Readme(args) => readme::run(&args),
         Chore::Sass(args) => sass::run(&args),

@@ -1,177 +1,144 @@
-//! `cargo xtask readme`: the README's tables, from the ladder and from the recorded runs.
+//! `cargo xtask readme`: what the README and the book have from the ladder, its sources and the
+//! recorded runs, pictures included.
+
+mod rung;
+mod tables;
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use kernels_gpu::LADDER;
-use serde_json::Value;
 
-use crate::stdio;
+use crate::{files, pictures, stdio};
 
-/// Fill in the tables of the README, from the ladder and from the recorded runs
+/// Fill in what the README and the book have from the ladder, its sources and the recorded runs
 ///
-/// A table stands between `<!-- table: WHAT -->` and `<!-- end -->`, where WHAT is
-/// `ladder`, or a file that `host --save` or `host bench --save` wrote.
+/// That stands between `<!-- generated: WHAT -->` and `<!-- end -->`, in README.md and in the pages
+/// under docs. WHAT is one of
+///
+///   FILE                  the table of what `host --save` or `host bench --save` wrote
+///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`
+///   ladder FOLDER         the rungs, with links to their pages in FOLDER
+///   nav LANGUAGE RUNG     links to the pages before and after, to the source and the translation
+///   idea RUNG             the documentation at the head of the rung's source
+///   picture RUNG          the pictures in it
+///   code RUNG             its loops along K
+///   times LANGUAGE RUNG FILE   the rung between its neighbours, in a saved ladder
+///   profile LANGUAGE RUNG FILE what `ncu --csv` said of it
+///
+/// The pictures are in docs/pictures.
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Write nothing; fail if a table is not what its run says
+    /// Write nothing; fail if something is not what its source says
     #[arg(long)]
     check: bool,
 }
 
-const BEGIN: &str = "<!-- table: ";
+const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
 
-/// What only the rows of `host bench` have.
-const BENCH: &str = "\"time_median\":";
+/// Where the pages of the rungs are.
+const PAGES: [&str; 2] = ["docs/ladder", "docs/zh/ladder"];
 
-/// Fills in the tables, or checks them.
+/// Fills in, or checks.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
-    let path = root.join("README.md");
-    let before = read(&path)?;
-    let after = fill(&before, |what| match what {
-        "ladder" => Ok(ladder()),
-        file => {
-            let run = read(&root.join(file))?;
-            if run.contains(BENCH) { bench(&run) } else { table(&run) }
+    for descriptor in LADDER {
+        for pages in PAGES {
+            let page = format!("{pages}/{}.md", descriptor.name());
+            if !root.join(&page).exists() {
+                return Err(format!("`{page}` is missing: each rung has a page"));
+            }
         }
-    })?;
-    if before == after {
-        return Ok(ExitCode::SUCCESS);
     }
-    if args.check {
-        stdio::say(
-            "the README's tables are stale; type `cargo xtask readme` and commit the result",
-        );
-        return Ok(ExitCode::FAILURE);
+    let mut files = Vec::new();
+    let mut pages = files::with_extension(&root.join("docs"), "md")?;
+    pages.push(root.join("README.md"));
+    for path in pages {
+        let filled = fill(&files::read(&path)?, |what| generate(&root, what));
+        files.push((
+            path.clone(),
+            filled.map_err(|error| format!("`{}`: {error}", path.display()))?,
+        ));
     }
-    fs::write(&path, after).map_err(|error| format!("`{}`: {error}", path.display()))?;
-    Ok(ExitCode::SUCCESS)
+    let pictures = pictures::all(&root)?.into_iter();
+    files.extend(pictures.map(|(path, picture)| (root.join(path), picture)));
+    let mut stale = false;
+    for (path, text) in files {
+        if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+            continue;
+        }
+        if args.check {
+            let file = path.strip_prefix(&root).unwrap_or(&path).display();
+            stdio::say(format_args!(
+                "{file} is not what its sources say; type `cargo xtask readme` and commit the result"
+            ));
+            stale = true;
+        } else {
+            write(&path, &text)?;
+        }
+    }
+    Ok(if stale { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Replaces what stands between each pair of markers by the table that the first one names.
-fn fill(text: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+    written.map_err(|error| format!("`{}`: {error}", path.display()))
+}
+
+/// Replaces what stands between each pair of markers by what the first one names.
+fn fill(text: &str, generate: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((head, tail)) = rest.split_once(BEGIN) {
-        let (what, tail) = tail.split_once(" -->").ok_or("a marker `<!-- table:` has no end")?;
+        let (what, tail) = tail.split_once("-->").ok_or("a marker `<!-- generated:` has no end")?;
         let (_, tail) =
-            tail.split_once(END).ok_or("a marker `<!-- table:` has no `<!-- end -->`")?;
-        filled += &format!("{head}{BEGIN}{what} -->\n{}{END}", table(what)?);
+            tail.split_once(END).ok_or("a marker `<!-- generated:` has no `<!-- end -->`")?;
+        filled += &format!("{head}{BEGIN}{what}-->\n{}{END}", generate(what)?);
         rest = tail;
     }
     Ok(filled + rest)
 }
 
-/// The rungs, one line of Markdown each.
-fn ladder() -> String {
-    let mut lines = String::from("| rung | what it does |\n|---|---|\n");
-    for descriptor in LADDER {
-        let (name, summary) = (descriptor.name(), descriptor.summary());
-        lines += &format!("| [`{name}`](kernels-gpu/src/{name}.rs) | {summary} |\n");
+/// What a marker names.
+fn generate(root: &Path, what: &str) -> Result<String, String> {
+    let file = |path: &str| files::read(&root.join(path));
+    let words: Vec<&str> = what.split_whitespace().collect();
+    match words[..] {
+        ["ladder", folder] => Ok(tables::ladder(folder)),
+        ["ratios", ..] => {
+            let mut table = tables::ratios_head();
+            for line in what.lines().skip(1).filter(|line| !line.trim().is_empty()) {
+                let (path, label) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+                table += &tables::ratios(&file(path)?, label)?;
+            }
+            Ok(table)
+        }
+        ["nav", language, name] => rung::nav(language, name),
+        ["idea", name] => Ok(rung::idea(rung::rung(name)?.header())),
+        ["picture", name] => Ok(rung::picture(rung::rung(name)?.header())),
+        ["code", name] => rung::code(rung::rung(name)?.source()),
+        ["times", language, name, run] => rung::times(language, name, &file(run)?),
+        ["profile", language, name, csv] => rung::profile(language, name, &file(csv)?),
+        [path] => tables::run(&file(path)?),
+        _ => Err(format!("`{}` names nothing; see `cargo xtask readme --help`", what.trim())),
     }
-    lines
-}
-
-/// The results of a run, one line of Markdown each.
-fn table(run: &str) -> Result<String, String> {
-    let mut lines = String::from(
-        "| kernel | time | TFLOP/s | against the rung before | against cuBLAS |\n\
-         |---|---:|---:|---:|---:|\n",
-    );
-    for line in run.lines() {
-        let result: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let Some(kernel) = result["kernel"].as_str() else { continue };
-        let number = |value: &Value, unit: f64, digits: usize| {
-            value.as_f64().map(|value| format!("{:.digits$}", value / unit))
-        };
-        let times = |value: &Value| number(value, 1.0, 2).map(|value| value + " x");
-        let cells = [
-            number(&result["time_ms"]["median"], 1.0, 3).map(|value| value + " ms"),
-            number(&result["gflops"], 1e3, 1),
-            times(&result["speedup"]),
-            times(&result["share_of_cublas"]),
-        ];
-        let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
-        lines += &format!("| `{kernel}` | {} |\n", cells.join(" | "));
-    }
-    Ok(lines)
-}
-
-/// The rows of a run of `host bench`, one line of Markdown each.
-fn bench(run: &str) -> Result<String, String> {
-    let mut lines = String::from(
-        "| M x N x K | kernel | time | cuBLAS | ratio | 95 % | of FFMA | of copy |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|\n",
-    );
-    for line in run.lines() {
-        let row: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let Some(kernel) = row["kernel"].as_str() else { continue };
-        let number = |name: &str, digits: usize, unit: &str| {
-            row[name].as_f64().map(|value| format!("{value:.digits$}{unit}"))
-        };
-        let interval = number("ratio_low", 3, "").zip(number("ratio_high", 3, ""));
-        let cells = [
-            number("time_median", 4, " ms"),
-            number("cublas_median", 4, " ms"),
-            number("ratio", 3, " x"),
-            interval.map(|(low, high)| format!("{low} to {high}")),
-            number("percent_of_ffma", 1, " %"),
-            number("percent_of_copy", 1, " %"),
-        ];
-        let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
-        let (m, n, k) = (&row["m"], &row["n"], &row["k"]);
-        let chosen = row["chosen"].as_str().map(|chosen| format!(": `{chosen}`"));
-        let chosen = chosen.unwrap_or_default();
-        lines += &format!("| {m} x {n} x {k} | `{kernel}`{chosen} | {} |\n", cells.join(" | "));
-    }
-    Ok(lines)
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RUN: &str = "{\"environment\": {}}\n\
-        {\"kernel\": \"naive\", \"time_ms\": {\"median\": 2.0}, \"gflops\": 1500.0}\n\
-        {\"kernel\": \"smem_full\", \"status\": \"REFUSED\"}\n";
-
-    #[test]
-    fn a_table_has_a_line_per_result() {
-        let table = table(RUN).unwrap();
-        assert!(
-            table.ends_with(
-                "| `naive` | 2.000 ms | 1.5 | - | - |\n| `smem_full` | - | - | - | - |\n"
-            )
-        );
-    }
-
-    #[test]
-    fn a_bench_has_a_line_per_row() {
-        let run = "{\"environment\": {}}\n\
-            {\"kernel\":\"auto\",\"chosen\":\"tile_4x128\",\"m\":16,\"n\":4096,\"k\":8,\"time_median\":0.02,\"ratio\":1.25,\
-             \"ratio_low\":1.2,\"ratio_high\":1.3,\"percent_of_copy\":80.0}\n\
-            {\"summary\":{\"kernel\":\"auto\"}}\n";
-        assert!(run.contains(BENCH));
-        let table = bench(run).unwrap();
-        assert!(table.ends_with(
-            "|---:|\n| 16 x 4096 x 8 | `auto`: `tile_4x128` | 0.0200 ms | - | 1.250 x | 1.200 to 1.300 | - | 80.0 % |\n"
-        ));
-    }
-
     #[test]
     fn only_what_is_between_markers_changes() {
-        let text = "a\n<!-- table: x.jsonl -->\nold\n<!-- end -->\nb\n";
-        let filled = fill(text, |file| Ok(format!("new {file}\n"))).unwrap();
-        assert_eq!(filled, "a\n<!-- table: x.jsonl -->\nnew x.jsonl\n<!-- end -->\nb\n");
-        let again = fill(&filled, |file| Ok(format!("new {file}\n"))).unwrap();
+        let text = "a\n<!-- generated: x.jsonl -->\nold\n<!-- end -->\nb\n";
+        let filled = fill(text, |what| Ok(format!("new {what}\n"))).unwrap();
+        assert_eq!(filled, "a\n<!-- generated: x.jsonl -->\nnew x.jsonl \n<!-- end -->\nb\n");
+        let again = fill(&filled, |what| Ok(format!("new {what}\n"))).unwrap();
         assert_eq!(again, filled);
-        assert!(fill("<!-- table: x -->", |_| Ok(String::new())).is_err());
+        assert!(fill("<!-- generated: x -->", |_| Ok(String::new())).is_err());
     }
 }

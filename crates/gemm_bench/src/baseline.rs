@@ -94,7 +94,7 @@ impl<'e> Baseline<'e> {
             Ok(job) => job,
             Err(reason) => return Ok(Err(NotCompared::Refused(Arc::clone(reason)))),
         };
-        let result = match buffers.result(job) {
+        let result = match buffers.result(job, None) {
             Ok(result) => result,
             Err(error) if error.is_refusal() => {
                 return Ok(Err(NotCompared::Refused(Arc::new(error))));

@@ -51,6 +51,18 @@ pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
     sets.min(MAX_SETS) as usize
 }
 
+/// How many sets there are memory for, of those that there should be: one at least. Something is
+/// left to cuBLAS and the driver.
+///
+/// ```
+/// let mib = 1 << 20;
+/// assert_eq!(gemm_bench::buffers::possible(51, 3 * mib, 80 * mib), 23);
+/// ```
+pub fn possible(wanted: usize, bytes: u64, available: u64) -> usize {
+    let possible = ((available - available / 8) / bytes.max(1)).max(1);
+    wanted.min(usize::try_from(possible).unwrap_or(usize::MAX))
+}
+
 /// Sets of the same matrices, which launches take in turn.
 ///
 /// ```
@@ -66,7 +78,7 @@ pub fn count(l2: L2, bytes: u64, l2_bytes: u64) -> usize {
 /// for _ in 0..6 {
 ///     buffers.enqueue(&job)?;
 /// }
-/// let c = buffers.result(&job)?;
+/// let c = buffers.result(&job, None)?;
 /// assert_eq!((c.rows(), c.cols()), (20, 30));
 /// # Ok(())
 /// # }
@@ -83,7 +95,7 @@ struct Set {
 }
 
 impl RotatingBuffers {
-    /// Copies A and B to the device, `count` times, which is at least 1, each with a C.
+    /// Copies A and B to the device, `count` times, which is at least 1, each with a C of zeros.
     ///
     /// # Errors
     ///
@@ -122,16 +134,39 @@ impl RotatingBuffers {
         job.enqueue(a, b, c)
     }
 
-    /// What a job computes, into a C of NaN ([`POISON`]); waits for it.
+    /// Has the C of the first set hold the old C, or NaN ([`POISON`]) where it is not read.
+    ///
+    /// # Errors
+    ///
+    /// [`cuda_gemm::Error::Driver`].
+    pub fn reset(&mut self, old: Option<&Matrix>) -> Result<(), Error> {
+        let c = &mut self.sets[0].c;
+        match old {
+            Some(old) => Ok(c.upload(old)?),
+            None => Ok(c.fill_buffer(POISON)?),
+        }
+    }
+
+    /// What the C of the first set holds; waits for what computes it.
+    ///
+    /// # Errors
+    ///
+    /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
+    pub fn first(&self) -> Result<Matrix, Error> {
+        Ok(self.sets[0].c.download()?)
+    }
+
+    /// What a job computes from the old C, or from one of NaN ([`POISON`]) where it is not read;
+    /// waits for it.
     ///
     /// # Errors
     ///
     /// Those of [`Job::enqueue`], or a fault of the kernel.
-    pub fn result(&mut self, job: &Job) -> Result<Matrix, Error> {
+    pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
+        self.reset(old)?;
         let Set { a, b, c } = &mut self.sets[0];
-        c.fill_buffer(POISON)?;
         job.enqueue(a, b, c)?;
-        Ok(c.download()?)
+        self.first()
     }
 }
 
@@ -183,7 +218,7 @@ mod tests {
         let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
         let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3).unwrap();
-        let result = buffers.result(job).unwrap();
+        let result = buffers.result(job, None).unwrap();
         for set in 0..3 {
             assert_eq!(buffers.next, set);
             buffers.enqueue(job).unwrap();

@@ -2,6 +2,7 @@
 
 use cuda_gemm::{Device, Gemm, Matrix};
 
+use crate::buffers::L2;
 use crate::candidate::Candidate;
 use crate::error::Error;
 use crate::workload::Workload;
@@ -61,13 +62,14 @@ impl Forecast {
         let a = Matrix::random(small.m, small.k, 1, 1);
         let b = Matrix::random(small.k, small.n, 1, 2);
         let c = (small.beta != 0.0).then(|| Matrix::random(small.m, small.n, 1, 3));
-        let workload = Workload::new(device, &small, [&a, &b], c.as_ref(), Some(1))?;
+        let mut workload = Workload::new(device, &small, [&a, &b], c.as_ref(), Some(1), L2::Warm)?;
         let mut each = Vec::new();
         for (candidate, small_candidate) in candidates.iter().zip(&prepare(small)?) {
-            let timed = workload.measure(std::slice::from_ref(small_candidate), &mut around)?;
+            let timed =
+                workload.measure(std::slice::from_ref(small_candidate), &mut around, |_, _| ())?;
             each.push(match &timed[..] {
-                [Ok((_, samples))] if candidate.job.is_ok() => {
-                    1e-3 * samples.median() * gemm.flops() / small.flops()
+                [Ok(timed)] if candidate.job.is_ok() => {
+                    1e-3 * timed.samples.median() * gemm.flops() / small.flops()
                 }
                 _ => 0.0,
             });

@@ -6,7 +6,8 @@
 //!
 //! 1. [`compare`]: kernels next to cuBLAS, shape by shape; [`tune`]: what `auto` goes by;
 //! 2. [`baseline`]; [`forecast`]: how long the software device will take;
-//! 3. [`buffers`] and [`workload`]: the matrices on the device;
+//! 3. [`workload`]; [`side_by_side`], which times products in turn; [`buffers`]: the matrices on the
+//!    device; [`limit`]: how busy a product keeps a GPU;
 //! 4. [`candidate`]: what runs, by a kernel of the ladder, by `auto`'s choice or by [`cublas`];
 //! 5. [`batch`], [`time`] and [`roofline`], all by the [`timer`]; [`telemetry`], [`explain`];
 //! 6. [`shape`], [`stats`] and [`error`].
@@ -20,9 +21,10 @@ pub mod cublas;
 pub mod error;
 pub mod explain;
 pub mod forecast;
+pub mod limit;
 pub mod roofline;
 pub mod shape;
-pub mod stats;
+pub mod side_by_side;
 pub mod telemetry;
 pub mod time;
 pub mod timer;
@@ -34,5 +36,8 @@ pub use buffers::{L2, RotatingBuffers};
 pub use candidate::{Candidate, Job, Loaded, Selection, Title};
 pub use cublas::{Cublas, CublasProduct};
 pub use error::{Error, require_memory};
+pub use limit::{Limit, Load};
+pub use sample_stats as stats;
 pub use shape::Shape;
+pub use side_by_side::SideBySide;
 pub use timer::Timer;

@@ -21,6 +21,12 @@ const SAMPLES: usize = 3;
 const TRIAL_MS: f64 = 20.0;
 /// Copies per sample, so that what a launch costs is nothing against them.
 const COPIES: u32 = 8;
+/// Launches of one block that follow each other, to see what a launch costs, and the milliseconds
+/// that the host may take to enqueue them.
+const LAUNCHES: u32 = 200;
+const LAUNCHES_MS: f64 = 5.0;
+/// A copy that is no larger than this many times the L2 cache says nothing about memory.
+const COPY_TURNOVER: f64 = 4.0;
 /// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
 const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 /// Bytes that the copy reads, and an eighth of the free memory if that is less.
@@ -41,7 +47,8 @@ const OPERANDS: (f32, f32) = (0.999, 0.37);
 pub struct Rates {
     /// FMAs as GFLOP/s, two FLOP each.
     pub ffma: f64,
-    /// Bytes read plus bytes written, in GB/s (10^9).
+    /// Bytes read plus bytes written, in GB/s (10^9); NaN where there was memory for no copy that is
+    /// far larger than the L2 cache.
     pub copy: f64,
 }
 
@@ -91,9 +98,18 @@ impl Peaks {
     ///
     /// As for [`Peaks::new`].
     pub fn of(device: &Device) -> Result<Self, Error> {
+        Self::beside(device, 0)
+    }
+
+    /// As [`Peaks::of`], where so many bytes of the free memory are for something else.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Peaks::new`].
+    pub fn beside(device: &Device, bytes: u64) -> Result<Self, Error> {
         let copy_bytes = match device.is_soft() {
             true => 0,
-            false => COPY_BYTES.min(device.free_memory()? / 8),
+            false => COPY_BYTES.min(device.free_memory()?.saturating_sub(bytes) / 8),
         };
         Self::new(device, multiprocessors(device), copy_bytes)
     }
@@ -137,9 +153,13 @@ impl Peaks {
             copy[i] =
                 self.timer.milliseconds(|| (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
         }
+        let copy_rate = f64::from(COPIES) * self.copy_bytes() / stats::median(&copy) * 1e-6;
+        // The software device has no cache.
+        let cache = if self.device.is_soft() { 0 } else { self.device.info().l2_bytes };
+        let is_of_memory = self.copy_bytes() >= COPY_TURNOVER * cache as f64;
         Ok(Rates {
             ffma: self.ffma_flops(rounds) / stats::median(&ffma) * 1e-6,
-            copy: f64::from(COPIES) * self.copy_bytes() / stats::median(&copy) * 1e-6,
+            copy: if is_of_memory { copy_rate } else { f64::NAN },
         })
     }
 
@@ -155,10 +175,22 @@ impl Peaks {
         loop {
             let ms = self.time_ffma(rounds)?;
             if ms >= TRIAL_MS || rounds > u32::MAX / 8 {
-                return Ok(Speed { rounds_per_ms: f64::from(rounds) / ms });
+                let mut speed = Speed { rounds_per_ms: f64::from(rounds) / ms, launch_ms: 0.0 };
+                speed.launch_ms = self.launch_ms(speed)?;
+                return Ok(speed);
             }
             rounds *= 8;
         }
+    }
+
+    /// What a launch takes of which nothing else can run meanwhile, in milliseconds: one block of
+    /// the copy, again and again, without gaps.
+    fn launch_ms(&self, speed: Speed) -> Result<f64, Error> {
+        let count = if self.device.is_soft() { 1 } else { LAUNCHES };
+        self.enqueue_delay(LAUNCHES_MS, speed)?;
+        let all =
+            self.timer.milliseconds(|| (0..count).try_for_each(|_| self.enqueue_copy_of(1)))?;
+        Ok(all / f64::from(count))
     }
 
     /// Keeps the GPU busy for about this long, and touches next to no memory.
@@ -200,12 +232,17 @@ impl Peaks {
     }
 
     fn enqueue_copy(&self) -> Result<(), Error> {
+        self.enqueue_copy_of(self.copy_blocks)
+    }
+
+    /// Copies what so many blocks copy: at most `copy_blocks`.
+    fn enqueue_copy_of(&self, blocks: u32) -> Result<(), Error> {
         let [from, to] = [&self.from, &self.to].map(|place| place.as_device_ptr().as_raw());
         let mut arguments = [from, to];
         let pointers = arguments.each_mut().map(|argument| (&raw mut *argument).cast());
         // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
         // block, are aligned to 256 bytes, as all device allocations are, and are two.
-        unsafe { self.launch(&self.copy, self.copy_blocks, COPY_THREADS, &pointers) }
+        unsafe { self.launch(&self.copy, blocks.min(self.copy_blocks), COPY_THREADS, &pointers) }
     }
 
     /// # Safety
@@ -240,13 +277,21 @@ pub fn multiprocessors(device: &Device) -> u32 {
     device.info().peak.map_or(1, |peak| peak.multiprocessors)
 }
 
-/// How many rounds of FMAs a GPU does in a millisecond, from [`Peaks::speed`].
+/// How many rounds of FMAs a GPU does in a millisecond, and what a launch costs, from
+/// [`Peaks::speed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     rounds_per_ms: f64,
+    launch_ms: f64,
 }
 
 impl Speed {
+    /// What a kernel takes that does next to nothing, in milliseconds, when launches follow each
+    /// other without a gap.
+    pub fn launch_ms(self) -> f64 {
+        self.launch_ms
+    }
+
     /// Rounds that take about this long; at least one.
     fn rounds(self, ms: f64) -> u32 {
         (self.rounds_per_ms * ms).clamp(1.0, f64::from(i32::MAX)) as u32
@@ -298,9 +343,12 @@ mod tests {
 
     #[test]
     fn delays_are_whole_rounds() {
-        let speed = Speed { rounds_per_ms: 800.0 };
+        let speed = Speed { rounds_per_ms: 800.0, launch_ms: 0.0 };
         assert_eq!((speed.rounds(2.0), speed.rounds(0.0)), (1600, 1));
         assert_eq!(speed.rounds(1e30), i32::MAX as u32);
-        assert_eq!(Speed { rounds_per_ms: f64::INFINITY }.rounds(1.0), i32::MAX as u32);
+        assert_eq!(
+            Speed { rounds_per_ms: f64::INFINITY, launch_ms: 0.0 }.rounds(1.0),
+            i32::MAX as u32
+        );
     }
 }

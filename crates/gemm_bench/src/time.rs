@@ -1,19 +1,46 @@
-//! Timing single runs, interleaved: samples and what they say.
+//! Samples and what they say, and timing single runs, interleaved.
 
 use cuda_gemm::Device;
 
+use crate::batch::Batches;
 use crate::stats;
 use crate::timer::{Clock, Timer};
 
-/// Times of repeated runs, in milliseconds. [`measure_interleaved`] takes them.
+/// Milliseconds per launch of repeated runs, single ones ([`measure_interleaved`]) or batches.
 #[derive(Clone, Debug)]
 pub struct Samples {
     clock: Clock,
+    /// Launches per sample.
+    launches: u32,
+    /// Whether no launch can have waited for the host; none for single runs.
+    gap_free: Option<bool>,
     /// In the order they were taken; at least one.
     ms: Vec<f64>,
 }
 
 impl Samples {
+    /// Those of batches on a GPU.
+    pub fn of_batches(batches: Batches) -> Self {
+        let Batches { launches, ms, gap_free } = batches;
+        Self { clock: Clock::GpuEvents, launches, gap_free: Some(gap_free), ms }
+    }
+
+    /// Launches per sample.
+    pub fn launches(&self) -> u32 {
+        self.launches
+    }
+
+    /// Whether no launch of any sample can have waited for the host; `None` for single runs, of
+    /// which each is a sample.
+    pub fn gap_free(&self) -> Option<bool> {
+        self.gap_free
+    }
+
+    /// The 95 % interval of the median ([`stats::median_interval`]).
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        stats::median_interval(&self.ms)
+    }
+
     /// What was measured.
     pub fn clock(&self) -> Clock {
         self.clock
@@ -102,7 +129,8 @@ pub fn measure_interleaved<E: From<cuda_gemm::Error>>(
     }
     device.synchronize()?;
     let timer = Timer::new(device)?;
-    let mut samples = vec![Samples { clock: timer.clock(), ms: Vec::new() }; count];
+    let mut samples =
+        vec![Samples { clock: timer.clock(), launches: 1, gap_free: None, ms: Vec::new() }; count];
     for _ in 0..repeat.max(1) {
         for (i, samples) in samples.iter_mut().enumerate() {
             reset()?;
@@ -118,7 +146,7 @@ mod tests {
     use super::*;
 
     fn samples(ms: &[f64]) -> Samples {
-        Samples { clock: Clock::GpuEvents, ms: ms.to_vec() }
+        Samples { clock: Clock::GpuEvents, launches: 1, gap_free: None, ms: ms.to_vec() }
     }
 
     #[test]

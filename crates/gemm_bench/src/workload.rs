@@ -3,38 +3,49 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cuda_gemm::{Device, DeviceMatrix, Gemm, Matrix};
+use cuda_gemm::{Device, Error as GemmError, Gemm, Matrix};
 
-use crate::buffers::POISON;
+use crate::buffers::{self, L2, RotatingBuffers};
 use crate::candidate::{Candidate, Job};
 use crate::error::Error;
+use crate::limit::Load;
+use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::time::{self, Samples};
 
-/// Timed runs on a GPU, and untimed ones before them, while clocks rise.
+/// Samples of each on a GPU, unless somebody wants another number.
 const GPU_REPEAT: u32 = 10;
-const GPU_WARMUP: u32 = 2;
 
-/// What [`Workload::measure`] measured, or why it cannot run.
-pub type Timed<'e> = Result<(&'e Job, Samples), &'e Arc<Error>>;
+/// What [`Workload::measure`] measured of one candidate.
+pub struct Timed<'e> {
+    /// What ran.
+    pub job: &'e Job,
+    /// How long it took.
+    pub samples: Samples,
+    /// How busy it kept the GPU; none on the software device.
+    pub load: Option<Load>,
+}
 
-/// One set of matrices for all that run.
+/// Sets of matrices for all that run.
+///
+/// On a GPU everything is timed by [`SideBySide`], as [`compare`](crate::compare) does it. On the
+/// software device, whose times say nothing about a GPU, a sample is one run on one set.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix};
-/// use gemm_bench::{Selection, workload::Workload};
+/// use gemm_bench::{L2, Selection, workload::Workload};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let gemm = Gemm::new(20, 30, 10);
 /// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-/// let workload = Workload::new(&device, &gemm, [&a, &b], None, Some(3))?;
+/// let mut workload = Workload::new(&device, &gemm, [&a, &b], None, Some(3), L2::Cold)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
 /// let candidates = [loaded[0].prepare(gemm, 1, false, Selection::All)?];
-/// for timed in workload.measure(&candidates, |run| run())? {
-///     let (job, samples) = timed.expect("it runs");
-///     println!("{:.3} ms", samples.median());
-///     let c = workload.result(job, false)?;
+/// for timed in workload.measure(&candidates, |run| run(), |_, _| ())? {
+///     let timed = timed.expect("it runs");
+///     println!("{:.3} ms", timed.samples.median());
+///     let c = workload.result(timed.job, false)?;
 ///     assert_eq!((c.rows(), c.cols()), (20, 30));
 /// }
 /// # Ok(())
@@ -42,71 +53,106 @@ pub type Timed<'e> = Result<(&'e Job, Samples), &'e Arc<Error>>;
 /// ```
 pub struct Workload<'a> {
     device: Device,
-    warmup: u32,
+    gemm: Gemm,
     repeat: u32,
-    a: DeviceMatrix,
-    b: DeviceMatrix,
-    target: RefCell<DeviceMatrix>,
-    /// What C holds before each run; none if it is not read.
+    buffers: RotatingBuffers,
+    /// How many sets there should be.
+    wanted: usize,
+    /// What C holds before a run; none if it is not read.
     old: Option<&'a Matrix>,
+    /// What times on a GPU.
+    meter: Option<SideBySide>,
 }
 
 impl<'a> Workload<'a> {
-    /// Copies the matrices to the device: A, B, and the old C if it is read. Each candidate runs
-    /// `repeat` times: ten on a GPU and once on the software device unless that is given.
+    /// Copies the matrices to the device: A, B, and the old C if it is read. There are `repeat`
+    /// samples of each candidate: ten on a GPU and one on the software device unless that is given.
+    ///
+    /// `l2` is what the L2 cache of a GPU holds when a product starts. The software device has
+    /// none.
     ///
     /// # Errors
     ///
-    /// [`cuda_gemm::Error::Driver`] if the memory is not to be had.
+    /// [`GemmError::DeviceMemory`] or [`GemmError::Driver`] if the memory is not to be had.
     pub fn new(
         device: &Device,
         gemm: &Gemm,
         [a, b]: [&Matrix; 2],
         old: Option<&'a Matrix>,
         repeat: Option<u32>,
+        l2: L2,
     ) -> Result<Self, Error> {
-        let (warmup, usual) = if device.is_soft() { (0, 1) } else { (GPU_WARMUP, GPU_REPEAT) };
-        Ok(Self {
-            device: device.clone(),
-            warmup,
-            repeat: repeat.unwrap_or(usual),
-            a: DeviceMatrix::from_host(device, a)?,
-            b: DeviceMatrix::from_host(device, b)?,
-            target: RefCell::new(DeviceMatrix::zeros(device, gemm.m, gemm.n)?),
-            old,
-        })
+        let (needed, available) = (gemm.bytes(), device.free_memory()?);
+        if needed > u128::from(available) {
+            let device = device.info().name.clone();
+            return Err(GemmError::DeviceMemory { device, needed, available }.into());
+        }
+        // It fits 64 bits, as the free memory does.
+        let bytes = needed as u64;
+        let is_soft = device.is_soft();
+        let meter = (!is_soft).then(|| SideBySide::new(device, bytes)).transpose()?;
+        let wanted = if is_soft { 1 } else { buffers::count(l2, bytes, device.info().l2_bytes) };
+        let count = buffers::possible(wanted, bytes, device.free_memory()?);
+        let mut buffers = RotatingBuffers::new(device, gemm, [a, b], count)?;
+        buffers.reset(old)?;
+        let repeat = repeat.unwrap_or(if is_soft { 1 } else { GPU_REPEAT });
+        Ok(Self { device: device.clone(), gemm: *gemm, repeat, buffers, wanted, old, meter })
     }
 
-    /// Timed runs of each.
+    /// Samples of each.
     pub fn repeat(&self) -> u32 {
         self.repeat
     }
 
+    /// How many sets of matrices take turns, and how many should, so that the L2 cache is cold.
+    pub fn sets(&self) -> (usize, usize) {
+        (self.buffers.len(), self.wanted)
+    }
+
     /// Times everything that can run, in turn, in the order of `candidates`; why not for what
-    /// cannot. `around` makes each run on the software device, which takes as long as the call: to
-    /// show how far it is.
+    /// cannot. `around` makes each run on the software device, which takes as long as the call, to
+    /// show how far it is; on a GPU `sampled` is told how many samples there are of how many.
+    ///
+    /// Where the old C is read, a timed launch reads what the one before it on the same matrices
+    /// left there.
     ///
     /// # Errors
     ///
-    /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
+    /// A fault of a kernel, or [`GemmError::Driver`].
     pub fn measure<'e>(
-        &self,
+        &mut self,
         candidates: &'e [Candidate],
         mut around: impl FnMut(&mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error>,
-    ) -> Result<Vec<Timed<'e>>, Error> {
+        mut sampled: impl FnMut(u32, u32),
+    ) -> Result<Vec<Result<Timed<'e>, &'e Arc<Error>>>, Error> {
         let jobs: Vec<_> =
             candidates.iter().filter_map(|candidate| candidate.job.as_ref().ok()).collect();
-        let run = |i: usize| match self.device.is_soft() {
-            true => around(&mut || self.run(jobs[i])),
-            false => self.run(jobs[i]),
-        };
-        let reset = || self.reset();
-        let (count, warmup, repeat) = (jobs.len(), self.warmup, self.repeat);
-        let samples = time::measure_interleaved(&self.device, count, warmup, repeat, reset, run)?;
-        let mut samples = samples.into_iter();
-        let timed = candidates.iter().map(|candidate| match &candidate.job {
-            Ok(job) => Ok((job, samples.next().expect("one for each job"))),
-            Err(reason) => Err(reason),
+        let Self { device, buffers, repeat, old, gemm, .. } = self;
+        let mut measured = match &self.meter {
+            Some(meter) => {
+                let policy = (*repeat, SAMPLE_MS);
+                let Measured { batches, rates, launch_ms } =
+                    meter.measure(&jobs, buffers, policy, None, &mut sampled)?;
+                let samples = batches.into_iter().map(Samples::of_batches);
+                samples.map(|samples| (samples, Some((rates, launch_ms)))).collect::<Vec<_>>()
+            }
+            None => {
+                let buffers = RefCell::new(buffers);
+                let reset = || buffers.borrow_mut().reset(*old);
+                let run = |i: usize| around(&mut || buffers.borrow_mut().enqueue(jobs[i]));
+                let samples =
+                    time::measure_interleaved(device, jobs.len(), 0, *repeat, reset, run)?;
+                samples.into_iter().map(|samples| (samples, None)).collect()
+            }
+        }
+        .into_iter();
+        let timed = candidates.iter().map(|candidate| {
+            let job = candidate.job.as_ref()?;
+            let (samples, roofs) = measured.next().expect("one for each job");
+            let load = roofs.map(|(rates, launch_ms)| {
+                Load::new(candidate, gemm, device.info(), samples.median(), &rates, launch_ms)
+            });
+            Ok(Timed { job, samples, load })
         });
         Ok(timed.collect())
     }
@@ -116,23 +162,11 @@ impl<'a> Workload<'a> {
     /// # Errors
     ///
     /// As for [`Workload::measure`].
-    pub fn result(&self, job: &Job, again: bool) -> Result<Matrix, Error> {
-        if again {
-            self.reset()?;
-            self.run(job)?;
+    pub fn result(&mut self, job: &Job, again: bool) -> Result<Matrix, Error> {
+        // What the launches of a batch left in C is no result of one product.
+        match again || self.meter.is_some() {
+            true => self.buffers.result(job, self.old),
+            false => self.buffers.first(),
         }
-        Ok(self.target.borrow().download()?)
-    }
-
-    fn reset(&self) -> Result<(), Error> {
-        let mut target = self.target.borrow_mut();
-        match self.old {
-            Some(old) => Ok(target.upload(old)?),
-            None => Ok(target.fill_buffer(POISON)?),
-        }
-    }
-
-    fn run(&self, job: &Job) -> Result<(), Error> {
-        job.enqueue(&self.a, &self.b, &mut self.target.borrow_mut())
     }
 }

@@ -10,6 +10,8 @@ use crate::error::{LoadError, MemoryError};
 use crate::exec::Path;
 use crate::exec::block::Launch;
 use crate::exec::checker::LaunchChecks;
+use crate::exec::recorder::{Found, Recorder};
+use crate::findings::Findings;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::launch::{self, LaunchReport};
 use crate::launch_error::LaunchError;
@@ -45,6 +47,10 @@ pub struct Config {
     pub instruction_budget: Option<u64>,
     /// What is checked beyond what the device always checks.
     pub checks: Checks,
+    /// At how many places of a kernel a launch goes on when a check finds something wrong there
+    /// that it can go on after: a race, a read of what nobody wrote, a wrong member mask. What is
+    /// found at one more place ends the launch. 0, the default: whatever is found ends it.
+    pub max_findings: usize,
     /// The order in which warps and blocks run.
     pub schedule: Schedule,
     /// Host threads that run blocks; `None`: as many as rayon's pool has where the first launch
@@ -60,6 +66,7 @@ impl Default for Config {
             isa: Isa::Auto,
             instruction_budget: None,
             checks: Checks::NONE,
+            max_findings: 0,
             schedule: Schedule::InOrder,
             host_threads: None,
         }
@@ -91,6 +98,7 @@ pub struct Device {
     blocks_done: AtomicU64,
     blocks_total: AtomicU64,
     printer: Printer,
+    findings: Mutex<Findings>,
 }
 
 impl Device {
@@ -104,6 +112,7 @@ impl Device {
             blocks_done: AtomicU64::new(0),
             blocks_total: AtomicU64::new(0),
             printer: Printer::default(),
+            findings: Mutex::default(),
             config,
         }
     }
@@ -128,15 +137,31 @@ impl Device {
     /// # Errors
     /// [`MemoryError::ZeroSize`] and [`MemoryError::OutOfMemory`].
     pub fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
-        self.memory.alloc(bytes)
+        self.alloc_for("alloc", bytes)
+    }
+
+    /// As [`alloc`](Device::alloc), on behalf of the function `name`, which findings name.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Device::alloc).
+    pub fn alloc_for(&self, name: &'static str, bytes: u64) -> Result<u64, MemoryError> {
+        self.memory.alloc(name, bytes)
     }
 
     /// Frees an allocation by the address that [`alloc`](Device::alloc) returned.
     ///
     /// # Errors
-    /// [`MemoryError::NotAnAllocation`], also for a second free.
+    /// [`MemoryError::NotAnAllocation`], and [`MemoryError::FreedTwice`].
     pub fn free(&self, address: u64) -> Result<(), MemoryError> {
-        self.memory.free(address)
+        self.free_for("free", address)
+    }
+
+    /// As [`free`](Device::free), on behalf of the function `name`, which findings name.
+    ///
+    /// # Errors
+    /// Those of [`free`](Device::free).
+    pub fn free_for(&self, name: &'static str, address: u64) -> Result<(), MemoryError> {
+        self.memory.free(name, address)
     }
 
     /// Bytes free, and bytes in all.
@@ -238,6 +263,8 @@ impl Device {
             .check(config, params)
             .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.memory.note_launch();
+        let recorder = Recorder::new(self.config.max_findings);
         let mut words = vec![0u64; params.len().div_ceil(8)];
         for (word, bytes) in words.iter_mut().zip(params.chunks(8)) {
             let mut padded = [0; 8];
@@ -264,6 +291,7 @@ impl Device {
                 LaunchChecks::new(self.config.checks, &kernel.lowered.code.facts, &snapshot)
             }),
             schedule: self.config.schedule,
+            recorder: &recorder,
         };
         let blocks: u64 = config.grid.iter().map(|&n| u64::from(n)).product();
         self.blocks_done.store(0, Relaxed);
@@ -273,7 +301,35 @@ impl Device {
         for text in printed {
             self.printer.print(&text);
         }
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        for Found { place, warp, fault, count } in recorder.take_found() {
+            let block = launch.block_at(place, blocks);
+            findings.add(kernel.fault(&launch, block, warp, fault), count, false);
+        }
+        if let Err(LaunchError::Fault(fault)) = &ended {
+            findings.add((**fault).clone(), 1, true);
+        }
         ended
+    }
+
+    /// What launches have done wrong so far: where they went on
+    /// ([`Config::max_findings`]), and the faults that ended them.
+    pub fn findings(&self) -> Findings {
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As [`findings`](Device::findings), and forgets them.
+    pub fn take_findings(&self) -> Findings {
+        std::mem::take(&mut *self.findings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes, for [`findings`](Device::findings), that the allocation at `address` was not freed
+    /// before whoever owns it ended. `false` if there is none.
+    pub fn note_leak(&self, address: u64) -> bool {
+        let Some(found) = self.memory.find(address) else { return false };
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        findings.add_leak(found.base, found.size, found.allocated);
+        true
     }
 
     /// Gives what kernels print (`vprintf`) to `take`, when a launch is over, instead of to

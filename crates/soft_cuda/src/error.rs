@@ -79,7 +79,7 @@ pub enum LoadError {
         /// The variable.
         name: String,
         /// Why.
-        source: MemoryError,
+        source: Box<MemoryError>,
     },
 }
 
@@ -135,6 +135,14 @@ pub enum MemoryError {
         /// Bytes asked for.
         requested: u64,
     },
+    /// The allocation was freed already.
+    #[error("{address:#x} was freed already, by {freed}; free an allocation once")]
+    FreedTwice {
+        /// The address.
+        address: u64,
+        /// The call that freed it.
+        freed: MemoryCall,
+    },
     /// The address is not the start of a live allocation.
     #[error(
         "{address:#x} is not the start of a live allocation; pass an address that `alloc` returned and that was not freed yet"
@@ -161,6 +169,28 @@ pub enum MemoryError {
         /// Bytes.
         align: u64,
     },
+}
+
+/// A call that allocated or freed device memory: which it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryCall {
+    /// The function: `alloc`, `cuMemFree_v2`.
+    pub name: &'static str,
+    /// Its place among the device's calls that allocate or free, from 1.
+    pub ordinal: u64,
+    /// How many launches the device had begun before.
+    pub launches: u64,
+}
+
+impl fmt::Display for MemoryCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryCall { name, ordinal, launches } = self;
+        write!(f, "`{name}` (memory call {ordinal}, after ")?;
+        match launches {
+            1 => write!(f, "1 launch)"),
+            _ => write!(f, "{launches} launches)"),
+        }
+    }
 }
 
 /// Where a bad address lies, seen from the nearest allocation.
@@ -191,6 +221,10 @@ pub enum Place {
         base: u64,
         /// Bytes it had.
         size: u64,
+        /// The call that allocated it.
+        allocated: MemoryCall,
+        /// The call that freed it.
+        freed: MemoryCall,
     },
     /// Near no allocation, as a null or a host pointer is.
     Nowhere,
@@ -213,9 +247,10 @@ impl fmt::Display for Place {
             Place::Before { base, size, distance } => {
                 write!(f, "{distance} bytes before the {size}-byte allocation at {base:#x}")
             }
-            Place::Freed { base, size } => {
-                write!(f, "inside the {size}-byte allocation at {base:#x}, which was freed")
-            }
+            Place::Freed { base, size, allocated, freed } => write!(
+                f,
+                "inside the {size}-byte allocation at {base:#x}, which was allocated by {allocated} and freed by {freed}"
+            ),
             Place::Nowhere => write!(f, "no allocation is near"),
         }
     }
@@ -242,7 +277,7 @@ mod tests {
             LoadError::Redeclared { line, name: name.clone() },
             LoadError::Unsupported { line, opcode: name.clone(), help: help.clone() },
             LoadError::Operands { line, opcode: name.clone(), help },
-            LoadError::Memory { line, name, source: MemoryError::ZeroSize },
+            LoadError::Memory { line, name, source: MemoryError::ZeroSize.into() },
         ] {
             let message = error.to_string();
             assert!(message.len() < 300 && message.contains("x…`"), "{message}");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ptx_syntax::source::Place as SourcePlace;
 
-use crate::error::Place;
+use crate::error::{MemoryCall, Place};
 
 /// A kernel that broke a rule: where, who, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +86,10 @@ pub enum FaultKind {
         base: u64,
         /// Bytes it had.
         size: u64,
+        /// The call that allocated it.
+        allocated: MemoryCall,
+        /// The call that freed it.
+        freed: MemoryCall,
     },
     /// An address that is not a multiple of the access size.
     Misaligned {
@@ -256,6 +260,18 @@ pub enum FaultKind {
     },
 }
 
+impl FaultKind {
+    /// The other access, where there are two.
+    pub fn earlier(&self) -> Option<&Earlier> {
+        match self {
+            FaultKind::DataRace { earlier, .. } | FaultKind::ReadOnlyCache { earlier, .. } => {
+                Some(earlier)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A group of threads of one warp, and the instruction it waits at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
@@ -336,8 +352,8 @@ impl fmt::Display for FaultKind {
             FaultKind::OutOfBounds { address, bytes, access, space, place } => {
                 write!(f, "{bytes}-byte {space} {access} out of bounds at {address:#x}: {place}")
             }
-            FaultKind::UseAfterFree { address, bytes, access, base, size } => {
-                let place = Place::Freed { base: *base, size: *size };
+            &FaultKind::UseAfterFree { address, bytes, access, base, size, allocated, freed } => {
+                let place = Place::Freed { base, size, allocated, freed };
                 write!(f, "{bytes}-byte {access} after free at {address:#x}: {place}")
             }
             FaultKind::Misaligned { address, bytes, access, space } => write!(

@@ -45,10 +45,8 @@ impl Globals {
                 return Err(LoadError::Undeclared { line, name });
             }
             let bytes = variable.element * variable.count.unwrap_or(0);
-            let address = self.memory.alloc(bytes.max(1)).map_err(|source| LoadError::Memory {
-                line,
-                name: name.clone(),
-                source,
+            let address = self.memory.alloc("load", bytes.max(1)).map_err(|source| {
+                LoadError::Memory { line, name: name.clone(), source: source.into() }
             })?;
             // What has no initial value is zero.
             if let Some(allocation) = self.memory.find(address) {
@@ -80,7 +78,7 @@ impl Globals {
             self.memory.write(address, &bytes).map_err(|source| LoadError::Memory {
                 line,
                 name,
-                source,
+                source: source.into(),
             })?;
         }
         Ok(())
@@ -91,7 +89,7 @@ impl Drop for Globals {
     fn drop(&mut self) {
         for &(address, _) in self.variables.values() {
             // Someone may have freed it by its address already.
-            let _ = self.memory.free(address);
+            let _ = self.memory.free("unload", address);
         }
     }
 }

@@ -7,7 +7,7 @@ use ptx_syntax::source;
 use crate::error::quoted;
 use crate::exec::block::Launch;
 use crate::exec::machine::index_in;
-use crate::exec::warp::WarpFault;
+use crate::exec::recorder::WarpFault;
 use crate::fault::{Fault, FaultKind};
 use crate::globals::Globals;
 use crate::launch_error::InvalidLaunch;

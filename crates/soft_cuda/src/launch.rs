@@ -8,7 +8,7 @@ use std::time::Duration;
 use rayon::ThreadPool;
 
 use crate::exec::block::{BlockError, Launch, Worker};
-use crate::exec::warp::WarpFault;
+use crate::exec::recorder::WarpFault;
 use crate::fault::FaultKind;
 use crate::kernel::Kernel;
 use crate::launch_error::{InvalidLaunch, LaunchError};

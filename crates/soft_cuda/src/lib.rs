@@ -155,6 +155,8 @@ mod device;
 mod error;
 mod exec;
 mod fault;
+mod fault_facts;
+mod findings;
 mod globals;
 mod kernel;
 mod launch;
@@ -170,8 +172,9 @@ use ptx_syntax as ptx;
 
 pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
-pub use error::{LoadError, MemoryError, Place};
+pub use error::{LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
+pub use findings::{Finding, Findings};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,

@@ -13,7 +13,7 @@ use std::alloc::Layout;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{MemoryError, Place};
+use crate::error::{MemoryCall, MemoryError, Place};
 use crate::written::Written;
 
 /// The first device address.
@@ -35,6 +35,8 @@ const NEAR: u64 = 1 << 40;
 pub(crate) struct Allocation {
     pub base: u64,
     pub size: u64,
+    /// The call that made it.
+    pub allocated: MemoryCall,
     data: *mut u8,
     layout: Layout,
     /// Which bytes have been written, if that is checked.
@@ -48,12 +50,16 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    fn new(base: u64, size: u64, written: Option<Written>) -> Option<Allocation> {
+    fn new(
+        (base, size): (u64, u64),
+        allocated: MemoryCall,
+        written: Option<Written>,
+    ) -> Option<Allocation> {
         let padded = usize::try_from(size.next_multiple_of(ALIGN)).ok()?;
         let layout = Layout::from_size_align(padded, ALIGN as usize).ok()?;
         // SAFETY: `size` is not zero, so neither is the layout's.
         let data = unsafe { std::alloc::alloc_zeroed(layout) };
-        (!data.is_null()).then_some(Allocation { base, size, data, layout, written })
+        (!data.is_null()).then_some(Allocation { base, size, allocated, data, layout, written })
     }
 
     /// The host address of the first byte.
@@ -117,13 +123,39 @@ impl Snapshot {
     }
 }
 
+/// An allocation that was freed.
+#[derive(Debug, Clone, Copy)]
+struct Freed {
+    base: u64,
+    size: u64,
+    allocated: MemoryCall,
+    freed: MemoryCall,
+}
+
 #[derive(Debug)]
 struct Space {
     live: Snapshot,
-    /// Base and size of freed allocations, sorted.
-    freed: Vec<(u64, u64)>,
+    /// Sorted by address.
+    freed: Vec<Freed>,
     next: u64,
     used: u64,
+    /// Calls that allocated or freed, and launches, so far.
+    calls: u64,
+    launches: u64,
+}
+
+impl Space {
+    /// The next call that allocates or frees.
+    fn call(&mut self, name: &'static str) -> MemoryCall {
+        self.calls += 1;
+        MemoryCall { name, ordinal: self.calls, launches: self.launches }
+    }
+
+    /// The freed allocation that `address` lies in.
+    fn freed_at(&self, address: u64) -> Option<&Freed> {
+        let below = &self.freed[..self.freed.partition_point(|freed| freed.base <= address)];
+        below.last().filter(|freed| address - freed.base < freed.size)
+    }
 }
 
 /// The address space of a device.
@@ -139,7 +171,8 @@ impl Memory {
     /// Memory of `total` bytes, which keeps track of those that have been written if `track`.
     pub(crate) fn new(total: u64, track: bool) -> Memory {
         let live = Snapshot::default();
-        let space = Space { live, freed: Vec::new(), next: GLOBAL_BASE, used: 0 };
+        let (next, freed) = (GLOBAL_BASE, Vec::new());
+        let space = Space { live, freed, next, used: 0, calls: 0, launches: 0 };
         Memory { total, track, space: Mutex::new(space) }
     }
 
@@ -147,7 +180,13 @@ impl Memory {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
+    /// A launch begins.
+    pub(crate) fn note_launch(&self) {
+        self.lock().launches += 1;
+    }
+
+    /// Allocates, on behalf of the function `name`.
+    pub(crate) fn alloc(&self, name: &'static str, bytes: u64) -> Result<u64, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::ZeroSize);
         }
@@ -160,7 +199,8 @@ impl Memory {
         };
         let base = space.next;
         let written = self.track.then(|| Written::new(bytes));
-        let allocation = Allocation::new(base, bytes, written);
+        let call = space.call(name);
+        let allocation = Allocation::new((base, bytes), call, written);
         let allocation = allocation.ok_or(MemoryError::HostMemory { requested: bytes })?;
         space.next += padded + GUARD;
         space.used += padded;
@@ -169,14 +209,22 @@ impl Memory {
         Ok(base)
     }
 
-    pub(crate) fn free(&self, address: u64) -> Result<(), MemoryError> {
+    /// Frees, on behalf of the function `name`.
+    pub(crate) fn free(&self, name: &'static str, address: u64) -> Result<(), MemoryError> {
         let mut space = self.lock();
+        let freed = space.call(name);
         let live = &mut space.live.allocations;
-        let at = live.binary_search_by_key(&address, |allocation| allocation.base);
-        let size = live.remove(at.map_err(|_| MemoryError::NotAnAllocation { address })?).size;
+        let Ok(at) = live.binary_search_by_key(&address, |allocation| allocation.base) else {
+            let before = space.freed_at(address).filter(|freed| freed.base == address);
+            return Err(before.map_or(MemoryError::NotAnAllocation { address }, |before| {
+                MemoryError::FreedTwice { address, freed: before.freed }
+            }));
+        };
+        let allocation = live.remove(at);
+        let (size, allocated) = (allocation.size, allocation.allocated);
         space.used -= size.next_multiple_of(ALIGN);
-        let at = space.freed.partition_point(|&(base, _)| base < address);
-        space.freed.insert(at, (address, size));
+        let at = space.freed.partition_point(|freed| freed.base < address);
+        space.freed.insert(at, Freed { base: address, size, allocated, freed });
         if space.freed.len() > QUARANTINE {
             space.freed.remove(0);
         }
@@ -208,11 +256,8 @@ impl Memory {
         {
             return Place::After { base, size, past_end: (address - base) as i64 - size as i64 };
         }
-        let freed = &space.freed[..space.freed.partition_point(|&(base, _)| base <= address)];
-        if let Some(&(base, size)) = freed.last()
-            && address - base < size
-        {
-            return Place::Freed { base, size };
+        if let Some(&Freed { base, size, allocated, freed }) = space.freed_at(address) {
+            return Place::Freed { base, size, allocated, freed };
         }
         let after = below.map(|(base, size)| (address - base - size, base, size));
         let before = above.map(|(base, size)| (base - address, base, size));
@@ -375,37 +420,45 @@ mod tests {
     #[test]
     fn addresses_are_aligned_apart_and_never_reused() {
         let memory = Memory::new(1 << 20, false);
-        let a = memory.alloc(100).unwrap();
-        let b = memory.alloc(1).unwrap();
+        let a = memory.alloc("a", 100).unwrap();
+        let b = memory.alloc("b", 1).unwrap();
         assert_eq!((a % 256, b % 256), (0, 0));
         assert!(b - a >= 100 + GUARD);
-        memory.free(b).unwrap();
-        assert_ne!(memory.alloc(1).unwrap(), b);
-        assert_eq!(memory.free(b), Err(MemoryError::NotAnAllocation { address: b }));
-        assert_eq!(memory.place(b), Place::Freed { base: b, size: 1 });
+        memory.note_launch();
+        memory.free("c", b).unwrap();
+        assert_ne!(memory.alloc("d", 1).unwrap(), b);
+        let allocated = MemoryCall { name: "b", ordinal: 2, launches: 0 };
+        let freed = MemoryCall { name: "c", ordinal: 3, launches: 1 };
+        assert_eq!(memory.free("e", b), Err(MemoryError::FreedTwice { address: b, freed }));
+        let none = MemoryError::NotAnAllocation { address: b + 1 };
+        assert_eq!(memory.free("f", b + 1), Err(none));
+        assert_eq!(memory.place(b), Place::Freed { base: b, size: 1, allocated, freed });
     }
 
     #[test]
     fn the_budget_is_kept() {
         let memory = Memory::new(1024, false);
-        assert_eq!(memory.alloc(0), Err(MemoryError::ZeroSize));
-        let a = memory.alloc(600).unwrap();
+        assert_eq!(memory.alloc("alloc", 0), Err(MemoryError::ZeroSize));
+        let a = memory.alloc("alloc", 600).unwrap();
         assert_eq!(memory.info(), (256, 1024));
-        assert_eq!(memory.alloc(257), Err(MemoryError::OutOfMemory { requested: 257, free: 256 }));
-        memory.free(a).unwrap();
+        assert_eq!(
+            memory.alloc("alloc", 257),
+            Err(MemoryError::OutOfMemory { requested: 257, free: 256 })
+        );
+        memory.free("free", a).unwrap();
         assert_eq!(memory.info(), (1024, 1024));
-        assert!(memory.alloc(u64::MAX).is_err());
+        assert!(memory.alloc("alloc", u64::MAX).is_err());
         // The device has it, and no host has.
         let memory = Memory::new(u64::MAX >> 1, false);
         let requested = 1 << 47;
         let refused = Err(MemoryError::HostMemory { requested });
-        assert_eq!(memory.alloc(requested), refused);
+        assert_eq!(memory.alloc("alloc", requested), refused);
     }
 
     #[test]
     fn unaligned_reads_writes_and_copies() {
         let memory = Memory::new(1 << 30, false);
-        let base = memory.alloc(1 << 18).unwrap();
+        let base = memory.alloc("alloc", 1 << 18).unwrap();
         let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
         memory.write(base + 3, &data).unwrap();
         for (start, len) in [(0, 200_000), (1, 17), (5, 3), (13, 64)] {
@@ -430,14 +483,14 @@ mod tests {
     #[test]
     fn bad_ranges_say_where_they_lie() {
         let memory = Memory::new(1 << 20, false);
-        let a = memory.alloc(100).unwrap();
+        let a = memory.alloc("alloc", 100).unwrap();
         let message =
             |address, len: usize| memory.read(address, &mut vec![0; len]).unwrap_err().to_string();
         assert!(message(a + 96, 8).contains("starts 4 bytes before the end of the 100-byte"));
         assert!(message(a + 104, 4).contains("4 bytes past the end of the 100-byte"));
         assert!(message(a - 8, 4).contains("8 bytes before the 100-byte"));
         assert!(message(0, 4).contains("no allocation is near"));
-        memory.free(a).unwrap();
-        assert!(message(a, 4).contains("was freed"));
+        memory.free("free", a).unwrap();
+        assert!(message(a, 4).contains("and freed by `free` (memory call 2, after 0 launches)"));
     }
 }

@@ -7,13 +7,13 @@ mod tests;
 use cuda_gemm::error::no_gpu;
 use host::compare::{Comparison, Note, Observer, Row, Step};
 use host::telemetry::Telemetry;
-use host::{Device, DeviceChoice, L2, Loaded, Selection, Shape, Table, baseline, shape};
+use host::{Device, DeviceChoice, Loaded, Selection, Shape, Table, baseline, shape};
 
 use super::outcome::Outcome;
-use crate::error::{Error, no_baseline, not_compared};
+use crate::error::{Error, few_sets, no_baseline, not_compared};
 use crate::io::{device, progress, stdio};
 use crate::report::record::Setting;
-use crate::report::{RowReporter, json};
+use crate::report::{RowReporter, json, page};
 use args::BenchArgs;
 
 /// Squares, for a call that names no shapes.
@@ -34,7 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
         shapes.extend(SQUARES.map(Shape::square));
     }
     let table = args.table.as_deref().map(Table::read).transpose()?;
-    let reporter = RowReporter::new(args.format, args.save.as_deref(), stdio::print)?;
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), stdio::print_styled)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
@@ -72,6 +72,7 @@ fn measure(
         gemm: shapes[0].gemm(),
         seed: Some(args.options().seed),
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
+        l2: Some(args.options().l2),
     };
     rows.0.begin(&json::environment(&setting)?, &head(&comparison, &setting))?;
     for shape in shapes {
@@ -91,26 +92,18 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
         Some(version) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
         None => "nothing".to_owned(),
     };
-    let l2 = match options.l2 {
-        L2::Cold => "cold: launches take turns on more matrices than fit into it",
-        L2::Warm => "warm: all launches take the same matrices",
-    };
     format!(
         "device:  {}, compute capability {}\n\
          product: C = A B, random matrices, seed {}\n\
          against: {cublas}\n\
-         L2:      {} MiB, {l2}\n\
-         samples: {} of each, in turn; each is a batch of launches without gaps, {} ms or \
-         longer\n\
+         {}\
          columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
          interval; rms err is the kernel's root mean square error against f64 / \
          cuBLAS's\n",
         info.name,
         setting.compute_capability(),
         options.seed,
-        info.l2_bytes >> 20,
-        options.samples,
-        options.sample_ms,
+        page::method_of_timing(info, options.l2, options.samples, options.sample_ms),
     )
 }
 
@@ -129,17 +122,19 @@ impl Observer for Rows {
             Step::Matrices => "preparing the matrices",
             Step::Reference => "computing the product in f64",
             Step::Check => "checking",
-            Step::Measure => "measuring",
         };
         progress::step(words, work)
     }
 
+    fn measure<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(u32, u32)) -> T) -> T {
+        progress::samples("measuring", |mut sampled| work(&mut sampled))
+    }
+
     fn note(&mut self, note: &Note) {
         match note {
-            Note::FewSets { shape, count, wanted } => stdio::say(format_args!(
-                "warning: {shape}: memory for {count} of {wanted} sets of matrices, so the L2 \
-                 cache is not quite cold; --l2 warm takes one"
-            )),
+            Note::FewSets { shape, count, wanted } => {
+                stdio::say(few_sets(*shape, *count, *wanted));
+            }
             Note::NotCompared(reason) => stdio::say(not_compared(reason)),
         }
     }

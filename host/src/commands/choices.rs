@@ -4,7 +4,7 @@ use host::auto::{Basis, Estimate};
 use host::{Shape, Table, auto};
 use serde::Serialize;
 
-use super::args::ExplainArgs;
+use super::explain::args::ExplainArgs;
 use super::outcome::Outcome;
 use crate::error::Error;
 use crate::io::device;

@@ -1,5 +1,7 @@
 //! `explain`: what a rung is about, and the arithmetic of its geometry.
 
+pub mod args;
+
 use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
@@ -7,13 +9,13 @@ use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile
 use host::{Device, DeviceChoice, Selection, auto, nearest_name};
 use serde::Serialize;
 
-use super::args::ExplainArgs;
 use super::choices;
 use super::outcome::Outcome;
 use crate::error::Error;
 use crate::io::stdio::print;
 use crate::report::format::Format;
 use crate::report::{json, page};
+use args::ExplainArgs;
 
 /// The example of the tutorial on thread tiles: 16 results of a product of 7 x 7 matrices.
 const EXAMPLE_RESULTS: u64 = 16;
@@ -22,7 +24,7 @@ const EXAMPLE_K: u64 = 7;
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
-        args.expect_none_for_auto();
+        args.expect_none_for_auto()?;
         page::list(args.format, LADDER)?;
         if args.format == Format::Table {
             print("`explain NAME` says more about one of them.\n")?;
@@ -33,7 +35,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         return choices::run(args);
     }
     let descriptor = find_rung(name)?;
-    args.expect_none_for_auto();
+    args.expect_none_for_auto()?;
     match args.format {
         Format::Json => print(&json::line(&Explanation::of(descriptor))),
         Format::Table => print(&text(descriptor)),

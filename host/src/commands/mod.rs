@@ -1,7 +1,7 @@
 //! What the command line asks for. The program lies in layers, of which none knows one above it:
 //!
-//! 1. `commands`: `args`, all options; `run`; `explain` with `choices`; `bench`; `tune` with
-//!    `accept`;
+//! 1. `commands`: `completions`, from the options; `args`, all of them; `run`; `list`; `explain`
+//!    with `choices`; `bench`; `tune` with `accept`; each with its own `args`;
 //! 2. `report`: `reporter` with `ladder`, `page` and `save`; `rows` with `row_table`; all of them
 //!    with `json`, `record` and `format`;
 //! 3. `io`: `device` with `threads`; `input`, `output`, `progress`, `signals`, `stdio`;
@@ -10,7 +10,10 @@
 pub mod args;
 pub mod bench;
 mod choices;
+pub mod completions;
 pub mod explain;
+mod l2;
+pub mod list;
 mod outcome;
 pub mod run;
 pub mod tune;

@@ -1,38 +1,38 @@
 //! From the options to checked results.
 
+pub mod args;
+
 use cuda_gemm::Error as GemmError;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
-use host::kernels::{LADDER, TILES};
+use host::time::Samples;
 use host::verify::{Check, Method, Problem, Reference};
-use host::workload::Workload;
-use host::{Device, Gemm, Matrix, Selection, Table};
+use host::workload::{Timed, Workload};
+use host::{Device, Gemm, Matrix, Selection, Shape, Table};
 
-use super::args::Args;
+use super::list;
 use super::outcome::Outcome;
-use crate::error::{Error, advised};
+use crate::error::{Error, advised, few_sets};
 use crate::io::input::{Input, Matrices};
 use crate::io::output::Output;
 use crate::io::progress::{self, Simulation};
 use crate::io::{device, stdio};
-use crate::report::record::{Record, Setting};
-use crate::report::{Reporter, page};
+use crate::report::Reporter;
+use crate::report::record::{Ratio, Record, Setting};
+use args::RunArgs;
 
 /// Seconds on the software device that are worth a word.
 const LONG: f64 = 30.0;
 
 /// Does what the options say.
-pub fn run(args: &Args) -> Result<Outcome, Error> {
+pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     if args.list {
-        page::list(args.format, LADDER)?;
-        page::list(args.format, TILES)?;
-        page::list_auto(args.format)?;
-        return Ok(Outcome::Right);
+        return list::run(args.format);
     }
     // Mistakes are found in the order of what it costs to find them.
     let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
-    args.check(choice);
-    let input = Input::open(args.source())?;
+    args.check(choice)?;
+    let input = Input::open(args.source()?)?;
     let gemm = input.gemm()?.scaled(args.alpha, args.beta);
     gemm.validate()?;
     if args.beta == 0.0 && input.has_c() {
@@ -64,16 +64,23 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
     }
     let (seed, bound) = (input.seed(), input.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
-    let setting = Setting { device: &device, gemm, seed, cublas_version };
+    let l2 = (!device.is_soft()).then(|| args.l2());
+    let setting = Setting { device: &device, gemm, seed, cublas_version, l2 };
     reporter.begin(&setting)?;
     let matrices = progress::step("preparing the matrices", || input.read(&gemm))?;
     let Matrices { a, b, c } = &matrices;
-    let workload = Workload::new(&device, &gemm, [a, b], c.as_ref(), args.repeat)?;
+    let old = c.as_ref();
+    let mut workload = Workload::new(&device, &gemm, [a, b], old, args.repeat, args.l2())?;
+    let (sets, wanted) = workload.sets();
+    if sets < wanted {
+        let Gemm { m, n, k, .. } = gemm;
+        stdio::say(few_sets(Shape { m, n, k }, sets, wanted));
+    }
     let problem = Problem { a, b, c: c.as_ref(), alpha: gemm.alpha, beta: gemm.beta, bound };
     let mut reference = None;
 
     let mut outcome = Outcome::Right;
-    let mut before: Option<f64> = None;
+    let mut before: Option<Samples> = None;
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
     let groups = candidates.chunks(if device.is_soft() { 1 } else { candidates.len() });
@@ -85,15 +92,16 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
         let seconds = forecast.as_ref().map_or((0.0, 0.0), |forecast| forecast.from(place));
         let simulation = Simulation::of(name, place, candidates.len(), repeat, seconds);
         let timed = match device.is_soft() {
-            true => workload.measure(group, |run| simulation.run(run)),
-            false => progress::step("running on the GPU", || workload.measure(group, |run| run())),
+            true => workload.measure(group, |run| simulation.run(run), |_, _| ()),
+            false => progress::samples("measuring", |sampled| {
+                workload.measure(group, |run| run(), sampled)
+            }),
         }?;
         let cublas = (group.iter().zip(&timed))
             .find(|(candidate, _)| candidate.title.is_cublas())
-            .and_then(|(_, timed)| timed.as_ref().ok())
-            .map(|(_, samples)| samples.median());
+            .and_then(|(_, timed)| Some(timed.as_ref().ok()?.samples.clone()));
         for (candidate, timed) in group.iter().zip(timed) {
-            let (job, samples) = match timed {
+            let Timed { job, samples, load } = match timed {
                 Ok(timed) => timed,
                 Err(reason) => {
                     reporter.refusal(&setting, &candidate.title, &advised(reason))?;
@@ -108,12 +116,12 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
                 };
                 reference.check(&result)
             })?;
-            let median = samples.median();
-            let ratio = |other: Option<f64>| {
-                other.map(|other| other / median).filter(|ratio| ratio.is_finite())
-            };
-            let speedup = candidate.title.rung.and_then(|_| ratio(before.replace(median)));
-            let share_of_cublas = ratio(cublas);
+            let ratio = |other: &Samples| Ratio::of(other, &samples);
+            let share_of_cublas = cublas.as_ref().and_then(ratio);
+            let speedup = candidate.title.rung.and(before.as_ref()).and_then(ratio);
+            if candidate.title.rung.is_some() {
+                before = Some(samples.clone());
+            }
             if conclude(candidate.title.name, &check, &result, output.as_ref())? == Outcome::Wrong {
                 outcome = Outcome::Wrong;
             }
@@ -122,6 +130,8 @@ pub fn run(args: &Args) -> Result<Outcome, Error> {
                 setting,
                 title,
                 samples,
+                sets,
+                load,
                 check,
                 speedup,
                 share_of_cublas,

@@ -19,6 +19,25 @@ pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs something that takes samples under a bar that says how many of how many there are.
+pub fn samples<T>(what: impl Into<String>, work: impl FnOnce(&mut dyn FnMut(u32, u32)) -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work(&mut |_, _| ());
+    }
+    let bar = ProgressBar::new(0).with_message(what.into());
+    let style = "{spinner} {msg} {wide_bar} {pos}/{len} samples, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    let mut sampled = |done: u32, total: u32| {
+        bar.set_length(total.into());
+        bar.set_position(done.into());
+    };
+    let result = ticking(thread::Builder::new(), || bar.tick(), || work(&mut sampled));
+    bar.finish_and_clear();
+    result
+}
+
 /// Does the work while another thread ticks. Where the system starts none, nothing is shown: the
 /// work matters more.
 fn ticking<T>(

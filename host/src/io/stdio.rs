@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use anstyle::AnsiColor;
 use clap::error::{ContextKind, ContextValue};
 use host::format::excerpt;
 use host_system::stdio;
 
 use crate::error::Error;
 
-pub use host_system::stdio::{is_read, say};
+pub use host_system::stdio::{Accent, is_read, say};
 
 /// Writes a result to stdout. A reader that has gone away has seen what it wanted: see
 /// [`is_read`].
@@ -19,6 +20,25 @@ pub use host_system::stdio::{is_read, say};
 /// [`Error::Output`] if stdout cannot be written for any other reason.
 pub fn print(text: &str) -> Result<(), Error> {
     stdio::print(text).map_err(|error| not_written(&error))
+}
+
+/// As [`print`], with words that have a colour on a terminal.
+///
+/// # Errors
+///
+/// As for [`print`].
+pub fn print_styled(text: &str, accents: &[Accent<'_>]) -> Result<(), Error> {
+    stdio::print_styled(text, accents).map_err(|error| not_written(&error))
+}
+
+/// The colour of a verdict: what is wrong is red, what is right or faster green, all else yellow.
+pub fn accent(word: &str) -> Accent<'_> {
+    let colour = match word {
+        "PASS" | "faster" => AnsiColor::Green,
+        "FAIL" | "UNSTABLE" | "slower" => AnsiColor::Red,
+        _ => AnsiColor::Yellow,
+    };
+    Accent { word, style: colour.on_default() }
 }
 
 /// Ends the program with what clap has to say: the help, the version, or a usage error.

@@ -5,11 +5,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use host::Title;
 use host::environment::Environment;
 use host::format::is_control_or_format;
 use host::timer::Clock;
 use host::verify::{Bound, Method};
+use host::{L2, Limit, Load, Title};
 use serde::Serialize;
 
 use super::format::percent;
@@ -155,8 +155,16 @@ struct RefusalLine<'a> {
 struct ResultLine<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
-    /// How many runs were timed.
+    /// How many samples were taken of the time.
     samples: usize,
+    /// Launches per sample.
+    launches: u32,
+    /// Whether no launch can have waited for the host; null for single runs on the software device.
+    gap_free: Option<bool>,
+    /// What the L2 cache held when a product started; null on the software device.
+    l2: Option<L2>,
+    /// Sets of matrices that took turns.
+    sets: usize,
     /// `gpu_events`, or `cpu_simulation` for the time the software device took, which
     /// says nothing about a GPU; `gflops` and `speedup` are from the same clock.
     clock: &'static str,
@@ -169,8 +177,18 @@ struct ResultLine<'a> {
     /// How many times as fast as the rung before, the last one that ran. Null for the
     /// first, and for one that runs alone.
     speedup: Option<f64>,
+    /// The 95 % interval of that median over pairs of samples; null for fewer than six.
+    speedup_interval: Option<(f64, f64)>,
     /// The throughput divided by cuBLAS's. Null unless both ran.
     share_of_cublas: Option<f64>,
+    share_of_cublas_interval: Option<(f64, f64)>,
+    /// What limits the product, in a word; null where that is not known, as on the software device.
+    limit: Option<&'static str>,
+    /// How much of that is used, or of what is used most.
+    limit_percent: Option<f64>,
+    /// How busy the GPU was.
+    #[serde(flatten)]
+    load: Load,
     max_abs_error: Option<f64>,
     /// The tolerance of the element with the largest error.
     tolerance: Option<f64>,
@@ -181,6 +199,8 @@ struct ResultLine<'a> {
 #[derive(Serialize)]
 struct Times {
     median: f64,
+    /// The 95 % interval of the median; null for fewer than six samples.
+    interval: Option<(f64, f64)>,
     mean: f64,
     min: f64,
     max: f64,
@@ -213,18 +233,25 @@ struct Worst {
 
 impl<'a> ResultLine<'a> {
     fn new(record: &'a Record<'_>) -> Self {
-        let Record { setting, title, samples, check, speedup, share_of_cublas } = record;
+        let Record { setting, title, samples, sets, load, check, speedup, share_of_cublas } =
+            record;
+        let limit = load.and_then(|load| load.limit());
         let gflops = samples.gflops(setting.gemm.flops());
         let peak = setting.device.info().peak.map(|peak| peak.gflops());
         Self {
             subject: Subject::new(setting, title),
             samples: samples.ms().len(),
+            launches: samples.launches(),
+            gap_free: samples.gap_free(),
+            l2: setting.l2,
+            sets: *sets,
             clock: match samples.clock() {
                 Clock::GpuEvents => "gpu_events",
                 Clock::CpuSimulation => "cpu_simulation",
             },
             time_ms: Times {
                 median: samples.median(),
+                interval: samples.interval(),
                 mean: samples.mean(),
                 min: samples.min(),
                 max: samples.max(),
@@ -233,8 +260,13 @@ impl<'a> ResultLine<'a> {
             gflops,
             peak_gflops: peak,
             percent_of_peak: percent(gflops, peak),
-            speedup: *speedup,
-            share_of_cublas: *share_of_cublas,
+            speedup: speedup.map(|ratio| ratio.median),
+            speedup_interval: speedup.and_then(|ratio| ratio.interval),
+            share_of_cublas: share_of_cublas.map(|ratio| ratio.median),
+            share_of_cublas_interval: share_of_cublas.and_then(|ratio| ratio.interval),
+            limit: limit.map(Limit::name),
+            limit_percent: limit.and_then(Limit::percent),
+            load: load.unwrap_or_default(),
             max_abs_error: check.largest.map(|d| d.error),
             tolerance: check.largest.map(|d| d.tolerance),
             status: record.status(),

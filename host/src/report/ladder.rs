@@ -4,7 +4,8 @@ use super::format::{milliseconds, number, scientific};
 use super::page;
 use super::record::{Record, Setting};
 use crate::error::Error;
-use crate::io::stdio::print;
+use crate::io::stdio::{accent, print, print_styled};
+use host::side_by_side::SAMPLE_MS;
 
 /// Widths of the columns after the first, which is [`NAME`] wide.
 const WIDTHS: [usize; 6] = [18, 17, 19, 20, 11, 11];
@@ -16,9 +17,11 @@ pub struct Ladder {
     right: usize,
     wrong: usize,
     refused: usize,
-    /// Runs per row, and how results were checked: the same in all rows.
-    runs: usize,
+    /// Samples per row, and how results were checked: the same in all rows.
+    samples: usize,
     method: String,
+    /// Rows whose launches may have waited for the host.
+    gaps: Vec<&'static str>,
 }
 
 impl Ladder {
@@ -36,26 +39,30 @@ impl Ladder {
 
     /// Prints a result's row.
     pub fn result(&mut self, record: &Record<'_>) -> Result<(), Error> {
-        let Record { setting, title, samples, check, speedup, share_of_cublas } = record;
+        let Record { setting, title, samples, load, check, speedup, share_of_cublas, .. } = record;
         match check.passed() {
             true => self.right += 1,
             false => self.wrong += 1,
         }
-        self.runs = samples.ms().len();
+        self.samples = samples.ms().len();
+        if samples.gap_free() == Some(false) {
+            self.gaps.push(title.name);
+        }
         self.method = page::method(check);
         let cells = [
             milliseconds(samples.mean()),
             milliseconds(samples.median()),
             number(samples.gflops(setting.gemm.flops()), 1),
-            speedup.map_or("-".to_owned(), |speedup| format!("{speedup:.2}x")),
-            share_of_cublas.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share)),
+            speedup.map_or("-".to_owned(), |speedup| format!("{:.2}x", speedup.median)),
+            share_of_cublas
+                .map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share.median)),
             scientific(check.largest.map(|d| d.error)),
         ];
-        let status = match title.choice() {
-            Some(choice) => format!("{}, by {choice}", record.status()),
-            None => record.status().to_owned(),
-        };
-        print(&row(title.name, &cells, &status))
+        let limit = load.and_then(|load| load.limit());
+        let limit = limit.map(|limit| format!("  limited by {}", limit.short()));
+        let choice = title.choice().map(|choice| format!(", by {choice}")).unwrap_or_default();
+        let status = format!("{}{}{choice}", record.status(), limit.unwrap_or_default());
+        print_styled(&row(title.name, &cells, &status), &[accent(record.status())])
     }
 
     /// Prints the row of what cannot run, and why.
@@ -67,10 +74,21 @@ impl Ladder {
 
     /// Prints what is below the rows.
     pub fn end(&self, setting: &Setting<'_>) -> Result<(), Error> {
-        let turns = if setting.device.is_soft() { "" } else { ", all in turn" };
-        let Self { right, wrong, refused, runs, method } = self;
+        let Self { right, wrong, refused, samples, method, gaps } = self;
+        let info = setting.device.info();
+        let timing = match setting.l2 {
+            Some(l2) => page::method_of_timing(info, l2, *samples as u32, SAMPLE_MS),
+            None => format!("samples: {samples} of each\n"),
+        };
+        let gaps = match &gaps[..] {
+            [] => String::new(),
+            names => {
+                format!("gaps:    launches of {} may have waited for the host\n", names.join(", "))
+            }
+        };
         print(&format!(
-            "runs:    {runs} each{turns}; the speed-up is over the rung before, at the median\n\
+            "{timing}{gaps}ratios:  the speed-up is over the rung before; both are medians over pairs of \
+             samples\n\
              {}check:   {method}\n\
              result:  {right} right, {wrong} wrong, {refused} refused\n",
             page::speed(setting),

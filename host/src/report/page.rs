@@ -5,14 +5,14 @@ use comfy_table::{CellAlignment, Table};
 use host::kernels::{KernelAbi, KernelDescriptor};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Gemm, auto};
+use host::{DeviceInfo, Gemm, L2, Load, auto};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
 use super::json;
 use super::record::{Record, Setting};
 use crate::error::Error;
-use crate::io::stdio::print;
+use crate::io::stdio::{accent, print, print_styled};
 
 /// A kernel, in JSON. Sizes are in elements, bytes where it says so.
 #[derive(Serialize)]
@@ -81,15 +81,15 @@ pub fn list_auto(format: Format) -> Result<(), Error> {
 
 /// Prints one result.
 pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
-    print(&match format {
-        Format::Json => json::result(record),
-        Format::Table => page(record),
-    })
+    match format {
+        Format::Json => print(&json::result(record)),
+        Format::Table => print_styled(&page(record), &[accent(record.status())]),
+    }
 }
 
 /// One result for people: what was asked, a row of numbers, and what they mean.
 fn page(record: &Record<'_>) -> String {
-    let Record { setting, title, samples, check, .. } = record;
+    let Record { setting, title, samples, check, load, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.device.info().peak.map(|peak| peak.gflops());
     let (time, rate) = match samples.clock() {
@@ -126,13 +126,32 @@ fn page(record: &Record<'_>) -> String {
         (None, Some(splits), asked) if splits == asked => format!("splits:  {splits}\n"),
         (None, Some(splits), asked) => format!("splits:  {splits} ({asked} were asked for)\n"),
     };
+    let interval = samples.interval().map(|(low, high)| {
+        format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
+    });
+    let launches = match samples.gap_free() {
+        None => String::new(),
+        Some(is_gap_free) => {
+            let gaps = if is_gap_free { "without gaps" } else { "with gaps" };
+            format!(" of {} launch(es) each {gaps}", samples.launches())
+        }
+    };
     format!(
-        "{}{table}\n{how}runs:    {}, from {min} to {max}\n{}check:   {}\n",
+        "{}{table}\n{how}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n",
         product(setting),
         samples.ms().len(),
+        interval.unwrap_or_default(),
+        setting.l2.map(|policy| l2(setting.device.info(), policy)).unwrap_or_default(),
         speed(setting),
+        limit(load.as_ref()),
         describe(check),
     )
+}
+
+/// What the numbers mean.
+fn limit(load: Option<&Load>) -> String {
+    let limit = load.and_then(Load::limit);
+    limit.map(|limit| format!("limited by {limit}\n")).unwrap_or_default()
 }
 
 /// What runs where.
@@ -148,6 +167,24 @@ pub fn product(setting: &Setting<'_>) -> String {
         setting.device.info().name,
         setting.compute_capability(),
     )
+}
+
+/// How a GPU's times are taken.
+pub fn method_of_timing(info: &DeviceInfo, policy: L2, samples: u32, sample_ms: f64) -> String {
+    format!(
+        "{}samples: {samples} of each, in turn; each is a batch of launches without gaps, \
+         {sample_ms} ms or longer\n",
+        l2(info, policy),
+    )
+}
+
+/// What the L2 cache holds.
+fn l2(info: &DeviceInfo, policy: L2) -> String {
+    let words = match policy {
+        L2::Cold => "cold: launches take turns on more matrices than fit into it",
+        L2::Warm => "warm: all launches take the same matrices",
+    };
+    format!("L2:      {} MiB, {words}\n", info.l2_bytes >> 20)
 }
 
 /// What a speed is to be compared with.

@@ -2,7 +2,7 @@
 
 use host::time::Samples;
 use host::verify::Check;
-use host::{Device, Gemm, Title};
+use host::{Device, Gemm, L2, Load, Title, stats};
 
 /// What all results of one call have in common.
 #[derive(Clone, Copy)]
@@ -13,6 +13,8 @@ pub struct Setting<'a> {
     pub seed: Option<u64>,
     /// The version of cuBLAS, if it takes part.
     pub cublas_version: Option<&'a str>,
+    /// What the L2 cache holds when a product starts; none on the software device.
+    pub l2: Option<L2>,
 }
 
 impl Setting<'_> {
@@ -33,11 +35,30 @@ pub struct Record<'a> {
     pub setting: Setting<'a>,
     pub title: Title,
     pub samples: Samples,
+    /// Sets of matrices that took turns.
+    pub sets: usize,
+    /// How busy the GPU was; none on the software device.
+    pub load: Option<Load>,
     pub check: Check,
     /// How many times as fast as the rung before: the last one that ran.
-    pub speedup: Option<f64>,
+    pub speedup: Option<Ratio>,
     /// The throughput as a share of cuBLAS's, measured in turn with it.
-    pub share_of_cublas: Option<f64>,
+    pub share_of_cublas: Option<Ratio>,
+}
+
+/// One time in proportion to another: the median over pairs of samples, and its 95 % interval.
+#[derive(Clone, Copy)]
+pub struct Ratio {
+    pub median: f64,
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// How many times as long one takes as the other.
+    pub fn of(one: &Samples, other: &Samples) -> Option<Self> {
+        let (median, interval) = stats::paired_ratio(one.ms(), other.ms())?;
+        Some(Self { median, interval })
+    }
 }
 
 impl Record<'_> {

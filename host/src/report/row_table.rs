@@ -39,25 +39,36 @@ pub fn row(row: &Row) -> String {
         number(row.watts, 0),
         or_dash(row.celsius.map(|celsius| celsius.to_string())),
     ];
+    let word = verdict(row);
     let verdict = match row.status {
-        Status::Pass => row.verdict.map_or("", |verdict| verdict.words()).to_owned(),
-        Status::Fail => format!("FAIL: {}", reason()),
-        Status::Unstable => format!("UNSTABLE: {}", reason()),
-        // Long, and the numbers are missing: on a line of its own.
-        Status::Refused => "REFUSED".to_owned(),
+        Status::Fail | Status::Unstable => format!("{word}: {}", reason()),
+        // The reason is long, and the numbers are missing: it has a line of its own.
+        Status::Pass | Status::Refused => word.to_owned(),
     };
     let gaps = (row.gap_free == Some(false)).then_some("launch gaps");
     let throttled = row.throttled.as_deref().filter(|reasons| !reasons.is_empty());
     let chosen =
         Title { chosen: row.chosen, splits: row.splits, staged: row.staged, ..Title::default() };
     let chosen = chosen.choice();
-    let notes: Vec<_> = [chosen.as_deref(), gaps, throttled].into_iter().flatten().collect();
+    let limit = row.limited.map(|limit| format!("limited by {}", limit.short()));
+    let notes: Vec<_> =
+        [limit.as_deref(), chosen.as_deref(), gaps, throttled].into_iter().flatten().collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
     let mut text = line(&shape, row.kernel, &cells, &format!("{verdict}{notes}"));
     if row.status == Status::Refused {
         text += &format!("    {}\n", reason());
     }
     text
+}
+
+/// What is said of a row in a word; nothing of one that was compared with nothing.
+pub fn verdict(row: &Row) -> &'static str {
+    match row.status {
+        Status::Pass => row.verdict.map_or("", |verdict| verdict.words()),
+        Status::Fail => "FAIL",
+        Status::Unstable => "UNSTABLE",
+        Status::Refused => "REFUSED",
+    }
 }
 
 fn number_of(value: Option<f64>, digits: usize) -> Option<String> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::save::Save;
 use super::{json, row_table};
 use crate::error::{Error, advised};
-use crate::io::stdio;
+use crate::io::stdio::{self, Accent, accent};
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -30,10 +30,13 @@ struct Sampled<'a> {
     cublas_samples_ms: &'a [f64],
 }
 
+/// Writes to stdout, with words that have a colour.
+pub type Print = fn(&str, &[Accent<'_>]) -> Result<(), Error>;
+
 /// Where rows go.
 pub struct RowReporter {
     format: RowFormat,
-    print: fn(&str) -> Result<(), Error>,
+    print: Print,
     save: Option<Save>,
     rows: Vec<Row>,
 }
@@ -44,11 +47,7 @@ impl RowReporter {
     /// # Errors
     ///
     /// [`Error::Output`] if the file of `--save` cannot be written.
-    pub fn new(
-        format: RowFormat,
-        save: Option<&Path>,
-        print: fn(&str) -> Result<(), Error>,
-    ) -> Result<Self, Error> {
+    pub fn new(format: RowFormat, save: Option<&Path>, print: Print) -> Result<Self, Error> {
         let save = save.map(|save| Save::new(save, None)).transpose()?;
         Ok(Self { format, print, save, rows: Vec::new() })
     }
@@ -57,9 +56,9 @@ impl RowReporter {
     pub fn begin(&mut self, environment: &str, head: &str) -> Result<(), Error> {
         self.save(environment)?;
         match self.format {
-            RowFormat::Table => (self.print)(&format!("{head}{}", row_table::header())),
+            RowFormat::Table => (self.print)(&format!("{head}{}", row_table::header()), &[]),
             RowFormat::Json => Ok(()),
-            RowFormat::Csv => (self.print)(&csv_header()),
+            RowFormat::Csv => (self.print)(&csv_header(), &[]),
         }
     }
 
@@ -76,13 +75,15 @@ impl RowReporter {
         let line = json::line(&Sampled { row: &row, samples_ms, cublas_samples_ms });
         // First what lasts, in case that stdout cannot be written.
         self.save(&line)?;
-        let text = match self.format {
-            RowFormat::Table => row_table::row(&row),
-            RowFormat::Json => line,
-            RowFormat::Csv => csv_row(&row),
+        let printed = match self.format {
+            RowFormat::Table => {
+                (self.print)(&row_table::row(&row), &[accent(row_table::verdict(&row))])
+            }
+            RowFormat::Json => (self.print)(&line, &[]),
+            RowFormat::Csv => (self.print)(&csv_row(&row), &[]),
         };
         self.rows.push(row);
-        (self.print)(&text)
+        printed
     }
 
     /// After the last row.
@@ -92,8 +93,8 @@ impl RowReporter {
             let line = json::line(&SummaryLine { summary });
             self.save(&line)?;
             match self.format {
-                RowFormat::Table => (self.print)(&summary.words())?,
-                RowFormat::Json => (self.print)(&line)?,
+                RowFormat::Table => (self.print)(&summary.words(), &[])?,
+                RowFormat::Json => (self.print)(&line, &[])?,
                 // In CSV it would be a row of other columns.
                 RowFormat::Csv => stdio::say(summary.words().trim_end()),
             }

@@ -39,22 +39,31 @@ pub(crate) fn create(flags: c_uint, device: CUdevice) -> Result<CUcontext, CUres
 
 pub(crate) fn destroy(context: CUcontext) -> Answer {
     let mut state = state::lock();
-    if is_primary(context) || state.contexts.remove(&context.bits()).is_none() {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
-    }
-    clear(state, context);
+    let removed = match is_primary(context) {
+        true => None,
+        false => state.contexts.remove(&context.bits()),
+    };
+    let removed = removed.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+    clear(state, context, Some(removed));
     Ok(())
 }
 
-/// Frees what belongs to `context`, outside of the lock.
-fn clear(mut state: std::sync::MutexGuard<'_, State>, context: CUcontext) {
+/// Frees what belongs to `context`, outside of the lock. `removed` is what it was.
+fn clear(
+    mut state: std::sync::MutexGuard<'_, State>,
+    context: CUcontext,
+    removed: Option<Context>,
+) {
     let (allocations, modules) = state.clear(context);
     drop(state);
     drop(modules);
-    leaks::note(&allocations);
+    // After a fault every call fails, so that nobody can free anything.
+    if removed.is_none_or(|context| context.fault.is_none()) {
+        leaks::note(&allocations);
+    }
     for address in allocations {
         // It came from `alloc` and was not freed since: it cannot fail.
-        let _ = the_device().free(address);
+        let _ = the_device().free_for("cuCtxDestroy_v2", address);
     }
 }
 
@@ -82,8 +91,8 @@ pub(crate) fn release_primary(device: CUdevice) -> Answer {
     let retained = &mut state.primaries[model as usize].retained;
     *retained = retained.checked_sub(1).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
     if *retained == 0 {
-        state.contexts.remove(&primary(model).bits());
-        clear(state, primary(model));
+        let removed = state.contexts.remove(&primary(model).bits());
+        clear(state, primary(model), removed);
     }
     Ok(())
 }
@@ -92,11 +101,12 @@ pub(crate) fn release_primary(device: CUdevice) -> Answer {
 pub(crate) fn reset_primary(device: CUdevice) -> Answer {
     let model = Model::of(device)?;
     let mut state = state::lock();
+    let mut removed = None;
     if state.primaries[model as usize].retained > 0 {
         let fresh = Context { model, ..Context::default() };
-        state.contexts.insert(primary(model).bits(), fresh);
+        removed = state.contexts.insert(primary(model).bits(), fresh);
     }
-    clear(state, primary(model));
+    clear(state, primary(model), removed);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Allocations that nobody freed before their context ended.
 
-use std::sync::{Mutex, PoisonError};
+use soft_cuda::Finding;
 
 use super::instance::device;
 
@@ -13,12 +13,25 @@ pub struct Leak {
     pub bytes: u64,
 }
 
-static LEAKS: Mutex<Vec<Leak>> = Mutex::new(Vec::new());
-
 /// The allocations of contexts that have ended, in which they were not freed. They are looked for
-/// with [`soft_cuda::Checks::memory`], and written to stderr then.
+/// with [`soft_cuda::Checks::memory`], and written to stderr then. [`findings`] has them, too, with
+/// the calls that made them.
 pub fn leaks() -> Vec<Leak> {
-    LEAKS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    let leak = |finding: &Finding| match *finding {
+        Finding::Leak { address, bytes, .. } => Some(Leak { address, bytes }),
+        _ => None,
+    };
+    findings().iter().filter_map(leak).collect()
+}
+
+/// What the software device has found wrong so far: see [`soft_cuda::Device::findings`].
+pub fn findings() -> soft_cuda::Findings {
+    device().findings()
+}
+
+/// As [`findings`], and forgets them.
+pub fn take_findings() -> soft_cuda::Findings {
+    device().take_findings()
 }
 
 /// A context ends with these allocations in it.
@@ -26,12 +39,9 @@ pub(super) fn note(addresses: &[u64]) {
     if !device().config().checks.memory {
         return;
     }
-    let found = addresses.iter().filter_map(|&address| device().allocation_of(address));
-    let found: Vec<Leak> = found.map(|(address, bytes)| Leak { address, bytes }).collect();
-    for Leak { address, bytes } in &found {
-        eprintln!(
-            "software device: the context ended before the {bytes}-byte allocation at {address:#x} was freed"
-        );
+    let before = findings().len();
+    addresses.iter().for_each(|&address| _ = device().note_leak(address));
+    for leak in findings().iter().skip(before) {
+        eprintln!("software device: {leak}");
     }
-    LEAKS.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
 }

@@ -68,17 +68,21 @@ pub(crate) fn alloc(out: Out<CUdeviceptr>, bytes: usize) -> Answer {
     let (context, mut state) = state::current()?;
     allow_unsafe(&mut state)?;
     drop(state);
-    alloc_in(context, out, bytes)
+    alloc_in(context, ("cuMemAlloc_v2", bytes), out)
 }
 
 pub(crate) fn alloc_async(out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> Answer {
     let context = context_outside(&mut state::lock(), stream)?;
-    alloc_in(context, out, bytes)
+    alloc_in(context, ("cuMemAllocAsync", bytes), out)
 }
 
-fn alloc_in(context: CUcontext, out: Out<CUdeviceptr>, bytes: usize) -> Answer {
+fn alloc_in(
+    context: CUcontext,
+    (name, bytes): (&'static str, usize),
+    out: Out<CUdeviceptr>,
+) -> Answer {
     out.check()?;
-    let address = device().alloc(bytes as u64).map_err(memory_failed)?;
+    let address = device().alloc_for(name, bytes as u64).map_err(memory_failed)?;
     state::lock().allocations.insert(address, context);
     out.set(CUdeviceptr(address))
 }
@@ -88,23 +92,24 @@ pub(crate) fn free(address: CUdeviceptr) -> Answer {
         return Ok(());
     }
     allow_unsafe(&mut state::lock())?;
-    free_now(address)
+    free_now("cuMemFree_v2", address)
 }
 
 pub(crate) fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
     context_outside(&mut state::lock(), stream)?;
-    if address.0 == 0 { Ok(()) } else { free_now(address) }
+    if address.0 == 0 { Ok(()) } else { free_now("cuMemFreeAsync", address) }
 }
 
-fn free_now(address: CUdeviceptr) -> Answer {
+fn free_now(name: &'static str, address: CUdeviceptr) -> Answer {
     let mut state = state::lock();
     check(&state, address)?;
     // Only what `alloc` gave out: a module's variables go with the module.
-    if state.allocations.remove(&address.0).is_none() {
+    let is_module = |base| device().allocation_of(address.0).is_some_and(|(at, _)| at == base);
+    if state.allocations.remove(&address.0).is_none() && is_module(address.0) {
         return Err(memory_failed(MemoryError::NotAnAllocation { address: address.0 }));
     }
     drop(state);
-    device().free(address.0).map_err(memory_failed)
+    device().free_for(name, address.0).map_err(memory_failed)
 }
 
 pub(crate) fn info(free: Out<usize>, total: Out<usize>) -> Answer {

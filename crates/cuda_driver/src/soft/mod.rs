@@ -26,4 +26,4 @@ mod work;
 pub use context::last_fault;
 pub use instance::{AlreadyInUse, configure, default_config, device, progress};
 pub(crate) use instance::{check_environment, unsupported};
-pub use leaks::{Leak, leaks};
+pub use leaks::{Leak, findings, leaks, take_findings};

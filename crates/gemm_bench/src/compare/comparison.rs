@@ -7,18 +7,13 @@ use gemm_verify::{Bound, Method, Problem, Reference};
 
 use super::row::{Row, Status};
 use crate::baseline::{Baseline, NotCompared};
-use crate::batch::{self, Batches, Policy, Work};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::{Candidate, Job, Loaded, Selection};
 use crate::error::{Error, require_memory};
-use crate::roofline::{Peaks, Rates, Speed};
+use crate::limit::Load;
 use crate::shape::Shape;
+use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::telemetry::Telemetry;
-
-/// Milliseconds of work before the first sample of a row: clocks need that long to settle.
-const WARMUP_MS: f64 = 200.0;
-/// Milliseconds of work before peaks are measured: what came before was the host's.
-const PEAK_WARMUP_MS: f64 = 50.0;
 
 /// How a [`Comparison`] measures kernels.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +32,7 @@ pub struct Options {
 impl Default for Options {
     /// A cold L2 cache, 20 samples of 3 ms, and 42.
     fn default() -> Self {
-        Self { l2: L2::Cold, samples: 20, sample_ms: 3.0, seed: 42 }
+        Self { l2: L2::Cold, samples: 20, sample_ms: SAMPLE_MS, seed: 42 }
     }
 }
 
@@ -50,8 +45,6 @@ pub enum Step {
     Reference,
     /// A result is compared with it.
     Check,
-    /// A kernel and cuBLAS are timed.
-    Measure,
 }
 
 /// What is odd about the rows that follow: see [`Observer::note`].
@@ -87,6 +80,12 @@ pub trait Observer {
     /// Something that takes a while, which it makes happen.
     fn step<T>(&mut self, _step: Step, work: impl FnOnce() -> T) -> T {
         work()
+    }
+
+    /// A kernel and the baseline are timed: `work` does it, and tells what it is given how many
+    /// samples there are of how many.
+    fn measure<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(u32, u32)) -> T) -> T {
+        work(&mut |_, _| ())
     }
 
     /// Something odd.
@@ -126,10 +125,8 @@ pub trait Observer {
 /// # }
 /// ```
 pub struct Comparison {
-    device: Device,
+    meter: SideBySide,
     options: Options,
-    peaks: Peaks,
-    speed: Speed,
     telemetry: Option<Telemetry>,
 }
 
@@ -139,20 +136,18 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// Those of [`Peaks::of`] and [`Peaks::speed`].
+    /// Those of [`SideBySide::new`].
     pub fn new(
         device: &Device,
         options: Options,
         telemetry: Option<Telemetry>,
     ) -> Result<Self, Error> {
-        let peaks = Peaks::of(device)?;
-        let speed = peaks.speed()?;
-        Ok(Self { device: device.clone(), options, peaks, speed, telemetry })
+        Ok(Self { meter: SideBySide::new(device, 0)?, options, telemetry })
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.device
+        self.meter.device()
     }
 
     /// How kernels are measured.
@@ -229,9 +224,10 @@ impl Comparison {
     fn prepare(&self, gemm: &Gemm, method: Method) -> Result<Plan, Error> {
         let Options { l2, seed, .. } = self.options;
         let needed = gemm.bytes();
-        let available = self.device.free_memory()?;
+        let device = self.device();
+        let available = device.free_memory()?;
         if needed > u128::from(available) {
-            let device = self.device.info().name.clone();
+            let device = device.info().name.clone();
             return Err(GemmError::DeviceMemory { device, needed, available }.into());
         }
         // Two results are compared with each other.
@@ -240,13 +236,11 @@ impl Comparison {
 
         // It fits 64 bits, as the free memory does.
         let bytes = needed as u64;
-        let wanted = buffers::count(l2, bytes, self.device.info().l2_bytes);
-        // Something is left to cuBLAS and the driver.
-        let possible = ((available - available / 8) / bytes).max(1);
-        let count = wanted.min(usize::try_from(possible).unwrap_or(usize::MAX));
+        let wanted = buffers::count(l2, bytes, device.info().l2_bytes);
+        let count = buffers::possible(wanted, bytes, available);
         let a = Matrix::random(gemm.m, gemm.k, seed, 1);
         let b = Matrix::random(gemm.k, gemm.n, seed, 2);
-        let buffers = RotatingBuffers::new(&self.device, gemm, [&a, &b], count)?;
+        let buffers = RotatingBuffers::new(device, gemm, [&a, &b], count)?;
         Ok(Plan { a, b, buffers, wanted })
     }
 
@@ -266,7 +260,7 @@ impl Comparison {
             Ok(job) => job,
             Err(reason) => return observer.row(row.refused(Arc::clone(reason)), &[], &[]),
         };
-        let first = match buffers.result(job) {
+        let first = match buffers.result(job, None) {
             Ok(first) => first,
             Err(error) if error.is_refusal() => {
                 return observer.row(row.refused(Arc::new(error)), &[], &[]);
@@ -286,11 +280,13 @@ impl Comparison {
             return observer.row(row.without_time(Status::Fail, reason), &[], &[]);
         }
 
-        let (own, cublas, rates) =
-            observer.step(Step::Measure, || self.measure(job, baseline, buffers))?;
+        let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
+        let Measured { mut batches, rates, launch_ms } =
+            observer.measure(|sampled| self.measure(&jobs, buffers, sampled))?;
+        let (own, cublas) = (batches.pop().expect("one for each job"), batches.pop());
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // After hundreds of launches between others.
-        let second = buffers.result(job)?;
+        let second = buffers.result(job, None)?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
             let (m, n) = (at / first.cols(), at % first.cols());
             let reason = format!(
@@ -300,34 +296,24 @@ impl Comparison {
         }
         row.status = Status::Pass;
         row.times(&own, cublas.as_ref(), &rates);
+        if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
+            let (gemm, info) = (row.shape().gemm(), self.device().info());
+            row.load(&Load::new(candidate, &gemm, info, median, &rates, launch_ms));
+        }
         row.conditions(&conditions);
         observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
     }
 
-    /// Times a kernel, and cuBLAS if there is one, and the peaks before and after.
+    /// Times jobs in turn, as the options say.
     fn measure(
         &mut self,
-        job: &Job,
-        baseline: Option<&Baseline<'_>>,
+        jobs: &[&Job],
         buffers: &mut RotatingBuffers,
-    ) -> Result<(Batches, Option<Batches>, Rates), Error> {
+        sampled: &mut dyn FnMut(u32, u32),
+    ) -> Result<Measured, Error> {
         let Options { samples, sample_ms, .. } = self.options;
-        let policy = Policy { samples, sample_ms, warmup_ms: WARMUP_MS };
-        let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
-        self.peaks.enqueue_delay(PEAK_WARMUP_MS, self.speed)?;
-        let before = self.peaks.measure(self.speed)?;
-        let Self { device, peaks, speed, telemetry, .. } = self;
-        let mut side_by_side = SideBySide {
-            jobs: &jobs,
-            buffers,
-            peaks,
-            speed: *speed,
-            telemetry: telemetry.as_mut(),
-        };
-        let mut batches = batch::measure(device, jobs.len(), policy, &mut side_by_side)?;
-        let after = self.peaks.measure(self.speed)?;
-        let own = batches.pop().expect("one for each job");
-        Ok((own, batches.pop(), before.mean(&after)))
+        let telemetry = self.telemetry.as_mut();
+        self.meter.measure(jobs, buffers, (samples, sample_ms), telemetry, sampled)
     }
 }
 
@@ -338,31 +324,4 @@ struct Plan {
     buffers: RotatingBuffers,
     /// How many sets there should be.
     wanted: usize,
-}
-
-/// Kernels that are timed in turn.
-struct SideBySide<'a, 'e> {
-    jobs: &'a [&'e Job],
-    buffers: &'a mut RotatingBuffers,
-    peaks: &'a Peaks,
-    speed: Speed,
-    telemetry: Option<&'a mut Telemetry>,
-}
-
-impl Work for SideBySide<'_, '_> {
-    type Error = Error;
-
-    fn launch(&mut self, i: usize) -> Result<(), Error> {
-        self.buffers.enqueue(self.jobs[i])
-    }
-
-    fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.peaks.enqueue_delay(ms, self.speed)
-    }
-
-    fn observe(&mut self) {
-        if let Some(telemetry) = &mut self.telemetry {
-            telemetry.observe();
-        }
-    }
 }

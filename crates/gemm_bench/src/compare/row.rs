@@ -11,6 +11,7 @@ use crate::batch::Batches;
 use crate::buffers::L2;
 use crate::candidate::Title;
 use crate::error::Error;
+use crate::limit::{Limit, Load};
 use crate::roofline::Rates;
 use crate::shape::Shape;
 use crate::stats;
@@ -143,6 +144,21 @@ pub struct Row {
     pub percent_of_ffma: Option<f64>,
     /// Reading A and B once and writing C once, in this time, as a share of the copy's rate.
     pub percent_of_copy: Option<f64>,
+    /// The issue slots of the multiprocessors that its instructions take.
+    pub percent_of_issue: Option<f64>,
+    /// The cycles of the shared memory that its accesses take.
+    pub percent_of_shared: Option<f64>,
+    /// The cycles of the L1 cache, for a kernel without shared memory.
+    pub percent_of_l1: Option<f64>,
+    /// Blocks of all its launches; none for cuBLAS.
+    pub blocks: Option<u64>,
+    /// What limits it, in a word.
+    pub limit: Option<&'static str>,
+    /// How much of that it uses, or of what it uses most of.
+    pub limit_percent: Option<f64>,
+    /// The limit in words; in neither JSON nor CSV.
+    #[serde(skip)]
+    pub limited: Option<Limit>,
 
     /// The largest error against the product in f64, of the same elements for both.
     pub max_abs_error: Option<f64>,
@@ -248,16 +264,26 @@ impl Row {
         self.cublas_deviation = Some(stats::deviation(&cublas.ms));
         (self.cublas_min, self.cublas_max) = range(&cublas.ms);
         self.cublas_gflops = finite(gemm.flops() / cublas_median * 1e-6);
-        let ratios: Vec<_> = cublas.ms.iter().zip(&own.ms).map(|(c, own)| c / own).collect();
-        let ratio = stats::median(&ratios);
-        self.ratio = finite(ratio);
-        let Some((low, high)) = stats::median_interval(&ratios) else { return };
-        (self.ratio_low, self.ratio_high) = (finite(low), finite(high));
+        let Some((ratio, interval)) = stats::paired_ratio(&cublas.ms, &own.ms) else { return };
+        self.ratio = Some(ratio);
+        let Some((low, high)) = interval else { return };
+        (self.ratio_low, self.ratio_high) = (Some(low), Some(high));
         self.verdict = Some(match () {
             () if low > 1.0 && ratio >= 1.0 + BIAS => Verdict::Faster,
             () if high < 1.0 && ratio <= 1.0 - BIAS => Verdict::Slower,
             () => Verdict::WithinNoise,
         });
+    }
+
+    /// Fills in how busy the GPU was.
+    pub fn load(&mut self, load: &Load) {
+        self.percent_of_issue = load.percent_of_issue;
+        self.percent_of_shared = load.percent_of_shared;
+        self.percent_of_l1 = load.percent_of_l1;
+        self.blocks = load.blocks;
+        self.limited = load.limit();
+        self.limit = self.limited.map(Limit::name);
+        self.limit_percent = self.limited.and_then(Limit::percent);
     }
 
     /// Fills in the state of the GPU meanwhile.

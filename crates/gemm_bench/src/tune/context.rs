@@ -147,7 +147,7 @@ pub fn check(
     buffers: &mut RotatingBuffers,
     reference: &Reference<'_>,
 ) -> Result<Result<Check, String>, Error> {
-    let (first, second) = (buffers.result(job)?, buffers.result(job)?);
+    let (first, second) = (buffers.result(job, None)?, buffers.result(job, None)?);
     if let Some((at, _)) = first_difference(&first, &second) {
         return Ok(Err(format!("results differ between runs, at element {at}")));
     }

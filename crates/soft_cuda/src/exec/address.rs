@@ -253,8 +253,8 @@ fn find(
                 return Ok(host);
             }
             Err(match cx.memory.place(address) {
-                Place::Freed { base, size } => {
-                    FaultKind::UseAfterFree { address, bytes, access, base, size }
+                Place::Freed { base, size, allocated, freed } => {
+                    FaultKind::UseAfterFree { address, bytes, access, base, size, allocated, freed }
                 }
                 place => FaultKind::OutOfBounds { address, bytes, access, space: named, place },
             })

@@ -12,9 +12,10 @@ use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
+use super::recorder::{Recorder, WarpFault};
 use super::schedule::{self, Random};
 use super::split::{Split, State};
-use super::warp::{Executed, Stop, Warp, WarpFault};
+use super::warp::{Executed, Stop, Warp};
 use crate::checks::{Checks, Schedule};
 use crate::fault::{FaultKind, Waiting};
 use crate::memory::{Memory, Snapshot};
@@ -57,6 +58,7 @@ pub(crate) struct Launch<'k> {
     /// The checks that cost time, if there are any.
     pub checks: Option<LaunchChecks>,
     pub schedule: Schedule,
+    pub recorder: &'k Recorder,
 }
 
 impl Launch<'_> {
@@ -161,6 +163,8 @@ impl<'k> Worker<'k> {
                 Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, bytes))
             }),
             checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
+            recorder: launch.recorder,
+            place: 0,
             bulk_bytes: 0,
             printed: Printed::default(),
             started: launch.started,
@@ -231,6 +235,7 @@ impl<'k> Worker<'k> {
     /// Runs the block with the linear index `block`, which is number `place` to start.
     pub(crate) fn run(&mut self, block: u64, place: u64) -> Result<(), BlockError> {
         self.start(block);
+        self.cx.place = place;
         loop {
             let mut progress = false;
             self.shuffle();
@@ -290,8 +295,9 @@ impl<'k> Worker<'k> {
             None => Ok(()),
             Some((warp, line)) => {
                 let kind = FaultKind::WarpgroupDivergence { warp: warp as u32 };
-                let fault = WarpFault { lane: 0, line, kind };
-                Err(BlockError::Fault { warp: warp as u32, fault })
+                let (warp, fault) = (warp as u32, WarpFault { lane: 0, line, kind });
+                let taken = self.cx.recorder.take(self.cx.place, warp, fault);
+                taken.map_err(|fault| BlockError::Fault { warp, fault })
             }
         }
     }

@@ -164,10 +164,8 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let (at, host) = plain(cx, lane, to, (from, src.space), bytes)?;
         cx.order.copy(issued, at, bytes)?;
         check_load(cx, lane, line, (at, bytes), (index, phase))?;
-        if let Some(checker) = &mut cx.checker {
-            let site = Site { line, kind: AccessKind::Load, bytes };
-            checker.global((cx.warp, lane), site, from, |_| false)?;
-        }
+        let (thread, site) = ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes });
+        cx.check(lane, line, |checker| checker.global(thread, site, from, |_| false))?;
         // SAFETY: `plain` checked both ends.
         unsafe { element::copy(cx.shared.add(at as usize), host, bytes, bytes) };
         bytes.into()
@@ -194,10 +192,8 @@ fn check_load(
     place: (u32, u32),
     phase: (usize, u32),
 ) -> Result<(), FaultKind> {
-    match &mut cx.checker {
-        Some(checker) => checker.copy_bulk((cx.warp, lane), line, place, phase),
-        None => Ok(()),
-    }
+    let thread = (cx.warp, lane);
+    cx.check(lane, line, |checker| checker.copy_bulk(thread, line, place, phase))
 }
 
 /// Checks a copy of plain bytes. Returns the offset into shared memory and the
@@ -282,9 +278,8 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         (from, map.box_bytes() as u32, CopyTarget::Tensor { map, start })
     };
     cx.order.read(cx.warp, line, from, bytes)?;
-    if let Some(checker) = &mut cx.checker {
-        checker.read_bulk((cx.warp, lane), line, (from, bytes))?;
-    }
+    let thread = (cx.warp, lane);
+    cx.check(lane, line, |checker| checker.read_bulk(thread, line, (from, bytes)))?;
     cx.bulk_bytes += u64::from(bytes);
     cx.stores[cx.warp].push(lane, Store { from, to });
     Ok(())

@@ -32,7 +32,8 @@ unsafe impl Handler for CheckSharedLoad {
         let Some(checker) = &mut cx.checker else { return false };
         match checker.shared_loads((warp, mask), site, &offsets) {
             Ok(()) => false,
-            Err((lane, kind)) => cx.fail(lane, kind),
+            // SAFETY: by the contract of the trait.
+            Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
         }
     }
 }
@@ -55,7 +56,8 @@ unsafe impl Handler for CheckGlobalLoad {
         let Some(checker) = &mut cx.checker else { return false };
         match checker.global_loads((warp, mask), site, &addresses) {
             Ok(()) => false,
-            Err((lane, kind)) => cx.fail(lane, kind),
+            // SAFETY: by the contract of the trait.
+            Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
         }
     }
 }
@@ -113,7 +115,11 @@ unsafe impl Handler for CheckAccess {
         cx.checker = Some(checker);
         match result {
             Ok(()) => false,
-            Err((lane, kind)) => cx.fail(lane, kind),
+            Err((lane, kind)) => {
+                let line = Words::of(cx, op).site.line;
+                // SAFETY: by the contract of the trait.
+                unsafe { cx.found_by(op, lane, line, kind) }
+            }
         }
     }
 }

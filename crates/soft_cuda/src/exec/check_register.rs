@@ -4,7 +4,7 @@ use super::op::{Cx, Handler, Op};
 use crate::fault::FaultKind;
 
 /// Fails in a lane where predicate `a` does not say that register number `x` of
-/// [`super::facts::Facts::watched`] was written.
+/// [`super::facts::Facts::watched`] was written. `d` is the PTX line.
 pub(crate) struct CheckRegister;
 
 // SAFETY: reads only the predicate `a`.
@@ -18,7 +18,8 @@ unsafe impl Handler for CheckRegister {
         }
         let name = cx.checker.as_ref().and_then(|checker| checker.facts.watched.get(op.x as usize));
         let register = name.cloned().unwrap_or_default();
-        cx.fail(unwritten.trailing_zeros(), FaultKind::UninitialisedRegister { register })
+        let kind = FaultKind::UninitialisedRegister { register };
+        cx.found(unwritten.trailing_zeros(), op.d, kind)
     }
 }
 
@@ -35,7 +36,8 @@ unsafe impl Handler for SetMaxRegisters {
         }
         absent != 0 && {
             let warp = cx.warp as u32;
-            cx.fail(cx.mask.trailing_zeros(), FaultKind::WarpgroupDivergence { warp })
+            let kind = FaultKind::WarpgroupDivergence { warp };
+            cx.found(cx.mask.trailing_zeros(), op.x, kind)
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Checker<'k> {
     pub launch: &'k LaunchChecks,
     pub known: Knowledge,
     pub facts: &'k Facts,
+    /// Accesses are noted, and nothing is found: what is wrong with them is known.
+    pub quiet: bool,
     snapshot: &'k Snapshot,
     grid: [u32; 3],
     block: [u32; 3],
@@ -68,6 +70,7 @@ impl<'k> Checker<'k> {
             launch,
             known: Knowledge::new(warps, facts.copies),
             facts,
+            quiet: false,
             snapshot,
             grid,
             block,
@@ -93,8 +96,9 @@ impl<'k> Checker<'k> {
         self.register_changes.iter_mut().for_each(Vec::clear);
     }
 
+    #[inline(always)]
     fn checks(&self) -> Checks {
-        self.launch.checks
+        if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
     /// Checks and notes loads from shared memory at `offsets`.
@@ -105,7 +109,8 @@ impl<'k> Checker<'k> {
         site: Site,
         offsets: &[u32; LANES],
     ) -> Result<(), (u32, FaultKind)> {
-        let result = self.shared.load(&self.known, self.launch.checks, (warp, mask), site, offsets);
+        let checks = self.checks();
+        let result = self.shared.load(&self.known, checks, (warp, mask), site, offsets);
         result.map_err(|(lane, conflict)| {
             (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
         })
@@ -124,7 +129,7 @@ impl<'k> Checker<'k> {
         if !site.kind.writes() {
             return self.shared_loads((warp, mask), site, offsets);
         }
-        let (known, checks) = (&self.known, self.launch.checks);
+        let (known, checks) = (&self.known, self.checks());
         let result = self.shared.store(known, checks, (warp, mask), site, offsets, same);
         result.map_err(|(lane, conflict)| {
             (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
@@ -269,7 +274,8 @@ impl<'k> Checker<'k> {
             if checks.memory
                 && let Some(written) = &allocation.written
             {
-                if site.kind.reads() && !written.covers(offset, site.bytes.into()) {
+                let quiet = self.quiet || !site.kind.reads();
+                if !quiet && !written.covers(offset, site.bytes.into()) {
                     break 'found Conflict::Uninitialised;
                 }
                 if site.kind.writes() {
@@ -278,7 +284,8 @@ impl<'k> Checker<'k> {
             }
             let place = (index, allocation.size);
             let shadow = &self.launch.global;
-            match shadow.access(&self.known, place, (warp, lane), site, offset, same) {
+            match shadow.access(&self.known, place, (warp, lane), (site, self.quiet), offset, same)
+            {
                 Err(Conflict::Race(_)) if !checks.races => return Ok(()),
                 Err(Conflict::ReadOnlyCache(_)) if !checks.memory => return Ok(()),
                 Err(conflict) => conflict,
@@ -299,12 +306,12 @@ impl<'k> Checker<'k> {
     ) -> Result<(), FaultKind> {
         let size = self.facts.local_bytes as usize;
         let offset = address.wrapping_sub(LOCAL_BASE.into()) as usize;
-        if !self.checks().memory || offset > size || size - offset < site.bytes as usize {
+        if !self.launch.checks.memory || offset > size || size - offset < site.bytes as usize {
             return Ok(());
         }
         let at = (warp * LANES + lane) * size + offset;
         let bytes = &mut self.local[at..at + site.bytes as usize];
-        if site.kind.reads() && bytes.contains(&false) {
+        if site.kind.reads() && !self.quiet && bytes.contains(&false) {
             let place = format!("byte {offset} of the thread's local memory");
             let space = AddressSpace::Local;
             return Err(self.fault(Conflict::Uninitialised, site, space, address, place));
@@ -377,7 +384,7 @@ impl<'k> Checker<'k> {
         bytes: u32,
     ) -> Result<(), FaultKind> {
         let site = Site { line, kind: AccessKind::Copy, bytes };
-        let result = self.shared.copy(&self.known, self.launch.checks, writer, site, offset);
+        let result = self.shared.copy(&self.known, self.checks(), writer, site, offset);
         result.map_err(|conflict| self.shared_fault(conflict, site, offset))
     }
 

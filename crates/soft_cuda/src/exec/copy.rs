@@ -66,16 +66,19 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
                 Err(kind) => return cx.fail(lane as u32, kind),
             }
         };
-        if let Some(checker) = &mut cx.checker {
+        if cx.checker.is_some() {
             let (at, group) =
                 ((dst as usize - cx.shared as usize) as u32, cx.copies[cx.warp].group(lane));
             let (thread, site) =
                 ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes: have });
-            let mut result = checker.copy_async(thread, line, (at, bytes), group);
-            if result.is_ok() && have != 0 {
-                result = checker.global(thread, site, from, |_| false);
-            }
-            if let Err(kind) = result {
+            let checked = cx.check(lane, line, |checker| {
+                checker.copy_async(thread, line, (at, bytes), group)?;
+                if have == 0 {
+                    return Ok(());
+                }
+                checker.global(thread, site, from, |_| false)
+            });
+            if let Err(kind) = checked {
                 return cx.fail(lane as u32, kind);
             }
         }

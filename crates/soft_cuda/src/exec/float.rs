@@ -100,7 +100,9 @@ macro_rules! float {
             }
             #[inline(always)]
             fn sqrt(self) -> $ty {
-                $ty::sqrt(self)
+                // Not left to `canonical`: LLVM 22 takes one NaN of a square root for another,
+                // and drops what turns it into the canonical one.
+                if self >= 0.0 { $ty::sqrt(self) } else { $ty::from_bits($nan) }
             }
             #[inline(always)]
             fn wide(self) -> f64 {

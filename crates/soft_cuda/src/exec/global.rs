@@ -289,14 +289,14 @@ impl GlobalShadow {
     }
 
     /// Checks and notes an access of `site.bytes` bytes at `offset` into allocation number
-    /// `index`, of `size` bytes, by lane `lane` of warp `warp`.
+    /// `index`, of `size` bytes, by lane `lane` of warp `warp`; if `quiet`, only notes it.
     #[inline(always)]
     pub(crate) fn access(
         &self,
         known: &Knowledge,
         allocation: (usize, u64),
         (warp, lane): (usize, usize),
-        site: Site,
+        (site, quiet): (Site, bool),
         offset: u64,
         same: impl Fn(usize) -> bool,
     ) -> Result<(), Conflict> {
@@ -314,7 +314,7 @@ impl GlobalShadow {
         let new = Packed::new(block, thread, kind, time);
         let written = words.written.load(Relaxed);
         for word in (offset >> self.shift..end).map(place) {
-            if written {
+            if written && !quiet {
                 let old = words.writes[word].load(Relaxed);
                 if old != 0 && old != new.0 {
                     let line = || words.write_lines[word].load(Relaxed);
@@ -322,7 +322,9 @@ impl GlobalShadow {
                 }
             }
             if site.kind.writes() {
-                words.check_reads(known, (warp, lane), word)?;
+                if !quiet {
+                    words.check_reads(known, (warp, lane), word)?;
+                }
                 words.note_write(word, new, site.line);
             } else if !site.kind.strong() {
                 words.note_read(known.ceiling(warp), word, new, site.line);

@@ -27,13 +27,13 @@ pub(super) fn complete_in(cx: &Cx<'_>, members: u32, mask: u32, live: u32, all: 
     })
 }
 
-/// Executes a collective for the lanes `mask`: once for each member mask. `live` are the lanes
-/// that have not exited.
+/// Executes a collective at PTX line `line` for the lanes `mask`: once for each member mask.
+/// `live` are the lanes that have not exited.
 pub(super) fn execute(
     cx: &mut Cx<'_>,
     collective: &Collective,
-    mask: u32,
-    live: u32,
+    (mask, live): (u32, u32),
+    line: u32,
 ) -> Result<(), (u32, FaultKind)> {
     let mut left = mask;
     while left != 0 {
@@ -47,7 +47,12 @@ pub(super) fn execute(
         cx.mask = group;
         if cx.checks.sync {
             // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
-            check(cx, unsafe { *members.add(first) }, group, live)?;
+            if let Err((lane, kind)) = check(cx, unsafe { *members.add(first) }, group, live)
+                && cx.found(lane, line, kind)
+                && let Some(fault) = cx.fault.take()
+            {
+                return Err((fault.lane, fault.kind));
+            }
         }
         if collective.anywhere
             && let Some(checker) = &mut cx.checker

@@ -45,6 +45,7 @@ pub(crate) mod phases;
 pub(crate) mod print;
 mod printed;
 pub(crate) mod racecheck;
+pub(crate) mod recorder;
 pub(crate) mod schedule;
 pub(crate) mod shadow;
 pub(crate) mod special;

@@ -6,6 +6,7 @@ use super::machine::{Shape, bits};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
+use super::recorder::{Recorder, WarpFault};
 use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::memory::{Memory, Snapshot};
@@ -158,6 +159,10 @@ pub(crate) struct Cx<'k> {
     /// The checks that cost time, if there are any.
     pub checker: Option<Box<Checker<'k>>>,
     pub checks: Checks,
+    /// Where what is found goes that the launch goes on after, and the place of the block in the
+    /// order of the launch.
+    pub recorder: &'k Recorder,
+    pub place: u64,
     /// Bytes that bulk copies have moved.
     pub bulk_bytes: u64,
     /// What the block has printed.
@@ -174,6 +179,72 @@ impl Cx<'_> {
     pub(crate) fn fail(&mut self, lane: u32, kind: FaultKind) -> bool {
         self.fault = Some(Box::new(LaneFault { lane, kind }));
         true
+    }
+
+    /// A check found something wrong with what `lane` does at PTX line `line`. Returns whether
+    /// that ends the launch, as [`fail`](Cx::fail).
+    #[cold]
+    pub(crate) fn found(&mut self, lane: u32, line: u32, kind: FaultKind) -> bool {
+        match self.recorder.take(self.place, self.warp as u32, WarpFault { lane, line, kind }) {
+            Ok(()) => false,
+            Err(fault) => self.fail(lane, fault.kind),
+        }
+    }
+
+    /// Has the checker look at an access of `lane` at PTX line `line`. If it finds something that
+    /// the launch goes on after, the access is noted.
+    pub(crate) fn check(
+        &mut self,
+        lane: usize,
+        line: u32,
+        mut look: impl FnMut(&mut Checker<'_>) -> Result<(), FaultKind>,
+    ) -> Result<(), FaultKind> {
+        let Some(checker) = &mut self.checker else { return Ok(()) };
+        let Err(kind) = look(checker) else { return Ok(()) };
+        checker.quiet = true;
+        let noted = look(checker);
+        checker.quiet = false;
+        let fault = WarpFault { lane: lane as u32, line, kind };
+        let taken = self.recorder.take(self.place, self.warp as u32, fault);
+        taken.map_err(|fault| fault.kind).and(noted)
+    }
+
+    /// As [`found`](Cx::found), by the operation `op`, which only checks. If the launch goes on,
+    /// the access is noted, and the other lanes are checked.
+    ///
+    /// # Safety
+    /// `op` is of the kernel that runs.
+    #[cold]
+    pub(crate) unsafe fn found_by(
+        &mut self,
+        op: &Op,
+        lane: u32,
+        line: u32,
+        kind: FaultKind,
+    ) -> bool {
+        if self.found(lane, line, kind) {
+            return true;
+        }
+        let all = self.mask;
+        self.mask = 1 << lane;
+        self.be_quiet(true);
+        // SAFETY: by contract.
+        let mut failed = unsafe { (op.run)(self, op) };
+        self.be_quiet(false);
+        self.mask = all & !(1 << lane);
+        if !failed && self.mask != 0 {
+            // SAFETY: by contract.
+            failed = unsafe { (op.run)(self, op) };
+        }
+        self.mask = all;
+        failed
+    }
+
+    /// Whether accesses are noted without being checked.
+    fn be_quiet(&mut self, quiet: bool) {
+        if let Some(checker) = &mut self.checker {
+            checker.quiet = quiet;
+        }
     }
 
     /// The lanes of the register slot at byte offset `slot`.

@@ -12,6 +12,7 @@ use super::mbarrier::{self, Waited};
 use super::members::{collective_at, complete, complete_in, execute};
 use super::op::{Cx, Op};
 use super::phases::Barriers;
+use super::recorder::WarpFault;
 use super::split::{Node, ROOT, Split, State};
 use crate::fault::{FaultKind, Waiting};
 
@@ -31,14 +32,6 @@ pub(crate) enum Stop {
     Turn,
     /// It broke a rule.
     Fault(WarpFault),
-}
-
-/// A fault, and where.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct WarpFault {
-    pub lane: u32,
-    pub line: u32,
-    pub kind: FaultKind,
 }
 
 /// Instructions executed.
@@ -192,85 +185,84 @@ impl Warp {
             }
             count.warp += u64::from(segment.instructions);
             count.thread += u64::from(segment.instructions) * lanes;
-            let target =
-                match segment.end {
-                    End::Goto(target) => target,
-                    End::Branch { predicate, negated, taken, next, reconverge } => {
-                        // SAFETY: `predicate` is a predicate of this kernel.
-                        let value = unsafe { cx.pred(predicate) };
-                        let goes = mask & if negated { !value } else { value };
-                        if goes == mask {
-                            taken
-                        } else if goes == 0 {
-                            next
-                        } else {
-                            let paths = [(next, mask & !goes), (taken, goes)];
-                            self.diverge(at, paths, reconverge, code);
-                            return Ok(());
-                        }
-                    }
-                    End::Exit => {
-                        self.splits.swap_remove(at);
-                        self.exit(mask, node);
+            let target = match segment.end {
+                End::Goto(target) => target,
+                End::Branch { predicate, negated, taken, next, reconverge } => {
+                    // SAFETY: `predicate` is a predicate of this kernel.
+                    let value = unsafe { cx.pred(predicate) };
+                    let goes = mask & if negated { !value } else { value };
+                    if goes == mask {
+                        taken
+                    } else if goes == 0 {
+                        next
+                    } else {
+                        let paths = [(next, mask & !goes), (taken, goes)];
+                        self.diverge(at, paths, reconverge, code);
                         return Ok(());
                     }
-                    End::Trap => {
-                        let lane = mask.trailing_zeros();
-                        let kind = cx.printed.panic(cx.warp, lane).unwrap_or(FaultKind::Trap);
-                        return Err(WarpFault { lane, line: segment.line, kind });
-                    }
-                    End::Call(index) => {
-                        let line = segment.line;
-                        let called = self.call(at, index, code, cx);
-                        return called.map_err(|(lane, kind)| WarpFault { lane, line, kind });
-                    }
-                    End::Return => {
-                        self.ret(at, code, cx);
-                        return Ok(());
-                    }
-                    End::Barrier(index) => {
+                }
+                End::Exit => {
+                    self.splits.swap_remove(at);
+                    self.exit(mask, node);
+                    return Ok(());
+                }
+                End::Trap => {
+                    let lane = mask.trailing_zeros();
+                    let kind = cx.printed.panic(cx.warp, lane).unwrap_or(FaultKind::Trap);
+                    return Err(WarpFault { lane, line: segment.line, kind });
+                }
+                End::Call(index) => {
+                    let line = segment.line;
+                    let called = self.call(at, index, code, cx);
+                    return called.map_err(|(lane, kind)| WarpFault { lane, line, kind });
+                }
+                End::Return => {
+                    self.ret(at, code, cx);
+                    return Ok(());
+                }
+                End::Barrier(index) => {
+                    let split = &mut self.splits[at];
+                    (split.pc, split.state) = (pc, State::Barrier(index));
+                    return Ok(());
+                }
+                End::Collective(index) => {
+                    let collective = &code.collectives[index as usize];
+                    if !complete(cx, collective.members, mask, self.live) {
                         let split = &mut self.splits[at];
-                        (split.pc, split.state) = (pc, State::Barrier(index));
+                        (split.pc, split.state) = (pc, State::Collective);
                         return Ok(());
                     }
-                    End::Collective(index) => {
-                        let collective = &code.collectives[index as usize];
-                        if !complete(cx, collective.members, mask, self.live) {
+                    let line = segment.line;
+                    execute(cx, collective, (mask, self.live), line)
+                        .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
+                    cx.mask = mask;
+                    collective.next
+                }
+                End::Wait(index) => {
+                    let wait = &code.waits[index as usize];
+                    let give_up = std::mem::take(&mut expired);
+                    // SAFETY: the wait was decoded for this kernel.
+                    match unsafe { mbarrier::wait(cx, wait, give_up) } {
+                        Ok(Waited::Over) => {
+                            self.splits[at].tried = give_up;
+                            wait.next
+                        }
+                        Ok(Waited::Blocked(barrier)) => {
                             let split = &mut self.splits[at];
-                            (split.pc, split.state) = (pc, State::Collective);
+                            if cx.checks.sync && !split.tried {
+                                // A wait may say "not yet" whenever it likes.
+                                expired = true;
+                                continue;
+                            }
+                            (split.pc, split.state) = (pc, State::Mbarrier(barrier));
                             return Ok(());
                         }
-                        let line = segment.line;
-                        execute(cx, collective, mask, self.live)
-                            .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
-                        cx.mask = mask;
-                        collective.next
-                    }
-                    End::Wait(index) => {
-                        let wait = &code.waits[index as usize];
-                        let give_up = std::mem::take(&mut expired);
-                        // SAFETY: the wait was decoded for this kernel.
-                        match unsafe { mbarrier::wait(cx, wait, give_up) } {
-                            Ok(Waited::Over) => {
-                                self.splits[at].tried = give_up;
-                                wait.next
-                            }
-                            Ok(Waited::Blocked(barrier)) => {
-                                let split = &mut self.splits[at];
-                                if cx.checks.sync && !split.tried {
-                                    // A wait may say "not yet" whenever it likes.
-                                    expired = true;
-                                    continue;
-                                }
-                                (split.pc, split.state) = (pc, State::Mbarrier(barrier));
-                                return Ok(());
-                            }
-                            Err((lane, kind)) => {
-                                return Err(WarpFault { lane, line: segment.line, kind });
-                            }
+                        Err((lane, kind)) => {
+                            return Err(WarpFault { lane, line: segment.line, kind });
                         }
                     }
-                };
+                }
+            };
             if target == reconvergence {
                 self.splits.swap_remove(at);
                 self.arrive(node, mask);
@@ -390,11 +382,9 @@ impl Warp {
                 complete_in(cx, collective_at(code, s.pc).members, s.mask, self.live, all)
             });
             if whole {
-                execute(cx, collective, all, self.live).map_err(|(lane, kind)| WarpFault {
-                    lane,
-                    line: code.segments[pc as usize].line,
-                    kind,
-                })?;
+                let line = code.segments[pc as usize].line;
+                execute(cx, collective, (all, self.live), line)
+                    .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
                 let indices: Vec<usize> =
                     (0..self.splits.len()).filter(|&i| together(&self.splits[i])).collect();
                 // From the back, so that `swap_remove` moves none that is still to come.

@@ -143,7 +143,7 @@ fn check_sizes(
             return Err(at.bad_operands(&format!("`{name}` takes another number of arguments")));
         }
         let sizes = declared.iter().map(|variable| variable.element * variable.count.unwrap_or(0));
-        if !sizes.eq(given.iter().map(|piece| piece.bytes.into())) {
+        if !sizes.eq(given.iter().map(|piece| u64::from(piece.bytes))) {
             return Err(at.bad_operands(&format!("`{name}` takes arguments of other sizes")));
         }
     }

@@ -66,7 +66,8 @@ fn around<'a>(
         if let Field::Use(v) | Field::Both(v) = field
             && let Some(&(name, written)) = watched.get(&v)
         {
-            let fields = [raw(0), Field::Use(written), raw(0), raw(0), raw(name), raw(0)];
+            let line = raw(like.line);
+            let fields = [line, Field::Use(written), raw(0), raw(0), raw(name), raw(0)];
             // A guard is read in all lanes.
             let guard = like.guard.filter(|_| Some(field) != guard);
             before.push(Inst {

@@ -1,14 +1,14 @@
 //! Planted bugs and their clean twins: every check finds every bug, and nothing in a twin.
 
+mod export;
+mod findings;
 mod memory;
 mod races;
 mod registers;
 mod settings;
 mod sync;
 
-use soft_cuda::{
-    Checks, Config, Device, Fault, FaultKind, Isa, LaunchConfig, LaunchError, Schedule,
-};
+use soft_cuda::{Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, Schedule};
 
 /// A kernel with a bug, and the same without. In `body`, lines that begin with `BUG|` are in the
 /// former only, those with `FIX|` in the latter only.
@@ -20,6 +20,10 @@ struct Twin {
     blocks: u32,
     body: &'static str,
 }
+
+/// What a launch can go on after.
+const GOES_ON_AFTER: [&str; 5] =
+    ["DataRace", "NoVariable", "ReadOnlyCache", "Uninitialised", "UninitialisedRegister"];
 
 const SCHEDULES: [Schedule; 4] =
     [Schedule::InOrder, Schedule::Random(1), Schedule::Random(2), Schedule::Adversarial];
@@ -36,7 +40,7 @@ fn module(body: &str, keep: &str) -> String {
         .map(|line| line.replace(keep, "    ") + "\n")
         .collect();
     format!(
-        ".version 8.0
+        ".version 8.6
 .target sm_90a
 .address_size 64
 .shared .align 128 .b8 tile[4096];
@@ -72,16 +76,25 @@ fn module(body: &str, keep: &str) -> String {
 {body}
   ret;
 }}
+.file 1 \"src/kernel.rs\"
 "
     )
 }
 
 const WORDS: u64 = 4096;
 
-fn run(ptx: &str, twin: &Twin, checks: Checks, schedule: Schedule, isa: Isa) -> Option<Fault> {
+/// A device that does not run for ever.
+fn device(checks: Checks, schedule: Schedule, isa: Isa, max_findings: usize) -> Device {
     let instruction_budget = Some(10_000_000);
-    let device =
-        Device::new(Config { isa, checks, schedule, instruction_budget, ..Config::default() });
+    let rest = Config::default();
+    Device::new(Config { isa, checks, schedule, instruction_budget, max_findings, ..rest })
+}
+
+fn run(ptx: &str, twin: &Twin, checks: Checks, schedule: Schedule, isa: Isa) -> Option<Fault> {
+    run_on(&device(checks, schedule, isa, 0), ptx, twin)
+}
+
+fn run_on(device: &Device, ptx: &str, twin: &Twin) -> Option<Fault> {
     let module = device.load(ptx).unwrap_or_else(|error| panic!("{}: {error}\n{ptx}", twin.name));
     let kernel = module.kernel("k").unwrap();
     let [input, output] = [(); 2].map(|()| device.alloc(WORDS * 4).unwrap());
@@ -96,12 +109,6 @@ fn run(ptx: &str, twin: &Twin, checks: Checks, schedule: Schedule, isa: Isa) -> 
     }
 }
 
-/// The name of a kind of fault.
-fn name(kind: &FaultKind) -> String {
-    let text = format!("{kind:?}");
-    text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
-}
-
 /// What is wrong with how `twin` runs under `schedule`, if anything.
 fn judge(twin: &Twin, own: Checks, schedule: Schedule, isa: Isa) -> Option<String> {
     let (buggy, clean) = (module(twin.body, "BUG|"), module(twin.body, "FIX|"));
@@ -111,9 +118,23 @@ fn judge(twin: &Twin, own: Checks, schedule: Schedule, isa: Isa) -> Option<Strin
     if run(&buggy, twin, Checks::ALL, schedule, isa).is_none() {
         return Some(format!("`{}`, {schedule}: not found by all checks", twin.name));
     }
+    let goes_on = device(own, schedule, isa, 100);
+    let ended = run_on(&goes_on, &buggy, twin);
+    let found = goes_on.findings();
+    if !found.iter().any(|finding| twin.found.split('|').any(|name| name == finding.name())) {
+        return Some(format!(
+            "`{}`, {schedule}: not among what it goes on after: {found}",
+            twin.name
+        ));
+    }
+    if GOES_ON_AFTER.contains(&twin.found)
+        && ended.is_some_and(|fault| fault.kind.name() == twin.found)
+    {
+        return Some(format!("`{}`, {schedule}: it does not go on", twin.name));
+    }
     match run(&buggy, twin, own, schedule, isa) {
         None => Some(format!("`{}`, {schedule}: not found", twin.name)),
-        Some(fault) if twin.found.split('|').any(|found| found == name(&fault.kind)) => None,
+        Some(fault) if twin.found.split('|').any(|found| found == fault.kind.name()) => None,
         Some(fault) => Some(format!("`{}`, {schedule}: {fault}", twin.name)),
     }
 }

@@ -5,7 +5,7 @@ use soft_cuda::Checks;
 
 const UNWRITTEN: &str = "Uninitialised";
 
-const TWINS: [Twin; 14] = [
+pub const TWINS: [Twin; 14] = [
     Twin {
         name: "shared memory",
         found: UNWRITTEN,

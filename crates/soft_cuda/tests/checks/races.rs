@@ -8,7 +8,7 @@ const ONLY: Checks = Checks { races: true, ..Checks::NONE };
 // So that waits may say "not yet".
 const WITH_SYNC: Checks = Checks { sync: true, ..ONLY };
 
-const SHARED: [Twin; 14] = [
+pub const SHARED: [Twin; 14] = [
     Twin {
         name: "no barrier between a store and another warp's load",
         found: RACE,
@@ -186,7 +186,7 @@ BUG| xor.b32 %r11, %r1, 32; add.u32 %r11, %r3, %r11; ld.shared.u8 %h2, [%r11];
     },
 ];
 
-const MBARRIERS: [Twin; 6] = [
+pub const MBARRIERS: [Twin; 6] = [
     Twin {
         name: "a consumer that does not wait for the bulk copy",
         found: RACE,
@@ -293,7 +293,7 @@ END:",
     },
 ];
 
-const GLOBAL: [Twin; 8] = [
+pub const GLOBAL: [Twin; 8] = [
     Twin {
         name: "two blocks store to one word",
         found: RACE,

@@ -5,7 +5,7 @@ use soft_cuda::Checks;
 
 const UNWRITTEN: &str = "UninitialisedRegister";
 
-const TWINS: [Twin; 3] = [
+pub const TWINS: [Twin; 3] = [
     Twin {
         name: "a register that nothing writes",
         found: UNWRITTEN,

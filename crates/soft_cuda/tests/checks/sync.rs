@@ -3,7 +3,7 @@
 use super::{Twin, check};
 use soft_cuda::Checks;
 
-const TWINS: [Twin; 14] = [
+pub const TWINS: [Twin; 14] = [
     Twin {
         name: "a bulk copy that may not see its mbarrier initialised",
         found: "BadBarrier",

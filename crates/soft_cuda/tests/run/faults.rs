@@ -3,7 +3,7 @@
 use super::{Case, kernel, line_of, module};
 use soft_cuda::{
     Access, AddressSpace, Config, Device, FaultKind, InvalidLaunch, LaunchConfig, LaunchError,
-    Place,
+    MemoryCall, Place,
 };
 
 #[test]
@@ -121,7 +121,9 @@ fn use_after_free_is_told_from_out_of_bounds() {
             bytes: 4,
             access: Access::Load,
             base: a,
-            size: 64
+            size: 64,
+            allocated: MemoryCall { name: "alloc", ordinal: 1, launches: 0 },
+            freed: MemoryCall { name: "free", ordinal: 3, launches: 0 },
         }
     );
     assert!(fault.to_string().contains("after free"), "{fault}");

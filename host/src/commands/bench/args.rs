@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use host::compare::Options;
-use host::{L2, Shape, auto};
+use host::{Shape, auto};
 
+use crate::commands::l2::L2Arg;
 use crate::report::RowFormat;
 
 #[derive(Debug, clap::Args)]
@@ -69,21 +69,7 @@ impl BenchArgs {
 
     /// How kernels are measured.
     pub fn options(&self) -> Options {
-        let l2 = match self.l2 {
-            L2Arg::Cold => L2::Cold,
-            L2Arg::Warm => L2::Warm,
-        };
         let sample_ms = f64::from(self.sample_ms);
-        Options { l2, samples: self.samples, sample_ms, seed: self.seed }
+        Options { l2: self.l2.policy(), samples: self.samples, sample_ms, seed: self.seed }
     }
-}
-
-/// What the L2 cache holds when a product starts.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum L2Arg {
-    /// Nothing of its matrices: each launch takes other ones, in turn.
-    #[default]
-    Cold,
-    /// What fits of them: every launch takes the same ones.
-    Warm,
 }

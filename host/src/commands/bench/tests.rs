@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::commands::args::{Args, Command};
+use crate::io::stdio::Accent;
 
 /// Everything but cuBLAS, on the software device: rows say what was done.
 #[test]
@@ -20,7 +21,7 @@ fn a_row_for_every_kernel_and_shape() {
     let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let choices = ["tile2d", "smem_full"].map(|name| Selection::parse(name).unwrap());
-    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_| Ok(())).unwrap();
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
     let rows = Rows(reporter);
     assert_eq!(measure(&args, &device, rows, &choices, &args.sizes, None).unwrap(), Outcome::Right);
 
@@ -66,7 +67,7 @@ fn a_row_of_auto_says_what_was_chosen() {
     let folder = tempfile::tempdir().unwrap();
     args.save = Some(folder.path().join("rows.jsonl"));
     let device = Device::open(DeviceChoice::Soft).unwrap();
-    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_| Ok(())).unwrap();
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
     let rows = Rows(reporter);
     assert_eq!(
         measure(&args, &device, rows, &[Selection::Auto], &args.sizes, None).unwrap(),
@@ -89,7 +90,7 @@ fn a_row_that_cannot_be_printed_is_saved_and_the_last() {
     let folder = tempfile::tempdir().unwrap();
     args.save = Some(folder.path().join("rows.jsonl"));
     let device = Device::open(DeviceChoice::Soft).unwrap();
-    let print = |text: &str| match text.contains("PASS") {
+    let print = |text: &str, _: &[Accent<'_>]| match text.contains("PASS") {
         true => Err(Error::Output { path: "stdout".into(), reason: "full".into() }),
         false => Ok(()),
     };

@@ -1,7 +1,11 @@
 //! What a few samples say: middle, spread, and how sure one can be of the middle.
 //!
 //! Times on a GPU are skewed and have outliers, so everything here is about order, not about
-//! sums: medians, and an interval for a median that assumes no distribution.
+//! sums: medians, an interval for a median that assumes no distribution, and a test of ranks.
+
+mod rank;
+
+pub use rank::{Comparison, compare};
 
 /// The probability with which [`median_interval`] may miss the median.
 const MISS: f64 = 0.05;
@@ -9,7 +13,7 @@ const MISS: f64 = 0.05;
 /// The middle value; between the middle two of an even number. NaN if there are none.
 ///
 /// ```
-/// assert_eq!(gemm_bench::stats::median(&[4.0, 1.0, 2.0, 800.0]), 3.0);
+/// assert_eq!(sample_stats::median(&[4.0, 1.0, 2.0, 800.0]), 3.0);
 /// ```
 pub fn median(values: &[f64]) -> f64 {
     let sorted = sorted(values);
@@ -24,7 +28,7 @@ pub fn median(values: &[f64]) -> f64 {
 /// The median absolute deviation: how far the values are from their median, in the median.
 ///
 /// ```
-/// assert_eq!(gemm_bench::stats::deviation(&[1.0, 2.0, 3.0, 4.0, 1000.0]), 1.0);
+/// assert_eq!(sample_stats::deviation(&[1.0, 2.0, 3.0, 4.0, 1000.0]), 1.0);
 /// ```
 pub fn deviation(values: &[f64]) -> f64 {
     let middle = median(values);
@@ -40,7 +44,7 @@ pub fn deviation(values: &[f64]) -> f64 {
 /// possible.
 ///
 /// ```
-/// use gemm_bench::stats::median_interval;
+/// use sample_stats::median_interval;
 ///
 /// let ratios = [1.01, 1.02, 0.99, 1.03, 1.02, 1.01, 1.02, 1.01];
 /// assert_eq!(median_interval(&ratios), Some((0.99, 1.03)), "it may be 1");
@@ -64,10 +68,28 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     (rank > 0).then(|| (sorted[rank - 1], sorted[n - rank]))
 }
 
+/// How many times as long one takes as the other, from samples taken in turn: the median over pairs,
+/// and its 95 % interval. `None` if there is no such number.
+///
+/// ```
+/// use gemm_bench::stats::paired_ratio;
+///
+/// // Clocks that fall leave the ratio alone.
+/// let own = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0];
+/// assert_eq!(paired_ratio(&own.map(|ms| 2.0 * ms), &own), Some((2.0, Some((2.0, 2.0)))));
+/// ```
+pub fn paired_ratio(one: &[f64], other: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
+    let ratios: Vec<_> = one.iter().zip(other).map(|(one, other)| one / other).collect();
+    let ratio = median(&ratios);
+    let interval =
+        median_interval(&ratios).filter(|(low, high)| low.is_finite() && high.is_finite());
+    ratio.is_finite().then_some((ratio, interval))
+}
+
 /// The geometric mean of positive numbers; `None` of nothing.
 ///
 /// ```
-/// assert_eq!(gemm_bench::stats::geometric_mean(&[0.5, 2.0]), Some(1.0));
+/// assert_eq!(sample_stats::geometric_mean(&[0.5, 2.0]), Some(1.0));
 /// ```
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|value| value.ln()).sum();

@@ -1,0 +1,64 @@
+//! Launches the kernel `k` of a PTX file, whose parameters are a buffer of 4096 words that count
+//! up and one that nobody has written: so are the planted bugs of `soft_cuda`.
+//!
+//! usage: launch_ptx FILE BLOCKS THREADS
+//!
+//! It takes the first GPU if there is one, else the software device for `sm_90a`. Exit status: 0 if the launch
+//! succeeds, 1 if it fails, 2 if the PTX does not load.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use cust::context::Context;
+use cust::device::Device;
+use cust::memory::DeviceBuffer;
+use cust::module::Module;
+use cust::stream::{Stream, StreamFlags};
+use cust::{CudaFlags, launch};
+
+const WORDS: u32 = 4096;
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [file, blocks, threads] = arguments.as_slice() else {
+        return Err("usage: launch_ptx FILE BLOCKS THREADS".into());
+    };
+    let (blocks, threads): (u32, u32) = (blocks.parse()?, threads.parse()?);
+    let ptx = std::fs::read_to_string(file)?;
+    cust::init(CudaFlags::empty())?;
+    let ordinal = match cuda_driver::gpu_count() {
+        Ok(_) => 0,
+        Err(_) => cuda_driver::soft_sm90_ordinal(),
+    };
+    let _context = Context::new(Device::get_device(ordinal)?)?;
+    let module = match Module::from_ptx(&ptx, &[]) {
+        Ok(module) => module,
+        Err(error) => {
+            let text = cuda_driver::last_error().unwrap_or_else(|| error.to_string());
+            println!("does not load: {text}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let input = DeviceBuffer::from_slice(&(0..WORDS).collect::<Vec<u32>>())?;
+    // SAFETY: the words are never read here.
+    let output = unsafe { DeviceBuffer::<u32>::uninitialized(WORDS as usize) }?;
+    // SAFETY: the kernel may do anything, which is what it is launched for: the process ends behind
+    // it, and reads nothing that it wrote.
+    let launched = unsafe {
+        launch!(module.k<<<blocks, threads, 0, stream>>>(
+            input.as_device_ptr(),
+            output.as_device_ptr()
+        ))
+    };
+    match launched.and_then(|()| stream.synchronize()) {
+        Ok(()) => {
+            println!("success");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            println!("{}", cuda_driver::soft::last_fault().unwrap_or_else(|| error.to_string()));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What limits a product: how busy it keeps each unit of a GPU, from its time.
+//!
+//! Shares are of peaks that were measured in the same run: of the rate of FMAs, of a copy. The
+//! shares of issue slots and of the shared memory follow from what a kernel does for each FMA
+//! ([`profile`]). A unit that is busy for 60 % of the time or more is the limit; if none is, waiting
+//! is, for memory or for each other. That is the rule of Nsight Compute, too.
+
+pub mod profile;
+
+use std::fmt;
+
+use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, find_kernel};
+use cust::memory::DevicePointer;
+use serde::Serialize;
+
+use crate::candidate::{Candidate, Job};
+use crate::roofline::Rates;
+use profile::Profile;
+
+/// What a unit must be used at least, in percent, to be the limit.
+const BUSY: f64 = 60.0;
+
+/// What is launched for nothing takes no more than half of a time that launches do not limit.
+const LAUNCH: f64 = 50.0;
+
+/// Where issue slots go to FMAs rather than to anything else, FMAs are the limit.
+const MOSTLY_FMAS: f64 = 1.25;
+
+/// Threads whose instruction a multiprocessor issues per cycle: four schedulers, a warp each.
+const ISSUED: f64 = 128.0;
+
+/// Threads that the shared memory and the L1 cache serve per cycle: one warp, with 128 bytes.
+const SERVED: f64 = 32.0;
+
+/// How busy a product keeps a GPU. Shares are in percent, and `None` where they are not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Load {
+    /// The measured rate of FMAs, in GFLOP/s.
+    pub ffma_gflops: Option<f64>,
+    /// The measured rate of copies, bytes read plus bytes written, in GB/s.
+    pub copy_gbytes: Option<f64>,
+    /// The product's FMAs, of that rate.
+    pub percent_of_ffma: Option<f64>,
+    /// Reading A and B once and writing C once (and reading the old one, if it is read), of that
+    /// rate of copies.
+    pub percent_of_copy: Option<f64>,
+    /// Issue slots of the multiprocessors.
+    pub percent_of_issue: Option<f64>,
+    /// Cycles of the shared memory, which is one with the L1 cache, for a kernel that uses it.
+    pub percent_of_shared: Option<f64>,
+    /// Cycles of the L1 cache, for a kernel that uses no shared memory.
+    pub percent_of_l1: Option<f64>,
+    /// What launches take that do nothing, of the time.
+    pub percent_of_launch: Option<f64>,
+    /// Blocks of all launches; none for cuBLAS.
+    pub blocks: Option<u64>,
+    /// Multiprocessors for them.
+    pub multiprocessors: Option<u32>,
+}
+
+impl Load {
+    /// The load of a product that took so many milliseconds on a GPU. `rates` and the milliseconds
+    /// of a launch that does nothing were measured in the same run.
+    pub fn new(
+        candidate: &Candidate,
+        gemm: &Gemm,
+        info: &DeviceInfo,
+        ms: f64,
+        rates: &Rates,
+        launch_ms: f64,
+    ) -> Self {
+        let known = |value: f64| value.is_finite().then_some(value);
+        let old = if gemm.beta == 0.0 { 0.0 } else { 4.0 * gemm.m as f64 * gemm.n as f64 };
+        let bytes = gemm.bytes() as f64 + old;
+        let ffma = known(100.0 * gemm.flops() / ms * 1e-6 / rates.ffma);
+        let lanes = info.peak.map_or(ISSUED, |peak| f64::from(peak.lanes));
+        let profile = profile_of(candidate);
+        let per_fma = |count: fn(&Profile) -> f64, width: f64| {
+            Some(ffma? * count(profile.as_ref()?) * lanes / width)
+        };
+        let served = per_fma(|profile| profile.l1_cycles, SERVED);
+        let uses_shared = profile.as_ref().is_some_and(|profile| profile.uses_shared);
+        let plan = match &candidate.job {
+            Ok(Job::Rung(plan)) => Some(plan.launch_plan()),
+            _ => None,
+        };
+        let blocks = |plan: &LaunchPlan| {
+            let grids = plan.launches().iter().map(|launch| launch.grid.map(u64::from));
+            u64::from(plan.splits()) * grids.map(|[x, y]| x * y).sum::<u64>()
+        };
+        Self {
+            ffma_gflops: known(rates.ffma),
+            copy_gbytes: known(rates.copy),
+            percent_of_ffma: ffma,
+            percent_of_copy: known(100.0 * bytes / ms * 1e-6 / rates.copy),
+            percent_of_issue: per_fma(|profile| profile.instructions, ISSUED),
+            percent_of_shared: if uses_shared { served } else { None },
+            percent_of_l1: if uses_shared { None } else { served },
+            percent_of_launch: plan
+                .and_then(|plan| known(100.0 * launch_ms * plan.launches().len() as f64 / ms)),
+            blocks: plan.map(blocks),
+            multiprocessors: info.peak.map(|peak| peak.multiprocessors),
+        }
+    }
+
+    /// What limits the product; `None` where that is not known.
+    ///
+    /// ```
+    /// use gemm_bench::limit::Load;
+    ///
+    /// // `rows2` of the ladder on an H200, M = N = K = 4096.
+    /// let load = Load {
+    ///     percent_of_ffma: Some(20.9),
+    ///     percent_of_issue: Some(51.5),
+    ///     percent_of_shared: Some(94.7),
+    ///     blocks: Some(16_384),
+    ///     multiprocessors: Some(132),
+    ///     ..Load::default()
+    /// };
+    /// let limit = load.limit().expect("known");
+    /// assert_eq!((limit.name(), limit.percent()), ("shared", Some(94.7)));
+    /// assert_eq!(limit.to_string(), "shared-memory bandwidth: 95 % of its peak");
+    /// ```
+    pub fn limit(&self) -> Option<Limit> {
+        if let Some(percent) = self.percent_of_launch.filter(|percent| *percent >= LAUNCH) {
+            return Some(Limit::Launch { percent });
+        }
+        let issue = match (self.percent_of_issue, self.percent_of_ffma) {
+            (Some(issue), Some(ffma)) if issue > MOSTLY_FMAS * ffma => Some(issue),
+            _ => None,
+        };
+        let units = [
+            (Unit::Ffma, self.percent_of_ffma),
+            (Unit::Issue, issue),
+            (Unit::Shared, self.percent_of_shared),
+            (Unit::L1, self.percent_of_l1),
+            (Unit::Memory, self.percent_of_copy),
+        ];
+        let known = units.into_iter().filter_map(|(unit, percent)| Some((unit, percent?)));
+        let (unit, percent) = known.max_by(|one, other| one.1.total_cmp(&other.1))?;
+        match self.blocks.zip(self.multiprocessors) {
+            _ if percent >= BUSY => Some(Limit::Unit { unit, percent }),
+            Some((blocks, multiprocessors))
+                if 100.0 * (blocks as f64) < BUSY * f64::from(multiprocessors) =>
+            {
+                Some(Limit::Blocks { blocks, multiprocessors })
+            }
+            // Without a profile, what is busy may be what is not known.
+            _ if self.percent_of_issue.is_none() => None,
+            _ => Some(Limit::Latency { unit, percent }),
+        }
+    }
+}
+
+/// What a kernel does for each FMA; `None` for cuBLAS, where that was not counted, and where rows
+/// do not begin on 16 bytes, since that is another entry point.
+fn profile_of(candidate: &Candidate) -> Option<Profile> {
+    let Ok(Job::Rung(plan)) = &candidate.job else { return None };
+    let name = candidate.title.chosen.unwrap_or(candidate.title.name);
+    let descriptor = find_kernel(name).ok()?;
+    // Matrices of their own begin on 256 bytes.
+    let aligned = DevicePointer::from_raw(0);
+    let is_aligned = plan.entry_point(aligned, aligned, aligned) == descriptor.name();
+    Profile::of(descriptor).filter(|_| is_aligned)
+}
+
+/// A part of a GPU that can be the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// The FP32 lanes.
+    Ffma,
+    /// The schedulers, where what they issue is not FMAs above all.
+    Issue,
+    /// The shared memory.
+    Shared,
+    /// The L1 cache.
+    L1,
+    /// The memory of the device.
+    Memory,
+}
+
+impl Unit {
+    /// In a word, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ffma => "ffma",
+            Self::Issue => "issue",
+            Self::Shared => "shared",
+            Self::L1 => "l1",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// In words.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Ffma => "FMA throughput",
+            Self::Issue => "instruction issue",
+            Self::Shared => "shared-memory bandwidth",
+            Self::L1 => "L1 bandwidth",
+            Self::Memory => "memory bandwidth",
+        }
+    }
+}
+
+/// What limits a product, from [`Load::limit`]. Shares are in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// A unit that is busy.
+    Unit {
+        /// Which.
+        unit: Unit,
+        /// How much of its peak is used.
+        percent: f64,
+    },
+    /// Too few blocks for the multiprocessors.
+    Blocks {
+        /// Blocks.
+        blocks: u64,
+        /// Multiprocessors.
+        multiprocessors: u32,
+    },
+    /// What a launch costs.
+    Launch {
+        /// Its share of the time.
+        percent: f64,
+    },
+    /// Waiting: no unit is busy.
+    Latency {
+        /// The one that is most.
+        unit: Unit,
+        /// How much of its peak is used.
+        percent: f64,
+    },
+}
+
+impl Limit {
+    /// In a word, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unit { unit, .. } => unit.name(),
+            Self::Blocks { .. } => "blocks",
+            Self::Launch { .. } => "launch",
+            Self::Latency { .. } => "latency",
+        }
+    }
+
+    /// How much of the limit is used; for [`Limit::Latency`], of what is used most.
+    pub fn percent(self) -> Option<f64> {
+        match self {
+            Self::Unit { percent, .. }
+            | Self::Launch { percent }
+            | Self::Latency { percent, .. } => Some(percent),
+            Self::Blocks { .. } => None,
+        }
+    }
+
+    /// As short as a column of a table.
+    pub fn short(self) -> String {
+        match self {
+            Self::Unit { unit, percent } => format!("{} {percent:.0} %", unit.name()),
+            Self::Blocks { blocks, .. } => format!("{blocks} block(s)"),
+            Self::Launch { percent } => format!("launch {percent:.0} %"),
+            Self::Latency { unit, percent } => {
+                format!("latency ({} {percent:.0} %)", unit.name())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit { unit: Unit::Memory, percent } => {
+                write!(f, "memory bandwidth: {percent:.0} % of a copy's")
+            }
+            Self::Unit { unit, percent } => {
+                write!(f, "{}: {percent:.0} % of its peak", unit.words())
+            }
+            Self::Blocks { blocks, multiprocessors } => {
+                write!(f, "too few blocks: {blocks} for {multiprocessors} multiprocessors")
+            }
+            Self::Launch { percent } => {
+                write!(f, "launch overhead: {percent:.0} % of the time")
+            }
+            Self::Latency { unit, percent } => {
+                write!(f, "latency: no unit is above {percent:.0} % of its peak ({})", unit.words())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(ffma: f64, issue: f64, shared: f64, copy: f64, blocks: u64) -> Load {
+        Load {
+            percent_of_ffma: Some(ffma),
+            percent_of_issue: Some(issue),
+            percent_of_shared: Some(shared),
+            percent_of_copy: Some(copy),
+            percent_of_launch: Some(1.0),
+            blocks: Some(blocks),
+            multiprocessors: Some(132),
+            ..Load::default()
+        }
+    }
+
+    fn words(load: Load) -> String {
+        load.limit().map(|limit| limit.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_busiest_unit_is_the_limit() {
+        for (load, says) in [
+            // Issue slots that go to FMAs are no limit of their own.
+            (load(87.5, 94.2, 58.0, 2.1, 132), "FMA throughput: 88 % of its peak"),
+            (load(40.0, 80.0, 58.0, 2.1, 132), "instruction issue: 80 % of its peak"),
+            (load(2.8, 3.5, 2.0, 91.6, 132), "memory bandwidth: 92 % of a copy's"),
+            (
+                load(41.8, 58.4, 40.3, 1.0, 1024),
+                "latency: no unit is above 58 % of its peak (instruction issue)",
+            ),
+            (load(3.1, 4.4, 2.5, 1.0, 16), "too few blocks: 16 for 132 multiprocessors"),
+            (
+                Load { percent_of_launch: Some(55.0), ..load(1.0, 1.0, 1.0, 1.0, 16) },
+                "launch overhead: 55 % of the time",
+            ),
+        ] {
+            assert_eq!(words(load), says);
+        }
+        let l1 = Load {
+            percent_of_l1: Some(99.8),
+            percent_of_shared: None,
+            ..load(2.8, 7.9, 0.0, 2.5, 9)
+        };
+        assert_eq!(words(l1), "L1 bandwidth: 100 % of its peak");
+    }
+
+    #[test]
+    fn nothing_is_claimed_that_is_not_known() {
+        let cublas =
+            Load { percent_of_ffma: Some(55.0), percent_of_copy: Some(9.0), ..Load::default() };
+        assert_eq!(cublas.limit(), None);
+        let fast = Load { percent_of_ffma: Some(76.0), ..cublas };
+        assert_eq!(words(fast), "FMA throughput: 76 % of its peak");
+        assert_eq!(Load::default().limit(), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! The one way to time products: interleaved batches of launches without gaps, on matrices that
+//! take turns, between two measurements of the peaks.
+
+use cuda_gemm::Device;
+
+use crate::batch::{self, Batches, Policy, Work};
+use crate::buffers::RotatingBuffers;
+use crate::candidate::Job;
+use crate::error::Error;
+use crate::roofline::{Peaks, Rates, Speed};
+use crate::telemetry::Telemetry;
+
+/// Milliseconds that a sample lasts at least, unless somebody wants another length.
+pub const SAMPLE_MS: f64 = 3.0;
+/// Milliseconds of work before the first sample: clocks need that long to settle.
+const WARMUP_MS: f64 = 200.0;
+/// Milliseconds of work before peaks are measured: what came before was the host's.
+const PEAK_WARMUP_MS: f64 = 50.0;
+
+/// A device and what measures its peaks; [`Workload`](crate::workload::Workload) has an example.
+pub struct SideBySide {
+    device: Device,
+    peaks: Peaks,
+    speed: Speed,
+}
+
+/// What [`SideBySide::measure`] measures.
+pub struct Measured {
+    /// Of each job, in their order.
+    pub batches: Vec<Batches>,
+    /// The peaks: the middle of before and after.
+    pub rates: Rates,
+    /// What a launch takes of a kernel that does nothing, in milliseconds.
+    pub launch_ms: f64,
+}
+
+impl SideBySide {
+    /// Loads what measures peaks, where so many bytes of the free memory are for something else.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Peaks::beside`] and [`Peaks::speed`].
+    pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
+        let peaks = Peaks::beside(device, bytes)?;
+        let speed = peaks.speed()?;
+        Ok(Self { device: device.clone(), peaks, speed })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Takes so many samples of each job, in turn; `sample_ms` are the milliseconds that one lasts
+    /// at least, and `telemetry` reads the GPU's state meanwhile. After each sample `sampled` is
+    /// told how many there are of how many.
+    ///
+    /// # Errors
+    ///
+    /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
+    pub fn measure(
+        &self,
+        jobs: &[&Job],
+        buffers: &mut RotatingBuffers,
+        (samples, sample_ms): (u32, f64),
+        telemetry: Option<&mut Telemetry>,
+        sampled: &mut dyn FnMut(u32, u32),
+    ) -> Result<Measured, Error> {
+        let policy = Policy { samples, sample_ms, warmup_ms: WARMUP_MS };
+        let Self { device, peaks, speed } = self;
+        peaks.enqueue_delay(PEAK_WARMUP_MS, *speed)?;
+        let before = peaks.measure(*speed)?;
+        let total = samples.saturating_mul(jobs.len() as u32);
+        let mut work =
+            InTurn { jobs, buffers, peaks, speed: *speed, telemetry, sampled, done: 0, total };
+        let batches = batch::measure(device, jobs.len(), policy, &mut work)?;
+        let rates = before.mean(&peaks.measure(*speed)?);
+        Ok(Measured { batches, rates, launch_ms: speed.launch_ms() })
+    }
+}
+
+/// Jobs that are timed in turn.
+struct InTurn<'a, 'e> {
+    jobs: &'a [&'e Job],
+    buffers: &'a mut RotatingBuffers,
+    peaks: &'a Peaks,
+    speed: Speed,
+    telemetry: Option<&'a mut Telemetry>,
+    sampled: &'a mut dyn FnMut(u32, u32),
+    done: u32,
+    total: u32,
+}
+
+impl Work for InTurn<'_, '_> {
+    type Error = Error;
+
+    fn launch(&mut self, i: usize) -> Result<(), Error> {
+        self.buffers.enqueue(self.jobs[i])
+    }
+
+    fn delay(&mut self, ms: f64) -> Result<(), Error> {
+        self.peaks.enqueue_delay(ms, self.speed)
+    }
+
+    fn observe(&mut self) {
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.observe();
+        }
+        self.done += 1;
+        (self.sampled)(self.done, self.total);
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be wrong with saved runs.
+
+use std::path::PathBuf;
+
+/// Why runs cannot be read or compared. Files are named as they were given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or a folder that the system does not give.
+    #[error("cannot read {}: {reason}", .path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// In the words of the system.
+        reason: String,
+    },
+
+    /// No `.jsonl` file in a folder or below it.
+    #[error("there is no .jsonl file in {}: name files that `--save` wrote", .path.display())]
+    NoFiles {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A line that is no saved result.
+    #[error("{}, line {line}: {reason}; give a file that `--save` wrote", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A file of saved runs without any result.
+    #[error("{} holds no result: give a file that `--save` wrote", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A file of `host tune`, where results are needed.
+    #[error(
+        "{} holds a search of `host tune`, not results: give a file of `host bench --save` or \
+         `host --kernel all --save`",
+        .path.display()
+    )]
+    Tune {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// Two files that have no kernel and shape in common.
+    #[error(
+        "{} and {} have no kernel and shape in common that was timed in both: there is nothing to \
+         compare",
+        .before.display(),
+        .after.display()
+    )]
+    NothingInCommon {
+        /// The first file.
+        before: PathBuf,
+        /// The second.
+        after: PathBuf,
+    },
+}

@@ -1,0 +1,21 @@
+//! Saved runs as pictures, as a page, and next to each other.
+//!
+//! What `host bench --save` and `host --kernel all --save` keep is read by [`run`]; [`picture`]
+//! draws it, [`page`] makes one HTML file of many runs, and [`compare`] says whether a second run
+//! is faster than a first. Nothing here needs a device, or knows the time or the machine: the same
+//! files give the same bytes.
+
+mod data;
+pub mod error;
+mod gallery;
+mod page;
+pub mod picture;
+pub mod row;
+pub mod run;
+
+pub use error::Error;
+pub use gallery::{gallery, svg_files};
+pub use page::page;
+pub use picture::Picture;
+pub use row::{Origin, Row, Shape};
+pub use run::{Environment, File, Run, read_all};

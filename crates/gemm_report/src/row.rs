@@ -1,0 +1,210 @@
+//! One result: what `host bench` and `host --kernel` save, under one set of names.
+//!
+//! Only the kernel and the shape must be there. What an older file lacks is `None`.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The shape of a product: C is M x N, K the inner dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct Shape {
+    /// Rows of A and C.
+    pub m: u64,
+    /// Columns of B and C.
+    pub n: u64,
+    /// Columns of A, rows of B.
+    pub k: u64,
+}
+
+impl Shape {
+    /// Floating-point operations: two for each FMA.
+    pub fn flops(self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64
+    }
+
+    /// Bytes of A, B and C, each counted once.
+    pub fn bytes(self) -> f64 {
+        let [m, n, k] = [self.m, self.n, self.k].map(|size| size as f64);
+        4.0 * (m * k + k * n + m * n)
+    }
+
+    /// Whether M, N and K are the same.
+    pub fn is_square(self) -> bool {
+        self.m == self.n && self.n == self.k
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {} x {}", self.m, self.n, self.k)
+    }
+}
+
+/// What came of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Status {
+    /// Right.
+    #[default]
+    Pass,
+    /// Wrong.
+    Fail,
+    /// Right at first, and with other bits later.
+    Unstable,
+    /// Could not run.
+    Refused,
+}
+
+/// Whether a ratio to cuBLAS differs from 1 by more than its uncertainty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Verdict {
+    /// Surely faster than cuBLAS.
+    #[serde(rename = "faster")]
+    Faster,
+    /// Neither.
+    #[serde(rename = "within noise")]
+    WithinNoise,
+    /// Surely slower.
+    #[serde(rename = "slower")]
+    Slower,
+}
+
+/// Which command made a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// `host --kernel`: one shape, one kernel or the whole ladder.
+    Ladder,
+    /// `host bench`: each result next to cuBLAS.
+    Bench,
+}
+
+/// A result.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Row {
+    /// The kernel's name, `auto` or `cublas`.
+    pub kernel: String,
+    /// The shape of the product.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// The place in the ladder, from 1.
+    pub rung: Option<usize>,
+    /// The kernel that `auto` chose.
+    pub chosen: Option<String>,
+    /// What came of it.
+    #[serde(default)]
+    pub status: Status,
+    /// Why it could not run, or has no time.
+    pub reason: Option<String>,
+    /// The device, in results of `host --kernel`.
+    pub device: Option<String>,
+    /// `gpu` or `soft`, likewise.
+    pub device_kind: Option<String>,
+    /// The version of cuBLAS, likewise.
+    pub cublas_version: Option<String>,
+    /// The factor of the product, likewise.
+    pub alpha: Option<f64>,
+    /// The factor of the old C, likewise.
+    pub beta: Option<f64>,
+    /// What the L2 cache held.
+    pub l2: Option<String>,
+
+    time_ms: Option<Times>,
+    time_median: Option<f64>,
+    samples_ms: Option<Vec<f64>>,
+    /// cuBLAS's time, in turn with these, in results of `host bench`.
+    pub cublas_median: Option<f64>,
+    /// Its samples.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub cublas_samples_ms: Vec<f64>,
+
+    /// cuBLAS's time divided by the kernel's.
+    pub ratio: Option<f64>,
+    /// The lower end of its 95 % interval.
+    pub ratio_low: Option<f64>,
+    /// The upper end.
+    pub ratio_high: Option<f64>,
+    /// What the ratio says.
+    pub verdict: Option<Verdict>,
+    /// The throughput divided by cuBLAS's, in results of `host --kernel`.
+    pub share_of_cublas: Option<f64>,
+    /// The throughput at the median time.
+    pub gflops: Option<f64>,
+    /// cuBLAS's.
+    pub cublas_gflops: Option<f64>,
+    /// The peak that follows from the clock and the number of lanes.
+    pub peak_gflops: Option<f64>,
+    /// The measured rate of multiply-adds.
+    pub ffma_gflops: Option<f64>,
+    /// The measured rate of copies.
+    pub copy_gbytes: Option<f64>,
+
+    /// The root of the mean square error.
+    pub rms_error: Option<f64>,
+    /// The same of cuBLAS.
+    pub cublas_rms_error: Option<f64>,
+
+    /// The lowest clock of the multiprocessors, in MHz.
+    pub sm_mhz_min: Option<f64>,
+    /// The highest.
+    pub sm_mhz_max: Option<f64>,
+    /// The highest power draw.
+    pub watts: Option<f64>,
+    /// The highest temperature.
+    pub celsius: Option<f64>,
+    /// What held the clocks down.
+    pub throttled: Option<String>,
+
+    /// Everything that the line says.
+    #[serde(skip)]
+    pub raw: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Times {
+    median: f64,
+    #[serde(default)]
+    samples: Vec<f64>,
+}
+
+/// Null is as good as nothing.
+fn none_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+impl Row {
+    /// From a line, which is an object.
+    pub(crate) fn new(raw: &Map<String, Value>) -> Result<Self, serde_json::Error> {
+        let row = Self::deserialize(raw)?;
+        Ok(Self { raw: raw.clone(), ..row })
+    }
+
+    /// Which command made it.
+    pub fn origin(&self) -> Origin {
+        // Null or not, each command always writes the keys of its own.
+        match self.raw.contains_key("time_median") {
+            true => Origin::Bench,
+            false => Origin::Ladder,
+        }
+    }
+
+    /// The median time in milliseconds.
+    pub fn median_ms(&self) -> Option<f64> {
+        self.time_median.or(self.time_ms.as_ref().map(|times| times.median))
+    }
+
+    /// The times that were measured, in the order taken.
+    pub fn samples_ms(&self) -> &[f64] {
+        match (&self.samples_ms, &self.time_ms) {
+            (Some(samples), _) => samples,
+            (None, Some(times)) => &times.samples,
+            (None, None) => &[],
+        }
+    }
+
+    /// Whether it is from the software device, whose times say nothing about a GPU.
+    pub fn is_simulated(&self) -> bool {
+        self.device_kind.as_deref() == Some("soft")
+    }
+}

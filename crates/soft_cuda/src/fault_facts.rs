@@ -1,0 +1,69 @@
+//! What lists of faults show of each: its name, and where in memory it is.
+
+use crate::fault::{AddressSpace, FaultKind};
+
+impl FaultKind {
+    /// Its name, as in the source.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FaultKind::OutOfBounds { .. } => "OutOfBounds",
+            FaultKind::UseAfterFree { .. } => "UseAfterFree",
+            FaultKind::Misaligned { .. } => "Misaligned",
+            FaultKind::ReadOnly { .. } => "ReadOnly",
+            FaultKind::BarrierDivergence { .. } => "BarrierDivergence",
+            FaultKind::Deadlock { .. } => "Deadlock",
+            FaultKind::Race { .. } => "Race",
+            FaultKind::DataRace { .. } => "DataRace",
+            FaultKind::Uninitialised { .. } => "Uninitialised",
+            FaultKind::UninitialisedRegister { .. } => "UninitialisedRegister",
+            FaultKind::NoVariable { .. } => "NoVariable",
+            FaultKind::ReadOnlyCache { .. } => "ReadOnlyCache",
+            FaultKind::BadMask { .. } => "BadMask",
+            FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
+            FaultKind::BadTensorMap { .. } => "BadTensorMap",
+            FaultKind::BulkSize { .. } => "BulkSize",
+            FaultKind::BadBarrier { .. } => "BadBarrier",
+            FaultKind::BudgetExceeded { .. } => "BudgetExceeded",
+            FaultKind::Trap => "Trap",
+            FaultKind::Panic { .. } => "Panic",
+            FaultKind::Assert { .. } => "Assert",
+            FaultKind::BadCall { .. } => "BadCall",
+            FaultKind::BadBranch { .. } => "BadBranch",
+            FaultKind::StackOverflow { .. } => "StackOverflow",
+        }
+    }
+
+    /// The address that was accessed, if it is about one.
+    pub fn address(&self) -> Option<u64> {
+        match *self {
+            FaultKind::OutOfBounds { address, .. }
+            | FaultKind::UseAfterFree { address, .. }
+            | FaultKind::Misaligned { address, .. }
+            | FaultKind::ReadOnly { address, .. }
+            | FaultKind::Race { address, .. }
+            | FaultKind::DataRace { address, .. }
+            | FaultKind::Uninitialised { address, .. }
+            | FaultKind::NoVariable { address, .. }
+            | FaultKind::ReadOnlyCache { address, .. }
+            | FaultKind::BadTensorMap { address, .. }
+            | FaultKind::BadCall { address } => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The state space that it is about.
+    pub fn space(&self) -> Option<AddressSpace> {
+        match *self {
+            FaultKind::OutOfBounds { space, .. }
+            | FaultKind::Misaligned { space, .. }
+            | FaultKind::ReadOnly { space, .. }
+            | FaultKind::DataRace { space, .. }
+            | FaultKind::Uninitialised { space, .. } => Some(space),
+            FaultKind::UseAfterFree { .. } | FaultKind::ReadOnlyCache { .. } => {
+                Some(AddressSpace::Global)
+            }
+            FaultKind::Race { .. } | FaultKind::NoVariable { .. } => Some(AddressSpace::Shared),
+            _ => None,
+        }
+    }
+}

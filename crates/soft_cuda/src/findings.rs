@@ -1,0 +1,215 @@
+//! What a device has found wrong, as a list: for tests, and for reports as text or JSON.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::MemoryCall;
+use crate::fault::{Earlier, Fault};
+
+/// Something that a device has found wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// In a kernel.
+    Kernel {
+        /// What it did, the first time.
+        fault: Box<Fault>,
+        /// How often it did that at this place.
+        count: u64,
+        /// Whether that ended the launch.
+        ended: bool,
+    },
+    /// An allocation that was not freed before its context ended.
+    Leak {
+        /// Its address.
+        address: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// The call that allocated it.
+        allocated: MemoryCall,
+    },
+}
+
+impl Finding {
+    /// What is found, in a word: the name of the [`FaultKind`], or `Leak`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Finding::Kernel { fault, .. } => fault.kind.name(),
+            Finding::Leak { .. } => "Leak",
+        }
+    }
+
+    /// What the kernel did, if it is in one.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Finding::Kernel { fault, .. } => Some(fault),
+            Finding::Leak { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Kernel { fault, count: 1, .. } => write!(f, "{fault}"),
+            Finding::Kernel { fault, count, .. } => write!(f, "{fault} ({count} times here)"),
+            Finding::Leak { address, bytes, allocated } => write!(
+                f,
+                "the {bytes}-byte allocation at {address:#x}, made by {allocated}, was not freed before its context ended"
+            ),
+        }
+    }
+}
+
+/// What a device has found wrong, in the order in which it was found: each place of a kernel once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Findings {
+    all: Vec<Finding>,
+}
+
+impl Findings {
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Finding> {
+        self.all.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// A JSON array with an object for each, of the fields that apply: `kind`, `message`, `kernel`,
+    /// `ptx_line`, `instruction`, `file` and `line` (of the source), `block`, `thread`, `space`,
+    /// `address`, `count`, `ended`, `earlier` (the other access, with such fields of its own).
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers alone")
+    }
+
+    /// Adds what a kernel did, unless it is there: then it only counts.
+    pub(crate) fn add(&mut self, new: Fault, times: u64, ends: bool) {
+        for finding in &mut self.all {
+            if let Finding::Kernel { fault, count, ended } = finding
+                && place(fault) == place(&new)
+            {
+                *count += times;
+                *ended |= ends;
+                return;
+            }
+        }
+        self.all.push(Finding::Kernel { fault: Box::new(new), count: times, ended: ends });
+    }
+
+    pub(crate) fn add_leak(&mut self, address: u64, bytes: u64, allocated: MemoryCall) {
+        self.all.push(Finding::Leak { address, bytes, allocated });
+    }
+}
+
+impl<'a> IntoIterator for &'a Findings {
+    type Item = &'a Finding;
+    type IntoIter = std::slice::Iter<'a, Finding>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.all.iter().try_for_each(|finding| writeln!(f, "{finding}"))
+    }
+}
+
+/// What two findings have in common that are one.
+fn place(fault: &Fault) -> (&str, u32, &str, Option<u32>) {
+    let earlier = fault.kind.earlier().map(|earlier| earlier.line);
+    (&fault.kernel, fault.line, fault.kind.name(), earlier)
+}
+
+/// A [`Finding`] in JSON.
+#[derive(Default, Serialize)]
+struct Line<'a> {
+    kind: &'static str,
+    message: String,
+    #[serde(flatten)]
+    place: Option<PlaceLine<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space: Option<String>,
+    /// In hexadecimal: JSON's numbers are not exact enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    earlier: Option<EarlierLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct EarlierLine<'a> {
+    access: String,
+    #[serde(flatten)]
+    place: PlaceLine<'a>,
+}
+
+/// An instruction and who executed it.
+#[derive(Serialize)]
+struct PlaceLine<'a> {
+    ptx_line: u32,
+    instruction: &'a str,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    block: [u32; 3],
+    thread: [u32; 3],
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let line = Line { kind: self.name(), message: self.to_string(), ..Line::default() };
+        let hexadecimal = |address: u64| format!("{address:#x}");
+        match self {
+            Finding::Kernel { fault, count, ended } => Line {
+                kernel: Some(&fault.kernel),
+                place: Some(PlaceLine {
+                    ptx_line: fault.line,
+                    instruction: &fault.instruction,
+                    file: fault.source.as_ref().map(|source| source.file.as_str()),
+                    line: fault.source.as_ref().map(|source| source.line),
+                    block: fault.block,
+                    thread: fault.thread,
+                }),
+                space: fault.kind.space().map(|space| space.to_string()),
+                address: fault.kind.address().map(hexadecimal),
+                count: Some(*count),
+                ended: Some(*ended),
+                earlier: fault.kind.earlier().map(|earlier: &Earlier| EarlierLine {
+                    access: earlier.access.to_string(),
+                    place: PlaceLine {
+                        ptx_line: earlier.line,
+                        instruction: &earlier.instruction,
+                        file: earlier.source.as_ref().map(|source| source.file.as_str()),
+                        line: earlier.source.as_ref().map(|source| source.line),
+                        block: earlier.block,
+                        thread: earlier.thread,
+                    },
+                }),
+                ..line
+            },
+            Finding::Leak { address, bytes, .. } => {
+                Line { address: Some(hexadecimal(*address)), bytes: Some(*bytes), ..line }
+            }
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,16 @@
+//! `list`: the kernels.
+
+use host::kernels::{LADDER, TILES};
+
+use super::outcome::Outcome;
+use crate::error::Error;
+use crate::report::format::Format;
+use crate::report::page;
+
+/// Prints the ladder, the tiles, and `auto`.
+pub fn run(format: Format) -> Result<Outcome, Error> {
+    page::list(format, LADDER)?;
+    page::list(format, TILES)?;
+    page::list_auto(format)?;
+    Ok(Outcome::Right)
+}

@@ -1,0 +1,190 @@
+//! The options of `run`, which are the plain flags, too.
+
+use std::path::PathBuf;
+
+use host::gemm::MAX_DIMENSION;
+use host::kernels::KernelAbi;
+use host::{DeviceChoice, L2, Selection};
+
+use crate::commands::l2::L2Arg;
+use crate::error::Error;
+use crate::io::device::DeviceArg;
+use crate::io::input::Source;
+use crate::report::format::Format;
+
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// The kernel to run: a rung of the ladder or a tile (--list shows them), auto, cublas, or all.
+    ///
+    /// auto takes the one that is fastest for this product on this device. cublas is NVIDIA's
+    /// library, loaded if it is there; it runs on GPUs. all runs the ladder, auto and cublas on
+    /// the same matrices, and compares them; what cannot run says why,
+    /// and one wrong result makes the exit status 1.
+    #[arg(long, value_name = "NAME", required_unless_present = "list")]
+    pub kernel: Option<String>,
+
+    /// M, N and K at once, for random square matrices.
+    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"],
+          value_parser = size, allow_negative_numbers = true)]
+    size: Option<usize>,
+
+    /// Rows of A and C.
+    #[arg(long, requires = "n", requires = "k", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
+    m: Option<usize>,
+
+    /// Columns of B and C.
+    #[arg(long, requires = "m", requires = "k", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
+    n: Option<usize>,
+
+    /// Columns of A, rows of B.
+    #[arg(long, requires = "m", requires = "n", conflicts_with = "a",
+          value_parser = size, allow_negative_numbers = true)]
+    k: Option<usize>,
+
+    /// The factor of the product.
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    pub alpha: f32,
+
+    /// The factor of the old C; 0 does not read it.
+    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
+    pub beta: f32,
+
+    /// Where to run.
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceArg,
+
+    /// The seed of the random matrices [default: 42].
+    #[arg(long, conflicts_with = "a", allow_negative_numbers = true)]
+    seed: Option<u64>,
+
+    /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
+    /// for the tiles (--list).
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub splits: u32,
+
+    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
+    #[arg(long)]
+    pub packed: bool,
+
+    /// Timed samples [default: 10 on a GPU, 1 on the software device]; on a GPU each is a batch of
+    /// launches without gaps.
+    #[arg(long, visible_alias = "samples", value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: Option<u32>,
+
+    /// What the L2 cache of a GPU holds when a product starts.
+    #[arg(long, value_enum, default_value_t)]
+    l2: L2Arg,
+
+    /// A, a .npy file of float32, in C or Fortran order.
+    #[arg(long, value_name = "A.npy", requires = "b")]
+    a: Option<PathBuf>,
+
+    /// B, likewise; the sizes come from the files.
+    #[arg(long, value_name = "B.npy", requires = "a")]
+    b: Option<PathBuf>,
+
+    /// The old C, likewise; needed unless --beta is 0.
+    #[arg(long, value_name = "C.npy", requires = "a")]
+    c: Option<PathBuf>,
+
+    /// Where to store C if it is right, a .npy file. Nothing but such a file is replaced.
+    #[arg(long, value_name = "OUT.npy")]
+    pub out: Option<PathBuf>,
+
+    /// A table for people, or JSON: one object per result and line.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// Add the results to this file as they are made, as lines of JSON, after a line that
+    /// says where and how. It must be new, or have such lines.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
+    /// What auto goes by: a table that `host tune` made [default: the one built in].
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
+
+    /// List the kernels and stop.
+    #[arg(long)]
+    pub list: bool,
+}
+
+impl RunArgs {
+    pub fn device(&self) -> DeviceChoice {
+        self.device.choice()
+    }
+
+    pub fn l2(&self) -> L2 {
+        self.l2.policy()
+    }
+
+    /// Makes sure that the options go with the choice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`].
+    pub fn check(&self, choice: Selection) -> Result<(), Error> {
+        let (is_one, is_split) = match choice {
+            Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
+            _ => (false, false),
+        };
+        let is_for_auto = matches!(choice, Selection::Auto | Selection::All);
+        let mistakes = [
+            (
+                self.splits > 1 && !is_one,
+                "--splits is for one kernel: name a tile with --kernel (--list)",
+            ),
+            (
+                self.packed && !is_split,
+                "--packed is for one that splits K: name a tile with --kernel (--list)",
+            ),
+            (self.table.is_some() && !is_for_auto, "--table is for --kernel auto"),
+            (
+                self.out.is_some() && choice.is_all(),
+                "--out stores one result: name one kernel with --kernel",
+            ),
+        ];
+        match mistakes.into_iter().find(|(is_made, _)| *is_made) {
+            Some((_, message)) => Err(Error::usage(message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the matrices come from.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if the options do not say.
+    pub fn source(&self) -> Result<Source, Error> {
+        Ok(match self {
+            Self { a: Some(_), c: None, beta, .. } if *beta != 0.0 => {
+                let message = "with --beta other than 0, the old C is needed: add --c C.npy";
+                return Err(Error::usage(message));
+            }
+            Self { a: Some(a), b: Some(b), c, .. } => {
+                Source::Files { a: a.clone(), b: b.clone(), c: c.clone() }
+            }
+            Self { size: Some(size), .. } => self.random(*size, *size, *size),
+            Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(*m, *n, *k),
+            _ => {
+                let message =
+                    "the sizes are missing: add --size N, or --m, --n and --k, or --a and --b";
+                return Err(Error::usage(message));
+            }
+        })
+    }
+
+    fn random(&self, m: usize, n: usize, k: usize) -> Source {
+        Source::Random { m, n, k, seed: self.seed.unwrap_or(42) }
+    }
+}
+
+/// A number of rows or columns.
+fn size(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| *size <= MAX_DIMENSION);
+    size.ok_or_else(|| format!("a size is a whole number of 0 or more, at most {MAX_DIMENSION}"))
+}

@@ -1,0 +1,94 @@
+//! The commands: each with its help, whose examples work.
+
+use super::*;
+
+/// All of them.
+const COMMANDS: [&str; 7] = ["run", "list", "explain", "bench", "tune", "completions", "man"];
+
+/// The words of each example in a help, without what a shell does with it.
+fn examples(help: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  host "));
+    lines.map(|line| {
+        let words = line.split("  ").next().unwrap_or_default().split(' ');
+        words.take_while(|word| !matches!(*word, ">" | "|")).collect()
+    })
+}
+
+/// Those that need a GPU or files, or take long, are only parsed, by a test of the program's own.
+#[test]
+fn examples_work() {
+    let mut ran = 0;
+    for command in std::iter::once(None).chain(COMMANDS.map(Some)) {
+        let asked: Vec<_> = command.into_iter().chain(["--help"]).collect();
+        let help = run(&asked);
+        assert_eq!(help.code, Some(0), "{asked:?}: {}", help.stderr);
+        for words in examples(&help.stdout) {
+            let elsewhere = ["gpu", "A.npy", "bench", "tune"];
+            if words.iter().any(|word| elsewhere.contains(word)) && words[0] != "man" {
+                continue;
+            }
+            let mut arguments = words.clone();
+            if command.is_none_or(|command| command == "run") {
+                // So that every machine does the same.
+                arguments.extend(["--device", "soft"]);
+            }
+            let done = run(&arguments);
+            assert_eq!(done.code, Some(0), "{arguments:?}: {}", done.stderr);
+            assert!(!done.stdout.is_empty(), "{arguments:?}");
+            ran += 1;
+        }
+    }
+    assert!(ran >= 12, "{ran}");
+}
+
+#[test]
+fn every_command_is_in_the_help() {
+    let help = run(&["--help"]).stdout;
+    for command in COMMANDS {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}");
+    }
+}
+
+#[test]
+fn run_and_list_are_the_plain_flags() {
+    for flags in [&["--list"][..], &["--list", "--format", "json"]] {
+        let listed = run(flags);
+        assert_eq!(run(&[&["list"], &flags[1..]].concat()).stdout, listed.stdout);
+        assert_eq!(run(&[&["run"], flags].concat()).stdout, listed.stdout);
+    }
+    let flags = ["--kernel", "tile2d", "--size", "33", "--device", "soft", "--format", "json"];
+    let [plain, command] = [run(&flags), run(&[&["run"], &flags[..]].concat())];
+    let [plain, command] = [&plain, &command].map(json);
+    assert_eq!(plain["max_abs_error"], command["max_abs_error"]);
+    let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&plain), keys(&command));
+}
+
+#[test]
+fn shells_and_man_know_the_options() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{shell}");
+        for word in ["host", "bench", "kernel"] {
+            assert!(ran.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+    let page = run(&["man"]).stdout;
+    assert!(page.contains(".TH host 1") && page.contains("tile2d"), "{page}");
+    let page = run(&["man", "bench"]).stdout;
+    assert!(page.contains(".TH host-bench 1") && page.contains("sample\\-ms"), "{page}");
+    expect_refusal(&run(&["man", "bensh"]), &["man"], &["no command `bensh`", "explain, bench"]);
+}
+
+#[test]
+fn mistyped_commands_and_names_are_told_what_is_near() {
+    for (arguments, says) in [
+        (&["bensh"][..], "'bench'"),
+        (&["run", "--kernel", "tile2", "--size", "8"], "did you mean `tile2d`?"),
+        (&["explain", "persistant"], "did you mean `persistent`?"),
+        (&["bench", "--kernels", "wraptile"], "did you mean `warptile`?"),
+        (&["run", "--kernl", "naive", "--size", "8"], "'--kernel'"),
+    ] {
+        expect_refusal(&run(arguments), arguments, &[says]);
+    }
+}

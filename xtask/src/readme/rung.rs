@@ -1,0 +1,303 @@
+//! What the page of a rung shows of its source and of recorded runs.
+
+use std::collections::HashMap;
+
+use kernels_gpu::{KernelDescriptor, LADDER};
+
+use super::tables::{cells, values};
+use crate::markdown::replace_links;
+
+/// A language of the book, and its words.
+struct Words {
+    /// From a page in this language to the page in the other one, and that one's name.
+    other: (&'static str, &'static str),
+    /// From a page to the root of the checkout.
+    root: &'static str,
+    ladder: &'static str,
+    before: &'static str,
+    next: &'static str,
+    source: &'static str,
+    times: &'static str,
+    /// The rows of the profile.
+    profile: [&'static str; 10],
+    /// The reasons of stalls, as the profiler's metrics and as its documentation call them.
+    stalls: [(&'static str, &'static str); 5],
+}
+
+const ENGLISH: Words = Words {
+    other: ("../zh/ladder", "中文"),
+    root: "../..",
+    ladder: "The ladder",
+    before: "before",
+    next: "next",
+    source: "source",
+    times: "| rung | time | TFLOP/s | against the rung before | against cuBLAS |",
+    profile: [
+        "time",
+        "registers per thread",
+        "warps active, of what the multiprocessor holds",
+        "issue slots used",
+        "FMA pipe used",
+        "global load instructions",
+        "bytes used of each sector loaded",
+        "shared load instructions",
+        "bank conflicts",
+        "warps stalled per issue, most of all by",
+    ],
+    stalls: [
+        ("long_scoreboard", "long scoreboard (global memory)"),
+        ("short_scoreboard", "short scoreboard (shared memory)"),
+        ("mio_throttle", "MIO throttle (shared memory's queue)"),
+        ("lg_throttle", "LG throttle (global memory's queue)"),
+        ("barrier", "barrier"),
+    ],
+};
+
+const CHINESE: Words = Words {
+    other: ("../../ladder", "English"),
+    root: "../../..",
+    ladder: "优化阶梯",
+    before: "上一级",
+    next: "下一级",
+    source: "源码",
+    times: "| 内核 | 时间 | TFLOP/s | 相对上一级 | 相对 cuBLAS |",
+    profile: [
+        "时间",
+        "每线程寄存器数",
+        "活跃 warp 占上限的比例",
+        "发射槽利用率",
+        "FMA 流水线利用率",
+        "全局内存 load 指令数",
+        "每个 sector 中用到的字节比例",
+        "共享内存 load 指令数",
+        "bank conflict 次数",
+        "每次发射时停顿的 warp 数，最主要的原因",
+    ],
+    stalls: [
+        ("long_scoreboard", "long scoreboard（等待全局内存）"),
+        ("short_scoreboard", "short scoreboard（等待共享内存）"),
+        ("mio_throttle", "MIO throttle（共享内存队列已满）"),
+        ("lg_throttle", "LG throttle（全局内存队列已满）"),
+        ("barrier", "barrier（等待同步）"),
+    ],
+};
+
+fn words(language: &str) -> Result<&'static Words, String> {
+    match language {
+        "en" => Ok(&ENGLISH),
+        "zh" => Ok(&CHINESE),
+        _ => Err(format!("`{language}` is no language of the book: en or zh")),
+    }
+}
+
+/// Where a rung is in the ladder.
+fn place(name: &str) -> Result<usize, String> {
+    let at = LADDER.iter().position(|rung| rung.name() == name);
+    at.ok_or_else(|| format!("`{name}` is no rung"))
+}
+
+/// A rung.
+pub fn rung(name: &str) -> Result<&'static KernelDescriptor, String> {
+    Ok(LADDER[place(name)?])
+}
+
+/// The names of the rungs before and after this one.
+fn neighbours(name: &str) -> Result<[Option<&'static str>; 2], String> {
+    let at = place(name)?;
+    let rung = |at: Option<usize>| at.and_then(|at| LADDER.get(at)).map(|rung| rung.name());
+    Ok([rung(at.checked_sub(1)), rung(at.checked_add(1))])
+}
+
+/// Links to the ladder, to the rungs before and after, to the source and to the translation.
+pub fn nav(language: &str, name: &str) -> Result<String, String> {
+    let words = words(language)?;
+    let [before, next] = neighbours(name)?;
+    let mut links = vec![format!("[{}](README.md)", words.ladder)];
+    for (word, rung) in [(words.before, before), (words.next, next)] {
+        links.extend(rung.map(|rung| format!("{word}: [`{rung}`]({rung}.md)")));
+    }
+    links.push(format!("[{}]({}/kernels-gpu/src/{name}.rs)", words.source, words.root));
+    let (folder, other) = words.other;
+    links.push(format!("[{other}]({folder}/{name}.md)"));
+    Ok(links.join(" · ") + "\n")
+}
+
+/// The header of a source, without its first line, which is the page's title.
+pub fn idea(header: impl Iterator<Item = &'static str>) -> String {
+    let mut text = String::new();
+    for line in header.skip(1) {
+        if line.starts_with("# ") {
+            text += "#";
+        }
+        text += line;
+        text += "\n";
+    }
+    // What rustdoc links to is not there in a book.
+    let text = replace_links(&text, |text, link| link.target.contains("::").then(|| text.into()));
+    text.trim_start().into()
+}
+
+/// The pictures in the header of a source.
+pub fn picture(header: impl Iterator<Item = &'static str>) -> String {
+    let mut pictures = String::new();
+    let mut inside = false;
+    for line in header {
+        let begins = line.starts_with("```");
+        if begins || inside {
+            pictures += line;
+            pictures += "\n";
+        }
+        inside ^= begins;
+    }
+    pictures
+}
+
+/// How a loop along K begins.
+const LOOPS: [&str; 6] = [
+    "while k0 < k {",
+    "while i < k {",
+    "for i in 0..k",
+    "while state.0 < tiles {",
+    "while at < end {",
+    "loop {",
+];
+
+/// The loops along K of a source, each whole.
+pub fn code(source: &str) -> Result<String, String> {
+    let mut loops: Vec<String> = Vec::new();
+    let mut lines = source.lines();
+    while let Some(line) = lines.next() {
+        let text = line.trim_start();
+        if !LOOPS.iter().any(|begin| text.starts_with(begin)) {
+            continue;
+        }
+        let indent = &line[..line.len() - text.len()];
+        let mut code = format!("{text}\n");
+        for line in lines.by_ref() {
+            code += line.strip_prefix(indent).unwrap_or(line);
+            code += "\n";
+            if line == format!("{indent}}}") {
+                break;
+            }
+        }
+        loops.push(code);
+    }
+    if loops.is_empty() {
+        return Err(format!("no loop along K: none of its lines begins with one of {LOOPS:?}"));
+    }
+    Ok(format!("```rust,ignore\n{}```\n", loops.join("// ...\n")))
+}
+
+/// A rung between its neighbours, and cuBLAS, in a saved ladder.
+pub fn times(language: &str, name: &str, run: &str) -> Result<String, String> {
+    let [before, next] = neighbours(name)?;
+    let mut lines = format!("{}\n|---|---:|---:|---:|---:|\n", words(language)?.times);
+    let rows = values(run)?;
+    let shown = [before, Some(name), next, Some("cublas")];
+    for row in &rows {
+        let Some(kernel) = row["kernel"].as_str() else { continue };
+        if shown.contains(&Some(kernel)) {
+            let bold = if kernel == name { "**" } else { "" };
+            lines += &format!("| {bold}`{kernel}`{bold} | {} |\n", cells(row).join(" | "));
+        }
+    }
+    Ok(lines)
+}
+
+/// What `ncu --csv` said of a rung, and of the one before it.
+pub fn profile(language: &str, name: &str, run: &str) -> Result<String, String> {
+    let words = words(language)?;
+    let [before, _] = neighbours(name)?;
+    let mut head = String::from("| |");
+    let mut columns = Vec::new();
+    for kernel in [before, Some(name)].into_iter().flatten() {
+        head += &format!(" `{kernel}` |");
+        columns.push(counters(words, kernel, run)?);
+    }
+    let mut lines = format!("{head}\n|---|{}\n", "---:|".repeat(columns.len()));
+    for (row, label) in words.profile.iter().enumerate() {
+        let cells: Vec<&str> = columns.iter().map(|column| column[row].as_str()).collect();
+        lines += &format!("| {label} | {} |\n", cells.join(" | "));
+    }
+    Ok(lines)
+}
+
+/// The cells of a kernel's column in the table of [`profile`].
+fn counters(words: &Words, kernel: &str, run: &str) -> Result<[String; 10], String> {
+    let mut metrics = HashMap::new();
+    for row in csv::Reader::from_reader(run.as_bytes()).deserialize() {
+        let row: HashMap<String, String> = row.map_err(|error| error.to_string())?;
+        let cell = |column: &str| row.get(column).map_or("", String::as_str);
+        if cell("Kernel Name") == kernel {
+            metrics.insert(cell("Metric Name").to_string(), cell("Metric Value").replace(',', ""));
+        }
+    }
+    let number = |metric: &str| -> Result<f64, String> {
+        let value = metrics.get(metric).ok_or_else(|| format!("no `{metric}` of `{kernel}`"))?;
+        value.parse().map_err(|error| format!("`{metric}` of `{kernel}`: {error}"))
+    };
+    let scaled = |metric: &str, unit: f64, digits: usize, suffix: &str| {
+        Ok::<_, String>(format!("{:.digits$}{suffix}", number(metric)? / unit))
+    };
+    let percent =
+        |what: &str| scaled(&format!("{what}.avg.pct_of_peak_sustained_active"), 1.0, 0, " %");
+    let mut most = (0.0, "");
+    for (reason, says) in words.stalls {
+        let metric = format!("smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio");
+        let stalled = number(&metric)?;
+        if stalled > most.0 {
+            most = (stalled, says);
+        }
+    }
+    let sectors = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct";
+    Ok([
+        scaled("gpu__time_duration.sum", 1e6, 3, " ms")?,
+        scaled("launch__registers_per_thread", 1.0, 0, "")?,
+        percent("sm__warps_active")?,
+        percent("sm__inst_issued")?,
+        percent("sm__inst_executed_pipe_fma")?,
+        scaled("smsp__inst_executed_op_global_ld.sum", 1e6, 2, " M")?,
+        scaled(sectors, 1.0, 0, " %")?,
+        scaled("smsp__inst_executed_op_shared_ld.sum", 1e6, 2, " M")?,
+        scaled("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 1e6, 2, " M")?,
+        format!("{}: {:.2}", most.1, most.0),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_idea_is_the_head_of_the_source() {
+        let header = ["Rung 1, `x`: y.", "", "# The idea", "", "See [`m`](crate::m)."];
+        assert_eq!(idea(header.into_iter()), "## The idea\n\nSee `m`.\n");
+    }
+
+    #[test]
+    fn a_picture_is_what_is_fenced() {
+        let header = ["a", "```text", "  x", "", "```", "b"];
+        assert_eq!(picture(header.into_iter()), "```text\n  x\n\n```\n");
+    }
+
+    #[test]
+    fn a_loop_is_whole_and_another_follows() {
+        let source = "fn f() {\n    while k0 < k {\n        loop {\n        }\n    }\n    x();\n    for i in 0..k {\n    }\n}\n";
+        assert_eq!(
+            code(source).unwrap(),
+            "```rust,ignore\nwhile k0 < k {\n    loop {\n    }\n}\n// ...\nfor i in 0..k {\n}\n```\n"
+        );
+        assert!(code("fn f() {}\n").is_err());
+    }
+
+    #[test]
+    fn every_rung_has_its_neighbours_and_a_loop() {
+        assert_eq!(neighbours("naive").unwrap(), [None, Some("coalesced")]);
+        assert!(neighbours("nave").is_err());
+        let links = nav("en", "naive").unwrap();
+        assert!(links.contains("[中文](../zh/ladder/naive.md)"), "{links}");
+        for rung in LADDER {
+            code(rung.source()).unwrap();
+        }
+    }
+}

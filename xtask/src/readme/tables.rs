@@ -1,0 +1,190 @@
+//! Tables of the ladder and of recorded runs.
+
+use kernels_gpu::LADDER;
+use serde_json::Value;
+
+/// What only the rows of `host bench` have.
+const BENCH: &str = "\"time_median\":";
+
+/// Below this ratio to cuBLAS a shape counts as slower.
+const SLOWER: f64 = 0.97;
+
+/// The rungs, one line of Markdown each, with links to their pages.
+pub fn ladder(folder: &str) -> String {
+    let mut lines = String::from("| rung | what it does |\n|---|---|\n");
+    let folder = if folder == "." { String::new() } else { format!("{folder}/") };
+    for descriptor in LADDER {
+        let (name, summary) = (descriptor.name(), descriptor.summary());
+        lines += &format!("| [`{name}`]({folder}{name}.md) | {summary} |\n");
+    }
+    lines
+}
+
+/// The table of a saved run.
+pub fn run(run: &str) -> Result<String, String> {
+    if run.contains(BENCH) { bench(run) } else { times(run) }
+}
+
+/// The lines of a saved run.
+pub fn values(run: &str) -> Result<Vec<Value>, String> {
+    run.lines()
+        .enumerate()
+        .map(|(line, text)| {
+            serde_json::from_str(text).map_err(|error| format!("line {}: {error}", line + 1))
+        })
+        .collect()
+}
+
+/// The cells of a row of a saved ladder: time, TFLOP/s, the ratio to the rung before, and to
+/// cuBLAS.
+pub fn cells(row: &Value) -> [String; 4] {
+    let number = |value: &Value, unit: f64, digits: usize| {
+        value.as_f64().map(|value| format!("{:.digits$}", value / unit))
+    };
+    let times = |value: &Value| number(value, 1.0, 2).map(|value| value + " x");
+    [
+        number(&row["time_ms"]["median"], 1.0, 3).map(|value| value + " ms"),
+        number(&row["gflops"], 1e3, 1),
+        times(&row["speedup"]),
+        times(&row["share_of_cublas"]),
+    ]
+    .map(|cell| cell.unwrap_or_else(|| "-".into()))
+}
+
+/// The results of a ladder, one line of Markdown each.
+fn times(run: &str) -> Result<String, String> {
+    let mut lines = String::from(
+        "| kernel | time | TFLOP/s | against the rung before | against cuBLAS |\n\
+         |---|---:|---:|---:|---:|\n",
+    );
+    for row in values(run)? {
+        let Some(kernel) = row["kernel"].as_str() else { continue };
+        lines += &format!("| `{kernel}` | {} |\n", cells(&row).join(" | "));
+    }
+    Ok(lines)
+}
+
+/// The rows of a run of `host bench`, one line of Markdown each.
+fn bench(run: &str) -> Result<String, String> {
+    let mut lines = String::from(
+        "| M x N x K | kernel | time | cuBLAS | ratio | 95 % | of FFMA | of copy |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for row in values(run)? {
+        let Some(kernel) = row["kernel"].as_str() else { continue };
+        let number = |name: &str, digits: usize, unit: &str| {
+            row[name].as_f64().map(|value| format!("{value:.digits$}{unit}"))
+        };
+        let interval = number("ratio_low", 3, "").zip(number("ratio_high", 3, ""));
+        let cells = [
+            number("time_median", 4, " ms"),
+            number("cublas_median", 4, " ms"),
+            number("ratio", 3, " x"),
+            interval.map(|(low, high)| format!("{low} to {high}")),
+            number("percent_of_ffma", 1, " %"),
+            number("percent_of_copy", 1, " %"),
+        ];
+        let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
+        let (m, n, k) = (&row["m"], &row["n"], &row["k"]);
+        let chosen = row["chosen"].as_str().map(|chosen| format!(": `{chosen}`"));
+        let chosen = chosen.unwrap_or_default();
+        lines += &format!("| {m} x {n} x {k} | `{kernel}`{chosen} | {} |\n", cells.join(" | "));
+    }
+    Ok(lines)
+}
+
+/// The head of a table of [`ratios`].
+pub fn ratios_head() -> String {
+    format!(
+        "| shapes | GPU, cuBLAS | geometric mean | slowest | below {SLOWER} | most of the FMA peak |\n\
+         |---|---|---:|---:|---:|---:|\n"
+    )
+}
+
+/// How many times as fast as cuBLAS the rows of a run of `host bench` are: a line for squares of
+/// a power of two, and one for all others, which `label` describes.
+pub fn ratios(run: &str, label: &str) -> Result<String, String> {
+    let values = values(run)?;
+    let environment = values.iter().find_map(|value| value.get("environment"));
+    let environment = environment.ok_or("the run has no environment")?;
+    let [device, cublas] = ["device", "cublas_version"]
+        .map(|key| environment[key].as_str().unwrap_or("unknown").trim_start_matches("NVIDIA "));
+    let is_square = |row: &Value| {
+        let [m, n, k] = ["m", "n", "k"].map(|key| row[key].as_u64().unwrap_or(0));
+        (m == n && n == k && m.is_power_of_two()).then_some(m)
+    };
+    let rows: Vec<&Value> = values.iter().filter(|row| row["ratio"].is_number()).collect();
+    let (squares, others): (Vec<&Value>, Vec<&Value>) =
+        rows.into_iter().partition(|row| is_square(row).is_some());
+    let mut lines = String::new();
+    let sides = || squares.iter().filter_map(|row| is_square(row));
+    if let (Some(least), Some(most)) = (sides().min(), sides().max()) {
+        let label = format!("{} squares, {least} to {most}", squares.len());
+        lines += &ratios_line(&label, device, cublas, &squares);
+    }
+    if !others.is_empty() {
+        let label = format!("{} {label}", others.len());
+        lines += &ratios_line(&label, device, cublas, &others);
+    }
+    Ok(lines)
+}
+
+fn ratios_line(label: &str, device: &str, cublas: &str, rows: &[&Value]) -> String {
+    let numbers = |key: &str| rows.iter().filter_map(|row| row[key].as_f64()).collect::<Vec<_>>();
+    let ratios = numbers("ratio");
+    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let slowest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let slower = ratios.iter().filter(|ratio| **ratio < SLOWER).count();
+    let peak = numbers("percent_of_ffma").into_iter().fold(0.0, f64::max);
+    format!(
+        "| {label} | {device}, {cublas} | {mean:.2} x | {slowest:.2} x | {slower} | {peak:.0} % |\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "{\"environment\": {}}\n\
+        {\"kernel\": \"naive\", \"time_ms\": {\"median\": 2.0}, \"gflops\": 1500.0}\n\
+        {\"kernel\": \"smem_full\", \"status\": \"REFUSED\"}\n";
+
+    #[test]
+    fn a_table_has_a_line_per_result() {
+        let table = run(RUN).unwrap();
+        assert!(
+            table.ends_with(
+                "| `naive` | 2.000 ms | 1.5 | - | - |\n| `smem_full` | - | - | - | - |\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_bench_has_a_line_per_row() {
+        let bench = "{\"environment\": {}}\n\
+            {\"kernel\":\"auto\",\"chosen\":\"tile_4x128\",\"m\":16,\"n\":4096,\"k\":8,\"time_median\":0.02,\"ratio\":1.25,\
+             \"ratio_low\":1.2,\"ratio_high\":1.3,\"percent_of_copy\":80.0}\n\
+            {\"summary\":{\"kernel\":\"auto\"}}\n";
+        let table = run(bench).unwrap();
+        assert!(table.ends_with(
+            "|---:|\n| 16 x 4096 x 8 | `auto`: `tile_4x128` | 0.0200 ms | - | 1.250 x | 1.200 to 1.300 | - | 80.0 % |\n"
+        ));
+    }
+
+    #[test]
+    fn ratios_are_geometric_means() {
+        let row = |m: u32, n: u32, ratio: f64| {
+            format!("{{\"m\":{m},\"n\":{n},\"k\":64,\"ratio\":{ratio},\"percent_of_ffma\":50.0}}\n")
+        };
+        let run = "{\"environment\":{\"device\":\"NVIDIA X\",\"cublas_version\":\"13.1\"}}\n"
+            .to_string()
+            + &row(64, 64, 1.5)
+            + &row(1, 64, 2.0)
+            + &row(64, 1, 0.5);
+        assert_eq!(
+            ratios(&run, "odd ones").unwrap(),
+            "| 1 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % |\n\
+             | 2 odd ones | X, 13.1 | 1.00 x | 0.50 x | 1 | 50 % |\n"
+        );
+    }
+}
