@@ -80,8 +80,8 @@ pub fn shape_roofline(run: &Run, kernel: &str) -> Option<Picture> {
                 that the same run measured: of multiply-adds (FFMA) and of copies";
     let mut sheet = Sheet::new(&format!("shape-roofline-{kernel}"), &title, &[note], &run.label);
     sheet.legend(&[
-        Key { line: "", mark: Some(("f0", Mark::Dot)), text: kernel.to_owned() },
-        Key { line: "", mark: Some(("o l3", Mark::Ring)), text: "cuBLAS, same shape".to_owned() },
+        Key::new("", Some(("f0", Mark::Dot)), kernel),
+        Key::new("", Some(("o l3", Mark::Ring)), "cuBLAS, same shape"),
     ]);
     let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0, false);
     for point in &points {

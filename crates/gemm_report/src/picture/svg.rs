@@ -165,11 +165,19 @@ impl Mark {
 /// An entry of a legend.
 pub struct Key {
     /// The class of its line; empty without one.
-    pub line: &'static str,
+    pub line: String,
     /// The class of its mark, and its shape.
-    pub mark: Option<(&'static str, Mark)>,
+    pub mark: Option<(String, Mark)>,
     /// What it means.
     pub text: String,
+}
+
+impl Key {
+    /// From the class of a line, that of a mark with its shape, and a text.
+    pub fn new(line: &str, mark: Option<(&str, Mark)>, text: impl Into<String>) -> Self {
+        let mark = mark.map(|(class, mark)| (class.to_owned(), mark));
+        Self { line: line.to_owned(), mark, text: text.into() }
+    }
 }
 
 /// A picture in the making: its head is there, and what follows is below.
@@ -248,7 +256,8 @@ pub fn text_width(text: &str, each: f64) -> f64 {
 /// Lines of words that fit into a width.
 fn wrap(text: &str, width: f64, each: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    // A space that does not break is a part of its word.
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
         match lines.last_mut() {
             Some(line) if text_width(line, each) + text_width(word, each) + each <= width => {
                 *line += " ";
