@@ -65,7 +65,7 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
 /// and its 95 % interval. `None` if there is no such number.
 ///
 /// ```
-/// use gemm_bench::stats::paired_ratio;
+/// use sample_stats::paired_ratio;
 ///
 /// // Clocks that fall leave the ratio alone.
 /// let own = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0];
