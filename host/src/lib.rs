@@ -26,6 +26,8 @@
 //! # }
 //! ```
 
+pub mod doctor;
+
 pub use cuda_gemm::{
     Auto, CUresult, Choice, Device, DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix,
     DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, Matrix,

@@ -3,8 +3,18 @@
 use super::*;
 
 /// All of them.
-const COMMANDS: [&str; 9] =
-    ["run", "list", "explain", "bench", "tune", "report", "compare", "completions", "man"];
+const COMMANDS: [&str; 10] = [
+    "run",
+    "list",
+    "explain",
+    "bench",
+    "tune",
+    "report",
+    "compare",
+    "doctor",
+    "completions",
+    "man",
+];
 
 /// The words of each example in a help, without what a shell does with it.
 fn examples(help: &str) -> impl Iterator<Item = Vec<&str>> {

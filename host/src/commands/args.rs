@@ -6,6 +6,7 @@ use clap_complete::Shell;
 
 use super::bench::args::BenchArgs;
 use super::compare::CompareArgs;
+use super::doctor::args::DoctorArgs;
 use super::explain::args::ExplainArgs;
 use super::report::ReportArgs;
 use super::run::args::RunArgs;
@@ -51,6 +52,11 @@ const COMPARE: &str = "Examples:
   host compare before.jsonl after.jsonl
   host compare --threshold 2 --format json before.jsonl after.jsonl";
 
+const DOCTOR: &str = "Examples:
+  host doctor
+  host doctor --format json
+  host doctor --require rustc,rust-src";
+
 const COMPLETIONS: &str = "Examples:
   host completions bash > ~/.local/share/bash-completion/completions/host
   host completions zsh > ~/.zfunc/_host
@@ -73,6 +79,10 @@ pub struct Args {
 
     #[command(flatten)]
     pub run: RunArgs,
+
+    /// Show no progress and no notes, only results, warnings and errors.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -131,6 +141,14 @@ pub enum Command {
     /// right result any more, 2 for an error.
     #[command(arg_required_else_help = true, after_help = COMPARE)]
     Compare(CompareArgs),
+
+    /// Says what this machine has, what works because of it, and what to type for the rest.
+    ///
+    /// The driver is asked in a process of its own, so that one that crashes is only a finding.
+    /// Exit status: 0 if what is needed without a GPU works (the software device, `soft`), and all
+    /// that --require names; 1 if not.
+    #[command(after_help = DOCTOR)]
+    Doctor(DoctorArgs),
 
     /// Prints what a shell needs to complete the options, to be put where it looks.
     #[command(after_help = COMPLETIONS)]

@@ -1,7 +1,8 @@
 //! What the command line asks for. The program lies in layers, of which none knows one above it:
 //!
 //! 1. `commands`: `completions`, from the options; `args`, all of them; `run`; `list`; `explain`
-//!    with `choices`; `bench`; `tune` with `accept`; each with its own `args`; `report`; `compare`;
+//!    with `choices`; `bench`; `tune` with `accept`; `doctor`; each with its own `args`; `report`;
+//!    `compare`;
 //! 2. `report`: `reporter` with `ladder`, `page` and `save`; `rows` with `row_table`; `changes`;
 //!    all of them with `json`, `record` and `format`;
 //! 3. `io`: `device` with `threads`; `input`, `output`, `progress`, `signals`, `stdio`;
@@ -12,6 +13,7 @@ pub mod bench;
 mod choices;
 pub mod compare;
 pub mod completions;
+pub mod doctor;
 pub mod explain;
 mod l2;
 pub mod list;
