@@ -86,6 +86,13 @@ impl Profile {
         Some(Self { instructions, l1_cycles, uses_shared })
     }
 
+    /// The most of the peak of FMAs that the kernel can reach, in percent, where a multiprocessor has
+    /// so many FP32 lanes: when the issue slots or the shared memory and L1 cache are full.
+    pub fn bound(&self, lanes: u32) -> f64 {
+        let fullest = self.percent_of_issue(100.0, lanes).max(self.percent_of_l1(100.0, lanes));
+        100.0 * 100.0 / fullest.max(100.0)
+    }
+
     /// Issue slots, in percent, of a kernel whose FMAs are so many percent of the peak, where a
     /// multiprocessor has so many FP32 lanes.
     pub fn percent_of_issue(&self, percent_of_ffma: f64, lanes: u32) -> f64 {
@@ -157,6 +164,7 @@ mod tests {
             let Some(ffma) = line["percent_of_ffma"].as_f64() else { continue };
             let name = line["kernel"].as_str().unwrap();
             let Some(profile) = find_kernel(name).ok().and_then(Profile::of) else { continue };
+            assert!(ffma < profile.bound(128) * 1.03, "{name}: {ffma}");
             let metrics = &profiled[name];
             for (share, metric) in [
                 (profile.percent_of_issue(ffma, 128), "smsp__issue_active"),
