@@ -1,5 +1,7 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
+#[path = "cli/checks.rs"]
+mod checks;
 #[path = "cli/commands.rs"]
 mod commands;
 mod common;
@@ -11,6 +13,8 @@ mod limits;
 mod mistakes;
 #[path = "cli/outputs.rs"]
 mod outputs;
+#[path = "cli/saved.rs"]
+mod saved;
 #[path = "cli/streams.rs"]
 mod streams;
 #[path = "cli/terminal.rs"]

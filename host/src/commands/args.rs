@@ -5,8 +5,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::bench::args::BenchArgs;
+use super::compare::CompareArgs;
 use super::doctor::args::DoctorArgs;
 use super::explain::args::ExplainArgs;
+use super::report::ReportArgs;
 use super::run::args::RunArgs;
 use super::tune::args::TuneArgs;
 use crate::report::format::Format;
@@ -41,6 +43,14 @@ const BENCH: &str = "Examples:
 const TUNE: &str = "Examples:
   host tune
   host tune --out table.json --save times.jsonl";
+
+const REPORT: &str = "Examples:
+  host report --out report.html                runs of the repository
+  host report --out report.html --svg pictures runs.jsonl other/";
+
+const COMPARE: &str = "Examples:
+  host compare before.jsonl after.jsonl
+  host compare --threshold 2 --format json before.jsonl after.jsonl";
 
 const DOCTOR: &str = "Examples:
   host doctor
@@ -113,6 +123,24 @@ pub enum Command {
     /// it is made.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
+
+    /// Makes a page of saved runs: pictures, and all results in a table.
+    ///
+    /// One HTML file that needs no network: the ladder next to cuBLAS, throughput below the roofs,
+    /// the ratio to cuBLAS of every shape, errors, and clocks, power and temperature; --svg stores
+    /// the pictures alone. The same runs give the same bytes.
+    #[command(arg_required_else_help = true, after_help = REPORT)]
+    Report(ReportArgs),
+
+    /// Compares two saved runs, kernel by kernel and shape by shape.
+    ///
+    /// Where cuBLAS ran in turn with the kernel in both, ratios to it are compared, since clocks
+    /// float; else times. Several results of one kernel and shape in a file are taken together:
+    /// samples of one process do not show what differs from one to the next, so record two or three
+    /// runs of each with --save. Exit status: 0 if nothing is slower, 1 if something is, or has no
+    /// right result any more, 2 for an error.
+    #[command(arg_required_else_help = true, after_help = COMPARE)]
+    Compare(CompareArgs),
 
     /// Says what this machine has, what works because of it, and what to type for the rest.
     ///
