@@ -16,6 +16,22 @@ use crate::time::{self, Samples};
 /// Samples of each on a GPU, unless somebody wants another number.
 const GPU_REPEAT: u32 = 10;
 
+/// How many samples there are of each candidate, if so many are wanted.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+/// use gemm_bench::workload::samples;
+///
+/// # fn main() -> Result<(), cuda_gemm::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// assert_eq!((samples(&device, None), samples(&device, Some(3))), (1, 3));
+/// # Ok(())
+/// # }
+/// ```
+pub fn samples(device: &Device, wanted: Option<u32>) -> u32 {
+    wanted.unwrap_or(if device.is_soft() { 1 } else { GPU_REPEAT })
+}
+
 /// What [`Workload::measure`] measured of one candidate.
 pub struct Timed<'e> {
     /// What ran.
@@ -97,7 +113,7 @@ impl<'a> Workload<'a> {
         let mut buffers = RotatingBuffers::new(device, gemm, matrices, count)?;
         let old = operands.c();
         buffers.reset(old)?;
-        let repeat = repeat.unwrap_or(if is_soft { 1 } else { GPU_REPEAT });
+        let repeat = samples(device, repeat);
         Ok(Self { device: device.clone(), gemm: *gemm, repeat, buffers, wanted, old, meter })
     }
 

@@ -78,6 +78,7 @@ fn measure(
         seed: Some(args.options().seed),
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
         l2: Some(args.options().l2),
+        samples: args.options().samples,
     };
     rows.reporter.begin(&json::environment(&setting)?, &head(&comparison, &setting))?;
     for gemm in products {

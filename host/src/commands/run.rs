@@ -9,7 +9,7 @@ use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
 use host::time::Samples;
 use host::verify::Check;
-use host::workload::{Timed, Workload};
+use host::workload::{Timed, Workload, samples};
 use host::{Device, Gemm, Matrix, Selection, Shape, Table};
 
 use super::list;
@@ -67,7 +67,8 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let (seed, bound) = (input.seed(), input.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
-    let setting = Setting { device: &device, gemm, seed, cublas_version, l2 };
+    let samples = samples(&device, args.repeat);
+    let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
     let operands = progress::step("preparing the matrices", || input.read(&gemm))?;
     let mut workload = Workload::new(&device, &operands, args.repeat, args.l2())?;

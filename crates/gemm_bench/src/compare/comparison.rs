@@ -24,7 +24,7 @@ pub struct Options {
     /// Samples of each, kernel and cuBLAS; from six on there is an interval.
     pub samples: u32,
     /// Milliseconds that a sample lasts at least, unless that takes more than
-    /// [`batch::MAX_LAUNCHES`].
+    /// [`MAX_LAUNCHES`](crate::batch::MAX_LAUNCHES).
     pub sample_ms: f64,
     /// Of the random matrices.
     pub seed: u64,
