@@ -34,6 +34,8 @@ architectures! {
     Sm80 = "sm_80",
     /// Ampere, consumer.
     Sm86 = "sm_86",
+    /// Ampere, Jetson.
+    Sm87 = "sm_87",
     /// Ada.
     Sm89 = "sm_89",
     /// Hopper.
@@ -42,8 +44,12 @@ architectures! {
     Sm90a = "sm_90a",
     /// Blackwell, data centre.
     Sm100 = "sm_100",
+    /// Blackwell, data centre, with its own instructions.
+    Sm100a = "sm_100a",
     /// Blackwell, consumer.
     Sm120 = "sm_120",
+    /// Blackwell, consumer, with its own instructions.
+    Sm120a = "sm_120a",
 }
 
 impl fmt::Display for CudaArch {

@@ -199,6 +199,56 @@ fn atomics_add_up() {
 }
 
 #[test]
+fn integers_of_all_scopes_add_up() {
+    let Some(api) = api() else { return };
+    /// What the nine hold after all threads have been there.
+    macro_rules! expected {
+        ($ty:ty: $value:expr) => {{
+            let values: Vec<$ty> = (0..64).map($value).collect();
+            let sum = values.iter().fold(0 as $ty, |sum, v| sum.wrapping_add(*v));
+            let (least, most) = (values.iter().min(), values.iter().max());
+            [
+                sum.wrapping_add(100),
+                (100 as $ty).wrapping_sub(sum),
+                *least.unwrap().min(&100),
+                *most.unwrap().max(&100),
+                values.iter().fold(100, |bits, v| bits & v),
+                values.iter().fold(100, |bits, v| bits | v),
+                values.iter().fold(100, |bits, v| bits ^ v),
+                164,
+                105,
+            ]
+        }};
+    }
+    let (mut a, mut b) = (buffer(&[100u32; 9]), buffer(&[100i64; 9]));
+    let (mut c, mut d) = (buffer(&[100i32; 9]), buffer(&[100u64; 9]));
+    let mut counts = buffer(&[0i64; 4]);
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { api::memory::scoped_integers::load(&api.module) }.unwrap();
+    kernel.run(&api.stream, (1, 64), &mut a, &mut b, &mut c, &mut d, &mut counts).unwrap();
+    assert_eq!(api.read(&a), expected!(u32: |i| i + 3));
+    assert_eq!(api.read(&b), expected!(i64: |i| i - (1 << 40)));
+    assert_eq!(api.read(&c), expected!(i32: |i| i - 20));
+    assert_eq!(api.read(&d), expected!(u64: |i| i << 33));
+    assert_eq!(api.read(&counts), [7 + 2016, 2, -58, -2016]);
+}
+
+#[test]
+fn a_block_reduces_what_it_loads() {
+    let Some(api) = api() else { return };
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { api::memory::reduce_block::load(&api.module) }.unwrap();
+    for len in [0, 1, 7, 400, 1001] {
+        let x: Vec<u32> = (0..len).map(|i| i * 7919 % 1009).collect();
+        let expected = u64::from(x.iter().max().copied().unwrap_or(0)) << 40
+            | x.iter().copied().map(u64::from).sum::<u64>();
+        let (x, mut out) = (buffer(&x), buffer(&[0u64; 96]));
+        kernel.run(&api.stream, (1, (32, 3)), &x, &mut out).unwrap();
+        assert_eq!(api.read(&out), [expected; 96]);
+    }
+}
+
+#[test]
 fn clocks_go_on_and_the_capability_is_that_of_the_build() {
     for (arch, capability) in [(CudaArch::Sm80, 1), (CudaArch::Sm90a, 2)] {
         let Some(api) = Api::of(common::api(), arch) else { return };

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cuda_builder::{CudaBuilder, CudaBuilderError, DebugInfo};
+use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError, DebugInfo};
 use soft_cuda::{Config, Device, FaultKind, LaunchConfig, LaunchError, Module};
 
 mod common;
@@ -205,5 +205,27 @@ fn what_is_refused_is_named_with_its_place() {
                 "{error}"
             );
         }
+    }
+}
+
+/// The oldest target and the newest: an assembler takes them, where `$PTXAS` names one.
+#[test]
+fn kernels_build_for_all_generations() {
+    // A small crate, because the assembler takes minutes for all of the others' kernels.
+    let vecadd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/vecadd/kernels");
+    for arch in [CudaArch::Sm75, CudaArch::Sm100a, CudaArch::Sm120a] {
+        let Some(text) = build(CudaBuilder::new(&vecadd).arch(arch)) else { return };
+        let text = text.unwrap();
+        assert!(text.contains(&format!(".target {arch}")), "{arch}");
+        let Some(ptxas) = std::env::var_os("PTXAS") else { continue };
+        let path = std::env::temp_dir().join(format!("{}-{arch}.ptx", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let mut assemble = std::process::Command::new(ptxas);
+        assemble.arg(format!("-arch={arch}")).arg("-o").arg(path.with_extension("cubin"));
+        let output = assemble.arg(&path).output().unwrap();
+        let _ = std::fs::remove_file(path.with_extension("cubin"));
+        std::fs::remove_file(path).unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arch}: {stderr}");
     }
 }

@@ -61,6 +61,8 @@ pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use launch::{Kernel, Plan, PlanBuilder, find_kernel, nearest_name};
 pub use limits::Limits;
-pub use matrix::{DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout};
+pub use matrix::{
+    DeviceBatchMut, DeviceBatchRef, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout,
+};
 pub use queue::Exclusive;
 pub use stream::Stream;

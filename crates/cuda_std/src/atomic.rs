@@ -4,6 +4,7 @@
 //! `core`'s integer atomics work in kernels, in global and in shared memory, and order memory for
 //! the whole system (`atom.sys`). Here are
 //! - floats ([`AtomicF32`], [`AtomicF64`]), for the device, and for a block or the system;
+//! - integers for a device ([`DeviceAtomicU32`]) or a block ([`BlockAtomicU32`]);
 //! - functions on pointers to global memory, for the device, which are one instruction each.
 //!
 //! Of the functions, all but those that say `acq_rel` are relaxed: they order nothing but the access itself. Pair
@@ -14,10 +15,13 @@ use cuda_std_macros::gpu_only;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-mod float;
+mod scoped;
 
-pub use float::{
-    AtomicF32, AtomicF64, BlockAtomicF32, BlockAtomicF64, SystemAtomicF32, SystemAtomicF64,
+pub use scoped::{
+    AtomicF32, AtomicF64, BlockAtomicF32, BlockAtomicF64, BlockAtomicI32, BlockAtomicI64,
+    BlockAtomicU32, BlockAtomicU64, DeviceAtomicI32, DeviceAtomicI64, DeviceAtomicU32,
+    DeviceAtomicU64, SystemAtomicF32, SystemAtomicF64, SystemAtomicI32, SystemAtomicI64,
+    SystemAtomicU32, SystemAtomicU64,
 };
 
 macro_rules! atomics {

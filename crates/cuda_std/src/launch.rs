@@ -34,7 +34,11 @@ use cust::error::CudaError;
 use cust::function::{BlockSize, Function, FunctionAttribute, GridSize};
 use cust::memory::{DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer};
 
-use crate::atomic::{AtomicF32, AtomicF64, SystemAtomicF32, SystemAtomicF64};
+use crate::atomic::{
+    AtomicF32, AtomicF64, DeviceAtomicI32, DeviceAtomicI64, DeviceAtomicU32, DeviceAtomicU64,
+    SystemAtomicF32, SystemAtomicF64, SystemAtomicI32, SystemAtomicI64, SystemAtomicU32,
+    SystemAtomicU64,
+};
 
 /// Grid, block, and bytes of dynamic shared memory.
 #[derive(Clone, Debug)]
@@ -345,4 +349,12 @@ atomics! {
     AtomicI32: i32;
     AtomicU64: u64;
     AtomicI64: i64;
+    DeviceAtomicU32: u32;
+    DeviceAtomicI32: i32;
+    DeviceAtomicU64: u64;
+    DeviceAtomicI64: i64;
+    SystemAtomicU32: u32;
+    SystemAtomicI32: i32;
+    SystemAtomicU64: u64;
+    SystemAtomicI64: i64;
 }

@@ -4,6 +4,9 @@
 //! $ cargo run -p histogram     # on a GPU: bytes per second, beside a copy's
 //! $ cargo test -p histogram
 //! ```
+//!
+//! On an [H200](../../../runs/2026-11-22-h200-examples/README.md): 4064 GB/s, 97 % of what a copy moves in the
+//! same run; 7 % faster than CUB's.
 
 use std::error::Error;
 

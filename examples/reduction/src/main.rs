@@ -4,6 +4,9 @@
 //! $ cargo run -p reduction     # on a GPU: bytes per second, beside a copy's
 //! $ cargo test -p reduction
 //! ```
+//!
+//! On an [H200](../../../runs/2026-11-22-h200-examples/README.md): 4057 GB/s, 96 % of what a copy moves in the
+//! same run.
 
 use std::error::Error;
 

@@ -4,6 +4,9 @@
 //! $ cargo run -p softmax     # on a GPU: bytes per second, beside a copy's
 //! $ cargo test -p softmax
 //! ```
+//!
+//! On an [H200](../../../runs/2026-11-22-h200-examples/README.md): 4132 GB/s, 99 % of what a copy moves in the
+//! same run.
 
 use std::error::Error;
 

@@ -60,8 +60,8 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let forecast = Forecast::new(&device, &candidates, &gemm, runs, prepare, |run| alone.run(run))?;
     let forecast = forecast.filter(|forecast| forecast.all() >= LONG);
     if let Some(forecast) = &forecast {
-        stdio::say(format_args!(
-            "note: on the software device this takes {} (an estimate, from small products)",
+        stdio::note(format_args!(
+            "on the software device this takes {} (an estimate, from small products)",
             progress::about(forecast.all())
         ));
     }
@@ -129,13 +129,19 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                 }
             };
             let result = workload.result(job, group.len() > 1)?;
-            let check = progress::step("checking against the product in f64", || {
-                let reference = match &mut reference {
-                    Some(reference) => reference,
-                    none => none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?),
-                };
-                reference.check(&result)
-            })?;
+            let check = progress::portion(
+                "checking against the product in f64",
+                host::verify::progress,
+                || {
+                    let reference = match &mut reference {
+                        Some(reference) => reference,
+                        none => {
+                            none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?)
+                        }
+                    };
+                    reference.check(&result)
+                },
+            )?;
             let ratio = |other: &Samples| Ratio::of(other, &samples);
             let share_of_cublas = cublas.as_ref().and_then(ratio);
             let speedup = candidate.title.rung.and(before.as_ref()).and_then(ratio);

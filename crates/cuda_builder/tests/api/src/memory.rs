@@ -3,11 +3,16 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-use cuda_std::atomic::{AtomicF32, AtomicF64, BlockAtomicF32, SystemAtomicF64};
+use cuda_std::atomic::{
+    AtomicF32, AtomicF64, BlockAtomicF32, BlockAtomicI64, DeviceAtomicI64, DeviceAtomicU32,
+    SystemAtomicF64, SystemAtomicI32, SystemAtomicU64,
+};
+use cuda_std::block::block_reduce;
 use cuda_std::cfg::ComputeCapability;
 use cuda_std::prelude::*;
 use cuda_std::ptr::{self, AddressSpace};
-use cuda_std::{constant_array, misc, vec};
+use cuda_std::vec::{self, Aligned};
+use cuda_std::{constant_array, misc};
 
 /// Twelve bytes, aligned to 4.
 #[repr(C)]
@@ -183,6 +188,100 @@ pub unsafe fn atomics(
                 local.fetch_add(1.0, Relaxed) + local.load(Relaxed) + local.swap(9.0, SeqCst);
             *out.add(3) = local.into_inner();
         }
+    }
+}
+
+/// Every operation on nine integers, each by all threads, with `value`.
+macro_rules! integer_operations {
+    ($atoms:ident, $value:expr) => {
+        if let [add, sub, min, max, and, or, xor, cas, swap] = $atoms {
+            add.fetch_add($value, Relaxed);
+            sub.fetch_sub($value, AcqRel);
+            min.fetch_min($value, Acquire);
+            max.fetch_max($value, Release);
+            and.fetch_and($value, SeqCst);
+            or.fetch_or($value, Relaxed);
+            xor.fetch_xor($value, Relaxed);
+            let mut before = cas.load(Relaxed);
+            while let Err(other) = cas.compare_exchange(before, before + 1, AcqRel, Relaxed) {
+                before = other;
+            }
+            if thread::first() {
+                swap.store(swap.swap($value, Relaxed) + 5, SeqCst);
+            }
+        }
+    };
+}
+
+/// Integers of the device and of the system; and in `counts` those that the block counted.
+#[kernel(block = 64)]
+pub fn scoped_integers(
+    a: &[DeviceAtomicU32],
+    b: &[DeviceAtomicI64],
+    c: &[SystemAtomicI32],
+    d: &[SystemAtomicU64],
+    mut counts: DisjointSlice<i64>,
+) {
+    let i = thread::thread_idx_x();
+    integer_operations!(a, i + 3);
+    integer_operations!(b, i64::from(i) - (1 << 40));
+    integer_operations!(c, i as i32 - 20);
+    integer_operations!(d, u64::from(i) << 33);
+
+    let (words, wide) = (shared_array![u32; 3], shared_array![i64; 1]);
+    let (signed, place) = (words.cast::<i32>(), wide.as_mut_ptr());
+    // SAFETY: a barrier lies between the stores and the rest, which is atomic, and another one
+    // before the loads.
+    unsafe {
+        let of_block = &*place.cast::<BlockAtomicI64>();
+        if i == 0 {
+            words.store(0, 7);
+            words.store(1, 7);
+            signed.store(2, 7);
+            of_block.store(0, Relaxed);
+        }
+        thread::sync_threads();
+        words.fetch_add(0, i);
+        words.fetch_min(1, i + 2);
+        signed.fetch_min(2, 5 - i as i32);
+        signed.fetch_max(2, -70);
+        of_block.fetch_sub(i64::from(i), Relaxed);
+        thread::sync_threads();
+        let found = [
+            words.load(0).into(),
+            words.load(1).into(),
+            signed.load(2).into(),
+            of_block.load(Relaxed),
+        ];
+        if let Some(count) = counts.get_mut() {
+            *count = found[i as usize % 4];
+        }
+    }
+}
+
+/// The maximum and the sum of all of `x`, in 16-byte loads, by one block of 3 warps.
+#[kernel(block = (32, 3))]
+pub fn reduce_block(x: &[u32], mut out: DisjointSlice<u64>) {
+    let scratch = shared_array![u64; 3];
+    let (head, body, tail) = Aligned::<[u32; 4]>::split(x);
+    let (mut max, mut sum) = (0, 0);
+    let mut take = |x: u32| {
+        max = x.max(max);
+        sum += u64::from(x);
+    };
+    for i in thread::grid_stride(body.len()) {
+        body[i].0.into_iter().for_each(&mut take);
+    }
+    for rest in [head, tail] {
+        thread::grid_stride(rest.len()).for_each(|i| take(rest[i]));
+    }
+    // SAFETY: all three warps are here, and `scratch` has an element for each.
+    let (max, sum) = unsafe {
+        let max = block_reduce(*scratch, max.into(), u64::max);
+        (max, block_reduce(*scratch, sum, |a, b| a + b))
+    };
+    if let Some(out) = out.get_mut() {
+        *out = max << 40 | sum;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ordinary Rust on a GPU: each function of [`functions`] is called by a kernel for each thread,
+//! Ordinary Rust on a GPU: each function of [`functions`] and [`language`] is called by a kernel for each thread,
 //! and by the tests on the host, which compare. The others print, or panic.
 
 #![no_std]
@@ -6,11 +6,12 @@
 use cuda_std::prelude::*;
 
 pub mod functions;
+pub mod language;
 
 /// A kernel that stores what a function makes of the thread's index.
 macro_rules! kernels {
-    ($($name:ident)*) => {
-        $(
+    ($($module:ident: $($name:ident)*;)*) => {
+        $($(
             /// Calls the function of this name.
             ///
             /// # Safety
@@ -19,20 +20,22 @@ macro_rules! kernels {
             pub unsafe fn $name(out: *mut u64) {
                 let i = thread::index_1d();
                 // SAFETY: as the launch promises.
-                unsafe { *out.add(i as usize) = functions::$name(i) };
+                unsafe { *out.add(i as usize) = $module::$name(i) };
             }
-        )*
+        )*)*
 
         /// All functions, by name.
         pub const FUNCTIONS: &[(&str, fn(u32) -> u64)] =
-            &[$((stringify!($name), functions::$name)),*];
+            &[$($((stringify!($name), $module::$name)),*),*];
     };
 }
 
 kernels! {
-    recursion mutual_recursion trait_objects function_pointers closures tables local_arrays
-    sorting sorting_by_key wide_integers wide_to_float jumps enums strings parsing formatting
-    hashing comparing iterators float_remainder any
+    functions: recursion mutual_recursion trait_objects function_pointers closures tables
+        local_arrays sorting sorting_by_key wide_integers wide_to_float jumps enums strings parsing
+        formatting hashing comparing iterators float_remainder any;
+    language: control_flow ranges arrays slices enum_values options generics integers wide_matches
+        casts float_order pointers bytes_of_values drops choices linear_algebra;
 }
 
 /// Adds slices, indexing them: what is out of bounds is a panic.

@@ -1,6 +1,6 @@
-//! Atomic floats.
+//! Atomic floats and integers of a scope: a block, the device, or the system.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(target_arch = "nvptx64")]
 use crate::ptr::{AddressSpace, is_in_address_space};
@@ -15,19 +15,40 @@ fn merged(success: Ordering, failure: Ordering) -> Ordering {
     }
 }
 
-/// Declares an atomic float. On other targets than the GPU it is emulated with `core`'s integers.
+/// The bits of a value, as `core`'s atomic of that size has them.
+macro_rules! bits {
+    (float $value:expr) => {
+        $value.to_bits()
+    };
+    (int $value:expr) => {
+        $value
+    };
+}
+
+/// The value of such bits.
+macro_rules! value {
+    (float $ty:ident, $bits:expr) => {
+        $ty::from_bits($bits)
+    };
+    (int $ty:ident, $bits:expr) => {
+        $bits
+    };
+}
+
+/// Declares an atomic number. On other targets than the GPU it is emulated with `core`'s integers.
 ///
 /// What PTX does with a scope is undefined in local memory, which only the calling thread has: an
 /// atomic that lies there is accessed as any other value.
-macro_rules! atomic_float {
+macro_rules! atomic {
     (
         $(#[$doc:meta])*
-        $name:ident = $float:ident, $core:ident, $suffix:literal, $class:ident, $scope:literal,
+        $name:ident = $kind:ident $ty:ident, $core:ident, $suffix:literal, $class:ident,
+        $scope:literal, $signed:literal,
         [$($unsafe:ident)?] $(#[$safety:meta])*
     ) => {
         $(#[$doc])*
         ///
-        /// It lies in memory as the float does. A kernel takes it as `&[Atomic...]`, or makes one
+        /// It lies in memory as the number does. A kernel takes it as `&[Atomic...]`, or makes one
         /// of a pointer in global or shared memory.
         #[repr(transparent)]
         #[derive(Debug)]
@@ -37,21 +58,21 @@ macro_rules! atomic_float {
             /// An atomic with this value.
             #[inline(always)]
             #[must_use]
-            pub const fn new(value: $float) -> Self {
-                $name($core::new(value.to_bits()))
+            pub const fn new(value: $ty) -> Self {
+                $name($core::new(bits!($kind value)))
             }
 
             /// The value, when nobody else has the atomic any longer.
             #[inline(always)]
             #[must_use]
-            pub const fn into_inner(self) -> $float {
-                $float::from_bits(self.0.into_inner())
+            pub const fn into_inner(self) -> $ty {
+                value!($kind $ty, self.0.into_inner())
             }
 
             /// Where the value lies.
             #[inline(always)]
             #[must_use]
-            pub const fn as_ptr(&self) -> *mut $float {
+            pub const fn as_ptr(&self) -> *mut $ty {
                 self.0.as_ptr().cast()
             }
 
@@ -61,7 +82,7 @@ macro_rules! atomic_float {
             /// If `order` is `Release` or `AcqRel`.
             $(#[$safety])*
             #[inline(always)]
-            pub $($unsafe)? fn load(&self, order: Ordering) -> $float {
+            pub $($unsafe)? fn load(&self, order: Ordering) -> $ty {
                 #[cfg(target_arch = "nvptx64")]
                 // SAFETY: the place is that of `self`, which all access atomically, and in local
                 // memory nobody else does.
@@ -70,7 +91,7 @@ macro_rules! atomic_float {
                     if is_in_address_space(place, AddressSpace::Local) {
                         return place.read();
                     }
-                    let value: $float;
+                    let value: $ty;
                     macro_rules! load {
                         ($semantics:literal) => {
                             core::arch::asm!(
@@ -93,7 +114,7 @@ macro_rules! atomic_float {
                     value
                 }
                 #[cfg(not(target_arch = "nvptx64"))]
-                $float::from_bits(self.0.load(order))
+                value!($kind $ty, self.0.load(order))
             }
 
             /// Stores a value.
@@ -102,7 +123,7 @@ macro_rules! atomic_float {
             /// If `order` is `Acquire` or `AcqRel`.
             $(#[$safety])*
             #[inline(always)]
-            pub $($unsafe)? fn store(&self, value: $float, order: Ordering) {
+            pub $($unsafe)? fn store(&self, value: $ty, order: Ordering) {
                 #[cfg(target_arch = "nvptx64")]
                 // SAFETY: as for `load`.
                 unsafe {
@@ -131,33 +152,11 @@ macro_rules! atomic_float {
                     }
                 }
                 #[cfg(not(target_arch = "nvptx64"))]
-                self.0.store(value.to_bits(), order);
+                self.0.store(bits!($kind value), order);
             }
 
-            read_modify_write! {
-                $float, $class, $scope, [$($unsafe)?] [$(#[$safety])*]:
-                /// Stores `value`, and returns what was there before (`atom.exch`).
-                swap = concat!("exch.b", $suffix), |_old, value| value;
-                /// Adds (`atom.add`), and returns the value before. The order of additions by
-                /// several threads is not fixed, nor are the last bits.
-                fetch_add = concat!("add.f", $suffix), |old, value| old + value;
-                /// And of the bits (`atom.and`). Returns the value before.
-                fetch_and = concat!("and.b", $suffix),
-                    |old, value| $float::from_bits(old.to_bits() & value.to_bits());
-                /// Or of the bits (`atom.or`). Returns the value before.
-                fetch_or = concat!("or.b", $suffix),
-                    |old, value| $float::from_bits(old.to_bits() | value.to_bits());
-                /// Exclusive or of the bits (`atom.xor`). Returns the value before.
-                fetch_xor = concat!("xor.b", $suffix),
-                    |old, value| $float::from_bits(old.to_bits() ^ value.to_bits());
-            }
-
-            /// Subtracts, as the addition of `-value`, and returns the value before.
-            $(#[$safety])*
-            #[inline(always)]
-            pub $($unsafe)? fn fetch_sub(&self, value: $float, order: Ordering) -> $float {
-                // SAFETY: the caller's contract, where there is one.
-                $($unsafe)? { self.fetch_add(-value, order) }
+            operations! {
+                $kind $ty, $class, $scope, $suffix, $signed, [$($unsafe)?] [$(#[$safety])*]
             }
 
             /// Stores `new` if the value has the bits of `current` (`atom.cas`). Returns the value
@@ -169,26 +168,93 @@ macro_rules! atomic_float {
             #[inline(always)]
             pub $($unsafe)? fn compare_exchange(
                 &self,
-                current: $float,
-                new: $float,
+                current: $ty,
+                new: $ty,
                 success: Ordering,
                 failure: Ordering,
-            ) -> Result<$float, $float> {
+            ) -> Result<$ty, $ty> {
                 let order = merged(success, failure);
                 #[cfg(target_arch = "nvptx64")]
                 let before = atom!(
-                    $float, $class, $scope, order, self.as_ptr(),
+                    $ty, $class, $scope, order, self.as_ptr(),
                     concat!("cas.b", $suffix, " {}, [{}], {}, {}"), (current, new),
-                    |old| if old.to_bits() == current.to_bits() { new } else { old }
+                    |old| if bits!($kind old) == bits!($kind current) { new } else { old }
                 );
                 #[cfg(not(target_arch = "nvptx64"))]
                 let before = {
-                    let (current, new) = (current.to_bits(), new.to_bits());
+                    let (current, new) = (bits!($kind current), bits!($kind new));
                     let result = self.0.compare_exchange(current, new, order, failure);
-                    $float::from_bits(result.unwrap_or_else(|before| before))
+                    value!($kind $ty, result.unwrap_or_else(|before| before))
                 };
-                if before.to_bits() == current.to_bits() { Ok(before) } else { Err(before) }
+                match bits!($kind before) == bits!($kind current) {
+                    true => Ok(before),
+                    false => Err(before),
+                }
             }
+        }
+    };
+}
+
+/// Declares the operations that floats have, and those that integers have.
+macro_rules! operations {
+    (
+        float $ty:ident, $class:ident, $scope:literal, $suffix:literal, $signed:literal,
+        [$($unsafe:ident)?] [$(#[$safety:meta])*]
+    ) => {
+        read_modify_write! {
+            float $ty, $class, $scope, [$($unsafe)?] [$(#[$safety])*]:
+            /// Stores `value`, and returns what was there before (`atom.exch`).
+            swap = concat!("exch.b", $suffix), |_old, value| value;
+            /// Adds (`atom.add`), and returns the value before. The order of additions by
+            /// several threads is not fixed, nor are the last bits.
+            fetch_add = concat!("add.f", $suffix), |old, value| old + value;
+            /// And of the bits (`atom.and`). Returns the value before.
+            fetch_and = concat!("and.b", $suffix),
+                |old, value| $ty::from_bits(old.to_bits() & value.to_bits());
+            /// Or of the bits (`atom.or`). Returns the value before.
+            fetch_or = concat!("or.b", $suffix),
+                |old, value| $ty::from_bits(old.to_bits() | value.to_bits());
+            /// Exclusive or of the bits (`atom.xor`). Returns the value before.
+            fetch_xor = concat!("xor.b", $suffix),
+                |old, value| $ty::from_bits(old.to_bits() ^ value.to_bits());
+        }
+
+        /// Subtracts, as the addition of `-value`, and returns the value before.
+        $(#[$safety])*
+        #[inline(always)]
+        pub $($unsafe)? fn fetch_sub(&self, value: $ty, order: Ordering) -> $ty {
+            // SAFETY: the caller's contract, where there is one.
+            $($unsafe)? { self.fetch_add(-value, order) }
+        }
+    };
+    (
+        int $int:ident, $class:ident, $scope:literal, $suffix:literal, $signed:literal,
+        [$($unsafe:ident)?] [$(#[$safety:meta])*]
+    ) => {
+        read_modify_write! {
+            int $int, $class, $scope, [$($unsafe)?] [$(#[$safety])*]:
+            /// Stores `value`, and returns what was there before (`atom.exch`).
+            swap = concat!("exch.b", $suffix), |_old, value| value;
+            /// Adds, wrapping (`atom.add`). Returns the value before.
+            fetch_add = concat!("add.u", $suffix), |old, value| old.wrapping_add(value);
+            /// Takes the smaller value (`atom.min`). Returns the one before.
+            fetch_min = concat!("min.", $signed, $suffix), |old, value| old.min(value);
+            /// Takes the larger value (`atom.max`). Returns the one before.
+            fetch_max = concat!("max.", $signed, $suffix), |old, value| old.max(value);
+            /// And of the bits (`atom.and`). Returns the value before.
+            fetch_and = concat!("and.b", $suffix), |old, value| old & value;
+            /// Or of the bits (`atom.or`). Returns the value before.
+            fetch_or = concat!("or.b", $suffix), |old, value| old | value;
+            /// Exclusive or of the bits (`atom.xor`). Returns the value before.
+            fetch_xor = concat!("xor.b", $suffix), |old, value| old ^ value;
+        }
+
+        /// Subtracts, wrapping, as the addition of `-value`. Returns the value before.
+        $(#[$safety])*
+        #[inline(always)]
+        pub $($unsafe)? fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
+            // SAFETY: the caller's contract, where there is one.
+            $($unsafe)? { self.fetch_add(value.wrapping_neg(), order) }
         }
     };
 }
@@ -196,10 +262,11 @@ macro_rules! atomic_float {
 /// Declares the operations that take one value.
 macro_rules! read_modify_write {
     (
-        $float:ident, $class:ident, $scope:literal, [$($unsafe:ident)?] [$(#[$safety:meta])*]:
+        $kind:ident $ty:ident, $class:ident, $scope:literal, [$($unsafe:ident)?] [$(#[$safety:meta])*]:
     ) => {};
     (
-        $float:ident, $class:ident, $scope:literal, [$($unsafe:ident)?] [$(#[$safety:meta])*]:
+        $kind:ident $ty:ident, $class:ident, $scope:literal,
+        [$($unsafe:ident)?] [$(#[$safety:meta])*]:
         $(#[$doc:meta])*
         $name:ident = $op:expr, |$old:ident, $value:ident| $new:expr;
         $($rest:tt)*
@@ -207,19 +274,19 @@ macro_rules! read_modify_write {
         $(#[$doc])*
         $(#[$safety])*
         #[inline(always)]
-        pub $($unsafe)? fn $name(&self, $value: $float, order: Ordering) -> $float {
+        pub $($unsafe)? fn $name(&self, $value: $ty, order: Ordering) -> $ty {
             #[cfg(target_arch = "nvptx64")]
             {
                 atom!(
-                    $float, $class, $scope, order, self.as_ptr(),
+                    $ty, $class, $scope, order, self.as_ptr(),
                     concat!($op, " {}, [{}], {}"), ($value), |$old| $new
                 )
             }
             #[cfg(not(target_arch = "nvptx64"))]
             {
                 let update = |bits| {
-                    let $old = $float::from_bits(bits);
-                    Some(($new).to_bits())
+                    let $old: $ty = value!($kind $ty, bits);
+                    Some(bits!($kind ($new)))
                 };
                 let load = match order {
                     Ordering::Release => Ordering::Relaxed,
@@ -227,12 +294,12 @@ macro_rules! read_modify_write {
                     other => other,
                 };
                 let (Ok(before) | Err(before)) = self.0.fetch_update(order, load, update);
-                $float::from_bits(before)
+                value!($kind $ty, before)
             }
         }
 
         read_modify_write! {
-            $float, $class, $scope, [$($unsafe)?] [$(#[$safety])*]: $($rest)*
+            $kind $ty, $class, $scope, [$($unsafe)?] [$(#[$safety])*]: $($rest)*
         }
     };
 }
@@ -241,7 +308,7 @@ macro_rules! read_modify_write {
 #[cfg(target_arch = "nvptx64")]
 macro_rules! atom {
     (
-        $float:ident, $class:ident, $scope:literal, $order:expr, $place:expr, $op:expr,
+        $ty:ident, $class:ident, $scope:literal, $order:expr, $place:expr, $op:expr,
         ($($value:expr),+), |$old:ident| $new:expr
     ) => {
         // SAFETY: the place is that of an atomic, which all access atomically, and in local memory
@@ -253,7 +320,7 @@ macro_rules! atom {
                 place.write($new);
                 $old
             } else {
-                let before: $float;
+                let before: $ty;
                 macro_rules! ordered {
                     ($semantics:literal) => {
                         core::arch::asm!(
@@ -288,29 +355,31 @@ macro_rules! fence_sc {
     };
 }
 
-atomic_float! {
-    /// An f32 that the threads of a device share.
-    AtomicF32 = f32, AtomicU32, "32", reg32, "gpu", []
+/// Declares the three scopes of a number.
+macro_rules! scopes {
+    ($($kind:ident $ty:ident, $core:ident, $suffix:literal, $class:ident, $signed:literal:
+        $device:ident $block:ident $system:ident;)*) => {$(
+        atomic! {
+            #[doc = concat!("A `", stringify!($ty), "` that the threads of a device share.")]
+            $device = $kind $ty, $core, $suffix, $class, "gpu", $signed, []
+        }
+        atomic! {
+            #[doc = concat!("A `", stringify!($ty), "` that the threads of a block share.")]
+            $block = $kind $ty, $core, $suffix, $class, "cta", $signed, [unsafe]
+            #[doc = "\n# Safety\nOnly threads of one block access the value."]
+        }
+        atomic! {
+            #[doc = concat!("A `", stringify!($ty), "` that all devices and the host share.")]
+            $system = $kind $ty, $core, $suffix, $class, "sys", $signed, []
+        }
+    )*};
 }
-atomic_float! {
-    /// An f64 that the threads of a device share.
-    AtomicF64 = f64, AtomicU64, "64", reg64, "gpu", []
-}
-atomic_float! {
-    /// An f32 that the threads of a block share.
-    BlockAtomicF32 = f32, AtomicU32, "32", reg32, "cta", [unsafe]
-    #[doc = "\n# Safety\nOnly threads of one block access the value."]
-}
-atomic_float! {
-    /// An f64 that the threads of a block share.
-    BlockAtomicF64 = f64, AtomicU64, "64", reg64, "cta", [unsafe]
-    #[doc = "\n# Safety\nOnly threads of one block access the value."]
-}
-atomic_float! {
-    /// An f32 that all devices and the host share.
-    SystemAtomicF32 = f32, AtomicU32, "32", reg32, "sys", []
-}
-atomic_float! {
-    /// An f64 that all devices and the host share.
-    SystemAtomicF64 = f64, AtomicU64, "64", reg64, "sys", []
+
+scopes! {
+    float f32, AtomicU32, "32", reg32, "": AtomicF32 BlockAtomicF32 SystemAtomicF32;
+    float f64, AtomicU64, "64", reg64, "": AtomicF64 BlockAtomicF64 SystemAtomicF64;
+    int u32, AtomicU32, "32", reg32, "u": DeviceAtomicU32 BlockAtomicU32 SystemAtomicU32;
+    int i32, AtomicI32, "32", reg32, "s": DeviceAtomicI32 BlockAtomicI32 SystemAtomicI32;
+    int u64, AtomicU64, "64", reg64, "u": DeviceAtomicU64 BlockAtomicU64 SystemAtomicU64;
+    int i64, AtomicI64, "64", reg64, "s": DeviceAtomicI64 BlockAtomicI64 SystemAtomicI64;
 }
