@@ -1,14 +1,20 @@
 //! The command line, from outside: exit status, stdout, stderr and files.
 
+#[path = "cli/checks.rs"]
+mod checks;
 #[path = "cli/commands.rs"]
 mod commands;
 mod common;
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/limits.rs"]
 mod limits;
 #[path = "cli/mistakes.rs"]
 mod mistakes;
 #[path = "cli/outputs.rs"]
 mod outputs;
+#[path = "cli/saved.rs"]
+mod saved;
 #[path = "cli/streams.rs"]
 mod streams;
 #[path = "cli/terminal.rs"]
@@ -376,11 +382,25 @@ fn all_on_a_gpu_is_compared_with_cublas() {
     }
     assert_eq!(cublas["status"], "PASS");
     assert_eq!(cublas["share_of_cublas"], 1.0);
-    let median = |line: &Value| line["time_ms"]["median"].as_f64().unwrap();
+    let samples = |line: &Value| -> Vec<f64> {
+        let samples = line["time_ms"]["samples"].as_array().unwrap();
+        samples.iter().map(|ms| ms.as_f64().unwrap()).collect()
+    };
     for line in right {
+        // Measured as `bench` measures.
+        assert_eq!((&line["l2"], &line["samples"]), (&"cold".into(), &3.into()));
+        assert!(line["sets"].as_u64().unwrap() > 1 && line["launches"].as_u64().unwrap() >= 1);
+        for share in ["percent_of_ffma", "percent_of_copy", "limit_percent"] {
+            let share = &line[share];
+            assert!(share.is_null() || (0.0..101.0).contains(&share.as_f64().unwrap()), "{line}");
+        }
         let share = line["share_of_cublas"].as_f64().unwrap();
-        assert_relative_eq!(share, median(cublas) / median(line), max_relative = 1e-9);
+        let pairs: Vec<_> =
+            samples(cublas).iter().zip(samples(line)).map(|(c, own)| c / own).collect();
+        assert_relative_eq!(share, host::stats::median(&pairs), max_relative = 1e-9);
     }
+    // Beside other tests on the same GPU its limit is any.
+    assert!(lines[0]["limit"].is_string(), "{}", lines[0]);
 
     // cuBLAS in another precision is no peer.
     let alone = ["--device", "gpu", "--kernel", "cublas", "--size", "64"];

@@ -5,6 +5,8 @@
 
 #[path = "contract/auto.rs"]
 mod auto;
+#[path = "contract/batches.rs"]
+mod batches;
 #[path = "common/case.rs"]
 mod case;
 mod common;
@@ -24,6 +26,8 @@ mod shared_limit;
 mod splits;
 #[path = "contract/stream_k.rs"]
 mod stream_k;
+#[path = "contract/transposed.rs"]
+mod transposed;
 #[path = "contract/views.rs"]
 mod views;
 
@@ -278,7 +282,7 @@ fn a_grid_that_is_too_small_is_launched_in_panels() {
         let k = 2 * descriptor.tile().bk as usize + 3;
         let gemm = Gemm::new(m, n, k).scaled(2.0, 1.0).strided(k + 1, n + 1, n + 2);
         let mut case = Case { splits: 2, ..Case::random(gemm, 17) };
-        case.limits = Some(Limits { grid: [3, 2], ..device.info().limits });
+        case.limits = Some(Limits { grid: [3, 2, 65535], ..device.info().limits });
         case.assert_right(device, descriptor, Bound::Probabilistic);
     });
 }

@@ -24,6 +24,17 @@ pub enum Error {
     #[error("{}", advised(.0))]
     Bench(#[from] BenchError),
 
+    /// Saved runs that cannot be read or compared.
+    #[error(transparent)]
+    Report(#[from] gemm_report::Error),
+
+    /// No runs are named, and there are none where the repository has its own.
+    #[error(
+        "there is no folder `runs` here: name files that `--save` wrote, or folders of them, after \
+         `report`"
+    )]
+    NoRuns,
+
     /// A `.npy` file that cannot be used.
     #[error(transparent)]
     Npy(#[from] NpyFileError),

@@ -26,6 +26,8 @@
 //! # }
 //! ```
 
+pub mod doctor;
+
 pub use cuda_gemm::{
     Auto, CUresult, Choice, Device, DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix,
     DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, Matrix,
@@ -38,5 +40,6 @@ pub use gemm_bench::{
     candidate, compare, cublas, explain, forecast, limit, require_memory, roofline, shape,
     side_by_side, stats, telemetry, time, timer, tune, workload,
 };
+pub use gemm_report;
 pub use gemm_verify as verify;
 pub use host_system::{format, memory, text};

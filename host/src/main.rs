@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::args::{self, Args, Command};
-use commands::{Outcome, bench, completions, explain, list, run, tune};
+use commands::{Outcome, bench, compare, completions, doctor, explain, list, run, tune};
 use error::Error;
 use io::{signals, stdio, threads};
 
@@ -23,6 +23,9 @@ fn main() -> ExitCode {
     threads::share_addresses();
     signals::watch();
     let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
+    if args.quiet {
+        stdio::be_quiet();
+    }
     let outcome = match &args.command {
         None => run::run(&args.run),
         Some(Command::Run(args)) => run::run(args),
@@ -30,6 +33,9 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Tune(args)) => tune::run(args),
+        Some(Command::Report(args)) => commands::report::run(args),
+        Some(Command::Compare(args)) => compare::run(args),
+        Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Completions { shell }) => completions::run(*shell),
         Some(Command::Man { command }) => completions::man(command.as_deref()),
     };

@@ -80,17 +80,20 @@ pub enum KernelAbi {
     ///
     /// `lda`, `ldb` and `ldc` are the leading dimensions, in elements.
     Gemm,
-    /// Those of `Gemm`, and what splitting K needs:
+    /// Those of `Gemm`, and what splitting K and strided batches need:
     ///
     /// ```text
-    /// depth: u32, partials: *mut f32, counters: *mut u32
+    /// depth: u32, partials: *mut f32, counters: *mut u32,
+    /// splits: u32, stride_a: u64, stride_b: u64, stride_c: u64
     /// ```
     ///
-    /// The grid's z axis walks the splits: split z sums over k from `z * depth` to
-    /// `(z + 1) * depth` or the end; `depth` is a multiple of [`Tile::bk`]. With one split
-    /// `partials` and `counters` are not touched. With more, `partials` has room for
-    /// `BM * BN` elements per block, and `counters` for one zero per tile of C, which is zero
-    /// again at the end.
+    /// The grid's z axis walks the splits of one product after the other: block z is for product
+    /// `z / splits`, whose matrices lie at so many strides, in elements, from the first's, and its
+    /// split s, `z % splits`, sums over k from `s * depth` to `(s + 1) * depth` or the end;
+    /// `depth` is a multiple of [`Tile::bk`]. If `splits` is 0, there is one product, and all of
+    /// the z axis are its splits. With one split `partials` and `counters` are not
+    /// touched. With more, `partials` has room for `BM * BN` elements per block, and `counters` for
+    /// one zero per tile of each C, which is zero again at the end.
     SplitK,
     /// The product with A and B behind tensor maps:
     ///

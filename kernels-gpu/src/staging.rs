@@ -1,4 +1,5 @@
-//! Operand staging: copies of matrices whose rows 128-bit and bulk copies cannot reach.
+//! Operand staging: copies of matrices whose rows 128-bit and bulk copies cannot reach, or that lie
+//! transposed.
 //!
 //! A tensor map wants rows that begin on 16 bytes, and the [`tiles`](crate::tiles) a B whose rows
 //! are whole quads. Where the caller's matrices are not so, [`stage_operands()`] copies them once to
@@ -9,6 +10,10 @@
 //! Each thread copies quads, four neighbours, which it loads one by one and stores at once.
 //! Neighbouring threads have neighbouring quads, along a row and on to the next one, so that a
 //! warp reads and writes whole lines whatever the shape.
+//!
+//! [`stage_transposed()`] does the same for matrices that are the transposes of the kernel's
+//! operands. It goes through shared memory, tile by tile, so that both sides of the copy walk along
+//! rows.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -20,18 +25,21 @@ pub const BLOCKS: u32 = 4;
 /// Quads that a thread has in flight.
 pub const QUADS: u32 = 4;
 
-/// Copies two matrices: the first `a_blocks` blocks of the grid copy A, the others B.
+/// Copies two matrices of each product of a batch, which the grid's y axis walks: the first
+/// `a_blocks` blocks along x copy A, the others B.
 ///
 /// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, with
-/// `ld_to_a`; of B likewise. What is left of a row there gets zeros.
+/// `ld_to_a`; of B likewise. What is left of a row there gets zeros. The next product's A follows
+/// at `stride_a` elements, and goes to where this one's ends; B likewise. Where a stride is 0, the
+/// first product's is the only one.
 ///
 /// # Safety
-/// - A block has [`THREADS`] threads, and the grid is one-dimensional, with less than 2^20
-///   blocks, `a_blocks` of them or more.
+/// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x, `a_blocks` of them
+///   or more.
 /// - For A if `a_blocks` is not 0, and for B if there are more: `rows` and `cols` are not 0. No
 ///   dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols`, rounded up to a multiple of
 ///   four. The first pointer points to the elements, and the second, a multiple of 16, to room
-///   for `rows * ld_to`, both in global memory. Nothing writes the former or touches the latter
+///   for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches the latter
 ///   during the launch.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_operands(
@@ -48,12 +56,21 @@ pub unsafe fn stage_operands(
     b_rows: u32,
     b_cols: u32,
     a_blocks: u32,
+    stride_a: u64,
+    stride_b: u64,
 ) {
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
     let (from, ld_from, to, ld_to) =
         if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
+    let (stride, product) =
+        (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
+    if stride == 0 && product > 0 {
+        return;
+    }
+    let from = from.wrapping_add(product * stride);
+    let to = to.wrapping_add(product * rows as usize * ld_to as usize);
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
     // As rows and quads, so that there is one division, and all numbers fit 32 bits.
@@ -91,5 +108,100 @@ pub unsafe fn stage_operands(
                 unsafe { vec::store4(to.add(at), values[i]) };
             }
         }
+    }
+}
+
+/// Rows and columns of the tiles that [`stage_transposed()`] copies.
+pub const TRANSPOSE_TILE: u32 = 64;
+/// Elements of a tile that a thread copies.
+const ELEMENTS: u32 = TRANSPOSE_TILE * TRANSPOSE_TILE / THREADS;
+/// Elements from one row of the transposed tile in shared memory to the next: one more than there
+/// are, so that threads which store down a column use different banks.
+const PITCH: u32 = TRANSPOSE_TILE + 1;
+
+/// Copies the transposes of two matrices: the first `a_blocks` blocks of the grid copy A, the others
+/// B.
+///
+/// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, as
+/// `a_cols` x `a_rows` elements, with `ld_to_a`; of B likewise. What is left of a row there gets
+/// zeros.
+///
+/// # Safety
+/// As for [`stage_operands()`], but that `ld_to` is `rows`, rounded up to a multiple of four, and
+/// there is room for `cols * ld_to` elements per product; and a matrix has less than 2^31 tiles of
+/// [`TRANSPOSE_TILE`] x [`TRANSPOSE_TILE`] elements.
+#[kernel(block = THREADS, min_blocks = BLOCKS)]
+pub unsafe fn stage_transposed(
+    a: *const f32,
+    lda: u32,
+    to_a: *mut f32,
+    ld_to_a: u32,
+    a_rows: u32,
+    a_cols: u32,
+    b: *const f32,
+    ldb: u32,
+    to_b: *mut f32,
+    ld_to_b: u32,
+    b_rows: u32,
+    b_cols: u32,
+    a_blocks: u32,
+    stride_a: u64,
+    stride_b: u64,
+) {
+    let block = thread::block_idx_x();
+    let is_a = block < a_blocks;
+    let (from, ld_from, to, ld_to) =
+        if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
+    let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
+    let (stride, product) =
+        (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
+    if stride == 0 && product > 0 {
+        return;
+    }
+    let from = from.wrapping_add(product * stride);
+    let to = to.wrapping_add(product * cols as usize * ld_to as usize);
+    let (block, blocks) =
+        if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
+    let smem = shared_array![f32; (TRANSPOSE_TILE * PITCH) as usize];
+
+    // Down the columns of tiles first, along the rows of the copy.
+    let height = rows.div_ceil(TRANSPOSE_TILE).max(1);
+    let tiles = height * cols.div_ceil(TRANSPOSE_TILE);
+    let thread = thread::thread_idx_x();
+    let (x, y) = (thread % TRANSPOSE_TILE, thread / TRANSPOSE_TILE);
+    let (quad, line) = (thread % (TRANSPOSE_TILE / 4), thread / (TRANSPOSE_TILE / 4));
+    let mut tile = block;
+    while tile < tiles {
+        let (row0, col0) = (tile % height * TRANSPOSE_TILE, tile / height * TRANSPOSE_TILE);
+        let mut values = [0.0f32; ELEMENTS as usize];
+        for i in 0..ELEMENTS {
+            let (row, col) = (row0 + y + i * (THREADS / TRANSPOSE_TILE), col0 + x);
+            // Without a branch, so that all loads are in flight at once: some element of the matrix
+            // is loaded for nothing past its edges.
+            let at = row.min(rows - 1) as usize * ld_from as usize + col.min(cols - 1) as usize;
+            // SAFETY: inside.
+            let value = unsafe { *from.add(at) };
+            values[i as usize] = if row < rows { value } else { 0.0 };
+        }
+        for i in 0..ELEMENTS {
+            // SAFETY: inside, and each thread stores its own words.
+            unsafe {
+                smem.store(x * PITCH + y + i * (THREADS / TRANSPOSE_TILE), values[i as usize])
+            };
+        }
+        thread::sync_threads();
+        for i in 0..ELEMENTS / 4 {
+            let within = line + i * (THREADS / (TRANSPOSE_TILE / 4));
+            let (to_row, to_col) = (col0 + within, row0 + quad * 4);
+            // SAFETY: inside, and stored before the barrier.
+            let values = [0, 1, 2, 3].map(|j| unsafe { smem.load(within * PITCH + quad * 4 + j) });
+            if to_row < cols && to_col < ld_to {
+                let at = to_row as usize * ld_to as usize + to_col as usize;
+                // SAFETY: inside, a multiple of four, and this thread's own.
+                unsafe { vec::store4(to.add(at), values) };
+            }
+        }
+        thread::sync_threads();
+        tile += blocks;
     }
 }

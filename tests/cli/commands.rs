@@ -3,7 +3,18 @@
 use super::*;
 
 /// All of them.
-const COMMANDS: [&str; 7] = ["run", "list", "explain", "bench", "tune", "completions", "man"];
+const COMMANDS: [&str; 10] = [
+    "run",
+    "list",
+    "explain",
+    "bench",
+    "tune",
+    "report",
+    "compare",
+    "doctor",
+    "completions",
+    "man",
+];
 
 /// The words of each example in a help, without what a shell does with it.
 fn examples(help: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -23,7 +34,7 @@ fn examples_work() {
         let help = run(&asked);
         assert_eq!(help.code, Some(0), "{asked:?}: {}", help.stderr);
         for words in examples(&help.stdout) {
-            let elsewhere = ["gpu", "A.npy", "bench", "tune"];
+            let elsewhere = ["gpu", "A.npy", "bench", "tune", "report", "compare"];
             if words.iter().any(|word| elsewhere.contains(word)) && words[0] != "man" {
                 continue;
             }

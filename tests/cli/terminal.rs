@@ -26,6 +26,60 @@ fn terminal() -> (File, OwnedFd) {
     (reader, writer.try_clone().unwrap())
 }
 
+/// What the program shows on a terminal, which stdout and stderr are.
+fn shown(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let (mut reader, writer) = terminal();
+    let mut command = super::command(arguments);
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
+        command.env_remove(variable);
+    }
+    command
+        .env("TERM", "xterm")
+        .envs(variables.iter().copied())
+        .stderr(writer.try_clone().unwrap());
+    let mut child = command.stdout(writer).spawn().unwrap();
+    // It keeps the other end, which would never end.
+    drop(command);
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = reader.read(&mut piece) {
+        bytes.extend(&piece[..count]);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let arguments = ["--device", "soft", "--kernel", "naive", "--size", "8"];
+    let green = "\u{1b}[32mPASS";
+    assert!(shown(&arguments, &[]).contains(green));
+    for unwanted in [("NO_COLOR", "1"), ("TERM", "dumb"), ("CLICOLOR", "0")] {
+        assert!(!shown(&arguments, &[unwanted]).contains(green), "{unwanted:?}");
+    }
+    let piped = |variable: &str| {
+        let mut command = super::command(&arguments);
+        super::finish(command.env_remove("CI").env(variable, "1").output().unwrap()).stdout
+    };
+    assert!(!piped("CLICOLOR").contains('\u{1b}') && piped("CLICOLOR_FORCE").contains(green));
+    let doctor = shown(&["doctor"], &[]);
+    assert!(doctor.contains("\u{1b}[32m\u{2714}"), "{doctor}");
+}
+
+#[test]
+fn what_takes_long_shows_how_long_it_will() {
+    // Long enough to be drawn: a hundred milliseconds.
+    let tile2d = ["--device", "soft", "--kernel", "tile2d", "--size", "1024"];
+    let bars = shown(&tile2d, &[]);
+    assert!(bars.contains("simulating tile2d") && bars.contains("left"), "{bars}");
+    let files = Files::new();
+    let out = files.path("table.json");
+    let bars = shown(&["tune", "--device", "soft", "--quick", "--out", &out], &[]);
+    assert!(bars.contains("measuring") && bars.contains("left"), "{bars}");
+    let quiet = shown(&[&["--quiet"], &tile2d[..]].concat(), &[]);
+    assert!(!quiet.contains("simulating") && quiet.contains("PASS"), "{quiet}");
+}
+
 /// With any number of threads the program does what it should, or says that it has too few.
 #[test]
 fn a_limit_on_threads_does_without_a_bar() {

@@ -50,15 +50,15 @@ impl Case {
         Self::new(gemm, |rows, cols, stream| Matrix::random(rows, cols, seed, stream))
     }
 
-    /// A product of matrices that `make` makes from rows, columns and a number: 1 for
-    /// A, 2 for B, 3 for C.
+    /// A product of matrices that `make` makes from rows, columns, as they lie in memory, and a
+    /// number: 1 for A, 2 for B, 3 for C.
     pub fn new(gemm: Gemm, make: impl Fn(usize, usize, u64) -> Matrix) -> Self {
-        let Gemm { m, n, k, .. } = gemm;
+        let [a, b, c] = gemm.shapes();
         Self {
             gemm,
-            a: make(m, k, 1),
-            b: make(k, n, 2),
-            c: make(m, n, 3),
+            a: make(a[0], a[1], 1),
+            b: make(b[0], b[1], 2),
+            c: make(c[0], c[1], 3),
             margins: [(64, 64); 3],
             limits: None,
             splits: 1,
@@ -126,8 +126,13 @@ impl Case {
 
     /// Compares a result with the product in f64.
     pub fn verify(&self, result: &Matrix, bound: Bound) -> Check {
-        let Self { gemm: Gemm { alpha, beta, .. }, a, b, c, .. } = self;
-        let problem = Problem { a, b, c: Some(c), alpha: *alpha, beta: *beta, bound };
+        let Self { gemm: Gemm { alpha, beta, trans_a, trans_b, .. }, a, b, c, .. } = self;
+        let op = |matrix: &Matrix, trans: bool| match trans {
+            true => matrix.transposed(),
+            false => matrix.clone(),
+        };
+        let (a, b) = (op(a, *trans_a), op(b, *trans_b));
+        let problem = Problem { a: &a, b: &b, c: Some(c), alpha: *alpha, beta: *beta, bound };
         Reference::compute(problem, Method::Full, 0).unwrap().check(result).unwrap()
     }
 

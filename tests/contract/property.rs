@@ -37,6 +37,8 @@ struct Drawn {
     exact: bool,
     /// For kernels that can split K.
     splits: u32,
+    /// Whether A and B are the transposes of the operands.
+    transposed: [bool; 2],
     seed: u64,
 }
 
@@ -51,24 +53,25 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         (factor(), factor()),
         prop::sample::select(vec![0, 64]),
         (prop::option::of(0..=12usize), any::<bool>(), 1..=9u32),
+        [prop::bool::weighted(0.3), prop::bool::weighted(0.3)],
         any::<u64>(),
     )
-        .prop_map(
-            |(sizes, padding, offsets, (alpha, beta), tail, (aligned_but, exact, splits), seed)| {
-                Drawn {
-                    sizes,
-                    padding,
-                    offsets,
-                    alpha,
-                    beta,
-                    tail,
-                    aligned_but,
-                    exact,
-                    splits,
-                    seed,
-                }
-            },
-        )
+        .prop_map(|(sizes, padding, offsets, factors, tail, how, transposed, seed)| {
+            let ((alpha, beta), (aligned_but, exact, splits)) = (factors, how);
+            Drawn {
+                sizes,
+                padding,
+                offsets,
+                alpha,
+                beta,
+                tail,
+                aligned_but,
+                exact,
+                splits,
+                transposed,
+                seed,
+            }
+        })
 }
 
 impl Drawn {
@@ -79,9 +82,11 @@ impl Drawn {
         };
         let [m, n, k] = [0, 1, 2].map(|i| round(i, self.sizes[i]));
         let [a, b, c] = self.padding;
-        let [lda, ldb, ldc] = [round(3, k + a), round(4, n + b), round(5, n + c)];
+        let [trans_a, trans_b] = self.transposed;
+        let gemm = Gemm::new(m, n, k).scaled(self.alpha, self.beta).transposed(trans_a, trans_b);
+        let Gemm { lda, ldb, ldc, .. } = gemm;
+        let gemm = gemm.strided(round(3, lda + a), round(4, ldb + b), round(5, ldc + c));
         let offsets = [0, 1, 2].map(|i| round(6 + i, self.offsets[i]));
-        let gemm = Gemm::new(m, n, k).scaled(self.alpha, self.beta).strided(lda, ldb, ldc);
         let mut case = Case::new(gemm, |rows, cols, stream| {
             let mut matrix = Matrix::random(rows, cols, self.seed, stream);
             if self.exact {

@@ -70,7 +70,7 @@ fn copies_of_a_and_b_are_right() {
                 let gemm = gemm.strided(k + pads[0], n + pads[1], n + pads[2]);
                 let mut case = Case::random(gemm, 23);
                 case.margins = offsets.map(|offset| (offset, 0));
-                let limits = Limits { grid: [2, 1], ..device.info().limits };
+                let limits = Limits { grid: [2, 1, 65535], ..device.info().limits };
                 let plan = kernel.plan(gemm).splits(splits).staged(true).within(&limits);
                 let prepared = case.with_alignment(plan).prepare().unwrap();
                 let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);

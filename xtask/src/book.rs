@@ -171,11 +171,7 @@ fn resolve(from: &Path, target: &str) -> Option<PathBuf> {
     let mut path = from.parent()?.to_path_buf();
     for part in Path::new(target).components() {
         match part {
-            Component::ParentDir => {
-                if !path.pop() {
-                    return None;
-                }
-            }
+            Component::ParentDir => path.pop().then_some(())?,
             Component::Normal(name) => path.push(name),
             _ => {}
         }

@@ -20,6 +20,7 @@ use crate::{files, pictures, stdio};
 ///   FILE                  the table of what `host --save` or `host bench --save` wrote
 ///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
+///   examples LINK         the examples with kernels; LINK leads from the page to their folder
 ///   nav LANGUAGE RUNG     links to the pages before and after, to the source and the translation
 ///   idea RUNG             the documentation at the head of the rung's source
 ///   picture RUNG          the pictures in it
@@ -117,6 +118,7 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
             }
             Ok(table)
         }
+        ["examples", link] => examples(root, link),
         ["nav", language, name] => rung::nav(language, name),
         ["idea", name] => Ok(rung::idea(rung::rung(name)?.header())),
         ["picture", name] => Ok(rung::picture(rung::rung(name)?.header())),
@@ -126,6 +128,25 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
         [path] => tables::run(&file(path)?),
         _ => Err(format!("`{}` names nothing; see `cargo xtask readme --help`", what.trim())),
     }
+}
+
+/// The examples with kernels of their own, each with its crate's description.
+fn examples(root: &Path, link: &str) -> Result<String, String> {
+    let mut lines = String::from("| example | what it does |\n|---|---|\n");
+    for manifest in files::with_extension(&root.join("examples"), "toml")? {
+        let folder = manifest.parent().unwrap_or(root);
+        if !folder.join("kernels/src/lib.rs").exists() {
+            continue;
+        }
+        let text = files::read(&manifest)?;
+        let description = text.lines().find_map(|line| line.strip_prefix("description = "));
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        lines += &format!(
+            "| [`{name}`]({link}/{name}/kernels/src/lib.rs) | {} |\n",
+            description.unwrap_or_default().trim_matches('"')
+        );
+    }
+    Ok(lines)
 }
 
 #[cfg(test)]

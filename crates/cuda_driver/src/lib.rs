@@ -61,7 +61,9 @@
 //! | `SOFT_CUDA_INSTRUCTION_BUDGET` | warp instructions after which a launch is ended |
 //!
 //! `cuInit` answers `CUDA_ERROR_INVALID_VALUE` to any other value, and [`last_error()`] explains
-//! it. What a check finds is a fault of the launch, as above.
+//! it. What a check finds is a fault of the launch, as above, unless
+//! [`max_findings`](soft_cuda::Config::max_findings) of [`soft::configure`] lets launches go on;
+//! [`soft::findings`] lists everything, as text or JSON.
 //!
 //! # Stream capture
 //!

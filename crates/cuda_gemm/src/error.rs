@@ -79,6 +79,35 @@ pub enum Error {
         cols: usize,
     },
 
+    /// The strides of a batch go further than any memory.
+    #[error("{what} is {stride} elements, {batch} times: that must be no more than {max}")]
+    TooFar {
+        /// The parameter's name: `stride_a`, `stride_b` or `stride_c`.
+        what: &'static str,
+        /// Its value, in elements.
+        stride: usize,
+        /// How many products there are.
+        batch: usize,
+        /// The most elements.
+        max: usize,
+    },
+
+    /// Two C of a batch overlap.
+    #[error(
+        "stride_c is {stride}, and matrices of {m} x {n} elements with the leading dimension {ldc} \
+         overlap; they must lie one after the other, or side by side in one leading dimension"
+    )]
+    Overlap {
+        /// From one C to the next, in elements.
+        stride: usize,
+        /// Rows of each.
+        m: usize,
+        /// Columns of each.
+        n: usize,
+        /// Their leading dimension.
+        ldc: usize,
+    },
+
     /// A kernel without splits was asked for some.
     #[error("{kernel} does not split K")]
     CannotSplit {
@@ -124,6 +153,35 @@ pub enum Error {
         ld: usize,
         /// The planned one, in elements.
         planned: usize,
+    },
+
+    /// A batch that is not the one that a call was prepared for.
+    #[error(
+        "{what} has {count} matrices at a stride of {stride}, and the call was prepared for \
+         {planned_count} at {planned_stride}; prepare it again"
+    )]
+    PlannedBatch {
+        /// Which operand: `A`, `B` or `C`.
+        what: &'static str,
+        /// How many matrices it has.
+        count: usize,
+        /// From one to the next, in elements.
+        stride: usize,
+        /// How many were planned.
+        planned_count: usize,
+        /// The planned stride.
+        planned_stride: usize,
+    },
+
+    /// A matrix that cannot be cut into so many equal parts.
+    #[error("{all} {what} cannot be split into {count} equal parts")]
+    Split {
+        /// `rows` or `columns`.
+        what: &'static str,
+        /// How many there are.
+        all: usize,
+        /// The parts.
+        count: usize,
     },
 
     /// A device matrix, or a stream, of another device than what it is used with.

@@ -52,6 +52,7 @@ pub mod stream;
 
 pub use auto::{Auto, Choice, Table};
 pub use cuda_driver::sys::CUresult;
+pub use cuda_driver::{soft, soft_cuda};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, LaunchPlan};
@@ -60,6 +61,8 @@ pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use launch::{Kernel, Plan, PlanBuilder, find_kernel, nearest_name};
 pub use limits::Limits;
-pub use matrix::{DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout};
+pub use matrix::{
+    DeviceBatchMut, DeviceBatchRef, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout,
+};
 pub use queue::Exclusive;
 pub use stream::Stream;

@@ -13,8 +13,8 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Blocks along x and y.
-    pub grid: [u32; 2],
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
     /// Bytes of shared memory per block that need no opt-in.
     pub shared_default: u32,
     /// Bytes of shared memory per block with the opt-in.
@@ -27,7 +27,7 @@ impl Limits {
     /// Those of an H200, for tests.
     #[cfg(test)]
     pub(crate) const H200: Self = Self {
-        grid: [i32::MAX as u32, 65535],
+        grid: [i32::MAX as u32, 65535, 65535],
         shared_default: 49152,
         shared_optin: 232448,
         multiprocessors: 132,
@@ -37,7 +37,7 @@ impl Limits {
     #[must_use]
     pub fn min(&self, other: &Self) -> Self {
         Self {
-            grid: [0, 1].map(|axis| self.grid[axis].min(other.grid[axis])),
+            grid: [0, 1, 2].map(|axis| self.grid[axis].min(other.grid[axis])),
             shared_default: self.shared_default.min(other.shared_default),
             shared_optin: self.shared_optin.min(other.shared_optin),
             multiprocessors: self.multiprocessors.min(other.multiprocessors),

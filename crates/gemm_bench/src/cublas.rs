@@ -6,21 +6,21 @@
 //!
 //! # What is compared
 //!
-//! `cublasSgemm` in its default math mode, which computes in f32 and not in TF32.
+//! `cublasSgemm`, and `cublasSgemmStridedBatched` for a batch, in its default math mode, which
+//! computes in f32 and not in TF32.
 //! Environment variables can change that behind a program's back. Where they do, cuBLAS
 //! is refused: results in another precision are no measure for these kernels.
 
 use std::env;
 use std::error::Error as _;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_longlong, c_void};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::rc::Rc;
 
 use cuda_gemm::launch::expect_planned;
-use cuda_gemm::{Device, DeviceMatrixMut, DeviceMatrixRef, Gemm, Stream};
-use cust::memory::DevicePointer;
+use cuda_gemm::{Device, DeviceBatchMut, DeviceBatchRef, Gemm, Stream};
 use host_system::toolkit;
 use libloading::Library;
 
@@ -44,8 +44,9 @@ type Handle = *mut c_void;
 /// `cublasStatus_t`; 0 is success.
 type CublasStatus = c_int;
 
-/// `CUBLAS_OP_N`: a matrix as it is.
-const NO_TRANSPOSE: c_int = 0;
+/// `CUBLAS_OP_N` and `CUBLAS_OP_T`: a matrix as it is, or its transpose.
+const OP_N: c_int = 0;
+const OP_T: c_int = 1;
 /// `CUBLAS_DEFAULT_MATH`: f32 arithmetic for f32 products.
 const DEFAULT_MATH: c_int = 0;
 
@@ -68,6 +69,29 @@ type Sgemm = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
+/// `cublasSgemmStridedBatched`: the same with a stride after each leading dimension, and the number
+/// of products.
+type SgemmStridedBatched = unsafe extern "system" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const f32,
+    *const f32,
+    c_int,
+    c_longlong,
+    *const f32,
+    c_int,
+    c_longlong,
+    *const f32,
+    *mut f32,
+    c_int,
+    c_longlong,
+    c_int,
+) -> CublasStatus;
+
 /// The functions that are called, with the types of `cublas_api.h`. They stay valid as
 /// long as the process runs: see [`Functions::load`].
 #[derive(Clone, Copy)]
@@ -78,6 +102,7 @@ struct Functions {
     set_math_mode: unsafe extern "system" fn(Handle, c_int) -> CublasStatus,
     get_property: unsafe extern "system" fn(c_int, *mut c_int) -> CublasStatus,
     sgemm: Sgemm,
+    sgemm_strided_batched: SgemmStridedBatched,
 }
 
 impl Functions {
@@ -103,6 +128,7 @@ impl Functions {
                 set_math_mode: *library.get(c"cublasSetMathMode")?,
                 get_property: *library.get(c"cublasGetProperty")?,
                 sgemm: *library.get(c"cublasSgemm_v2")?,
+                sgemm_strided_batched: *library.get(c"cublasSgemmStridedBatched")?,
             })
         }
     }
@@ -250,16 +276,17 @@ impl CublasProduct {
     /// [`Plan::enqueue`](cuda_gemm::Plan::enqueue) says; [`Error::Cublas`] if the call fails.
     pub fn enqueue<'m>(
         &self,
-        a: impl Into<DeviceMatrixRef<'m>>,
-        b: impl Into<DeviceMatrixRef<'m>>,
-        c: impl Into<DeviceMatrixMut<'m>>,
+        a: impl Into<DeviceBatchRef<'m>>,
+        b: impl Into<DeviceBatchRef<'m>>,
+        c: impl Into<DeviceBatchMut<'m>>,
     ) -> Result<(), Error> {
         let Self { cublas, gemm } = self;
         let Started { stream, functions, handle, .. } = &*cublas.0;
-        let Gemm { m, n, alpha, beta, lda, ldb, ldc, .. } = *gemm;
+        let Gemm { m, n, trans_a, trans_b, alpha, beta, lda, ldb, ldc, batch, .. } = *gemm;
         let (a, b, c) = (a.into(), b.into(), c.into());
-        expect_planned(stream, gemm, [a, b, c.view()])?;
-        if m == 0 || n == 0 {
+        let operands = [a, b, c.view()];
+        expect_planned(stream, gemm, operands)?;
+        if m == 0 || n == 0 || batch == 0 {
             return Ok(());
         }
         stream.device().make_current()?;
@@ -268,32 +295,54 @@ impl CublasProduct {
         // for cuBLAS, even where there are no rows.
         let size = |value: usize| value as c_int;
         let leading = |value: usize| value.max(1) as c_int;
-        let address = |pointer: DevicePointer<f32>| pointer.as_raw() as *mut f32;
+        let op = |trans| if trans { OP_T } else { OP_N };
+        let [a, b, c] =
+            operands.map(|operand| operand.first().as_device_ptr().as_raw() as *mut f32);
+        let [stride_a, stride_b, stride_c] = gemm.strides().map(|stride| stride as c_longlong);
         // cuBLAS counts columns where we count rows. What we call C is its transpose
-        // there, and so are A and B: C^T = B^T A^T is computed.
-        // SAFETY: the matrices are on the handle's device, and have these sizes and
-        // leading dimensions. C is borrowed mutably, so it is neither A nor B. All stay allocated
-        // until the work is done, because freeing device memory waits for it. The factors
+        // there, and so are A and B: C^T = op(B)^T op(A)^T is computed.
+        let (ops, sizes) = ([op(trans_b), op(trans_a)], [size(n), size(m), size(gemm.depth())]);
+        let (alpha, beta) = (&raw const alpha, &raw const beta);
+        let [lda, ldb, ldc] = [lda, ldb, ldc].map(leading);
+        // SAFETY: the matrices are on the handle's device, and have these sizes, leading
+        // dimensions and strides. C is borrowed mutably, so it is neither A nor B. All stay
+        // allocated until the work is done, because freeing device memory waits for it. The factors
         // are read during the call: pointers to them are host pointers by default.
-        let status = unsafe {
-            (functions.sgemm)(
-                *handle,
-                NO_TRANSPOSE,
-                NO_TRANSPOSE,
-                size(n),
-                size(m),
-                size(gemm.depth()),
-                &raw const alpha,
-                address(b.as_device_ptr()),
-                leading(ldb),
-                address(a.as_device_ptr()),
-                leading(lda),
-                &raw const beta,
-                address(c.view().as_device_ptr()),
-                leading(ldc),
-            )
+        let (call, status) = unsafe {
+            let ([op_b, op_a], [n, m, k]) = (ops, sizes);
+            match batch {
+                1 => (
+                    "cublasSgemm",
+                    (functions.sgemm)(
+                        *handle, op_b, op_a, n, m, k, alpha, b, ldb, a, lda, beta, c, ldc,
+                    ),
+                ),
+                _ => (
+                    "cublasSgemmStridedBatched",
+                    (functions.sgemm_strided_batched)(
+                        *handle,
+                        op_b,
+                        op_a,
+                        n,
+                        m,
+                        k,
+                        alpha,
+                        b,
+                        ldb,
+                        stride_b,
+                        a,
+                        lda,
+                        stride_a,
+                        beta,
+                        c,
+                        ldc,
+                        stride_c,
+                        size(batch),
+                    ),
+                ),
+            }
         };
-        check("cublasSgemm", status)
+        check(call, status)
     }
 }
 

@@ -26,12 +26,6 @@ const LAUNCH: f64 = 50.0;
 /// Where issue slots go to FMAs rather than to anything else, FMAs are the limit.
 const MOSTLY_FMAS: f64 = 1.25;
 
-/// Threads whose instruction a multiprocessor issues per cycle: four schedulers, a warp each.
-const ISSUED: f64 = 128.0;
-
-/// Threads that the shared memory and the L1 cache serve per cycle: one warp, with 128 bytes.
-const SERVED: f64 = 32.0;
-
 /// How busy a product keeps a GPU. Shares are in percent, and `None` where they are not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
@@ -73,13 +67,9 @@ impl Load {
         let old = if gemm.beta == 0.0 { 0.0 } else { 4.0 * gemm.m as f64 * gemm.n as f64 };
         let bytes = gemm.bytes() as f64 + old;
         let ffma = known(100.0 * gemm.flops() / ms * 1e-6 / rates.ffma);
-        let lanes = info.peak.map_or(ISSUED, |peak| f64::from(peak.lanes));
-        let profile = profile_of(candidate);
-        let per_fma = |count: fn(&Profile) -> f64, width: f64| {
-            Some(ffma? * count(profile.as_ref()?) * lanes / width)
-        };
-        let served = per_fma(|profile| profile.l1_cycles, SERVED);
-        let uses_shared = profile.as_ref().is_some_and(|profile| profile.uses_shared);
+        let profile = profile_of(candidate).zip(ffma).zip(info.peak);
+        let served = profile.map(|((profile, ffma), peak)| profile.percent_of_l1(ffma, peak.lanes));
+        let uses_shared = profile.is_some_and(|((profile, _), _)| profile.uses_shared);
         let plan = match &candidate.job {
             Ok(Job::Rung(plan)) => Some(plan.launch_plan()),
             _ => None,
@@ -93,7 +83,8 @@ impl Load {
             copy_gbytes: known(rates.copy),
             percent_of_ffma: ffma,
             percent_of_copy: known(100.0 * bytes / ms * 1e-6 / rates.copy),
-            percent_of_issue: per_fma(|profile| profile.instructions, ISSUED),
+            percent_of_issue: profile
+                .map(|((profile, ffma), peak)| profile.percent_of_issue(ffma, peak.lanes)),
             percent_of_shared: if uses_shared { served } else { None },
             percent_of_l1: if uses_shared { None } else { served },
             percent_of_launch: plan
@@ -191,6 +182,17 @@ impl Unit {
         }
     }
 
+    /// As short as a column of a table.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Ffma => "FMA",
+            Self::Issue => "issue",
+            Self::Shared => "shared memory",
+            Self::L1 => "L1",
+            Self::Memory => "memory",
+        }
+    }
+
     /// In words.
     const fn words(self) -> &'static str {
         match self {
@@ -234,6 +236,12 @@ pub enum Limit {
     },
 }
 
+/// A share for people. Clocks move between a time and the peak that it is a share of, so that one
+/// comes out at 102 %.
+fn share(percent: f64) -> String {
+    format!("{:.0} %", percent.min(100.0))
+}
+
 impl Limit {
     /// In a word, as in JSON.
     pub const fn name(self) -> &'static str {
@@ -258,11 +266,13 @@ impl Limit {
     /// As short as a column of a table.
     pub fn short(self) -> String {
         match self {
-            Self::Unit { unit, percent } => format!("{} {percent:.0} %", unit.name()),
-            Self::Blocks { blocks, .. } => format!("{blocks} block(s)"),
-            Self::Launch { percent } => format!("launch {percent:.0} %"),
+            Self::Unit { unit, percent } => format!("{} {}", unit.label(), share(percent)),
+            Self::Blocks { blocks, multiprocessors } => {
+                format!("{blocks} of {multiprocessors} SMs")
+            }
+            Self::Launch { percent } => format!("launch {}", share(percent)),
             Self::Latency { unit, percent } => {
-                format!("latency ({} {percent:.0} %)", unit.name())
+                format!("latency ({} {})", unit.label(), share(percent))
             }
         }
     }
@@ -272,16 +282,16 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unit { unit: Unit::Memory, percent } => {
-                write!(f, "memory bandwidth: {percent:.0} % of a copy's")
+                write!(f, "memory bandwidth: {} of a copy's", share(*percent))
             }
             Self::Unit { unit, percent } => {
-                write!(f, "{}: {percent:.0} % of its peak", unit.words())
+                write!(f, "{}: {} of its peak", unit.words(), share(*percent))
             }
             Self::Blocks { blocks, multiprocessors } => {
                 write!(f, "too few blocks: {blocks} for {multiprocessors} multiprocessors")
             }
             Self::Launch { percent } => {
-                write!(f, "launch overhead: {percent:.0} % of the time")
+                write!(f, "launch overhead: {} of the time", share(*percent))
             }
             Self::Latency { unit, percent } => {
                 write!(f, "latency: no unit is above {percent:.0} % of its peak ({})", unit.words())

@@ -95,6 +95,32 @@ impl Matrix {
         Self { rows, cols, data }
     }
 
+    /// The transpose.
+    ///
+    /// ```
+    /// use gemm_matrix::Matrix;
+    ///
+    /// let matrix = Matrix::from_vec(2, 3, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    /// assert_eq!(matrix.transposed(), Matrix::from_vec(3, 2, vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
+    /// ```
+    #[must_use]
+    pub fn transposed(&self) -> Self {
+        // In blocks that fit the cache, so that no line is fetched for one element.
+        const BLOCK: usize = 32;
+        let Self { rows, cols, .. } = *self;
+        let mut transposed = Self::zeros(cols, rows);
+        for row0 in (0..rows).step_by(BLOCK) {
+            for col0 in (0..cols).step_by(BLOCK) {
+                for row in row0..rows.min(row0 + BLOCK) {
+                    for col in col0..cols.min(col0 + BLOCK) {
+                        transposed.data[col * rows + row] = self.data[row * cols + col];
+                    }
+                }
+            }
+        }
+        transposed
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.rows

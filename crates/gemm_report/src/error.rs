@@ -53,8 +53,8 @@ pub enum Error {
 
     /// Two files that have no kernel and shape in common.
     #[error(
-        "{} and {} have no kernel and shape in common that was timed in both: there is nothing to \
-         compare",
+        "{} and {} have no timed kernel and shape in common, with the same L2 policy, alpha and \
+         beta: there is nothing to compare",
         .before.display(),
         .after.display()
     )]

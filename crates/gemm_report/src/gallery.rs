@@ -76,6 +76,6 @@ mod tests {
             file_name("runs/2026-11-22/bench.jsonl-shapes-auto"),
             "2026-11-22-bench-shapes-auto"
         );
-        assert_eq!(file_name("../a b/\u{e9}.jsonl (2)-x"), "---a-b------2--x");
+        assert_eq!(file_name("../a b/\u{e9}.jsonl (2)-x"), "---a-b----2--x");
     }
 }

@@ -5,6 +5,7 @@
 //! is faster than a first. Nothing here needs a device, or knows the time or the machine: the same
 //! files give the same bytes.
 
+pub mod compare;
 mod data;
 pub mod error;
 mod gallery;
@@ -13,9 +14,10 @@ pub mod picture;
 pub mod row;
 pub mod run;
 
+pub use compare::compare;
 pub use error::Error;
 pub use gallery::{gallery, svg_files};
-pub use page::page;
-pub use picture::Picture;
+pub use page::{PAGE_START, page};
+pub use picture::{Picture, SVG_START};
 pub use row::{Origin, Row, Shape};
 pub use run::{Environment, File, Run, read_all};

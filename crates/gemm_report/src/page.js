@@ -44,8 +44,6 @@ const start = (runs) => {
 
   // Name, key, digits (none for text), and what it means.
   const COLUMNS = [
-    ["Run", "run"],
-    ["Device", "device"],
     ["Kernel", "kernel"],
     ["Chosen", "chosen", undefined, "the kernel that auto chose"],
     ["M", "m", 0],
@@ -60,6 +58,8 @@ const start = (runs) => {
     ["rms error", "error", 2, "divided by cuBLAS's"],
     ["% FFMA", "ffma", 1, "of the measured rate of multiply-adds"],
     ["% copy", "copy", 1, "of the measured rate of copies"],
+    ["Run", "run"],
+    ["Device", "device"],
   ];
   const text = (row, key, digits) =>
     row[key] == null ? "" : digits === undefined ? String(row[key]) : row[key].toFixed(digits);

@@ -12,6 +12,10 @@ use crate::run::{Content, Environment, File, Run, kernels};
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
+/// What a page begins with, and nothing else is likely to.
+pub const PAGE_START: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+    <meta name=\"generator\" content=\"gemm_report\">\n";
+
 /// Where no device is named.
 const NO_DEVICE: &str = "Device not recorded";
 
@@ -64,8 +68,7 @@ pub fn page(files: &[File]) -> String {
         false => (run, gallery[number].iter().map(inline).collect()),
     }));
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+        "{PAGE_START}<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
@@ -168,12 +171,12 @@ fn environment(run: &Run) -> String {
         ("Command", &command),
         ("Compute capability", &environment.compute_capability),
         ("Memory", &memory),
-        ("f32 peak", &environment.peak),
         ("Driver", driver_version),
         ("CUDA", cuda_version),
         ("cuBLAS", cublas_version),
         ("Program", host_version),
         ("PTX for", &environment.ptx_arch),
+        ("f32 peak", &environment.peak),
     ];
     let mut text = "<dl class=\"environment\">".to_owned();
     for (name, value) in entries {
@@ -222,24 +225,24 @@ fn headline(run: &Run) -> String {
     parts.join("; ")
 }
 
-/// The runs of a device that are shown open, and first: of the ladders of the newest folder that has some, the
-/// largest product, and the newest comparison with cuBLAS over at least ten shapes with a square
-/// among them.
+/// The runs of a device that are shown open, and first: of the newest folder that has ladders, the one
+/// of the largest product; and of the newest folder that has comparisons with cuBLAS over at least
+/// ten shapes with a square among them, the one with the most.
 fn featured(runs: &[Run], of_device: &[usize]) -> Vec<usize> {
     let folder = |number: usize| runs[number].label.rsplit_once('/').map(|(folder, _)| folder);
-    let size =
-        |number: usize| runs[number].rows.iter().map(|row| row.shape.flops()).fold(0.0, f64::max);
-    let numbers = || of_device.iter().copied();
-    let is_ladder = |number: &usize| runs[*number].rows_of(Origin::Ladder).count() > 1;
-    let newest = numbers().find(is_ladder).map(folder);
-    let ladders = numbers().filter(is_ladder).filter(|number| Some(folder(*number)) == newest);
-    let ladder = ladders.max_by(|one, other| size(*one).total_cmp(&size(*other)));
-    let is_broad = |number: &usize| {
-        let rows = || runs[*number].rows_of(Origin::Bench).filter(|row| row.ratio.is_some());
-        rows().count() >= 10 && rows().any(|row| row.shape.is_square())
+    let best = |is_fit: &dyn Fn(&Run) -> bool, value: &dyn Fn(&Run) -> f64| {
+        let fit = || of_device.iter().copied().filter(|number| is_fit(&runs[*number]));
+        let newest = folder(fit().next()?);
+        let of_folder = fit().filter(|number| folder(*number) == newest);
+        of_folder.max_by(|one, other| value(&runs[*one]).total_cmp(&value(&runs[*other])))
     };
-    let chosen: Vec<usize> = ladder.into_iter().chain(numbers().find(is_broad)).collect();
-    if chosen.is_empty() { numbers().take(1).collect() } else { chosen }
+    let size = |run: &Run| run.rows.iter().map(|row| row.shape.flops()).fold(0.0, f64::max);
+    let ladder = best(&|run| run.rows_of(Origin::Ladder).count() > 1, &size);
+    let compared = |run: &Run| run.rows_of(Origin::Bench).filter(|row| row.ratio.is_some()).count();
+    let has_square = |run: &Run| run.rows.iter().any(|row| row.shape.is_square());
+    let bench = best(&|run| has_square(run) && compared(run) >= 10, &|run| compared(run) as f64);
+    let chosen: Vec<usize> = ladder.into_iter().chain(bench).collect();
+    if chosen.is_empty() { of_device.iter().copied().take(1).collect() } else { chosen }
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -4,11 +4,11 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The shape of a product: C is M x N, K the inner dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     /// Rows of A and C.
     pub m: u64,
@@ -92,6 +92,10 @@ pub struct Row {
     pub rung: Option<usize>,
     /// The kernel that `auto` chose.
     pub chosen: Option<String>,
+    /// Blocks that share each tile of C, for a kernel that can split K.
+    pub splits: Option<u64>,
+    /// Whether A and B were copied first, by choice.
+    pub packed: Option<bool>,
     /// What came of it.
     #[serde(default)]
     pub status: Status,
@@ -129,6 +133,10 @@ pub struct Row {
     pub verdict: Option<Verdict>,
     /// The throughput divided by cuBLAS's, in results of `host --kernel`.
     pub share_of_cublas: Option<f64>,
+    /// What limits the product, in a word, in results of `host --kernel`.
+    pub limit: Option<String>,
+    /// How much of that is used.
+    pub limit_percent: Option<f64>,
     /// The throughput at the median time.
     pub gflops: Option<f64>,
     /// cuBLAS's.

@@ -78,4 +78,5 @@ mod tests;
 
 pub use check::{Bound, Check, Deviation, Method, Problem};
 pub use error::Error;
+pub use product::progress;
 pub use reference::Reference;

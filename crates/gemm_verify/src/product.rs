@@ -1,5 +1,7 @@
 //! Products in f64, on all cores: what results are compared with.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use gemm_matrix::Matrix;
 use matrixmultiply::dgemm;
 use rayon::prelude::*;
@@ -9,6 +11,29 @@ use rayon::prelude::*;
 const ROWS: usize = 256;
 const COLS: usize = 1024;
 const DEPTH: usize = 256;
+
+/// FMAs of the reference that is being computed, and how many of them are done: of this process, in
+/// which one computes at a time.
+static TOTAL: AtomicU64 = AtomicU64::new(0);
+static DONE: AtomicU64 = AtomicU64::new(0);
+
+/// How far the reference is that is being computed in this process, or the last one: FMAs that are
+/// done, and all. Of several at the same time it mixes the numbers up, so it is for people alone.
+///
+/// ```
+/// let (done, total) = gemm_verify::progress();
+/// assert!(done <= total);
+/// ```
+pub fn progress() -> (u64, u64) {
+    let total = TOTAL.load(Relaxed);
+    (DONE.load(Relaxed).min(total), total)
+}
+
+/// A reference of so many FMAs is begun.
+pub(super) fn begin(fmas: u128) {
+    DONE.store(0, Relaxed);
+    TOTAL.store(u64::try_from(fmas).unwrap_or(u64::MAX), Relaxed);
+}
 
 /// `out = A * B` in f64, with A m x k, B k x n and `out` m x n, row-major.
 ///
@@ -64,6 +89,7 @@ pub(super) fn product(
                         );
                     }
                 }
+                DONE.fetch_add((mb * kb) as u64 * n as u64, Relaxed);
             }
         },
     );

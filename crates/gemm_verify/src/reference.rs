@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::check::{Check, Deviation, LAMBDA, Method, Problem, SAMPLES, SLACK, TINY, U, Verdict};
 use crate::error::Error;
-use crate::product::{piece, product};
+use crate::product::{begin, piece, product};
 
 /// The most tasks that a comparison is cut into.
 const TASKS: usize = 1024;
@@ -90,6 +90,7 @@ impl<'a> Reference<'a> {
         let Problem { a, b, alpha, .. } = self.problem;
         let (m, n) = (a.rows(), b.cols());
         let mut values = vec![0.0; m * n];
+        begin(fmas([m, n, self.depth]));
         product([m, n, self.depth], piece(a), piece(b), &mut values);
         if n > 0 {
             values.par_chunks_mut(n).enumerate().for_each(|(row, values)| {
@@ -113,6 +114,8 @@ impl<'a> Reference<'a> {
 
         let a_piece = piece(a);
         let b_piece = piece(b);
+        let groups = n.div_ceil(group);
+        begin(fmas([rows.len(), n, k]) + fmas([m, cols.len() + groups, k]));
         let mut row_values = vec![0.0; rows.len() * n];
         let row_of_a = |row: usize, col, to: &mut [f64]| a_piece(rows[row], col, to);
         product([rows.len(), n, k], row_of_a, &b_piece, &mut row_values);
@@ -125,7 +128,6 @@ impl<'a> Reference<'a> {
         };
         product([m, cols.len(), k], &a_piece, cols_of_b, &mut col_values);
 
-        let groups = n.div_ceil(group);
         let mut bx = vec![0.0; k * groups];
         bx.par_chunks_mut(groups.max(1)).enumerate().for_each(|(row, sums)| {
             let terms = b.row(row).chunks(group).zip(signs.chunks(group));
@@ -315,6 +317,12 @@ fn expect_shape(
 /// infinity, the reference is not finite and no tolerance is needed.
 fn square(x: f32) -> f64 {
     if x.is_finite() { f64::from(x) * f64::from(x) } else { 0.0 }
+}
+
+/// FMAs of a product.
+fn fmas(sizes: [usize; 3]) -> u128 {
+    // No product that memory holds has more.
+    sizes.map(|size| size as u128).into_iter().fold(1, u128::saturating_mul)
 }
 
 fn row_norms(a: &Matrix, depth: usize) -> Vec<f64> {

@@ -23,9 +23,11 @@ use crate::printer::Printer;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Isa {
-    /// AVX2 and FMA if the host has them.
+    /// AVX-512 if the host has it, else AVX2 and FMA if it has those.
     #[default]
     Auto,
+    /// AVX2 and FMA if the host has them.
+    Avx2,
     /// Only what every host has.
     Portable,
 }
@@ -122,12 +124,14 @@ impl Device {
         &self.config
     }
 
-    /// The host instructions in use: `"AVX2"` or `"portable"`.
+    /// The host instructions in use: `"AVX-512"`, `"AVX2"` or `"portable"`.
     pub fn isa_name(&self) -> &'static str {
         match self.path {
             Path::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => "AVX-512",
         }
     }
 
@@ -366,8 +370,14 @@ fn path(isa: Isa) -> Path {
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("popcnt");
-        if isa == Isa::Auto && avx2 {
-            return Path::Avx2;
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match isa {
+            Isa::Auto if avx2 && avx512 => return Path::Avx512,
+            Isa::Auto | Isa::Avx2 if avx2 => return Path::Avx2,
+            _ => {}
         }
     }
     let _ = isa;

@@ -40,6 +40,11 @@ impl Finding {
         }
     }
 
+    /// Whether it ended a launch.
+    pub fn ended(&self) -> bool {
+        matches!(self, Finding::Kernel { ended: true, .. })
+    }
+
     /// What the kernel did, if it is in one.
     pub fn fault(&self) -> Option<&Fault> {
         match self {

@@ -47,7 +47,7 @@
 //! - `exec` runs it. An operation is a function pointer and the places of its
 //!   operands (`op`), and works on all 32 lanes of a warp (`lanes`). The functions
 //!   are written once, as plain loops; those that kernels live on are compiled for
-//!   AVX2, the others once, in little code. `address` finds the memory behind an
+//!   AVX2 and AVX-512, the others once, in little code. `address` finds the memory behind an
 //!   address. `warp` keeps track of divergent lanes and `call` of their calls, `block` of
 //!   warps, `print` of what is printed, `named` of
 //!   barriers, `phases` of mbarriers, `groups` of copies in flight, `order` of what

@@ -5,7 +5,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::bench::args::BenchArgs;
+use super::compare::CompareArgs;
+use super::doctor::args::DoctorArgs;
 use super::explain::args::ExplainArgs;
+use super::report::ReportArgs;
 use super::run::args::RunArgs;
 use super::tune::args::TuneArgs;
 use crate::report::format::Format;
@@ -41,6 +44,19 @@ const TUNE: &str = "Examples:
   host tune
   host tune --out table.json --save times.jsonl";
 
+const REPORT: &str = "Examples:
+  host report --out report.html                runs of the repository
+  host report --out report.html --svg pictures runs.jsonl other/";
+
+const COMPARE: &str = "Examples:
+  host compare before.jsonl after.jsonl
+  host compare --threshold 2 --format json before.jsonl after.jsonl";
+
+const DOCTOR: &str = "Examples:
+  host doctor
+  host doctor --format json
+  host doctor --require rustc,rust-src";
+
 const COMPLETIONS: &str = "Examples:
   host completions bash > ~/.local/share/bash-completion/completions/host
   host completions zsh > ~/.zfunc/_host
@@ -63,6 +79,10 @@ pub struct Args {
 
     #[command(flatten)]
     pub run: RunArgs,
+
+    /// Show no progress and no notes, only results, warnings and errors.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,6 +123,32 @@ pub enum Command {
     /// it is made.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
+
+    /// Makes a page of saved runs: pictures, and all results in a table.
+    ///
+    /// One HTML file that needs no network: the ladder next to cuBLAS, throughput below the roofs,
+    /// the ratio to cuBLAS of every shape, errors, and clocks, power and temperature; --svg stores
+    /// the pictures alone. The same runs give the same bytes.
+    #[command(arg_required_else_help = true, after_help = REPORT)]
+    Report(ReportArgs),
+
+    /// Compares two saved runs, kernel by kernel and shape by shape.
+    ///
+    /// Where cuBLAS ran in turn with the kernel in both, ratios to it are compared, since clocks
+    /// float; else times. Several results of one kernel and shape in a file are taken together:
+    /// samples of one process do not show what differs from one to the next, so record two or three
+    /// runs of each with --save. Exit status: 0 if nothing is slower, 1 if something is, or has no
+    /// right result any more, 2 for an error.
+    #[command(arg_required_else_help = true, after_help = COMPARE)]
+    Compare(CompareArgs),
+
+    /// Says what this machine has, what works because of it, and what to type for the rest.
+    ///
+    /// The driver is asked in a process of its own, so that one that crashes is only a finding.
+    /// Exit status: 0 if what is needed without a GPU works (the software device, `soft`), and all
+    /// that --require names; 1 if not.
+    #[command(after_help = DOCTOR)]
+    Doctor(DoctorArgs),
 
     /// Prints what a shell needs to complete the options, to be put where it looks.
     #[command(after_help = COMPLETIONS)]

@@ -4,6 +4,8 @@ pub mod args;
 #[cfg(test)]
 mod tests;
 
+use std::time::Instant;
+
 use cuda_gemm::error::no_gpu;
 use host::compare::{Comparison, Note, Observer, Row, Step};
 use host::telemetry::Telemetry;
@@ -39,7 +41,8 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
     let device = device::open(DeviceChoice::Gpu)?;
-    measure(args, &device, Rows(reporter), &choices, &shapes, table.as_ref())
+    let rows = Rows::new(reporter, choices.len() * shapes.len());
+    measure(args, &device, rows, &choices, &shapes, table.as_ref())
 }
 
 /// Measures all rows, and says what came of them.
@@ -52,8 +55,8 @@ fn measure(
     table: Option<&Table>,
 ) -> Result<Outcome, Error> {
     let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
-        stdio::say(format_args!(
-            "note: clocks, power and temperature are not recorded, because {reason}"
+        stdio::note(format_args!(
+            "clocks, power and temperature are not recorded, because {reason}"
         ));
         None
     });
@@ -74,15 +77,15 @@ fn measure(
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
         l2: Some(args.options().l2),
     };
-    rows.0.begin(&json::environment(&setting)?, &head(&comparison, &setting))?;
+    rows.reporter.begin(&json::environment(&setting)?, &head(&comparison, &setting))?;
     for shape in shapes {
-        if !rows.0.is_wanted() {
+        if !rows.reporter.is_wanted() {
             break;
         }
         comparison.shape(shape.gemm(), &kernels, cublas.as_ref(), &mut rows)?;
     }
-    rows.0.end()?;
-    Ok(if rows.0.all_right() { Outcome::Right } else { Outcome::Wrong })
+    rows.reporter.end()?;
+    Ok(if rows.reporter.all_right() { Outcome::Right } else { Outcome::Wrong })
 }
 
 /// What is above the table.
@@ -108,26 +111,53 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
 }
 
 /// Reports what a comparison does.
-struct Rows(RowReporter);
+struct Rows {
+    reporter: RowReporter,
+    /// Rows that are done, and all; since when.
+    done: usize,
+    total: usize,
+    begun: Instant,
+}
+
+impl Rows {
+    fn new(reporter: RowReporter, total: usize) -> Self {
+        Self { reporter, done: 0, total, begun: Instant::now() }
+    }
+
+    /// Where this is, and how long the rest should take.
+    fn place(&self) -> String {
+        let Self { done, total, .. } = self;
+        let left = match done {
+            0 => String::new(),
+            done => {
+                let each = self.begun.elapsed().as_secs_f64() / *done as f64;
+                format!(", {} left in all", progress::about(each * (total - done) as f64))
+            }
+        };
+        format!("measuring row {} of {total}{left}", done + 1)
+    }
+}
 
 impl Observer for Rows {
     type Error = Error;
 
     fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Error> {
-        self.0.row(row, ms, cublas_ms)
+        self.done += 1;
+        self.reporter.row(row, ms, cublas_ms)
     }
 
     fn step<T>(&mut self, step: Step, work: impl FnOnce() -> T) -> T {
-        let words = match step {
-            Step::Matrices => "preparing the matrices",
-            Step::Reference => "computing the product in f64",
-            Step::Check => "checking",
-        };
-        progress::step(words, work)
+        match step {
+            Step::Matrices => progress::step("preparing the matrices", work),
+            Step::Reference => {
+                progress::portion("computing the product in f64", host::verify::progress, work)
+            }
+            Step::Check => progress::step("checking", work),
+        }
     }
 
     fn measure<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(u32, u32)) -> T) -> T {
-        progress::samples("measuring", |mut sampled| work(&mut sampled))
+        progress::samples(self.place(), work)
     }
 
     fn note(&mut self, note: &Note) {

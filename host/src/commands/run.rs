@@ -1,7 +1,9 @@
 //! From the options to checked results.
 
 pub mod args;
+mod checks;
 
+use cuda_driver::soft;
 use cuda_gemm::Error as GemmError;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
@@ -42,6 +44,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let table = args.table.as_deref().map(Table::read).transpose()?;
     let mut reporter = Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 
+    args.checks.configure(args.device())?;
     let device = device::open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
     let prepare = |gemm| -> Result<Vec<_>, BenchError> {
@@ -57,8 +60,8 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let forecast = Forecast::new(&device, &candidates, &gemm, runs, prepare, |run| alone.run(run))?;
     let forecast = forecast.filter(|forecast| forecast.all() >= LONG);
     if let Some(forecast) = &forecast {
-        stdio::say(format_args!(
-            "note: on the software device this takes {} (an estimate, from small products)",
+        stdio::note(format_args!(
+            "on the software device this takes {} (an estimate, from small products)",
             progress::about(forecast.all())
         ));
     }
@@ -79,7 +82,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let problem = Problem { a, b, c: c.as_ref(), alpha: gemm.alpha, beta: gemm.beta, bound };
     let mut reference = None;
 
-    let mut outcome = Outcome::Right;
+    let (mut outcome, mut clean) = (Outcome::Right, true);
     let mut before: Option<Samples> = None;
     // On a GPU all run in turn. On the software device, whose times mean little, they run
     // one after the other, and each result is there as soon as it can be.
@@ -96,7 +99,24 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
             false => progress::samples("measuring", |sampled| {
                 workload.measure(group, |run| run(), sampled)
             }),
-        }?;
+        };
+        // On a GPU there are none.
+        let findings = soft::take_findings();
+        // What ended a launch is the error.
+        for finding in findings.iter().filter(|finding| !finding.ended()) {
+            stdio::say(format_args!("found: {finding}"));
+        }
+        let timed = match timed {
+            Err(error) if !findings.is_empty() => {
+                let reason = advised(&error);
+                reporter.fault(&setting, &group[0].title, &reason, &findings)?;
+                return Err(error.into());
+            }
+            timed => timed?,
+        };
+        if !findings.is_empty() {
+            (outcome, clean) = (Outcome::Wrong, false);
+        }
         let cublas = (group.iter().zip(&timed))
             .find(|(candidate, _)| candidate.title.is_cublas())
             .and_then(|(_, timed)| Some(timed.as_ref().ok()?.samples.clone()));
@@ -109,13 +129,19 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                 }
             };
             let result = workload.result(job, group.len() > 1)?;
-            let check = progress::step("checking against the product in f64", || {
-                let reference = match &mut reference {
-                    Some(reference) => reference,
-                    none => none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?),
-                };
-                reference.check(&result)
-            })?;
+            let check = progress::portion(
+                "checking against the product in f64",
+                host::verify::progress,
+                || {
+                    let reference = match &mut reference {
+                        Some(reference) => reference,
+                        none => {
+                            none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?)
+                        }
+                    };
+                    reference.check(&result)
+                },
+            )?;
             let ratio = |other: &Samples| Ratio::of(other, &samples);
             let share_of_cublas = cublas.as_ref().and_then(ratio);
             let speedup = candidate.title.rung.and(before.as_ref()).and_then(ratio);
@@ -135,10 +161,14 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                 check,
                 speedup,
                 share_of_cublas,
+                findings: findings.clone(),
             })?;
         }
     }
     reporter.end(&setting)?;
+    if clean {
+        checks::conclude(&device);
+    }
     Ok(outcome)
 }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::outcome::Outcome;
 use crate::error::{Error, no_baseline, not_compared};
 use crate::io::output::Output;
+use crate::io::progress::Steps;
 use crate::io::{device, stdio};
 use crate::report::format::milliseconds;
 use crate::report::json;
@@ -41,9 +42,17 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     stdio::print(&format!("device:  {}\n", device.info().name))?;
 
     let effort = if args.quick { Effort::Trial } else { Effort::Full };
-    let report = |progress: Progress<'_>| report(&progress, &output, save.as_mut());
+    let steps = Steps::new("measuring");
+    let report = |progress: Progress<'_>| match progress {
+        Progress::Step { done, total } => {
+            steps.at(done, total);
+            Ok(())
+        }
+        other => steps.above(|| report(&other, &output, save.as_mut())),
+    };
     let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } =
         tuner.run(effort, report)?;
+    drop(steps);
     output.write_text(&table.to_json())?;
     let corrected =
         corrected_loss.map(|loss| format!(", {loss:.3}x with corrected costs")).unwrap_or_default();
@@ -70,8 +79,10 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
 /// any time.
 fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> Result<(), Error> {
     match progress {
+        // The bar shows it.
+        Progress::Step { .. } => {}
         Progress::DoesNotRun(kernel) => {
-            stdio::say(format_args!("note: {} does not run on this device", kernel.name()));
+            stdio::note(format_args!("{} does not run on this device", kernel.name()));
         }
         Progress::WrongKernel { kernel, mistake } => {
             stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
@@ -83,7 +94,7 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {
-            stdio::say(format_args!("note: {shape} is not measured: {reason}"));
+            stdio::note(format_args!("{shape} is not measured: {reason}"));
         }
         Progress::WrongChoice { shape, choice, reason } => {
             stdio::print(&format!("{shape}: {choice} is WRONG: {reason}\n"))?;

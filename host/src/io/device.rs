@@ -39,7 +39,7 @@ pub fn open(choice: DeviceChoice) -> Result<Device, Error> {
         && let Err(reason) = cuda_driver::gpu_count()
     {
         let reason = no_gpu(&reason);
-        stdio::say(format_args!("note: running on the software device, because {reason}"));
+        stdio::note(format_args!("running on the software device, because {reason}"));
     }
     Ok(Device::open(choice)?)
 }

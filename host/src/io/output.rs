@@ -178,6 +178,7 @@ fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 
 /// Removes all files that are not complete. To be called before a signal ends the program: from
 /// then on, a thread that begins or finishes a file waits for that end.
+#[cfg(unix)]
 pub fn abandon() {
     let files = unfinished();
     for path in files.iter() {

@@ -1,16 +1,17 @@
 //! What is shown while one waits: bars on stderr, and only on a terminal.
 
 use std::cell::Cell;
-use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::stdio::is_watched;
+
 /// Runs something that takes a while under a line that says what it is.
 pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
-    if !std::io::stderr().is_terminal() {
+    if !is_watched() {
         return work();
     }
     let bar = ProgressBar::new_spinner().with_message(what);
@@ -19,16 +20,72 @@ pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs something of which `progress` says how much of how much is done, under a bar.
+pub fn portion<T>(what: &'static str, progress: fn() -> (u64, u64), work: impl FnOnce() -> T) -> T {
+    if !is_watched() {
+        return work();
+    }
+    let bar = styled("{spinner} {msg} {wide_bar} {percent} %, {eta} left").with_message(what);
+    let tick = || {
+        let (done, total) = progress();
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let result = ticking(thread::Builder::new(), tick, work);
+    bar.finish_and_clear();
+    result
+}
+
+/// A bar below lines that are printed meanwhile, for work of so many steps.
+pub struct Steps(Option<ProgressBar>);
+
+impl Steps {
+    pub fn new(what: &'static str) -> Self {
+        let style = "{msg} {wide_bar} {pos}/{len}, {eta} left";
+        Self(is_watched().then(|| styled(style).with_message(what)))
+    }
+
+    /// So many steps of all are done.
+    pub fn at(&self, done: usize, total: usize) {
+        if let Some(bar) = &self.0 {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+    }
+
+    /// Does what prints lines.
+    pub fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.0 {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A bar that looks like that.
+fn styled(template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// Runs something that takes samples under a bar that says how many of how many there are.
 pub fn samples<T>(what: impl Into<String>, work: impl FnOnce(&mut dyn FnMut(u32, u32)) -> T) -> T {
-    if !std::io::stderr().is_terminal() {
+    if !is_watched() {
         return work(&mut |_, _| ());
     }
-    let bar = ProgressBar::new(0).with_message(what.into());
-    let style = "{spinner} {msg} {wide_bar} {pos}/{len} samples, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
+    let bar = styled("{spinner} {msg} {wide_bar} {pos}/{len} samples, {eta} left");
+    bar.set_message(what.into());
     let mut sampled = |done: u32, total: u32| {
         bar.set_length(total.into());
         bar.set_position(done.into());
@@ -92,14 +149,11 @@ impl Simulation {
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         // What remains when this run is over.
         self.later.update(|later| later - self.run);
-        if !std::io::stderr().is_terminal() {
+        if !is_watched() {
             return work();
         }
-        let bar = ProgressBar::new(0).with_message(self.what.clone());
-        let style = "simulating {msg} {wide_bar} {pos}/{len} blocks, {eta} left{prefix}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
+        let bar = styled("simulating {msg} {wide_bar} {pos}/{len} blocks, {eta} left{prefix}")
+            .with_message(self.what.clone());
         let later = self.later.get();
         let tick = || {
             let progress = cuda_driver::soft::progress();

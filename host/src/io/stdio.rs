@@ -1,7 +1,9 @@
 //! What the program prints, and how it ends.
 
-use std::io::{self, Write};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anstyle::AnsiColor;
 use clap::error::{ContextKind, ContextValue};
@@ -11,6 +13,26 @@ use host_system::stdio;
 use crate::error::Error;
 
 pub use host_system::stdio::{Accent, is_read, say};
+
+/// Whether only results, warnings and errors are wanted.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on there are no notes, and no progress.
+pub fn be_quiet() {
+    QUIET.store(true, Relaxed);
+}
+
+/// Whether progress is shown: somebody sees it, and wants to.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal() && !QUIET.load(Relaxed)
+}
+
+/// Something worth knowing, on stderr.
+pub fn note(line: impl Display) {
+    if !QUIET.load(Relaxed) {
+        say(format_args!("note: {line}"));
+    }
+}
 
 /// Writes a result to stdout. A reader that has gone away has seen what it wanted: see
 /// [`is_read`].

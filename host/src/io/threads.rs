@@ -41,8 +41,8 @@ pub fn start() -> Result<(), Error> {
         Ok(0) => cores,
         Err(_) => {
             if !text.is_empty() {
-                stdio::say(format_args!(
-                    "note: {VARIABLE} is `{}`, which is no number of threads, and {cores} \
+                stdio::note(format_args!(
+                    "{VARIABLE} is `{}`, which is no number of threads, and {cores} \
                      thread(s) are started",
                     excerpt(&text)
                 ));
@@ -51,8 +51,8 @@ pub fn start() -> Result<(), Error> {
         }
     };
     if wanted > cores {
-        stdio::say(format_args!(
-            "note: {VARIABLE} is {wanted}, and {cores} thread(s) are started, which is as many as \
+        stdio::note(format_args!(
+            "{VARIABLE} is {wanted}, and {cores} thread(s) are started, which is as many as \
              this machine runs at once"
         ));
     }

@@ -5,6 +5,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cuda_driver::soft;
+use cuda_driver::soft_cuda::Findings;
 use host::environment::Environment;
 use host::format::is_control_or_format;
 use host::timer::Clock;
@@ -42,7 +44,13 @@ pub fn result(record: &Record<'_>) -> String {
 /// The line of what was asked for and could not run.
 pub fn refusal(setting: &Setting<'_>, title: &Title, reason: &str) -> String {
     let subject = Subject::new(setting, title);
-    line(&RefusalLine { subject, status: "REFUSED", reason })
+    line(&RefusalLine { subject, status: "REFUSED", reason, findings: None })
+}
+
+/// The line of a kernel that stopped with a fault.
+pub fn fault(setting: &Setting<'_>, title: &Title, reason: &str, findings: &Findings) -> String {
+    let subject = Subject::new(setting, title);
+    line(&RefusalLine { subject, status: "FAULT", reason, findings: Some(findings) })
 }
 
 /// The line in front of results that are kept: where and how they were made.
@@ -118,11 +126,17 @@ struct Subject<'a> {
     seed: Option<u64>,
     /// Null if cuBLAS does not take part.
     cublas_version: Option<&'a str>,
+    /// What the software device checks, the order in which it runs warps and blocks, and the warp
+    /// instructions after which it ends a launch; null on a GPU, and the last where there is none.
+    checks: Option<String>,
+    schedule: Option<String>,
+    instruction_budget: Option<u64>,
 }
 
 impl<'a> Subject<'a> {
     fn new(setting: &Setting<'a>, title: &Title) -> Self {
         let gemm = &setting.gemm;
+        let config = setting.device.is_soft().then(|| soft::device().config());
         Self {
             kernel: title.name,
             rung: title.rung,
@@ -139,6 +153,9 @@ impl<'a> Subject<'a> {
             beta: gemm.beta,
             seed: setting.seed,
             cublas_version: setting.cublas_version,
+            checks: config.map(|config| config.checks.to_string()),
+            schedule: config.map(|config| config.schedule.to_string()),
+            instruction_budget: config.and_then(|config| config.instruction_budget),
         }
     }
 }
@@ -149,6 +166,8 @@ struct RefusalLine<'a> {
     subject: Subject<'a>,
     status: &'static str,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<&'a Findings>,
 }
 
 #[derive(Serialize)]
@@ -194,6 +213,8 @@ struct ResultLine<'a> {
     tolerance: Option<f64>,
     status: &'static str,
     check: CheckLine,
+    /// What the checks of the software device found.
+    findings: &'a Findings,
 }
 
 #[derive(Serialize)]
@@ -233,8 +254,8 @@ struct Worst {
 
 impl<'a> ResultLine<'a> {
     fn new(record: &'a Record<'_>) -> Self {
-        let Record { setting, title, samples, sets, load, check, speedup, share_of_cublas } =
-            record;
+        let Record { setting, title, samples, sets, load, check, .. } = record;
+        let Record { speedup, share_of_cublas, findings, .. } = record;
         let limit = load.and_then(|load| load.limit());
         let gflops = samples.gflops(setting.gemm.flops());
         let peak = setting.device.info().peak.map(|peak| peak.gflops());
@@ -294,6 +315,7 @@ impl<'a> ResultLine<'a> {
                     ratio: d.ratio(),
                 }),
             },
+            findings,
         }
     }
 }

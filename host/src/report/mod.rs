@@ -1,5 +1,6 @@
 //! Results, on stdout and in files, for people or for programs.
 
+pub mod changes;
 pub mod format;
 pub mod json;
 mod ladder;

@@ -235,7 +235,7 @@ pub fn method(check: &Check) -> String {
 }
 
 /// A table that looks the same on and off a terminal, with these columns to the right.
-fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Table {
+pub fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header);
     for (i, column) in table.column_iter_mut().enumerate() {

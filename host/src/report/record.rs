@@ -1,5 +1,6 @@
 //! What there is to say about results: what commands hand to whatever prints or keeps it.
 
+use cuda_driver::soft_cuda::Findings;
 use host::time::Samples;
 use host::verify::Check;
 use host::{Device, Gemm, L2, Load, Title, stats};
@@ -44,6 +45,8 @@ pub struct Record<'a> {
     pub speedup: Option<Ratio>,
     /// The throughput as a share of cuBLAS's, measured in turn with it.
     pub share_of_cublas: Option<Ratio>,
+    /// What the checks of the software device found.
+    pub findings: Findings,
 }
 
 /// One time in proportion to another: the median over pairs of samples, and its 95 % interval.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cuda_driver::soft_cuda::Findings;
 use host::{Selection, Title};
 
 use super::format::Format;
@@ -69,6 +70,21 @@ impl Reporter {
             Some(ladder) => ladder.refusal(title.name, reason),
             None => stdio::print(&line),
         }
+    }
+
+    /// A kernel that stopped with a fault, in JSON; the error says so otherwise.
+    pub fn fault(
+        &mut self,
+        setting: &Setting<'_>,
+        title: &Title,
+        reason: &str,
+        findings: &Findings,
+    ) -> Result<(), Error> {
+        let line = json::fault(setting, title, reason, findings);
+        if let Some(save) = &mut self.save {
+            save.line(&line)?;
+        }
+        if self.format == Format::Json { stdio::print(&line) } else { Ok(()) }
     }
 
     /// After the last result.

@@ -21,9 +21,42 @@ pub struct Params {
     pub depth: u32,
     pub partials: *mut f32,
     pub counters: *mut u32,
+    pub splits: u32,
+    pub stride_a: u64,
+    pub stride_b: u64,
+    pub stride_c: u64,
+}
+
+/// Which part of K a block sums over.
+#[derive(Clone, Copy)]
+pub struct Split {
+    /// Blocks that share a tile of C.
+    pub count: u32,
+    /// The block's number among them.
+    pub index: u32,
 }
 
 impl Params {
+    /// The product of the batch that this block is for, and its split: those of a product follow
+    /// each other along the grid's z axis. A tile of C has so many `elements`.
+    #[inline(always)]
+    pub fn of_block(mut self, elements: u32) -> (Self, Split) {
+        let (z, splits) = (thread::block_idx_z(), self.splits);
+        if splits == 0 {
+            // One product: nobody waits for a division.
+            return (self, Split { count: thread::grid_dim_z(), index: z });
+        }
+        let (product, index) = (z / splits, z % splits);
+        let offset = |stride: u64| product as usize * stride as usize;
+        let tiles = product as usize * (thread::grid_dim_x() * thread::grid_dim_y()) as usize;
+        self.a = self.a.wrapping_add(offset(self.stride_a));
+        self.b = self.b.wrapping_add(offset(self.stride_b));
+        self.c = self.c.wrapping_add(offset(self.stride_c));
+        self.partials = self.partials.wrapping_add(tiles * (splits * elements) as usize);
+        self.counters = self.counters.wrapping_add(tiles);
+        (self, Split { count: splits, index })
+    }
+
     /// C.
     ///
     /// # Safety
@@ -34,10 +67,10 @@ impl Params {
         unsafe { Output::new(self.c, self.ldc, self.m, self.n, self.alpha, self.beta) }
     }
 
-    /// The part of K that is this block's split: from, and to. Nothing if the former is not less.
+    /// The part of K that a split has: from, and to. Nothing if the former is not less.
     #[inline(always)]
-    pub fn split(self) -> (u32, u32) {
-        let begin = thread::block_idx_z() * self.depth;
+    pub fn range(self, split: Split) -> (u32, u32) {
+        let begin = split.index * self.depth;
         (begin, self.k.min(begin + self.depth))
     }
 }
@@ -110,12 +143,16 @@ pub(super) use kernel_module;
 /// Declares an entry point that calls `Kernel::gemm`.
 macro_rules! entry_point {
     ($name:ident, $is_aligned:literal, $min_blocks:literal) => {
-        /// `C = alpha * A * B + beta * C`, with K split along the grid's z axis.
+        /// `C = alpha * A * B + beta * C` for each product of a batch, with K split, both along the
+        /// grid's z axis.
         ///
         /// # Safety
-        /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits.
+        /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits of
+        ///   all products.
         /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
+        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`; those of the
+        ///   next product follow at `stride_a`, `stride_b` and `stride_c` elements. No two C
+        ///   overlap.
         /// - Nothing else writes A or B, or touches C, during the launch.
         /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`] says, and nothing
         ///   else touches the latter two during the launch; `partials` is a multiple of 16.
@@ -138,6 +175,10 @@ macro_rules! entry_point {
             depth: u32,
             partials: *mut f32,
             counters: *mut u32,
+            splits: u32,
+            stride_a: u64,
+            stride_b: u64,
+            stride_c: u64,
         ) {
             // SAFETY: the same contract.
             unsafe {
@@ -156,6 +197,10 @@ macro_rules! entry_point {
                     depth,
                     partials,
                     counters,
+                    splits,
+                    stride_a,
+                    stride_b,
+                    stride_c,
                 })
             }
         }

@@ -9,6 +9,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::{atomic, vec};
 
 use super::geometry::Geometry;
+use super::kernel::Split;
 
 /// Quads of outputs that a thread has at most: 8 x 8 outputs.
 pub const MAX_QUADS: usize = 16;
@@ -97,16 +98,17 @@ pub unsafe fn reduce_slices<G: Geometry>(
 ///
 /// # Safety
 /// Every thread of the block makes this call, under conditions that are the same for all of a
-/// warp, and every block of the grid does. `partials` and `counters` are as
-/// [`KernelAbi::SplitK`](crate::KernelAbi::SplitK) says, `partials` a multiple of 16.
+/// warp, and every block of the product does. `partials` and `counters` are the product's, as
+/// [`Params::of_block`](super::kernel::Params::of_block) says, `partials` a multiple of 16.
 #[inline(always)]
 pub unsafe fn reduce_splits<G: Geometry>(
     outputs: OutputPartition,
+    split: Split,
     partials: *mut f32,
     counters: *mut u32,
     sums: &mut Quads,
 ) -> bool {
-    let splits = thread::grid_dim_z();
+    let splits = split.count;
     let tile = (thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()) as usize;
     let elements = outputs.elements() as usize;
     // Where this thread's quads begin in the first split's part; the others follow at constant
@@ -121,12 +123,12 @@ pub unsafe fn reduce_splits<G: Geometry>(
     unsafe {
         for i in 0..own {
             if outputs.has::<G>(i) {
-                vec::store4_cg(of_split(thread::block_idx_z(), i), sums[i]);
+                vec::store4_cg(of_split(split.index, i), sums[i]);
             }
         }
     }
     // SAFETY: the caller's contract.
-    if !unsafe { is_last_to_arrive(counters, tile as u32) } {
+    if !unsafe { is_last_to_arrive(splits, counters, tile as u32) } {
         return false;
     }
 
@@ -164,10 +166,10 @@ pub unsafe fn reduce_splits<G: Geometry>(
 /// what all threads of the others have stored before they came.
 ///
 /// # Safety
-/// As for [`reduce_splits`]; `tile` is the tile's number.
+/// As for [`reduce_splits`]; `tile` is the tile's number, and `splits` are not 0.
 #[inline(always)]
-pub unsafe fn is_last_to_arrive(counters: *mut u32, tile: u32) -> bool {
-    let last = thread::grid_dim_z() - 1;
+pub unsafe fn is_last_to_arrive(splits: u32, counters: *mut u32, tile: u32) -> bool {
+    let last = splits - 1;
     // The barrier puts the block's stores before its count, which releases them. The last to
     // count acquires all others' stores, and the second barrier puts them before its block's
     // loads.

@@ -98,6 +98,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
     #[inline(always)]
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
+        let (params, split) = params.of_block(G::BM * G::BN);
         let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
         let tid = thread::thread_idx_x();
         let (slice, lane) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
@@ -105,7 +106,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // SAFETY: as the launch promises.
         let c = unsafe { params.output() };
 
-        let (begin, end) = params.split();
+        let (begin, end) = params.range(split);
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let slice_k = slice * G::SLICE_K;
@@ -201,9 +202,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // thread of the block comes here.
         unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
         // From here on, `sums[i]` is quad `outputs.quad::<G>(i)`, and that is its row.
-        if thread::grid_dim_z() > 1 {
+        if split.count > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
-            if !unsafe { reduce_splits::<G>(outputs, partials, counters, &mut sums) } {
+            if !unsafe { reduce_splits::<G>(outputs, split, partials, counters, &mut sums) } {
                 return;
             }
         }

@@ -124,6 +124,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     #[inline(always)]
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
+        let (params, split) = params.of_block(G::BM * G::BN);
         let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
         let tid = thread::thread_idx_x();
         let (warp, lane) = (tid / 32, tid % 32);
@@ -132,7 +133,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         // SAFETY: as the launch promises.
         let c = unsafe { params.output() };
 
-        let (begin, end) = params.split();
+        let (begin, end) = params.range(split);
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem.add(warp * TM as u32 * G::BK); // (STAGES, BM, BK)
@@ -227,7 +228,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         let number = warp * Self::VALUES + lane / Self::ALIKE;
         let position = |number: u32| (block_row + number / G::BN, block_col + number % G::BN);
         let is_owner = lane % Self::ALIKE == 0;
-        let splits = thread::grid_dim_z();
+        let splits = split.count;
         if splits == 1 {
             let (row, col) = position(number);
             if is_owner {
@@ -243,10 +244,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         let part = |z: u32| first.wrapping_add((z * G::BM * G::BN) as usize);
         if is_owner {
             // SAFETY: room for a tile per block, of which this one fills its own.
-            unsafe { *part(thread::block_idx_z()).add(number as usize) = sum };
+            unsafe { *part(split.index).add(number as usize) = sum };
         }
         // SAFETY: as the launch promises; every thread of the block comes here.
-        if !unsafe { is_last_to_arrive(counters, tile) } || tid * 4 >= G::BM * G::BN {
+        if !unsafe { is_last_to_arrive(splits, counters, tile) } || tid * 4 >= G::BM * G::BN {
             return;
         }
         let mut total = [0.0f32; 4];

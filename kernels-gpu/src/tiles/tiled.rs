@@ -239,6 +239,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     #[inline(always)]
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
+        let (params, split) = params.of_block(G::BM * G::BN);
         let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
         let tid = thread::thread_idx_x();
         let (block_y, block_x) = swizzled_tile();
@@ -253,7 +254,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let (lane_row, lane_col) = (lane / Self::LANES_N * 4, lane % Self::LANES_N * 4);
         let slice_k = slice * G::SLICE_K;
 
-        let (begin, end) = params.split();
+        let (begin, end) = params.range(split);
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem; // (STAGES, BK, BM), padded
@@ -358,9 +359,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         // thread of the block comes here.
         unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
         // From here on, `sums[i]` is the quad with the number `outputs.quad::<G>(i)`.
-        if thread::grid_dim_z() > 1 {
+        if split.count > 1 {
             // SAFETY: as the launch promises; every thread of the block comes here.
-            let last = unsafe { reduce_splits::<G>(outputs, partials, counters, &mut sums) };
+            let last = unsafe { reduce_splits::<G>(outputs, split, partials, counters, &mut sums) };
             if !last {
                 return;
             }

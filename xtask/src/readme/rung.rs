@@ -16,7 +16,6 @@ struct Words {
     ladder: &'static str,
     before: &'static str,
     next: &'static str,
-    source: &'static str,
     times: &'static str,
     /// The rows of the profile.
     profile: [&'static str; 10],
@@ -30,7 +29,6 @@ const ENGLISH: Words = Words {
     ladder: "The ladder",
     before: "before",
     next: "next",
-    source: "source",
     times: "| rung | time | TFLOP/s | against the rung before | against cuBLAS |",
     profile: [
         "time",
@@ -59,7 +57,6 @@ const CHINESE: Words = Words {
     ladder: "优化阶梯",
     before: "上一级",
     next: "下一级",
-    source: "源码",
     times: "| 内核 | 时间 | TFLOP/s | 相对上一级 | 相对 cuBLAS |",
     profile: [
         "时间",
@@ -116,7 +113,8 @@ pub fn nav(language: &str, name: &str) -> Result<String, String> {
     for (word, rung) in [(words.before, before), (words.next, next)] {
         links.extend(rung.map(|rung| format!("{word}: [`{rung}`]({rung}.md)")));
     }
-    links.push(format!("[{}]({}/kernels-gpu/src/{name}.rs)", words.source, words.root));
+    let source = format!("kernels-gpu/src/{name}.rs");
+    links.push(format!("[`{source}`]({}/{source})", words.root));
     let (folder, other) = words.other;
     links.push(format!("[{other}]({folder}/{name}.md)"));
     Ok(links.join(" · ") + "\n")

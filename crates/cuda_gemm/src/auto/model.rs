@@ -22,10 +22,16 @@
 //! Persistent blocks go from tile to tile, and where tiles do not fill the last wave, they have the
 //! same share of all steps (stream-K).
 //!
+//! # Batches
+//!
+//! Products of a batch share a launch where a kernel can split K, and then are so many more tiles;
+//! other kernels compute one after the other.
+//!
 //! # Operand staging
 //!
-//! Where a leading dimension is no multiple of 16 bytes, tensor maps need a copy of that matrix
-//! first. Other kernels have the choice: to stage A and B, or to take another entry point.
+//! Of a transposed operand every kernel takes a copy. Where a leading dimension is no multiple of 16
+//! bytes, tensor maps need a copy of that matrix first; other kernels have the choice: to stage A and
+//! B, or to take another entry point.
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
@@ -183,7 +189,7 @@ impl Model {
         };
         Estimate {
             choice: Choice { descriptor: costs.kernel, splits, staged: work.staged },
-            ns: self.launch_ns + blocks.max(memory) + reduction + staging,
+            ns: work.rounds * (self.launch_ns + blocks.max(memory) + reduction) + staging,
             memory_bound: memory > blocks,
         }
     }
@@ -241,7 +247,10 @@ impl Pace {
 
 /// A product, cut into tiles.
 struct Work {
+    /// Of all products of a batch that share launches.
     tiles: u64,
+    /// Launches of products, one after the other.
+    rounds: f64,
     /// Steps along K.
     steps: u32,
     /// Whether the kernel's first entry point serves, with copies if there are any.
@@ -262,6 +271,7 @@ struct Work {
 impl Work {
     /// With copies of A and B, if `staged`, where they let the kernel's first entry point serve.
     fn new(gemm: &Gemm, descriptor: &KernelDescriptor, staged: bool) -> Self {
+        let gemm = &gemm.canonical();
         let tile = descriptor.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
@@ -269,11 +279,19 @@ impl Work {
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
         let wide = descriptor.unaligned().map_or([false; 3], |other| other.vectorized);
         let serves = |which| is_aligned(which, gemm, [0; 3]);
-        let bytes = [4.0 * m * k, 4.0 * k * n];
+        let batch = gemm.batch as f64;
+        let is_batched = descriptor.abi() == KernelAbi::SplitK;
+        let (products, rounds) = if is_batched { (batch, 1.0) } else { (1.0, batch) };
+        // What all products share is read once.
+        let count = |stride: usize, products: f64| if stride == 0 { 1.0 } else { products };
+        let inputs = [(4.0 * m * k, gemm.stride_a), (4.0 * k * n, gemm.stride_b)];
+        let bytes = inputs.map(|(bytes, stride)| bytes * count(stride, batch));
+        let read = inputs.map(|(bytes, stride)| bytes * count(stride, products));
         let ragged = match descriptor.abi() {
             KernelAbi::Gemm => [false; 2],
             KernelAbi::TensorMap | KernelAbi::StreamK => {
-                [gemm.lda, gemm.ldb].map(|ld| !ld.is_multiple_of(4))
+                [(gemm.trans_a, gemm.lda), (gemm.trans_b, gemm.ldb)]
+                    .map(|(transposed, ld)| !transposed && !ld.is_multiple_of(4))
             }
             KernelAbi::SplitK => {
                 let [a, b, _] = wide;
@@ -282,18 +300,23 @@ impl Work {
         };
         let is_choice = descriptor.abi() == KernelAbi::SplitK;
         let staged = staged && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
-        let copied = |i: usize| if ragged[i] && (staged || !is_choice) { bytes[i] } else { 0.0 };
+        let transposed = [gemm.trans_a, gemm.trans_b];
+        let copied = |i: usize| {
+            let is_copied = transposed[i] || ragged[i] && (staged || !is_choice);
+            if is_copied { bytes[i] } else { 0.0 }
+        };
         Self {
-            // Each fits 31 bits, as `Gemm::validate` accepted the sizes.
-            tiles: rows as u64 * cols as u64,
+            // Each of the first two fits 31 bits, as `Gemm::validate` accepted the sizes.
+            tiles: (rows as u64 * cols as u64).saturating_mul(products as u64),
+            rounds,
             steps: gemm.depth().div_ceil(tile.bk as usize) as u32,
             aligned: staged || serves(wide),
             staged,
             rows: rows as f64,
             cols: cols as f64,
             depth: k,
-            input_bytes: 4.0 * k * (m + n),
-            output_bytes: 4.0 * touched * m * n,
+            input_bytes: read[0] + read[1],
+            output_bytes: 4.0 * touched * m * n * products,
             staged_bytes: if k == 0.0 { 0.0 } else { copied(0) + copied(1) },
         }
     }

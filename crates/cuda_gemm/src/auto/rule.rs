@@ -30,7 +30,8 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
     let usable = |descriptor: &&'static KernelDescriptor| match descriptor.abi() {
         // Tensor maps need rows that are multiples of 16 bytes apart.
         KernelAbi::TensorMap | KernelAbi::StreamK => {
-            gemm.lda.is_multiple_of(4) && gemm.ldb.is_multiple_of(4)
+            (gemm.trans_a || gemm.lda.is_multiple_of(4))
+                && (gemm.trans_b || gemm.ldb.is_multiple_of(4))
         }
         KernelAbi::Gemm => {
             descriptor.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))

@@ -145,7 +145,11 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
         capability,
         total_memory: device.total_memory()? as u64,
         limits: Limits {
-            grid: [get(DeviceAttribute::MaxGridDimX)?, get(DeviceAttribute::MaxGridDimY)?],
+            grid: [
+                get(DeviceAttribute::MaxGridDimX)?,
+                get(DeviceAttribute::MaxGridDimY)?,
+                get(DeviceAttribute::MaxGridDimZ)?,
+            ],
             shared_default,
             shared_optin: raw_attribute(
                 device,

@@ -17,7 +17,7 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 /// use cuda_gemm::{Gemm, Limits, LaunchPlan, find_kernel};
 ///
 /// let limits = Limits {
-///     grid: [i32::MAX as u32, 65535],
+///     grid: [i32::MAX as u32, 65535, 65535],
 ///     shared_default: 48 << 10,
 ///     shared_optin: 227 << 10,
 ///     multiprocessors: 80,
@@ -35,6 +35,8 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 #[derive(Clone, Debug)]
 pub struct LaunchPlan {
     gemm: Gemm,
+    canonical: Gemm,
+    products_per_launch: u32,
     block: [u32; 2],
     shared_bytes: u32,
     splits: u32,
@@ -49,7 +51,8 @@ impl LaunchPlan {
     ///
     /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
     /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
-    /// with [`KernelAbi::StreamK`] has persistent blocks, about one per multiprocessor.
+    /// with [`KernelAbi::StreamK`] has persistent blocks, about one per multiprocessor. The products
+    /// of a batch share launches if the kernel has [`KernelAbi::SplitK`].
     ///
     /// # Errors
     ///
@@ -78,13 +81,15 @@ impl LaunchPlan {
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
+        let canonical = gemm.canonical();
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
         // `depth` fits because `validate` accepted k.
         let depth = gemm.depth() as u32;
         let steps = depth.div_ceil(descriptor.tile().bk);
-        let split_steps = steps.div_ceil(splits.clamp(1, MAX_SPLITS)).max(1);
+        let most_splits = MAX_SPLITS.min(limits.grid[2]).max(1);
+        let split_steps = steps.div_ceil(splits.clamp(1, most_splits)).max(1);
         // No split is empty, but for the only one of an empty sum.
         let splits = steps.div_ceil(split_steps).max(1);
         let (needed, dynamic) = match descriptor.shared() {
@@ -101,22 +106,49 @@ impl LaunchPlan {
             });
         }
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
+        let products_per_launch = match descriptor.abi() {
+            // `validate` accepted the batch.
+            KernelAbi::SplitK => (most_splits / splits).clamp(1, canonical.batch.max(1) as u32),
+            KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
+        };
         let (launches, workspace) = match descriptor.abi() {
-            KernelAbi::StreamK => stream_k::launches(descriptor, &gemm, limits),
+            _ if canonical.batch == 0 => Default::default(),
+            KernelAbi::StreamK => stream_k::launches(descriptor, &canonical, limits),
             KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
-                let launches = panels(descriptor, &gemm, limits.grid);
-                let workspace = split_workspace(descriptor, splits, &launches);
+                let launches = panels(descriptor, &canonical, [limits.grid[0], limits.grid[1]]);
+                let workspace = split_workspace(descriptor, splits, products_per_launch, &launches);
                 (launches, workspace)
             }
         };
         let split_depth = split_steps * descriptor.tile().bk;
         let block = descriptor.block();
-        Ok(Self { gemm, block, shared_bytes, splits, split_depth, workspace, launches })
+        Ok(Self {
+            gemm,
+            canonical,
+            products_per_launch,
+            block,
+            shared_bytes,
+            splits,
+            split_depth,
+            workspace,
+            launches,
+        })
     }
 
     /// The product this plan computes.
     pub fn gemm(&self) -> &Gemm {
         &self.gemm
+    }
+
+    /// The product in the form that is launched.
+    pub(crate) fn canonical(&self) -> &Gemm {
+        &self.canonical
+    }
+
+    /// How many products of a batch each launch computes at most; there is one launch after the
+    /// other, of each of [`launches`](LaunchPlan::launches), for all of them.
+    pub fn products_per_launch(&self) -> u32 {
+        self.products_per_launch
     }
 
     /// Threads per block, along x and y.
@@ -149,20 +181,27 @@ impl LaunchPlan {
         self.gemm.depth() > 0 && !self.launches.is_empty()
     }
 
-    /// The launches, in any order: they write different parts of C.
+    /// The launches for one product, or as many as [share
+    /// launches](LaunchPlan::products_per_launch), in any order: they write different parts of C.
     pub fn launches(&self) -> &[Launch] {
         &self.launches
     }
 }
 
 /// What the splits of the largest launch need.
-fn split_workspace(descriptor: &KernelDescriptor, splits: u32, launches: &[Launch]) -> Workspace {
-    let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product());
+fn split_workspace(
+    descriptor: &KernelDescriptor,
+    splits: u32,
+    products: u32,
+    launches: &[Launch],
+) -> Workspace {
+    let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product::<u128>());
     match tiles.max() {
-        Some(tiles) if splits > 1 => Workspace {
-            partials: u128::from(splits * descriptor.tile().bm * descriptor.tile().bn) * tiles,
-            counters: tiles,
-        },
+        Some(tiles) if splits > 1 => {
+            let tiles = tiles * u128::from(products);
+            let elements = u128::from(splits * descriptor.tile().bm * descriptor.tile().bn);
+            Workspace { partials: elements * tiles, counters: tiles }
+        }
         _ => Workspace::default(),
     }
 }
@@ -224,9 +263,8 @@ mod tests {
         let plan = plan(columns_along_x(), gemm).unwrap();
         let [first, second, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert_eq!(first.grid, [1, 65535]);
-        assert_eq!((first.a_offset, first.b_offset, first.c_offset), (0, 0, 0));
-        assert_eq!(second.a_offset, 65535 * 32 * 9);
-        assert_eq!(second.c_offset, 65535 * 32 * 6);
+        assert_eq!((first.row, first.col), (0, 0));
+        assert_eq!((second.row, second.col), (65535 * 32, 0));
         assert_eq!((last.grid, last.m, last.n), ([1, 1], 7, 3));
         assert_eq!(plan.launches().iter().map(|l| l.m as usize).sum::<usize>(), m);
     }
@@ -238,7 +276,7 @@ mod tests {
         let [first, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert_eq!((first.grid, first.n), ([1, 65535], 65535 * 16));
         assert_eq!((last.grid, last.n), ([1, 1], 1));
-        assert_eq!((last.a_offset, last.b_offset, last.c_offset), (0, 65535 * 16, 65535 * 16));
+        assert_eq!((last.row, last.col), (0, 65535 * 16));
     }
 
     #[test]
@@ -272,6 +310,13 @@ mod tests {
         assert_eq!(workspace, Workspace { partials: 3 * 4 * 64 * 64, counters: 4 });
         assert_eq!(workspace.bytes(), 4 * (3 * 4 * 64 * 64 + 4));
         assert_eq!(plan(10 * bk, 1).workspace(), Workspace::default());
+        // Up to 65535 blocks along z, 3 for each product.
+        let batch = Gemm::new(65, 127, 10 * bk).batched(30_000, [0, 0, 65 * 127]);
+        let plan = LaunchPlan::split(descriptor, batch, 3, &Limits::H200, "a device").unwrap();
+        assert_eq!((plan.splits(), plan.products_per_launch()), (3, 21845));
+        assert_eq!(plan.workspace().counters, 4 * 21845);
+        let plan = LaunchPlan::new(LADDER[0], batch, &Limits::H200, "a device").unwrap();
+        assert_eq!((plan.launches().len(), plan.products_per_launch()), (1, 1));
         let refused =
             LaunchPlan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &Limits::H200, "a device");
         assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
@@ -284,7 +329,9 @@ mod tests {
         for gemm in [Gemm::new(big, 1, 1), Gemm::new(1, big, 1), Gemm::new(1, 1, usize::MAX)] {
             assert!(matches!(plan(naive, gemm), Err(Error::TooLarge { .. })), "{gemm:?}");
         }
-        for gemm in [Gemm::new(2, 3, 4).strided(3, 3, 3), Gemm::new(2, 3, 4).strided(4, 2, 3)] {
+        let gemm = Gemm::new(2, 3, 4);
+        let narrow = gemm.transposed(true, true).strided(2, 3, 3);
+        for gemm in [gemm.strided(3, 3, 3), gemm.strided(4, 2, 3), narrow] {
             assert!(matches!(plan(naive, gemm), Err(Error::LeadingDimension { .. })), "{gemm:?}");
         }
         let gemm = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0);

@@ -1,13 +1,24 @@
 //! The operation: GEMM in f32, as BLAS has it.
 
+use gemm_matrix::span;
+
 use crate::error::Error;
 
 /// The largest m, n, k or leading dimension: kernels take them as `u32`, and
 /// indices in rows and columns must fit an `i32` on every device.
 pub const MAX_DIMENSION: usize = i32::MAX as usize;
 
-/// `C = alpha * A * B + beta * C` in f32, all matrices row-major: A is m x k, B is
-/// k x n, C is m x n. Leading dimensions are in elements.
+/// The most elements that strides of a batch go: any device has less memory.
+const MAX_REACH: usize = 1 << 48;
+
+/// `C = alpha * op(A) * op(B) + beta * C` in f32, all matrices row-major: op(A) is m x k, op(B) is
+/// k x n, C is m x n. A is op(A) as it is, or, with `trans_a`, its transpose: k x m; B likewise.
+/// Leading dimensions are in elements.
+///
+/// A column-major matrix is the transpose of a row-major one with the same leading dimension.
+///
+/// Of a strided batch, there are `batch` such products, whose matrices follow each other at strides
+/// in memory.
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
 /// neither A nor B is read.
@@ -21,32 +32,85 @@ pub const MAX_DIMENSION: usize = i32::MAX as usize;
 /// assert_eq!((gemm.depth(), gemm.flops()), (4, 2.0 * 2.0 * 3.0 * 4.0));
 /// assert_eq!(gemm.bytes(), 4 * (2 * 4 + 4 * 3 + 2 * 3));
 /// assert!(Gemm { ldb: 2, ..gemm }.validate().is_err());
+///
+/// // B as its transpose, 3 x 4.
+/// let gemm = Gemm::new(2, 3, 4).transposed(false, true);
+/// assert_eq!(gemm.shapes(), [[2, 4], [3, 4], [2, 3]]);
+/// assert_eq!((gemm.lda, gemm.ldb, gemm.ldc), (4, 4, 3));
+///
+/// // Ten of these, one matrix after the other, and the same B for all.
+/// let gemm = gemm.batched(10, [2 * 4, 0, 2 * 3]);
+/// gemm.validate()?;
+/// assert_eq!(gemm.flops(), 10.0 * 48.0);
+/// assert!(gemm.batched(10, [8, 0, 5]).validate().is_err(), "one C overlaps the next");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
-    /// Rows of A and C.
+    /// Rows of op(A) and C.
     pub m: usize,
-    /// Columns of B and C.
+    /// Columns of op(B) and C.
     pub n: usize,
-    /// Columns of A and rows of B.
+    /// Columns of op(A) and rows of op(B).
     pub k: usize,
+    /// Whether A is the transpose of op(A), k x m.
+    pub trans_a: bool,
+    /// Whether B is the transpose of op(B), n x k.
+    pub trans_b: bool,
     /// The factor of the product.
     pub alpha: f32,
     /// The factor of the old C.
     pub beta: f32,
-    /// Leading dimension of A, at least k.
+    /// Leading dimension of A, at least its columns.
     pub lda: usize,
-    /// Leading dimension of B, at least n.
+    /// Leading dimension of B, at least its columns.
     pub ldb: usize,
     /// Leading dimension of C, at least n.
     pub ldc: usize,
+    /// How many products there are.
+    pub batch: usize,
+    /// Elements from one product's A to the next one's; 0 if all have the same.
+    pub stride_a: usize,
+    /// Elements from one product's B to the next one's; 0 if all have the same.
+    pub stride_b: usize,
+    /// Elements from one product's C to the next one's: no two may overlap.
+    pub stride_c: usize,
 }
 
 impl Gemm {
     /// `C = A * B` of densely stored matrices.
     pub const fn new(m: usize, n: usize, k: usize) -> Self {
-        Self { m, n, k, alpha: 1.0, beta: 0.0, lda: k, ldb: n, ldc: n }
+        Self {
+            m,
+            n,
+            k,
+            trans_a: false,
+            trans_b: false,
+            alpha: 1.0,
+            beta: 0.0,
+            lda: k,
+            ldb: n,
+            ldc: n,
+            batch: 1,
+            stride_a: 0,
+            stride_b: 0,
+            stride_c: 0,
+        }
+    }
+
+    /// A strided batch of such products, with the strides of A, B and C in elements.
+    #[must_use]
+    pub const fn batched(self, batch: usize, strides: [usize; 3]) -> Self {
+        let [stride_a, stride_b, stride_c] = strides;
+        Self { batch, stride_a, stride_b, stride_c, ..self }
+    }
+
+    /// The same product with A, B or both as their transposes, densely stored.
+    #[must_use]
+    pub const fn transposed(self, trans_a: bool, trans_b: bool) -> Self {
+        let lda = if trans_a { self.m } else { self.k };
+        let ldb = if trans_b { self.k } else { self.n };
+        Self { trans_a, trans_b, lda, ldb, ..self }
     }
 
     /// The same product with other factors.
@@ -61,22 +125,59 @@ impl Gemm {
         Self { lda, ldb, ldc, ..self }
     }
 
+    /// Rows and columns of A, B and C as they lie in memory.
+    pub const fn shapes(&self) -> [[usize; 2]; 3] {
+        let Self { m, n, k, .. } = *self;
+        let a = if self.trans_a { [k, m] } else { [m, k] };
+        let b = if self.trans_b { [n, k] } else { [k, n] };
+        [a, b, [m, n]]
+    }
+
+    /// The same product in the form that kernels compute best: a vector without gaps is not
+    /// transposed, and products that share B and whose A and C follow each other are one.
+    pub(crate) const fn canonical(self) -> Self {
+        let mut gemm = self;
+        if gemm.trans_a && gemm.k == 1 {
+            (gemm.trans_a, gemm.lda) = (false, 1);
+        } else if gemm.trans_a && gemm.m == 1 && gemm.lda == 1 {
+            (gemm.trans_a, gemm.lda) = (false, gemm.k);
+        }
+        if gemm.trans_b && gemm.n == 1 {
+            (gemm.trans_b, gemm.ldb) = (false, 1);
+        } else if gemm.trans_b && gemm.k == 1 && gemm.ldb == 1 {
+            (gemm.trans_b, gemm.ldb) = (false, gemm.n);
+        }
+        let Self { m, batch, stride_a, stride_b, stride_c, lda, ldc, .. } = gemm;
+        let follow = !gemm.trans_a && stride_a == m * lda && stride_c == m * ldc;
+        if batch > 1 && stride_b == 0 && follow && m.saturating_mul(batch) <= MAX_DIMENSION {
+            gemm.m *= batch;
+            (gemm.batch, gemm.stride_a, gemm.stride_c) = (1, 0, 0);
+        }
+        gemm
+    }
+
     /// The inner dimension that is really summed over: none of it if alpha is 0.
     pub fn depth(&self) -> usize {
         if self.alpha == 0.0 { 0 } else { self.k }
     }
 
-    /// Floating-point operations, by the field's convention: `2 * m * n * k`, and
+    /// Floating-point operations, by the field's convention: `2 * m * n * k` for each product, and
     /// 0 where alpha is 0.
     pub fn flops(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.depth() as f64
+        2.0 * self.m as f64 * self.n as f64 * self.depth() as f64 * self.batch as f64
+    }
+
+    /// The strides of A, B and C from product to product, in elements.
+    pub const fn strides(&self) -> [usize; 3] {
+        [self.stride_a, self.stride_b, self.stride_c]
     }
 
     /// Checks what does not depend on a kernel or a device.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::LeadingDimension`] or [`Error::NotFinite`].
+    /// [`Error::TooLarge`], [`Error::LeadingDimension`], [`Error::NotFinite`],
+    /// [`Error::TooFar`] or [`Error::Overlap`].
     pub fn validate(&self) -> Result<(), Error> {
         let sizes = [
             ("m", self.m),
@@ -85,15 +186,15 @@ impl Gemm {
             ("lda", self.lda),
             ("ldb", self.ldb),
             ("ldc", self.ldc),
+            ("batch", self.batch),
         ];
         for (what, value) in sizes {
             if value > MAX_DIMENSION {
                 return Err(Error::TooLarge { what, value, max: MAX_DIMENSION });
             }
         }
-        let rows =
-            [("lda", self.lda, self.k), ("ldb", self.ldb, self.n), ("ldc", self.ldc, self.n)];
-        for (what, ld, cols) in rows {
+        let lds = [("lda", self.lda), ("ldb", self.ldb), ("ldc", self.ldc)];
+        for ((what, ld), [_, cols]) in lds.into_iter().zip(self.shapes()) {
             if ld < cols {
                 return Err(Error::LeadingDimension { what, ld, cols });
             }
@@ -103,15 +204,42 @@ impl Gemm {
                 return Err(Error::NotFinite { what, value });
             }
         }
+        self.validate_batch()
+    }
+
+    /// Checks what only a batch can have wrong.
+    fn validate_batch(&self) -> Result<(), Error> {
+        let Self { m, n, ldc, batch, stride_c, .. } = *self;
+        if batch < 2 {
+            return Ok(());
+        }
+        for (what, stride) in ["stride_a", "stride_b", "stride_c"].into_iter().zip(self.strides()) {
+            if stride.checked_mul(batch).is_none_or(|last| last > MAX_REACH) {
+                return Err(Error::TooFar { what, stride, batch, max: MAX_REACH });
+            }
+        }
+        // One C after the other, or all side by side in a wider matrix.
+        let is_after = stride_c as u128 >= span(m, n, ldc);
+        let is_beside = stride_c >= n && (batch - 1) * stride_c + n <= ldc;
+        if m > 0 && n > 0 && !is_after && !is_beside {
+            return Err(Error::Overlap { stride: stride_c, m, n, ldc });
+        }
         Ok(())
     }
 
-    /// Bytes that densely stored A, B and C take together; the largest number where that is too
-    /// small to count them.
+    /// Bytes that densely stored matrices A, B and C take together, those that all products share
+    /// once; the largest number where that is too small to count them.
     pub fn bytes(&self) -> u128 {
         let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
-        // Each product of two `usize` fits; their sum may not.
-        (m * k).saturating_add(k * n).saturating_add(m * n).saturating_mul(4)
+        let count = |stride: usize| match (self.batch, stride) {
+            (0, _) => 0,
+            (_, 0) => 1,
+            (batch, _) => batch as u128,
+        };
+        // Each product of two `usize` fits; others may not.
+        let elements = [(m * k, self.stride_a), (k * n, self.stride_b), (m * n, self.stride_c)]
+            .map(|(elements, stride)| elements.saturating_mul(count(stride)));
+        elements.into_iter().fold(0, u128::saturating_add).saturating_mul(4)
     }
 }
 
@@ -124,5 +252,55 @@ mod tests {
         assert_eq!(Gemm::new(2, 3, 4).scaled(0.0, 1.0).depth(), 0);
         assert_eq!(Gemm::new(2, 3, 4).scaled(-0.0, 1.0).flops(), 0.0);
         assert_eq!(Gemm::new(2, 3, 4).flops(), 48.0);
+    }
+
+    #[test]
+    fn a_vector_without_gaps_is_its_own_transpose() {
+        // A: m x 1 from a row, 1 x k from a column. B: k x 1 from a row, 1 x n from a column.
+        let both = |m, n, k| Gemm::new(m, n, k).transposed(true, true);
+        assert_eq!(both(5, 1, 1).canonical(), Gemm::new(5, 1, 1));
+        assert_eq!(both(1, 7, 4).canonical(), Gemm::new(1, 7, 4).transposed(false, true));
+        assert_eq!(both(3, 1, 4).canonical(), Gemm::new(3, 1, 4).transposed(true, false));
+        assert_eq!(both(3, 7, 1).canonical(), Gemm::new(3, 7, 1));
+        // Rows that lie apart are no matter to one row; columns are.
+        assert_eq!(both(3, 7, 1).strided(9, 1, 7).canonical(), Gemm::new(3, 7, 1));
+        for gapped in [both(1, 7, 4).strided(2, 4, 7), both(3, 7, 1).strided(3, 2, 7)] {
+            let canonical = gapped.canonical();
+            assert!(canonical.trans_a && gapped.m == 1 || canonical.trans_b && gapped.k == 1);
+        }
+        assert_eq!(both(2, 3, 4).canonical(), both(2, 3, 4));
+    }
+
+    #[test]
+    fn a_batch_with_one_b_is_a_tall_product() {
+        let gemm = Gemm::new(2, 3, 4).strided(5, 3, 6);
+        assert_eq!(gemm.batched(7, [10, 0, 12]).canonical(), Gemm { m: 14, ..gemm });
+        let others =
+            [[10, 12, 12], [8, 0, 12], [10, 0, 13]].map(|strides| gemm.batched(7, strides));
+        let long = gemm.batched(MAX_DIMENSION / 2 + 1, [10, 0, 12]);
+        let transposed = gemm.transposed(true, false).batched(7, [4, 0, 12]);
+        for other in others.into_iter().chain([long, transposed]) {
+            assert_eq!(other.canonical(), other);
+        }
+    }
+
+    #[test]
+    fn batches_are_checked() {
+        let gemm = Gemm::new(2, 3, 4);
+        let batched = |strides| gemm.strided(4, 3, 9).batched(3, strides).validate();
+        // One C after the other, with a gap, side by side; the last need not be a whole row.
+        for stride_c in [18, 20, 3, 12] {
+            assert!(batched([0, 0, stride_c]).is_ok(), "{stride_c}");
+        }
+        for stride_c in [0, 1, 4, 9, 11] {
+            assert!(matches!(batched([0, 0, stride_c]), Err(Error::Overlap { .. })), "{stride_c}");
+        }
+        let far = batched([0, usize::MAX, 18]);
+        assert!(matches!(far, Err(Error::TooFar { what: "stride_b", .. })));
+        let many = gemm.batched(MAX_DIMENSION + 1, [0, 0, 6]).validate();
+        assert!(matches!(many, Err(Error::TooLarge { what: "batch", .. })));
+        assert!(gemm.batched(1, [0, 0, 0]).validate().is_ok());
+        assert!(gemm.batched(0, [0, 0, 0]).validate().is_ok());
+        assert_eq!(gemm.batched(5, [8, 0, 6]).bytes(), 4 * (5 * 8 + 12 + 5 * 6));
     }
 }

@@ -13,12 +13,10 @@ pub struct Launch {
     pub m: u32,
     /// Columns of this panel of C.
     pub n: u32,
-    /// Where the panel's rows of A begin, in elements from A's first.
-    pub a_offset: usize,
-    /// Where the panel's columns of B begin, in elements from B's first.
-    pub b_offset: usize,
-    /// Where the panel of C begins, in elements from C's first.
-    pub c_offset: usize,
+    /// The panel's first row, of op(A) and of C.
+    pub row: usize,
+    /// The panel's first column, of op(B) and of C.
+    pub col: usize,
     /// How many of the panel's tiles, the first ones, persistent blocks share along K;
     /// 0 but for [`KernelAbi::StreamK`](kernels_gpu::KernelAbi::StreamK).
     pub stream_k_tiles: u32,
@@ -64,9 +62,8 @@ pub(super) fn panels(descriptor: &KernelDescriptor, gemm: &Gemm, most: [u32; 2])
                 },
                 m: m as u32,
                 n: n as u32,
-                a_offset: row * gemm.lda,
-                b_offset: col,
-                c_offset: row * gemm.ldc + col,
+                row,
+                col,
                 stream_k_tiles: 0,
                 accumulation_steps: 0,
             });

@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(plan(gemm).workspace(), Workspace::default());
         }
         // In a small grid there are panels, and fewer blocks.
-        let limits = Limits { grid: [3, 2], ..Limits::H200 };
+        let limits = Limits { grid: [3, 2, 1], ..Limits::H200 };
         let plan =
             LaunchPlan::new(descriptor, Gemm::new(4 * bm, bn, 400), &limits, "a device").unwrap();
         let [one, other] = plan.launches() else { panic!("{:?}", plan.launches()) };

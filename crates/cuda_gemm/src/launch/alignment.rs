@@ -3,10 +3,17 @@
 use crate::gemm::Gemm;
 
 /// Whether 128-bit accesses reach every row of those matrices, at these addresses, of which a
-/// rung makes such: see `KernelDescriptor::unaligned`.
+/// rung makes such: see `KernelDescriptor::unaligned`. Of a transposed operand it gets a copy, whose
+/// rows they reach.
 pub(crate) fn is_aligned(wide: [bool; 3], gemm: &Gemm, addresses: [u64; 3]) -> bool {
+    let gemm = gemm.canonical();
     let rows = [(gemm.lda, gemm.depth()), (gemm.ldb, gemm.n), (gemm.ldc, gemm.n)];
-    (0..3).all(|i| !wide[i] || is_wide(addresses[i], rows[i].0, rows[i].1))
+    let is_copied = [gemm.trans_a, gemm.trans_b, false];
+    (0..3).all(|i| {
+        let is_wide =
+            is_wide(addresses[i], rows[i].0, rows[i].1) && gemm.strides()[i].is_multiple_of(4);
+        !wide[i] || is_copied[i] || is_wide
+    })
 }
 
 /// Whether 128-bit accesses reach every row of `cols` elements, `ld` apart, if the first is at
@@ -41,5 +48,10 @@ mod tests {
         assert!(!is_aligned(b, &Gemm::new(5, 8, 13), [0, 4, 0]));
         assert!(!is_aligned(b, &Gemm::new(5, 7, 12).strided(12, 8, 8), [0; 3]));
         assert!(is_aligned([false; 3], &Gemm::new(5, 7, 11), [4; 3]));
+        let all = [true; 3];
+        let batch = |stride| Gemm::new(5, 8, 12).batched(2, [0, stride, 40]);
+        assert!(is_aligned(all, &batch(96), [0; 3]) && !is_aligned(all, &batch(98), [0; 3]));
+        assert!(is_aligned(all, &Gemm::new(5, 8, 13).transposed(true, false), [4, 16, 16]));
+        assert!(!is_aligned(all, &Gemm::new(5, 8, 13).transposed(false, true), [16; 3]));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kernels_gpu::{KernelAbi, KernelDescriptor};
+use kernels_gpu::KernelDescriptor;
 
 use super::tensor;
 use crate::device::{Device, EntryPoint};
@@ -21,16 +21,10 @@ impl Device {
         if descriptor.abi().has_tensor_maps() {
             tensor::require_maps(descriptor.name(), self.info())?;
         }
-        let stage_operands = match descriptor.abi() {
-            KernelAbi::Gemm => None,
-            KernelAbi::SplitK | KernelAbi::TensorMap | KernelAbi::StreamK => {
-                Some(self.entry_point("stage_operands")?)
-            }
-        };
         let function = self.entry_point(descriptor.name())?;
         let unaligned =
             descriptor.unaligned().map(|other| self.entry_point(other.name)).transpose()?;
-        let entry_points = Arc::new(EntryPoints { function, unaligned, stage_operands });
+        let entry_points = Arc::new(EntryPoints { function, unaligned });
         Ok(Kernel { device: self.clone(), descriptor, entry_points })
     }
 }
@@ -58,8 +52,6 @@ pub(super) struct EntryPoints {
     pub(super) function: EntryPoint,
     /// For matrices that 128-bit accesses cannot reach, if `function` makes such.
     pub(super) unaligned: Option<EntryPoint>,
-    /// Copies matrices that `function` cannot reach, if it can do with copies.
-    pub(super) stage_operands: Option<EntryPoint>,
 }
 
 impl fmt::Debug for Kernel {

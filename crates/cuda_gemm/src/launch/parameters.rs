@@ -11,6 +11,8 @@ use kernels_gpu::KernelAbi;
 pub(crate) enum Kind {
     /// `.u32`.
     U32,
+    /// `.u64`.
+    U64,
     /// `.f32`.
     F32,
     /// `.u64 .ptr`: an address in device memory.
@@ -33,6 +35,15 @@ impl Parameter for f32 {
 }
 
 impl Parameter for u64 {
+    const KIND: Kind = Kind::U64;
+}
+
+/// An address in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Address(pub(crate) u64);
+
+impl Parameter for Address {
     const KIND: Kind = Kind::Address;
 }
 
@@ -70,16 +81,20 @@ parameters! {
         n: u32,
         k: u32,
         alpha: f32,
-        a: u64,
+        a: Address,
         lda: u32,
-        b: u64,
+        b: Address,
         ldb: u32,
         beta: f32,
-        c: u64,
+        c: Address,
         ldc: u32,
         depth: u32,
-        partials: u64,
-        counters: u64,
+        partials: Address,
+        counters: Address,
+        splits: u32,
+        stride_a: u64,
+        stride_b: u64,
+        stride_c: u64,
     }
 
     /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
@@ -92,29 +107,31 @@ parameters! {
         map_a: CUtensorMap,
         map_b: CUtensorMap,
         beta: f32,
-        c: u64,
+        c: Address,
         ldc: u32,
         stream_k_tiles: u32,
         accumulation_steps: u32,
-        partials: u64,
-        counters: u64,
+        partials: Address,
+        counters: Address,
     }
 
-    /// Those of [`stage_operands`](kernels_gpu::staging).
+    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).
     struct StageOperands {
-        a: u64,
+        a: Address,
         lda: u32,
-        to_a: u64,
+        to_a: Address,
         ld_to_a: u32,
         a_rows: u32,
         a_cols: u32,
-        b: u64,
+        b: Address,
         ldb: u32,
-        to_b: u64,
+        to_b: Address,
         ld_to_b: u32,
         b_rows: u32,
         b_cols: u32,
         a_blocks: u32,
+        stride_a: u64,
+        stride_b: u64,
     }
 }
 
@@ -151,6 +168,7 @@ mod tests {
         });
         let others = [
             ("stage_operands", StageOperands::KINDS),
+            ("stage_transposed", StageOperands::KINDS),
             // What `gemm_bench` passes to the kernels that measure peaks.
             ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
             ("peak_copy", &[Kind::Address; 2]),
@@ -169,6 +187,7 @@ mod tests {
         let words: Vec<_> = parameter.iter().map(|lexeme| lexeme.text).collect();
         match words[..] {
             [".param", ".u32", _] => Ok(Kind::U32),
+            [".param", ".u64", _] => Ok(Kind::U64),
             [".param", ".f32", _] => Ok(Kind::F32),
             [".param", ".u64", ".ptr", ".align", "1", _] => Ok(Kind::Address),
             [".param", ".align", "64", ".b8", _, "[", "128", "]"] => Ok(Kind::TensorMap),
@@ -207,8 +226,8 @@ mod tests {
             ("tile_64x64", ".param .u32 tile_64x64_param_11,", ".param .u64 tile_64x64_param_11,"),
             (
                 "stage_operands",
-                ".param .u32 stage_operands_param_12",
-                ".param .u32 stage_operands_param_12, .param .u32 x",
+                ".param .u64 stage_operands_param_14",
+                ".param .u64 stage_operands_param_14, .param .u32 x",
             ),
             ("peak_copy", ".entry peak_copy(", ".entry peak_moved("),
             (

@@ -7,14 +7,14 @@ use kernels_gpu::{KernelAbi, Unaligned};
 
 use super::alignment::is_aligned;
 use super::kernel::{EntryPoints, Kernel};
-use super::parameters::{self, GemmParameters, TensorParameters};
+use super::parameters::{self, Address, GemmParameters, TensorParameters};
 use super::staging::{Operand, Requirement, Staging};
 use super::tensor;
 use super::workspace::Buffers;
 use crate::error::Error;
-use crate::gemm::{Gemm, LaunchPlan};
+use crate::gemm::{Gemm, Launch, LaunchPlan};
 use crate::limits::Limits;
-use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef};
+use crate::matrix::{DeviceBatchMut, DeviceBatchRef};
 use crate::stream::Stream;
 
 impl Kernel {
@@ -58,7 +58,7 @@ impl Kernel {
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let stream = Stream::new(&device)?;
-/// let narrow = Limits { grid: [1, 1], ..device.info().limits };
+/// let narrow = Limits { grid: [1; 3], ..device.info().limits };
 /// let plan = device.auto()?.plan(Gemm::new(300, 200, 100))?;
 /// // A and B may begin at any element, all goes to this stream, and blocks come one by one.
 /// let product = plan.any_alignment().on(&stream).within(&narrow).prepare()?;
@@ -122,7 +122,7 @@ impl PlanBuilder {
         }
         let (descriptor, info) = (kernel.descriptor(), kernel.device().info());
         let plan = LaunchPlan::split(descriptor, gemm, splits, &limits, &info.name)?;
-        let EntryPoints { function, unaligned, stage_operands } = kernel.entry_points();
+        let EntryPoints { function, unaligned } = kernel.entry_points();
         if plan.shared_bytes() > info.limits.shared_default {
             for function in iter::once(function).chain(unaligned) {
                 function.allow_shared(plan.shared_bytes())?;
@@ -131,20 +131,14 @@ impl PlanBuilder {
         let buffers = Buffers::new(&stream, plan.workspace())?;
         let wide = descriptor.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
         let requirements = match descriptor.abi() {
-            KernelAbi::TensorMap | KernelAbi::StreamK => Some([Requirement::AlignedRows; 2]),
-            KernelAbi::SplitK if staged => Some([wide[0], wide[1]].map(|wide| match wide {
+            KernelAbi::TensorMap | KernelAbi::StreamK => [Requirement::AlignedRows; 2],
+            KernelAbi::SplitK if staged => [wide[0], wide[1]].map(|wide| match wide {
                 true => Requirement::WholeVectors,
                 false => Requirement::None,
-            })),
-            KernelAbi::Gemm | KernelAbi::SplitK => None,
+            }),
+            KernelAbi::Gemm | KernelAbi::SplitK => [Requirement::None; 2],
         };
-        let staging = match (stage_operands, requirements) {
-            (Some(_), Some(requirements)) => {
-                let staging = Staging::new(&stream, &plan, &limits, requirements, any_alignment)?;
-                Some(Box::new(staging))
-            }
-            _ => None,
-        };
+        let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
         Ok(Plan { kernel, stream, plan, buffers, staging })
     }
 }
@@ -189,8 +183,7 @@ pub struct Plan {
     stream: Stream,
     plan: LaunchPlan,
     buffers: Option<Buffers>,
-    /// Of A and B: always for a kernel with bulk copies, on demand for one with 128-bit accesses.
-    staging: Option<Box<Staging>>,
+    staging: Box<Staging>,
 }
 
 impl fmt::Debug for Plan {
@@ -231,13 +224,12 @@ impl Plan {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { vectorized: mut wide, .. }) = self.kernel.descriptor().unaligned()
+        let Some(Unaligned { vectorized: [a, b, c], .. }) = self.kernel.descriptor().unaligned()
         else {
             return true;
         };
-        if self.staging.is_some() {
-            [wide[0], wide[1]] = [false; 2];
-        }
+        let [meets_a, meets_b] = self.staging.meets_every_requirement();
+        let wide = [a && !meets_a, b && !meets_b, c];
         is_aligned(wide, self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
     }
 
@@ -246,38 +238,40 @@ impl Plan {
         &self.stream
     }
 
-    /// Enqueues `C = alpha * A * B + beta * C` on the plan's stream: A is m x k, B k x n and C m x n,
-    /// with the plan's leading dimensions.
+    /// Enqueues `C = alpha * op(A) * op(B) + beta * C` on the plan's stream, of matrices with the
+    /// [shapes](Gemm::shapes), leading dimensions and strides of the plan.
     ///
     /// A GPU returns at once, the software device when it is done. Either way a fault in
     /// the kernel is reported by the next [`Stream::synchronize`] or download.
     ///
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
     /// computes with a copy of such a matrix, made anew by each call; so does one with
-    /// [`PlanBuilder::staged`].
+    /// [`PlanBuilder::staged`], and every kernel of a transposed operand.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`] or [`Error::PlannedLd`]
-    /// if a matrix is not what was prepared for; [`Error::PlannedAlignment`] if a copy is needed
+    /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`], [`Error::PlannedLd`] or
+    /// [`Error::PlannedBatch`] if a matrix is not what was prepared for; [`Error::PlannedAlignment`] if a copy is needed
     /// because of an address: see [`PlanBuilder::any_alignment`]; [`Error::Driver`] if the driver
     /// refuses the launch.
     pub fn enqueue<'m>(
         &self,
-        a: impl Into<DeviceMatrixRef<'m>>,
-        b: impl Into<DeviceMatrixRef<'m>>,
-        c: impl Into<DeviceMatrixMut<'m>>,
+        a: impl Into<DeviceBatchRef<'m>>,
+        b: impl Into<DeviceBatchRef<'m>>,
+        c: impl Into<DeviceBatchMut<'m>>,
     ) -> Result<(), Error> {
         let (a, b, c) = (a.into(), b.into(), c.into());
-        expect_planned(&self.stream, self.plan.gemm(), [a, b, c.view()])?;
-        // SAFETY: the three matrices are on this device and stream, and have the shapes and
-        // leading dimensions of the plan. C is borrowed mutably, so it is neither A nor B. They
+        let operands = [a, b, c.view()];
+        expect_planned(&self.stream, self.plan.gemm(), operands)?;
+        let [a, b, c] = operands.map(|operand| operand.first().as_device_ptr());
+        // SAFETY: the three matrices are on this device and stream, and have the shapes, leading
+        // dimensions and strides of the plan. C is borrowed mutably, so it is neither A nor B. They
         // stay allocated while the kernel runs: freeing device memory waits for the work
         // that was enqueued before, and other work with them is enqueued on the same stream.
-        unsafe { self.enqueue_raw(a.as_device_ptr(), b.as_device_ptr(), c.view().as_device_ptr()) }
+        unsafe { self.enqueue_raw(a, b, c) }
     }
 
-    /// Enqueues the product on bare addresses, with the plan's leading dimensions.
+    /// Enqueues the product on bare addresses, with the plan's leading dimensions and strides.
     ///
     /// # Errors
     ///
@@ -286,10 +280,10 @@ impl Plan {
     ///
     /// # Safety
     ///
-    /// With the plan's m, n, k and leading dimensions:
-    /// - unless alpha or k is 0, `a` and `b` point to m x k and k x n elements, all
-    ///   initialised, in this device's memory;
-    /// - `c` points to m x n elements there, initialised unless beta is 0;
+    /// With the plan's shapes, leading dimensions and, if it is of a batch, strides:
+    /// - unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in this device's
+    ///   memory;
+    /// - `c` points to C there, initialised unless beta is 0;
     /// - all three are aligned to 4 bytes, C overlaps neither A nor B, and until the
     ///   work is done nothing frees them, writes A or B, or touches C, but what is enqueued on the
     ///   same stream.
@@ -312,47 +306,53 @@ impl Plan {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
             _ => function,
         };
-        let gemm = self.plan.gemm();
+        let gemm = self.plan.canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, mut lda, mut ldb, ldc] =
+        let [k, lda, ldb, ldc] =
             [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
-        let (mut first_a, mut first_b) = (a.as_raw(), b.as_raw());
-        if let Some(staging) = &self.staging {
-            // SAFETY: the caller's contract.
-            if let Some([a, b]) = unsafe { self.stage(staging, [first_a, first_b]) }? {
-                (first_a, lda, first_b, ldb) = (a.address, a.ld, b.address, b.ld);
-            }
-        }
+        // SAFETY: the caller's contract.
+        let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
+        // Where nothing is summed, they are not read.
+        let [a, b] = operands.unwrap_or([
+            Operand { address: a.as_raw(), ld: lda, stride: 0 },
+            Operand { address: b.as_raw(), ld: ldb, stride: 0 },
+        ]);
+        let c = Operand { address: c.as_raw(), ld: ldc, stride: gemm.stride_c as u64 };
         let [partials, counters] = self.workspace();
-        for launch in self.plan.launches() {
-            // Panels of A are rows, and those of B columns.
-            let row = launch.a_offset / gemm.lda.max(1);
+        for (product, products, launch) in self.launches() {
+            let [a, b, c] = [a, b, c].map(|operand| operand.of_product(product));
+            let [row, col] = [launch.row, launch.col].map(|at| at as u64);
             let mut arguments = GemmParameters {
                 m: launch.m,
                 n: launch.n,
                 k,
                 alpha: gemm.alpha,
-                a: first_a.wrapping_add(4 * row as u64 * u64::from(lda)),
-                lda,
-                b: first_b.wrapping_add(4 * launch.b_offset as u64),
-                ldb,
+                a: Address(a.address.wrapping_add(4 * row * u64::from(a.ld))),
+                lda: a.ld,
+                b: Address(b.address.wrapping_add(4 * col)),
+                ldb: b.ld,
                 beta: gemm.beta,
-                c: c.wrapping_add(launch.c_offset).as_raw(),
-                ldc,
+                c: Address(c.address.wrapping_add(4 * (row * u64::from(c.ld) + col))),
+                ldc: c.ld,
                 depth: self.plan.split_depth(),
-                partials,
-                counters,
+                partials: Address(partials),
+                counters: Address(counters),
+                splits: if gemm.batch == 1 { 0 } else { self.plan.splits() },
+                stride_a: a.stride,
+                stride_b: b.stride,
+                stride_c: c.stride,
             };
             let count = parameters::kinds(self.kernel.descriptor().abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the
-            // kernel's: see `parameters`. The grid covers this panel of C and no more, the block
-            // is the rung's own, the matrices are aligned as this entry point needs, and
-            // the caller vouches for the memory. The workspace is as large as the largest
-            // launch needs; one launch after the other uses it, and it is freed after them.
+            // kernel's: see `parameters`. The grid covers this panel of C and no more, for as many
+            // products as a launch may have, the block is the rung's own, the matrices are aligned
+            // as this entry point needs, and the caller vouches for the memory. The workspace is
+            // as large as the largest launch needs; one launch after the other uses it, and it is
+            // freed after them.
             unsafe {
                 function.launch(
                     &self.stream,
-                    (launch.grid[0], launch.grid[1], self.plan.splits()),
+                    (launch.grid[0], launch.grid[1], self.plan.splits() * products),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
                     &arguments.pointers()[..count],
@@ -362,25 +362,29 @@ impl Plan {
         Ok(())
     }
 
+    /// All launches: the first product that each is for, and how many.
+    fn launches(&self) -> impl Iterator<Item = (usize, u32, &Launch)> {
+        let (batch, each) = (self.plan.canonical().batch, self.plan.products_per_launch());
+        (0..batch).step_by(each as usize).flat_map(move |product| {
+            // It fits, being no more than `each`.
+            let products = (batch - product).min(each as usize) as u32;
+            self.plan.launches().iter().map(move |launch| (product, products, launch))
+        })
+    }
+
     /// A and B as the kernel takes them; none where nothing is summed, and they need not be
     /// there.
     ///
     /// # Safety
     ///
     /// As for [`Plan::enqueue_raw`].
-    unsafe fn stage(
-        &self,
-        staging: &Staging,
-        addresses: [u64; 2],
-    ) -> Result<Option<[Operand; 2]>, Error> {
-        let stage_operands = &self.kernel.entry_points().stage_operands;
-        let Some(stage_operands) = stage_operands.as_ref().filter(|_| self.plan.reads_operands())
-        else {
+    unsafe fn stage(&self, addresses: [u64; 2]) -> Result<Option<[Operand; 2]>, Error> {
+        if !self.plan.reads_operands() {
             return Ok(None);
-        };
+        }
         // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
         // copies was allocated for this stream.
-        unsafe { staging.operands(&self.stream, stage_operands, addresses) }.map(Some)
+        unsafe { self.staging.operands(&self.stream, addresses) }.map(Some)
     }
 
     /// [`Plan::enqueue_raw`] for a kernel with tensor maps.
@@ -396,21 +400,23 @@ impl Plan {
     ) -> Result<(), Error> {
         let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
         let function = &self.kernel.entry_points().function;
-        let gemm = self.plan.gemm();
+        let gemm = self.plan.canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
         let [partials, counters] = self.workspace();
-        let operands = match &self.staging {
-            // SAFETY: the caller's contract.
-            Some(staging) => unsafe { self.stage(staging, [a.as_raw(), b.as_raw()]) }?,
-            None => None,
-        };
-        for launch in self.plan.launches() {
+        // SAFETY: the caller's contract.
+        let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
+        let first_c = Operand { address: c.as_raw(), ld: ldc, stride: gemm.stride_c as u64 };
+        for (product, _, launch) in self.launches() {
             let [m, n] = [launch.m, launch.n];
             let [map_a, map_b] = match operands {
                 None => Default::default(),
-                Some(operands) => tensor::maps(device, descriptor.tile(), gemm, launch, operands)?,
+                Some(operands) => {
+                    let operands = operands.map(|operand| operand.of_product(product));
+                    tensor::maps(device, descriptor.tile(), gemm, launch, operands)?
+                }
             };
+            let offset = launch.row as u64 * u64::from(ldc) + launch.col as u64;
             let mut arguments = TensorParameters {
                 m,
                 n,
@@ -419,12 +425,12 @@ impl Plan {
                 map_a,
                 map_b,
                 beta: gemm.beta,
-                c: c.wrapping_add(launch.c_offset).as_raw(),
+                c: Address(first_c.of_product(product).address.wrapping_add(4 * offset)),
                 ldc,
                 stream_k_tiles: launch.stream_k_tiles,
                 accumulation_steps: launch.accumulation_steps,
-                partials,
-                counters,
+                partials: Address(partials),
+                counters: Address(counters),
             };
             let count = parameters::kinds(descriptor.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
@@ -447,8 +453,8 @@ impl Plan {
     }
 }
 
-/// Whether A, B and C are on this stream, and have the shapes and the leading dimensions that a
-/// call was prepared for.
+/// Whether A, B and C are on this stream, and have the shapes, the leading dimensions and the strides
+/// that a call was prepared for.
 ///
 /// ```
 /// use cuda_gemm::launch::expect_planned;
@@ -456,7 +462,7 @@ impl Plan {
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let matrix = DeviceMatrix::zeros(&device, 2, 2)?;
-/// let operands = [matrix.view(); 3];
+/// let operands = [matrix.view().into(); 3];
 /// expect_planned(&device.stream(), &Gemm::new(2, 2, 2), operands)?;
 /// let refused = expect_planned(&device.stream(), &Gemm::new(2, 3, 2), operands);
 /// assert!(matches!(refused, Err(Error::Shape { what: "B", .. })));
@@ -465,15 +471,16 @@ impl Plan {
 ///
 /// # Errors
 ///
-/// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`] or [`Error::PlannedLd`].
+/// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`], [`Error::PlannedLd`] or
+/// [`Error::PlannedBatch`].
 pub fn expect_planned(
     stream: &Stream,
     gemm: &Gemm,
-    [a, b, c]: [DeviceMatrixRef<'_>; 3],
+    operands: [DeviceBatchRef<'_>; 3],
 ) -> Result<(), Error> {
-    let Gemm { m, n, k, lda, ldb, ldc, .. } = *gemm;
-    let operands = [("A", a, [m, k], lda), ("B", b, [k, n], ldb), ("C", c, [m, n], ldc)];
-    for (what, matrix, [need_rows, need_cols], planned) in operands {
+    let lds = [gemm.lda, gemm.ldb, gemm.ldc];
+    for (i, (what, batch)) in ["A", "B", "C"].into_iter().zip(operands).enumerate() {
+        let matrix = batch.first();
         if !matrix.stream().is_same(stream) {
             let is_same_device = matrix.stream().device().is_same(stream.device());
             return Err(match is_same_device {
@@ -482,11 +489,19 @@ pub fn expect_planned(
             });
         }
         let (rows, cols, ld) = (matrix.rows(), matrix.cols(), matrix.ld());
+        let ([need_rows, need_cols], planned) = (gemm.shapes()[i], lds[i]);
         if (rows, cols) != (need_rows, need_cols) {
             return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
         }
         if ld != planned {
             return Err(Error::PlannedLd { what, ld, planned });
+        }
+        let (count, stride) = (batch.count(), batch.stride());
+        let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
+        if count != planned_count || count > 1 && stride != planned_stride {
+            let planned_batch =
+                Error::PlannedBatch { what, count, stride, planned_count, planned_stride };
+            return Err(planned_batch);
         }
     }
     Ok(())

@@ -1,14 +1,14 @@
-//! Operand staging: a kernel that makes 128-bit or bulk copies takes A and B where the caller has
-//! them, or, if they are not aligned for it, copies of them, made by
-//! [`stage_operands`](kernels_gpu::staging) before each product.
+//! Operand staging: a kernel takes A and B where the caller has them, or copies of them, made by
+//! [`kernels_gpu::staging`] before each product: of a transposed operand, and for a kernel that makes
+//! 128-bit or bulk copies of one that is not aligned for it.
 
 use kernels_gpu::staging;
 
 use super::alignment::is_wide;
-use super::parameters;
+use super::parameters::{self, Address};
 use crate::device::EntryPoint;
 use crate::error::Error;
-use crate::gemm::LaunchPlan;
+use crate::gemm::{Gemm, LaunchPlan};
 use crate::limits::Limits;
 use crate::matrix::Memory;
 use crate::stream::Stream;
@@ -16,7 +16,7 @@ use crate::stream::Stream;
 /// Elements of a vector that is copied at once: 16 bytes.
 const VECTOR: u32 = 4;
 
-/// For how many multiprocessors `stage_operands` is launched at most: the blocks stay below its limit.
+/// For how many multiprocessors a copy is launched at most: the blocks stay below its limit.
 const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 
 /// How a kernel needs an operand to be aligned.
@@ -34,8 +34,12 @@ pub(super) enum Requirement {
 pub(super) struct Staging {
     /// The most blocks that copy.
     most_blocks: u32,
+    /// The most products that a launch copies for.
+    most_products: u32,
     /// A and B.
     sources: [Source; 2],
+    /// `stage_operands` and `stage_transposed`, where they may be launched.
+    entry_points: [Option<EntryPoint>; 2],
 }
 
 /// A matrix as the caller has it, and the memory of its copy, if the plan may need one. Work on
@@ -44,15 +48,31 @@ struct Source {
     rows: u32,
     cols: u32,
     ld: u32,
+    /// Whether the kernel takes the transpose of this.
+    transposed: bool,
+    /// Elements from one product's matrix to the next one's, and how many products there are; one
+    /// for all if they have the same.
+    stride: u64,
+    products: u32,
     requirement: Requirement,
     copy: Option<Memory>,
 }
 
-/// A matrix as the kernel takes it: its address and leading dimension.
+/// A matrix as the kernel takes it: its address, its leading dimension, and elements from one
+/// product's to the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) ld: u32,
+    pub(super) stride: u64,
+}
+
+impl Operand {
+    /// That of a product of the batch.
+    pub(super) fn of_product(self, product: usize) -> Self {
+        let offset = self.stride.wrapping_mul(product as u64);
+        Self { address: self.address.wrapping_add(4 * offset), ..self }
+    }
 }
 
 impl Staging {
@@ -66,28 +86,42 @@ impl Staging {
         requirements: [Requirement; 2],
         any_alignment: bool,
     ) -> Result<Self, Error> {
-        let gemm = plan.gemm();
+        let gemm = plan.canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let [lda, ldb] = [gemm.lda, gemm.ldb].map(|ld| ld as u32);
-        let mut sources =
-            [Source::new(m, k, lda, requirements[0]), Source::new(k, n, ldb, requirements[1])];
+        let mut sources = [
+            Source::new([m, k], lda, gemm.trans_a, requirements[0]).strided(gemm, gemm.stride_a),
+            Source::new([k, n], ldb, gemm.trans_b, requirements[1]).strided(gemm, gemm.stride_b),
+        ];
+        let mut entry_points = [None, None];
         // A copy is for what is read: not where C or the sum is empty.
         if plan.reads_operands() {
             // The least aligned address that an element has.
             let address = if any_alignment { 4 } else { 0 };
             for source in &mut sources {
-                if !source.meets_requirement(address) {
+                if !source.serves(address) {
                     source.allocate(stream)?;
+                    let name =
+                        ["stage_operands", "stage_transposed"][usize::from(source.transposed)];
+                    entry_points[usize::from(source.transposed)] =
+                        Some(stream.device().entry_point(name)?);
                 }
             }
         }
         let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * staging::BLOCKS;
-        Ok(Self { most_blocks, sources })
+        let most_products = limits.grid[1].max(1);
+        Ok(Self { most_blocks, most_products, sources, entry_points })
     }
 
-    /// A and B where they meet the requirements, or else their copies, which are enqueued, with
-    /// one launch for both.
+    /// Whether A and B meet the requirements of 128-bit accesses, wherever they are: by a copy, if
+    /// need be.
+    pub(super) fn meets_every_requirement(&self) -> [bool; 2] {
+        [0, 1].map(|i| self.sources[i].requirement == Requirement::WholeVectors)
+    }
+
+    /// A and B where they serve, or else their copies, which are enqueued, with one launch for both
+    /// where both are transposed or neither is.
     ///
     /// # Errors
     ///
@@ -97,63 +131,91 @@ impl Staging {
     /// # Safety
     ///
     /// The matrices are at these addresses, neither is empty, and nothing writes them until
-    /// the copies are done. The stream is the one that the memory was allocated for, and the
-    /// entry point is `stage_operands` on its device.
+    /// the copies are done. The stream is the one that the memory was allocated for.
     pub(super) unsafe fn operands(
         &self,
         stream: &Stream,
-        stage_operands: &EntryPoint,
         addresses: [u64; 2],
     ) -> Result<[Operand; 2], Error> {
-        let mut operands =
-            [0, 1].map(|i| Operand { address: addresses[i], ld: self.sources[i].ld });
-        let mut vectors = [0; 2];
+        let mut operands = [0, 1].map(|i| self.sources[i].at(addresses[i]));
+        // What each entry point copies.
+        let mut work = [[0; 2]; 2];
         for (i, source) in self.sources.iter().enumerate() {
-            if !source.meets_requirement(addresses[i]) {
+            if !source.serves(addresses[i]) {
                 let what = ["A", "B"][i];
                 let copy = source.copy.as_ref().ok_or(Error::PlannedAlignment { what })?;
-                operands[i] = Operand { address: copy.address(), ld: source.copy_ld() };
-                vectors[i] = u64::from(source.rows) * u64::from(source.copy_ld() / VECTOR);
+                operands[i] = source.copied_to(copy.address());
+                work[usize::from(source.transposed)][i] = source.wanted_blocks();
             }
         }
-        if vectors == [0; 2] {
-            return Ok(operands);
-        }
-        let [blocks_a, blocks_b] = blocks(vectors, self.most_blocks);
-        let [a, b] = &self.sources;
-        let mut arguments = parameters::StageOperands {
-            a: addresses[0],
-            lda: a.ld,
-            to_a: operands[0].address,
-            ld_to_a: operands[0].ld,
-            a_rows: a.rows,
-            a_cols: a.cols,
-            b: addresses[1],
-            ldb: b.ld,
-            to_b: operands[1].address,
-            ld_to_b: operands[1].ld,
-            b_rows: b.rows,
-            b_cols: b.cols,
-            a_blocks: blocks_a,
-        };
-        let grid = blocks_a + blocks_b;
-        // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
-        // `parameters`; the grid and the block are as it asks, with blocks only for a matrix whose
-        // copy has memory. The caller vouches for the matrices, which are not empty, and the
-        // copies have room; they are freed after all work.
-        unsafe {
-            stage_operands.launch(stream, grid, staging::THREADS, 0, &arguments.pointers())?;
+        for (entry_point, wanted) in self.entry_points.iter().zip(work) {
+            if let Some(entry_point) = entry_point.as_ref().filter(|_| wanted != [0; 2]) {
+                // SAFETY: the caller's contract.
+                unsafe { self.copy(stream, entry_point, wanted, addresses, operands)? };
+            }
         }
         Ok(operands)
     }
+
+    /// Enqueues copies, with as many of the wanted blocks of each as are launched at most.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Staging::operands`]. The entry point is that of the matrices for which blocks are
+    /// wanted; they have copies, which are the `operands`.
+    unsafe fn copy(
+        &self,
+        stream: &Stream,
+        entry_point: &EntryPoint,
+        wanted: [u64; 2],
+        addresses: [u64; 2],
+        operands: [Operand; 2],
+    ) -> Result<(), Error> {
+        let [a, b] = &self.sources;
+        let products = [a, b].map(|source| source.products);
+        let copied = [0, 1].map(|i| if wanted[i] > 0 { products[i] } else { 0 });
+        let all = copied[0].max(copied[1]);
+        for first in (0..all).step_by(self.most_products as usize) {
+            let count = self.most_products.min(all - first);
+            // What all products share is copied with the first.
+            let wanted = [0, 1].map(|i| if first < copied[i] { wanted[i] } else { 0 });
+            let [blocks_a, blocks_b] = blocks(wanted, (self.most_blocks / count).max(2));
+            let from = [0, 1].map(|i| self.sources[i].at(addresses[i]).of_product(first as usize));
+            let to = operands.map(|operand| operand.of_product(first as usize));
+            let mut arguments = parameters::StageOperands {
+                a: Address(from[0].address),
+                lda: a.ld,
+                to_a: Address(to[0].address),
+                ld_to_a: to[0].ld,
+                a_rows: a.rows,
+                a_cols: a.cols,
+                b: Address(from[1].address),
+                ldb: b.ld,
+                to_b: Address(to[1].address),
+                ld_to_b: to[1].ld,
+                b_rows: b.rows,
+                b_cols: b.cols,
+                a_blocks: blocks_a,
+                stride_a: a.stride,
+                stride_b: b.stride,
+            };
+            let grid = (blocks_a + blocks_b, count);
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
+            // see `parameters`; the grid and the block are as it asks, with blocks only for a
+            // matrix whose copy has memory. The caller vouches for the matrices, which are not
+            // empty, and the copies have room; they are freed after all work.
+            unsafe {
+                entry_point.launch(stream, grid, staging::THREADS, 0, &arguments.pointers())?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// How many of `most` blocks, two at least, copy so many vectors of A and of B.
-fn blocks(vectors: [u64; 2], most: u32) -> [u32; 2] {
-    let per_block = u64::from(staging::THREADS * staging::QUADS);
-    let wanted = vectors.map(|vectors| vectors.div_ceil(per_block));
+/// How many of `most` blocks, two at least, copy A and B, for which so many are wanted.
+fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
     let (all, most) = (wanted[0] + wanted[1], u64::from(most));
-    // Both are below 2^51, and `most` is below 2^19.
+    // Both are below 2^53, and `most` is below 2^19.
     let blocks = match () {
         () if all <= most => wanted,
         () if wanted[0] == 0 => [0, most],
@@ -168,30 +230,70 @@ fn blocks(vectors: [u64; 2], most: u32) -> [u32; 2] {
 }
 
 impl Source {
-    fn new(rows: u32, cols: u32, ld: u32, requirement: Requirement) -> Self {
-        Self { rows, cols, ld, requirement, copy: None }
+    /// Of an operand that the kernel takes as `rows` x `cols`.
+    fn new([rows, cols]: [u32; 2], ld: u32, transposed: bool, requirement: Requirement) -> Self {
+        let [rows, cols] = if transposed { [cols, rows] } else { [rows, cols] };
+        Self { rows, cols, ld, transposed, stride: 0, products: 1, requirement, copy: None }
     }
 
-    /// Whether the matrix meets the requirement, if it is at this address.
-    fn meets_requirement(&self, address: u64) -> bool {
-        match self.requirement {
-            Requirement::None => true,
-            Requirement::AlignedRows => is_wide(address, self.ld as usize, VECTOR as usize),
-            Requirement::WholeVectors => is_wide(address, self.ld as usize, self.cols as usize),
-        }
+    /// The same of each product of a batch.
+    fn strided(self, gemm: &Gemm, stride: usize) -> Self {
+        // `Gemm::validate` accepted the batch.
+        let products = if stride == 0 { 1 } else { gemm.batch as u32 };
+        Self { stride: stride as u64, products, ..self }
+    }
+
+    /// The caller's matrices, the first at this address.
+    fn at(&self, address: u64) -> Operand {
+        Operand { address, ld: self.ld, stride: self.stride }
+    }
+
+    /// The copies, the first at this address.
+    fn copied_to(&self, address: u64) -> Operand {
+        let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
+        let stride = if self.stride == 0 { 0 } else { rows * ld };
+        Operand { address, ld: self.copy_ld(), stride }
+    }
+
+    /// Whether the kernel takes the matrix as it is, if it is at this address.
+    fn serves(&self, address: u64) -> bool {
+        let is_strided_by_vectors = self.stride.is_multiple_of(VECTOR.into());
+        let is_wide = |cols| is_strided_by_vectors && is_wide(address, self.ld as usize, cols);
+        !self.transposed
+            && match self.requirement {
+                Requirement::None => true,
+                Requirement::AlignedRows => is_wide(VECTOR as usize),
+                Requirement::WholeVectors => is_wide(self.cols as usize),
+            }
+    }
+
+    /// Rows and columns of the copy.
+    fn copied(&self) -> [u32; 2] {
+        if self.transposed { [self.cols, self.rows] } else { [self.rows, self.cols] }
     }
 
     /// The leading dimension of the copy; no more than 2^31.
     fn copy_ld(&self) -> u32 {
-        self.cols.next_multiple_of(VECTOR)
+        self.copied()[1].next_multiple_of(VECTOR)
+    }
+
+    /// Blocks that have all of the matrix in flight.
+    fn wanted_blocks(&self) -> u64 {
+        if self.transposed {
+            let tiles = |size: u32| u64::from(size.div_ceil(staging::TRANSPOSE_TILE));
+            return tiles(self.rows) * tiles(self.cols);
+        }
+        let vectors = u64::from(self.rows) * u64::from(self.copy_ld() / VECTOR);
+        vectors.div_ceil(u64::from(staging::THREADS * staging::QUADS))
     }
 
     /// Allocates the memory of the copy.
     fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
-        let elements = u128::from(self.rows) * u128::from(self.copy_ld());
+        let matrix = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
+        let elements = matrix * u128::from(self.products);
         Memory::require(stream.device(), 4 * elements)?;
-        // It fits, since the bytes are no more than the device has. `stage_operands` stores every
-        // element before any is loaded.
+        // It fits, since the bytes are no more than the device has; so there are less than 2^31
+        // tiles, too. The copy stores every element before any is loaded.
         self.copy = Some(Memory::uninitialized(stream, elements as usize)?);
         Ok(())
     }
@@ -203,22 +305,28 @@ mod tests {
 
     #[test]
     fn requirements() {
-        let source = |cols, ld, requirement| Source::new(3, cols, ld, requirement);
-        assert!(source(5, 8, Requirement::AlignedRows).meets_requirement(0x1010));
-        assert!(!source(5, 8, Requirement::AlignedRows).meets_requirement(0x1004));
-        assert!(!source(5, 6, Requirement::AlignedRows).meets_requirement(0));
-        assert!(!source(5, 8, Requirement::WholeVectors).meets_requirement(0x1010));
-        assert!(source(8, 12, Requirement::WholeVectors).meets_requirement(0x1010));
-        assert!(source(5, 7, Requirement::None).meets_requirement(0x1004));
+        let source = |cols, ld, requirement| Source::new([3, cols], ld, false, requirement);
+        assert!(source(5, 8, Requirement::AlignedRows).serves(0x1010));
+        assert!(!source(5, 8, Requirement::AlignedRows).serves(0x1004));
+        assert!(!source(5, 6, Requirement::AlignedRows).serves(0));
+        assert!(!source(5, 8, Requirement::WholeVectors).serves(0x1010));
+        assert!(source(8, 12, Requirement::WholeVectors).serves(0x1010));
+        assert!(source(5, 7, Requirement::None).serves(0x1004));
         let copy_ld = |cols, ld| source(cols, ld, Requirement::AlignedRows).copy_ld();
         assert_eq!([copy_ld(5, 6), copy_ld(8, 9)], [8, 8]);
         assert_eq!(copy_ld(i32::MAX as u32, i32::MAX as u32), 1 << 31);
+        // A transposed operand never serves; the kernel takes it as 3 x 5, and its copy is so.
+        let transposed = Source::new([3, 5], 4, true, Requirement::None);
+        assert!(!transposed.serves(0));
+        assert_eq!([transposed.rows, transposed.cols], [5, 3]);
+        assert_eq!((transposed.copied(), transposed.copy_ld()), ([3, 5], 8));
+        assert_eq!(Source::new([65, 128], 65, true, Requirement::None).wanted_blocks(), 4);
     }
 
     #[test]
     fn both_matrices_get_their_share_of_blocks() {
         assert_eq!(blocks([1, 0], 8), [1, 0]);
-        assert_eq!(blocks([1025, 1024], 8), [2, 1]);
+        assert_eq!(blocks([2, 1], 8), [2, 1]);
         assert_eq!(blocks([0, u64::MAX >> 16], 8), [0, 8]);
         assert_eq!(blocks([1 << 40, 3 << 40], 8), [2, 6]);
         assert_eq!(blocks([1 << 60, 1], 528), [527, 1]);

@@ -82,7 +82,7 @@ pub(super) fn maps(
     // It fits 32 bits: `Gemm::validate` accepted it.
     let k = gemm.depth() as u32;
     // A panel begins with a whole tile, so on 16 bytes like the matrix.
-    let [row, col] = [launch.a_offset / gemm.lda, launch.b_offset];
+    let [row, col] = [launch.row, launch.col];
     let (box_a, box_b) = ([tile.bm, tile.bk], [tile.bk, tile.bn]);
     Ok([
         encode(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?,

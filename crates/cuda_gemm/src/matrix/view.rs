@@ -231,6 +231,11 @@ impl<'a> DeviceMatrixMut<'a> {
         view.stream.synchronize().and(copied)
     }
 
+    /// The same matrix for as long as it is borrowed; nothing else may write it then.
+    pub(super) fn into_view(self) -> DeviceMatrixRef<'a> {
+        self.view
+    }
+
     /// The same matrix, to be read.
     pub fn view(&self) -> DeviceMatrixRef<'_> {
         self.view

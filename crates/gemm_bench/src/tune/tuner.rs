@@ -33,6 +33,13 @@ pub enum Effort {
 
 /// What happens while a [`Tuner`] measures, with an example there.
 pub enum Progress<'a> {
+    /// So many of all kernels and products are done.
+    Step {
+        /// How many.
+        done: usize,
+        /// Of how many.
+        total: usize,
+    },
     /// A kernel does not run on this device.
     DoesNotRun(&'static KernelDescriptor),
     /// A kernel is wrong, and not measured.
@@ -150,8 +157,11 @@ impl Tuner {
         mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<Tuning, E> {
         let before = self.context.ffma_gflops()?;
-        let mut run = Steps { context: &self.context, wrong: 0, report: &mut report };
-        let table = run.costs(&kernels(effort)?)?;
+        let kernels = kernels(effort)?;
+        let total = kernels.len() + shapes::shapes(effort == Effort::Trial).len();
+        let mut run =
+            Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
+        let table = run.costs(&kernels)?;
         let results = run.search(&table, effort)?;
         let wrong = run.wrong;
         let after = self.context.ffma_gflops()?;
@@ -194,9 +204,22 @@ struct Steps<'a, R> {
     /// How many kernels and choices were wrong.
     wrong: usize,
     report: &'a mut R,
+    /// Kernels and products, those that are done and all.
+    done: usize,
+    total: usize,
 }
 
 impl<R> Steps<'_, R> {
+    /// Another kernel or product is begun.
+    fn step<E>(&mut self) -> Result<(), E>
+    where
+        R: FnMut(Progress<'_>) -> Result<(), E>,
+    {
+        (self.report)(Progress::Step { done: self.done, total: self.total })?;
+        self.done += 1;
+        Ok(())
+    }
+
     /// Measures what kernels cost, one after the other.
     fn costs<E: From<Error>>(&mut self, kernels: &[&'static KernelDescriptor]) -> Result<Table, E>
     where
@@ -211,6 +234,7 @@ impl<R> Steps<'_, R> {
         let copy_gbytes = context.copy_gbytes()?;
         let mut table: Option<Table> = None;
         for kernel in kernels {
+            self.step()?;
             let resident = device.resident_blocks(kernel).map_err(Error::from)?;
             if resident == 0 {
                 (self.report)(Progress::DoesNotRun(kernel))?;
@@ -265,6 +289,7 @@ impl<R> Steps<'_, R> {
         let mut exceptions = Vec::new();
         let mut results = Vec::new();
         for shape in shapes::shapes(effort == Effort::Trial) {
+            self.step()?;
             let result = match search.run(shape)? {
                 Ok(result) => result,
                 Err(reason) => {
@@ -300,7 +325,7 @@ mod tests {
     #[test]
     fn a_trial_reports_every_kernel_and_product() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        let (mut kernels, mut products) = (Vec::new(), Vec::new());
+        let (mut kernels, mut products, mut steps) = (Vec::new(), Vec::new(), 0);
         let tuning = Tuner::new(&device).unwrap().run(Effort::Trial, |progress| {
             match progress {
                 Progress::Kernel { costs, table } => {
@@ -308,6 +333,11 @@ mod tests {
                     assert_eq!(table.kernels().len(), kernels.len());
                 }
                 Progress::Product { result, .. } => products.push(result.shape),
+                Progress::Step { done, total } => {
+                    assert_eq!(done, steps);
+                    steps += 1;
+                    assert!(done < total);
+                }
                 Progress::DoesNotRun(kernel) => assert!(kernel.abi().has_tensor_maps()),
                 _ => panic!("all is right"),
             }

@@ -41,8 +41,8 @@ pub fn named(ticks: Vec<f64>, unit: &str) -> Vec<(f64, String)> {
 /// A shape as a title names it.
 pub fn shape_words(shape: Shape) -> String {
     match shape.is_square() {
-        true => format!("M = N = K = {}", shape.m),
-        false => format!("M x N x K = {shape}"),
+        true => format!("M = N = K = {}", shape.m).replace(' ', "\u{a0}"),
+        false => format!("M x N x K = {shape}").replace(' ', "\u{a0}"),
     }
 }
 

@@ -44,8 +44,7 @@ pub fn conditions(run: &Run) -> Option<Picture> {
     };
     let mut sheet = Sheet::new("conditions", &title, &[&note], &run.label);
     if count > 0 {
-        let text = "clocks held down".to_owned();
-        sheet.legend(&[Key { line: "", mark: Some(("f2", Mark::Diamond)), text }]);
+        sheet.legend(&[Key::new("", Some(("f2", Mark::Diamond)), "clocks held down")]);
     }
     let x = Scale::linear([1.0, rows.len() as f64], [LEFT + 6.0, RIGHT - 6.0]);
     for (place, panel) in PANELS.iter().enumerate() {

@@ -35,9 +35,9 @@ pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     );
     let mut sheet = Sheet::new(&format!("errors-{kernel}"), &title, &[&note], &run.label);
     sheet.legend(&[
-        Key { line: "", mark: Some(("f1", Mark::Dot)), text: "no larger than cuBLAS's".to_owned() },
-        Key { line: "", mark: Some(("f2", Mark::Diamond)), text: "larger".to_owned() },
-        Key { line: "ref", mark: None, text: "the same".to_owned() },
+        Key::new("", Some(("f1", Mark::Dot)), "no larger than cuBLAS's"),
+        Key::new("", Some(("f2", Mark::Diamond)), "larger"),
+        Key::new("ref", None, "the same"),
     ]);
     let (top, bottom) = (sheet.bottom + 32.0, sheet.bottom + 32.0 + HEIGHT);
     let values = [low / 1.3, high * 1.3];

@@ -15,6 +15,22 @@ const MONO: f64 = 8.6;
 /// The space for the number at the end of the longest bar.
 const NUMBER: f64 = 52.0;
 
+/// What speeds are counted in.
+struct Unit {
+    name: &'static str,
+    gflops: f64,
+}
+
+const GFLOPS: Unit = Unit { name: "GFLOP/s", gflops: 1.0 };
+const TFLOPS: Unit = Unit { name: "TFLOP/s", gflops: 1e3 };
+
+impl Unit {
+    /// A speed with three digits or so.
+    fn brief(&self, row: &Row) -> Option<String> {
+        Some(brief(row.gflops? / self.gflops))
+    }
+}
+
 /// The kernels of one shape of a run of `host --kernel all`: each one's speed as a share of
 /// cuBLAS's, or in TFLOP/s where cuBLAS did not run.
 ///
@@ -24,20 +40,25 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
     let (cublas, rows): (Vec<_>, Vec<_>) = rows.partition(|row| row.kernel == "cublas");
     let cublas = cublas.into_iter().find(|row| row.gflops.is_some());
     let in_shares = cublas.is_some() || rows.iter().any(|row| row.share_of_cublas.is_some());
+    let fastest = rows.iter().filter_map(|row| row.gflops).fold(0.0, f64::max);
+    let unit = if fastest < 100.0 { GFLOPS } else { TFLOPS };
     let value = |row: &Row| match in_shares {
         true => row.share_of_cublas,
-        false => row.gflops.map(|gflops| gflops / 1e3),
+        false => row.gflops.map(|gflops| gflops / unit.gflops),
     };
     let largest = rows.iter().filter_map(|row| value(row)).reduce(f64::max)?;
 
     let title = format!("GEMM kernels on {}, {}", device_words(run), shape_words(shape));
     let what = match (run.is_simulated(), in_shares) {
-        (true, _) => "Simulated on a CPU: these times say nothing about a GPU. TFLOP/s".to_owned(),
+        (true, _) => {
+            format!("Simulated on a CPU: these times say nothing about a GPU. {}", unit.name)
+        }
         (false, true) => format!(
-            "Speed as a share of {}'s (f32, no TF32); TFLOP/s at bar ends",
-            cublas_words(run)
+            "Speed as a share of {}'s (f32, no TF32); {} at bar ends",
+            cublas_words(run),
+            unit.name
         ),
-        (false, false) => "Throughput in TFLOP/s, f32".to_owned(),
+        (false, false) => format!("Throughput in {}, f32", unit.name),
     };
     let mut sheet =
         Sheet::new(&format!("ladder-{}", file_words(shape)), &title, &[&what], &run.label);
@@ -57,7 +78,7 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
             let ticks = ticks.into_iter().map(|percent| (percent / 100.0, format!("{percent} %")));
             (ticks.collect(), "share of cuBLAS's speed")
         }
-        false => (named(scale.ticks(6), ""), "TFLOP/s"),
+        false => (named(scale.ticks(6), ""), unit.name),
     };
     horizontal(&mut sheet, &scale, [top, top + height], &ticks, name);
 
@@ -75,15 +96,17 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
     if in_shares {
         let x = scale.at(1.0);
         sheet.canvas.line("ref", [x, top - 4.0], [x, top + height]);
-        let speed = cublas.and_then(|row| row.gflops).map(|gflops| brief(gflops / 1e3));
-        let text = speed.map_or("cuBLAS".to_owned(), |speed| format!("cuBLAS {speed} TFLOP/s"));
+        let speed = cublas.and_then(|row| unit.brief(row));
+        let words = |speed| format!("cuBLAS {speed} {}", unit.name);
+        let text = speed.map_or("cuBLAS".to_owned(), words);
         // Within the picture, wherever the line is.
         let half = text_width(&text, 8.2) / 2.0;
         let middle = x.min(WIDTH - MARGIN - half);
         sheet.canvas.text([middle, top - 10.0], "t b", Anchor::Middle, &text);
     }
     for (row, value, middle) in &places {
-        at_end(&mut sheet, row, *value, &scale, *middle);
+        let end = value.map(|value| scale.at(value));
+        at_end(&mut sheet, row, end, &unit, [left, *middle]);
     }
     Some(sheet.finish())
 }
@@ -100,20 +123,19 @@ fn bar(sheet: &mut Sheet, row: &Row, value: Option<f64>, scale: &Scale, middle: 
     });
 }
 
-/// The speed at the end of a bar, or why there is no bar.
-fn at_end(sheet: &mut Sheet, row: &Row, value: Option<f64>, scale: &Scale, middle: f64) {
+/// The speed at the end of a bar, or, where a bar would start, why there is none.
+fn at_end(sheet: &mut Sheet, row: &Row, end: Option<f64>, unit: &Unit, [start, middle]: [f64; 2]) {
     let base = middle + 5.0;
-    let Some(value) = value else {
+    let Some(end) = end else {
         let text = match row.status {
-            Status::Refused => "cannot run this shape",
+            Status::Refused => "cannot run here",
             Status::Fail | Status::Unstable => "wrong result, not timed",
             Status::Pass => "not timed",
         };
-        let start = scale.places()[0] + 6.0;
-        return sheet.canvas.text([start, base], "a halo", Anchor::Start, text);
+        return sheet.canvas.text([start + 6.0, base], "a halo", Anchor::Start, text);
     };
-    let speed = row.gflops.map(|gflops| brief(gflops / 1e3)).unwrap_or_default();
-    sheet.canvas.text([scale.at(value) + 6.0, base], "t halo", Anchor::Start, &speed);
+    let speed = unit.brief(row).unwrap_or_default();
+    sheet.canvas.text([end + 6.0, base], "t halo", Anchor::Start, &speed);
 }
 
 /// Everything about a bar.
@@ -127,6 +149,9 @@ fn words(row: &Row) -> String {
     }
     if let Some(share) = row.share_of_cublas {
         words += &format!(", {:.1} % of cuBLAS's speed", 100.0 * share);
+    }
+    if let (Some(limit), Some(percent)) = (&row.limit, row.limit_percent) {
+        words += &format!(", limit: {limit} ({percent:.0} %)");
     }
     if let Some(reason) = &row.reason {
         words += &format!(": {reason}");

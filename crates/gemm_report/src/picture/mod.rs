@@ -23,4 +23,4 @@ pub use roofline::{rung_roofline, shape_roofline};
 pub use roofs::Roofs;
 pub use shapes::shapes;
 pub use sizes::sizes;
-pub use svg::{Picture, escape};
+pub use svg::{Picture, SVG_START, escape};

@@ -28,8 +28,8 @@ struct Point<'a> {
 
 /// The rungs of a run of `host --kernel all`, by the bytes that their geometry has them load.
 ///
-/// The roofs are another run's, on the same device: that of `host --kernel` measures none. None if
-/// no rung of the ladder has a time.
+/// The roofs may be another run's, on the same device: older ladders measured none. None if no rung
+/// of the ladder has a time.
 pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> {
     let rows = run.rows_of(Origin::Ladder).filter(|row| row.shape == shape && row.rung.is_some());
     let points: Vec<_> = rows
@@ -44,10 +44,13 @@ pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> 
     let title = format!("Roofline of the rungs on {}, {}", device_words(run), shape_words(shape));
     let note = "Intensity: FLOP per byte that the threads of a block load from global memory, by \
                 the geometry of the rung. Above the slanted roof, caches serve the loads";
-    let source = format!("{}; roofs: {}", run.label, roofs.source);
+    let source = match roofs.source == run.label {
+        true => run.label.clone(),
+        false => format!("{}; roofs: {}", run.label, roofs.source),
+    };
     let mut sheet =
         Sheet::new(&format!("rung-roofline-{}", file_words(shape)), &title, &[note], &source);
-    let [x, y] = frame(&mut sheet, &points, roofs, WIDTH - MARGIN - NAMES, Rate::Right);
+    let [x, y] = frame(&mut sheet, &points, roofs, WIDTH - MARGIN - NAMES, true);
     names(&mut sheet.canvas, &points, &x, &y);
     for point in &points {
         mark(&mut sheet.canvas, point, &x, &y);
@@ -77,10 +80,10 @@ pub fn shape_roofline(run: &Run, kernel: &str) -> Option<Picture> {
                 that the same run measured: of multiply-adds (FFMA) and of copies";
     let mut sheet = Sheet::new(&format!("shape-roofline-{kernel}"), &title, &[note], &run.label);
     sheet.legend(&[
-        Key { line: "", mark: Some(("f0", Mark::Dot)), text: kernel.to_owned() },
-        Key { line: "", mark: Some(("o l3", Mark::Ring)), text: "cuBLAS, same shape".to_owned() },
+        Key::new("", Some(("f0", Mark::Dot)), kernel),
+        Key::new("", Some(("o l3", Mark::Ring)), "cuBLAS, same shape"),
     ]);
-    let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0, Rate::Left);
+    let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0, false);
     for point in &points {
         if let Some(cublas) = point.row.cublas_gflops.filter(|gflops| *gflops > 0.0) {
             let place = x.at(point.intensity);
@@ -112,19 +115,13 @@ fn intensity(descriptor: &KernelDescriptor) -> f64 {
     2.0 * rows * columns / (4.0 * (rows + columns))
 }
 
-/// On which side of the slanted roof its rate is named: where no points are.
-enum Rate {
-    Left,
-    Right,
-}
-
-/// Axes and roofs, over all points.
+/// Axes and roofs, over all points. With caches there are points above the slanted roof.
 fn frame(
     sheet: &mut Sheet,
     points: &[Point<'_>],
     roofs: &Roofs,
     right: f64,
-    rate: Rate,
+    has_caches: bool,
 ) -> [Scale; 2] {
     let (top, bottom) = (sheet.bottom + 32.0, sheet.bottom + 32.0 + HEIGHT);
     let ridge = roofs.ffma_gflops / roofs.copy_gbytes;
@@ -150,13 +147,17 @@ fn frame(
     let text = format!("FFMA {} TFLOP/s", brief(peak));
     sheet.canvas.text([right, y.at(peak) - 7.0], "a halo", Anchor::End, &text);
     let text = format!("copy {} TB/s", brief(roofs.copy_gbytes / 1e3));
-    let (share, [right, down], anchor) = match rate {
-        Rate::Left => (0.35, [-10.0, -4.0], Anchor::End),
-        Rate::Right => (0.65, [10.0, 14.0], Anchor::Start),
+    let beside = |share: f64, [right, down]: [f64; 2]| {
+        let at = ridge * (from / ridge).powf(share);
+        [x.at(at) + right, y.at(copies(at)) + down]
     };
-    let at = ridge * (from / ridge).powf(share);
-    let place = [x.at(at) + right, y.at(copies(at)) + down];
-    sheet.canvas.text(place, "a halo", anchor, &text);
+    // Left of the slant are no points but those of caches, if there is room.
+    let place = beside(0.35, [-10.0, -4.0]);
+    if has_caches || place[0] - text_width(&text, 7.6) < LEFT + 4.0 {
+        sheet.canvas.text(beside(0.65, [10.0, 14.0]), "a halo", Anchor::Start, &text);
+    } else {
+        sheet.canvas.text(place, "a halo", Anchor::End, &text);
+    }
     [x, y]
 }
 
@@ -200,7 +201,8 @@ fn names(canvas: &mut Canvas, points: &[Point<'_>], x: &Scale, y: &Scale) {
         ];
         let free = beside.into_iter().find_map(|([x, y], [left, right], anchor)| {
             let area = [left, y - 7.0, right, y + 7.0];
-            let is_inside = left > first && right < last && y > top && y < bottom;
+            // Above, the upper roof is named.
+            let is_inside = left > first && right < last && y > top + 34.0 && y < bottom;
             let is_free = is_inside && !taken.iter().any(|other| overlap(&area, other));
             is_free.then_some(([x, y + 5.0], area, anchor))
         });

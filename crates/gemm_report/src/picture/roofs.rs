@@ -1,9 +1,9 @@
 //! What a device can do, as a run measured it.
 
-use crate::row::{Origin, Row};
+use crate::row::Row;
 use crate::run::Run;
 
-/// What a device can do: rates that `host bench` measured.
+/// What a device can do: rates that were measured between products.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofs {
     /// Multiply-adds, in GFLOP/s.
@@ -15,10 +15,10 @@ pub struct Roofs {
 }
 
 impl Roofs {
-    /// The medians over the rows of a run of `host bench`.
+    /// The medians over the rows of a run; none where no row has them, as in older ladders.
     pub fn of(run: &Run) -> Option<Self> {
         let median = |value: fn(&Row) -> Option<f64>| {
-            let values: Vec<f64> = run.rows_of(Origin::Bench).filter_map(value).collect();
+            let values: Vec<f64> = run.rows.iter().filter_map(value).collect();
             (!values.is_empty()).then(|| sample_stats::median(&values))
         };
         Some(Self {

@@ -52,6 +52,10 @@ fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
 }
 
 fn log_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
+    // Within less than that, equal steps look right on a logarithmic axis, too.
+    if high < 4.0 * low {
+        return linear_ticks(low, high, most);
+    }
     let (low, high) = (low * (1.0 - 1e-9), high * (1.0 + 1e-9));
     // As many as there is room for: of each decade 1, 2 and 5, or 1 alone, or of each other one.
     for (factors, decades) in [
@@ -112,6 +116,7 @@ mod tests {
         assert_eq!(ticks([0.0, 60.0], 6), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
         let ticks = |values, most| Scale::log(values, [0.0, 1.0]).ticks(most);
         assert_eq!(ticks([0.9, 4.0], 6), [1.0, 1.5, 2.0, 3.0]);
+        assert_eq!(ticks([0.45, 1.1], 5), [0.6000000000000001, 0.8, 1.0]);
         assert_eq!(ticks([0.1, 100.0], 4), [0.1, 1.0, 10.0, 100.0]);
         assert_eq!(
             [0.6000000000000001, 2.5, 4.9999999999999996e-6].map(tick),

@@ -93,7 +93,7 @@ fn legend(rows: &[(&Row, f64)]) -> Vec<Key> {
     let count = |one| rows.iter().filter(|(row, _)| verdict(row) == one).count();
     let looks = LOOKS.iter().map(|(one, words, look)| (count(*one), words, look));
     let keys = looks.filter(|(count, ..)| *count > 0).map(|(count, words, (line, class, mark))| {
-        Key { line, mark: Some((class, *mark)), text: format!("{words} ({count})") }
+        Key::new(line, Some((class, *mark)), format!("{words} ({count})"))
     });
     keys.collect()
 }

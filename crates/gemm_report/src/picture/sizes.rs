@@ -4,7 +4,6 @@ use super::axes::{brief, cublas_words, device_words, horizontal, vertical};
 use super::roofs::Roofs;
 use super::scale::{Scale, round_up};
 use super::svg::{Anchor, Canvas, Key, MARGIN, Mark, Picture, Sheet, WIDTH};
-use super::theme::HUES;
 use crate::row::{Origin, Row, Shape};
 use crate::run::{Run, kernels};
 
@@ -12,17 +11,31 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = MARGIN + 34.0;
 const RIGHT: f64 = WIDTH - MARGIN - 14.0;
 
-/// The classes of each kernel's line and mark, in turn. cuBLAS has the grey one.
-const LINES: [&str; HUES] = ["l0", "l1", "l2", "l4", "l5", "l3"];
-const MARKS: [(&str, Mark); HUES] = [
-    ("f0", Mark::Dot),
-    ("f1", Mark::Diamond),
-    ("f2", Mark::Dot),
-    ("f4", Mark::Diamond),
-    ("f5", Mark::Dot),
-    ("f3", Mark::Square),
-];
-const CUBLAS: usize = HUES - 1;
+/// How a curve is drawn: the classes of its line and of its mark, and the mark.
+type Look = (String, String, Mark);
+
+/// Hues that are not cuBLAS's grey.
+const HUES: [u32; 5] = [0, 1, 2, 4, 5];
+
+/// The look of a kernel by its place: no two of the first twenty have hue and mark in common.
+fn look(place: usize) -> Look {
+    let hue = HUES[place % HUES.len()];
+    let is_even = (place % HUES.len()).is_multiple_of(2);
+    let (dash, mark) = match (place / HUES.len() % 4, is_even) {
+        (0, true) => ("", Mark::Dot),
+        (0, false) => ("", Mark::Diamond),
+        (1, true) => (" d1", Mark::Diamond),
+        (1, false) => (" d1", Mark::Dot),
+        (2, _) => (" d2", Mark::Square),
+        _ => (" d3", Mark::Ring),
+    };
+    let class = if mark == Mark::Ring { format!("o l{hue}") } else { format!("f{hue}") };
+    (format!("l{hue}{dash}"), class, mark)
+}
+
+fn cublas_look() -> Look {
+    ("l3".to_owned(), "f3".to_owned(), Mark::Square)
+}
 
 /// The square products of a run of `host bench`: TFLOP/s of its kernels and of cuBLAS, and what the
 /// measured rates of multiply-adds and of copies allow.
@@ -70,24 +83,29 @@ pub fn sizes(run: &Run) -> Option<Picture> {
     };
     // cuBLAS ran next to each kernel, so the first one's rows have it.
     let next_to = kernels.first().map_or("cublas", |kernel| kernel);
-    curve(&mut sheet.canvas, CUBLAS, "cuBLAS", &of(next_to), |row| row.cublas_gflops, [&x, &y]);
+    curve(
+        &mut sheet.canvas,
+        cublas_look(),
+        "cuBLAS",
+        &of(next_to),
+        |row| row.cublas_gflops,
+        [&x, &y],
+    );
     for (place, kernel) in kernels.iter().enumerate() {
-        curve(&mut sheet.canvas, place % CUBLAS, kernel, &of(kernel), |row| row.gflops, [&x, &y]);
+        curve(&mut sheet.canvas, look(place), kernel, &of(kernel), |row| row.gflops, [&x, &y]);
     }
     Some(sheet.finish())
 }
 
 fn legend(run: &Run, kernels: &[&str]) -> Vec<Key> {
-    let key =
-        |place: usize, text: String| Key { line: LINES[place], mark: Some(MARKS[place]), text };
-    let own = kernels.iter().enumerate();
-    let own = own.map(|(place, kernel)| key(place % CUBLAS, (*kernel).to_owned()));
-    own.chain([key(CUBLAS, cublas_words(run))]).collect()
+    let key = |(line, class, mark): Look, text: &str| Key::new(&line, Some((&class, mark)), text);
+    let own = kernels.iter().enumerate().map(|(place, kernel)| key(look(place), kernel));
+    own.chain([key(cublas_look(), &cublas_words(run))]).collect()
 }
 
 fn curve(
     canvas: &mut Canvas,
-    look: usize,
+    (line, class, mark): Look,
     name: &str,
     rows: &[&Row],
     value: fn(&Row) -> Option<f64>,
@@ -97,11 +115,10 @@ fn curve(
     let points: Vec<(f64, f64)> = points.collect();
     // Where rows do not begin on 16 bytes, a product is another case than its neighbours.
     let aligned = points.iter().filter(|(size, _)| size % 4.0 == 0.0);
-    canvas.polyline(LINES[look], aligned.map(|(size, speed)| [x.at(*size), y.at(*speed)]));
-    let (class, mark) = MARKS[look];
+    canvas.polyline(&line, aligned.map(|(size, speed)| [x.at(*size), y.at(*speed)]));
     for (size, speed) in points {
         canvas.explained(&format!("{name}, {size}: {speed:.2} TFLOP/s"), |canvas| {
-            canvas.mark(class, mark, [x.at(size), y.at(speed)]);
+            canvas.mark(&class, mark, [x.at(size), y.at(speed)]);
         });
     }
 }
@@ -130,4 +147,19 @@ fn draw(roofs: &Roofs, canvas: &mut Canvas, x: &Scale, y: &Scale) {
     let at = (0.45 * highest / copies(roofs, 1.0)).clamp(first, end);
     let place = [x.at(at) + 9.0, y.at(copies(roofs, at)) + 5.0];
     canvas.text(place, "a halo", Anchor::Start, &text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_look_different() {
+        let of = |(_, class, mark): Look| format!("{class} {mark:?}");
+        let mut looks: Vec<String> = (0..20).map(|place| of(look(place))).collect();
+        looks.push(of(cublas_look()));
+        looks.sort();
+        looks.dedup();
+        assert_eq!(looks.len(), 21);
+    }
 }

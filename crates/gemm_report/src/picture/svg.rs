@@ -11,6 +11,9 @@ pub const WIDTH: f64 = 640.0;
 /// The space at the left and right edge.
 pub const MARGIN: f64 = 16.0;
 
+/// What a file of a picture begins with.
+pub const SVG_START: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+
 /// A finished picture.
 #[derive(Clone, Debug)]
 pub struct Picture {
@@ -35,12 +38,9 @@ impl Picture {
 
     fn head(&self, alone: bool) -> String {
         let (width, height) = (number(WIDTH), number(self.height));
-        let kind = match alone {
-            true => "xmlns=\"http://www.w3.org/2000/svg\"",
-            false => "class=\"picture\"",
-        };
+        let start = if alone { SVG_START } else { "<svg class=\"picture\"" };
         let label = escape(&self.title);
-        format!("<svg {kind} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">")
+        format!("{start} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">")
     }
 }
 
@@ -165,11 +165,19 @@ impl Mark {
 /// An entry of a legend.
 pub struct Key {
     /// The class of its line; empty without one.
-    pub line: &'static str,
+    pub line: String,
     /// The class of its mark, and its shape.
-    pub mark: Option<(&'static str, Mark)>,
+    pub mark: Option<(String, Mark)>,
     /// What it means.
     pub text: String,
+}
+
+impl Key {
+    /// From the class of a line, that of a mark with its shape, and a text.
+    pub fn new(line: &str, mark: Option<(&str, Mark)>, text: impl Into<String>) -> Self {
+        let mark = mark.map(|(class, mark)| (class.to_owned(), mark));
+        Self { line: line.to_owned(), mark, text: text.into() }
+    }
 }
 
 /// A picture in the making: its head is there, and what follows is below.
@@ -193,7 +201,7 @@ impl Sheet {
             canvas.text([MARGIN, y - 2.0], "h", Anchor::Start, &line);
         }
         for note in notes.iter().filter(|note| !note.is_empty()) {
-            for line in wrap(note, WIDTH - 2.0 * MARGIN, 7.5) {
+            for line in wrap(note, WIDTH - 2.0 * MARGIN, 8.0) {
                 y += 20.0;
                 canvas.text([MARGIN, y], "n", Anchor::Start, &line);
             }
@@ -248,7 +256,8 @@ pub fn text_width(text: &str, each: f64) -> f64 {
 /// Lines of words that fit into a width.
 fn wrap(text: &str, width: f64, each: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    // A space that does not break is a part of its word.
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
         match lines.last_mut() {
             Some(line) if text_width(line, each) + text_width(word, each) + each <= width => {
                 *line += " ";

@@ -48,9 +48,6 @@ const COLOURS: &[Rule] = &[
     ("fill", "o", PAPER),
 ];
 
-/// How many of the classes `f0`, `f1` and so on, and `l0`, `l1`, there are.
-pub const HUES: usize = 6;
-
 const SANS: &str = "-apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans','Liberation Sans',\
                     Helvetica,Arial,sans-serif";
 const MONO: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono','DejaVu Sans Mono',\
@@ -75,6 +72,9 @@ pub fn css(scope: &str) -> String {
         (".ref", "stroke-width:1.5;stroke-dasharray:5 4;stroke-linecap:butt".to_owned()),
         (".roof", "stroke-width:1.5".to_owned()),
         (".o", "stroke-width:2".to_owned()),
+        (".d1", "stroke-dasharray:8 5".to_owned()),
+        (".d2", "stroke-dasharray:3 5".to_owned()),
+        (".d3", "stroke-dasharray:10 4 2 4".to_owned()),
     ];
     let mut css: String =
         fixed.iter().map(|(class, rule)| format!("{}{{{rule}}}", scoped(scope, class))).collect();

@@ -26,25 +26,17 @@ macro_rules! address {
         impl AddressWidth for $ty {
             #[inline(always)]
             unsafe fn inside(lanes: *const $ty, mask: u32, base: $ty, limit: $ty, align: $ty) -> bool {
-                // The sign of `over` says whether any offset exceeds `limit`.
-                let (mut over, mut low) = (0 as $ty, 0 as $ty);
-                if mask == FULL {
-                    for i in 0..LANES {
-                        // SAFETY: by contract.
-                        let offset = unsafe { *lanes.add(i) }.wrapping_sub(base);
-                        over |= offset | limit.wrapping_sub(offset);
-                        low |= offset;
-                    }
-                } else {
-                    for i in 0..LANES {
-                        // SAFETY: by contract.
-                        let offset = unsafe { *lanes.add(i) }.wrapping_sub(base);
-                        let offset = if mask >> i & 1 != 0 { offset } else { 0 };
-                        over |= offset | limit.wrapping_sub(offset);
-                        low |= offset;
-                    }
+                const SIGN: $ty = 1 << ($ty::BITS - 1);
+                // The sign says whether any offset exceeds `limit`.
+                let mut bad = 0 as $ty;
+                for i in 0..LANES {
+                    // SAFETY: by contract.
+                    let offset = unsafe { *lanes.add(i) }.wrapping_sub(base);
+                    let offset = if mask == FULL || mask >> i & 1 != 0 { offset } else { 0 };
+                    let over = (offset | limit.wrapping_sub(offset)) & SIGN;
+                    bad |= over | (offset & (align - 1));
                 }
-                (over >> ($ty::BITS - 1)) == 0 && low & (align - 1) == 0
+                bad == 0
             }
         }
     )*};
@@ -64,7 +56,7 @@ pub(super) unsafe fn one_allocation(
     bytes: u32,
 ) -> Option<(u64, *mut u8)> {
     let (offset, bytes) = (i64::from(offset as i32) as u64, u64::from(bytes));
-    let index = (std::ptr::from_ref(op) as usize / size_of::<Op>()) % CACHE;
+    let index = cache_index(op);
     // SAFETY: by contract.
     unsafe {
         let lanes = cx.slot::<u64>(op.a);
@@ -79,6 +71,18 @@ pub(super) unsafe fn one_allocation(
         (bytes <= entry.size && u64::inside(lanes, cx.mask, base, entry.size - bytes, bytes))
             .then_some((base, entry.host))
     }
+}
+
+/// Where the cache has what `op` accessed last.
+#[inline(always)]
+fn cache_index(op: &Op) -> usize {
+    (std::ptr::from_ref(op) as usize / size_of::<Op>()) % CACHE
+}
+
+/// The allocation that `op`, or another one, accessed last.
+#[inline(always)]
+pub(super) fn cached(cx: &Cx<'_>, op: &Op) -> CacheEntry {
+    cx.cache[cache_index(op)]
 }
 
 /// The allocation that contains the address of one lane.

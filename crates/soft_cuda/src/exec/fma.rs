@@ -12,25 +12,29 @@ pub(crate) struct FmaRun;
 unsafe impl Handler for FmaRun {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        // SAFETY: the words are slots of 32-bit lanes.
-        unsafe { each_fma(cx, op, |cx, one| OneFma::run(cx, one)) }
+        // No function that takes a closure, which might not be inlined, and then not be compiled
+        // for the instruction set.
+        for &[d, a, b, c] in operands(cx, op) {
+            // SAFETY: the words are slots of 32-bit lanes.
+            unsafe { OneFma::run(cx, &Op { d, a, b, c, ..*op }) };
+        }
+        false
     }
 
     unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
-        // SAFETY: as above.
-        unsafe { each_fma(cx, op, |cx, one| OneFma::compact(cx, one)) }
+        for &[d, a, b, c] in operands(cx, op) {
+            // SAFETY: as above.
+            unsafe { OneFma::compact(cx, &Op { d, a, b, c, ..*op }) };
+        }
+        false
     }
 }
 
 /// `fma.rn.f32` without flags.
 type OneFma = Map3<Plain<Fma<f32>>>;
 
-/// Calls `f` with every operation of a run.
+/// The slots of each operation of a run.
 #[inline(always)]
-fn each_fma(cx: &mut Cx<'_>, op: &Op, mut f: impl FnMut(&mut Cx<'_>, &Op) -> bool) -> bool {
-    let words = &cx.extra[op.x as usize..][..4 * op.c as usize];
-    for &[d, a, b, c] in words.as_chunks::<4>().0 {
-        f(cx, &Op { d, a, b, c, ..*op });
-    }
-    false
+fn operands<'k>(cx: &Cx<'k>, op: &Op) -> &'k [[u32; 4]] {
+    cx.extra[op.x as usize..][..4 * op.c as usize].as_chunks::<4>().0
 }

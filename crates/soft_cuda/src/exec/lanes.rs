@@ -240,7 +240,7 @@ unsafe impl<F: Compare> Handler for SetP<F> {
                 let (a, b) = (chunk(cx, op.a, j), chunk(cx, op.b, j));
                 let mut bits = 0u32;
                 for i in 0..W {
-                    bits |= u32::from(F::f(F::T::get(a[i]), F::T::get(b[i]))) << i;
+                    bits |= if F::f(F::T::get(a[i]), F::T::get(b[i])) { 1 << i } else { 0 };
                 }
                 mask |= bits << j;
             }

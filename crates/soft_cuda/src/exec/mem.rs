@@ -9,11 +9,13 @@
 
 use std::marker::PhantomData;
 
-use super::address::{Pointers, one_allocation, resolve_lanes, shared32};
+use super::address::{Pointers, cached, one_allocation, resolve_lanes, shared32};
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use super::element::{Element, Transfer};
 use super::lanes::{W, write_lanes};
-use super::machine::{FULL, LANES, SPACES, bits, space_of};
-use super::op::{Cx, Handler, Op};
+use super::machine::{FULL, LANES, SHARED_BASE, SPACES, bits, space_of};
+use super::op::{CacheEntry, Cx, Handler, Op};
 use crate::fault::{Access, AddressSpace};
 
 /// Where a load's destinations or a store's sources are.
@@ -59,6 +61,43 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
         unsafe { Self::compact(cx, op) }
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let bytes = u64::from(T::BYTES * N as u32);
+        let CacheEntry { base, size, host } = cached(cx, op);
+        let base = base.wrapping_sub(i64::from(op.x as i32) as u64);
+        // SAFETY: as in `run`: all lanes are inside of one allocation.
+        unsafe {
+            let lanes = cx.slot::<u64>(op.a);
+            let inside = || bytes <= size && avx512::inside64(lanes, base, size - bytes, bytes);
+            if cx.mask != FULL || !inside() {
+                return Self::run(cx, op);
+            }
+            let at = |i: usize| host.add((*lanes.add(i)).wrapping_sub(base) as usize);
+            for j in (0..LANES).step_by(W) {
+                if avx512::uniform64(lanes.add(j)) {
+                    let at = at(j);
+                    for (k, &slot) in parts(op)[..N].iter().enumerate() {
+                        let value = T::load_atomic(at.add(k * size_of::<T>()));
+                        fill_chunk(cx, slot, j, value);
+                    }
+                } else if j != 0 && avx512::same64(lanes, lanes.add(j)) {
+                    // Both halves of a warp often load the same.
+                    for &slot in &parts(op)[..N] {
+                        let slot = cx.slot::<[T; W]>(slot);
+                        slot.add(1).write(slot.read());
+                    }
+                } else {
+                    for i in j..j + W {
+                        load_atomic::<T, N>(cx, op, i, at(i));
+                    }
+                }
+            }
+        }
+        false
+    }
+
     #[inline(never)]
     unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
         let (bytes, space) = (T::BYTES * N as u32, AddressSpace::Global);
@@ -70,6 +109,16 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
         }
         false
     }
+}
+
+/// Gives all lanes of a chunk one value.
+///
+/// # Safety
+/// `slot` has lanes of `T`, and `j` is the first of a chunk.
+#[inline(always)]
+unsafe fn fill_chunk<T: Copy>(cx: &Cx<'_>, slot: u32, j: usize, value: T) {
+    // SAFETY: by contract.
+    unsafe { cx.slot::<T>(slot).add(j).cast::<[T; W]>().write([value; W]) };
 }
 
 /// Loads one lane.
@@ -159,6 +208,43 @@ unsafe impl<T: Element, const N: usize> Handler for LoadShared<T, N> {
         }
         // SAFETY: by the contract of the trait.
         unsafe { Self::compact(cx, op) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let bytes = T::BYTES * N as u32;
+        let base = SHARED_BASE.wrapping_sub(op.x);
+        // SAFETY: as in `run`: all lanes are inside of shared memory.
+        unsafe {
+            let (lanes, size) = (cx.slot::<u32>(op.a), cx.shared_size);
+            let inside = || bytes <= size && avx512::inside32(lanes, base, size - bytes, bytes);
+            if cx.mask != FULL || !inside() {
+                return Self::run(cx, op);
+            }
+            let at = |i: usize| {
+                cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize).cast::<[T; N]>()
+            };
+            for j in (0..LANES).step_by(W) {
+                if avx512::progression32(lanes.add(j), 0) {
+                    let values = at(j).read();
+                    for (&slot, &value) in parts(op)[..N].iter().zip(&values) {
+                        fill_chunk(cx, slot, j, value);
+                    }
+                } else if N == 1 && avx512::progression32(lanes.add(j), bytes) {
+                    let values = at(j).cast::<[T; W]>().read_unaligned();
+                    cx.slot::<T>(op.d).add(j).cast::<[T; W]>().write(values);
+                } else {
+                    for i in j..j + W {
+                        let values = at(i).read();
+                        for (k, &slot) in parts(op)[..N].iter().enumerate() {
+                            *cx.slot::<T>(slot).add(i) = values[k];
+                        }
+                    }
+                }
+            }
+        }
+        false
     }
 
     #[inline(never)]

@@ -2,13 +2,16 @@
 //!
 //! A warp's registers are slots of 32 lanes in one register file; an operation
 //! is a function pointer and the byte offsets of its slots. The functions are
-//! generic over what they compute. What kernels live on is compiled for AVX2, and
+//! generic over what they compute. What kernels live on is compiled for AVX2
+//! and AVX-512, and
 //! everything once for any host (see [`op::Handler`]); both give the same bits.
 
 pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod alu;
 pub(crate) mod atomic;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub(crate) mod block;
 pub(crate) mod bulk;
 mod call;
@@ -41,6 +44,7 @@ pub(crate) mod named;
 pub(crate) mod op;
 pub(crate) mod order;
 pub(crate) mod pack;
+
 pub(crate) mod phases;
 pub(crate) mod print;
 mod printed;

@@ -17,6 +17,8 @@ pub(crate) enum Path {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 /// Executes one operation for the active lanes. Returns whether it failed;
@@ -69,6 +71,17 @@ pub(crate) unsafe trait Handler {
         // SAFETY: the caller keeps the contract.
         unsafe { Self::run(cx, op) }
     }
+
+    /// `run`, compiled for [`Path::Avx512`].
+    ///
+    /// # Safety
+    /// As for the trait, and the host has these features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: the caller keeps the contract.
+        unsafe { Self::run(cx, op) }
+    }
 }
 
 /// The function that runs `H` on `path`.
@@ -82,6 +95,8 @@ pub(crate) fn pick<H: Handler>(path: Path) -> OpFn {
         Path::Portable => H::run,
         #[cfg(target_arch = "x86_64")]
         Path::Avx2 => H::avx2,
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx512 => H::avx512,
     }
 }
 

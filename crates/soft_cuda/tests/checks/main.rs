@@ -145,7 +145,7 @@ fn check(twins: &[Twin], own: Checks) {
     let each = twins.iter().flat_map(|twin| {
         let schedules = SCHEDULES.iter().map(move |&schedule| (twin, schedule));
         schedules.flat_map(|(twin, schedule)| {
-            [Isa::Auto, Isa::Portable].map(|isa| judge(twin, own, schedule, isa))
+            [Isa::Auto, Isa::Avx2, Isa::Portable].map(|isa| judge(twin, own, schedule, isa))
         })
     });
     let wrong: Vec<String> = each.flatten().collect();

@@ -94,7 +94,11 @@ impl Product {
         let depth = steps.div_ceil(SPLITS) * tile.bk;
         let rest = match spec.abi() {
             KernelAbi::Gemm | KernelAbi::TensorMap => vec![],
-            KernelAbi::SplitK => vec![word(depth), long(partials), long(counters)],
+            KernelAbi::SplitK => {
+                let strides = [long(0), long(0), long(0)];
+                let splits = [word(depth), long(partials), long(counters), word(SPLITS)];
+                splits.into_iter().chain(strides).collect()
+            }
             KernelAbi::StreamK => vec![word(tiles), word(3), long(partials), long(counters)],
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);

@@ -116,7 +116,9 @@ impl Case {
     /// Runs on all paths, which must agree, and returns the outcome.
     fn outcome(&self) -> Outcome {
         let portable = self.run_on(Isa::Portable);
-        assert_eq!(self.run_on(Isa::Auto), portable, "the two paths disagree");
+        for isa in [Isa::Auto, Isa::Avx2] {
+            assert_eq!(self.run_on(isa), portable, "{isa:?} and the portable path disagree");
+        }
         portable
     }
 

@@ -247,3 +247,70 @@ fn a_function_has_its_own_shared_variables() {
     let got = Case::new(module(1, functions, body), &[vec![0; 3]]).threads(1).run();
     assert_eq!(got, [7, 100, u32::MAX.wrapping_add(7)]);
 }
+
+/// The word that a lane loads, by lane, for each way in which the words of a warp may lie.
+const PATTERNS: [fn(u32) -> u32; 8] = [
+    |_| 12,
+    |lane| 4 * lane,
+    |lane| lane / 16 * 4,
+    |lane| lane % 16 * 4,
+    |lane| (31 - lane) * 4,
+    |lane| lane * 8,
+    |lane| if lane == 9 { 40 } else { 16 },
+    |lane| if lane == 31 { 0 } else { 4 * lane },
+];
+
+#[test]
+fn loads_of_every_pattern() {
+    let values: Vec<u32> = (0..1024).map(|i| i * 7 + 3).collect();
+    for pattern in PATTERNS {
+        let words: Vec<u32> = (0..32).map(pattern).collect();
+        for (vector, registers) in [(1, "%r2"), (2, "{%r2, %r3}"), (4, "{%r2, %r3, %r4, %r5}")] {
+            let of = if vector == 1 { String::new() } else { format!(".v{vector}") };
+            let body = format!(
+                "  .shared .align 16 .b8 tile[4096];
+  add.s64 %rd5, %rd2, %rd0; ld.global.b32 %r10, [%rd5];
+  mul.wide.u32 %rd6, %r10, 4; add.s64 %rd6, %rd1, %rd6;
+  mov.b32 %r11, 0; mul.lo.u32 %r12, %r1, 4;
+COPY: mul.wide.u32 %rd7, %r12, 1; add.s64 %rd7, %rd1, %rd7; ld.global.b32 %r13, [%rd7];
+  mov.b32 %r14, tile; add.u32 %r14, %r14, %r12; st.shared.b32 [%r14], %r13;
+  add.u32 %r12, %r12, 128; setp.lt.u32 %p1, %r12, 4096; @%p1 bra COPY;
+  bar.sync 0;
+  mov.b32 %r3, 0; mov.b32 %r4, 0; mov.b32 %r5, 0;
+  ld.global{of}.b32 {registers}, [%rd6];
+  mad.lo.u32 %r20, %r3, 3, %r2; mad.lo.u32 %r20, %r4, 5, %r20; mad.lo.u32 %r20, %r5, 9, %r20;
+  mov.b32 %r15, tile; mad.lo.u32 %r15, %r10, 4, %r15;
+  mov.b32 %r3, 0; mov.b32 %r4, 0; mov.b32 %r5, 0;
+  ld.shared{of}.b32 {registers}, [%r15];
+  mad.lo.u32 %r21, %r3, 3, %r2; mad.lo.u32 %r21, %r4, 5, %r21; mad.lo.u32 %r21, %r5, 9, %r21;
+  mul.wide.u32 %rd8, %r1, 8; add.s64 %rd8, %rd3, %rd8; st.global.v2.b32 [%rd8], {{%r20, %r21}};"
+            );
+            let buffers = [values.clone(), words.clone(), vec![0; 64]];
+            let got = Case::new(kernel(3, &body), &buffers).threads(32).run();
+            let wanted = words.iter().flat_map(|&word| {
+                let factors = [1, 3, 5, 9].into_iter().take(vector);
+                let sum = factors.zip(word..).map(|(f, at)| f * values[at as usize]).sum::<u32>();
+                [sum, sum]
+            });
+            assert_eq!(got, wanted.collect::<Vec<u32>>(), "{words:?}, {vector}");
+        }
+    }
+}
+
+#[test]
+fn one_lane_that_is_out_of_bounds_is_found() {
+    for (space, base) in [("global", "%rd1"), ("shared", "%rd4")] {
+        for (lane, step) in [(0, 1 << 20), (17, 1 << 20), (31, 1 << 20), (31, 2)] {
+            let address = if space == "global" { "%rd6" } else { "%r12" };
+            let body = format!(
+                "  .shared .align 16 .b8 tile[256];
+  mov.b64 %rd4, 0; setp.eq.u32 %p1, %r1, {lane}; mov.b32 %r10, 0; @%p1 mov.b32 %r10, {step};
+  mul.wide.u32 %rd6, %r10, 1; add.s64 %rd6, {base}, %rd6;
+  mov.b32 %r12, tile; add.u32 %r12, %r12, %r10;
+  ld.{space}.b32 %r2, [{address}];"
+            );
+            let fault = Case::new(kernel(1, &body), &[vec![0; 64]]).threads(32).fault();
+            assert_eq!(fault.thread, [lane, 0, 0], "{fault}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ fn a_row_for_every_kernel_and_shape() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let choices = ["tile2d", "smem_full"].map(|name| Selection::parse(name).unwrap());
     let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
-    let rows = Rows(reporter);
+    let rows = Rows::new(reporter, args.sizes.len());
     assert_eq!(measure(&args, &device, rows, &choices, &args.sizes, None).unwrap(), Outcome::Right);
 
     let text = std::fs::read_to_string(&save).unwrap();
@@ -68,7 +68,7 @@ fn a_row_of_auto_says_what_was_chosen() {
     args.save = Some(folder.path().join("rows.jsonl"));
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
-    let rows = Rows(reporter);
+    let rows = Rows::new(reporter, args.sizes.len());
     assert_eq!(
         measure(&args, &device, rows, &[Selection::Auto], &args.sizes, None).unwrap(),
         Outcome::Right
@@ -95,7 +95,7 @@ fn a_row_that_cannot_be_printed_is_saved_and_the_last() {
         false => Ok(()),
     };
     let reporter = RowReporter::new(args.format, args.save.as_deref(), print).unwrap();
-    let rows = Rows(reporter);
+    let rows = Rows::new(reporter, args.sizes.len());
     let choices = [Selection::parse("naive").unwrap()];
     assert!(matches!(
         measure(&args, &device, rows, &choices, &args.sizes, None),

@@ -6,6 +6,7 @@ use host::gemm::MAX_DIMENSION;
 use host::kernels::KernelAbi;
 use host::{DeviceChoice, L2, Selection};
 
+use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
@@ -54,6 +55,9 @@ pub struct RunArgs {
     /// Where to run.
     #[arg(long, value_enum, default_value_t)]
     device: DeviceArg,
+
+    #[command(flatten)]
+    pub checks: CheckArgs,
 
     /// The seed of the random matrices [default: 42].
     #[arg(long, conflicts_with = "a", allow_negative_numbers = true)]

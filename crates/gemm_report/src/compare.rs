@@ -1,0 +1,315 @@
+//! Two files of saved runs next to each other: what became faster, what slower, and how sure that
+//! is.
+
+use std::collections::BTreeSet;
+
+use sample_stats::Comparison;
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::row::{Origin, Row, Shape, Status};
+use crate::run::{File, Run};
+
+/// The probability of a chance result at which a change is believed.
+pub const SIGNIFICANT: f64 = 0.05;
+
+/// What is compared of a kernel and a shape. Larger is faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// cuBLAS's time divided by the kernel's, sample by sample, where both ran in turn in both runs:
+    /// what clocks and temperature do to both is not in it.
+    RatioToCublas,
+    /// The reciprocal of the time, where one of the runs has no cuBLAS.
+    Time,
+}
+
+/// What a change says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Surely, and by more than the threshold.
+    Faster,
+    /// Likewise.
+    Slower,
+    /// Neither.
+    Unchanged,
+    /// There was a right result before, and there is none now.
+    Lost,
+}
+
+/// One kernel and one shape, before and after.
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    /// The kernel's name, `auto` or `cublas`.
+    pub kernel: String,
+    /// The shape of the product.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// What was compared.
+    pub measure: Measure,
+    /// Its median before: a ratio, or milliseconds.
+    pub before: Option<f64>,
+    /// Its median after.
+    pub after: Option<f64>,
+    /// Samples of both.
+    pub samples: [usize; 2],
+    /// How many times as fast it is now.
+    pub speedup: Option<f64>,
+    /// The lower end of the 95 % interval of that; none where samples are few.
+    pub speedup_low: Option<f64>,
+    /// The upper end.
+    pub speedup_high: Option<f64>,
+    /// The probability of such a difference by chance; Mann and Whitney's test of the samples.
+    pub p: Option<f64>,
+    /// What it says.
+    pub verdict: Verdict,
+    /// Why there is no result now, if so.
+    pub reason: Option<String>,
+}
+
+/// A difference between the environments of both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// What differs, in words.
+    pub what: &'static str,
+    /// What it was; more than one are separated by commas.
+    pub before: String,
+    /// What it is.
+    pub after: String,
+}
+
+/// What [`compare`] found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Kernels and shapes that are in both, in the order of the first file.
+    pub changes: Vec<Change>,
+    /// How many are in the first alone.
+    pub only_before: usize,
+    /// How many are in the second alone.
+    pub only_after: usize,
+    /// What is not the same, and may be why times differ.
+    pub differences: Vec<Difference>,
+    /// Whether times are those of the software device, which say nothing about a GPU.
+    pub is_simulated: bool,
+}
+
+impl Report {
+    /// The geometric mean of how many times as fast everything is now.
+    pub fn geometric_mean(&self) -> Option<f64> {
+        let speedups: Vec<f64> = self.changes.iter().filter_map(|change| change.speedup).collect();
+        sample_stats::geometric_mean(&speedups)
+    }
+
+    /// How many changes say this.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.changes.iter().filter(|change| change.verdict == verdict).count()
+    }
+
+    /// Whether nothing is slower, or lost.
+    pub fn is_no_worse(&self) -> bool {
+        self.count(Verdict::Slower) + self.count(Verdict::Lost) == 0
+    }
+}
+
+/// Compares two files, kernel by kernel and shape by shape. Several results of one kernel and shape
+/// in a file are taken together. A change counts if chance explains it with a probability below
+/// [`SIGNIFICANT`], and it is larger than `threshold`, a share: samples of one run do not show what
+/// differs from one process to the next.
+///
+/// # Errors
+///
+/// [`Error::Tune`] for a search of `host tune`; [`Error::NothingInCommon`].
+pub fn compare(before: File, after: File, threshold: f64) -> Result<Report, Error> {
+    let paths = [before.path.clone(), after.path.clone()];
+    let [before, after] = [before.into_runs()?, after.into_runs()?];
+    let [old, new] = [groups(&before), groups(&after)];
+    let find =
+        |groups: &[Group<'_>], key: &Key| groups.iter().position(|group| group.key.matches(key));
+    let changes: Vec<Change> = old
+        .iter()
+        .filter_map(|group| Some((group, &new[find(&new, &group.key)?])))
+        .filter_map(|(old, new)| change(old, new, threshold))
+        .collect();
+    if changes.is_empty() {
+        let [before, after] = paths;
+        return Err(Error::NothingInCommon { before, after });
+    }
+    let only = |these: &[Group<'_>], others: &[Group<'_>]| {
+        these.iter().filter(|group| find(others, &group.key).is_none()).count()
+    };
+    Ok(Report {
+        changes,
+        only_before: only(&old, &new),
+        only_after: only(&new, &old),
+        differences: differences(&before, &after),
+        is_simulated: before.iter().chain(&after).any(Run::is_simulated),
+    })
+}
+
+/// What makes results comparable.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    origin: Origin,
+    kernel: String,
+    shape: Shape,
+    l2: Option<String>,
+    factors: [f64; 2],
+    /// Splits and staging, unless `auto` chose them.
+    options: Option<(Option<u64>, bool)>,
+}
+
+impl Key {
+    fn of(row: &Row) -> Self {
+        let is_chosen = row.chosen.is_some() || row.kernel == "auto";
+        Self {
+            origin: row.origin(),
+            kernel: row.kernel.clone(),
+            shape: row.shape,
+            l2: row.l2.clone(),
+            factors: [row.alpha.unwrap_or(1.0), row.beta.unwrap_or(0.0)],
+            options: (!is_chosen).then_some((row.splits, row.packed.unwrap_or(false))),
+        }
+    }
+
+    /// Whether both are about the same. What has no time does not say what the L2 cache held.
+    fn matches(&self, other: &Self) -> bool {
+        let is_open = self.l2.is_none() || other.l2.is_none();
+        let l2 = |key: &Self| if is_open { None } else { key.l2.clone() };
+        Self { l2: l2(self), ..self.clone() } == Self { l2: l2(other), ..other.clone() }
+    }
+}
+
+/// All results of one kernel and shape in a file.
+struct Group<'a> {
+    key: Key,
+    rows: Vec<&'a Row>,
+    /// Milliseconds.
+    times: Vec<f64>,
+    /// cuBLAS's time divided by the kernel's; empty if one of the rows has none.
+    ratios: Vec<f64>,
+}
+
+fn groups(runs: &[Run]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for run in runs {
+        for row in &run.rows {
+            let key = Key::of(row);
+            match groups.iter_mut().find(|group| group.key.matches(&key)) {
+                Some(group) => group.rows.push(row),
+                None => groups.push(Group {
+                    key,
+                    rows: vec![row],
+                    times: Vec::new(),
+                    ratios: Vec::new(),
+                }),
+            }
+        }
+    }
+    for group in &mut groups {
+        let timed = || group.rows.iter().filter(|row| row.status == Status::Pass);
+        let ratios: Vec<Vec<f64>> = timed().map(|row| ratios(runs, row)).collect();
+        if ratios.iter().all(|ratios| !ratios.is_empty()) {
+            group.ratios = ratios.concat();
+        }
+        group.times = timed().flat_map(|row| row.samples_ms()).copied().collect();
+    }
+    groups
+}
+
+/// cuBLAS's time divided by the kernel's, sample by sample: both were measured in turn.
+fn ratios(runs: &[Run], row: &Row) -> Vec<f64> {
+    let own = row.samples_ms();
+    let cublas = match row.origin() {
+        Origin::Bench => row.cublas_samples_ms.as_slice(),
+        // In a ladder cuBLAS is one of the rows of the same run.
+        Origin::Ladder if row.kernel == "cublas" => return Vec::new(),
+        Origin::Ladder => {
+            let is_here = |run: &&Run| run.rows.iter().any(|other| std::ptr::eq(other, row));
+            let is_baseline = |other: &&Row| {
+                other.kernel == "cublas" && other.shape == row.shape && other.status == Status::Pass
+            };
+            let baseline =
+                runs.iter().find(is_here).and_then(|run| run.rows.iter().find(is_baseline));
+            baseline.map_or(&[][..], |baseline| baseline.samples_ms())
+        }
+    };
+    match own.len() == cublas.len() {
+        true => own.iter().zip(cublas).map(|(own, cublas)| cublas / own).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// None if neither has a time, or the first has none: then nothing changed that is known.
+fn change(old: &Group<'_>, new: &Group<'_>, threshold: f64) -> Option<Change> {
+    if old.times.is_empty() {
+        return None;
+    }
+    let has_ratios = !old.ratios.is_empty() && !new.ratios.is_empty();
+    // A sample is the larger, the faster the kernel is.
+    let (measure, before, after) = match has_ratios {
+        true => (Measure::RatioToCublas, old.ratios.clone(), new.ratios.clone()),
+        false => (Measure::Time, reciprocals(&old.times), reciprocals(&new.times)),
+    };
+    let median = |samples: &[f64]| {
+        let median = sample_stats::median(samples);
+        let value = if has_ratios { median } else { 1.0 / median };
+        Some(value).filter(|value| value.is_finite())
+    };
+    let found = sample_stats::compare(&before, &after);
+    let lost = new.times.is_empty();
+    let reason = new.rows.iter().find_map(|row| row.reason.clone()).filter(|_| lost);
+    Some(Change {
+        kernel: old.key.kernel.clone(),
+        shape: old.key.shape,
+        measure,
+        before: median(&before),
+        after: median(&after),
+        samples: [before.len(), after.len()],
+        speedup: found.map(|found| found.ratio),
+        speedup_low: found.and_then(|found| found.interval).map(|(low, _)| low),
+        speedup_high: found.and_then(|found| found.interval).map(|(_, high)| high),
+        p: found.map(|found| found.p),
+        verdict: if lost { Verdict::Lost } else { verdict(found, threshold) },
+        reason,
+    })
+}
+
+fn reciprocals(times: &[f64]) -> Vec<f64> {
+    times.iter().map(|ms| 1.0 / ms).collect()
+}
+
+fn verdict(found: Option<Comparison>, threshold: f64) -> Verdict {
+    match found {
+        Some(Comparison { ratio, p, .. }) if p < SIGNIFICANT => match () {
+            () if ratio > 1.0 + threshold => Verdict::Faster,
+            () if ratio < 1.0 / (1.0 + threshold) => Verdict::Slower,
+            () => Verdict::Unchanged,
+        },
+        _ => Verdict::Unchanged,
+    }
+}
+
+fn differences(before: &[Run], after: &[Run]) -> Vec<Difference> {
+    type Part = (&'static str, fn(&Run) -> Option<&str>);
+    let parts: [Part; 7] = [
+        ("device", |run| run.device()),
+        ("compute capability", |run| run.environment.as_ref()?.compute_capability.as_deref()),
+        ("driver", |run| run.environment.as_ref()?.driver_version.as_deref()),
+        ("CUDA", |run| run.environment.as_ref()?.cuda_version.as_deref()),
+        ("cuBLAS", |run| run.cublas_version()),
+        ("program", |run| run.environment.as_ref()?.host_version.as_deref()),
+        ("PTX target", |run| run.environment.as_ref()?.ptx_arch.as_deref()),
+    ];
+    let all = |runs: &[Run], part: fn(&Run) -> Option<&str>| {
+        let values: BTreeSet<String> =
+            runs.iter().map(|run| part(run).unwrap_or("not recorded").to_owned()).collect();
+        values.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let compared = parts.into_iter().map(|(what, part)| Difference {
+        what,
+        before: all(before, part),
+        after: all(after, part),
+    });
+    compared.filter(|difference| difference.before != difference.after).collect()
+}

@@ -1,0 +1,149 @@
+//! Runs next to each other.
+
+use std::path::{Path, PathBuf};
+
+use approx::assert_relative_eq;
+use gemm_report::compare::{Change, Measure, Report, Verdict};
+use gemm_report::{File, compare};
+
+fn recorded(name: &str) -> File {
+    let runs: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
+    File::read(&runs.join(name)).unwrap()
+}
+
+fn file(text: &str) -> File {
+    File::parse(Path::new("some.jsonl"), text.as_bytes()).unwrap()
+}
+
+/// A row of `bench`, whose times and cuBLAS's differ by a little noise.
+fn row(kernel: &str, ms: f64, cublas: f64) -> String {
+    let samples = |ms: f64| -> Vec<f64> {
+        (0..8).map(|place| ms * (1.0 + 1e-4 * f64::from(place * 5 % 8))).collect()
+    };
+    format!(
+        "{{\"kernel\":\"{kernel}\",\"m\":64,\"n\":64,\"k\":64,\"status\":\"PASS\",\"time_median\":{ms},\
+         \"samples_ms\":{:?},\"cublas_samples_ms\":{:?}}}\n",
+        samples(ms),
+        samples(cublas)
+    )
+}
+
+fn only(report: &Report) -> &Change {
+    let [change] = &report.changes[..] else { panic!("{report:?}") };
+    change
+}
+
+#[test]
+fn one_build_does_not_differ_from_itself() {
+    let [before, after] =
+        ["1", "2"].map(|round| recorded(&format!("2026-11-22-h200-library/before-{round}.jsonl")));
+    let report = compare(before, after, 0.01).unwrap();
+    assert_eq!([report.changes.len(), report.count(Verdict::Unchanged)], [4, 4]);
+    assert!(report.is_no_worse() && report.differences.is_empty());
+    assert_relative_eq!(report.geometric_mean().unwrap(), 1.0, max_relative = 2e-3);
+}
+
+/// The notes of that run say so: 0.367 before and 1.067 now.
+#[test]
+fn what_became_faster_is_found() {
+    let [before, after] = ["before", "after"]
+        .map(|when| recorded(&format!("2026-11-22-h200-small-k/{when}-small.jsonl")));
+    let report = compare(before, after, 0.01).unwrap();
+    let change = &report.changes[0];
+    assert_eq!(change.shape.to_string(), "1846 x 573 x 13");
+    assert_eq!((change.measure, change.verdict), (Measure::RatioToCublas, Verdict::Faster));
+    assert_relative_eq!(change.speedup.unwrap(), 1.067 / 0.367, max_relative = 0.01);
+    assert!(change.p.unwrap() < 0.01 && change.speedup_low.unwrap() > 2.8);
+}
+
+/// In a ladder cuBLAS is a row of its own, which is compared by its time.
+#[test]
+fn ladders_are_compared_by_their_own_cublas() {
+    let name = |folder| format!("2026-11-22-{folder}/ladder-4096.jsonl");
+    let report = compare(recorded(&name("h200")), recorded(&name("h200-rungs")), 0.01).unwrap();
+    for change in &report.changes {
+        let measure = match change.kernel.as_str() {
+            "cublas" => Measure::Time,
+            _ => Measure::RatioToCublas,
+        };
+        assert_eq!(change.measure, measure, "{}", change.kernel);
+    }
+    // `tma` was the name of another kernel.
+    let tma = report.changes.iter().find(|change| change.kernel == "tma").unwrap();
+    assert_eq!(tma.verdict, Verdict::Slower);
+    assert_eq!([report.only_before, report.only_after], [0, 2]);
+    assert!(!report.is_no_worse());
+}
+
+/// Clocks that fall by a fifth are in both times.
+#[test]
+fn clocks_cancel_out() {
+    let [before, after] = [row("auto", 1.0, 1.5), row("auto", 1.2, 1.8)];
+    let report = compare(file(&before), file(&after), 0.01).unwrap();
+    assert_eq!(only(&report).verdict, Verdict::Unchanged);
+    assert_relative_eq!(only(&report).speedup.unwrap(), 1.0, max_relative = 2e-3);
+    // Without cuBLAS in one of them there is nothing else to compare but times.
+    let alone = after.replace("cublas_samples_ms", "none");
+    let report = compare(file(&before), file(&alone), 0.01).unwrap();
+    assert_eq!((only(&report).measure, only(&report).verdict), (Measure::Time, Verdict::Slower));
+    assert_relative_eq!(only(&report).speedup.unwrap(), 1.0 / 1.2, max_relative = 2e-3);
+}
+
+#[test]
+fn a_threshold_is_for_what_is_sure_and_small() {
+    let [before, after] = [row("auto", 1.0, 1.5), row("auto", 1.005, 1.5)];
+    let verdict =
+        |threshold| only(&compare(file(&before), file(&after), threshold).unwrap()).verdict;
+    assert_eq!([verdict(0.01), verdict(0.001)], [Verdict::Unchanged, Verdict::Slower]);
+}
+
+#[test]
+fn what_is_not_right_any_more_is_lost() {
+    let before = row("auto", 1.0, 1.5);
+    let after = "{\"kernel\":\"auto\",\"m\":64,\"n\":64,\"k\":64,\"status\":\"FAIL\",\"reason\":\"wrong\",\
+                 \"time_median\":null}\n";
+    let report = compare(file(&before), file(after), 0.01).unwrap();
+    assert_eq!(only(&report).verdict, Verdict::Lost);
+    assert_eq!(only(&report).reason.as_deref(), Some("wrong"));
+    assert!(!report.is_no_worse());
+    // What never was right is no change.
+    assert!(compare(file(after), file(&before), 0.01).is_err());
+}
+
+/// Two calls that added to one file.
+#[test]
+fn results_of_several_calls_are_taken_together() {
+    let before = row("auto", 1.0, 1.5) + &row("auto", 1.01, 1.5);
+    let report = compare(file(&before), file(&row("auto", 1.0, 1.5)), 0.01).unwrap();
+    assert_eq!(only(&report).samples, [16, 8]);
+}
+
+#[test]
+fn differences_are_named() {
+    let with = |device: &str, cublas: &str| {
+        let environment = format!(
+            "{{\"environment\":{{\"device\":\"{device}\",\"cublas_version\":\"{cublas}\"}}}}\n"
+        );
+        file(&(environment + &row("auto", 1.0, 1.5)))
+    };
+    let report = compare(with("A", "12"), with("B", "13"), 0.01).unwrap();
+    let words: Vec<_> = report
+        .differences
+        .iter()
+        .map(|one| format!("{}: {} {}", one.what, one.before, one.after))
+        .collect();
+    assert_eq!(words, ["device: A B", "cuBLAS: 12 13"]);
+}
+
+#[test]
+fn what_cannot_be_compared_says_why() {
+    let error = |before, after| compare(before, after, 0.01).unwrap_err().to_string();
+    let says = error(file(&row("auto", 1.0, 1.5)), file(&row("naive", 1.0, 1.5)));
+    assert!(says.contains("no timed kernel and shape in common"), "{says}");
+    let tune = recorded("2026-11-22-h200/tune.jsonl");
+    let says = error(file(&row("auto", 1.0, 1.5)), tune);
+    assert!(says.contains("tune.jsonl holds a search of `host tune`, not results"), "{says}");
+    let cold = row("auto", 1.0, 1.5).replace("\"m\"", "\"l2\":\"cold\",\"m\"");
+    let says = error(file(&cold), file(&cold.replace("cold", "warm")));
+    assert!(says.contains("the same L2 policy"), "{says}");
+}

@@ -1,0 +1,81 @@
+//! What the software device checks, and how it runs kernels.
+
+use cuda_driver::soft::{self, AlreadyInUse};
+use cuda_driver::soft_cuda::{Checks, Schedule};
+use host::{Device, DeviceChoice};
+
+use crate::error::Error;
+use crate::io::stdio;
+
+/// At how many places of a kernel something may be wrong before its launch ends.
+const MAX_FINDINGS: usize = 100;
+
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Checks of the software device that cost time: none, all, or any of races, memory and sync
+    /// with commas between them [default: $SOFT_CUDA_CHECK, or none].
+    ///
+    /// races: accesses of the same memory that nothing orders; memory: reads of memory and
+    /// registers that nothing has written; sync: misuse of barriers and member masks. What is found
+    /// is written to stderr, and in JSON to the result, and makes the exit status 1.
+    #[arg(long, value_name = "CHECKS")]
+    check: Option<Checks>,
+
+    /// The order of warps and blocks on the software device: in-order, random:SEED or adversarial
+    /// [default: $SOFT_CUDA_SCHEDULE, or in-order].
+    #[arg(long, value_name = "ORDER")]
+    schedule: Option<Schedule>,
+
+    /// Warp instructions after which the software device ends a launch
+    /// [default: $SOFT_CUDA_INSTRUCTION_BUDGET, or none].
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    instruction_budget: Option<u64>,
+}
+
+impl CheckArgs {
+    /// Makes the software device so, before it is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if `choice` is a GPU.
+    pub fn configure(&self, choice: DeviceChoice) -> Result<(), Error> {
+        let Some(option) = self.given() else { return Ok(()) };
+        let is_gpu = match choice {
+            DeviceChoice::Gpu => true,
+            DeviceChoice::Auto => cuda_driver::gpu_count().is_ok(),
+            _ => false,
+        };
+        if is_gpu {
+            let message = format!("{option} is for the software device: add --device soft");
+            return Err(Error::usage(message));
+        }
+        let mut config = soft::default_config();
+        if let Some(checks) = self.check {
+            (config.checks, config.max_findings) = (checks, MAX_FINDINGS);
+        }
+        config.schedule = self.schedule.unwrap_or(config.schedule);
+        config.instruction_budget = self.instruction_budget.or(config.instruction_budget);
+        let done = soft::configure(config);
+        done.map_err(|error: AlreadyInUse| Error::usage(format!("{option}: {error}")))
+    }
+
+    /// An option that was given.
+    fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--check", self.check.is_some()),
+            ("--schedule", self.schedule.is_some()),
+            ("--instruction-budget", self.instruction_budget.is_some()),
+        ];
+        options.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+}
+
+/// Says that the checks found nothing, if there were any.
+pub fn conclude(device: &Device) {
+    let config = soft::device().config();
+    if device.is_soft() && config.checks != Checks::NONE {
+        let (checks, schedule) = (config.checks, config.schedule);
+        stdio::say(format_args!("note: checks ({checks}), order {schedule}: nothing was found"));
+    }
+}

@@ -1,0 +1,140 @@
+//! What NVIDIA's driver and libraries say, and what runs on devices.
+
+use std::ffi::c_int;
+
+use cuda_driver::GpuUnavailable;
+use cuda_gemm::environment::Environment;
+use cuda_gemm::{Device, DeviceChoice};
+use gemm_bench::{Cublas, Error};
+use host_system::format::bytes;
+use libloading::Library;
+
+use super::finding::Finding;
+use super::work;
+
+/// The names of the findings about what ran on devices.
+pub const RUNS: [&str; 2] = ["soft", GPU_RUN];
+const GPU_RUN: &str = "gpu-run";
+
+/// The files of NCCL.
+const NCCL: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
+
+/// The driver, the GPUs, the libraries that run on them, and whether a product is right there, and
+/// on the software device.
+///
+/// ```
+/// let findings = host::doctor::devices();
+/// assert_eq!((findings[0].name.as_str(), findings[1].name.as_str()), ("soft", "driver"));
+/// assert_eq!(findings.iter().filter(|finding| finding.name == "cublas").count(), 1);
+/// ```
+pub fn devices() -> Vec<Finding> {
+    let mut findings = vec![work::soft()];
+    let count = match cuda_driver::gpu_count() {
+        Ok(count) => count,
+        Err(reason) => {
+            findings.push(match &reason {
+                GpuUnavailable::LibraryNotFound { library, reason } => {
+                    let value = format!("none: {library} could not be loaded ({reason})");
+                    Finding::missing("driver", value, "install NVIDIA's driver to run on a GPU")
+                }
+                other => {
+                    let remedy = "check that `nvidia-smi` shows a GPU";
+                    Finding::broken("driver", other.to_string(), remedy)
+                }
+            });
+            findings.push(Finding::needs("gpu", "the driver"));
+            0
+        }
+    };
+    let mut first = None;
+    for ordinal in 0..count {
+        let opened = Device::open(DeviceChoice::GpuOrdinal(ordinal));
+        if ordinal == 0 {
+            findings.push(driver(opened.as_ref().ok()));
+        }
+        findings.push(match &opened {
+            Ok(device) => {
+                let info = device.info();
+                let (major, minor) = info.capability;
+                let memory = bytes(info.total_memory.into());
+                let value = format!("{}, compute capability {major}.{minor}, {memory}", info.name);
+                Finding::ok("gpu", value)
+            }
+            Err(error) => {
+                Finding::broken("gpu", error.to_string(), "`--device soft` runs without one")
+            }
+        });
+        if ordinal == 0 {
+            first = opened.ok();
+        }
+    }
+    findings.push(match first.as_ref().map(Cublas::open) {
+        None => Finding::needs("cublas", "gpu"),
+        Some(Ok(cublas)) => Finding::ok("cublas", cublas.version()),
+        Some(Err(Error::CublasNotFound { .. })) => {
+            let remedy = "install CUDA's libraries, or add their folder to LD_LIBRARY_PATH";
+            Finding::missing("cublas", "not found", remedy)
+        }
+        Some(Err(error)) => {
+            Finding::broken("cublas", error.to_string(), "reinstall CUDA's libraries")
+        }
+    });
+    findings.push(nccl());
+    let run = "host --kernel tile2d --size 4096 --device gpu";
+    findings.push(match first.as_ref().map(work::check) {
+        None => Finding::needs(GPU_RUN, "gpu"),
+        Some(Ok(())) => Finding::ok(GPU_RUN, run),
+        Some(Err(reason)) => Finding::broken(GPU_RUN, reason, "update NVIDIA's driver"),
+    });
+    findings
+}
+
+fn driver(device: Option<&Device>) -> Finding {
+    match device.map(Environment::of) {
+        Some(Ok(Environment { driver_version, cuda_version, .. })) => {
+            let driver = driver_version.unwrap_or_else(|| "of an unknown version".to_owned());
+            let cuda = cuda_version.map(|version| format!(", CUDA {version}")).unwrap_or_default();
+            Finding::ok("driver", driver + &cuda)
+        }
+        _ => Finding::ok("driver", "loaded"),
+    }
+}
+
+/// NCCL, with which several GPUs talk to each other.
+fn nccl() -> Finding {
+    let remedy = "install NVIDIA's NCCL (libnccl2)";
+    // SAFETY: NVIDIA's library, which is made to be loaded by any program.
+    let Some(library) = NCCL.iter().find_map(|name| unsafe { Library::new(*name) }.ok()) else {
+        return Finding::missing("nccl", "not found", remedy);
+    };
+    let mut number: c_int = 0;
+    // SAFETY: `ncclGetVersion` of `nccl.h` has this type since NCCL 2, and `number` is valid for
+    // the write.
+    let status = unsafe {
+        library
+            .get::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"ncclGetVersion")
+            .map(|version| version(&raw mut number))
+    };
+    // It keeps threads and state of its own.
+    std::mem::forget(library);
+    match status {
+        Ok(0) => Finding::ok("nccl", nccl_version(number)),
+        _ => Finding::broken("nccl", "it does not say its version", remedy),
+    }
+}
+
+/// `NCCL_VERSION` of `nccl.h`: 10000 x major + 100 x minor + patch, and before 2.9 a tenth of that.
+fn nccl_version(number: c_int) -> String {
+    let major = if number < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_nccl() {
+        assert_eq!([22_803, 2804].map(nccl_version), ["2.28.3", "2.8.4"]);
+    }
+}

@@ -1,0 +1,51 @@
+//! `--check`, `--schedule` and `--instruction-budget`.
+
+use super::*;
+
+const SMALL: [&str; 6] = ["--kernel", "tile2d", "--size", "65", "--format", "json"];
+
+#[test]
+fn checks_and_the_order_are_in_the_result() {
+    let ran = soft(&[&SMALL[..], &["--check", "races,sync", "--schedule", "random:3"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: checks (races,sync), order random:3: nothing was found"));
+    let line = json(&ran);
+    assert_eq!((&line["checks"], &line["schedule"]), (&"races,sync".into(), &"random:3".into()));
+    assert_eq!((&line["findings"], &line["status"]), (&serde_json::json!([]), &"PASS".into()));
+    let plain = json(&soft(&SMALL));
+    assert_eq!((&plain["checks"], &plain["schedule"]), (&"none".into(), &"in-order".into()));
+    assert_eq!(plain["max_abs_error"], line["max_abs_error"]);
+}
+
+#[test]
+fn a_fault_is_in_json_too() {
+    let ran = soft(&[&SMALL[..], &["--instruction-budget", "100"]].concat());
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.starts_with("error: a kernel failed"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    let line = json(&ran);
+    assert_eq!((&line["status"], &line["instruction_budget"]), (&"FAULT".into(), &100.into()));
+    let finding = &line["findings"][0];
+    assert_eq!(
+        (&finding["kind"], &finding["kernel"]),
+        (&"BudgetExceeded".into(), &"tile2d".into())
+    );
+    assert_eq!(finding["ended"], true);
+    assert!(finding["ptx_line"].as_u64() > Some(0) && finding["thread"].is_array(), "{finding}");
+}
+
+#[test]
+fn options_of_the_software_device_are_refused_elsewhere() {
+    for option in [["--check", "all"], ["--schedule", "in-order"], ["--instruction-budget", "9"]] {
+        let arguments = [&SMALL[..], &["--device", "gpu"], &option].concat();
+        expect_refusal(&run(&arguments), &arguments, &[option[0], "add --device soft"]);
+    }
+    for (option, value) in
+        [("--check", "race"), ("--schedule", "random"), ("--schedule", "random:x")]
+    {
+        let arguments = [&SMALL[..], &[option, value]].concat();
+        expect_refusal(&soft(&arguments), &arguments, &[option, "is none of"]);
+    }
+    let arguments = [&SMALL[..], &["--instruction-budget", "0"]].concat();
+    expect_refusal(&soft(&arguments), &arguments, &["--instruction-budget"]);
+}
