@@ -32,15 +32,11 @@ fn a_page_and_pictures_of_a_run() {
     let names: Vec<_> = fs::read_dir(&pictures).unwrap().collect();
     assert_eq!(names.len(), 1, "without a run of `bench` there are no roofs: {names:?}");
 
-    // All of them, by their folder, from a folder in which there are none.
-    let ran = finish(
-        command(&["report", "--out", "all.html", &recorded("")])
-            .current_dir(folder.path())
-            .output()
-            .unwrap(),
-    );
+    // All of them, by their folder, from a folder in which there are none; over the page of before.
+    let ran =
+        finish(command(&["report", &recorded("")]).current_dir(folder.path()).output().unwrap());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let all = fs::read_to_string(folder.path().join("all.html")).unwrap();
+    let all = fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert!(all.len() < 1_000_000 && all.contains("NVIDIA H100"), "{} bytes", all.len());
 }
 

@@ -46,7 +46,7 @@ const TUNE: &str = "Examples:
   host tune --out table.json --save times.jsonl";
 
 const REPORT: &str = "Examples:
-  host report --out report.html                runs of the repository
+  host report                                  report.html, of the runs of the repository
   host report --out report.html --svg pictures runs.jsonl other/";
 
 const COMPARE: &str = "Examples:
@@ -130,7 +130,7 @@ pub enum Command {
     /// One HTML file that needs no network: the ladder next to cuBLAS, throughput below the roofs,
     /// the ratio to cuBLAS of every shape, errors, and clocks, power and temperature; --svg stores
     /// the pictures alone. The same runs give the same bytes.
-    #[command(arg_required_else_help = true, after_help = REPORT)]
+    #[command(after_help = REPORT)]
     Report(ReportArgs),
 
     /// Compares two saved runs, kernel by kernel and shape by shape.

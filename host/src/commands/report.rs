@@ -14,14 +14,17 @@ use crate::io::stdio::print;
 /// Where the repository keeps its runs.
 const RUNS: &str = "runs";
 
+/// What is made where nothing is named.
+const PAGE: &str = "report.html";
+
 #[derive(Debug, clap::Args)]
-#[group(id = "outputs", required = true, multiple = true, args = ["out", "svg"])]
 pub struct ReportArgs {
     /// Files that --save wrote, and folders of them [default: runs].
     #[arg(value_name = "RUNS")]
     runs: Vec<PathBuf>,
 
-    /// The page, one HTML file that needs nothing else. Nothing but such a page is replaced.
+    /// The page, one HTML file that needs nothing else [default: report.html, unless there is --svg].
+    /// Nothing but such a page is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -37,9 +40,11 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Error> {
         true => vec![PathBuf::from(RUNS)],
         false => args.runs.clone(),
     };
-    let page_file = args.out.as_deref().map(|path| own(path, PAGE_START)).transpose()?;
+    let alone = args.svg.is_none().then_some(Path::new(PAGE));
+    let path = args.out.as_deref().or(alone);
+    let output = path.map(|path| own(path, PAGE_START)).transpose()?;
     let files = read_all(&runs)?;
-    if let (Some(path), Some(output)) = (&args.out, page_file) {
+    if let (Some(path), Some(output)) = (path, output) {
         output.write_text(&page(&files))?;
         print(&format!("{}: {}\n", path.display(), words(files.len(), "file")))?;
     }
