@@ -6,6 +6,8 @@
 //! is, for memory or for each other. That is the rule of Nsight Compute, too.
 
 pub mod profile;
+#[cfg(test)]
+mod recorded;
 
 use std::fmt;
 
