@@ -27,7 +27,7 @@
 //! ```
 //!
 //! What Rust-CUDA's users write, and what becomes of it here: see `PORTING.md` in this crate's
-//! folder.
+//! folder; what works, next to cuda-oxide's examples: `COMPARISON.md`.
 //!
 //! | module | what |
 //! |---|---|
