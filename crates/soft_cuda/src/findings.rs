@@ -32,7 +32,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// What is found, in a word: the name of the [`FaultKind`], or `Leak`.
+    /// What is found, in a word: the name of the [`FaultKind`](crate::FaultKind), or `Leak`.
     pub fn name(&self) -> &'static str {
         match self {
             Finding::Kernel { fault, .. } => fault.kind.name(),
