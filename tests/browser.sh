@@ -9,11 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 environment=$PWD/target/browser
 
-find_chromium() {
-    command -v "${CHROMIUM-chromium}" || command -v chromium-browser || command -v google-chrome
-}
-
-if ! find_chromium >/dev/null; then
+if [ -z "${CHROMIUM-}" ]; then
+    CHROMIUM=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+fi
+if [ -z "$CHROMIUM" ]; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         echo 'error: no browser: install Chromium, or set CHROMIUM to one' >&2
         exit 1
@@ -21,8 +20,8 @@ if ! find_chromium >/dev/null; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
         chromium fonts-liberation fonts-dejavu-core >/dev/null
+    CHROMIUM=$(command -v chromium)
 fi
-CHROMIUM=$(find_chromium)
 
 [ -x "$environment/bin/python" ] || python3 -m venv "$environment"
 "$environment/bin/pip" install --quiet --disable-pip-version-check playwright==1.65.2

@@ -12,9 +12,7 @@ mod report;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use commands::args::{self, Args, Command};
+use commands::args::{self, Command};
 use commands::{Outcome, bench, compare, completions, doctor, explain, list, run, tune};
 use error::Error;
 use io::{signals, stdio, threads};
@@ -22,7 +20,7 @@ use io::{signals, stdio, threads};
 fn main() -> ExitCode {
     threads::share_addresses();
     signals::watch();
-    let args = Args::try_parse().unwrap_or_else(|error| stdio::exit(error));
+    let args = args::parse().unwrap_or_else(|error| stdio::exit(error));
     if args.quiet {
         stdio::be_quiet();
     }

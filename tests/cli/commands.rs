@@ -92,6 +92,47 @@ fn shells_and_man_know_the_options() {
 }
 
 #[test]
+fn what_is_before_a_command_is_for_all_of_them() {
+    let listed = run(&["list"]).stdout;
+    for arguments in [&["-q", "list"][..], &["--quiet", "list"], &["list", "-q"]] {
+        assert_eq!(run(arguments).stdout, listed, "{arguments:?}");
+    }
+    for (arguments, says) in [
+        (&["--size", "8", "bench"][..], "the subcommand 'bench' cannot be used with '--size'"),
+        (&["--list", "list"], "the subcommand 'list' cannot be used with '--list'"),
+        (&["--m", "8", "doctor"], "'--m'"),
+    ] {
+        expect_refusal(&run(arguments), arguments, &[says]);
+    }
+}
+
+#[test]
+fn what_no_command_can_do_is_said() {
+    for (arguments, says) in [
+        (&["bench", "--sizes", "0"][..], "a size is 0, and must be at least 1"),
+        (&["bench", "--sizes", "2147483648"], "the largest possible is 2147483647"),
+        (&["bench", "--shapes", "/nowhere"], "/nowhere"),
+        (&["run", "--kernel", "naive", "--size", "-1"], "a whole number of 0 or more"),
+        (&["run", "--kernel", "naive", "--size", "8", "--l2", "hot"], "cold, warm"),
+        (&["run", "--kernel", "naive", "--size", "8", "--out", "/nowhere/c.npy"], "does not exist"),
+        (&["tune", "--device", "soft", "--out", "/nowhere/t.json"], "its folder does not exist"),
+        (&["explain", "auto", "--table", "/nowhere"], "/nowhere"),
+        (&["list", "naive"], "unexpected argument 'naive'"),
+        (&["completions", "tcsh"], "bash, elvish, fish, powershell, zsh"),
+    ] {
+        expect_refusal(&run(arguments), arguments, &[says]);
+    }
+    if cfg!(target_os = "linux") {
+        for command in [&["doctor"][..], &["list"], &["man"], &["completions", "bash"]] {
+            let full = fs::File::options().write(true).open("/dev/full").unwrap();
+            let ran = finish(super::command(command).stdout(full).output().unwrap());
+            assert_eq!(ran.code, Some(2), "{command:?}");
+            assert!(ran.stderr.contains("cannot write stdout"), "{command:?}: {}", ran.stderr);
+        }
+    }
+}
+
+#[test]
 fn mistyped_commands_and_names_are_told_what_is_near() {
     for (arguments, says) in [
         (&["bensh"][..], "'bench'"),

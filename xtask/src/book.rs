@@ -195,6 +195,18 @@ mod tests {
     }
 
     #[test]
+    fn every_chapter_is_rewritten() {
+        let chapter = |path: &str, text: &str, below: Value| serde_json::json!({"Chapter": {"source_path": path, "content": text, "sub_items": below}});
+        let below = chapter("a/b.md", "[b](../../x)", Value::Array(Vec::new()));
+        let mut book =
+            serde_json::json!({"items": [chapter("a.md", "[a](../x)", vec![below].into())]});
+        rewrite(&mut book);
+        let first = &book["items"][0]["Chapter"];
+        assert_eq!(first["content"], "a");
+        assert_eq!(first["sub_items"][0]["Chapter"]["content"], "b");
+    }
+
+    #[test]
     fn broken_links_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let page = "# A b\n\n[1](#a-b) [2](#c) [3](x.md) [4](y.md) [5](https://z)\n";

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use cuda_gemm::Device;
-use gemm_verify::{Check, Reference};
+use gemm_verify::Check;
 
 use crate::buffers::RotatingBuffers;
 use crate::candidate::{Candidate, Job, Loaded, Selection};
 use crate::error::Error;
+use crate::operands::Products;
 
 /// cuBLAS; or why this machine has none.
 ///
@@ -43,18 +44,17 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
 /// Any candidate can be one, so this takes a kernel of the ladder:
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix};
-/// use gemm_bench::{Baseline, RotatingBuffers, Selection};
-/// use gemm_verify::{Bound, Method, Problem, Reference};
+/// use cuda_gemm::{Device, DeviceChoice, Gemm};
+/// use gemm_bench::{Baseline, Operands, RotatingBuffers, Selection};
+/// use gemm_verify::Bound;
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let gemm = Gemm::new(20, 30, 10);
-/// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-/// let bound = Bound::Probabilistic;
-/// let problem = Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound };
-/// let reference = Reference::compute(problem, Method::Full, 1)?;
-/// let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 1)?;
+/// let operands = Operands::random(&gemm, 1);
+/// let reference = operands.reference(Bound::Probabilistic, 1)?;
+/// let (a, b) = (operands.a(), operands.b());
+/// let mut buffers = RotatingBuffers::new(&device, &gemm, [a, b], 1)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
 /// let candidate = loaded[0].prepare(gemm, 1, false, Selection::All)?;
@@ -88,13 +88,13 @@ impl<'e> Baseline<'e> {
     pub fn new(
         candidate: &'e Candidate,
         buffers: &mut RotatingBuffers,
-        reference: &Reference<'_>,
+        reference: &Products<'_>,
     ) -> Result<Result<Self, NotCompared>, Error> {
         let job = match &candidate.job {
             Ok(job) => job,
             Err(reason) => return Ok(Err(NotCompared::Refused(Arc::clone(reason)))),
         };
-        let result = match buffers.result(job, None) {
+        let result = match buffers.result(job, reference.operands().c()) {
             Ok(result) => result,
             Err(error) if error.is_refusal() => {
                 return Ok(Err(NotCompared::Refused(Arc::new(error))));

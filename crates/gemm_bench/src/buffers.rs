@@ -95,7 +95,8 @@ struct Set {
 }
 
 impl RotatingBuffers {
-    /// Copies A and B to the device, `count` times, which is at least 1, each with a C of zeros.
+    /// Copies A and B, of their [`shapes`](crate::operands::shapes), to the device, `count` times,
+    /// which is at least 1, each with a C of zeros.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl RotatingBuffers {
             Ok(Set {
                 a: DeviceMatrix::from_host(device, a)?,
                 b: DeviceMatrix::from_host(device, b)?,
-                c: DeviceMatrix::zeros(device, gemm.m, gemm.n)?,
+                c: DeviceMatrix::zeros(device, gemm.m.saturating_mul(gemm.batch), gemm.n)?,
             })
         };
         Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })

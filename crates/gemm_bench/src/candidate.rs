@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use cuda_gemm::{
-    Auto, Device, DeviceMatrix, Error as GemmError, Gemm, Kernel, Plan, PlanBuilder, Table, auto,
-    find_kernel, nearest_name,
+    Auto, Device, DeviceBatchRef, DeviceMatrix, Error as GemmError, Gemm, Kernel, Plan,
+    PlanBuilder, Table, auto, find_kernel, nearest_name,
 };
 
 use crate::cublas::{Cublas, CublasProduct};
@@ -289,7 +289,16 @@ impl Job {
         Self::Rung(Box::new(prepared))
     }
 
-    /// Enqueues the product on the device's stream, and returns at once.
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        match self {
+            Self::Rung(plan) => plan.launch_plan().gemm(),
+            Self::Cublas(product) => product.gemm(),
+        }
+    }
+
+    /// Enqueues the product on the device's stream, and returns at once. The matrices have its
+    /// [`shapes`](crate::operands::shapes).
     ///
     /// # Errors
     ///
@@ -300,10 +309,26 @@ impl Job {
         b: &DeviceMatrix,
         c: &mut DeviceMatrix,
     ) -> Result<(), Error> {
+        let Gemm { batch, stride_a, stride_b, .. } = *self.gemm();
+        let (a, b) = (operand(a, batch, stride_a)?, operand(b, batch, stride_b)?);
+        let c = if batch == 1 { c.into() } else { c.view_mut().split_rows(batch)? };
         match self {
             Self::Rung(prepared) => Ok(prepared.enqueue(a, b, c)?),
             Self::Cublas(product) => Ok(product.enqueue(a, b, c)?),
         }
+    }
+}
+
+/// The matrices of a batch, which lie one below the other, or one for all.
+fn operand(
+    matrix: &DeviceMatrix,
+    batch: usize,
+    stride: usize,
+) -> Result<DeviceBatchRef<'_>, GemmError> {
+    match (batch, stride) {
+        (1, _) => Ok(matrix.into()),
+        (_, 0) => Ok(matrix.view().broadcast(batch)),
+        (_, _) => matrix.view().split_rows(batch),
     }
 }
 

@@ -1,10 +1,11 @@
 //! How long the software device will take: an estimate, from small products.
 
-use cuda_gemm::{Device, Gemm, Matrix};
+use cuda_gemm::{Device, Gemm};
 
 use crate::buffers::L2;
 use crate::candidate::Candidate;
 use crate::error::Error;
+use crate::operands::Operands;
 use crate::workload::Workload;
 
 /// Floating-point operations that take less than that everywhere.
@@ -59,10 +60,8 @@ impl Forecast {
             return Ok(None);
         }
         let small = small(gemm, rayon::current_num_threads());
-        let a = Matrix::random(small.m, small.k, 1, 1);
-        let b = Matrix::random(small.k, small.n, 1, 2);
-        let c = (small.beta != 0.0).then(|| Matrix::random(small.m, small.n, 1, 3));
-        let mut workload = Workload::new(device, &small, [&a, &b], c.as_ref(), Some(1), L2::Warm)?;
+        let operands = Operands::random(&small, 1);
+        let mut workload = Workload::new(device, &operands, Some(1), L2::Warm)?;
         let mut each = Vec::new();
         for (candidate, small_candidate) in candidates.iter().zip(&prepare(small)?) {
             let timed =
@@ -95,7 +94,8 @@ fn small(gemm: &Gemm, threads: usize) -> Gemm {
     let side = 128 * ((2 * threads) as f64).sqrt().ceil() as usize;
     let part = |size: usize, most: usize| if size <= most { size } else { most + size % 4 };
     let (m, n, k) = (part(gemm.m, side), part(gemm.n, side), part(gemm.k, DEPTH));
-    Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta)
+    let small = Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta);
+    small.transposed(gemm.trans_a, gemm.trans_b)
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ impl Load {
         launch_ms: f64,
     ) -> Self {
         let known = |value: f64| value.is_finite().then_some(value);
-        let old = if gemm.beta == 0.0 { 0.0 } else { 4.0 * gemm.m as f64 * gemm.n as f64 };
+        let c = 4.0 * gemm.m as f64 * gemm.n as f64 * gemm.batch as f64;
+        let old = if gemm.beta == 0.0 { 0.0 } else { c };
         let bytes = gemm.bytes() as f64 + old;
         let ffma = known(100.0 * gemm.flops() / ms * 1e-6 / rates.ffma);
         let profile = profile_of(candidate).zip(ffma).zip(info.peak);
@@ -76,7 +77,8 @@ impl Load {
         };
         let blocks = |plan: &LaunchPlan| {
             let grids = plan.launches().iter().map(|launch| launch.grid.map(u64::from));
-            u64::from(plan.splits()) * grids.map(|[x, y]| x * y).sum::<u64>()
+            let z = u64::from(plan.splits()) * u64::from(plan.products_per_launch());
+            z * grids.map(|[x, y]| x * y).sum::<u64>()
         };
         Self {
             ffma_gflops: known(rates.ffma),

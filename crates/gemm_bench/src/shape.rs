@@ -10,16 +10,22 @@ use host_system::text;
 
 use crate::error::Error;
 
-/// M, N and K in elements, each at least 1 and at most what a kernel can count.
+/// M, N and K in elements, each at least 1 and at most what a kernel can count; whether A and B lie
+/// transposed; and how many products there are.
 ///
 /// ```
 /// use gemm_bench::Shape;
 ///
 /// let shape: Shape = "16x4096x4096".parse().unwrap();
-/// assert_eq!(shape, Shape { m: 16, n: 4096, k: 4096 });
+/// assert_eq!(shape, Shape::new(16, 4096, 4096));
 /// assert_eq!("512".parse(), Ok(Shape::square(512)));
 /// assert_eq!(shape.to_string(), "16x4096x4096");
 /// assert!("16x0x16".parse::<Shape>().is_err());
+///
+/// // Ten products with the transposes of A.
+/// let shape: Shape = "10*64x64x256:TN".parse().unwrap();
+/// assert_eq!((shape.batch, shape.trans_a, shape.trans_b), (10, true, false));
+/// assert_eq!(shape.to_string(), "10*64x64x256:TN");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -29,37 +35,59 @@ pub struct Shape {
     pub n: usize,
     /// Columns of A, rows of B.
     pub k: usize,
+    /// Whether A lies transposed.
+    pub trans_a: bool,
+    /// Whether B lies transposed.
+    pub trans_b: bool,
+    /// How many products there are.
+    pub batch: usize,
 }
 
 impl Shape {
-    /// All three the same.
-    pub const fn square(n: usize) -> Self {
-        Self { m: n, n, k: n }
+    /// One product, of matrices that are not transposed.
+    pub const fn new(m: usize, n: usize, k: usize) -> Self {
+        Self { m, n, k, trans_a: false, trans_b: false, batch: 1 }
     }
 
-    /// `C = A * B` of this shape.
-    pub fn gemm(self) -> Gemm {
-        Gemm::new(self.m, self.n, self.k)
+    /// All three sizes the same.
+    pub const fn square(n: usize) -> Self {
+        Self::new(n, n, n)
+    }
+
+    /// That of a product.
+    pub const fn of(gemm: &Gemm) -> Self {
+        let Gemm { m, n, k, trans_a, trans_b, batch, .. } = *gemm;
+        Self { m, n, k, trans_a, trans_b, batch }
+    }
+
+    /// `C = A * B` of this shape; the matrices of several products lie one below the other.
+    pub const fn gemm(self) -> Gemm {
+        let Self { m, n, k, trans_a, trans_b, batch } = self;
+        let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b);
+        if batch == 1 { gemm } else { gemm.stacked(batch) }
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { m, n, k } = self;
-        f.pad(&format!("{m}x{n}x{k}"))
+        let Self { m, n, k, trans_a, trans_b, batch } = *self;
+        let count = if batch == 1 { String::new() } else { format!("{batch}*") };
+        let op = |trans: bool| if trans { 'T' } else { 'N' };
+        let ops = match (trans_a, trans_b) {
+            (false, false) => String::new(),
+            (a, b) => format!(":{}{}", op(a), op(b)),
+        };
+        f.pad(&format!("{count}{m}x{n}x{k}{ops}"))
     }
 }
 
 impl FromStr for Shape {
     type Err = String;
 
-    /// `N`, `MxNxK`, or the three numbers with blanks between them.
+    /// `N`, `MxNxK`, or the three numbers with blanks between them. In front there may be `COUNT*`,
+    /// and behind `:TN` and the like, T for a matrix that lies transposed, first A, then B.
     fn from_str(text: &str) -> Result<Self, String> {
-        let words: Vec<_> = text
-            .split(|c: char| c.is_whitespace() || matches!(c, 'x' | 'X'))
-            .filter(|word| !word.is_empty())
-            .collect();
-        let size = |word: &str| match word.parse() {
+        let size = |word: &str| match word.trim().parse() {
             Ok(0) => Err("a size is 0, and must be at least 1".to_owned()),
             Ok(size) => Ok(size),
             Err(_) => Err(format!(
@@ -68,9 +96,30 @@ impl FromStr for Shape {
                 i32::MAX
             )),
         };
+        let (batch, rest) = match text.split_once('*') {
+            Some((count, rest)) => (size(count)?, rest),
+            None => (1, text),
+        };
+        let (sizes, ops) = rest.split_once(':').unwrap_or((rest, "NN"));
+        let [trans_a, trans_b] = match &ops.trim().to_ascii_uppercase()[..] {
+            "NN" => [false, false],
+            "NT" => [false, true],
+            "TN" => [true, false],
+            "TT" => [true, true],
+            _ => {
+                return Err(format!(
+                    "`{}` does not say how A and B lie: it is NN, NT, TN or TT",
+                    excerpt(ops)
+                ));
+            }
+        };
+        let words: Vec<_> = sizes
+            .split(|c: char| c.is_whitespace() || matches!(c, 'x' | 'X'))
+            .filter(|word| !word.is_empty())
+            .collect();
         let shape = match words[..] {
             [n] => size(n).map(Self::square)?,
-            [m, n, k] => Self { m: size(m)?, n: size(n)?, k: size(k)? },
+            [m, n, k] => Self::new(size(m)?, size(n)?, size(k)?),
             _ => {
                 let (text, count) = (excerpt(text), words.len());
                 return Err(format!(
@@ -78,6 +127,7 @@ impl FromStr for Shape {
                 ));
             }
         };
+        let shape = Self { trans_a, trans_b, batch, ..shape };
         shape.gemm().validate().map_err(|error| error.to_string())?;
         Ok(shape)
     }
@@ -123,7 +173,7 @@ mod tests {
     use std::fs;
 
     const fn shape(m: usize, n: usize, k: usize) -> Shape {
-        Shape { m, n, k }
+        Shape::new(m, n, k)
     }
 
     #[test]
@@ -134,6 +184,9 @@ mod tests {
         assert_eq!(parse(text).unwrap(), expected);
         assert_eq!(parse("# nothing\n\n"), Ok(Vec::new()));
         assert_eq!(expected[1].to_string().parse(), Ok(expected[1]));
+        let many = Shape { trans_b: true, batch: 512, ..shape(64, 32, 16) };
+        assert_eq!(parse("512*64 32 16 :nt"), Ok(vec![many]));
+        assert_eq!(many.to_string().parse(), Ok(many));
         assert_eq!(format!("{:<8}|", shape(1, 2, 3)), "1x2x3   |");
     }
 
@@ -147,6 +200,10 @@ mod tests {
             ("4096 0 4096", "a size is 0"),
             ("2147483648", "m is 2147483648"),
             ("99999999999999999999", "is not a size"),
+            ("0*16", "a size is 0"),
+            ("x*16", "`x` is not a size"),
+            ("16:NX", "`NX` does not say how"),
+            ("4294967296*16", "batch is 4294967296"),
         ] {
             let (number, reason) = parse(&format!("256\n# fine\n{line}\n512\n")).unwrap_err();
             assert_eq!(number, 3);

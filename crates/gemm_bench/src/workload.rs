@@ -9,11 +9,28 @@ use crate::buffers::{self, L2, RotatingBuffers};
 use crate::candidate::{Candidate, Job};
 use crate::error::Error;
 use crate::limit::Load;
+use crate::operands::Operands;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::time::{self, Samples};
 
 /// Samples of each on a GPU, unless somebody wants another number.
 const GPU_REPEAT: u32 = 10;
+
+/// How many samples there are of each candidate, if so many are wanted.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice};
+/// use gemm_bench::workload::samples;
+///
+/// # fn main() -> Result<(), cuda_gemm::Error> {
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// assert_eq!((samples(&device, None), samples(&device, Some(3))), (1, 3));
+/// # Ok(())
+/// # }
+/// ```
+pub fn samples(device: &Device, wanted: Option<u32>) -> u32 {
+    wanted.unwrap_or(if device.is_soft() { 1 } else { GPU_REPEAT })
+}
 
 /// What [`Workload::measure`] measured of one candidate.
 pub struct Timed<'e> {
@@ -31,14 +48,14 @@ pub struct Timed<'e> {
 /// software device, whose times say nothing about a GPU, a sample is one run on one set.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix};
-/// use gemm_bench::{L2, Selection, workload::Workload};
+/// use cuda_gemm::{Device, DeviceChoice, Gemm};
+/// use gemm_bench::{L2, Operands, Selection, workload::Workload};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let gemm = Gemm::new(20, 30, 10);
-/// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-/// let mut workload = Workload::new(&device, &gemm, [&a, &b], None, Some(3), L2::Cold)?;
+/// let operands = Operands::random(&gemm, 42);
+/// let mut workload = Workload::new(&device, &operands, Some(3), L2::Cold)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
 /// let candidates = [loaded[0].prepare(gemm, 1, false, Selection::All)?];
@@ -76,12 +93,11 @@ impl<'a> Workload<'a> {
     /// [`GemmError::DeviceMemory`] or [`GemmError::Driver`] if the memory is not to be had.
     pub fn new(
         device: &Device,
-        gemm: &Gemm,
-        [a, b]: [&Matrix; 2],
-        old: Option<&'a Matrix>,
+        operands: &'a Operands,
         repeat: Option<u32>,
         l2: L2,
     ) -> Result<Self, Error> {
+        let gemm = operands.gemm();
         let (needed, available) = (gemm.bytes(), device.free_memory()?);
         if needed > u128::from(available) {
             let device = device.info().name.clone();
@@ -93,9 +109,11 @@ impl<'a> Workload<'a> {
         let meter = (!is_soft).then(|| SideBySide::new(device, bytes)).transpose()?;
         let wanted = if is_soft { 1 } else { buffers::count(l2, bytes, device.info().l2_bytes) };
         let count = buffers::possible(wanted, bytes, device.free_memory()?);
-        let mut buffers = RotatingBuffers::new(device, gemm, [a, b], count)?;
+        let matrices = [operands.a(), operands.b()];
+        let mut buffers = RotatingBuffers::new(device, gemm, matrices, count)?;
+        let old = operands.c();
         buffers.reset(old)?;
-        let repeat = repeat.unwrap_or(if is_soft { 1 } else { GPU_REPEAT });
+        let repeat = samples(device, repeat);
         Ok(Self { device: device.clone(), gemm: *gemm, repeat, buffers, wanted, old, meter })
     }
 

@@ -292,13 +292,14 @@ fn verdict(found: Option<Comparison>, threshold: f64) -> Verdict {
 
 fn differences(before: &[Run], after: &[Run]) -> Vec<Difference> {
     type Part = (&'static str, fn(&Run) -> Option<&str>);
-    let parts: [Part; 7] = [
+    let parts: [Part; 8] = [
         ("device", |run| run.device()),
         ("compute capability", |run| run.environment.as_ref()?.compute_capability.as_deref()),
         ("driver", |run| run.environment.as_ref()?.driver_version.as_deref()),
         ("CUDA", |run| run.environment.as_ref()?.cuda_version.as_deref()),
         ("cuBLAS", |run| run.cublas_version()),
         ("program", |run| run.environment.as_ref()?.host_version.as_deref()),
+        ("L2 policy", |run| run.rows.iter().find_map(|row| row.l2.as_deref())),
         ("PTX target", |run| run.environment.as_ref()?.ptx_arch.as_deref()),
     ];
     let all = |runs: &[Run], part: fn(&Run) -> Option<&str>| {

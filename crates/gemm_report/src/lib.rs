@@ -1,7 +1,7 @@
 //! Saved runs as pictures, as a page, and next to each other.
 //!
 //! What `host bench --save` and `host --kernel all --save` keep is read by [`run`]; [`picture`]
-//! draws it, [`page`] makes one HTML file of many runs, and [`compare`] says whether a second run
+//! draws it, [`page`] makes one HTML file of many runs, and [`compare()`] says whether a second run
 //! is faster than a first. Nothing here needs a device, or knows the time or the machine: the same
 //! files give the same bytes.
 

@@ -32,12 +32,13 @@ const start = (runs) => {
         time,
         tflops: raw.gflops == null ? null : raw.gflops / 1e3,
         ratio: raw.ratio ?? raw.share_of_cublas ?? null,
-        low: raw.ratio_low ?? null,
-        high: raw.ratio_high ?? null,
+        low: raw.ratio_low ?? raw.share_of_cublas_interval?.[0] ?? null,
+        high: raw.ratio_high ?? raw.share_of_cublas_interval?.[1] ?? null,
         verdict: passed ? raw.verdict ?? "" : raw.status.toLowerCase(),
         error: raw.rms_error_ratio ?? null,
         ffma: raw.percent_of_ffma ?? null,
         copy: raw.percent_of_copy ?? null,
+        limit: raw.limit == null ? null : raw.limit_percent == null ? raw.limit : `${raw.limit} ${Math.round(raw.limit_percent)} %`,
       });
     }
   });
@@ -58,6 +59,7 @@ const start = (runs) => {
     ["rms error", "error", 2, "divided by cuBLAS's"],
     ["% FFMA", "ffma", 1, "of the measured rate of multiply-adds"],
     ["% copy", "copy", 1, "of the measured rate of copies"],
+    ["Limit", "limit", undefined, "what limits the product, and how much of that is used"],
     ["Run", "run"],
     ["Device", "device"],
   ];

@@ -135,8 +135,8 @@ const TABLE: &str = "<section id=\"results\"><h2>All results</h2>\n\
     <noscript><p>The table, and the pictures of runs that are not shown at once, need JavaScript.</p></noscript>\n\
     <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All results\">\
     <table id=\"table\"><thead></thead><tbody></tbody></table></div></section>\n</main>\n\
-    <dialog id=\"row\" aria-labelledby=\"row-title\"><h2 id=\"row-title\"></h2><dl></dl>\
-    <form method=\"dialog\"><button>Close</button></form></dialog>\n";
+    <dialog id=\"row\" aria-labelledby=\"row-title\"><form method=\"dialog\">\
+    <button>Close</button></form><h2 id=\"row-title\"></h2><dl></dl></dialog>\n";
 
 fn section(number: usize, run: &Run, pictures: &[Picture], is_open: bool) -> String {
     let open = if is_open { " open" } else { "" };

@@ -3,9 +3,13 @@
 //! Only the kernel and the shape must be there. What an older file lacks is `None`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+/// What can have been measured, in any unit.
+const SENSIBLE: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// The shape of a product: C is M x N, K the inner dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -141,8 +145,6 @@ pub struct Row {
     pub gflops: Option<f64>,
     /// cuBLAS's.
     pub cublas_gflops: Option<f64>,
-    /// The peak that follows from the clock and the number of lanes.
-    pub peak_gflops: Option<f64>,
     /// The measured rate of multiply-adds.
     pub ffma_gflops: Option<f64>,
     /// The measured rate of copies.
@@ -184,8 +186,35 @@ fn none_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<f64>, 
 impl Row {
     /// From a line, which is an object.
     pub(crate) fn new(raw: &Map<String, Value>) -> Result<Self, serde_json::Error> {
-        let row = Self::deserialize(raw)?;
+        let mut row = Self::deserialize(raw)?;
+        row.forget_nonsense();
         Ok(Self { raw: raw.clone(), ..row })
+    }
+
+    /// Takes numbers that no device gives for unknown: they have no place on an axis. One of them is
+    /// the zero of a product without FMAs, or of an exact result. [`Row::raw`] keeps them.
+    fn forget_nonsense(&mut self) {
+        let numbers = [
+            &mut self.time_median,
+            &mut self.cublas_median,
+            &mut self.ratio,
+            &mut self.ratio_low,
+            &mut self.ratio_high,
+            &mut self.share_of_cublas,
+            &mut self.gflops,
+            &mut self.cublas_gflops,
+            &mut self.ffma_gflops,
+            &mut self.copy_gbytes,
+            &mut self.rms_error,
+            &mut self.cublas_rms_error,
+            &mut self.sm_mhz_min,
+            &mut self.sm_mhz_max,
+            &mut self.watts,
+            &mut self.celsius,
+        ];
+        for number in numbers {
+            *number = number.filter(|number| SENSIBLE.contains(number));
+        }
     }
 
     /// Which command made it.

@@ -72,6 +72,13 @@ fn ladders_are_compared_by_their_own_cublas() {
     let tma = report.changes.iter().find(|change| change.kernel == "tma").unwrap();
     assert_eq!(tma.verdict, Verdict::Slower);
     assert_eq!([report.only_before, report.only_after], [0, 2]);
+    // Later ones are measured in another way, and say so.
+    let report = compare(recorded(&name("h200")), recorded(&name("h200-limits")), 0.01).unwrap();
+    let [l2] = &report.differences[..] else { panic!("{:?}", report.differences) };
+    assert_eq!(
+        (l2.what, l2.before.as_str(), l2.after.as_str()),
+        ("L2 policy", "not recorded", "cold")
+    );
     assert!(!report.is_no_worse());
 }
 

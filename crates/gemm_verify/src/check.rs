@@ -177,7 +177,18 @@ impl Check {
         (self.numbers > 0).then(|| (self.squared_errors / self.numbers as f64).sqrt())
     }
 
-    pub(super) fn merge(mut self, other: Self) -> Self {
+    /// The same of a result that lies so many rows further down.
+    #[must_use]
+    pub fn below(mut self, rows: usize) -> Self {
+        for deviation in [&mut self.largest, &mut self.worst].into_iter().flatten() {
+            deviation.row += rows;
+        }
+        self
+    }
+
+    /// What two checks by one method say together.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
         self.elements += other.elements;
         self.failures += other.failures;
         self.overflowed += other.overflowed;

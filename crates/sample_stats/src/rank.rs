@@ -1,5 +1,7 @@
 //! Whether one group of samples is larger than another, by their ranks alone.
 
+use crate::middle::median;
+
 /// Up to so many samples in both groups together every arrangement of ranks is counted; with more,
 /// the normal distribution is as good.
 const COUNTED: usize = 80;
@@ -45,7 +47,7 @@ pub fn compare(before: &[f64], after: &[f64]) -> Option<Comparison> {
     ratios.sort_by(f64::total_cmp);
     let cut = cut(before.len(), after.len());
     let interval = cut.map(|cut| (ratios[cut], ratios[ratios.len() - 1 - cut]));
-    Some(Comparison { ratio: super::median(&ratios), interval, p: p_value(before, after) })
+    Some(Comparison { ratio: median(&ratios), interval, p: p_value(before, after) })
 }
 
 /// The two-sided test of Mann and Whitney.

@@ -1,7 +1,8 @@
 //! What the program can be asked for: the commands, and for each what its help ends with.
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::bench::args::BenchArgs;
@@ -71,7 +72,7 @@ const MAN: &str = "Examples:
 /// C = alpha * A * B + beta * C in f32, row-major: A is M x K, B is K x N, C is M x N.
 /// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
+#[command(version, subcommand_negates_reqs = true,
           arg_required_else_help = true, after_help = FIRST)]
 pub struct Args {
     #[command(subcommand)]
@@ -164,6 +165,28 @@ pub enum Command {
         /// A command, as in `bench`.
         command: Option<String>,
     },
+}
+
+/// What the program was called with. Before a command there is nothing but what is for all of them.
+///
+/// # Errors
+///
+/// What clap says.
+pub fn parse() -> Result<Args, clap::Error> {
+    let command = Args::command();
+    let mut matches = command.clone().try_get_matches()?;
+    if let Some(name) = matches.subcommand_name() {
+        let is_given = |arg: &&clap::Arg| {
+            let source = matches.value_source(arg.get_id().as_str());
+            source == Some(ValueSource::CommandLine) && !arg.is_global_set()
+        };
+        let given = command.get_arguments().find(is_given).and_then(clap::Arg::get_long);
+        if let Some(long) = given {
+            let message = format!("the subcommand '{name}' cannot be used with '--{long}'");
+            return Err(mistake(name, &message));
+        }
+    }
+    Args::from_arg_matches_mut(&mut matches)
 }
 
 /// All options, with the names by which help and errors call them.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cuda_gemm::error::no_gpu;
 use host::compare::{Comparison, Note, Observer, Row, Step};
 use host::telemetry::Telemetry;
-use host::{Device, DeviceChoice, Loaded, Selection, Shape, Table, baseline, shape};
+use host::{Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline, shape};
 
 use super::outcome::Outcome;
 use crate::error::{Error, few_sets, no_baseline, not_compared};
@@ -35,14 +35,16 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(Shape::square));
     }
+    let products: Vec<_> =
+        shapes.into_iter().map(|shape| args.gemm(shape)).collect::<Result<_, _>>()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
     let reporter = RowReporter::new(args.format, args.save.as_deref(), stdio::print_styled)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
     let device = device::open(DeviceChoice::Gpu)?;
-    let rows = Rows::new(reporter, choices.len() * shapes.len());
-    measure(args, &device, rows, &choices, &shapes, table.as_ref())
+    let rows = Rows::new(reporter, choices.len() * products.len());
+    measure(args, &device, rows, &choices, &products, table.as_ref())
 }
 
 /// Measures all rows, and says what came of them.
@@ -51,7 +53,7 @@ fn measure(
     device: &Device,
     mut rows: Rows,
     choices: &[Selection],
-    shapes: &[Shape],
+    products: &[Gemm],
     table: Option<&Table>,
 ) -> Result<Outcome, Error> {
     let telemetry = Telemetry::open(device).map(Some).unwrap_or_else(|reason| {
@@ -72,17 +74,18 @@ fn measure(
     });
     let setting = Setting {
         device,
-        gemm: shapes[0].gemm(),
+        gemm: products[0],
         seed: Some(args.options().seed),
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
         l2: Some(args.options().l2),
+        samples: args.options().samples,
     };
     rows.reporter.begin(&json::environment(&setting)?, &head(&comparison, &setting))?;
-    for shape in shapes {
+    for gemm in products {
         if !rows.reporter.is_wanted() {
             break;
         }
-        comparison.shape(shape.gemm(), &kernels, cublas.as_ref(), &mut rows)?;
+        comparison.shape(*gemm, &kernels, cublas.as_ref(), &mut rows)?;
     }
     rows.reporter.end()?;
     Ok(if rows.reporter.all_right() { Outcome::Right } else { Outcome::Wrong })
@@ -97,7 +100,7 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
     };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = A B, random matrices, seed {}\n\
+         product: C = {} A B + {} C, random matrices, seed {}\n\
          against: {cublas}\n\
          {}\
          columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
@@ -105,6 +108,8 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
          cuBLAS's\n",
         info.name,
         setting.compute_capability(),
+        setting.gemm.alpha,
+        setting.gemm.beta,
         options.seed,
         page::method_of_timing(info, options.l2, options.samples, options.sample_ms),
     )

@@ -13,8 +13,7 @@ use crate::report::format::{Format, milliseconds};
 use crate::report::json;
 
 /// Products to explain, for a call that names none.
-const SHAPES: [Shape; 3] =
-    [Shape::square(512), Shape::square(4096), Shape { m: 16, n: 4096, k: 4096 }];
+const SHAPES: [Shape; 3] = [Shape::square(512), Shape::square(4096), Shape::new(16, 4096, 4096)];
 
 /// How many of the best choices are shown.
 const SHOWN: usize = 5;

@@ -6,6 +6,7 @@ use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile, Unaligned};
+use host::limit::profile::Profile;
 use host::{Device, DeviceChoice, Selection, auto, nearest_name};
 use serde::Serialize;
 
@@ -16,6 +17,9 @@ use crate::io::stdio::print;
 use crate::report::format::Format;
 use crate::report::{json, page};
 use args::ExplainArgs;
+
+/// FP32 lanes of a multiprocessor of the GPU on which kernels were profiled.
+const H200_LANES: u32 = 128;
 
 /// The example of the tutorial on thread tiles: 16 results of a product of 7 x 7 matrices.
 const EXAMPLE_RESULTS: u64 = 16;
@@ -84,7 +88,7 @@ fn text(descriptor: &KernelDescriptor) -> String {
         geometry(descriptor),
         title("Arithmetic"),
         "For one result, with K for the inner dimension and aligned matrices: values follow from\n\
-         the geometry, instructions are counted in the PTX, and nothing is measured.\n\n"
+         the geometry, instructions are counted in the PTX, and no time is measured.\n\n"
             .to_owned(),
         arithmetic(descriptor),
         title("Peak of the GPU"),
@@ -217,6 +221,16 @@ fn arithmetic(descriptor: &KernelDescriptor) -> String {
          C and the new\n",
         decimal(example),
     );
+    if let Some(profile) = Profile::of(descriptor) {
+        let Profile { instructions, l1_cycles, uses_shared } = profile;
+        let cache = if uses_shared { "shared memory" } else { "L1 cache" };
+        text += &format!(
+            "  machine code    for each FMA of a warp {instructions} instructions and {l1_cycles} cycles \
+             of the {cache},\n\
+             \u{20}                 as counted on an H200: at most {:.0} % of its peak of FMAs\n",
+            profile.bound(H200_LANES),
+        );
+    }
     let place = place(descriptor);
     let earlier = match place {
         0 => vec![],
@@ -290,6 +304,10 @@ struct Explanation {
     shared_values: Option<f64>,
     shared_instructions: Option<f64>,
     intensity: f64,
+    /// Instructions for each FMA of a warp, counted on an H200; null where that was not done.
+    instructions_per_fma: Option<f64>,
+    /// Likewise cycles of the shared memory and L1 cache.
+    l1_cycles_per_fma: Option<f64>,
     /// For 16 results of a product of 7 x 7 matrices, if no thread shared.
     example_accesses: f64,
 }
@@ -298,6 +316,7 @@ impl Explanation {
     fn of(descriptor: &KernelDescriptor) -> Self {
         let Arithmetic { global, shared, intensity } = Arithmetic::of(descriptor);
         let Tile { bm, bn, bk, tm, tn } = descriptor.tile();
+        let profile = Profile::of(descriptor);
         Self {
             kernel: descriptor.name(),
             rung: place(descriptor) + 1,
@@ -313,6 +332,8 @@ impl Explanation {
             shared_values: shared.map(|shared| shared.values.value()),
             shared_instructions: shared.map(|shared| shared.instructions.value()),
             intensity: intensity.value(),
+            instructions_per_fma: profile.map(|profile| profile.instructions),
+            l1_cycles_per_fma: profile.map(|profile| profile.l1_cycles),
             example_accesses: accesses_without_sharing(
                 descriptor.tile(),
                 EXAMPLE_K,

@@ -8,14 +8,14 @@ use cuda_gemm::Error as GemmError;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
 use host::time::Samples;
-use host::verify::{Check, Method, Problem, Reference};
-use host::workload::{Timed, Workload};
+use host::verify::Check;
+use host::workload::{Timed, Workload, samples};
 use host::{Device, Gemm, Matrix, Selection, Shape, Table};
 
 use super::list;
 use super::outcome::Outcome;
 use crate::error::{Error, advised, few_sets};
-use crate::io::input::{Input, Matrices};
+use crate::io::input::Input;
 use crate::io::output::Output;
 use crate::io::progress::{self, Simulation};
 use crate::io::{device, stdio};
@@ -52,8 +52,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         all.collect()
     };
     let candidates = prepare(gemm)?;
-    let method = Method::choose(gemm.m, gemm.n, gemm.depth());
-    require_memory(&device, &gemm, method)?;
+    require_memory(&device, &gemm)?;
 
     let alone = Simulation::alone("for an estimate");
     let runs = args.repeat.unwrap_or(1);
@@ -68,18 +67,15 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let (seed, bound) = (input.seed(), input.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
-    let setting = Setting { device: &device, gemm, seed, cublas_version, l2 };
+    let samples = samples(&device, args.repeat);
+    let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
-    let matrices = progress::step("preparing the matrices", || input.read(&gemm))?;
-    let Matrices { a, b, c } = &matrices;
-    let old = c.as_ref();
-    let mut workload = Workload::new(&device, &gemm, [a, b], old, args.repeat, args.l2())?;
+    let operands = progress::step("preparing the matrices", || input.read(&gemm))?;
+    let mut workload = Workload::new(&device, &operands, args.repeat, args.l2())?;
     let (sets, wanted) = workload.sets();
     if sets < wanted {
-        let Gemm { m, n, k, .. } = gemm;
-        stdio::say(few_sets(Shape { m, n, k }, sets, wanted));
+        stdio::say(few_sets(Shape::of(&gemm), sets, wanted));
     }
-    let problem = Problem { a, b, c: c.as_ref(), alpha: gemm.alpha, beta: gemm.beta, bound };
     let mut reference = None;
 
     let (mut outcome, mut clean) = (Outcome::Right, true);
@@ -135,9 +131,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                 || {
                     let reference = match &mut reference {
                         Some(reference) => reference,
-                        none => {
-                            none.insert(Reference::compute(problem, method, seed.unwrap_or(0))?)
-                        }
+                        none => none.insert(operands.reference(bound, seed.unwrap_or(0))?),
                     };
                     reference.check(&result)
                 },
@@ -196,7 +190,7 @@ fn conclude(
 }
 
 /// Refuses what does not fit, on the device and on the host.
-fn require_memory(device: &Device, gemm: &Gemm, method: Method) -> Result<(), Error> {
+fn require_memory(device: &Device, gemm: &Gemm) -> Result<(), Error> {
     let needed = gemm.bytes();
     let available = device.free_memory()?;
     if needed > u128::from(available) {
@@ -209,8 +203,9 @@ fn require_memory(device: &Device, gemm: &Gemm, method: Method) -> Result<(), Er
     }
     // A, B, the result and perhaps the old C; the reference; and, on the software
     // device, the device's own matrices.
-    let old = if gemm.beta == 0.0 { 0 } else { 4 * gemm.m as u128 * gemm.n as u128 };
-    let reference = method.bytes(gemm.m, gemm.n, gemm.depth());
+    let c = 4 * gemm.batch as u128 * gemm.m as u128 * gemm.n as u128;
+    let old = if gemm.beta == 0.0 { 0 } else { c };
+    let reference = host::operands::reference_bytes(gemm, host::operands::method(gemm));
     let soft = if device.is_soft() { needed } else { 0 };
     Ok(host::require_memory(needed + old + reference + soft, device.is_soft())?)
 }
@@ -219,7 +214,7 @@ fn require_memory(device: &Device, gemm: &Gemm, method: Method) -> Result<(), Er
 mod tests {
     use super::*;
     use host::npy::NpyFile;
-    use host::verify::Bound;
+    use host::verify::{Bound, Method, Problem, Reference};
 
     #[test]
     fn only_a_right_result_is_stored() {

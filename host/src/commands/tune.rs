@@ -225,7 +225,7 @@ impl SearchLine {
             ns: run.ns(),
             rms_error: run.rms_error,
         };
-        let Shape { m, n, k } = result.shape;
+        let Shape { m, n, k, .. } = result.shape;
         let runs = result.runs.iter().map(run).collect();
         Self { m, n, k, cublas_rms_error: result.cublas_rms_error, runs }
     }

@@ -5,20 +5,31 @@ use std::path::PathBuf;
 use cuda_gemm::Error as GemmError;
 use host::npy::NpyFile;
 use host::verify::Bound;
-use host::{Gemm, Matrix};
+use host::{Gemm, Operands, Shape, operands};
 
 use crate::error::Error;
 
 /// Where the matrices come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    Random { m: usize, n: usize, k: usize, seed: u64 },
-    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf> },
+    Random { shape: Shape, seed: u64 },
+    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf>, lie: Lie },
+}
+
+/// How matrices lie in files.
+#[derive(Clone, Copy, Debug)]
+pub struct Lie {
+    /// Whether A and B are transposed.
+    pub trans_a: bool,
+    pub trans_b: bool,
+    /// How many products there are, whose matrices lie one below the other; a B that is not
+    /// transposed may be one for all.
+    pub batch: usize,
 }
 
 /// The matrices, as far as they must be known to check sizes.
 pub enum Input {
-    Random { m: usize, n: usize, k: usize, seed: u64 },
+    Random { shape: Shape, seed: u64 },
     Files(Box<Files>),
 }
 
@@ -26,24 +37,18 @@ pub struct Files {
     a: NpyFile,
     b: NpyFile,
     c: Option<NpyFile>,
-}
-
-/// The matrices on the host.
-pub struct Matrices {
-    pub a: Matrix,
-    pub b: Matrix,
-    /// The old C; only if beta is not 0.
-    pub c: Option<Matrix>,
+    lie: Lie,
 }
 
 impl Input {
     pub fn open(source: Source) -> Result<Self, Error> {
         Ok(match source {
-            Source::Random { m, n, k, seed } => Self::Random { m, n, k, seed },
-            Source::Files { a, b, c } => Self::Files(Box::new(Files {
+            Source::Random { shape, seed } => Self::Random { shape, seed },
+            Source::Files { a, b, c, lie } => Self::Files(Box::new(Files {
                 a: NpyFile::open(&a)?,
                 b: NpyFile::open(&b)?,
                 c: c.as_deref().map(NpyFile::open).transpose()?,
+                lie,
             })),
         })
     }
@@ -54,23 +59,39 @@ impl Input {
     }
 
     pub fn gemm(&self) -> Result<Gemm, Error> {
-        let Files { a, b, c } = match self {
-            Self::Random { m, n, k, .. } => return Ok(Gemm::new(*m, *n, *k)),
+        let Files { a, b, c, lie } = match self {
+            Self::Random { shape, .. } => return Ok(shape.gemm()),
             Self::Files(files) => files.as_ref(),
         };
-        let (m, k) = a.shape();
-        let n = b.shape().1;
-        let expect = |what, (rows, cols), (need_rows, need_cols)| match (rows, cols)
+        let Lie { trans_a, trans_b, batch } = *lie;
+        let part = |what, rows: usize| match rows.checked_rem(batch) {
+            Some(0) => Ok(rows / batch),
+            _ => Err(Error::usage(format!(
+                "--batch {batch}: {what} has {rows} rows, which are no {batch} matrices of the \
+                 same size, one below the other"
+            ))),
+        };
+        let op = |trans, rows, cols| if trans { (cols, rows) } else { (rows, cols) };
+        let (m, k) = op(trans_a, part("A", a.shape().0)?, a.shape().1);
+        // A B of K rows is one for all products.
+        let is_shared = batch > 1 && !trans_b && b.shape().0 == k;
+        let rows_b = if is_shared { b.shape().0 } else { part("B", b.shape().0)? };
+        let n = op(trans_b, rows_b, b.shape().1).1;
+        let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b);
+        let gemm = if batch == 1 { gemm } else { gemm.stacked(batch) };
+        let gemm = if is_shared { Gemm { stride_b: 0, ..gemm } } else { gemm };
+        let [_, shape_b, shape_c] = operands::shapes(&gemm);
+        let expect = |what, (rows, cols), [need_rows, need_cols]: [usize; 2]| match (rows, cols)
             == (need_rows, need_cols)
         {
             true => Ok(()),
             false => Err(Error::from(GemmError::Shape { what, rows, cols, need_rows, need_cols })),
         };
-        expect("B", b.shape(), (k, n))?;
+        expect("B", b.shape(), shape_b)?;
         if let Some(c) = c {
-            expect("C", c.shape(), (m, n))?;
+            expect("C", c.shape(), shape_c)?;
         }
-        Ok(Gemm::new(m, n, k))
+        Ok(gemm)
     }
 
     pub fn seed(&self) -> Option<u64> {
@@ -88,19 +109,13 @@ impl Input {
     }
 
     /// Reads or makes the matrices; C only if beta is not 0.
-    pub fn read(self, gemm: &Gemm) -> Result<Matrices, Error> {
-        let with_c = gemm.beta != 0.0;
+    pub fn read(self, gemm: &Gemm) -> Result<Operands, Error> {
         Ok(match self {
-            Self::Random { m, n, k, seed } => Matrices {
-                a: Matrix::random(m, k, seed, 1),
-                b: Matrix::random(k, n, seed, 2),
-                c: with_c.then(|| Matrix::random(m, n, seed, 3)),
-            },
-            Self::Files(files) => Matrices {
-                a: files.a.read()?,
-                b: files.b.read()?,
-                c: files.c.filter(|_| with_c).map(NpyFile::read).transpose()?,
-            },
+            Self::Random { seed, .. } => Operands::random(gemm, seed),
+            Self::Files(files) => {
+                let c = files.c.filter(|_| gemm.beta != 0.0).map(NpyFile::read).transpose()?;
+                Operands::new(*gemm, files.a.read()?, files.b.read()?, c)?
+            }
         })
     }
 }

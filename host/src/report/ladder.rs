@@ -17,8 +17,7 @@ pub struct Ladder {
     right: usize,
     wrong: usize,
     refused: usize,
-    /// Samples per row, and how results were checked: the same in all rows.
-    samples: usize,
+    /// How results were checked: the same in all rows.
     method: String,
     /// Rows whose launches may have waited for the host.
     gaps: Vec<&'static str>,
@@ -34,7 +33,14 @@ impl Ladder {
         };
         let [average, median, rate, speedup] = header.map(str::to_owned);
         let cells = [average, median, rate, speedup, "of cuBLAS".into(), "max error".into()];
-        print(&format!("{}{}", page::product(setting), row("kernel", &cells, "check")))
+        let timing = match setting.l2 {
+            Some(l2) => {
+                page::method_of_timing(setting.device.info(), l2, setting.samples, SAMPLE_MS)
+            }
+            None => format!("samples: {} of each\n", setting.samples),
+        };
+        let product = page::product(setting);
+        print(&format!("{product}{timing}{}", row("kernel", &cells, "check")))
     }
 
     /// Prints a result's row.
@@ -44,7 +50,6 @@ impl Ladder {
             true => self.right += 1,
             false => self.wrong += 1,
         }
-        self.samples = samples.ms().len();
         if samples.gap_free() == Some(false) {
             self.gaps.push(title.name);
         }
@@ -74,12 +79,7 @@ impl Ladder {
 
     /// Prints what is below the rows.
     pub fn end(&self, setting: &Setting<'_>) -> Result<(), Error> {
-        let Self { right, wrong, refused, samples, method, gaps } = self;
-        let info = setting.device.info();
-        let timing = match setting.l2 {
-            Some(l2) => page::method_of_timing(info, l2, *samples as u32, SAMPLE_MS),
-            None => format!("samples: {samples} of each\n"),
-        };
+        let Self { right, wrong, refused, method, gaps } = self;
         let gaps = match &gaps[..] {
             [] => String::new(),
             names => {
@@ -87,7 +87,7 @@ impl Ladder {
             }
         };
         print(&format!(
-            "{timing}{gaps}ratios:  the speed-up is over the rung before; both are medians over pairs of \
+            "{gaps}ratios:  the speed-up is over the rung before; both are medians over pairs of \
              samples\n\
              {}check:   {method}\n\
              result:  {right} right, {wrong} wrong, {refused} refused\n",

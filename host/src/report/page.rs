@@ -156,16 +156,20 @@ fn limit(load: Option<&Load>) -> String {
 
 /// What runs where.
 pub fn product(setting: &Setting<'_>) -> String {
-    let Gemm { m, n, k, alpha, beta, .. } = setting.gemm;
+    let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, .. } = setting.gemm;
+    let op = |trans: bool| if trans { "^T" } else { "" };
+    let batch = if batch == 1 { String::new() } else { format!(", batch of {batch}") };
     let matrices = match setting.seed {
         Some(seed) => format!("random matrices, seed {seed}"),
         None => "matrices from files".to_owned(),
     };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {alpha} A B + {beta} C, M {m} N {n} K {k}, {matrices}\n",
+         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}, {matrices}\n",
         setting.device.info().name,
         setting.compute_capability(),
+        op(trans_a),
+        op(trans_b),
     )
 }
 

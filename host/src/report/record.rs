@@ -16,6 +16,8 @@ pub struct Setting<'a> {
     pub cublas_version: Option<&'a str>,
     /// What the L2 cache holds when a product starts; none on the software device.
     pub l2: Option<L2>,
+    /// Samples of each.
+    pub samples: u32,
 }
 
 impl Setting<'_> {

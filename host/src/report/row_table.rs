@@ -8,7 +8,7 @@ use super::format::{milliseconds, number};
 /// The widths of the first two columns, and of the others.
 const SHAPE: usize = 20;
 const KERNEL: usize = 18;
-const WIDTHS: [usize; 12] = [11, 8, 11, 8, 14, 9, 8, 8, 8, 7, 6, 5];
+const WIDTHS: [usize; 12] = [11, 8, 12, 8, 14, 9, 8, 8, 8, 7, 6, 5];
 
 /// The names of the columns.
 pub fn header() -> String {
@@ -129,7 +129,7 @@ mod tests {
             assert!(text.contains(&format!(" {cell} ")), "{cell}: {text}");
         }
         let at = |text: &str, what: &str| text.find(what).unwrap() + what.len();
-        assert_eq!(at(&header(), "cuBLAS"), 68);
+        assert_eq!(at(&header(), "cuBLAS"), 69);
         assert_eq!(at(&text, " 61.23"), at(&header(), "TFLOP/s"));
     }
 

@@ -17,8 +17,10 @@ struct Words {
     before: &'static str,
     next: &'static str,
     times: &'static str,
-    /// The rows of the profile.
-    profile: [&'static str; 10],
+    /// What [`COUNTERS`] count.
+    counters: [&'static str; 13],
+    /// The reason for which most warps are stalled.
+    stalled: &'static str,
     /// The reasons of stalls, as the profiler's metrics and as its documentation call them.
     stalls: [(&'static str, &'static str); 5],
 }
@@ -30,18 +32,22 @@ const ENGLISH: Words = Words {
     before: "before",
     next: "next",
     times: "| rung | time | TFLOP/s | against the rung before | against cuBLAS |",
-    profile: [
+    counters: [
         "time",
         "registers per thread",
         "warps active, of what the multiprocessor holds",
+        "issue slots used, while active",
         "issue slots used",
-        "FMA pipe used",
+        "FMA pipe used, while active",
+        "data pipe of loads and stores used",
+        "DRAM throughput, of its peak",
+        "instructions of warps",
         "global load instructions",
         "bytes used of each sector loaded",
         "shared load instructions",
         "bank conflicts",
-        "warps stalled per issue, most of all by",
     ],
+    stalled: "warps stalled per issue, most of all by",
     stalls: [
         ("long_scoreboard", "long scoreboard (global memory)"),
         ("short_scoreboard", "short scoreboard (shared memory)"),
@@ -58,18 +64,22 @@ const CHINESE: Words = Words {
     before: "上一级",
     next: "下一级",
     times: "| 内核 | 时间 | TFLOP/s | 相对上一级 | 相对 cuBLAS |",
-    profile: [
+    counters: [
         "时间",
         "每线程寄存器数",
         "活跃 warp 占上限的比例",
+        "发射槽利用率（活跃期间）",
         "发射槽利用率",
-        "FMA 流水线利用率",
+        "FMA 流水线利用率（活跃期间）",
+        "load/store 数据通路利用率",
+        "DRAM 吞吐占峰值的比例",
+        "warp 指令数",
         "全局内存 load 指令数",
         "每个 sector 中用到的字节比例",
         "共享内存 load 指令数",
         "bank conflict 次数",
-        "每次发射时停顿的 warp 数，最主要的原因",
     ],
+    stalled: "每次发射时停顿的 warp 数，最主要的原因",
     stalls: [
         ("long_scoreboard", "long scoreboard（等待全局内存）"),
         ("short_scoreboard", "short scoreboard（等待共享内存）"),
@@ -202,64 +212,77 @@ pub fn times(language: &str, name: &str, run: &str) -> Result<String, String> {
     Ok(lines)
 }
 
-/// What `ncu --csv` said of a rung, and of the one before it.
+/// The metrics of the profiler, with the unit to divide by, the digits, and what follows them.
+const COUNTERS: [(&str, f64, usize, &str); 13] = [
+    ("gpu__time_duration.sum", 1e6, 3, " ms"),
+    ("launch__registers_per_thread", 1.0, 0, ""),
+    ("sm__warps_active.avg.pct_of_peak_sustained_active", 1.0, 0, " %"),
+    ("sm__inst_issued.avg.pct_of_peak_sustained_active", 1.0, 0, " %"),
+    ("smsp__issue_active.avg.pct_of_peak_sustained_elapsed", 1.0, 0, " %"),
+    ("sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active", 1.0, 0, " %"),
+    ("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 1.0, 0, " %"),
+    ("dram__throughput.avg.pct_of_peak_sustained_elapsed", 1.0, 0, " %"),
+    ("smsp__inst_executed.sum", 1e6, 0, " M"),
+    ("smsp__inst_executed_op_global_ld.sum", 1e6, 2, " M"),
+    ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct", 1.0, 0, " %"),
+    ("smsp__inst_executed_op_shared_ld.sum", 1e6, 2, " M"),
+    ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 1e6, 2, " M"),
+];
+
+/// What `ncu --csv` said of a rung, of the one before it, and of cuBLAS's kernel if there is one.
+/// Counters that the run has not are left out.
 pub fn profile(language: &str, name: &str, run: &str) -> Result<String, String> {
     let words = words(language)?;
+    let kernels = metrics(run)?;
     let [before, _] = neighbours(name)?;
-    let mut head = String::from("| |");
-    let mut columns = Vec::new();
-    for kernel in [before, Some(name)].into_iter().flatten() {
-        head += &format!(" `{kernel}` |");
-        columns.push(counters(words, kernel, run)?);
+    let cublas = kernels.keys().find(|kernel| kernel.ends_with("cublas"));
+    let shown = [before, Some(name), cublas.map(String::as_str)];
+    let shown: Vec<&str> =
+        shown.into_iter().flatten().filter(|kernel| kernels.contains_key(*kernel)).collect();
+    if !shown.contains(&name) {
+        return Err(format!("the run has nothing of `{name}`"));
     }
-    let mut lines = format!("{head}\n|---|{}\n", "---:|".repeat(columns.len()));
-    for (row, label) in words.profile.iter().enumerate() {
-        let cells: Vec<&str> = columns.iter().map(|column| column[row].as_str()).collect();
-        lines += &format!("| {label} | {} |\n", cells.join(" | "));
+    let mut lines = String::from("| |");
+    for kernel in &shown {
+        lines += &format!(" `{}` |", if kernel.ends_with("cublas") { "cublas" } else { kernel });
     }
+    lines += &format!("\n|---|{}\n", "---:|".repeat(shown.len()));
+    let mut row = |label: &str, cell: &dyn Fn(&HashMap<String, f64>) -> Option<String>| {
+        let cells: Option<Vec<String>> =
+            shown.iter().map(|kernel| cell(&kernels[*kernel])).collect();
+        if let Some(cells) = cells {
+            lines += &format!("| {label} | {} |\n", cells.join(" | "));
+        }
+    };
+    for (label, (metric, unit, digits, suffix)) in words.counters.into_iter().zip(COUNTERS) {
+        row(label, &|values| {
+            values.get(metric).map(|value| format!("{:.digits$}{suffix}", value / unit))
+        });
+    }
+    row(words.stalled, &|values| {
+        let stalled = words.stalls.iter().filter_map(|(reason, says)| {
+            let metric =
+                format!("smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio");
+            values.get(&metric).map(|stalled| (*stalled, says))
+        });
+        let (stalled, says) = stalled.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(format!("{says}: {stalled:.2}"))
+    });
     Ok(lines)
 }
 
-/// The cells of a kernel's column in the table of [`profile`].
-fn counters(words: &Words, kernel: &str, run: &str) -> Result<[String; 10], String> {
-    let mut metrics = HashMap::new();
+/// The metrics of each kernel, by their names.
+fn metrics(run: &str) -> Result<HashMap<String, HashMap<String, f64>>, String> {
+    let mut kernels: HashMap<String, HashMap<String, f64>> = HashMap::new();
     for row in csv::Reader::from_reader(run.as_bytes()).deserialize() {
         let row: HashMap<String, String> = row.map_err(|error| error.to_string())?;
         let cell = |column: &str| row.get(column).map_or("", String::as_str);
-        if cell("Kernel Name") == kernel {
-            metrics.insert(cell("Metric Name").to_string(), cell("Metric Value").replace(',', ""));
-        }
+        let value = cell("Metric Value").replace(',', "");
+        let value = value.parse().map_err(|error| format!("`{value}`: {error}"))?;
+        let kernel = kernels.entry(cell("Kernel Name").into()).or_default();
+        kernel.insert(cell("Metric Name").into(), value);
     }
-    let number = |metric: &str| -> Result<f64, String> {
-        let value = metrics.get(metric).ok_or_else(|| format!("no `{metric}` of `{kernel}`"))?;
-        value.parse().map_err(|error| format!("`{metric}` of `{kernel}`: {error}"))
-    };
-    let scaled = |metric: &str, unit: f64, digits: usize, suffix: &str| {
-        Ok::<_, String>(format!("{:.digits$}{suffix}", number(metric)? / unit))
-    };
-    let percent =
-        |what: &str| scaled(&format!("{what}.avg.pct_of_peak_sustained_active"), 1.0, 0, " %");
-    let mut most = (0.0, "");
-    for (reason, says) in words.stalls {
-        let metric = format!("smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio");
-        let stalled = number(&metric)?;
-        if stalled > most.0 {
-            most = (stalled, says);
-        }
-    }
-    let sectors = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct";
-    Ok([
-        scaled("gpu__time_duration.sum", 1e6, 3, " ms")?,
-        scaled("launch__registers_per_thread", 1.0, 0, "")?,
-        percent("sm__warps_active")?,
-        percent("sm__inst_issued")?,
-        percent("sm__inst_executed_pipe_fma")?,
-        scaled("smsp__inst_executed_op_global_ld.sum", 1e6, 2, " M")?,
-        scaled(sectors, 1.0, 0, " %")?,
-        scaled("smsp__inst_executed_op_shared_ld.sum", 1e6, 2, " M")?,
-        scaled("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 1e6, 2, " M")?,
-        format!("{}: {:.2}", most.1, most.0),
-    ])
+    Ok(kernels)
 }
 
 #[cfg(test)]
@@ -286,6 +309,21 @@ mod tests {
             "```rust,ignore\nwhile k0 < k {\n    loop {\n    }\n}\n// ...\nfor i in 0..k {\n}\n```\n"
         );
         assert!(code("fn f() {}\n").is_err());
+    }
+
+    #[test]
+    fn a_profile_has_a_column_per_kernel_and_no_counter_that_is_missing() {
+        let run = "\"Kernel Name\",\"Metric Name\",\"Metric Value\"\n\
+            naive,gpu__time_duration.sum,\"2,000,000\"\n\
+            coalesced,gpu__time_duration.sum,\"1,500,000\"\n\
+            coalesced,launch__registers_per_thread,32\n\
+            x_cublas,gpu__time_duration.sum,\"500,000\"\n";
+        assert_eq!(
+            profile("en", "coalesced", run).unwrap(),
+            "| | `naive` | `coalesced` | `cublas` |\n|---|---:|---:|---:|\n\
+             | time | 2.000 ms | 1.500 ms | 0.500 ms |\n"
+        );
+        assert!(profile("en", "tma", run).is_err());
     }
 
     #[test]

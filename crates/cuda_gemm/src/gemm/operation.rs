@@ -43,6 +43,7 @@ const MAX_REACH: usize = 1 << 48;
 /// gemm.validate()?;
 /// assert_eq!(gemm.flops(), 10.0 * 48.0);
 /// assert!(gemm.batched(10, [8, 0, 5]).validate().is_err(), "one C overlaps the next");
+/// assert_eq!(gemm.stacked(10).strides(), [8, 12, 6]);
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,6 +124,13 @@ impl Gemm {
     #[must_use]
     pub const fn strided(self, lda: usize, ldb: usize, ldc: usize) -> Self {
         Self { lda, ldb, ldc, ..self }
+    }
+
+    /// A batch of such products, whose matrices lie one below the other.
+    #[must_use]
+    pub const fn stacked(self, batch: usize) -> Self {
+        let [[rows_a, _], [rows_b, _], [rows_c, _]] = self.shapes();
+        self.batched(batch, [rows_a * self.lda, rows_b * self.ldb, rows_c * self.ldc])
     }
 
     /// Rows and columns of A, B and C as they lie in memory.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::{Device, Error as GemmError, Gemm, Matrix};
-use gemm_verify::{Bound, Method, Problem, Reference};
+use cuda_gemm::{Device, Error as GemmError, Gemm};
+use gemm_verify::{Bound, Method};
 
 use super::row::{Row, Status};
 use crate::baseline::{Baseline, NotCompared};
@@ -11,6 +11,7 @@ use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::{Candidate, Job, Loaded, Selection};
 use crate::error::{Error, require_memory};
 use crate::limit::Load;
+use crate::operands::{self, Operands, Products};
 use crate::shape::Shape;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::telemetry::Telemetry;
@@ -23,7 +24,7 @@ pub struct Options {
     /// Samples of each, kernel and cuBLAS; from six on there is an interval.
     pub samples: u32,
     /// Milliseconds that a sample lasts at least, unless that takes more than
-    /// [`batch::MAX_LAUNCHES`].
+    /// [`MAX_LAUNCHES`](crate::batch::MAX_LAUNCHES).
     pub sample_ms: f64,
     /// Of the random matrices.
     pub seed: u64,
@@ -176,9 +177,9 @@ impl Comparison {
         let baseline = baseline
             .map(|baseline| baseline.prepare(gemm, 1, false, Selection::All))
             .transpose()?;
-        let method = Method::choose(gemm.m, gemm.n, gemm.k);
+        let method = operands::method(&gemm);
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm, method));
-        let Plan { a, b, mut buffers, wanted } = match prepared {
+        let Plan { operands, mut buffers, wanted } = match prepared {
             Ok(prepared) => prepared,
             Err(error) if error.is_refusal() => {
                 let error = Arc::new(error);
@@ -191,14 +192,12 @@ impl Comparison {
             Err(error) => return Err(error.into()),
         };
         if buffers.len() < wanted {
-            let shape = Shape { m: gemm.m, n: gemm.n, k: gemm.k };
+            let shape = Shape::of(&gemm);
             observer.note(&Note::FewSets { shape, count: buffers.len(), wanted });
         }
         let bound = Bound::Probabilistic;
-        let problem = Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound };
         let reference = observer
-            .step(Step::Reference, || Reference::compute(problem, method, self.options.seed))
-            .map_err(Error::from)?;
+            .step(Step::Reference, || operands.reference_by(method, bound, self.options.seed))?;
         let baseline = baseline.as_ref();
         let baseline = baseline.map(|one| Baseline::new(one, &mut buffers, &reference));
         let baseline = match baseline.transpose()? {
@@ -231,17 +230,17 @@ impl Comparison {
             return Err(GemmError::DeviceMemory { device, needed, available }.into());
         }
         // Two results are compared with each other.
-        let second = 4 * gemm.m as u128 * gemm.n as u128;
-        require_memory(needed + second + method.bytes(gemm.m, gemm.n, gemm.k), false)?;
+        let second = 4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128);
+        let reference = operands::reference_bytes(gemm, method);
+        require_memory(needed.saturating_add(second).saturating_add(reference), false)?;
 
         // It fits 64 bits, as the free memory does.
         let bytes = needed as u64;
         let wanted = buffers::count(l2, bytes, device.info().l2_bytes);
         let count = buffers::possible(wanted, bytes, available);
-        let a = Matrix::random(gemm.m, gemm.k, seed, 1);
-        let b = Matrix::random(gemm.k, gemm.n, seed, 2);
-        let buffers = RotatingBuffers::new(device, gemm, [&a, &b], count)?;
-        Ok(Plan { a, b, buffers, wanted })
+        let operands = Operands::random(gemm, seed);
+        let buffers = RotatingBuffers::new(device, gemm, [operands.a(), operands.b()], count)?;
+        Ok(Plan { operands, buffers, wanted })
     }
 
     /// Checks a kernel, times it if it is right, and hands on its row.
@@ -251,7 +250,7 @@ impl Comparison {
         candidate: &Candidate,
         baseline: Option<&Baseline<'_>>,
         buffers: &mut RotatingBuffers,
-        reference: &Reference<'_>,
+        reference: &Products<'_>,
         observer: &mut O,
     ) -> Result<(), O::Error> {
         row.l2 = Some(self.options.l2);
@@ -260,14 +259,14 @@ impl Comparison {
             Ok(job) => job,
             Err(reason) => return observer.row(row.refused(Arc::clone(reason)), &[], &[]),
         };
-        let first = match buffers.result(job, None) {
+        let first = match buffers.result(job, reference.operands().c()) {
             Ok(first) => first,
             Err(error) if error.is_refusal() => {
                 return observer.row(row.refused(Arc::new(error)), &[], &[]);
             }
             Err(error) => return Err(error.into()),
         };
-        let check = observer.step(Step::Check, || reference.check(&first)).map_err(Error::from)?;
+        let check = observer.step(Step::Check, || reference.check(&first))?;
         row.errors(&check, baseline.map(|baseline| &baseline.check));
         if !check.passed() {
             let reason = match check.worst {
@@ -286,7 +285,7 @@ impl Comparison {
         let (own, cublas) = (batches.pop().expect("one for each job"), batches.pop());
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // After hundreds of launches between others.
-        let second = buffers.result(job, None)?;
+        let second = buffers.result(job, reference.operands().c())?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
             let (m, n) = (at / first.cols(), at % first.cols());
             let reason = format!(
@@ -297,8 +296,8 @@ impl Comparison {
         row.status = Status::Pass;
         row.times(&own, cublas.as_ref(), &rates);
         if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
-            let (gemm, info) = (row.shape().gemm(), self.device().info());
-            row.load(&Load::new(candidate, &gemm, info, median, &rates, launch_ms));
+            let (gemm, info) = (reference.operands().gemm(), self.device().info());
+            row.load(&Load::new(candidate, gemm, info, median, &rates, launch_ms));
         }
         row.conditions(&conditions);
         observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
@@ -319,8 +318,7 @@ impl Comparison {
 
 /// The matrices of a product, on the host and in as many sets as there is memory for.
 struct Plan {
-    a: Matrix,
-    b: Matrix,
+    operands: Operands,
     buffers: RotatingBuffers,
     /// How many sets there should be.
     wanted: usize,

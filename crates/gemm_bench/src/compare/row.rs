@@ -83,6 +83,16 @@ pub struct Row {
     pub n: usize,
     /// Columns of A, rows of B.
     pub k: usize,
+    /// Whether A lies transposed.
+    pub trans_a: bool,
+    /// Whether B lies transposed.
+    pub trans_b: bool,
+    /// How many products there are.
+    pub batch: usize,
+    /// The factor of the product.
+    pub alpha: f32,
+    /// The factor of the old C.
+    pub beta: f32,
     /// What came of it.
     pub status: Status,
     /// Why, unless it passed.
@@ -199,13 +209,16 @@ impl Row {
     /// A row about which nothing is known yet.
     pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
         let Title { name: kernel, rung, chosen, splits, staged, .. } = *title;
-        let Gemm { m, n, k, .. } = *gemm;
-        Self { kernel, rung, chosen, splits, staged, m, n, k, seed, ..Self::default() }
+        let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
+        let Gemm { alpha, beta, .. } = *gemm;
+        let shape = Self { m, n, k, trans_a, trans_b, batch, alpha, beta, ..Self::default() };
+        Self { kernel, rung, chosen, splits, staged, seed, ..shape }
     }
 
     /// The shape of the product.
     pub fn shape(&self) -> Shape {
-        Shape { m: self.m, n: self.n, k: self.k }
+        let Self { m, n, k, trans_a, trans_b, batch, .. } = *self;
+        Shape { m, n, k, trans_a, trans_b, batch }
     }
 
     /// Has a row say that it was refused, and why.

@@ -81,7 +81,7 @@ mod tests {
     /// Results in which times are what `truth` says, and predictions what `table` does.
     fn results(table: &Table, truth: &Table) -> Vec<SearchResult> {
         let (model, truth) = (Model::new(table), Model::new(truth));
-        let shape = |i: usize| Shape { m: 16 * i, n: 40 * i + 8, k: 3000 - 100 * i };
+        let shape = |i: usize| Shape::new(16 * i, 40 * i + 8, 3000 - 100 * i);
         let result = |shape: Shape| {
             let run = |estimate: cuda_gemm::auto::Estimate| Run {
                 choice: estimate.choice,

@@ -1,12 +1,13 @@
 //! The benchmark context: what every measurement needs, and how one is made.
 
-use cuda_gemm::{Device, Error as GemmError, Gemm, Matrix};
-use gemm_verify::{Bound, Check, Method, Problem, Reference};
+use cuda_gemm::{Device, Error as GemmError, Gemm};
+use gemm_verify::{Bound, Check, Method};
 
 use crate::batch::{self, Policy, Work};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::Job;
 use crate::error::{Error, require_memory};
+use crate::operands::{Operands, Products};
 use crate::roofline::{self, Peaks, Speed};
 use crate::{stats, time};
 
@@ -34,35 +35,24 @@ pub struct TimedJob {
 }
 
 /// Random matrices for a product, on the host.
-pub struct Operands {
-    gemm: Gemm,
-    a: Matrix,
-    b: Matrix,
+///
+/// # Errors
+///
+/// [`Error::HostMemory`], before anything is allocated.
+pub fn operands(gemm: Gemm) -> Result<Operands, Error> {
+    // Results are compared with each other, and with samples.
+    require_memory(3 * gemm.bytes(), false)?;
+    Ok(Operands::random(&gemm, SEED))
 }
 
-impl Operands {
-    /// # Errors
-    ///
-    /// [`Error::HostMemory`], before anything is allocated.
-    pub fn new(gemm: Gemm) -> Result<Self, Error> {
-        // Results are compared with each other, and with samples.
-        require_memory(3 * gemm.bytes(), false)?;
-        let a = Matrix::random(gemm.m, gemm.k, SEED, 1);
-        let b = Matrix::random(gemm.k, gemm.n, SEED, 2);
-        Ok(Self { gemm, a, b })
-    }
-
-    /// The product in f64, or samples of it.
-    pub fn reference(&self) -> Result<Reference<'_>, Error> {
-        let Self { gemm, a, b } = self;
-        let method = match gemm.flops() {
-            flops if flops <= FULL_FLOPS => Method::Full,
-            _ => Method::Sampled { group: gemm.n },
-        };
-        let bound = Bound::Probabilistic;
-        let problem = Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound };
-        Ok(Reference::compute(problem, method, SEED)?)
-    }
+/// The product in f64, or samples of it.
+pub fn reference(operands: &Operands) -> Result<Products<'_>, Error> {
+    let gemm = operands.gemm();
+    let method = match gemm.flops() {
+        flops if flops <= FULL_FLOPS => Method::Full,
+        _ => Method::Sampled { group: gemm.n },
+    };
+    operands.reference_by(method, Bound::Probabilistic, SEED)
 }
 
 impl BenchmarkContext {
@@ -94,7 +84,7 @@ impl BenchmarkContext {
     /// [`GemmError::DeviceMemory`], before anything is allocated.
     pub fn buffers(&self, operands: &Operands, l2: L2) -> Result<RotatingBuffers, Error> {
         let info = self.device.info();
-        let (needed, available) = (operands.gemm.bytes(), self.device.free_memory()?);
+        let (needed, available) = (operands.gemm().bytes(), self.device.free_memory()?);
         // Partial sums and copies need some, too.
         if needed > u128::from(available / 2) {
             return Err(
@@ -106,7 +96,7 @@ impl BenchmarkContext {
         let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
         let count = buffers::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
-        RotatingBuffers::new(&self.device, &operands.gemm, [&operands.a, &operands.b], count)
+        RotatingBuffers::new(&self.device, operands.gemm(), [operands.a(), operands.b()], count)
     }
 
     /// Milliseconds of each, a sample for each round; all are timed in turn.
@@ -145,7 +135,7 @@ impl BenchmarkContext {
 pub fn check(
     job: &Job,
     buffers: &mut RotatingBuffers,
-    reference: &Reference<'_>,
+    reference: &Products<'_>,
 ) -> Result<Result<Check, String>, Error> {
     let (first, second) = (buffers.result(job, None)?, buffers.result(job, None)?);
     if let Some((at, _)) = first_difference(&first, &second) {

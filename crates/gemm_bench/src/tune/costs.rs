@@ -5,7 +5,7 @@ use cuda_gemm::auto::table::{Costs, Pace};
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, TILES};
 use cuda_gemm::{Gemm, Kernel};
 
-use super::context::{BenchmarkContext, Operands, TimedJob, check};
+use super::context::{BenchmarkContext, TimedJob, check, operands, reference};
 use crate::buffers::{L2, RotatingBuffers};
 use crate::candidate::Job;
 use crate::error::Error;
@@ -30,7 +30,7 @@ const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
 pub fn launch_ns(context: &BenchmarkContext, kernel: &Kernel) -> Result<f64, Error> {
     let gemm = Gemm::new(1, 1, 0);
     let job = TimedJob { job: Job::rung(kernel.prepare(gemm)?), on: 0 };
-    let mut buffers = [context.buffers(&Operands::new(gemm)?, L2::Warm)?];
+    let mut buffers = [context.buffers(&operands(gemm)?, L2::Warm)?];
     Ok(context.nanoseconds(&[job], &mut buffers)?[0])
 }
 
@@ -41,8 +41,8 @@ pub fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<Str
         .map(|size| size as usize);
     for beyond in [4, 5] {
         let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond);
-        let operands = Operands::new(gemm)?;
-        let reference = operands.reference()?;
+        let operands = operands(gemm)?;
+        let reference = reference(&operands)?;
         let mut buffers = context.buffers(&operands, L2::Warm)?;
         for (splits, staged) in CHECKED {
             if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
@@ -112,7 +112,7 @@ impl KernelBenchmark<'_> {
         let mut buffers: Vec<RotatingBuffers> = Vec::new();
         let mut jobs = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
-            buffers.push(self.context.buffers(&Operands::new(grid.gemm)?, L2::Cold)?);
+            buffers.push(self.context.buffers(&operands(grid.gemm)?, L2::Cold)?);
             let job = Job::rung(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
             jobs.push(TimedJob { job, on });
         }

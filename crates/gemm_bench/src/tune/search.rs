@@ -8,14 +8,14 @@
 use cuda_gemm::auto::{Auto, Choice, Estimate, Model};
 use cuda_gemm::kernels::KernelAbi;
 use cuda_gemm::{Error as GemmError, Gemm};
-use gemm_verify::Reference;
 
-use super::context::{BenchmarkContext, Operands, TimedJob, check};
+use super::context::{self, BenchmarkContext, TimedJob, check};
 use super::search_result::{Run, SearchResult, is_accurate};
 use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{L2, RotatingBuffers};
 use crate::candidate::{Job, Loaded, Selection};
 use crate::error::Error;
+use crate::operands::Products;
 use crate::shape::Shape;
 
 /// How many are timed: fewer where each takes long. Operations, and candidates up to these.
@@ -45,7 +45,7 @@ impl CandidateSearch<'_> {
     /// Times the best choices for a product in turn; why not if there is nothing to be had.
     pub fn run(&self, shape: Shape) -> Result<Result<SearchResult, String>, Error> {
         let gemm = shape.gemm();
-        let operands = match Operands::new(gemm) {
+        let operands = match context::operands(gemm) {
             Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
             operands => operands?,
         };
@@ -55,7 +55,7 @@ impl CandidateSearch<'_> {
             }
             buffers => [buffers?],
         };
-        let reference = operands.reference()?;
+        let reference = context::reference(&operands)?;
         let (cublas_rms_error, not_compared) =
             match self.cublas_rms_error(gemm, &mut buffers[0], &reference)? {
                 Ok(error) => (error, None),
@@ -78,7 +78,7 @@ impl CandidateSearch<'_> {
         &self,
         gemm: Gemm,
         buffers: &mut RotatingBuffers,
-        reference: &Reference<'_>,
+        reference: &Products<'_>,
     ) -> Result<Result<Option<f64>, NotCompared>, Error> {
         let Some(cublas) = self.cublas else { return Ok(Ok(None)) };
         let candidate = cublas.prepare(gemm, 1, false, Selection::All)?;
@@ -93,7 +93,7 @@ impl CandidateSearch<'_> {
         gemm: Gemm,
         cublas_rms_error: Option<f64>,
         buffers: &mut RotatingBuffers,
-        reference: &Reference<'_>,
+        reference: &Products<'_>,
     ) -> Result<Candidates, Error> {
         let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
         let mut estimates = self.model.ranking(&gemm, count.map_or(1, |(_, count)| *count));
@@ -169,8 +169,8 @@ mod tests {
         let search =
             CandidateSearch { context: &context, auto: &auto, model: &model, cublas: None };
         let gemm = Gemm::new(40, 50, 600);
-        let operands = Operands::new(gemm).unwrap();
-        let reference = operands.reference().unwrap();
+        let operands = context::operands(gemm).unwrap();
+        let reference = context::reference(&operands).unwrap();
         let mut buffers = context.buffers(&operands, L2::Warm).unwrap();
         let mut runs = |cublas_rms_error| {
             let found =
@@ -206,7 +206,7 @@ mod tests {
             model: &model,
             cublas: baseline.first(),
         };
-        let result = search.run(Shape { m: 40, n: 50, k: 30 }).unwrap().unwrap();
+        let result = search.run(Shape::new(40, 50, 30)).unwrap().unwrap();
         assert!(result.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(result.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
         let whole_sum =

@@ -98,7 +98,7 @@ impl SearchResult {
     /// The fastest that is accurate enough, if these costs choose something that is not, or that is
     /// slower by more than noise, or that was not timed.
     pub fn exception(&self, model: &Model) -> Option<Exception> {
-        let Shape { m, n, k } = self.shape;
+        let Shape { m, n, k, .. } = self.shape;
         let estimate = model.fastest(&self.shape.gemm())?;
         let fastest = self.fastest();
         let instead_of = match self.runs.iter().find(|run| run.choice == estimate.choice) {
@@ -156,7 +156,7 @@ mod tests {
 
     /// What these costs say is fastest, and others: milliseconds and rms errors.
     fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
-        let shape = Shape { m: 64, n: 192, k: 3000 };
+        let shape = Shape::new(64, 192, 3000);
         let ranking = model.ranking(&shape.gemm(), runs.len());
         assert_eq!(ranking.len(), runs.len());
         let run = |(estimate, &(ms, error)): (Estimate, &(f64, f64))| Run {

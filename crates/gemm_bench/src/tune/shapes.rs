@@ -81,7 +81,7 @@ const TRIAL: [(usize, usize, usize); 3] = [(8, 8, 8), (1, 40, 130), (33, 20, 70)
 
 /// The list, the small ones first.
 pub fn shapes(trial: bool) -> Vec<Shape> {
-    let shape = |(m, n, k)| Shape { m, n, k };
+    let shape = |(m, n, k)| Shape::new(m, n, k);
     if trial {
         return TRIAL.map(shape).to_vec();
     }

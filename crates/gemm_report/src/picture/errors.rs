@@ -13,16 +13,11 @@ const RIGHT: f64 = WIDTH - MARGIN - 14.0;
 /// The root of the mean square error of each shape in a run of `host bench`, against cuBLAS's: below
 /// the diagonal a result is nearer to the product in f64 than cuBLAS's.
 ///
-/// None if no row has both.
+/// None if no row has both. An exact result has no place on a logarithmic axis.
 pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     let rows = run.rows_of(Origin::Bench).filter(|row| row.kernel == kernel);
-    let points: Vec<(&Row, [f64; 2])> = rows
-        .filter_map(|row| {
-            let errors = [row.cublas_rms_error?, row.rms_error?];
-            // An exact result has no place on a logarithmic axis.
-            errors.iter().all(|error| *error > 0.0).then_some((row, errors))
-        })
-        .collect();
+    let points: Vec<(&Row, [f64; 2])> =
+        rows.filter_map(|row| Some((row, [row.cublas_rms_error?, row.rms_error?]))).collect();
     let all = || points.iter().flat_map(|(_, errors)| *errors);
     let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     let larger = points.iter().filter(|(_, [cublas, own])| own > cublas).count();

@@ -68,7 +68,7 @@ pub fn shape_roofline(run: &Run, kernel: &str) -> Option<Picture> {
     let points: Vec<_> = rows
         .filter_map(|row| {
             let intensity = row.shape.flops() / row.shape.bytes();
-            let speed = row.gflops.filter(|gflops| *gflops > 0.0)? / 1e3;
+            let speed = row.gflops? / 1e3;
             intensity.is_normal().then_some(Point { row, intensity, speed })
         })
         .collect();
@@ -85,7 +85,7 @@ pub fn shape_roofline(run: &Run, kernel: &str) -> Option<Picture> {
     ]);
     let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0, false);
     for point in &points {
-        if let Some(cublas) = point.row.cublas_gflops.filter(|gflops| *gflops > 0.0) {
+        if let Some(cublas) = point.row.cublas_gflops {
             let place = x.at(point.intensity);
             let [own, cublas] = [point.speed, cublas / 1e3].map(|speed| y.at(speed));
             sheet.canvas.line("x", [place, own], [place, cublas]);
@@ -128,7 +128,6 @@ fn frame(
     let peak = roofs.ffma_gflops / 1e3;
     let cublas = |point: &Point<'_>| point.row.cublas_gflops.map(|gflops| gflops / 1e3);
     let speeds = points.iter().flat_map(|point| [Some(point.speed), cublas(point)]).flatten();
-    let speeds = speeds.filter(|speed| *speed > 0.0);
     let intensities = points.iter().map(|point| point.intensity);
     let x = span(intensities.chain([0.5 * ridge, 2.0 * ridge]), 1.25);
     let y = span(speeds.chain([peak]), 1.25);

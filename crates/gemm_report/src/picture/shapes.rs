@@ -20,7 +20,7 @@ pub fn shapes(run: &Run, kernel: &str) -> Option<Picture> {
     let mut rows: Vec<(&Row, f64)> = run
         .rows_of(Origin::Bench)
         .filter(|row| row.kernel == kernel)
-        .filter_map(|row| Some((row, row.ratio.filter(|ratio| *ratio > 0.0)?)))
+        .filter_map(|row| Some((row, row.ratio?)))
         .collect();
     rows.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let ratios: Vec<f64> = rows.iter().map(|(_, ratio)| *ratio).collect();
@@ -99,7 +99,7 @@ fn legend(rows: &[(&Row, f64)]) -> Vec<Key> {
 }
 
 fn interval(row: &Row) -> Option<[f64; 2]> {
-    Some([row.ratio_low.filter(|low| *low > 0.0)?, row.ratio_high?])
+    Some([row.ratio_low?, row.ratio_high?])
 }
 
 /// From the lowest to the highest end, with 1 inside, and a little more.

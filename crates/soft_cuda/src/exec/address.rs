@@ -80,6 +80,7 @@ fn cache_index(op: &Op) -> usize {
 }
 
 /// The allocation that `op`, or another one, accessed last.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn cached(cx: &Cx<'_>, op: &Op) -> CacheEntry {
     cx.cache[cache_index(op)]

@@ -9,13 +9,13 @@
 
 use std::marker::PhantomData;
 
-use super::address::{Pointers, cached, one_allocation, resolve_lanes, shared32};
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
+use super::address::{Pointers, one_allocation, resolve_lanes, shared32};
 use super::element::{Element, Transfer};
 use super::lanes::{W, write_lanes};
-use super::machine::{FULL, LANES, SHARED_BASE, SPACES, bits, space_of};
-use super::op::{CacheEntry, Cx, Handler, Op};
+use super::machine::{FULL, LANES, SPACES, bits, space_of};
+use super::op::{Cx, Handler, Op};
+#[cfg(target_arch = "x86_64")]
+use super::{address::cached, avx512, machine::SHARED_BASE, op::CacheEntry};
 use crate::fault::{Access, AddressSpace};
 
 /// Where a load's destinations or a store's sources are.
@@ -115,6 +115,7 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
 ///
 /// # Safety
 /// `slot` has lanes of `T`, and `j` is the first of a chunk.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn fill_chunk<T: Copy>(cx: &Cx<'_>, slot: u32, j: usize, value: T) {
     // SAFETY: by contract.

@@ -1,7 +1,8 @@
 //! The planted bugs as files, for other tools.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Twin, memory, module, races, registers, sync};
 
@@ -32,4 +33,75 @@ fn write() {
         writeln!(list, "{number:02},{blocks},{threads},{check},{found},\"{name}\"").unwrap();
     }
     std::fs::write(folder.join("twins.csv"), list).unwrap();
+}
+
+/// Where the planted bugs ran under compute-sanitizer.
+const RUN: &str = "../../runs/2026-11-22-h200-checks";
+const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
+
+/// What each tool made of each planted bug, as Markdown.
+fn table() -> String {
+    let read = |file: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RUN).join(file);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (list, runs) = (read("twins.csv"), read("findings.csv"));
+    // By name: the number of each in that run.
+    let numbers: HashMap<&str, &str> = list
+        .lines()
+        .map(|line| {
+            let fields: Vec<&str> = line.splitn(6, ',').collect();
+            (fields[5].trim_matches('"'), fields[0])
+        })
+        .collect();
+    let status = |name: &str, twin: &str, tool: &str| {
+        let start = format!("{},{twin},{tool},", numbers.get(name)?);
+        runs.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next())
+    };
+    let mut table = String::from(
+        "| planted bug | software device | compute-sanitizer | alone | clean twin |\n",
+    );
+    table += "|---|---|---|---|---|\n";
+    let (mut count, mut by_gpu) = (0, 0);
+    for (check, twin) in all() {
+        let name = twin.name;
+        let by = |kind: &str| {
+            let found = TOOLS.into_iter().filter(|tool| status(name, kind, tool) == Some("9"));
+            found.collect::<Vec<_>>().join(", ")
+        };
+        let found = by("bug");
+        let alone = match status(name, "bug", "none") {
+            Some("0") => "runs",
+            Some("1") => "an error",
+            Some("124" | "137") => "hangs",
+            _ => "not run",
+        };
+        let clean = match by("fix") {
+            none if none.is_empty() => none,
+            found => format!("reported by {found}"),
+        };
+        count += 1;
+        by_gpu += usize::from(!found.is_empty());
+        let what = twin.found.replace('|', " or ");
+        let gpu = if found.is_empty() { "-" } else { &found };
+        writeln!(table, "| {name} | {check}: {what} | {gpu} | {alone} | {clean} |").unwrap();
+    }
+    format!(
+        "{count} planted bugs, which a test finds here every time; compute-sanitizer finds {by_gpu}.\n\n{table}"
+    )
+}
+
+/// `UPDATE=1` writes it.
+#[test]
+fn the_table_of_checks_is_that_of_the_run() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("CHECKS.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mark = "<!-- generated: tests/checks/export.rs -->\n";
+    let (head, old) = text.split_once(mark).unwrap();
+    let new = table();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, format!("{head}{mark}{new}")).unwrap();
+    } else {
+        assert_eq!(old, new, "set UPDATE=1 to write it");
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use cuda_gemm::Error as GemmError;
 use host::compare::Options;
-use host::{Shape, auto};
+use host::{Gemm, Shape, auto};
 
 use crate::commands::l2::L2Arg;
+use crate::commands::run::args::batch;
 use crate::report::RowFormat;
 
 #[derive(Debug, clap::Args)]
@@ -17,14 +19,37 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     kernels: Vec<String>,
 
-    /// Shapes, separated by commas: N for a square, or MxNxK
+    /// Shapes, separated by commas: N for a square, or MxNxK; with COUNT* in front for a strided
+    /// batch, and :NT, :TN or :TT behind if A or B lies transposed
     /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes].
     #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
-    /// More shapes, from a file: M N K or MxNxK on each line, with # for comments.
+    /// More shapes, from a file: M N K or MxNxK on each line, likewise, with # for comments.
     #[arg(long, value_name = "FILE")]
     pub shapes: Option<PathBuf>,
+
+    /// A of every shape lies transposed.
+    #[arg(long)]
+    trans_a: bool,
+
+    /// B of every shape lies transposed.
+    #[arg(long)]
+    trans_b: bool,
+
+    /// Products of a strided batch, of every shape that does not say itself.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = batch)]
+    batch: usize,
+
+    /// The factor of the product.
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    alpha: f32,
+
+    /// The factor of the old C; 0 does not read it. A timed launch reads what the one before it
+    /// left.
+    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
+    beta: f32,
 
     /// What the L2 cache holds when a product starts.
     #[arg(long, value_enum, default_value_t)]
@@ -65,6 +90,20 @@ impl BenchArgs {
             [] => vec![auto::NAME],
             names => names.iter().map(|name| name.trim()).collect(),
         }
+    }
+
+    /// The product of a shape.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Gemm::validate`].
+    pub fn gemm(&self, shape: Shape) -> Result<Gemm, GemmError> {
+        let trans_a = shape.trans_a || self.trans_a;
+        let trans_b = shape.trans_b || self.trans_b;
+        let batch = if shape.batch == 1 { self.batch } else { shape.batch };
+        let gemm = Shape { trans_a, trans_b, batch, ..shape }.gemm().scaled(self.alpha, self.beta);
+        gemm.validate()?;
+        Ok(gemm)
     }
 
     /// How kernels are measured.

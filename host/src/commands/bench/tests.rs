@@ -7,6 +7,10 @@ use super::*;
 use crate::commands::args::{Args, Command};
 use crate::io::stdio::Accent;
 
+fn products(args: &BenchArgs) -> Vec<Gemm> {
+    args.sizes.iter().map(|shape| args.gemm(*shape).unwrap()).collect()
+}
+
 /// Everything but cuBLAS, on the software device: rows say what was done.
 #[test]
 fn a_row_for_every_kernel_and_shape() {
@@ -23,7 +27,10 @@ fn a_row_for_every_kernel_and_shape() {
     let choices = ["tile2d", "smem_full"].map(|name| Selection::parse(name).unwrap());
     let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
     let rows = Rows::new(reporter, args.sizes.len());
-    assert_eq!(measure(&args, &device, rows, &choices, &args.sizes, None).unwrap(), Outcome::Right);
+    assert_eq!(
+        measure(&args, &device, rows, &choices, &products(&args), None).unwrap(),
+        Outcome::Right
+    );
 
     let text = std::fs::read_to_string(&save).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -70,7 +77,7 @@ fn a_row_of_auto_says_what_was_chosen() {
     let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
     let rows = Rows::new(reporter, args.sizes.len());
     assert_eq!(
-        measure(&args, &device, rows, &[Selection::Auto], &args.sizes, None).unwrap(),
+        measure(&args, &device, rows, &[Selection::Auto], &products(&args), None).unwrap(),
         Outcome::Right
     );
     let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
@@ -98,9 +105,38 @@ fn a_row_that_cannot_be_printed_is_saved_and_the_last() {
     let rows = Rows::new(reporter, args.sizes.len());
     let choices = [Selection::parse("naive").unwrap()];
     assert!(matches!(
-        measure(&args, &device, rows, &choices, &args.sizes, None),
+        measure(&args, &device, rows, &choices, &products(&args), None),
         Err(Error::Output { .. })
     ));
     let text = std::fs::read_to_string(args.save.unwrap()).unwrap();
     assert_eq!(text.lines().count(), 2, "the environment and a row: {text}");
+}
+
+/// Shapes that say how matrices lie, and options that say it of the others.
+#[test]
+fn rows_of_transposes_and_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("rows.jsonl");
+    let line = format!(
+        "bench --kernels tile2d,tile_32x32 --sizes 3*9x8x7:TN,10x11x12 --batch 2 --trans-b \
+         --alpha 0.5 --beta -1 --l2 warm --samples 6 --sample-ms 1 --save {}",
+        save.display()
+    );
+    let words = std::iter::once("host").chain(line.split(' ').filter(|word| !word.is_empty()));
+    let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let choices = ["tile2d", "tile_32x32"].map(|name| Selection::parse(name).unwrap());
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
+    let rows = Rows::new(reporter, 4);
+    let outcome = measure(&args, &device, rows, &choices, &products(&args), None).unwrap();
+    assert_eq!(outcome, Outcome::Right);
+    let text = std::fs::read_to_string(&save).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (i, row) in lines[1..5].iter().enumerate() {
+        let expected = [(3, true, 3 * 9 * 8), (2, false, 2 * 10 * 11)][i / 2];
+        let found = (row["batch"].as_i64(), &row["trans_a"], row["elements"].as_i64());
+        assert_eq!(found, (Some(expected.0), &expected.1.into(), Some(expected.2)), "{row}");
+        assert_eq!((&row["trans_b"], &row["status"]), (&true.into(), &"PASS".into()), "{row}");
+        assert_eq!((&row["alpha"], &row["beta"]), (&0.5.into(), &(-1.0).into()), "{row}");
+    }
 }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use host::gemm::MAX_DIMENSION;
 use host::kernels::KernelAbi;
-use host::{DeviceChoice, L2, Selection};
+use host::{DeviceChoice, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
-use crate::io::input::Source;
+use crate::io::input::{Lie, Source};
 use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
@@ -43,6 +43,20 @@ pub struct RunArgs {
     #[arg(long, requires = "m", requires = "n", conflicts_with = "a",
           value_parser = size, allow_negative_numbers = true)]
     k: Option<usize>,
+
+    /// A is K x M, the transpose of what is multiplied.
+    #[arg(long)]
+    trans_a: bool,
+
+    /// B is N x K, the transpose of what is multiplied.
+    #[arg(long)]
+    trans_b: bool,
+
+    /// Products of a strided batch. In files their matrices lie one below the other; a B of K rows
+    /// is one for all.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = batch)]
+    batch: usize,
 
     /// The factor of the product.
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
@@ -170,7 +184,9 @@ impl RunArgs {
                 return Err(Error::usage(message));
             }
             Self { a: Some(a), b: Some(b), c, .. } => {
-                Source::Files { a: a.clone(), b: b.clone(), c: c.clone() }
+                let Self { trans_a, trans_b, batch, .. } = *self;
+                let lie = Lie { trans_a, trans_b, batch };
+                Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), lie }
             }
             Self { size: Some(size), .. } => self.random(*size, *size, *size),
             Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(*m, *n, *k),
@@ -183,7 +199,17 @@ impl RunArgs {
     }
 
     fn random(&self, m: usize, n: usize, k: usize) -> Source {
-        Source::Random { m, n, k, seed: self.seed.unwrap_or(42) }
+        let Self { trans_a, trans_b, batch, .. } = *self;
+        let shape = Shape { m, n, k, trans_a, trans_b, batch };
+        Source::Random { shape, seed: self.seed.unwrap_or(42) }
+    }
+}
+
+/// A number of products.
+pub fn batch(text: &str) -> Result<usize, String> {
+    match size(text) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("a batch has 1 product or more, at most {MAX_DIMENSION}")),
     }
 }
 

@@ -1,0 +1,226 @@
+//! The operands of a product on the host, and the product in f64 to compare results with.
+
+use cuda_gemm::{Error as GemmError, Gemm, Matrix};
+use gemm_verify::{Bound, Check, Method, Problem, Reference};
+
+use crate::error::Error;
+
+/// A, B and, where it is read, the old C of a product, as they lie in memory; those of a batch one
+/// below the other, or one for all products.
+///
+/// ```
+/// use cuda_gemm::{Gemm, Matrix};
+/// use gemm_bench::Operands;
+/// use gemm_verify::Bound;
+///
+/// # fn main() -> Result<(), gemm_bench::Error> {
+/// // Two products with the transpose of A.
+/// let gemm = Gemm::new(2, 1, 3).transposed(true, false).stacked(2);
+/// let a = Matrix::from_fn(2 * 3, 2, |row, col| (row / 3 + col) as f32);
+/// let b = Matrix::from_fn(2 * 3, 1, |_, _| 1.0);
+/// let operands = Operands::new(gemm, a, b, None)?;
+/// let reference = operands.reference(Bound::WorstCase, 42)?;
+/// let check = reference.check(&Matrix::from_vec(4, 1, vec![0.0, 3.0, 3.0, 6.0]))?;
+/// assert!(check.passed() && check.elements == 4);
+/// let check = reference.check(&Matrix::from_vec(4, 1, vec![0.0, 3.0, 3.0, 7.0]))?;
+/// assert_eq!(check.worst.map(|worst| worst.row), Some(3));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Operands {
+    gemm: Gemm,
+    a: Matrix,
+    b: Matrix,
+    c: Option<Matrix>,
+    /// What the products are of, unless that is A, B and C themselves.
+    products: Vec<(Matrix, Matrix, Option<Matrix>)>,
+}
+
+/// Rows and columns of A, B and C on the host: matrices of a batch lie one below the other.
+///
+/// ```
+/// use cuda_gemm::Gemm;
+/// use gemm_bench::operands::shapes;
+///
+/// let gemm = Gemm::new(2, 3, 4);
+/// assert_eq!(shapes(&gemm.stacked(5)), [[10, 4], [20, 3], [10, 3]]);
+/// assert_eq!(shapes(&gemm.batched(5, [8, 0, 6]))[1], [4, 3]);
+/// ```
+pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
+    let [a, b, c] = gemm.shapes();
+    let count = |stride: usize| if gemm.batch > 1 && stride == 0 { 1 } else { gemm.batch };
+    let all = |[rows, cols]: [usize; 2], stride| [rows * count(stride), cols];
+    [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
+}
+
+/// How much of the reference is computed: see [`Method::choose`].
+pub fn method(gemm: &Gemm) -> Method {
+    Method::choose(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
+}
+
+/// Bytes on the host beside the operands and results: of the reference, and of the operands of each
+/// product where they are not what lies in memory.
+pub fn reference_bytes(gemm: &Gemm, method: Method) -> u128 {
+    let copies = if is_plain(gemm) { 0 } else { gemm.bytes() };
+    method.bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth()).saturating_add(copies)
+}
+
+fn is_plain(gemm: &Gemm) -> bool {
+    !gemm.trans_a && !gemm.trans_b && gemm.batch == 1
+}
+
+impl Operands {
+    /// Takes matrices of the product's [`shapes`]; C where it is read.
+    ///
+    /// # Errors
+    ///
+    /// [`cuda_gemm::Error::Shape`].
+    pub fn new(gemm: Gemm, a: Matrix, b: Matrix, c: Option<Matrix>) -> Result<Self, Error> {
+        let [shape_a, shape_b, shape_c] = shapes(&gemm);
+        let given =
+            [("A", Some(&a), shape_a), ("B", Some(&b), shape_b), ("C", c.as_ref(), shape_c)];
+        for (what, matrix, [need_rows, need_cols]) in given {
+            let (rows, cols) = match matrix {
+                Some(matrix) => (matrix.rows(), matrix.cols()),
+                None => continue,
+            };
+            if (rows, cols) != (need_rows, need_cols) {
+                return Err(GemmError::Shape { what, rows, cols, need_rows, need_cols }.into());
+            }
+        }
+        Ok(Self::of(gemm, a, b, c))
+    }
+
+    /// Random matrices; C where it is read.
+    pub fn random(gemm: &Gemm, seed: u64) -> Self {
+        let [a, b, c] = shapes(gemm);
+        let random = |[rows, cols]: [usize; 2], stream| Matrix::random(rows, cols, seed, stream);
+        let c = (gemm.beta != 0.0).then(|| random(c, 3));
+        Self::of(*gemm, random(a, 1), random(b, 2), c)
+    }
+
+    /// Of matrices that have these shapes.
+    fn of(gemm: Gemm, a: Matrix, b: Matrix, c: Option<Matrix>) -> Self {
+        let [part_a, part_b, part_c] = gemm.shapes();
+        let products = if is_plain(&gemm) { 0 } else { gemm.batch };
+        let products = (0..products).map(|product| {
+            let part = |matrix: &Matrix, [rows, cols]: [usize; 2], trans| {
+                let first = if matrix.rows() == rows { 0 } else { product * rows };
+                let elements = matrix.as_slice()[first * cols..][..rows * cols].to_vec();
+                let part = Matrix::from_vec(rows, cols, elements);
+                if trans { part.transposed() } else { part }
+            };
+            let c = c.as_ref().map(|c| part(c, part_c, false));
+            (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c)
+        });
+        let products = products.collect();
+        Self { gemm, a, b, c, products }
+    }
+
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// A.
+    pub fn a(&self) -> &Matrix {
+        &self.a
+    }
+
+    /// B.
+    pub fn b(&self) -> &Matrix {
+        &self.b
+    }
+
+    /// The old C; none where it is not read.
+    pub fn c(&self) -> Option<&Matrix> {
+        self.c.as_ref()
+    }
+
+    /// The product in f64, as far as [`method`] says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reference::compute`].
+    pub fn reference(&self, bound: Bound, seed: u64) -> Result<Products<'_>, Error> {
+        self.reference_by(method(&self.gemm), bound, seed)
+    }
+
+    /// As [`Operands::reference`], as far as is said here.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn reference_by(
+        &self,
+        method: Method,
+        bound: Bound,
+        seed: u64,
+    ) -> Result<Products<'_>, Error> {
+        let Gemm { alpha, beta, m, .. } = self.gemm;
+        let problem = |a, b, c| Problem { a, b, c, alpha, beta, bound };
+        let problems: Vec<_> = match is_plain(&self.gemm) {
+            true => vec![problem(&self.a, &self.b, self.c.as_ref())],
+            false => {
+                let products = self.products.iter();
+                products.map(|(a, b, c)| problem(a, b, c.as_ref())).collect()
+            }
+        };
+        let references = problems.into_iter().map(|one| Reference::compute(one, method, seed));
+        let references = references.collect::<Result<_, _>>()?;
+        Ok(Products { operands: self, rows: m, method, bound, references })
+    }
+}
+
+/// The products of a batch in f64, or the only one; [`Operands::reference`] makes them.
+pub struct Products<'a> {
+    operands: &'a Operands,
+    /// Of each C.
+    rows: usize,
+    method: Method,
+    bound: Bound,
+    references: Vec<Reference<'a>>,
+}
+
+impl Products<'_> {
+    /// What is multiplied.
+    pub fn operands(&self) -> &Operands {
+        self.operands
+    }
+
+    /// Compares a result, whose C lie one below the other.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reference::check`].
+    pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
+        let (rows, cols) = (self.rows, result.cols());
+        if let [reference] = &self.references[..] {
+            return Ok(reference.check(result)?);
+        }
+        let need_rows = rows * self.references.len();
+        if result.rows() != need_rows {
+            let (what, need_cols) = ("the result", cols);
+            return Err(
+                GemmError::Shape { what, rows: result.rows(), cols, need_rows, need_cols }.into()
+            );
+        }
+        let mut all = Check {
+            method: self.method,
+            bound: self.bound,
+            elements: 0,
+            failures: 0,
+            overflowed: 0,
+            largest: None,
+            worst: None,
+            numbers: 0,
+            squared_errors: 0.0,
+        };
+        for (product, reference) in self.references.iter().enumerate() {
+            let elements = result.as_slice()[product * rows * cols..][..rows * cols].to_vec();
+            let check = reference.check(&Matrix::from_vec(rows, cols, elements))?;
+            all = all.merge(check.below(product * rows));
+        }
+        Ok(all)
+    }
+}
