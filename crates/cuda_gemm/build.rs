@@ -40,6 +40,7 @@ fn embed() -> Result<(), String> {
             let built = CudaBuilder::new(&kernels)
                 .arch(arch)
                 .strict()
+                .separate_const_offset(true)
                 .debug(DebugInfo::None)
                 .copy_to(&ptx)
                 .build();

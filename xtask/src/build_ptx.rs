@@ -71,6 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         let built = CudaBuilder::new(root.join(KERNELS))
             .arch(arch)
             .strict()
+            .separate_const_offset(true)
             .debug(DebugInfo::None)
             .copy_to(readable.join(&name))
             .install_rust_src(!args.no_install)

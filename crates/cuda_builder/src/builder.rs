@@ -48,6 +48,8 @@ pub struct CudaBuilder {
     fast_sqrt: bool,
     fast_div: bool,
     jump_tables: bool,
+    alloc: bool,
+    separate_const_offset: bool,
     unroll_threshold: Option<u32>,
     rules: Rules,
     emit_llvm_ir: bool,
@@ -69,6 +71,8 @@ impl CudaBuilder {
             fast_sqrt: false,
             fast_div: false,
             jump_tables: false,
+            alloc: false,
+            separate_const_offset: false,
             unroll_threshold: None,
             rules: Rules::default(),
             emit_llvm_ir: false,
@@ -126,6 +130,22 @@ impl CudaBuilder {
     /// what divergence costs, and hides the ways of the branch from the optimiser.
     pub fn jump_tables(mut self, tables: bool) -> Self {
         self.jump_tables = tables;
+        self
+    }
+
+    /// Whether to build the crate `alloc`, too, for kernels that use it or depend on a crate that does.
+    /// Default: false. They need an allocator: the feature `alloc` of `cuda_std` is one.
+    pub fn alloc(mut self, alloc: bool) -> Self {
+        self.alloc = alloc;
+        self
+    }
+
+    /// Whether LLVM's pass `separate-const-offset-from-gep` runs, which makes addresses cheaper.
+    /// Default: false, because that of Rust 1.95 gives wrong code: it takes `-(!x as isize)` for
+    /// `-(x as isize) - 1` in the offset of a pointer, so that `[T]::sort` fails. For kernels whose
+    /// every instruction counts, and whose results are tested.
+    pub fn separate_const_offset(mut self, separate: bool) -> Self {
+        self.separate_const_offset = separate;
         self
     }
 
@@ -261,7 +281,8 @@ impl CudaBuilder {
         let mut cargo = cargo();
         cargo.current_dir(&self.crate_dir);
         cargo.args(["rustc", "--lib", "--crate-type=cdylib"]).arg(format!("--target={TARGET}"));
-        cargo.args(["-Zbuild-std=core", if self.release { "--release" } else { "--profile=dev" }]);
+        cargo.arg(if self.alloc { "-Zbuild-std=core,alloc" } else { "-Zbuild-std=core" });
+        cargo.arg(if self.release { "--release" } else { "--profile=dev" });
         cargo.args(&self.build_args);
         cargo.arg("--").args(crate_attributes(&self.crate_dir));
 
@@ -303,6 +324,7 @@ impl CudaBuilder {
         if let Some(threshold) = self.unroll_threshold {
             llvm_option(true, &format!("-unroll-threshold={threshold}"));
         }
+        llvm_option(!self.separate_const_offset, "-disable-separate-const-offset-from-gep");
         llvm_option(self.fma_contraction, "-nvptx-fma-level=1");
         llvm_option(self.fast_sqrt, "-nvptx-prec-sqrtf32=0");
         llvm_option(self.fast_div, "-nvptx-prec-divf32=1");

@@ -52,6 +52,7 @@
 //! | [`fast`] | approximate forms of them |
 //! | `half` | 16-bit floats |
 //! | [`float`] | FMA, and single instructions |
+//! | `heap` | an allocator for `alloc` |
 //! | [`hint`] | what the compiler should not know |
 //!
 //! On other targets than `nvptx64` everything type-checks, and what only a GPU can do
@@ -101,6 +102,8 @@ pub mod fast;
 pub mod float;
 #[cfg(feature = "half")]
 pub mod half;
+#[cfg(all(feature = "alloc", target_arch = "nvptx64"))]
+pub mod heap;
 pub mod hint;
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics;

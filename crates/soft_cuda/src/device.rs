@@ -12,6 +12,7 @@ use crate::exec::block::Launch;
 use crate::exec::checker::LaunchChecks;
 use crate::exec::recorder::{Found, Recorder};
 use crate::findings::Findings;
+use crate::heap::Heap;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::launch::{self, LaunchReport};
 use crate::launch_error::LaunchError;
@@ -93,6 +94,7 @@ pub struct Device {
     config: Config,
     path: Path,
     memory: Arc<Memory>,
+    heap: Heap,
     /// Held by the launch that runs.
     running: Mutex<()>,
     /// The threads that run blocks; `None` if the host refused to start any.
@@ -109,6 +111,7 @@ impl Device {
         Device {
             path: path(config.isa),
             memory: Arc::new(Memory::new(config.total_memory, config.checks.memory)),
+            heap: Heap::default(),
             running: Mutex::new(()),
             pool: OnceLock::new(),
             blocks_done: AtomicU64::new(0),
@@ -275,6 +278,9 @@ impl Device {
             padded[..bytes.len()].copy_from_slice(bytes);
             *word = u64::from_ne_bytes(padded);
         }
+        if kernel.lowered.code.allocates {
+            self.heap.prepare(&self.memory);
+        }
         let snapshot = self.memory.snapshot();
         let launch = Launch {
             code: &kernel.lowered.code,
@@ -286,6 +292,7 @@ impl Device {
             params_size: params.len() as u32,
             snapshot: &snapshot,
             memory: &self.memory,
+            heap: &self.heap,
             sm_count: self.config.sm_count.max(1),
             budget: self.config.instruction_budget,
             executed: AtomicU64::new(0),

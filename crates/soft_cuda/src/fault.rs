@@ -239,6 +239,11 @@ pub enum FaultKind {
         /// The function it is in.
         function: String,
     },
+    /// A `free` of an address that `malloc` did not return, or that was freed before.
+    BadFree {
+        /// The address.
+        address: u64,
+    },
     /// A call of an address that is no function, or one with other parameters.
     BadCall {
         /// The address.
@@ -427,6 +432,10 @@ impl fmt::Display for FaultKind {
             FaultKind::Assert { message, file, line, function } => {
                 write!(f, "{file}:{line}: {function}: assertion `{message}` failed")
             }
+            FaultKind::BadFree { address } => write!(
+                f,
+                "free of {address:#x}, which `malloc` did not return, or which was freed before"
+            ),
             FaultKind::BadCall { address } => write!(
                 f,
                 "indirect call of {address:#x}, where no function with these parameters is"

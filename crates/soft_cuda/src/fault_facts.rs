@@ -27,6 +27,7 @@ impl FaultKind {
             FaultKind::Trap => "Trap",
             FaultKind::Panic { .. } => "Panic",
             FaultKind::Assert { .. } => "Assert",
+            FaultKind::BadFree { .. } => "BadFree",
             FaultKind::BadCall { .. } => "BadCall",
             FaultKind::BadBranch { .. } => "BadBranch",
             FaultKind::StackOverflow { .. } => "StackOverflow",
@@ -46,6 +47,7 @@ impl FaultKind {
             | FaultKind::NoVariable { address, .. }
             | FaultKind::ReadOnlyCache { address, .. }
             | FaultKind::BadTensorMap { address, .. }
+            | FaultKind::BadFree { address }
             | FaultKind::BadCall { address } => Some(address),
             _ => None,
         }

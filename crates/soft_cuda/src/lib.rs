@@ -142,7 +142,7 @@
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
-//! precision, textures, surfaces, the driver's functions but `vprintf` and `__assertfail`,
+//! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
 //! `multimem`. Of tensor cores: `wgmma`, `mma`, `wmma`, `ldmatrix`, `stmatrix`. Clusters
 //! of more than one block: `barrier.cluster`, `mapa`, `st.async`, `red.async`,
 //! `.multicast::cluster`. Of bulk copies: other types than f32, rows shorter than their
@@ -158,6 +158,7 @@ mod fault;
 mod fault_facts;
 mod findings;
 mod globals;
+mod heap;
 mod kernel;
 mod launch;
 mod launch_error;

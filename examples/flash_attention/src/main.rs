@@ -10,7 +10,7 @@ use std::error::Error;
 use cuda_driver as _; // The driver API: NVIDIA's driver, or the software device without one.
 use cuda_std::vec::Aligned;
 use cust::prelude::*;
-use flash_attention_kernels::{DIM, QUERIES, Row, flash_attention};
+use flash_attention_kernels::{QUERIES, Row, flash_attention};
 
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
@@ -56,6 +56,7 @@ fn numbers(row: &Row) -> impl Iterator<Item = f64> {
 
 #[test]
 fn outputs_are_those_of_f64_within_rounding() {
+    use flash_attention_kernels::DIM;
     let len = 128;
     let [mut q, k, v] = [1, 2, 3].map(|seed| random(2 * len, seed));
     // Scores far apart, so that the largest so far counts.

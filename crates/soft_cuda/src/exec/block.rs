@@ -18,6 +18,7 @@ use super::split::{Split, State};
 use super::warp::{Executed, Stop, Warp};
 use crate::checks::{Checks, Schedule};
 use crate::fault::{FaultKind, Waiting};
+use crate::heap::Heap;
 use crate::memory::{Memory, Snapshot};
 
 /// How often in a row a block that cannot go on ends its waits for mbarriers
@@ -48,6 +49,7 @@ pub(crate) struct Launch<'k> {
     pub params_size: u32,
     pub snapshot: &'k Snapshot,
     pub memory: &'k Memory,
+    pub heap: &'k Heap,
     pub sm_count: u32,
     pub budget: Option<u64>,
     /// Warp instructions of all workers so far.
@@ -150,6 +152,7 @@ impl<'k> Worker<'k> {
             guarded: &code.guarded,
             snapshot: launch.snapshot,
             memory: launch.memory,
+            heap: launch.heap,
             cache: [CacheEntry::EMPTY; CACHE],
             fault: None,
             warp: 0,

@@ -41,6 +41,8 @@ pub(crate) struct Code {
     pub facts: Facts,
     /// Whether blocks may tell each other something through device memory.
     pub communicates: bool,
+    /// Whether it allocates by `malloc`.
+    pub allocates: bool,
 }
 
 /// A register slot that holds a constant.

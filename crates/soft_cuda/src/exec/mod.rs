@@ -37,6 +37,7 @@ pub(crate) mod knowledge;
 pub(crate) mod lanes;
 mod lines;
 pub(crate) mod machine;
+pub(crate) mod malloc;
 pub(crate) mod mbarrier;
 pub(crate) mod mem;
 pub(crate) mod members;

@@ -9,6 +9,7 @@ use super::printed::Printed;
 use super::recorder::{Recorder, WarpFault};
 use crate::checks::Checks;
 use crate::fault::FaultKind;
+use crate::heap::Heap;
 use crate::memory::{Memory, Snapshot};
 
 /// The instruction set that operations are compiled for.
@@ -157,6 +158,8 @@ pub(crate) struct Cx<'k> {
     pub snapshot: &'k Snapshot,
     /// For messages only: `snapshot` decides what is accessible.
     pub memory: &'k Memory,
+    /// What `malloc` allocates from.
+    pub heap: &'k Heap,
     pub cache: [CacheEntry; CACHE],
     pub fault: Option<Box<LaneFault>>,
     /// Index of the warp in its block.

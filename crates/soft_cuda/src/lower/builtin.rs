@@ -8,6 +8,7 @@ use super::ty::Ty;
 use crate::exec::access::AccessKind;
 use crate::exec::element::Transfer;
 use crate::exec::machine::LOCAL_BASE;
+use crate::exec::malloc::{Free, Malloc};
 use crate::exec::pick_compact;
 use crate::exec::print::{AssertFail, Print};
 use crate::ptx::ast::Space;
@@ -20,6 +21,10 @@ pub(super) enum Builtin {
     /// `void __assertfail(const char *message, const char *file, unsigned line,
     /// const char *function, size_t char_size)`
     AssertFail,
+    /// `void *malloc(size_t bytes)`
+    Malloc,
+    /// `void free(void *address)`
+    Free,
 }
 
 impl Builtin {
@@ -27,6 +32,8 @@ impl Builtin {
         match name {
             "vprintf" => Some(Builtin::Vprintf),
             "__assertfail" => Some(Builtin::AssertFail),
+            "malloc" => Some(Builtin::Malloc),
+            "free" => Some(Builtin::Free),
             _ => None,
         }
     }
@@ -36,6 +43,8 @@ impl Builtin {
         match self {
             Builtin::Vprintf => (&[8, 8], &[4]),
             Builtin::AssertFail => (&[8, 8, 4, 8, 8], &[]),
+            Builtin::Malloc => (&[8], &[8]),
+            Builtin::Free => (&[8], &[]),
         }
     }
 }
@@ -68,6 +77,16 @@ impl Lowering<'_> {
             Builtin::AssertFail => {
                 let fields = [raw, used(0), used(1), used(2), raw, raw];
                 self.emit(at, pick_compact::<AssertFail>(), fields);
+            }
+            Builtin::Malloc => {
+                self.allocates = true;
+                let d = self.register(Class::Wide);
+                let fields = [Field::Def(d), used(0), raw, raw, raw, raw];
+                self.emit(at, pick_compact::<Malloc>(), fields);
+                self.transfer_piece(at, returns[0], Field::Use(d));
+            }
+            Builtin::Free => {
+                self.emit(at, pick_compact::<Free>(), [raw, used(0), raw, raw, raw, raw]);
             }
         }
         Ok(())

@@ -64,6 +64,7 @@ impl Encoder {
             bulk: false,
             facts: Facts::none(),
             communicates: false,
+            allocates: false,
             register_bytes: 0,
             predicates: 0,
             local_bytes: 0,

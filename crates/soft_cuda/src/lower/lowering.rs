@@ -54,6 +54,8 @@ pub(super) struct Lowering<'m> {
     pub(super) names: HashMap<V, String>,
     /// Whether blocks may tell each other something through device memory.
     pub(super) communicates: bool,
+    /// Whether there is a `malloc`.
+    pub(super) allocates: bool,
 }
 
 impl<'m> Lowering<'m> {
@@ -86,6 +88,7 @@ impl<'m> Lowering<'m> {
             granule: Granule::LARGEST,
             names: HashMap::new(),
             communicates: false,
+            allocates: false,
         }
     }
 

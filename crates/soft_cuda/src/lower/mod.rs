@@ -73,7 +73,7 @@ pub(crate) fn lower<'m>(
     let names = reach.functions.iter().map(|function| function.name.as_str());
     let numbers: HashMap<&str, u32> = names.zip(0..).collect();
     let mut bodies = Vec::new();
-    let (mut granule, mut communicates) = (Granule::LARGEST, false);
+    let (mut granule, mut communicates, mut allocates) = (Granule::LARGEST, false, false);
     let mut watched = Vec::new();
     for function in &reach.functions {
         if !function.entry && !index.count(function) {
@@ -88,6 +88,7 @@ pub(crate) fn lower<'m>(
         let (mut body, found) = body_of(lowering, &shared, function, bulk)?;
         granule = granule.min(found.granule);
         communicates |= found.communicates;
+        allocates |= found.allocates;
         if checks.memory {
             let slots = graph::allocate(&body.ir);
             let slots = slots.map_err(|error| too_large(function, &error.to_string()))?;
@@ -103,7 +104,7 @@ pub(crate) fn lower<'m>(
     let all = encoder.finish();
     let (copies, variables, local_bytes) = (reach.has_copies(), shared.variables, all.local_bytes);
     let facts = Facts { variables, granule, watched, copies, local_bytes };
-    let code = Code { bulk, facts, communicates, ..all };
+    let code = Code { bulk, facts, communicates, allocates, ..all };
     let (static_shared, padding) = (shared.bytes, shared.padding);
     Ok(Lowered { code, static_shared, padding, dynamic_shared_at: shared.dynamic })
 }
@@ -117,6 +118,7 @@ fn too_large(function: &Function, help: &str) -> LoadError {
 struct Found {
     granule: Granule,
     communicates: bool,
+    allocates: bool,
     /// Of registers.
     names: HashMap<V, String>,
 }
@@ -143,8 +145,12 @@ fn body_of<'m>(
     lowering.blocks[exit as usize].end = Some((end, function.line, false));
     let sizes = [&function.returns, &function.params].map(|all| all.iter().map(bytes_of).collect());
     let (frame, align) = (lowering.local as u32, lowering.local_align as u32);
-    let (granule, communicates) = (lowering.granule, lowering.communicates);
-    let found = Found { granule, communicates, names: std::mem::take(&mut lowering.names) };
+    let found = Found {
+        granule: lowering.granule,
+        communicates: lowering.communicates,
+        allocates: lowering.allocates,
+        names: std::mem::take(&mut lowering.names),
+    };
     let name = function.name.clone();
     Ok((Body { name, frame, align, sizes, ir: lowering.into_ir() }, found))
 }

@@ -45,8 +45,8 @@ pub fn softmax(x: &[Quad], mut out: DisjointSlice<Quad>) {
     let sum = unsafe { warp_reduce_by(own.as_flattened().iter().sum(), |a: f32, b| a + b) };
 
     assert!(first + QUADS <= out.len());
-    for j in 0..QUADS / LANES {
-        let quad = Aligned(own[j].map(|x| x * (1.0 / sum)));
+    for (j, quad) in own.iter().enumerate() {
+        let quad = Aligned(quad.map(|x| x * (1.0 / sum)));
         // SAFETY: in bounds, and of this warp's row, of which this lane alone has it.
         unsafe { *out.as_mut_ptr().add(first + j * LANES + lane) = quad };
     }

@@ -5,6 +5,8 @@
 
 use cuda_std::prelude::*;
 
+#[cfg(any(feature = "alloc", not(target_arch = "nvptx64")))]
+pub mod allocation;
 pub mod functions;
 pub mod language;
 

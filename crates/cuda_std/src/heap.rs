@@ -1,0 +1,55 @@
+//! The device's heap, as an allocator for the crate `alloc` (the feature `alloc`).
+//!
+//! With the feature, kernels have `Box`, `Vec`, `String` and `format!`, after
+//! `extern crate alloc;` and with `CudaBuilder::alloc(true)`. What they allocate is in global memory,
+//! and any thread may free it, in this launch or in a later one. It is slow, and the heap is small:
+//! 8 MiB, unless the host asks for more (`cuCtxSetLimit`). An allocation that fails is a panic.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::arch::nvptx::{free, malloc};
+use core::ptr;
+
+/// `malloc` and `free` of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceHeap;
+
+#[global_allocator]
+static HEAP: DeviceHeap = DeviceHeap;
+
+/// What every result of `malloc` is aligned to (CUDA Programming Guide: "Dynamic Global Memory
+/// Allocation and Operations").
+const ALIGN: usize = 16;
+
+// SAFETY: `malloc` gives memory that nobody else has until it is freed; a greater alignment is found
+// inside of a larger piece, whose beginning lies before the aligned place.
+unsafe impl GlobalAlloc for DeviceHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= ALIGN {
+            // SAFETY: no condition.
+            return unsafe { malloc(layout.size()) }.cast();
+        }
+        let Some(bytes) = layout.size().checked_add(layout.align()) else { return ptr::null_mut() };
+        // SAFETY: no condition; from `ALIGN` to `layout.align()` bytes further the piece still has
+        // room for the layout's size, and before that for a pointer.
+        unsafe {
+            let piece: *mut u8 = malloc(bytes).cast();
+            if piece.is_null() {
+                return piece;
+            }
+            let aligned = piece.add(layout.align() - piece.addr() % layout.align());
+            aligned.cast::<*mut u8>().sub(1).write(piece);
+            aligned
+        }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `alloc` returned the pointer for this layout.
+        unsafe {
+            let piece = match layout.align() <= ALIGN {
+                true => pointer,
+                false => pointer.cast::<*mut u8>().sub(1).read(),
+            };
+            free(piece.cast());
+        }
+    }
+}
