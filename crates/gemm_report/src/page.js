@@ -29,6 +29,8 @@ const start = (runs) => {
         m: raw.m,
         n: raw.n,
         k: raw.k,
+        ops: raw.trans_a || raw.trans_b ? (raw.trans_a ? "T" : "N") + (raw.trans_b ? "T" : "N") : null,
+        batch: raw.batch > 1 ? raw.batch : null,
         time,
         tflops: raw.gflops == null ? null : raw.gflops / 1e3,
         ratio: raw.ratio ?? raw.share_of_cublas ?? null,
@@ -50,6 +52,8 @@ const start = (runs) => {
     ["M", "m", 0],
     ["N", "n", 0],
     ["K", "k", 0],
+    ["Op", "ops", undefined, "how A and B lie, where one is transposed"],
+    ["Batch", "batch", 0, "products of a strided batch"],
     ["ms", "time", 4, "median time"],
     ["TFLOP/s", "tflops", 2],
     ["Ratio", "ratio", 3, "cuBLAS's time divided by the kernel's"],
@@ -119,7 +123,7 @@ const start = (runs) => {
 
   const dialog = byId("row");
   const show = (row) => {
-    byId("row-title").textContent = `${row.kernel}, ${row.m} x ${row.n} x ${row.k}, ${row.run}`;
+    byId("row-title").textContent = `${row.kernel}, ${row.m} x ${row.n} x ${row.k}${row.ops ? ` ${row.ops}` : ""}, ${row.run}`;
     const entries = Object.entries(row.raw).filter(([, value]) => value !== null && value !== "");
     dialog.querySelector("dl").replaceChildren(
       ...entries.flatMap(([name, value]) => [
@@ -143,7 +147,7 @@ const start = (runs) => {
     const words = byId("text").value.toLowerCase().split(/\s+/).filter(Boolean);
     const chosen = ["device", "kernel", "verdict"].map((id) => [id, byId(id).value]);
     shown = rows.filter((row) => {
-      const all = `${row.run} ${row.device} ${row.kernel} ${row.chosen ?? ""} ${row.m}x${row.n}x${row.k}`.toLowerCase();
+      const all = `${row.run} ${row.device} ${row.kernel} ${row.chosen ?? ""} ${row.m}x${row.n}x${row.k} ${row.ops ?? ""}`.toLowerCase();
       return words.every((word) => all.includes(word)) && chosen.every(([key, value]) => !value || row[key] === value);
     });
     if (sorted.key) shown.sort(compare(sorted));

@@ -20,29 +20,56 @@ pub struct Shape {
     pub n: u64,
     /// Columns of A, rows of B.
     pub k: u64,
+    /// Whether A lies transposed.
+    #[serde(default)]
+    pub trans_a: bool,
+    /// Whether B lies transposed.
+    #[serde(default)]
+    pub trans_b: bool,
+    /// How many products there are.
+    #[serde(default = "one")]
+    pub batch: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 impl Shape {
     /// Floating-point operations: two for each FMA.
     pub fn flops(self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.k as f64
+        2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64
     }
 
     /// Bytes of A, B and C, each counted once.
     pub fn bytes(self) -> f64 {
         let [m, n, k] = [self.m, self.n, self.k].map(|size| size as f64);
-        4.0 * (m * k + k * n + m * n)
+        4.0 * self.batch as f64 * (m * k + k * n + m * n)
     }
 
-    /// Whether M, N and K are the same.
+    /// Whether it is one product with the same M, N and K, of matrices that are not transposed.
     pub fn is_square(self) -> bool {
-        self.m == self.n && self.n == self.k
+        self.m == self.n && self.n == self.k && self.ops().is_none() && self.batch == 1
+    }
+
+    /// How A and B lie, unless neither is transposed.
+    fn ops(self) -> Option<&'static str> {
+        match (self.trans_a, self.trans_b) {
+            (false, false) => None,
+            (false, true) => Some("NT"),
+            (true, false) => Some("TN"),
+            (true, true) => Some("TT"),
+        }
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} x {} x {}", self.m, self.n, self.k)
+        if self.batch != 1 {
+            write!(f, "{} of ", self.batch)?;
+        }
+        write!(f, "{} x {} x {}", self.m, self.n, self.k)?;
+        self.ops().map_or(Ok(()), |ops| write!(f, " {ops}"))
     }
 }
 

@@ -111,7 +111,10 @@ pub fn ratios(run: &str, label: &str) -> Result<String, String> {
         .map(|key| environment[key].as_str().unwrap_or("unknown").trim_start_matches("NVIDIA "));
     let is_square = |row: &Value| {
         let [m, n, k] = ["m", "n", "k"].map(|key| row[key].as_u64().unwrap_or(0));
-        (m == n && n == k && m.is_power_of_two()).then_some(m)
+        let is_plain = row["trans_a"] != true
+            && row["trans_b"] != true
+            && row["batch"].as_u64().is_none_or(|batch| batch == 1);
+        (m == n && n == k && m.is_power_of_two() && is_plain).then_some(m)
     };
     let rows: Vec<&Value> = values.iter().filter(|row| row["ratio"].is_number()).collect();
     let (squares, others): (Vec<&Value>, Vec<&Value>) =

@@ -223,10 +223,13 @@ impl Auto {
     /// What was measured to be fastest for this very product, against what its costs say.
     pub fn exception(&self, gemm: &Gemm) -> Option<Choice> {
         let Basis::Measured { exceptions, .. } = &self.basis else { return None };
+        let gemm = &gemm.canonical();
         let Gemm { m, n, k, .. } = *gemm;
-        // Densely stored matrices were measured; others may need other entry points.
+        // Single products of densely stored matrices were measured; others may need other entry
+        // points.
         let measured = Gemm::new(m, n, k);
         let alike = gemm.depth() == k
+            && gemm.batch == 1
             && (0..3).all(|i| {
                 let mut one = [false; 3];
                 one[i] = true;

@@ -225,6 +225,7 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
         Gemm::new(513, 512, 512),
         gemm.strided(513, 512, 512),
         gemm.scaled(0.0, 1.0),
+        gemm.stacked(2),
     ] {
         assert_eq!(auto.exception(&other), None, "{other:?}");
         assert_eq!(choose(other), by_costs(other), "{other:?}");

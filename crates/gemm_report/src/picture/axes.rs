@@ -48,7 +48,7 @@ pub fn shape_words(shape: Shape) -> String {
 
 /// A shape as a part of a file's name.
 pub fn file_words(shape: Shape) -> String {
-    format!("{}x{}x{}", shape.m, shape.n, shape.k)
+    shape.to_string().replace(" of ", "-").replace(' ', "")
 }
 
 /// The device of a run, as a title names it.
