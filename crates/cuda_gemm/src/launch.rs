@@ -4,6 +4,7 @@
 //! [`Device::kernel`]: crate::Device::kernel
 
 mod alignment;
+mod builder;
 mod kernel;
 mod names;
 pub(crate) mod parameters;
@@ -13,6 +14,7 @@ mod tensor;
 mod workspace;
 
 pub(crate) use alignment::is_aligned;
+pub use builder::PlanBuilder;
 pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
-pub use plan::{Plan, PlanBuilder, expect_planned};
+pub use plan::{Plan, expect_planned};

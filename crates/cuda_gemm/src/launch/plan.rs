@@ -1,147 +1,20 @@
 //! Products that are checked, and wait for their matrices.
 
-use std::{fmt, iter};
+use std::fmt;
 
 use cust::memory::DevicePointer;
-use kernels_gpu::{KernelAbi, Unaligned};
+use kernels_gpu::Unaligned;
 
 use super::alignment::is_aligned;
 use super::kernel::{EntryPoints, Kernel};
 use super::parameters::{self, Address, GemmParameters, TensorParameters};
-use super::staging::{Operand, Requirement, Staging};
+use super::staging::{Operand, Staging};
 use super::tensor;
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch, LaunchPlan};
-use crate::limits::Limits;
 use crate::matrix::{DeviceBatchMut, DeviceBatchRef};
 use crate::stream::Stream;
-
-impl Kernel {
-    /// Checks a product against the rung and the device, once for any number of calls, and
-    /// allocates the memory that these need. [`Kernel::plan`] has settings.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`PlanBuilder::prepare`].
-    pub fn prepare(&self, gemm: Gemm) -> Result<Plan, Error> {
-        self.plan(gemm).prepare()
-    }
-
-    /// How to prepare a product: as [`Kernel::prepare`] does, until told otherwise.
-    ///
-    /// ```
-    /// # use cuda_gemm::{Device, DeviceChoice, Gemm, find_kernel};
-    /// # let device = Device::open(DeviceChoice::Soft)?;
-    /// let kernel = device.kernel(find_kernel("tile_64x64")?)?;
-    /// let product = kernel.plan(Gemm::new(64, 64, 4096)).splits(4).staged(true).prepare()?;
-    /// assert_eq!(product.launch_plan().splits(), 4);
-    /// # Ok::<(), cuda_gemm::Error>(())
-    /// ```
-    pub fn plan(&self, gemm: Gemm) -> PlanBuilder {
-        PlanBuilder {
-            kernel: self.clone(),
-            gemm,
-            splits: 1,
-            staged: false,
-            any_alignment: false,
-            limits: self.device().info().limits,
-            stream: self.device().stream(),
-        }
-    }
-}
-
-/// How a product is prepared: see [`Kernel::plan`], or [`Auto::plan`](crate::Auto::plan).
-///
-/// ```
-/// use cuda_gemm::{Device, DeviceChoice, Gemm, Limits, Stream};
-///
-/// let device = Device::open(DeviceChoice::Soft)?;
-/// let stream = Stream::new(&device)?;
-/// let narrow = Limits { grid: [1; 3], ..device.info().limits };
-/// let plan = device.auto()?.plan(Gemm::new(300, 200, 100))?;
-/// // A and B may begin at any element, all goes to this stream, and blocks come one by one.
-/// let product = plan.any_alignment().on(&stream).within(&narrow).prepare()?;
-/// assert!(product.stream().is_same(&stream) && product.launch_plan().launches().len() > 1);
-/// # Ok::<(), cuda_gemm::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use]
-pub struct PlanBuilder {
-    kernel: Kernel,
-    gemm: Gemm,
-    splits: u32,
-    staged: bool,
-    any_alignment: bool,
-    limits: Limits,
-    stream: Stream,
-}
-
-impl PlanBuilder {
-    /// Split-K: K is split among so many blocks per tile of C; see [`LaunchPlan::split`].
-    pub fn splits(self, splits: u32) -> Self {
-        Self { splits, ..self }
-    }
-
-    /// Operand staging, for a kernel that can split K: where 128-bit accesses do not reach A or
-    /// B, it computes with copies of them, made anew by each call, instead of copying one by one.
-    /// Where they do, or for another kernel, that changes nothing.
-    pub fn staged(self, staged: bool) -> Self {
-        Self { staged, ..self }
-    }
-
-    /// A and B may begin at any element, rather than on 16 bytes as what a driver allocates does.
-    /// A kernel with bulk copies, or with [`PlanBuilder::staged`], allocates memory for copies of
-    /// them; for others that changes nothing, since they need none.
-    pub fn any_alignment(self) -> Self {
-        Self { any_alignment: true, ..self }
-    }
-
-    /// The stream that the product goes to, of the kernel's device; its own one until told
-    /// otherwise. A, B and C belong to the same stream.
-    pub fn on(self, stream: &Stream) -> Self {
-        Self { stream: stream.clone(), ..self }
-    }
-
-    /// Limits that may be tighter than the device's: a smaller grid makes more launches, and
-    /// persistent blocks are as few as multiprocessors.
-    pub fn within(self, limits: &Limits) -> Self {
-        Self { limits: self.limits.min(limits), ..self }
-    }
-
-    /// Checks the product, and allocates the memory that it needs.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`LaunchPlan::split`], [`Error::WrongDevice`] if the stream is another device's,
-    /// [`Error::DeviceMemory`] and [`Error::Driver`].
-    pub fn prepare(self) -> Result<Plan, Error> {
-        let Self { kernel, gemm, splits, staged, any_alignment, limits, stream } = self;
-        if !stream.device().is_same(kernel.device()) {
-            return Err(Error::WrongDevice { what: "the stream" });
-        }
-        let (descriptor, info) = (kernel.descriptor(), kernel.device().info());
-        let plan = LaunchPlan::split(descriptor, gemm, splits, &limits, &info.name)?;
-        let EntryPoints { function, unaligned } = kernel.entry_points();
-        if plan.shared_bytes() > info.limits.shared_default {
-            for function in iter::once(function).chain(unaligned) {
-                function.allow_shared(plan.shared_bytes())?;
-            }
-        }
-        let buffers = Buffers::new(&stream, plan.workspace())?;
-        let wide = descriptor.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
-        let requirements = match descriptor.abi() {
-            KernelAbi::TensorMap | KernelAbi::StreamK => [Requirement::AlignedRows; 2],
-            KernelAbi::SplitK if staged => [wide[0], wide[1]].map(|wide| match wide {
-                true => Requirement::WholeVectors,
-                false => Requirement::None,
-            }),
-            KernelAbi::Gemm | KernelAbi::SplitK => [Requirement::None; 2],
-        };
-        let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
-        Ok(Plan { kernel, stream, plan, buffers, staging })
-    }
-}
 
 /// A product whose launches have been checked: only the matrices are missing.
 ///
@@ -196,6 +69,18 @@ impl fmt::Debug for Plan {
 }
 
 impl Plan {
+    /// Of a product that is checked, with the memory that it needs, which was allocated for this
+    /// stream.
+    pub(super) fn new(
+        kernel: Kernel,
+        stream: Stream,
+        plan: LaunchPlan,
+        buffers: Option<Buffers>,
+        staging: Box<Staging>,
+    ) -> Self {
+        Self { kernel, stream, plan, buffers, staging }
+    }
+
     /// The launches.
     pub fn launch_plan(&self) -> &LaunchPlan {
         &self.plan
@@ -246,13 +131,13 @@ impl Plan {
     ///
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
     /// computes with a copy of such a matrix, made anew by each call; so does one with
-    /// [`PlanBuilder::staged`], and every kernel of a transposed operand.
+    /// [`PlanBuilder::staged`](super::PlanBuilder::staged), and every kernel of a transposed operand.
     ///
     /// # Errors
     ///
     /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`], [`Error::PlannedLd`] or
     /// [`Error::PlannedBatch`] if a matrix is not what was prepared for; [`Error::PlannedAlignment`] if a copy is needed
-    /// because of an address: see [`PlanBuilder::any_alignment`]; [`Error::Driver`] if the driver
+    /// because of an address: see [`PlanBuilder::any_alignment`](super::PlanBuilder::any_alignment); [`Error::Driver`] if the driver
     /// refuses the launch.
     pub fn enqueue<'m>(
         &self,

@@ -1,0 +1,140 @@
+//! How products are checked, and get the memory that they need.
+
+use std::iter;
+
+use kernels_gpu::KernelAbi;
+
+use super::kernel::{EntryPoints, Kernel};
+use super::plan::Plan;
+use super::staging::{Requirement, Staging};
+use super::workspace::Buffers;
+use crate::error::Error;
+use crate::gemm::{Gemm, LaunchPlan};
+use crate::limits::Limits;
+use crate::stream::Stream;
+
+impl Kernel {
+    /// Checks a product against the rung and the device, once for any number of calls, and
+    /// allocates the memory that these need. [`Kernel::plan`] has settings.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PlanBuilder::prepare`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<Plan, Error> {
+        self.plan(gemm).prepare()
+    }
+
+    /// How to prepare a product: as [`Kernel::prepare`] does, until told otherwise.
+    ///
+    /// ```
+    /// # use cuda_gemm::{Device, DeviceChoice, Gemm, find_kernel};
+    /// # let device = Device::open(DeviceChoice::Soft)?;
+    /// let kernel = device.kernel(find_kernel("tile_64x64")?)?;
+    /// let product = kernel.plan(Gemm::new(64, 64, 4096)).splits(4).staged(true).prepare()?;
+    /// assert_eq!(product.launch_plan().splits(), 4);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn plan(&self, gemm: Gemm) -> PlanBuilder {
+        PlanBuilder {
+            kernel: self.clone(),
+            gemm,
+            splits: 1,
+            staged: false,
+            any_alignment: false,
+            limits: self.device().info().limits,
+            stream: self.device().stream(),
+        }
+    }
+}
+
+/// How a product is prepared: see [`Kernel::plan`], or [`Auto::plan`](crate::Auto::plan).
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, Gemm, Limits, Stream};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let stream = Stream::new(&device)?;
+/// let narrow = Limits { grid: [1; 3], ..device.info().limits };
+/// let plan = device.auto()?.plan(Gemm::new(300, 200, 100))?;
+/// // A and B may begin at any element, all goes to this stream, and blocks come one by one.
+/// let product = plan.any_alignment().on(&stream).within(&narrow).prepare()?;
+/// assert!(product.stream().is_same(&stream) && product.launch_plan().launches().len() > 1);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct PlanBuilder {
+    kernel: Kernel,
+    gemm: Gemm,
+    splits: u32,
+    staged: bool,
+    any_alignment: bool,
+    limits: Limits,
+    stream: Stream,
+}
+
+impl PlanBuilder {
+    /// Split-K: K is split among so many blocks per tile of C; see [`LaunchPlan::split`].
+    pub fn splits(self, splits: u32) -> Self {
+        Self { splits, ..self }
+    }
+
+    /// Operand staging, for a kernel that can split K: where 128-bit accesses do not reach A or
+    /// B, it computes with copies of them, made anew by each call, instead of copying one by one.
+    /// Where they do, or for another kernel, that changes nothing.
+    pub fn staged(self, staged: bool) -> Self {
+        Self { staged, ..self }
+    }
+
+    /// A and B may begin at any element, rather than on 16 bytes as what a driver allocates does.
+    /// A kernel with bulk copies, or with [`PlanBuilder::staged`], allocates memory for copies of
+    /// them; for others that changes nothing, since they need none.
+    pub fn any_alignment(self) -> Self {
+        Self { any_alignment: true, ..self }
+    }
+
+    /// The stream that the product goes to, of the kernel's device; its own one until told
+    /// otherwise. A, B and C belong to the same stream.
+    pub fn on(self, stream: &Stream) -> Self {
+        Self { stream: stream.clone(), ..self }
+    }
+
+    /// Limits that may be tighter than the device's: a smaller grid makes more launches, and
+    /// persistent blocks are as few as multiprocessors.
+    pub fn within(self, limits: &Limits) -> Self {
+        Self { limits: self.limits.min(limits), ..self }
+    }
+
+    /// Checks the product, and allocates the memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LaunchPlan::split`], [`Error::WrongDevice`] if the stream is another device's,
+    /// [`Error::DeviceMemory`] and [`Error::Driver`].
+    pub fn prepare(self) -> Result<Plan, Error> {
+        let Self { kernel, gemm, splits, staged, any_alignment, limits, stream } = self;
+        if !stream.device().is_same(kernel.device()) {
+            return Err(Error::WrongDevice { what: "the stream" });
+        }
+        let (descriptor, info) = (kernel.descriptor(), kernel.device().info());
+        let plan = LaunchPlan::split(descriptor, gemm, splits, &limits, &info.name)?;
+        let EntryPoints { function, unaligned } = kernel.entry_points();
+        if plan.shared_bytes() > info.limits.shared_default {
+            for function in iter::once(function).chain(unaligned) {
+                function.allow_shared(plan.shared_bytes())?;
+            }
+        }
+        let buffers = Buffers::new(&stream, plan.workspace())?;
+        let wide = descriptor.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
+        let requirements = match descriptor.abi() {
+            KernelAbi::TensorMap | KernelAbi::StreamK => [Requirement::AlignedRows; 2],
+            KernelAbi::SplitK if staged => [wide[0], wide[1]].map(|wide| match wide {
+                true => Requirement::WholeVectors,
+                false => Requirement::None,
+            }),
+            KernelAbi::Gemm | KernelAbi::SplitK => [Requirement::None; 2],
+        };
+        let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
+        Ok(Plan::new(kernel, stream, plan, buffers, staging))
+    }
+}
