@@ -40,6 +40,7 @@ fn embed() -> Result<(), String> {
             let built = CudaBuilder::new(&kernels)
                 .arch(arch)
                 .strict()
+                // As `cargo xtask build-ptx`, which says why.
                 .separate_const_offset(true)
                 .debug(DebugInfo::None)
                 .copy_to(&ptx)

@@ -11,7 +11,7 @@ use crate::common::devices;
 
 /// How the matrices of an operand lie in the one that is made for all.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+enum Placement {
     Below,
     Beside,
     Shared,
@@ -21,55 +21,55 @@ enum Lie {
 struct Batch {
     /// The operand of all products.
     all: Matrix,
-    lie: Lie,
+    placement: Placement,
     count: usize,
 }
 
 impl Batch {
-    fn random([rows, cols]: [usize; 2], lie: Lie, count: usize, stream: u64) -> Self {
-        let (all_rows, all_cols) = match lie {
-            Lie::Below => (rows * count, cols),
-            Lie::Beside => (rows, cols * count),
-            Lie::Shared => (rows, cols),
+    fn random([rows, cols]: [usize; 2], placement: Placement, count: usize, stream: u64) -> Self {
+        let (all_rows, all_cols) = match placement {
+            Placement::Below => (rows * count, cols),
+            Placement::Beside => (rows, cols * count),
+            Placement::Shared => (rows, cols),
         };
-        Self { all: Matrix::random(all_rows, all_cols, 51, stream), lie, count }
+        Self { all: Matrix::random(all_rows, all_cols, 51, stream), placement, count }
     }
 
     /// The leading dimension and the stride.
     fn strides(&self) -> [usize; 2] {
         let [rows, cols] = self.shape();
         let ld = self.all.cols();
-        [ld, [rows * ld, cols, 0][self.lie as usize]]
+        [ld, [rows * ld, cols, 0][self.placement as usize]]
     }
 
     fn shape(&self) -> [usize; 2] {
         let (rows, cols) = (self.all.rows(), self.all.cols());
-        match self.lie {
-            Lie::Below => [rows / self.count, cols],
-            Lie::Beside => [rows, cols / self.count],
-            Lie::Shared => [rows, cols],
+        match self.placement {
+            Placement::Below => [rows / self.count, cols],
+            Placement::Beside => [rows, cols / self.count],
+            Placement::Shared => [rows, cols],
         }
     }
 
     /// One of the matrices, or its transpose.
     fn one(&self, product: usize, trans: bool) -> Matrix {
         let [rows, cols] = self.shape();
-        let (row0, col0) = match self.lie {
-            Lie::Below => (product * rows, 0),
-            Lie::Beside => (0, product * cols),
-            Lie::Shared => (0, 0),
+        let (row0, col0) = match self.placement {
+            Placement::Below => (product * rows, 0),
+            Placement::Beside => (0, product * cols),
+            Placement::Shared => (0, 0),
         };
         let one = Matrix::from_fn(rows, cols, |row, col| self.all.at(row0 + row, col0 + col));
         if trans { one.transposed() } else { one }
     }
 }
 
-fn read(matrix: &DeviceMatrix, lie: Lie, count: usize) -> DeviceBatchRef<'_> {
+fn read(matrix: &DeviceMatrix, placement: Placement, count: usize) -> DeviceBatchRef<'_> {
     let view = matrix.view();
-    match lie {
-        Lie::Below => view.split_rows(count).unwrap(),
-        Lie::Beside => view.split_cols(count).unwrap(),
-        Lie::Shared => view.broadcast(count),
+    match placement {
+        Placement::Below => view.split_rows(count).unwrap(),
+        Placement::Beside => view.split_cols(count).unwrap(),
+        Placement::Shared => view.broadcast(count),
     }
 }
 
@@ -78,11 +78,12 @@ fn assert_right(
     device: &Device,
     descriptor: &'static KernelDescriptor,
     gemm: Gemm,
-    lies: [Lie; 3],
+    placements: [Placement; 3],
     splits: u32,
 ) {
     let count = gemm.batch;
-    let [a, b, c] = [0, 1, 2].map(|i| Batch::random(gemm.shapes()[i], lies[i], count, i as u64));
+    let [a, b, c] =
+        [0, 1, 2].map(|i| Batch::random(gemm.shapes()[i], placements[i], count, i as u64));
     let [[lda, stride_a], [ldb, stride_b], [ldc, stride_c]] = [&a, &b, &c].map(Batch::strides);
     let gemm = gemm.strided(lda, ldb, ldc).batched(count, [stride_a, stride_b, stride_c]);
     let name = format!("{} on {}: {gemm:?}", descriptor.name(), device.info().name);
@@ -97,11 +98,11 @@ fn assert_right(
     let mut on_c = DeviceMatrix::from_host(device, &c.all).unwrap();
     for again in 0..2 {
         on_c.upload(&c.all).unwrap();
-        let batch_a = read(&on_a, a.lie, count);
-        let batch_b = read(&on_b, b.lie, count);
-        let batch_c = match c.lie {
-            Lie::Below => on_c.view_mut().split_rows(count),
-            Lie::Beside | Lie::Shared => on_c.view_mut().split_cols(count),
+        let batch_a = read(&on_a, a.placement, count);
+        let batch_b = read(&on_b, b.placement, count);
+        let batch_c = match c.placement {
+            Placement::Below => on_c.view_mut().split_rows(count),
+            Placement::Beside | Placement::Shared => on_c.view_mut().split_cols(count),
         };
         plan.enqueue(batch_a, batch_b, batch_c.unwrap()).unwrap();
         let result = Batch { all: on_c.download().unwrap(), ..c };
@@ -127,9 +128,9 @@ fn assert_right(
 /// counters are ready for the next call.
 #[test]
 fn every_kernel_takes_batches() {
-    use Lie::{Below, Beside, Shared};
+    use Placement::{Below, Beside, Shared};
     for_each_kernel(|device, descriptor| {
-        for ([m, n, k], lies, [trans_a, trans_b], splits) in [
+        for ([m, n, k], placements, [trans_a, trans_b], splits) in [
             ([12, 20, 40], [Below, Below, Below], [false, false], 1),
             ([12, 20, 200], [Beside, Shared, Below], [false, true], 3),
             ([33, 7, 17], [Below, Beside, Beside], [true, false], 2),
@@ -138,7 +139,7 @@ fn every_kernel_takes_batches() {
             ([70, 1, 9], [Below, Below, Below], [true, true], 1),
         ] {
             let gemm = Gemm::new(m, n, k).scaled(1.5, -0.5).transposed(trans_a, trans_b);
-            assert_right(device, descriptor, gemm.batched(3, [0; 3]), lies, splits);
+            assert_right(device, descriptor, gemm.batched(3, [0; 3]), placements, splits);
         }
     });
 }

@@ -34,10 +34,14 @@ pub(crate) fn package_name(crate_dir: &Path) -> String {
 /// A string in the manifest of `crate_dir`.
 fn manifest_entry(crate_dir: &Path, table: &str, key: &str) -> Option<String> {
     let manifest = fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
-    let lines = manifest.lines().map(str::trim).skip_while(|line| *line != table).skip(1);
+    let header = |line: &str| line.split('#').next().unwrap_or_default().trim() == table;
+    let lines = manifest.lines().map(str::trim).skip_while(|line| !header(line)).skip(1);
     lines.take_while(|line| !line.starts_with('[')).find_map(|line| {
         let (found, value) = line.split_once('=')?;
-        (found.trim() == key).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+        let value = value.trim();
+        let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+        let text = value[1..].split(quote).next()?;
+        (found.trim() == key).then(|| text.to_owned())
     })
 }
 

@@ -80,8 +80,8 @@ pub enum Error {
     },
 
     /// The strides of a batch go further than any memory.
-    #[error("{what} is {stride} elements, {batch} times: that must be no more than {max}")]
-    TooFar {
+    #[error("{what} times batch is {stride} times {batch}; it must be at most {max} elements")]
+    StrideTooLarge {
         /// The parameter's name: `stride_a`, `stride_b` or `stride_c`.
         what: &'static str,
         /// Its value, in elements.

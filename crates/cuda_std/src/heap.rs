@@ -3,7 +3,7 @@
 //! With the feature, kernels have `Box`, `Vec`, `String` and `format!`, after
 //! `extern crate alloc;` and with `CudaBuilder::alloc(true)`. What they allocate is in global memory,
 //! and any thread may free it, in this launch or in a later one. It is slow, and the heap is small:
-//! 8 MiB, unless the host asks for more (`cuCtxSetLimit`). An allocation that fails is a panic.
+//! 8 MiB, unless the host asks a GPU for more (`cuCtxSetLimit`). An allocation that fails is a panic.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::nvptx::{free, malloc};

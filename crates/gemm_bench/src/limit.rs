@@ -15,6 +15,7 @@ use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, find_kernel};
 use cust::memory::DevicePointer;
 use serde::Serialize;
 
+use crate::buffers::L2;
 use crate::candidate::{Candidate, Job};
 use crate::roofline::Rates;
 use profile::Profile;
@@ -25,7 +26,7 @@ const BUSY: f64 = 60.0;
 /// What is launched for nothing takes no more than half of a time that launches do not limit.
 const LAUNCH: f64 = 50.0;
 
-/// Where issue slots go to FMAs rather than to anything else, FMAs are the limit.
+/// Where FMAs are a limit, and issue slots go to them rather than to anything else, FMAs are named.
 const MOSTLY_FMAS: f64 = 1.25;
 
 /// How busy a product keeps a GPU. Shares are in percent, and `None` where they are not known.
@@ -38,7 +39,7 @@ pub struct Load {
     /// The product's FMAs, of that rate.
     pub percent_of_ffma: Option<f64>,
     /// Reading A and B once and writing C once (and reading the old one, if it is read), of that
-    /// rate of copies.
+    /// rate of copies; none where the L2 cache was warm.
     pub percent_of_copy: Option<f64>,
     /// Issue slots of the multiprocessors.
     pub percent_of_issue: Option<f64>,
@@ -62,38 +63,37 @@ impl Load {
         gemm: &Gemm,
         info: &DeviceInfo,
         ms: f64,
-        rates: &Rates,
-        launch_ms: f64,
+        (rates, launch_ms): (&Rates, f64),
+        l2: L2,
     ) -> Self {
         let known = |value: f64| value.is_finite().then_some(value);
         let c = 4.0 * gemm.m as f64 * gemm.n as f64 * gemm.batch as f64;
         let old = if gemm.beta == 0.0 { 0.0 } else { c };
         let bytes = gemm.bytes() as f64 + old;
         let ffma = known(100.0 * gemm.flops() / ms * 1e-6 / rates.ffma);
-        let profile = profile_of(candidate).zip(ffma).zip(info.peak);
+        // Counted in the machine code for these.
+        let is_counted = info.capability == (9, 0);
+        let profile = profile_of(candidate).filter(|_| is_counted).zip(ffma).zip(info.peak);
         let served = profile.map(|((profile, ffma), peak)| profile.percent_of_l1(ffma, peak.lanes));
         let uses_shared = profile.is_some_and(|((profile, _), _)| profile.uses_shared);
         let plan = match &candidate.job {
             Ok(Job::Rung(plan)) => Some(plan.launch_plan()),
             _ => None,
         };
-        let blocks = |plan: &LaunchPlan| {
-            let grids = plan.launches().iter().map(|launch| launch.grid.map(u64::from));
-            let z = u64::from(plan.splits()) * u64::from(plan.products_per_launch());
-            z * grids.map(|[x, y]| x * y).sum::<u64>()
-        };
         Self {
             ffma_gflops: known(rates.ffma),
             copy_gbytes: known(rates.copy),
             percent_of_ffma: ffma,
-            percent_of_copy: known(100.0 * bytes / ms * 1e-6 / rates.copy),
+            // What the L2 cache holds does not come from memory.
+            percent_of_copy: known(100.0 * bytes / ms * 1e-6 / rates.copy)
+                .filter(|_| l2 == L2::Cold),
             percent_of_issue: profile
                 .map(|((profile, ffma), peak)| profile.percent_of_issue(ffma, peak.lanes)),
             percent_of_shared: if uses_shared { served } else { None },
             percent_of_l1: if uses_shared { None } else { served },
             percent_of_launch: plan
-                .and_then(|plan| known(100.0 * launch_ms * plan.launches().len() as f64 / ms)),
-            blocks: plan.map(blocks),
+                .and_then(|plan| known(100.0 * launch_ms * plan.launch_count() as f64 / ms)),
+            blocks: plan.map(LaunchPlan::block_count),
             multiprocessors: info.peak.map(|peak| peak.multiprocessors),
         }
     }
@@ -121,8 +121,8 @@ impl Load {
             return Some(Limit::Launch { percent });
         }
         let issue = match (self.percent_of_issue, self.percent_of_ffma) {
-            (Some(issue), Some(ffma)) if issue > MOSTLY_FMAS * ffma => Some(issue),
-            _ => None,
+            (Some(issue), Some(ffma)) if ffma >= BUSY && issue <= MOSTLY_FMAS * ffma => None,
+            (issue, _) => issue,
         };
         let units = [
             (Unit::Ffma, self.percent_of_ffma),

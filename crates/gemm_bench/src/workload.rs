@@ -79,6 +79,7 @@ pub struct Workload<'a> {
     old: Option<&'a Matrix>,
     /// What times on a GPU.
     meter: Option<SideBySide>,
+    l2: L2,
 }
 
 impl<'a> Workload<'a> {
@@ -114,7 +115,7 @@ impl<'a> Workload<'a> {
         let old = operands.c();
         buffers.reset(old)?;
         let repeat = samples(device, repeat);
-        Ok(Self { device: device.clone(), gemm: *gemm, repeat, buffers, wanted, old, meter })
+        Ok(Self { device: device.clone(), gemm: *gemm, repeat, buffers, wanted, old, meter, l2 })
     }
 
     /// Samples of each.
@@ -145,7 +146,7 @@ impl<'a> Workload<'a> {
     ) -> Result<Vec<Result<Timed<'e>, &'e Arc<Error>>>, Error> {
         let jobs: Vec<_> =
             candidates.iter().filter_map(|candidate| candidate.job.as_ref().ok()).collect();
-        let Self { device, buffers, repeat, old, gemm, .. } = self;
+        let Self { device, buffers, repeat, old, gemm, l2, .. } = self;
         let mut measured = match &self.meter {
             Some(meter) => {
                 let policy = (*repeat, SAMPLE_MS);
@@ -168,7 +169,8 @@ impl<'a> Workload<'a> {
             let job = candidate.job.as_ref()?;
             let (samples, roofs) = measured.next().expect("one for each job");
             let load = roofs.map(|(rates, launch_ms)| {
-                Load::new(candidate, gemm, device.info(), samples.median(), &rates, launch_ms)
+                let ms = samples.median();
+                Load::new(candidate, gemm, device.info(), ms, (&rates, launch_ms), *l2)
             });
             Ok(Timed { job, samples, load })
         });

@@ -28,7 +28,7 @@ pub enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Surely, and by more than the threshold.
+    /// Significantly, and by more than the threshold.
     Faster,
     /// Likewise.
     Slower,
@@ -36,6 +36,8 @@ pub enum Verdict {
     Unchanged,
     /// There was a right result before, and there is none now.
     Lost,
+    /// So few samples, of one or both, that no difference could be significant.
+    TooFew,
 }
 
 /// One kernel and one shape, before and after.
@@ -106,9 +108,10 @@ impl Report {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// Whether nothing is slower, or lost.
+    /// Whether nothing is slower, or lost, or has too few samples to tell.
     pub fn is_no_worse(&self) -> bool {
-        self.count(Verdict::Slower) + self.count(Verdict::Lost) == 0
+        let bad = [Verdict::Slower, Verdict::Lost, Verdict::TooFew];
+        bad.into_iter().all(|verdict| self.count(verdict) == 0)
     }
 }
 
@@ -286,7 +289,8 @@ fn verdict(found: Option<Comparison>, threshold: f64) -> Verdict {
             () if ratio < 1.0 / (1.0 + threshold) => Verdict::Slower,
             () => Verdict::Unchanged,
         },
-        _ => Verdict::Unchanged,
+        Some(Comparison { interval: Some(_), .. }) => Verdict::Unchanged,
+        _ => Verdict::TooFew,
     }
 }
 

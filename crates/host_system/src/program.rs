@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +54,8 @@ impl fmt::Display for Failure {
 pub fn ask(program: &Path, arguments: &[&str], limit: Duration) -> Result<String, Failure> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::NotFound,
         _ => Failure::NotStarted(error.to_string()),
@@ -76,9 +78,7 @@ pub fn ask(program: &Path, arguments: &[&str], limit: Duration) -> Result<String
             Ok(Some(status)) => break Ok(status),
             Ok(None) if reader.is_ok() && Instant::now() < end => thread::sleep(INTERVAL),
             Ok(None) => {
-                // It may have ended meanwhile.
-                let _ = child.kill();
-                let _ = child.wait();
+                kill(&mut child);
                 break Err(match reader {
                     Ok(_) => Failure::Hung(limit),
                     Err(error) => Failure::NotStarted(error.to_string()),
@@ -92,6 +92,24 @@ pub fn ask(program: &Path, arguments: &[&str], limit: Duration) -> Result<String
         _ if !status.success() => Err(Failure::Failed(status.to_string())),
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(_) => Err(Failure::Hung(limit)),
+    }
+}
+
+/// How long a program that was killed may take to be gone. One that hangs in a driver may never be.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Ends a program, and on Unix what it has started; it may have ended meanwhile.
+fn kill(child: &mut Child) {
+    #[cfg(unix)]
+    if let Ok(group) = i32::try_from(child.id()) {
+        // SAFETY: a signal to the process group that the child was made the leader of; it is not
+        // waited for yet, so that no other has its number.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+    let _ = child.kill();
+    let last = Instant::now() + GRACE;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < last {
+        thread::sleep(INTERVAL);
     }
 }
 
@@ -130,8 +148,17 @@ mod tests {
         assert_eq!(shell("yes | head -c 300000", 10).map(|text| text.len()), Ok(300_000));
         let clock = Instant::now();
         assert_eq!(shell("sleep 30", 1), Err(Failure::Hung(Duration::from_secs(1))));
+        // What it has started is ended, too.
+        let pid = std::env::temp_dir().join(format!("ask-{}", std::process::id()));
+        let script = format!("sleep 30 & echo $! > {0}; wait", pid.display());
+        assert!(matches!(shell(&script, 1), Err(Failure::Hung(_))));
+        let started: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+        std::fs::remove_file(&pid).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        let state = std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
         // The program ends at once, and one that it started keeps the pipe.
         assert_eq!(shell("sleep 30 & exit 0", 1), Err(Failure::Hung(Duration::from_secs(1))));
-        assert!(clock.elapsed() < Duration::from_secs(10));
+        assert!(clock.elapsed() < Duration::from_secs(15));
     }
 }

@@ -38,7 +38,7 @@ fn attend(len: u32, q: &[Row], k: &[Row], v: &[Row]) -> Result<Vec<Row>, Box<dyn
     assert!(len.is_multiple_of(QUERIES as u32) && q.len().is_multiple_of(len as usize));
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { flash_attention::load(&module) }?;
 

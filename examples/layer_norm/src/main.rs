@@ -30,7 +30,7 @@ fn normalise(
     assert!(gamma.len() == beta.len() && x.len().is_multiple_of(gamma.len()), "whole rows");
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { layer_norm::load(&module) }?;
 

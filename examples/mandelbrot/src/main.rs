@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn draw(width: u32, height: u32) -> Result<Vec<Rgb>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { mandelbrot::load(&module) }?;
 

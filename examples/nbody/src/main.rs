@@ -43,7 +43,7 @@ fn simulate(
 ) -> Result<(Vec<Body>, Vec<Body>), Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { step::load(&module) }?;
 

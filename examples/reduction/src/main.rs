@@ -18,7 +18,7 @@ use reduction_kernels::sum;
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let x: Vec<f32> = (0..bandwidth::elements()?).map(|i| (i % 100) as f32 * 0.01).collect();
+    let x: Vec<f32> = (0..bandwidth::elements()).map(|i| (i % 100) as f32 * 0.01).collect();
     println!("the sum of {} numbers is {}", x.len(), reduce(&x, true)?);
     Ok(())
 }
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn reduce(x: &[f32], timed: bool) -> Result<f32, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { sum::load(&module) }?;
 

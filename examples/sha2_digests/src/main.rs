@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn compute(prefix: &[u8], n: usize) -> Result<Vec<[u8; 32]>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { digests::load(&module) }?;
 

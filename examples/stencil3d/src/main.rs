@@ -37,7 +37,7 @@ fn hot_spot([nx, ny, nz]: [u32; 3]) -> Vec<f32> {
 fn spread([nx, ny, nz]: [u32; 3], start: &[f32], steps: usize) -> Result<Vec<f32>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { diffuse::load(&module) }?;
 

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(PTX, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from this kernel.
     let vecadd = unsafe { vecadd::load(&module) }?;
 

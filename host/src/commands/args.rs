@@ -138,8 +138,8 @@ pub enum Command {
     /// Where cuBLAS ran in turn with the kernel in both, ratios to it are compared, since clocks
     /// float; else times. Several results of one kernel and shape in a file are taken together:
     /// samples of one process do not show what differs from one to the next, so record two or three
-    /// runs of each with --save. Exit status: 0 if nothing is slower, 1 if something is, or has no
-    /// right result any more, 2 for an error.
+    /// runs of each with --save. Exit status: 0 if nothing is slower, 1 if something is, has no right
+    /// result any more, or too few samples to tell, 2 for an error.
     #[command(arg_required_else_help = true, after_help = COMPARE)]
     Compare(CompareArgs),
 

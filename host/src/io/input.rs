@@ -13,12 +13,12 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub enum Source {
     Random { shape: Shape, seed: u64 },
-    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf>, lie: Lie },
+    Files { a: PathBuf, b: PathBuf, c: Option<PathBuf>, arrangement: Arrangement },
 }
 
 /// How matrices lie in files.
 #[derive(Clone, Copy, Debug)]
-pub struct Lie {
+pub struct Arrangement {
     /// Whether A and B are transposed.
     pub trans_a: bool,
     pub trans_b: bool,
@@ -37,18 +37,18 @@ pub struct Files {
     a: NpyFile,
     b: NpyFile,
     c: Option<NpyFile>,
-    lie: Lie,
+    arrangement: Arrangement,
 }
 
 impl Input {
     pub fn open(source: Source) -> Result<Self, Error> {
         Ok(match source {
             Source::Random { shape, seed } => Self::Random { shape, seed },
-            Source::Files { a, b, c, lie } => Self::Files(Box::new(Files {
+            Source::Files { a, b, c, arrangement } => Self::Files(Box::new(Files {
                 a: NpyFile::open(&a)?,
                 b: NpyFile::open(&b)?,
                 c: c.as_deref().map(NpyFile::open).transpose()?,
-                lie,
+                arrangement,
             })),
         })
     }
@@ -59,11 +59,11 @@ impl Input {
     }
 
     pub fn gemm(&self) -> Result<Gemm, Error> {
-        let Files { a, b, c, lie } = match self {
+        let Files { a, b, c, arrangement } = match self {
             Self::Random { shape, .. } => return Ok(shape.gemm()),
             Self::Files(files) => files.as_ref(),
         };
-        let Lie { trans_a, trans_b, batch } = *lie;
+        let Arrangement { trans_a, trans_b, batch } = *arrangement;
         let part = |what, rows: usize| match rows.checked_rem(batch) {
             Some(0) => Ok(rows / batch),
             _ => Err(Error::usage(format!(

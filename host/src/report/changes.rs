@@ -20,6 +20,7 @@ struct Summary<'a> {
     slower: usize,
     unchanged: usize,
     lost: usize,
+    too_few: usize,
     only_before: usize,
     only_after: usize,
     differences: &'a [gemm_report::compare::Difference],
@@ -35,6 +36,7 @@ pub fn json(report: &Report) -> String {
         slower: report.count(Verdict::Slower),
         unchanged: report.count(Verdict::Unchanged),
         lost: report.count(Verdict::Lost),
+        too_few: report.count(Verdict::TooFew),
         only_before: report.only_before,
         only_after: report.only_after,
         differences: &report.differences,
@@ -52,8 +54,8 @@ pub fn table(report: &Report, threshold: f64) -> String {
     for change in &report.changes {
         table.add_row(cells(change));
     }
-    let [faster, slower, unchanged, lost] =
-        [Verdict::Faster, Verdict::Slower, Verdict::Unchanged, Verdict::Lost]
+    let [faster, slower, unchanged, lost, too_few] =
+        [Verdict::Faster, Verdict::Slower, Verdict::Unchanged, Verdict::Lost, Verdict::TooFew]
             .map(|verdict| report.count(verdict));
     let measures = |measure| report.changes.iter().any(|change| change.measure == measure);
     let what = match (measures(Measure::RatioToCublas), measures(Measure::Time)) {
@@ -72,6 +74,10 @@ pub fn table(report: &Report, threshold: f64) -> String {
             "left out: {} only before, {} only after\n",
             report.only_before, report.only_after
         );
+    }
+    if too_few > 0 {
+        text += "samples:  too few of some to tell; record more with --repeat or --samples, 4 or more \
+                 of each\n";
     }
     let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
     text + &format!(
@@ -94,6 +100,7 @@ fn cells(change: &Change) -> [String; 9] {
         Verdict::Slower => "SLOWER",
         Verdict::Unchanged => "",
         Verdict::Lost => "LOST",
+        Verdict::TooFew => "too few samples",
     };
     let reason = change.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     [

@@ -12,7 +12,7 @@ const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(KERNELS, &[])?;
-    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+    let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from these kernels.
     let kernel = unsafe { kernels::add::load(&module) }?;
 

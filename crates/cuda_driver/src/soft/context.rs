@@ -19,6 +19,9 @@ pub(crate) const API_VERSION: c_uint = 13000;
 /// size, printf buffer, malloc heap. Nothing here needs them.
 const LIMITS: [usize; 3] = [1 << 10, 1 << 20, 8 << 20];
 
+/// `CU_LIMIT_MALLOC_HEAP_SIZE`.
+const MALLOC_HEAP_SIZE: c_uint = 2;
+
 /// `CU_CTX_FLAGS_MASK` of CUDA 13.
 const FLAGS: c_uint = 0xFF;
 
@@ -146,6 +149,10 @@ pub(crate) fn set_limit(limit: c_uint, value: usize) -> Answer {
     let (context, mut state) = state::current()?;
     if limit as usize >= LIMITS.len() {
         return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
+    }
+    // That heap does not grow.
+    if limit == MALLOC_HEAP_SIZE && value > LIMITS[limit as usize] {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     state.context(context)?.limits.insert(limit, value);
     Ok(())

@@ -135,7 +135,8 @@ impl LaunchPlan {
         })
     }
 
-    /// The product this plan computes.
+    /// The product this plan computes. Its launches may be those of another form of it: products of
+    /// a batch that share B, and whose A and C follow each other, are one product of more rows.
     pub fn gemm(&self) -> &Gemm {
         &self.gemm
     }
@@ -149,6 +150,19 @@ impl LaunchPlan {
     /// other, of each of [`launches`](LaunchPlan::launches), for all of them.
     pub fn products_per_launch(&self) -> u32 {
         self.products_per_launch
+    }
+
+    /// Launches in all, for all products of a batch.
+    pub fn launch_count(&self) -> u64 {
+        let each = u64::from(self.products_per_launch);
+        (self.canonical.batch as u64).div_ceil(each) * self.launches.len() as u64
+    }
+
+    /// Blocks of all launches.
+    pub fn block_count(&self) -> u64 {
+        let grids = self.launches.iter().map(|launch| launch.grid.map(u64::from));
+        let blocks: u64 = grids.map(|[x, y]| x * y).sum();
+        blocks * u64::from(self.splits) * self.canonical.batch as u64
     }
 
     /// Threads per block, along x and y.
@@ -314,9 +328,11 @@ mod tests {
         let batch = Gemm::new(65, 127, 10 * bk).batched(30_000, [0, 0, 65 * 127]);
         let plan = LaunchPlan::split(descriptor, batch, 3, &Limits::H200, "a device").unwrap();
         assert_eq!((plan.splits(), plan.products_per_launch()), (3, 21845));
+        assert_eq!((plan.launch_count(), plan.block_count()), (2, 4 * 3 * 30_000));
         assert_eq!(plan.workspace().counters, 4 * 21845);
         let plan = LaunchPlan::new(LADDER[0], batch, &Limits::H200, "a device").unwrap();
         assert_eq!((plan.launches().len(), plan.products_per_launch()), (1, 1));
+        assert_eq!((plan.launch_count(), plan.block_count()), (30_000, 5 * 8 * 30_000));
         let refused =
             LaunchPlan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &Limits::H200, "a device");
         assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));

@@ -106,7 +106,8 @@ impl Gemm {
         Self { batch, stride_a, stride_b, stride_c, ..self }
     }
 
-    /// The same product with A, B or both as their transposes, densely stored.
+    /// The same product with A, B or both as their transposes, densely stored: leading dimensions are
+    /// for [`Gemm::strided`] to say afterwards.
     #[must_use]
     pub const fn transposed(self, trans_a: bool, trans_b: bool) -> Self {
         let lda = if trans_a { self.m } else { self.k };
@@ -126,11 +127,14 @@ impl Gemm {
         Self { lda, ldb, ldc, ..self }
     }
 
-    /// A batch of such products, whose matrices lie one below the other.
+    /// A batch of such products, whose matrices lie one below the other, with the leading dimensions
+    /// that they have now.
     #[must_use]
     pub const fn stacked(self, batch: usize) -> Self {
         let [[rows_a, _], [rows_b, _], [rows_c, _]] = self.shapes();
-        self.batched(batch, [rows_a * self.lda, rows_b * self.ldb, rows_c * self.ldc])
+        let stride_a = rows_a.saturating_mul(self.lda);
+        let stride_b = rows_b.saturating_mul(self.ldb);
+        self.batched(batch, [stride_a, stride_b, rows_c.saturating_mul(self.ldc)])
     }
 
     /// Rows and columns of A, B and C as they lie in memory.
@@ -156,7 +160,8 @@ impl Gemm {
             (gemm.trans_b, gemm.ldb) = (false, gemm.n);
         }
         let Self { m, batch, stride_a, stride_b, stride_c, lda, ldc, .. } = gemm;
-        let follow = !gemm.trans_a && stride_a == m * lda && stride_c == m * ldc;
+        let follow =
+            !gemm.trans_a && stride_a == m.saturating_mul(lda) && stride_c == m.saturating_mul(ldc);
         if batch > 1 && stride_b == 0 && follow && m.saturating_mul(batch) <= MAX_DIMENSION {
             gemm.m *= batch;
             (gemm.batch, gemm.stride_a, gemm.stride_c) = (1, 0, 0);
@@ -185,7 +190,7 @@ impl Gemm {
     /// # Errors
     ///
     /// [`Error::TooLarge`], [`Error::LeadingDimension`], [`Error::NotFinite`],
-    /// [`Error::TooFar`] or [`Error::Overlap`].
+    /// [`Error::StrideTooLarge`] or [`Error::Overlap`].
     pub fn validate(&self) -> Result<(), Error> {
         let sizes = [
             ("m", self.m),
@@ -223,7 +228,7 @@ impl Gemm {
         }
         for (what, stride) in ["stride_a", "stride_b", "stride_c"].into_iter().zip(self.strides()) {
             if stride.checked_mul(batch).is_none_or(|last| last > MAX_REACH) {
-                return Err(Error::TooFar { what, stride, batch, max: MAX_REACH });
+                return Err(Error::StrideTooLarge { what, stride, batch, max: MAX_REACH });
             }
         }
         // One C after the other, or all side by side in a wider matrix.
@@ -304,7 +309,7 @@ mod tests {
             assert!(matches!(batched([0, 0, stride_c]), Err(Error::Overlap { .. })), "{stride_c}");
         }
         let far = batched([0, usize::MAX, 18]);
-        assert!(matches!(far, Err(Error::TooFar { what: "stride_b", .. })));
+        assert!(matches!(far, Err(Error::StrideTooLarge { what: "stride_b", .. })));
         let many = gemm.batched(MAX_DIMENSION + 1, [0, 0, 6]).validate();
         assert!(matches!(many, Err(Error::TooLarge { what: "batch", .. })));
         assert!(gemm.batched(1, [0, 0, 0]).validate().is_ok());

@@ -294,10 +294,12 @@ impl Comparison {
             return observer.row(row.without_time(Status::Unstable, reason), &[], &[]);
         }
         row.status = Status::Pass;
-        row.times(&own, cublas.as_ref(), &rates);
+        let gemm = reference.operands().gemm();
+        row.times(gemm, &own, cublas.as_ref(), &rates);
         if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
-            let (gemm, info) = (reference.operands().gemm(), self.device().info());
-            row.load(&Load::new(candidate, gemm, info, median, &rates, launch_ms));
+            let info = self.device().info();
+            let l2 = self.options.l2;
+            row.load(&Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2));
         }
         row.conditions(&conditions);
         observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))

@@ -254,8 +254,7 @@ impl Row {
     }
 
     /// Fills in times, and what follows from them.
-    pub fn times(&mut self, own: &Batches, cublas: Option<&Batches>, rates: &Rates) {
-        let gemm = self.shape().gemm();
+    pub fn times(&mut self, gemm: &Gemm, own: &Batches, cublas: Option<&Batches>, rates: &Rates) {
         let median = stats::median(&own.ms);
         self.samples = Some(own.ms.len());
         self.launches = Some(own.launches);
@@ -345,8 +344,9 @@ mod tests {
     }
 
     fn row(own: &[f64], cublas: &[f64]) -> Row {
-        let mut row = Row::new(&Title::default(), &Gemm::new(1000, 2000, 500), 42);
-        row.times(&batches(own), Some(&batches(cublas)), &RATES);
+        let gemm = Gemm::new(1000, 2000, 500);
+        let mut row = Row::new(&Title::default(), &gemm, 42);
+        row.times(&gemm, &batches(own), Some(&batches(cublas)), &RATES);
         row
     }
 

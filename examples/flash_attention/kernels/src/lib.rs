@@ -30,6 +30,7 @@ pub fn flash_attention(len: u32, q: &[Row], k: &[Row], v: &[Row], mut out: Disjo
     let k_smem = shared_array![Quad; KEYS * DIM / 4];
     let v_smem = shared_array![Quad; KEYS * DIM / 4];
     let len = len as usize;
+    assert!(len.is_multiple_of(QUERIES));
     let head = thread::block_idx_x() as usize * QUERIES / len * len;
     let query = &q[thread::index() as usize];
 

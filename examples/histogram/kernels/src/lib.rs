@@ -19,11 +19,11 @@ pub const BINS: usize = 256;
 ///
 /// Each block counts in its shared memory, where atomic additions are fast, and adds what it
 /// counted to the `counts` of all blocks once, at the end.
-#[kernel(block = 256)]
+#[kernel(block = BINS as u32)]
 pub fn histogram(values: &[f32], low: f32, high: f32, counts: &[AtomicU32]) {
     let own = shared_array![u32; BINS];
     let i = thread::thread_idx_x();
-    // SAFETY: each thread has one of the 256 elements.
+    // SAFETY: each thread has one of the elements, as there are as many threads.
     unsafe { own.store(i, 0) };
     thread::sync_threads();
 

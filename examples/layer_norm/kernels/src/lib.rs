@@ -5,6 +5,9 @@
 use cuda_std::block::block_reduce;
 use cuda_std::prelude::*;
 
+/// Threads of a block.
+const THREADS: u32 = 128;
+
 /// Normalises each row of a matrix to a mean of 0 and a variance of 1, then scales and shifts its
 /// columns: `out = (x - mean) / sqrt(variance + epsilon) * gamma + beta`.
 ///
@@ -14,15 +17,15 @@ use cuda_std::prelude::*;
 ///
 /// # Safety
 /// A block for each row of `x`; `out` has as many elements as `x`, and nothing else touches them.
-#[kernel(block = 128)]
+#[kernel(block = THREADS)]
 pub unsafe fn layer_norm(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, out: *mut f32) {
     let columns = gamma.len();
     let first = thread::block_idx_x() as usize * columns;
     let row = &x[first..first + columns];
-    let own = || (thread::thread_idx_x() as usize..columns).step_by(128);
+    let own = || (thread::thread_idx_x() as usize..columns).step_by(THREADS as usize);
     let scratch = shared_array![f32; 4];
     let mean_of = |sum: f32| {
-        // SAFETY: all 128 threads are here, and `scratch` has an element for each of their warps.
+        // SAFETY: all threads are here, and `scratch` has an element for each of their warps.
         unsafe { block_reduce(*scratch, sum, |a, b| a + b) / columns as f32 }
     };
 

@@ -10,7 +10,7 @@ use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
-use crate::io::input::{Lie, Source};
+use crate::io::input::{Arrangement, Source};
 use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
@@ -52,7 +52,7 @@ pub struct RunArgs {
     #[arg(long)]
     trans_b: bool,
 
-    /// Products of a strided batch. In files their matrices lie one below the other; a B of K rows
+    /// Products of a strided batch. In files their matrices arrangement one below the other; a B of K rows
     /// is one for all.
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = batch)]
@@ -185,8 +185,8 @@ impl RunArgs {
             }
             Self { a: Some(a), b: Some(b), c, .. } => {
                 let Self { trans_a, trans_b, batch, .. } = *self;
-                let lie = Lie { trans_a, trans_b, batch };
-                Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), lie }
+                let arrangement = Arrangement { trans_a, trans_b, batch };
+                Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), arrangement }
             }
             Self { size: Some(size), .. } => self.random(*size, *size, *size),
             Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(*m, *n, *k),
