@@ -49,8 +49,10 @@ fn a_saved_result_is_shown() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("32 x 32 x 32") && page.contains("simulation on a CPU"));
+    // One sample tells nothing.
     let ran = run(&["compare", &saved, &saved]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stdout.contains("too few samples") && ran.stdout.contains("4 or more of each"));
     assert!(ran.stderr.contains("times are those of a simulation"), "{}", ran.stderr);
     assert!(ran.stdout.contains("1.000 x in the geometric mean"), "{}", ran.stdout);
 }

@@ -206,3 +206,23 @@ fn batches_are_as_they_were_planned() {
         assert!(matches!(whole.view_mut().split_cols(2), Err(Error::Split { .. })));
     }
 }
+
+/// A batch of parts of a wider matrix: the stride counts whole rows of that.
+#[test]
+fn batches_of_parts_of_matrices() {
+    for device in devices() {
+        let whole = Matrix::from_fn(6, 5, |row, col| (10 * row + col) as f32);
+        let whole = DeviceMatrix::from_host(&device, &whole).unwrap();
+        let part = whole.view().submatrix(0..6, 1..3).unwrap();
+        let a = part.split_rows(3).unwrap();
+        assert_eq!((a.stride(), a.first().ld()), (10, 5));
+        let one = DeviceMatrix::from_host(&device, &Matrix::from_fn(2, 1, |_, _| 1.0)).unwrap();
+        let mut c = DeviceMatrix::zeros(&device, 6, 1).unwrap();
+        let gemm = Gemm::new(2, 1, 2).strided(5, 1, 1).batched(3, [10, 0, 2]);
+        let plan = device.auto().unwrap().prepare(gemm).unwrap();
+        let batch_c = c.view_mut().split_rows(3).unwrap();
+        plan.enqueue(a, one.view().broadcast(3), batch_c).unwrap();
+        let sums = Matrix::from_fn(6, 1, |row, _| (20 * row + 3) as f32);
+        assert_eq!(c.download().unwrap(), sums);
+    }
+}

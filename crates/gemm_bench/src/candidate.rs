@@ -309,8 +309,8 @@ impl Job {
         b: &DeviceMatrix,
         c: &mut DeviceMatrix,
     ) -> Result<(), Error> {
-        let Gemm { batch, stride_a, stride_b, .. } = *self.gemm();
-        let (a, b) = (operand(a, batch, stride_a)?, operand(b, batch, stride_b)?);
+        let (batch, [shape_a, shape_b, _]) = (self.gemm().batch, self.gemm().shapes());
+        let (a, b) = (operand(a, batch, shape_a)?, operand(b, batch, shape_b)?);
         let c = if batch == 1 { c.into() } else { c.view_mut().split_rows(batch)? };
         match self {
             Self::Rung(prepared) => Ok(prepared.enqueue(a, b, c)?),
@@ -323,12 +323,12 @@ impl Job {
 fn operand(
     matrix: &DeviceMatrix,
     batch: usize,
-    stride: usize,
+    [rows, _]: [usize; 2],
 ) -> Result<DeviceBatchRef<'_>, GemmError> {
-    match (batch, stride) {
-        (1, _) => Ok(matrix.into()),
-        (_, 0) => Ok(matrix.view().broadcast(batch)),
-        (_, _) => matrix.view().split_rows(batch),
+    match batch {
+        1 => Ok(matrix.into()),
+        _ if matrix.rows() == rows => Ok(matrix.view().broadcast(batch)),
+        _ => matrix.view().split_rows(batch),
     }
 }
 

@@ -48,8 +48,11 @@ pub struct Operands {
 /// ```
 pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
     let [a, b, c] = gemm.shapes();
-    let count = |stride: usize| if gemm.batch > 1 && stride == 0 { 1 } else { gemm.batch };
-    let all = |[rows, cols]: [usize; 2], stride| [rows * count(stride), cols];
+    // What is empty lies at no distance, either.
+    let all = |[rows, cols]: [usize; 2], stride: usize| {
+        let is_shared = gemm.batch > 1 && stride == 0 && rows > 0 && cols > 0;
+        [if is_shared { rows } else { rows.saturating_mul(gemm.batch) }, cols]
+    };
     [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
 }
 
@@ -58,10 +61,14 @@ pub fn method(gemm: &Gemm) -> Method {
     Method::choose(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
 }
 
+/// Bytes that a product of a batch takes beside its elements, at least.
+const PER_PRODUCT: u128 = 512;
+
 /// Bytes on the host beside the operands and results: of the reference, and of the operands of each
 /// product where they are not what lies in memory.
 pub fn reference_bytes(gemm: &Gemm, method: Method) -> u128 {
     let copies = if is_plain(gemm) { 0 } else { gemm.bytes() };
+    let copies = copies.saturating_add(PER_PRODUCT * gemm.batch as u128);
     method.bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth()).saturating_add(copies)
 }
 
@@ -102,7 +109,8 @@ impl Operands {
     /// Of matrices that have these shapes.
     fn of(gemm: Gemm, a: Matrix, b: Matrix, c: Option<Matrix>) -> Self {
         let [part_a, part_b, part_c] = gemm.shapes();
-        let products = if is_plain(&gemm) { 0 } else { gemm.batch };
+        let is_empty = gemm.m == 0 || gemm.n == 0;
+        let products = if is_plain(&gemm) || is_empty { 0 } else { gemm.batch };
         let products = (0..products).map(|product| {
             let part = |matrix: &Matrix, [rows, cols]: [usize; 2], trans| {
                 let first = if matrix.rows() == rows { 0 } else { product * rows };
@@ -198,7 +206,7 @@ impl Products<'_> {
         if let [reference] = &self.references[..] {
             return Ok(reference.check(result)?);
         }
-        let need_rows = rows * self.references.len();
+        let need_rows = shapes(self.operands.gemm())[2][0];
         if result.rows() != need_rows {
             let (what, need_cols) = ("the result", cols);
             return Err(

@@ -1,6 +1,7 @@
 //! Saved runs, and the files that hold them.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -136,6 +137,9 @@ pub struct File {
     pub content: Content,
 }
 
+/// The most that is read of a file.
+const MOST_BYTES: u64 = 256 << 20;
+
 impl File {
     /// Reads a file.
     ///
@@ -143,7 +147,15 @@ impl File {
     ///
     /// [`Error::Read`], [`Error::Line`] or [`Error::Empty`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let mut text = Vec::new();
+        let file = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+        let read = file.take(MOST_BYTES + 1).read_to_end(&mut text);
+        read.map_err(|error| unreadable(path, &error))?;
+        if text.len() as u64 > MOST_BYTES {
+            let reason =
+                format!("it is longer than {} MiB, which no saved run is", MOST_BYTES >> 20);
+            return Err(Error::Read { path: path.to_owned(), reason });
+        }
         Self::parse(path, &text)
     }
 
@@ -239,9 +251,11 @@ fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
         let path = entry.path();
         // A link to a folder could lead back here.
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        // A pipe, say, may never end.
+        let is_file = || fs::metadata(&path).is_ok_and(|found| found.is_file());
         if is_folder {
             search(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+        } else if is_file() && path.extension().is_some_and(|extension| extension == "jsonl") {
             found.push(path);
         }
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use gemm_report::compare::Verdict;
 use gemm_report::{File, compare, page, svg_files};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -94,7 +95,7 @@ proptest! {
         prop_assert!(page(std::slice::from_ref(&file)).ends_with("</html>\n"));
         let other = File::parse(Path::new("x.jsonl"), text.as_bytes()).unwrap();
         if let Ok(report) = compare(file.clone(), other, 0.01) {
-            prop_assert!(report.is_no_worse());
+            prop_assert_eq!(report.count(Verdict::Slower) + report.count(Verdict::Lost), 0);
         }
         for (name, svg) in svg_files(&file.into_runs().unwrap()) {
             prop_assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{name}: {svg}");

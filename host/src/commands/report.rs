@@ -1,7 +1,7 @@
 //! `report`: saved runs as one HTML page, and as pictures.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use gemm_report::{PAGE_START, Run, SVG_START, page, read_all, svg_files};
@@ -68,9 +68,13 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Error> {
 fn own(path: &Path, start: &str) -> Result<Output, Error> {
     let output = Output::new(path)?;
     let mut found = Vec::new();
-    if let Ok(file) = File::open(path) {
-        let read = file.take(start.len() as u64).read_to_end(&mut found);
-        read.map_err(|error| Error::not_written(path, &error))?;
+    match File::open(path) {
+        Ok(file) => {
+            let read = file.take(start.len() as u64).read_to_end(&mut found);
+            read.map_err(|error| Error::not_written(path, &error))?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::not_written(path, &error)),
     }
     match found.is_empty() || found == start.as_bytes() {
         true => Ok(output),

@@ -8,7 +8,7 @@ use super::finding::{Finding, State};
 /// What needs nothing but what was found, and what to type for it.
 const NEEDS: [(&str, &[&str], &str); 6] = [
     ("bench", &["gpu"], "host bench"),
-    ("compare", &["gpu", "cublas"], "host --kernel all --size 4096"),
+    ("next-to-cublas", &["gpu", "cublas"], "host --kernel all --size 4096"),
     ("build-ptx", &["rustc", "rust-src"], "cargo xtask build-ptx"),
     ("spills", &["ptxas"], "cargo xtask build-ptx"),
     ("sass", &["ptxas", "cuobjdump"], "cargo xtask sass tile2d"),
