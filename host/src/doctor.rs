@@ -40,7 +40,7 @@ pub const NAMES: [&str; 20] = [
     "soft",
     "gpu-run",
     "bench",
-    "compare",
+    "next-to-cublas",
     "build-ptx",
     "spills",
     "sass",
