@@ -88,7 +88,15 @@ fn bench(run: &str) -> Result<String, String> {
         let (m, n, k) = (&row["m"], &row["n"], &row["k"]);
         let chosen = row["chosen"].as_str().map(|chosen| format!(": `{chosen}`"));
         let chosen = chosen.unwrap_or_default();
-        lines += &format!("| {m} x {n} x {k} | `{kernel}`{chosen} | {} |\n", cells.join(" | "));
+        let batch = row["batch"].as_u64().filter(|batch| *batch != 1);
+        let batch = batch.map(|batch| format!("{batch} of ")).unwrap_or_default();
+        let op = |name: &str| if row[name] == true { 'T' } else { 'N' };
+        let ops = match [op("trans_a"), op("trans_b")] {
+            ['N', 'N'] => String::new(),
+            [a, b] => format!(" {a}{b}"),
+        };
+        let shape = format!("{batch}{m} x {n} x {k}{ops}");
+        lines += &format!("| {shape} | `{kernel}`{chosen} | {} |\n", cells.join(" | "));
     }
     Ok(lines)
 }
