@@ -85,7 +85,9 @@ fn programs_that_crash_or_hang_are_findings() {
 #[test]
 fn a_driver_that_fails_or_crashes_is_a_finding() {
     let build = |name: &str, source: &str| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // One of this process, since several may run at once.
+        let own = format!("{name}-{}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own);
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("driver.rs");
         fs::write(&file, source).unwrap();

@@ -323,7 +323,9 @@ pub enum Error {
     },
 
     /// A kernel that stopped with a fault.
-    #[error("a kernel failed on {device}: {reason}; this is a bug in the kernel, not in the input")]
+    #[error(
+        "a kernel failed on {device}: {reason}; the kernel is at fault, or a limit that it was given"
+    )]
     KernelFault {
         /// The device's name.
         device: String,

@@ -44,18 +44,23 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Error> {
     let path = args.out.as_deref().or(alone);
     let output = path.map(|path| own(path, PAGE_START)).transpose()?;
     let files = read_all(&runs)?;
-    if let (Some(path), Some(output)) = (path, output) {
-        output.write_text(&page(&files))?;
-        print(&format!("{}: {}\n", path.display(), words(files.len(), "file")))?;
-    }
+    let (count, text) = (files.len(), output.is_some().then(|| page(&files)));
+    let mut pictures = Vec::new();
+    let mut outputs = Vec::new();
     if let Some(folder) = &args.svg {
         let runs: Vec<Run> =
             files.into_iter().filter_map(|file| file.into_runs().ok()).flatten().collect();
-        let pictures = svg_files(&runs);
+        pictures = svg_files(&runs);
         fs::create_dir_all(folder).map_err(|error| Error::not_written(folder, &error))?;
         // All of them first, so that a file that is in the way leaves everything as it was.
-        let outputs = pictures.iter().map(|(name, _)| own(&folder.join(name), SVG_START));
-        let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+        let found = pictures.iter().map(|(name, _)| own(&folder.join(name), SVG_START));
+        outputs = found.collect::<Result<Vec<_>, _>>()?;
+    }
+    if let (Some(path), Some(output), Some(text)) = (path, output, text) {
+        output.write_text(&text)?;
+        print(&format!("{}: {}\n", path.display(), words(count, "file")))?;
+    }
+    if let Some(folder) = &args.svg {
         for (output, (_, picture)) in outputs.iter().zip(&pictures) {
             output.write_text(picture)?;
         }
