@@ -13,9 +13,10 @@ const ORDERS: [Schedule; 3] = [Schedule::InOrder, Schedule::Random(1), Schedule:
 /// What a kernel of `text` does wrong.
 fn findings(text: &str, name: &str, schedule: Schedule) -> Findings {
     let (checks, instruction_budget) = (Checks::ALL, Some(1_000_000));
-    let rest = Config::default();
-    let device =
-        Device::new(Config { checks, schedule, instruction_budget, max_findings: 20, ..rest });
+    // One thread, so that an order is the same each time.
+    let host_threads = std::num::NonZero::new(1);
+    let rest = Config { max_findings: 20, host_threads, ..Config::default() };
+    let device = Device::new(Config { checks, schedule, instruction_budget, ..rest });
     let module = device.load(text).unwrap_or_else(|error| panic!("{error}"));
     let kernel = module.kernel(name).unwrap();
     let bytes = u64::from(planted::WORDS) * 4;

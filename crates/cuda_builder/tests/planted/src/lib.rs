@@ -158,7 +158,7 @@ unsafe fn not_atomic<const BUG: bool>(input: *mut u32, _output: *mut u32) {
     }
 }
 
-/// The last block reads what the others have stored.
+/// The last of two blocks reads what the other has stored.
 unsafe fn no_fence<const BUG: bool>(input: *mut u32, output: *mut u32) {
     let (tid, i) = place();
     let is_last = shared_array![u32; 1];
@@ -177,7 +177,8 @@ unsafe fn no_fence<const BUG: bool>(input: *mut u32, output: *mut u32) {
         }
         thread::sync_threads();
         if is_last.load(0) == 1 {
-            *output.add(2048 + i) = *output.add(tid as usize); // BUG no_fence
+            let other = (i + THREADS as usize) % (2 * THREADS as usize);
+            *output.add(2048 + i) = *output.add(other); // BUG no_fence
         }
     }
 }
