@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::candidate::Job;
 use crate::error::Error;
+use crate::operands::shapes;
 
 /// A quiet NaN that no product makes: C holds it before a run whose result is looked at, so that a
 /// kernel that reads C, or leaves out an element, is found out.
@@ -95,7 +96,7 @@ struct Set {
 }
 
 impl RotatingBuffers {
-    /// Copies A and B, of their [`shapes`](crate::operands::shapes), to the device, `count` times,
+    /// Copies A and B, of their [`shapes`], to the device, `count` times,
     /// which is at least 1, each with a C of zeros.
     ///
     /// # Errors
@@ -107,11 +108,12 @@ impl RotatingBuffers {
         [a, b]: [&Matrix; 2],
         count: usize,
     ) -> Result<Self, Error> {
+        let [_, _, [rows, cols]] = shapes(gemm);
         let set = || {
             Ok(Set {
                 a: DeviceMatrix::from_host(device, a)?,
                 b: DeviceMatrix::from_host(device, b)?,
-                c: DeviceMatrix::zeros(device, gemm.m.saturating_mul(gemm.batch), gemm.n)?,
+                c: DeviceMatrix::zeros(device, rows, cols)?,
             })
         };
         Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })

@@ -151,7 +151,8 @@ pub fn accesses_without_sharing(tile: Tile, depth: u64, outputs: u64) -> Ratio {
     Ratio::new(outputs * per_thread, tm * tn)
 }
 
-fn uses_shared(descriptor: &KernelDescriptor) -> bool {
+/// Whether a kernel has shared memory.
+pub(crate) fn uses_shared(descriptor: &KernelDescriptor) -> bool {
     !matches!(descriptor.shared(), Shared::Static(0))
 }
 

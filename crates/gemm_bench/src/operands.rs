@@ -56,6 +56,11 @@ pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
     [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
 }
 
+/// Bytes of the results of all products.
+pub fn result_bytes(gemm: &Gemm) -> u128 {
+    4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128)
+}
+
 /// How much of the reference is computed: see [`Method::choose`].
 pub fn method(gemm: &Gemm) -> Method {
     Method::choose(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
@@ -66,10 +71,12 @@ const PER_PRODUCT: u128 = 512;
 
 /// Bytes on the host beside the operands and results: of the reference, and of the operands of each
 /// product where they are not what lies in memory.
-pub fn reference_bytes(gemm: &Gemm, method: Method) -> u128 {
+pub fn reference_bytes(gemm: &Gemm) -> u128 {
     let copies = if is_plain(gemm) { 0 } else { gemm.bytes() };
     let copies = copies.saturating_add(PER_PRODUCT * gemm.batch as u128);
-    method.bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth()).saturating_add(copies)
+    method(gemm)
+        .bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
+        .saturating_add(copies)
 }
 
 fn is_plain(gemm: &Gemm) -> bool {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cuda_gemm::{Device, Error as GemmError, Gemm, Matrix};
+use cuda_gemm::{Device, Gemm, Matrix};
 
 use crate::buffers::{self, L2, RotatingBuffers};
 use crate::candidate::{Candidate, Job};
@@ -91,7 +91,7 @@ impl<'a> Workload<'a> {
     ///
     /// # Errors
     ///
-    /// [`GemmError::DeviceMemory`] or [`GemmError::Driver`] if the memory is not to be had.
+    /// [`cuda_gemm::Error::DeviceMemory`] or [`cuda_gemm::Error::Driver`] if the memory is not to be had.
     pub fn new(
         device: &Device,
         operands: &'a Operands,
@@ -99,11 +99,8 @@ impl<'a> Workload<'a> {
         l2: L2,
     ) -> Result<Self, Error> {
         let gemm = operands.gemm();
-        let (needed, available) = (gemm.bytes(), device.free_memory()?);
-        if needed > u128::from(available) {
-            let device = device.info().name.clone();
-            return Err(GemmError::DeviceMemory { device, needed, available }.into());
-        }
+        let needed = gemm.bytes();
+        device.require_memory(needed)?;
         // It fits 64 bits, as the free memory does.
         let bytes = needed as u64;
         let is_soft = device.is_soft();
@@ -137,7 +134,7 @@ impl<'a> Workload<'a> {
     ///
     /// # Errors
     ///
-    /// A fault of a kernel, or [`GemmError::Driver`].
+    /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
     pub fn measure<'e>(
         &mut self,
         candidates: &'e [Candidate],

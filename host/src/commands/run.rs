@@ -4,7 +4,6 @@ pub mod args;
 mod checks;
 
 use cuda_driver::soft;
-use cuda_gemm::Error as GemmError;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
 use host::time::Samples;
@@ -192,20 +191,11 @@ fn conclude(
 /// Refuses what does not fit, on the device and on the host.
 fn require_memory(device: &Device, gemm: &Gemm) -> Result<(), Error> {
     let needed = gemm.bytes();
-    let available = device.free_memory()?;
-    if needed > u128::from(available) {
-        return Err(GemmError::DeviceMemory {
-            device: device.info().name.clone(),
-            needed,
-            available,
-        }
-        .into());
-    }
+    device.require_memory(needed)?;
     // A, B, the result and perhaps the old C; the reference; and, on the software
     // device, the device's own matrices.
-    let c = 4 * gemm.batch as u128 * gemm.m as u128 * gemm.n as u128;
-    let old = if gemm.beta == 0.0 { 0 } else { c };
-    let reference = host::operands::reference_bytes(gemm, host::operands::method(gemm));
+    let old = if gemm.beta == 0.0 { 0 } else { host::operands::result_bytes(gemm) };
+    let reference = host::operands::reference_bytes(gemm);
     let soft = if device.is_soft() { needed } else { 0 };
     Ok(host::require_memory(needed + old + reference + soft, device.is_soft())?)
 }

@@ -1,5 +1,6 @@
 //! Tables of the ladder and of recorded runs.
 
+use gemm_report::Shape;
 use kernels_gpu::LADDER;
 use serde_json::Value;
 
@@ -85,20 +86,17 @@ fn bench(run: &str) -> Result<String, String> {
             number("percent_of_copy", 1, " %"),
         ];
         let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".into()));
-        let (m, n, k) = (&row["m"], &row["n"], &row["k"]);
         let chosen = row["chosen"].as_str().map(|chosen| format!(": `{chosen}`"));
         let chosen = chosen.unwrap_or_default();
-        let batch = row["batch"].as_u64().filter(|batch| *batch != 1);
-        let batch = batch.map(|batch| format!("{batch} of ")).unwrap_or_default();
-        let op = |name: &str| if row[name] == true { 'T' } else { 'N' };
-        let ops = match [op("trans_a"), op("trans_b")] {
-            ['N', 'N'] => String::new(),
-            [a, b] => format!(" {a}{b}"),
-        };
-        let shape = format!("{batch}{m} x {n} x {k}{ops}");
+        let shape = shape(&row)?;
         lines += &format!("| {shape} | `{kernel}`{chosen} | {} |\n", cells.join(" | "));
     }
     Ok(lines)
+}
+
+/// The shape of a row.
+fn shape(row: &Value) -> Result<Shape, String> {
+    serde_json::from_value(row.clone()).map_err(|error| format!("a row has no shape: {error}"))
 }
 
 /// The head of a table of [`ratios`].
@@ -117,19 +115,18 @@ pub fn ratios(run: &str, label: &str) -> Result<String, String> {
     let environment = environment.ok_or("the run has no environment")?;
     let [device, cublas] = ["device", "cublas_version"]
         .map(|key| environment[key].as_str().unwrap_or("unknown").trim_start_matches("NVIDIA "));
-    let is_square = |row: &Value| {
-        let [m, n, k] = ["m", "n", "k"].map(|key| row[key].as_u64().unwrap_or(0));
-        let is_plain = row["trans_a"] != true
-            && row["trans_b"] != true
-            && row["batch"].as_u64().is_none_or(|batch| batch == 1);
-        (m == n && n == k && m.is_power_of_two() && is_plain).then_some(m)
-    };
-    let rows: Vec<&Value> = values.iter().filter(|row| row["ratio"].is_number()).collect();
-    let (squares, others): (Vec<&Value>, Vec<&Value>) =
-        rows.into_iter().partition(|row| is_square(row).is_some());
+    let (mut squares, mut others, mut sides) = (Vec::new(), Vec::new(), Vec::new());
+    for row in values.iter().filter(|row| row["ratio"].is_number()) {
+        let shape = shape(row)?;
+        if shape.is_square() && shape.m.is_power_of_two() {
+            squares.push(row);
+            sides.push(shape.m);
+        } else {
+            others.push(row);
+        }
+    }
     let mut lines = String::new();
-    let sides = || squares.iter().filter_map(|row| is_square(row));
-    if let (Some(least), Some(most)) = (sides().min(), sides().max()) {
+    if let (Some(least), Some(most)) = (sides.iter().min(), sides.iter().max()) {
         let label = format!("{} squares, {least} to {most}", squares.len());
         lines += &ratios_line(&label, device, cublas, &squares);
     }
@@ -143,7 +140,7 @@ pub fn ratios(run: &str, label: &str) -> Result<String, String> {
 fn ratios_line(label: &str, device: &str, cublas: &str, rows: &[&Value]) -> String {
     let numbers = |key: &str| rows.iter().filter_map(|row| row[key].as_f64()).collect::<Vec<_>>();
     let ratios = numbers("ratio");
-    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let mean = sample_stats::geometric_mean(&ratios).unwrap_or(f64::NAN);
     let slowest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let slower = ratios.iter().filter(|ratio| **ratio < SLOWER).count();
     let peak = numbers("percent_of_ffma").into_iter().fold(0.0, f64::max);

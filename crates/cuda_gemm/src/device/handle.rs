@@ -155,6 +155,20 @@ impl Device {
         Ok(free as u64)
     }
 
+    /// Refuses what does not fit into the device's free memory; the bytes that are free if it does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceMemory`] or [`Error::Driver`].
+    pub fn require_memory(&self, needed: u128) -> Result<u64, Error> {
+        let available = self.free_memory()?;
+        if needed > u128::from(available) {
+            let device = self.info().name.clone();
+            return Err(Error::DeviceMemory { device, needed, available });
+        }
+        Ok(available)
+    }
+
     /// Makes this device's context the calling thread's, for calls into the driver that do not
     /// go through this library. Every method does so itself, so that several devices can be used
     /// side by side.

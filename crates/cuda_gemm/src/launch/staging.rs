@@ -291,7 +291,7 @@ impl Source {
     fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
         let matrix = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
         let elements = matrix * u128::from(self.products);
-        Memory::require(stream.device(), 4 * elements)?;
+        stream.device().require_memory(4 * elements)?;
         // It fits, since the bytes are no more than the device has; so there are less than 2^31
         // tiles, too. The copy stores every element before any is loaded.
         self.copy = Some(Memory::uninitialized(stream, elements as usize)?);

@@ -19,7 +19,7 @@ impl Buffers {
         if needed == 0 {
             return Ok(None);
         }
-        Memory::require(stream.device(), needed)?;
+        stream.device().require_memory(needed)?;
         // Both counts fit, since the bytes are no more than the device has.
         let [partials, counters] =
             [workspace.partials, workspace.counters].map(|count| count as usize);

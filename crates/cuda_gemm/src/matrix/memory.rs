@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use cuda_driver::sys;
 use cust::memory::DeviceBuffer;
 
-use crate::device::Device;
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -36,16 +35,6 @@ impl Memory {
         let mut memory = Self::uninitialized(stream, words)?;
         memory.fill(0)?;
         Ok(memory)
-    }
-
-    /// Refuses what does not fit into the device's free memory.
-    pub(crate) fn require(device: &Device, needed: u128) -> Result<(), Error> {
-        let available = device.free_memory()?;
-        if needed > u128::from(available) {
-            let device = device.info().name.clone();
-            return Err(Error::DeviceMemory { device, needed, available });
-        }
-        Ok(())
     }
 
     pub(crate) fn stream(&self) -> &Stream {

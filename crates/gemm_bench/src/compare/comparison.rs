@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::{Device, Error as GemmError, Gemm};
-use gemm_verify::{Bound, Method};
+use cuda_gemm::{Device, Gemm};
+use gemm_verify::Bound;
 
 use super::row::{Row, Status};
 use crate::baseline::{Baseline, NotCompared};
@@ -177,8 +177,7 @@ impl Comparison {
         let baseline = baseline
             .map(|baseline| baseline.prepare(gemm, 1, false, Selection::All))
             .transpose()?;
-        let method = operands::method(&gemm);
-        let prepared = observer.step(Step::Matrices, || self.prepare(&gemm, method));
+        let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
         let Plan { operands, mut buffers, wanted } = match prepared {
             Ok(prepared) => prepared,
             Err(error) if error.is_refusal() => {
@@ -196,8 +195,8 @@ impl Comparison {
             observer.note(&Note::FewSets { shape, count: buffers.len(), wanted });
         }
         let bound = Bound::Probabilistic;
-        let reference = observer
-            .step(Step::Reference, || operands.reference_by(method, bound, self.options.seed))?;
+        let reference =
+            observer.step(Step::Reference, || operands.reference(bound, self.options.seed))?;
         let baseline = baseline.as_ref();
         let baseline = baseline.map(|one| Baseline::new(one, &mut buffers, &reference));
         let baseline = match baseline.transpose()? {
@@ -220,18 +219,14 @@ impl Comparison {
     }
 
     /// Makes the matrices, on the host and on the device.
-    fn prepare(&self, gemm: &Gemm, method: Method) -> Result<Plan, Error> {
+    fn prepare(&self, gemm: &Gemm) -> Result<Plan, Error> {
         let Options { l2, seed, .. } = self.options;
         let needed = gemm.bytes();
         let device = self.device();
-        let available = device.free_memory()?;
-        if needed > u128::from(available) {
-            let device = device.info().name.clone();
-            return Err(GemmError::DeviceMemory { device, needed, available }.into());
-        }
+        let available = device.require_memory(needed)?;
         // Two results are compared with each other.
-        let second = 4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128);
-        let reference = operands::reference_bytes(gemm, method);
+        let second = operands::result_bytes(gemm);
+        let reference = operands::reference_bytes(gemm);
         require_memory(needed.saturating_add(second).saturating_add(reference), false)?;
 
         // It fits 64 bits, as the free memory does.

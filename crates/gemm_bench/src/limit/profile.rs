@@ -7,7 +7,9 @@
 //! they are from, `runs/2026-11-22-h200-limits`, whose README says how to count again after a kernel
 //! has changed.
 
-use cuda_gemm::kernels::{KernelDescriptor, Shared};
+use cuda_gemm::kernels::KernelDescriptor;
+
+use crate::explain::uses_shared;
 
 /// Threads whose instruction a multiprocessor issues per cycle: four schedulers, a warp each.
 const ISSUED: f64 = 128.0;
@@ -82,7 +84,7 @@ impl Profile {
     pub fn of(descriptor: &KernelDescriptor) -> Option<Self> {
         let (_, instructions, l1_cycles) =
             *COUNTED.iter().find(|(name, ..)| *name == descriptor.name())?;
-        let uses_shared = !matches!(descriptor.shared(), Shared::Static(0));
+        let uses_shared = uses_shared(descriptor);
         Some(Self { instructions, l1_cycles, uses_shared })
     }
 
