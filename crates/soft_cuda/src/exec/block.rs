@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::check_register::warpgroup_divergence;
 use super::checker::{Checker, LaunchChecks};
 use super::code::Code;
 use super::groups::Groups;
@@ -294,7 +295,7 @@ impl<'k> Worker<'k> {
     /// All threads have exited: checks what can only be seen then.
     fn check_end(&self) -> Result<(), BlockError> {
         let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
-        match checker.and_then(|checker| checker.warpgroup_divergence()) {
+        match checker.and_then(|checker| warpgroup_divergence(&checker.register_changes)) {
             None => Ok(()),
             Some((warp, line)) => {
                 let kind = FaultKind::WarpgroupDivergence { warp: warp as u32 };

@@ -41,3 +41,18 @@ unsafe impl Handler for SetMaxRegisters {
         }
     }
 }
+
+/// The warps of a warpgroup that did not all execute the same `setmaxnreg` instructions: one of
+/// them, and the line of the first that another one lacks. `changes` are their lines, by warp.
+pub(crate) fn warpgroup_divergence(changes: &[Vec<u32>]) -> Option<(usize, u32)> {
+    const GROUP: usize = 4;
+    changes.chunks(GROUP).enumerate().find_map(|(group, warps)| {
+        let most = warps.iter().max_by_key(|lines| lines.len())?;
+        let line = |of: &Vec<u32>| {
+            let at = (0..most.len()).find(|&i| of.get(i) != most.get(i))?;
+            Some(most[at])
+        };
+        let (warp, line) = warps.iter().enumerate().find_map(|(w, of)| Some((w, line(of)?)))?;
+        Some((group * GROUP + warp, line))
+    })
+}

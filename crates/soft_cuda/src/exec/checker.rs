@@ -8,11 +8,11 @@ use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
-use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::machine::{FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
 use super::shadow::{Shadow, Writer};
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
-use crate::memory::Snapshot;
+use crate::memory::{Allocation, Snapshot};
 
 /// What writers of one atomic variable released, by block.
 type Released = HashMap<u64, (Clock, bool)>;
@@ -31,6 +31,9 @@ impl LaunchChecks {
         LaunchChecks { checks, global, released: Mutex::default() }
     }
 }
+
+/// How many instructions are remembered with the allocation that they accessed.
+const RECENT: usize = 64;
 
 /// The checks of one block.
 pub(crate) struct Checker<'k> {
@@ -52,8 +55,8 @@ pub(crate) struct Checker<'k> {
     local: Vec<bool>,
     /// By warp: the lines of its `setmaxnreg`.
     pub register_changes: Vec<Vec<u32>>,
-    /// The allocation that was accessed last.
-    last: Option<usize>,
+    /// Allocations that were accessed last, by lines of the PTX.
+    recent: [usize; RECENT],
 }
 
 impl<'k> Checker<'k> {
@@ -80,7 +83,7 @@ impl<'k> Checker<'k> {
             initialised: Vec::new(),
             local: vec![false; facts.local_bytes as usize * LANES * warps],
             register_changes: vec![Vec::new(); warps],
-            last: None,
+            recent: [0; RECENT],
         }
     }
 
@@ -101,14 +104,33 @@ impl<'k> Checker<'k> {
         if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
-    /// Checks and notes loads from shared memory at `offsets`.
+    /// Checks and notes weak loads from shared memory at `offsets`.
     #[inline(always)]
     pub(crate) fn shared_loads(
         &mut self,
         (warp, mask): (usize, u32),
-        site: Site,
+        (line, bytes): (u32, u32),
         offsets: &[u32; LANES],
     ) -> Result<(), (u32, FaultKind)> {
+        let checks = self.checks();
+        if mask == FULL
+            && checks.accesses()
+            && self.shared.list(&self.known, checks, warp, (line, bytes), offsets)
+        {
+            return Ok(());
+        }
+        self.shared_loads_one_by_one((warp, mask), (line, bytes), AccessKind::Load, offsets)
+    }
+
+    #[inline(never)]
+    fn shared_loads_one_by_one(
+        &mut self,
+        (warp, mask): (usize, u32),
+        (line, bytes): (u32, u32),
+        kind: AccessKind,
+        offsets: &[u32; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        let site = Site { line, kind, bytes };
         let checks = self.checks();
         let result = self.shared.load(&self.known, checks, (warp, mask), site, offsets);
         result.map_err(|(lane, conflict)| {
@@ -116,7 +138,7 @@ impl<'k> Checker<'k> {
         })
     }
 
-    /// As [`shared_loads`](Checker::shared_loads), for stores as well. `same` says whether two
+    /// Checks and notes accesses of shared memory at `offsets`, of any kind. `same` says whether two
     /// lanes store the same value.
     #[inline(always)]
     pub(crate) fn shared(
@@ -127,7 +149,8 @@ impl<'k> Checker<'k> {
         same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), (u32, FaultKind)> {
         if !site.kind.writes() {
-            return self.shared_loads((warp, mask), site, offsets);
+            let Site { line, kind, bytes } = site;
+            return self.shared_loads_one_by_one((warp, mask), (line, bytes), kind, offsets);
         }
         let (known, checks) = (&self.known, self.checks());
         let result = self.shared.store(known, checks, (warp, mask), site, offsets, same);
@@ -183,18 +206,19 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// Checks and notes plain loads from device memory at `addresses`.
+    /// Checks and notes plain loads from device memory at `addresses`, each `more` bytes on.
     #[inline(always)]
     pub(crate) fn global_loads(
         &mut self,
         (warp, mask): (usize, u32),
         site: Site,
-        addresses: &[u64; LANES],
+        (addresses, more): (&[u64; LANES], u64),
     ) -> Result<(), (u32, FaultKind)> {
-        if self.plain_loads((warp, mask), site, addresses) {
+        if self.plain_loads((warp, mask), site, (addresses, more)) {
             return Ok(());
         }
-        self.globals((warp, mask), site, addresses, &|_, _| false)
+        let addresses = addresses.map(|address| address.wrapping_add(more));
+        self.globals((warp, mask), site, &addresses, &|_, _| false)
     }
 
     /// Checks and notes accesses of device memory at `addresses`. `same` is as in
@@ -217,22 +241,24 @@ impl<'k> Checker<'k> {
     /// Notes loads of one allocation that holds nothing to be checked. Returns `false` if it is
     /// not that simple.
     #[inline(always)]
-    fn plain_loads(
+    pub(crate) fn plain_loads(
         &mut self,
         (warp, mask): (usize, u32),
         site: Site,
-        addresses: &[u64; LANES],
+        (addresses, more): (&[u64; LANES], u64),
     ) -> bool {
-        let Some(index) = self.find(addresses[mask.trailing_zeros() as usize]) else {
-            return false;
-        };
+        let first = addresses[mask.trailing_zeros() as usize].wrapping_add(more);
+        let Some(index) = self.find(site.line, first) else { return false };
         let allocation = &self.snapshot.all()[index];
         let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
-        let offsets = addresses.map(|address| address.wrapping_sub(allocation.base));
-        let mut inside = true;
-        for (lane, &offset) in offsets.iter().enumerate() {
-            inside &= offset <= last || mask >> lane & 1 == 0;
+        let base = allocation.base.wrapping_sub(more);
+        let (mut offsets, mut signs) = (*addresses, 0);
+        for offset in &mut offsets {
+            *offset = offset.wrapping_sub(base);
+            signs |= *offset | last.wrapping_sub(*offset);
         }
+        // No allocation is so large that a difference is of another sign.
+        let inside = signs >> 63 == 0 || bits(mask).all(|lane| offsets[lane] <= last);
         inside
             && allocation.written.as_ref().is_none_or(|written| written.whole())
             && self.launch.global.note_loads(
@@ -244,14 +270,19 @@ impl<'k> Checker<'k> {
             )
     }
 
-    /// The place in the snapshot of the allocation that contains `address`.
+    /// The place in the snapshot of the allocation that contains `address`, for the instruction at
+    /// PTX line `line`.
     #[inline(always)]
-    fn find(&mut self, address: u64) -> Option<usize> {
+    fn find(&mut self, line: u32, address: u64) -> Option<usize> {
         let all = self.snapshot.all();
-        let inside = |&index: &usize| address.wrapping_sub(all[index].base) < all[index].size;
-        let found = self.last.filter(inside).or_else(|| self.snapshot.index_of(address));
-        self.last = found.or(self.last);
-        found
+        let recent = &mut self.recent[line as usize % RECENT];
+        let inside = |of: &Arc<Allocation>| address.wrapping_sub(of.base) < of.size;
+        if all.get(*recent).is_some_and(inside) {
+            return Some(*recent);
+        }
+        let found = self.snapshot.index_of(address)?;
+        *recent = found;
+        Some(found)
     }
 
     /// Checks and notes an access of device memory by one lane.
@@ -263,7 +294,7 @@ impl<'k> Checker<'k> {
         same: impl Fn(usize) -> bool,
     ) -> Result<(), FaultKind> {
         // What lies nowhere is the access's own fault.
-        let Some(index) = self.find(address) else { return Ok(()) };
+        let Some(index) = self.find(site.line, address) else { return Ok(()) };
         let allocation = &self.snapshot.all()[index];
         let offset = address - allocation.base;
         if offset + u64::from(site.bytes) > allocation.size {
@@ -451,20 +482,5 @@ impl<'k> Checker<'k> {
                 self.known.observe(warp, lane, block, clock);
             }
         }
-    }
-
-    /// The warps of a warpgroup that did not all execute the same `setmaxnreg` instructions:
-    /// one of them, and the line of the first that another one lacks.
-    pub(crate) fn warpgroup_divergence(&self) -> Option<(usize, u32)> {
-        const GROUP: usize = 4;
-        self.register_changes.chunks(GROUP).enumerate().find_map(|(group, warps)| {
-            let most = warps.iter().max_by_key(|lines| lines.len())?;
-            let line = |of: &Vec<u32>| {
-                let at = (0..most.len()).find(|&i| of.get(i) != most.get(i))?;
-                Some(most[at])
-            };
-            let (warp, line) = warps.iter().enumerate().find_map(|(w, of)| Some((w, line(of)?)))?;
-            Some((group * GROUP + warp, line))
-        })
     }
 }
