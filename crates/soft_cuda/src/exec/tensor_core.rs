@@ -157,8 +157,8 @@ pub(crate) unsafe fn multiply<A: AddUp>(
             let mut old = [0.0; W];
             old.copy_from_slice(at);
             let mut accumulators = ([0.0; W], [0; W]);
-            for j in 0..W {
-                let bits = old[j].to_bits();
+            for (j, old) in old.iter().enumerate() {
+                let bits = old.to_bits();
                 (accumulators.0[j], accumulators.1[j]) = take_apart(bits, bits >> 23 & 255, 127);
             }
             // SAFETY: by contract.
