@@ -19,6 +19,8 @@ pub(crate) mod check_access;
 pub(crate) mod check_register;
 pub(crate) mod checker;
 pub(crate) mod clock;
+pub(crate) mod cluster;
+mod cluster_sync;
 pub(crate) mod code;
 pub(crate) mod collective;
 pub(crate) mod convert;
@@ -45,16 +47,17 @@ pub(crate) mod named;
 pub(crate) mod op;
 pub(crate) mod order;
 pub(crate) mod pack;
-
 pub(crate) mod phases;
 pub(crate) mod print;
 mod printed;
 pub(crate) mod racecheck;
 pub(crate) mod recorder;
+mod remote;
 pub(crate) mod schedule;
 pub(crate) mod shadow;
 pub(crate) mod special;
 mod split;
+mod stuck;
 pub(crate) mod warp;
 
 pub(crate) use machine::{FULL, NO_SLOT};

@@ -11,6 +11,7 @@ mod builtin;
 mod bulk;
 mod call;
 mod check;
+mod cluster;
 mod compare;
 mod context;
 mod control;

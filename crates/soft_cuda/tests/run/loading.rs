@@ -38,10 +38,6 @@ fn what_the_device_leaves_out_is_refused_by_name() {
         ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r2}, [%r3];", ""),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r3];", ""),
         ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3};", ""),
-        ("barrier.cluster.arrive.aligned;", "clusters"),
-        ("barrier.cluster.wait.aligned;", "clusters"),
-        ("mapa.shared::cluster.u32 %r2, %r3, %r4;", ""),
-        ("getctarank.shared::cluster.u32 %r2, %r3;", ""),
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r3, [%r4];", "cluster"),
         (
             "red.async.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%r2], %r3, [%r4];",
@@ -55,10 +51,6 @@ fn what_the_device_leaves_out_is_refused_by_name() {
         (
             "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r3, %r4, %r5}], [%r6], {0};",
             ".im2col",
-        ),
-        (
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd2, {%r3, %r4}], [%r6], %r7;",
-            ".multicast::cluster",
         ),
         ("cp.async.mbarrier.arrive.shared.b64 [%r2];", ".cg"),
         ("mbarrier.arrive_drop.shared.b64 %rd2, [%r3];", ""),

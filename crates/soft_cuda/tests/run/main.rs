@@ -4,6 +4,7 @@ mod arithmetic;
 mod barriers;
 mod bulk;
 mod calls;
+mod cluster;
 mod constants;
 mod divergence;
 mod endless;
