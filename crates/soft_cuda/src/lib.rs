@@ -145,7 +145,7 @@
 //! Simulated time, caches, warp scheduling as a GPU does it: nothing here
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
-//! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
+//! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
 //! `multimem`. Of tensor cores: `wgmma`, `mma`, `wmma`, `ldmatrix`, `stmatrix`. Of clusters:
 //! `st.async` and `red.async`. Of bulk copies: other types than f32, rows shorter than their

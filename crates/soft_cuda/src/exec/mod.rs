@@ -33,6 +33,7 @@ mod format;
 mod frames;
 pub(crate) mod global;
 pub(crate) mod groups;
+pub(crate) mod half;
 mod initial;
 pub(crate) mod int;
 pub(crate) mod knowledge;

@@ -20,6 +20,7 @@ mod copy;
 mod defined;
 mod encode;
 mod graph;
+mod half;
 mod index;
 mod ir;
 mod layout;

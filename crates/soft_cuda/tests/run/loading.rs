@@ -60,8 +60,8 @@ fn what_the_device_leaves_out_is_refused_by_name() {
         ("multimem.ld_reduce.global.add.f32 %r2, [%rd2];", ""),
         ("tex.2d.v4.f32.s32 {%r2, %r3, %r4, %r5}, [%rd2, {%r6, %r7}];", ""),
         ("suld.b.1d.b32.clamp {%r2}, [%rd2, {%r6}];", ""),
-        ("fma.rn.bf16x2 %r2, %r3, %r4, %r5;", "this type"),
-        ("add.f16 %r2, %r3, %r4;", "this type"),
+        ("tanh.approx.bf16x2 %r2, %r3;", "this type"),
+        ("ex2.approx.f16 %h2, %h3;", "this type"),
     ] {
         let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}")).replace("sm_80", "sm_90a");
         assert!(ptx.contains(".target sm_90a"));

@@ -10,6 +10,7 @@ mod divergence;
 mod endless;
 mod faults;
 mod gemm;
+mod half;
 mod limits;
 mod loading;
 mod memory;
