@@ -1,4 +1,4 @@
-//! Who accessed each word of a block's shared memory last.
+//! Who accessed each word of the shared memory of a cluster's blocks last.
 
 use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
 use super::knowledge::Knowledge;
@@ -22,14 +22,14 @@ struct Reads {
     lines: Vec<u32>,
 }
 
-/// Every word of a block's shared memory. The times of a block are all larger than those of
-/// blocks before, so that nothing has to be cleared between them.
+/// Every word of the shared memory of a cluster's blocks, in the order of their ranks. The times of
+/// a cluster are all larger than those of clusters before, so that nothing has to be cleared between them.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
     base: u32,
-    /// The largest time of this block so far.
+    /// The largest time of this cluster so far.
     latest: u32,
     /// When each word was written last, by the agent's time and `base`.
     written: Vec<u32>,
@@ -38,8 +38,12 @@ pub(crate) struct Shadow {
     reads: Vec<Reads>,
     /// By warp: the time of its last read.
     last_read: Vec<u32>,
-    /// Bytes between variables: from, to.
+    /// Bytes between variables of a block: from, to.
     gaps: Vec<(u32, u32)>,
+    /// Bytes from one block's shared memory to the next one's.
+    stride: u32,
+    /// The warps of which the one that stores does not know all reads.
+    unknown: Vec<usize>,
 }
 
 /// Who accesses, and on whose account: see [`super::clock`].
@@ -52,8 +56,14 @@ pub(crate) struct Writer {
 }
 
 impl Shadow {
-    pub(crate) fn new(bytes: u32, shift: u32, warps: usize, gaps: Vec<(u32, u32)>) -> Shadow {
-        let words = (bytes as usize).div_ceil(1 << shift);
+    /// For so many blocks, whose shared memory is `stride` bytes apart.
+    pub(crate) fn new(
+        (stride, blocks): (u32, usize),
+        shift: u32,
+        warps: usize,
+        gaps: Vec<(u32, u32)>,
+    ) -> Shadow {
+        let words = (stride as usize * blocks).div_ceil(1 << shift);
         Shadow {
             shift,
             base: 0,
@@ -69,10 +79,12 @@ impl Shadow {
                 .collect(),
             last_read: vec![0; warps],
             gaps,
+            stride,
+            unknown: Vec::new(),
         }
     }
 
-    /// Forgets everything, for a new block.
+    /// Forgets everything, for a new cluster.
     pub(crate) fn clear(&mut self) {
         if self.latest > u32::MAX / 2 {
             self.written.fill(0);
@@ -204,10 +216,10 @@ impl Shadow {
         same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), (usize, Conflict)> {
         let time = known.now(warp);
-        let rows = self.rows(known, warp);
+        self.find_unknown(known, warp);
         for lane in bits(mask) {
             let writer = Writer { warp, lane, agent: warp * LANES + lane, time };
-            let result = self.write(known, checks, writer, site, offsets[lane], rows, &same);
+            let result = self.write(known, checks, writer, site, offsets[lane], &same);
             result.map_err(|conflict| (lane, conflict))?;
         }
         Ok(())
@@ -223,17 +235,20 @@ impl Shadow {
         site: Site,
         offset: u32,
     ) -> Result<(), Conflict> {
-        let rows = self.rows(known, writer.warp);
-        self.write(known, checks, writer, site, offset, rows, &|_, _| false)
+        self.find_unknown(known, writer.warp);
+        self.write(known, checks, writer, site, offset, &|_, _| false)
     }
 
-    /// The warps of which `warp` does not know all reads.
-    fn rows(&self, known: &Knowledge, warp: usize) -> u32 {
-        let unknown = |&other: &usize| self.last_read[other] > self.base + known.floor(warp, other);
-        (0..self.last_read.len()).filter(unknown).fold(0, |rows, other| rows | 1 << other)
+    /// Finds the warps of which `warp` does not know all reads.
+    fn find_unknown(&mut self, known: &Knowledge, warp: usize) {
+        let Shadow { base, last_read, unknown, .. } = self;
+        unknown.clear();
+        let latest = last_read.iter().enumerate();
+        let latest = latest.filter(|&(other, &time)| time > *base + known.floor(warp, other));
+        unknown.extend(latest.map(|(other, _)| other));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    /// Checks and notes a write, for whose warp `unknown` is found.
     #[inline(always)]
     fn write(
         &mut self,
@@ -242,7 +257,6 @@ impl Shadow {
         writer: Writer,
         site: Site,
         offset: u32,
-        rows: u32,
         same: &impl Fn(usize, usize) -> bool,
     ) -> Result<(), Conflict> {
         let Writer { warp, lane, agent, time } = writer;
@@ -277,7 +291,7 @@ impl Shadow {
                 }
             }
             if checks.races {
-                for other in bits(rows) {
+                for &other in &self.unknown {
                     if self.reads[other].times[word] > self.base + known.floor(warp, other) {
                         self.check_read(known, (warp, lane), other, word)?;
                     }
@@ -310,14 +324,14 @@ impl Shadow {
             Some(agent) => {
                 let access = Access::Load;
                 let earlier =
-                    EarlierAccess { block: known.block, agent, line: reads.lines[word], access };
+                    EarlierAccess { block: known.cluster, agent, line: reads.lines[word], access };
                 Err(Conflict::Race(earlier))
             }
         }
     }
 
     fn in_gap(&self, word: usize) -> bool {
-        let at = (word as u32) << self.shift;
+        let at = ((word as u32) << self.shift) % self.stride;
         let after = self.gaps.partition_point(|&(from, _)| from <= at);
         after != 0 && at < self.gaps[after - 1].1
     }
@@ -340,7 +354,7 @@ fn check_write(
         None => Ok(()),
         Some(lane) => {
             let access = kind.access();
-            let earlier = EarlierAccess { block: known.block, agent, line: write.line, access };
+            let earlier = EarlierAccess { block: known.cluster, agent, line: write.line, access };
             Err((lane, Conflict::Race(earlier)))
         }
     }

@@ -63,7 +63,7 @@ impl<'k> Words<'k> {
         ((CHUNK / bytes) as usize, (ROW_BYTES / bytes) as usize)
     }
 
-    /// The offsets of the chunks of a tile of `rows` rows, from row `first` on: by row and then along
+    /// The offsets into the cluster's shared memory of the chunks of a tile of `rows` rows, from row `first` on: by row and then along
     /// K, or, transposed, along K and then by row.
     fn chunks(
         &self,
@@ -88,7 +88,7 @@ impl<'k> Words<'k> {
                 if offset > cx.shared_size.saturating_sub(CHUNK) {
                     return Err(outside(cx, address));
                 }
-                chunks.push(offset);
+                chunks.push(cx.rank * cx.shared_stride + offset);
             }
         }
         Ok(chunks)
@@ -102,7 +102,7 @@ struct Pending {
     group: u64,
     /// Where its words are in [`Cx::extra`].
     x: u32,
-    /// Offsets of the chunks of A, unless it is in registers, and of B.
+    /// Where the chunks of A are, unless it is in registers, and those of B.
     a: Vec<u32>,
     b: Vec<u32>,
     /// Whether it adds to the accumulators.
@@ -156,9 +156,9 @@ unsafe impl Handler for Issue {
 unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
     let words = Words::of(cx.extra, op.x);
     let first = |kind| (0, kind);
-    if cx.warp / GROUP * GROUP + GROUP > cx.shape.warps as usize {
-        let warp = cx.shape.warps;
-        return Err(first(FaultKind::WarpgroupDivergence { warp }));
+    let warps = cx.shape.warps;
+    if cx.warp % warps as usize / GROUP * GROUP + GROUP > warps as usize {
+        return Err(first(FaultKind::WarpgroupDivergence { warp: warps }));
     }
     // SAFETY: the slots have 64-bit lanes, and `c` is a predicate.
     let (a, b, adds) = unsafe {
@@ -172,7 +172,7 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
         }
         (a, descriptor(cx, op.b).map_err(first)?, adds != 0)
     };
-    let rows = (cx.warp % GROUP * ROWS, ROWS);
+    let rows = (cx.warp % warps as usize % GROUP * ROWS, ROWS);
     let a = match a {
         Some(a) => words.chunks(cx, a, words.has(TRANSPOSED_A), rows).map_err(first)?,
         None => Vec::new(),
@@ -210,7 +210,7 @@ fn outside(cx: &Cx<'_>, address: u32) -> FaultKind {
     FaultKind::OutOfBounds { address, bytes, access, space, place }
 }
 
-/// Notes reads of chunks of shared memory, at offsets.
+/// Notes reads of chunks at offsets into the cluster's shared memory.
 fn note(cx: &mut Cx<'_>, line: u32, chunks: &[u32]) -> Result<(), (usize, FaultKind)> {
     if !cx.order.on {
         return Ok(());
@@ -375,7 +375,7 @@ fn read(
     for (number, &at) in chunks.iter().enumerate() {
         let first = number / per_line * line_step + number % per_line * per_chunk * step;
         // SAFETY: the chunk was checked when the instruction was issued, and is aligned.
-        let chunk = unsafe { cx.shared.add(at as usize).cast::<[u16; 8]>().read() };
+        let chunk = unsafe { cx.cluster_shared.add(at as usize).cast::<[u16; 8]>().read() };
         match words.input {
             Input::Tf32 => {
                 for (e, pair) in chunk.as_chunks::<2>().0.iter().enumerate() {

@@ -38,10 +38,6 @@ fn what_the_device_leaves_out_is_refused_by_name() {
         ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r2}, [%r3];", ""),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r3];", ""),
         ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3};", ""),
-        ("barrier.cluster.arrive.aligned;", "clusters"),
-        ("barrier.cluster.wait.aligned;", "clusters"),
-        ("mapa.shared::cluster.u32 %r2, %r3, %r4;", ""),
-        ("getctarank.shared::cluster.u32 %r2, %r3;", ""),
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r3, [%r4];", "cluster"),
         (
             "red.async.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%r2], %r3, [%r4];",
@@ -56,10 +52,6 @@ fn what_the_device_leaves_out_is_refused_by_name() {
             "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r3, %r4, %r5}], [%r6], {0};",
             ".im2col",
         ),
-        (
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd2, {%r3, %r4}], [%r6], %r7;",
-            ".multicast::cluster",
-        ),
         ("cp.async.mbarrier.arrive.shared.b64 [%r2];", ".cg"),
         ("mbarrier.arrive_drop.shared.b64 %rd2, [%r3];", ""),
         ("mbarrier.pending_count.b64 %r2, %rd3;", ""),
@@ -68,8 +60,8 @@ fn what_the_device_leaves_out_is_refused_by_name() {
         ("multimem.ld_reduce.global.add.f32 %r2, [%rd2];", ""),
         ("tex.2d.v4.f32.s32 {%r2, %r3, %r4, %r5}, [%rd2, {%r6, %r7}];", ""),
         ("suld.b.1d.b32.clamp {%r2}, [%rd2, {%r6}];", ""),
-        ("fma.rn.bf16x2 %r2, %r3, %r4, %r5;", "this type"),
-        ("add.f16 %r2, %r3, %r4;", "this type"),
+        ("tanh.approx.bf16x2 %r2, %r3;", "this type"),
+        ("ex2.approx.f16 %h2, %h3;", "this type"),
     ] {
         let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}")).replace("sm_80", "sm_90a");
         assert!(ptx.contains(".target sm_90a"));
