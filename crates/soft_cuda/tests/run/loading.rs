@@ -18,7 +18,7 @@ fn unknown_instructions_and_modifiers() {
         ("ld.global.frob.b32 %r2, [%rd1];", "`.frob` is unknown"),
         ("fma.rz.f32 %r2, %r3, %r4, %r5;", "`.rz` is unknown"),
         ("mul.s32 %r2, %r3, %r4;", "`.lo`, `.hi` or `.wide`"),
-        ("wgmma.fence.sync.aligned;", "this instruction is unknown"),
+        ("wgmma.fence.sync.aligned;", "`.target sm_90a` alone"),
         ("brx %r2, TABLE;", "`.idx`"),
     ] {
         let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}"));
@@ -33,11 +33,20 @@ fn unknown_instructions_and_modifiers() {
 #[test]
 fn what_the_device_leaves_out_is_refused_by_name() {
     for (inst, part) in [
-        ("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%r2}, %rd2, %rd3, 1, 1, 1;", ""),
-        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%r2}, {%r3}, {%r4}, {%r5};", ""),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r2}, %rd2, %rd3, %p1, 1, 1;",
+            "m64nNk16",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n260k8.f32.tf32.tf32 {%r2}, %rd2, %rd3, %p1, 1, 1;",
+            "256",
+        ),
+        ("wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32 {%r2}, %rd2, %rd3, %p1;", "m64n"),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r2}, {%r3}, {%r4}, {%r5};", "m16n8k16"),
+        ("mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16 {%r2}, {%r3}, {%r4}, {%r5};", ".f32"),
         ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r2}, [%r3];", ""),
-        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r3];", ""),
-        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3};", ""),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r2, %r3}, [%r4];", "m8n8"),
+        ("movmatrix.sync.aligned.m8n8.b16 %r2, %r3;", "trans"),
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r3, [%r4];", "cluster"),
         (
             "red.async.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%r2], %r3, [%r4];",
