@@ -1,4 +1,4 @@
-//! The checks of a block's accesses, and what the instructions that order them tell.
+//! The checks of a cluster's accesses, and what the instructions that order them tell.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,14 @@ use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
-use super::machine::{FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::remote::RemoteAccesses;
 use super::shadow::{Shadow, Writer};
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
 use crate::memory::{Allocation, Snapshot};
 
-/// What writers of one atomic variable released, by block.
+/// What writers of one atomic variable released, by cluster.
 type Released = HashMap<u64, (Clock, bool)>;
 
 /// What all blocks of a launch share.
@@ -35,7 +36,7 @@ impl LaunchChecks {
 /// How many instructions are remembered with the allocation that they accessed.
 const RECENT: usize = 64;
 
-/// The checks of one block.
+/// The checks of one cluster.
 pub(crate) struct Checker<'k> {
     pub launch: &'k LaunchChecks,
     pub known: Knowledge,
@@ -46,6 +47,10 @@ pub(crate) struct Checker<'k> {
     grid: [u32; 3],
     block: [u32; 3],
     shared: Shadow,
+    /// Bytes from one block's shared memory to the next one's.
+    stride: u32,
+    /// Accesses of the shared memory of other blocks.
+    pub remote: RemoteAccesses,
     /// What writers of atomic variables in shared memory released, by offset.
     released: HashMap<u32, Clock>,
     /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
@@ -64,20 +69,23 @@ impl<'k> Checker<'k> {
         launch: &'k LaunchChecks,
         facts: &'k Facts,
         snapshot: &'k Snapshot,
-        (grid, block): ([u32; 3], [u32; 3]),
-        shared_bytes: u32,
+        (cluster, block): (ClusterShape, [u32; 3]),
+        stride: u32,
     ) -> Checker<'k> {
-        let threads: u32 = block.iter().product();
-        let warps = (threads as usize).div_ceil(LANES);
+        let threads = block.iter().product::<u32>() as usize;
+        let warps = threads.div_ceil(LANES) * cluster.blocks();
+        let gaps = facts.gaps();
         Checker {
             launch,
-            known: Knowledge::new(warps, facts.copies),
+            known: Knowledge::new(cluster, threads, facts.copies),
             facts,
             quiet: false,
             snapshot,
-            grid,
+            grid: cluster.grid,
             block,
-            shared: Shadow::new(shared_bytes, facts.granule.shared, warps, facts.gaps()),
+            shared: Shadow::new((stride, cluster.blocks()), facts.granule.shared, warps, gaps),
+            stride,
+            remote: RemoteAccesses::default(),
             released: HashMap::new(),
             copied_by: Vec::new(),
             initialised: Vec::new(),
@@ -87,10 +95,10 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self, block: u64) {
-        let threads: u32 = self.block.iter().product();
-        self.known.clear(block, threads as usize);
+    /// Forgets everything, for a new cluster.
+    pub(crate) fn clear(&mut self, cluster: u64) {
+        self.known.clear(cluster);
+        self.remote.clear();
         self.shared.clear();
         self.released.clear();
         self.copied_by.clear();
@@ -104,7 +112,7 @@ impl<'k> Checker<'k> {
         if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
-    /// Checks and notes weak loads from shared memory at `offsets`.
+    /// Checks and notes weak loads from the cluster's shared memory at `offsets`.
     #[inline(always)]
     pub(crate) fn shared_loads(
         &mut self,
@@ -160,7 +168,12 @@ impl<'k> Checker<'k> {
     }
 
     #[cold]
-    fn shared_fault(&self, conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+    fn shared_fault(&self, mut conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+        if let Conflict::Race(earlier) | Conflict::ReadOnlyCache(earlier) = &mut conflict {
+            let thread = self.thread_of(earlier.agent);
+            (earlier.block, earlier.agent) = self.known.place_of(thread);
+        }
+        let offset = offset.checked_rem(self.stride).unwrap_or(offset);
         let address = u64::from(SHARED_BASE + offset);
         self.fault(conflict, site, AddressSpace::Shared, address, self.facts.name_shared(offset))
     }
@@ -189,13 +202,7 @@ impl<'k> Checker<'k> {
     }
 
     fn name(&self, earlier: EarlierAccess) -> fault::Earlier {
-        let EarlierAccess { block, agent, line, access } = earlier;
-        let threads = self.known.threads;
-        let thread = match agent / threads {
-            0 => agent,
-            1 => agent - threads,
-            _ => self.copied_by.get(agent - 2 * threads).copied().unwrap_or(0),
-        };
+        let EarlierAccess { block, agent: thread, line, access } = earlier;
         fault::Earlier {
             access,
             line,
@@ -203,6 +210,16 @@ impl<'k> Checker<'k> {
             source: None,
             block: index_in(block, self.grid),
             thread: index_in(thread as u64, self.block),
+        }
+    }
+
+    /// The thread that an agent of the cluster is, or that had it copy.
+    fn thread_of(&self, agent: usize) -> usize {
+        let threads = self.known.threads;
+        match agent / threads {
+            0 => agent,
+            1 => agent - threads,
+            _ => self.copied_by.get(agent - 2 * threads).copied().unwrap_or(0),
         }
     }
 
@@ -390,15 +407,20 @@ impl<'k> Checker<'k> {
     }
 
     /// A lane starts a bulk copy to shared memory, which is complete with phase `phase` of
-    /// mbarrier `index`.
+    /// mbarrier `index`. `remote` is the rank of the block it goes to, and the address there, if
+    /// that is another one.
     pub(crate) fn copy_bulk(
         &mut self,
         (warp, lane): (usize, usize),
         line: u32,
-        (offset, bytes): (u32, u32),
+        ((offset, bytes), remote): ((u32, u32), Option<(u32, u32)>),
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.mbarrier(index);
+        if let Some(place) = remote {
+            let copy = (line, AccessKind::Copy);
+            self.remote.note(place, (agent, phase), (warp, lane), copy);
+        }
         if self.copied_by.len() <= index {
             self.copied_by.resize(index + 1, 0);
         }
@@ -448,7 +470,23 @@ impl<'k> Checker<'k> {
     ) -> Option<[u32; 3]> {
         let &(thread, time) = self.initialised.get(number)?;
         let known = self.known.knows(warp, lane, thread, time);
-        (!known && self.checks().races).then(|| index_in(thread as u64, self.block))
+        let thread = || self.known.place_of(thread).1;
+        (!known && self.checks().races).then(|| index_in(thread() as u64, self.block))
+    }
+
+    /// A lane accesses shared memory of the block with a rank, at an address there, where its own
+    /// block has rank `own`.
+    pub(crate) fn note_remote(
+        &mut self,
+        own: u32,
+        (rank, address): (u32, u32),
+        (warp, lane): (usize, usize),
+        site: Site,
+    ) {
+        if rank != own {
+            let by = (warp * LANES + lane, self.known.now(warp));
+            self.remote.note((rank, address), by, (warp, lane), (site.line, site.kind));
+        }
     }
 
     /// A lane is about to write the atomic variable at `address` of `space`: what it knew at its
@@ -460,7 +498,7 @@ impl<'k> Checker<'k> {
         }
         let mut all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
         let here = Arc::make_mut(all.entry(address).or_default());
-        let (clock, wide) = here.entry(self.known.block).or_default();
+        let (clock, wide) = here.entry(self.known.cluster).or_default();
         clock.join(&fenced.clock);
         *wide |= fenced.wide;
     }
@@ -469,7 +507,7 @@ impl<'k> Checker<'k> {
     pub(crate) fn observe(&mut self, (warp, lane): (usize, usize), shared: bool, address: u64) {
         if shared {
             if let Some(clock) = self.released.get(&(address as u32)) {
-                self.known.observe(warp, lane, self.known.block, clock);
+                self.known.observe(warp, lane, self.known.cluster, clock);
             }
             return;
         }
@@ -477,9 +515,9 @@ impl<'k> Checker<'k> {
             let all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
             all.get(&address).cloned()
         };
-        for (&block, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
-            if *wide || block == self.known.block {
-                self.known.observe(warp, lane, block, clock);
+        for (&cluster, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
+            if *wide || cluster == self.known.cluster {
+                self.known.observe(warp, lane, cluster, clock);
             }
         }
     }

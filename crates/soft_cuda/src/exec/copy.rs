@@ -69,8 +69,7 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
             }
         };
         if cx.checker.is_some() {
-            let (at, group) =
-                ((dst as usize - cx.shared as usize) as u32, cx.copies[cx.warp].group(lane));
+            let (at, group) = (cx.cluster_offset_of(dst) as u32, cx.copies[cx.warp].group(lane));
             let (thread, site) =
                 ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes: have });
             let checked = cx.check(lane, line, |checker| {

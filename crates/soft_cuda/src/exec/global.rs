@@ -118,11 +118,12 @@ impl Packed {
 
     /// Whether it comes before what `lane` of `warp` does now.
     fn is_before(self, known: &Knowledge, warp: usize, lane: usize) -> bool {
-        let (thread, time) = (self.thread(), self.time());
-        if self.block() == told_apart(known.block) {
-            return known.knows(warp, lane, thread, time);
+        let time = self.time();
+        let (cluster, agent) = known.agent(self.block(), self.thread());
+        if cluster == told_apart(known.cluster) {
+            return known.knows(warp, lane, agent, time);
         }
-        known.knows_foreign((warp, lane), self.block(), thread, time)
+        known.knows_foreign((warp, lane), cluster, agent, time)
     }
 
     fn earlier(self, line: u32, access: Access) -> EarlierAccess {
@@ -283,7 +284,8 @@ impl GlobalShadow {
             return false;
         }
         let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
-        let new = Packed::new(told_apart(known.block), warp * LANES, kind, known.now(warp));
+        let (block, first) = known.place(warp);
+        let new = Packed::new(told_apart(block), first, kind, known.now(warp));
         let ceiling = known.ceiling(warp);
         if mask != FULL {
             for lane in bits(mask) {
@@ -373,8 +375,8 @@ impl GlobalShadow {
     ) -> Result<(), Conflict> {
         let words = self.words(allocation);
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
-        let block = told_apart(known.block);
-        let (thread, time) = (warp * LANES + lane, known.now(warp));
+        let (block, first) = known.place(warp);
+        let (block, thread, time) = (told_apart(block), first + lane, known.now(warp));
         let kind = match site.kind {
             AccessKind::ReadOnly => READ_ONLY,
             AccessKind::StrongStore => 1,
@@ -427,8 +429,9 @@ impl GlobalShadow {
             return Ok(());
         }
         // The lanes of one instruction that store to one place: one of them comes last.
-        let together = old.block() == told_apart(known.block)
-            && old.thread() / LANES == warp
+        let (block, first) = known.place(warp);
+        let together = old.block() == told_apart(block)
+            && old.thread() / LANES == first / LANES
             && old.time() == known.now(warp)
             && line() == site.line
             && same(old.thread() % LANES);

@@ -1,4 +1,5 @@
-//! What each thread of a block knows of what the others did: the happens-before order.
+//! What each thread of a cluster knows of what the others did: the happens-before order. Most
+//! clusters are one block.
 //!
 //! The lanes of a warp have one time, which advances whenever one of them releases what it did.
 //! What all lanes of a warp know is kept once; what a lane knows beyond that, apart.
@@ -6,7 +7,7 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::machine::{BARRIERS, LANES, bits};
+use super::machine::{BARRIERS, ClusterShape, LANES, bits};
 
 /// A fence that a thread executed: what it knew then.
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ struct Common {
 struct WarpKnowledge {
     /// Lanes that the warp was started with.
     lanes: u32,
-    /// Threads of the block.
+    /// Agents of the cluster that are threads.
     threads: usize,
     now: u32,
     common: Arc<Common>,
@@ -49,42 +50,59 @@ struct WarpKnowledge {
     waited: [u32; LANES],
 }
 
-/// What each thread of a block knows.
+/// What each thread of a cluster knows.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     warps: Vec<WarpKnowledge>,
-    /// What threads that passed `bar.arrive` knew, by barrier.
-    arrivals: [Clock; BARRIERS as usize],
-    /// Of this block.
-    pub block: u64,
+    /// What threads that passed `bar.arrive` knew, by the block's rank and the barrier.
+    arrivals: Vec<Clock>,
+    shape: ClusterShape,
+    /// Threads of a block, and its warps.
+    block_threads: usize,
+    block_warps: usize,
+    /// The number of the cluster, and the indices of its blocks.
+    pub cluster: u64,
+    blocks: Vec<u64>,
     /// Threads of all warps, lanes that no thread has included.
     pub threads: usize,
-    /// Whether any thread of the block has executed a fence.
+    /// Whether any thread of the cluster has executed a fence.
     fenced: bool,
     /// Whether there are asynchronous copies to shared memory.
     copies: bool,
 }
 
 impl Knowledge {
-    pub(crate) fn new(warps: usize, copies: bool) -> Knowledge {
+    /// For blocks of so many threads.
+    pub(crate) fn new(shape: ClusterShape, block_threads: usize, copies: bool) -> Knowledge {
+        let (blocks, block_warps) = (shape.blocks(), block_threads.div_ceil(LANES));
+        let warps = block_warps * blocks;
         Knowledge {
             copies,
             warps: (0..warps).map(|_| WarpKnowledge::default()).collect(),
-            arrivals: Default::default(),
-            block: 0,
+            arrivals: vec![Clock::default(); BARRIERS as usize * blocks],
+            shape,
+            block_threads,
+            block_warps,
+            cluster: 0,
+            blocks: vec![0; blocks],
             threads: warps * LANES,
             fenced: false,
         }
     }
 
-    /// Forgets everything, for a new block. `threads` are those that there are.
-    pub(crate) fn clear(&mut self, block: u64, threads: usize) {
-        let common = Arc::new(self.common_of(threads, Clock::default()));
-        self.block = block;
+    /// Forgets everything, for a new cluster.
+    pub(crate) fn clear(&mut self, cluster: u64) {
+        self.cluster = cluster;
+        for (rank, block) in self.blocks.iter_mut().enumerate() {
+            *block = self.shape.block(cluster, rank);
+        }
         self.fenced = false;
-        self.arrivals = Default::default();
+        self.arrivals.fill(Clock::default());
+        // Where there is one block, its last warp may have fewer lanes.
+        let threads = if self.blocks.len() == 1 { self.block_threads } else { self.threads };
+        let common = Arc::new(self.common_of(threads, Clock::default()));
         for (w, warp) in self.warps.iter_mut().enumerate() {
-            let lanes = (threads - w * LANES).min(LANES);
+            let lanes = (self.block_threads - w % self.block_warps * LANES).min(LANES);
             warp.lanes = u32::MAX >> (LANES - lanes);
             warp.threads = threads;
             warp.now = 1;
@@ -96,6 +114,30 @@ impl Knowledge {
             warp.pending = Default::default();
             warp.waited = [0; LANES];
         }
+    }
+
+    /// The index of the block of a warp, and the warp's first thread there.
+    #[inline(always)]
+    pub(crate) fn place(&self, warp: usize) -> (u64, usize) {
+        match warp.checked_sub(self.block_warps) {
+            None => (self.blocks[0], warp * LANES),
+            Some(_) => (self.blocks[warp / self.block_warps], warp % self.block_warps * LANES),
+        }
+    }
+
+    /// The index of the block of an agent that is a thread, and the thread there.
+    pub(crate) fn place_of(&self, agent: usize) -> (u64, usize) {
+        let (block, first) = self.place(agent / LANES);
+        (block, first + agent % LANES)
+    }
+
+    /// The number of the cluster of a block, and the agent that stands for a thread there.
+    pub(crate) fn agent(&self, block: u64, thread: usize) -> (u64, usize) {
+        if self.blocks.len() == 1 {
+            return (block, thread);
+        }
+        let (cluster, rank) = self.shape.of_block(block);
+        (cluster, rank * self.block_warps * LANES + thread)
     }
 
     /// The agent that stands for the `cp.async` copies of thread `thread`.
@@ -125,7 +167,7 @@ impl Knowledge {
         self.warps[warp].common.reach
     }
 
-    /// A time after which no lane of `warp` knows anything that another thread of its block did.
+    /// A time after which no lane of `warp` knows anything that another thread of its cluster did.
     #[inline(always)]
     pub(crate) fn ceiling(&self, warp: usize) -> u32 {
         self.warps[warp].ceiling
@@ -147,17 +189,17 @@ impl Knowledge {
             || agent == self.copies_of(thread) && mine.waited[lane] >= time
     }
 
-    /// As [`knows`](Knowledge::knows), for an agent of another block.
+    /// As [`knows`](Knowledge::knows), for an agent of another cluster.
     pub(crate) fn knows_foreign(
         &self,
         (warp, lane): (usize, usize),
-        block: u64,
+        cluster: u64,
         agent: usize,
         time: u32,
     ) -> bool {
         let mine = &self.warps[warp];
-        mine.common.clock.foreign_at(block, agent) >= time
-            || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(block, agent) >= time)
+        mine.common.clock.foreign_at(cluster, agent) >= time
+            || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
     /// What all lanes of a warp know that know `clock`, in a block of `threads` threads.
@@ -262,16 +304,24 @@ impl Knowledge {
         }
     }
 
-    /// Lanes of warps leave barrier `id` together. `whole` says of each whether they are all
-    /// that have not exited, and `all` whether nobody else in the block is left.
-    pub(crate) fn sync(&mut self, here: &[(usize, u32, bool)], id: u32, all: bool) {
-        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+    /// Lanes of warps leave barrier `id` of the block with a rank together. `whole` says of each
+    /// whether they are all that have not exited, and `all` whether nobody else in the block is
+    /// left.
+    pub(crate) fn sync(
+        &mut self,
+        here: &[(usize, u32, bool)],
+        (rank, id): (usize, u32),
+        all: bool,
+    ) {
+        let mut clock = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
         if all {
             // What threads did that have exited comes before the barrier as well.
-            for warp in 0..self.warps.len() {
-                self.give(warp, self.warps[warp].lanes, &mut clock, warp.checked_sub(1));
+            let warps = rank * self.block_warps..(rank + 1) * self.block_warps;
+            for warp in warps.clone() {
+                let before = (warp != warps.start).then(|| warp - 1);
+                self.give(warp, self.warps[warp].lanes, &mut clock, before);
             }
-            self.warps.iter_mut().for_each(|warp| warp.now += 1);
+            self.warps[warps].iter_mut().for_each(|warp| warp.now += 1);
         } else {
             for &(warp, lanes, _) in here {
                 self.release(warp, lanes, &mut clock);
@@ -287,9 +337,10 @@ impl Knowledge {
 
     /// `lanes` of `warp` pass `bar.arrive` of barrier `id`.
     pub(crate) fn arrive(&mut self, warp: usize, lanes: u32, id: u32) {
-        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+        let at = warp / self.block_warps * BARRIERS as usize + id as usize;
+        let mut clock = std::mem::take(&mut self.arrivals[at]);
         self.release(warp, lanes, &mut clock);
-        self.arrivals[id as usize] = clock;
+        self.arrivals[at] = clock;
     }
 
     /// `lane` has waited for its own copies up to group `group`.
@@ -305,7 +356,7 @@ impl Knowledge {
             let pending = &mut self.warps[warp].pending[lane];
             let read = match wide {
                 true => pending.take().map(|read| *read),
-                false => pending.as_ref().map(|read| read.of_block()),
+                false => pending.as_ref().map(|read| read.of_cluster()),
             };
             if let Some(read) = read {
                 self.acquire(warp, 1 << lane, &read);
@@ -322,14 +373,14 @@ impl Knowledge {
         self.warps[warp].fences[lane].as_ref()
     }
 
-    /// What a lane has read from an atomic variable: a fence will make it known. `block` is
+    /// What a lane has read from an atomic variable: a fence will make it known. `cluster` is
     /// that of whoever wrote it.
-    pub(crate) fn observe(&mut self, warp: usize, lane: usize, block: u64, clock: &Clock) {
-        let here = self.block;
+    pub(crate) fn observe(&mut self, warp: usize, lane: usize, cluster: u64, clock: &Clock) {
+        let here = self.cluster;
         let pending = self.warps[warp].pending[lane].get_or_insert_default();
-        match block == here {
+        match cluster == here {
             true => pending.join(clock),
-            false => pending.join_from(block, clock),
+            false => pending.join_from(cluster, clock),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who accessed each word of a block's shared memory last.
+//! Who accessed each word of the shared memory of a cluster's blocks last.
 
 use std::ops::Range;
 
@@ -43,14 +43,14 @@ impl Reads {
     }
 }
 
-/// Every word of a block's shared memory. The times of a block are all larger than those of
-/// blocks before, so that nothing has to be cleared between them.
+/// Every word of the shared memory of a cluster's blocks, in the order of their ranks. The times of
+/// a cluster are all larger than those of clusters before, so that nothing has to be cleared between them.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
     base: u32,
-    /// The largest time of this block so far.
+    /// The largest time of this cluster so far.
     latest: u32,
     /// When each word was written last, by the agent's time and `base`.
     written: Vec<u32>,
@@ -61,8 +61,12 @@ pub(crate) struct Shadow {
     chunks: Chunks,
     /// By warp: the time of its last read.
     last_read: Vec<u32>,
-    /// Bytes between variables: from, to.
+    /// Bytes between variables of a block: from, to.
     gaps: Vec<(u32, u32)>,
+    /// Bytes from one block's shared memory to the next one's.
+    stride: u32,
+    /// The warps of which the one that stores does not know all reads.
+    unknown: Vec<usize>,
 }
 
 /// Who accesses, and on whose account: see [`super::clock`].
@@ -75,8 +79,14 @@ pub(crate) struct Writer {
 }
 
 impl Shadow {
-    pub(crate) fn new(bytes: u32, shift: u32, warps: usize, gaps: Vec<(u32, u32)>) -> Shadow {
-        let words = (bytes as usize).div_ceil(1 << shift);
+    /// For so many blocks, whose shared memory is `stride` bytes apart.
+    pub(crate) fn new(
+        (stride, blocks): (u32, usize),
+        shift: u32,
+        warps: usize,
+        gaps: Vec<(u32, u32)>,
+    ) -> Shadow {
+        let words = (stride as usize * blocks).div_ceil(1 << shift);
         Shadow {
             shift,
             base: 0,
@@ -94,10 +104,12 @@ impl Shadow {
             chunks: Chunks::new(words, warps),
             last_read: vec![0; warps],
             gaps,
+            stride,
+            unknown: Vec::new(),
         }
     }
 
-    /// Forgets everything, for a new block.
+    /// Forgets everything, for a new cluster.
     pub(crate) fn clear(&mut self) {
         if self.latest > u32::MAX / 2 {
             self.written.fill(0);
@@ -264,10 +276,10 @@ impl Shadow {
             let words = self.words(offsets[lane], site.bytes);
             if words.is_empty() { chunks } else { chunks | set_of(self.chunks.of(words)) }
         });
-        let rows = self.rows(known, warp, chunks);
+        self.find_unknown(known, warp, chunks);
         for lane in bits(mask) {
             let writer = Writer { warp, lane, agent: warp * LANES + lane, time };
-            let result = self.write(known, checks, writer, site, offsets[lane], rows, &same);
+            let result = self.write(known, checks, writer, site, offsets[lane], &same);
             result.map_err(|conflict| (lane, conflict))?;
         }
         Ok(())
@@ -285,26 +297,25 @@ impl Shadow {
     ) -> Result<(), Conflict> {
         let words = self.words(offset, site.bytes);
         let chunks = if words.is_empty() { 0 } else { set_of(self.chunks.of(words)) };
-        let rows = self.rows(known, writer.warp, chunks);
-        self.write(known, checks, writer, site, offset, rows, &|_, _| false)
+        self.find_unknown(known, writer.warp, chunks);
+        self.write(known, checks, writer, site, offset, &|_, _| false)
     }
 
-    /// The warps of which `warp` does not know all reads. Those from `chunks` are noted.
-    fn rows(&mut self, known: &Knowledge, warp: usize, chunks: u64) -> u32 {
-        let mut rows = 0;
+    /// Finds the warps of which `warp` does not know all reads, and notes those from `chunks`.
+    fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64) {
+        self.unknown.clear();
         for other in 0..self.last_read.len() {
             let known = self.base + known.floor(warp, other);
             if self.last_read[other] > known {
-                rows |= 1 << other;
+                self.unknown.push(other);
                 while self.loads.has(other, chunks, known) {
                     self.note_oldest(other);
                 }
             }
         }
-        rows
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    /// Checks and notes a write, for whose warp `unknown` is found.
     #[inline(always)]
     fn write(
         &mut self,
@@ -313,7 +324,6 @@ impl Shadow {
         writer: Writer,
         site: Site,
         offset: u32,
-        rows: u32,
         same: &impl Fn(usize, usize) -> bool,
     ) -> Result<(), Conflict> {
         let Writer { warp, lane, agent, time } = writer;
@@ -348,7 +358,7 @@ impl Shadow {
                 }
             }
             if checks.races {
-                for other in bits(rows) {
+                for &other in &self.unknown {
                     if self.reads[other].times[word] > self.base + known.floor(warp, other) {
                         self.check_read(known, (warp, lane), other, word)?;
                     }
@@ -382,14 +392,14 @@ impl Shadow {
             Some(agent) => {
                 let access = Access::Load;
                 let earlier =
-                    EarlierAccess { block: known.block, agent, line: reads.lines[word], access };
+                    EarlierAccess { block: known.cluster, agent, line: reads.lines[word], access };
                 Err(Conflict::Race(earlier))
             }
         }
     }
 
     fn in_gap(&self, word: usize) -> bool {
-        let at = (word as u32) << self.shift;
+        let at = ((word as u32) << self.shift) % self.stride;
         let after = self.gaps.partition_point(|&(from, _)| from <= at);
         after != 0 && at < self.gaps[after - 1].1
     }
@@ -412,7 +422,7 @@ fn check_write(
         None => Ok(()),
         Some(lane) => {
             let access = kind.access();
-            let earlier = EarlierAccess { block: known.block, agent, line: write.line, access };
+            let earlier = EarlierAccess { block: known.cluster, agent, line: write.line, access };
             Err((lane, Conflict::Race(earlier)))
         }
     }
