@@ -193,7 +193,7 @@ fn one(
         AddressSpace::Global => {
             checker.global((warp, lane), site, address, |other| same(lane, other))
         }
-        AddressSpace::Local => checker.local((warp, lane), site, address),
+        AddressSpace::Local => checker.access_local((warp, lane), site, address),
         AddressSpace::Param | AddressSpace::Const | AddressSpace::Generic => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
+use super::local::LocalShadow;
 use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
 use super::remote::RemoteAccesses;
 use super::shadow::{Shadow, Writer};
@@ -56,8 +57,7 @@ pub(crate) struct Checker<'k> {
     /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
     copied_by: Vec<usize>,
     initialised: Vec<(usize, u32)>,
-    /// Bytes of local memory that have been written, by thread.
-    local: Vec<bool>,
+    pub local: LocalShadow,
     /// By warp: the lines of its `setmaxnreg`.
     pub register_changes: Vec<Vec<u32>>,
     /// Allocations that were accessed last, by lines of the PTX.
@@ -89,7 +89,7 @@ impl<'k> Checker<'k> {
             released: HashMap::new(),
             copied_by: Vec::new(),
             initialised: Vec::new(),
-            local: vec![false; facts.local_bytes as usize * LANES * warps],
+            local: LocalShadow::new(warps, facts.local_bytes),
             register_changes: vec![Vec::new(); warps],
             recent: [0; RECENT],
         }
@@ -103,7 +103,7 @@ impl<'k> Checker<'k> {
         self.released.clear();
         self.copied_by.clear();
         self.initialised.clear();
-        self.local.fill(false);
+        self.local.clear();
         self.register_changes.iter_mut().for_each(Vec::clear);
     }
 
@@ -346,19 +346,20 @@ impl<'k> Checker<'k> {
     }
 
     /// Checks and notes an access of local memory by one lane.
-    pub(crate) fn local(
+    pub(crate) fn access_local(
         &mut self,
         (warp, lane): (usize, usize),
         site: Site,
         address: u64,
     ) -> Result<(), FaultKind> {
-        let size = self.facts.local_bytes as usize;
         let offset = address.wrapping_sub(LOCAL_BASE.into()) as usize;
-        if !self.launch.checks.memory || offset > size || size - offset < site.bytes as usize {
+        if !self.launch.checks.memory {
             return Ok(());
         }
-        let at = (warp * LANES + lane) * size + offset;
-        let bytes = &mut self.local[at..at + site.bytes as usize];
+        // Out of bounds is the access's own fault.
+        let Some(bytes) = self.local.bytes((warp, lane), offset, site.bytes) else {
+            return Ok(());
+        };
         if site.kind.reads() && !self.quiet && bytes.contains(&false) {
             let place = format!("byte {offset} of the thread's local memory");
             let space = AddressSpace::Local;
@@ -368,30 +369,6 @@ impl<'k> Checker<'k> {
             bytes.fill(true);
         }
         Ok(())
-    }
-
-    /// Notes that bytes of a lane's local memory, from an offset on, hold nothing, or something.
-    pub(crate) fn set_local(
-        &mut self,
-        (warp, lane): (usize, usize),
-        (offset, bytes): (u32, u32),
-        written: bool,
-    ) {
-        let at = (warp * LANES + lane) * self.facts.local_bytes as usize + offset as usize;
-        self.local[at..at + bytes as usize].fill(written);
-    }
-
-    /// Notes a copy between two places of a lane's local memory.
-    pub(crate) fn copy_local(
-        &mut self,
-        (warp, lane): (usize, usize),
-        from: u32,
-        to: u32,
-        bytes: u32,
-    ) {
-        let at = (warp * LANES + lane) * self.facts.local_bytes as usize;
-        let from = at + from as usize;
-        self.local.copy_within(from..from + bytes as usize, at + to as usize);
     }
 
     /// A lane starts a `cp.async` of its group number `group` to shared memory.

@@ -42,6 +42,7 @@ pub(crate) mod knowledge;
 pub(crate) mod lanes;
 mod lines;
 mod loads;
+mod local;
 pub(crate) mod machine;
 pub(crate) mod malloc;
 pub(crate) mod mbarrier;
