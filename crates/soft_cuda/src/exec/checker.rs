@@ -139,8 +139,7 @@ impl<'k> Checker<'k> {
         offsets: &[u32; LANES],
     ) -> Result<(), (u32, FaultKind)> {
         let site = Site { line, kind, bytes };
-        let checks = self.checks();
-        let result = self.shared.load(&self.known, checks, (warp, mask), site, offsets);
+        let result = self.shared.load(&self.known, self.checks(), (warp, mask), site, offsets);
         result.map_err(|(lane, conflict)| {
             (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
         })
