@@ -60,6 +60,9 @@ const BOTH: &[Probe] = &[
 ];
 
 const HOPPER: &[Probe] = &[
+    Probe("elect_sync", "elect.sync", 1, |_, _| 1),
+    Probe("cluster_sync", "barrier.cluster.arrive", 1, own),
+    Probe("cluster_arrive", "barrier.cluster.wait", 1, own),
     Probe("warpgroup_reg_dealloc", "setmaxnreg.dec.sync.aligned.u32", 1, own),
     Probe("warpgroup_reg_alloc", "setmaxnreg.inc.sync.aligned.u32", 1, own),
 ];
