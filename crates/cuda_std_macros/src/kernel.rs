@@ -16,7 +16,7 @@ pub struct Bounds {
     /// `.reqntid` or `.maxntid`, with its sizes.
     block: Option<(&'static str, Vec<Expr>)>,
     min_blocks: Option<Expr>,
-    /// `.reqnclusterdim`: blocks of a cluster.
+    /// `.reqnctapercluster`: blocks of a cluster.
     cluster: Option<Vec<Expr>>,
     /// Bytes of dynamic shared memory that a launch has at least.
     dynamic_shared: Option<Expr>,
@@ -345,7 +345,7 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
             ::core::arch::global_asm!(#text, #(const { let size: u32 = #sizes; size }),*);
         });
     };
-    let cluster = bounds.cluster.as_ref().map(|sizes| (".reqnclusterdim", sizes));
+    let cluster = bounds.cluster.as_ref().map(|sizes| (".reqnctapercluster", sizes));
     let block = bounds.block.as_ref().map(|(keyword, sizes)| (*keyword, sizes));
     for (keyword, sizes) in block.into_iter().chain(cluster) {
         let holes = vec!["{}"; sizes.len()].join(", ");
@@ -421,7 +421,7 @@ mod tests {
     fn launch_bounds_become_directives() {
         let bounds = "block = (32, ROWS), min_blocks = 2, cluster = (2, 1)";
         let text = kernel(bounds, "unsafe fn k() {}").unwrap();
-        assert!(text.contains("\"//cuda_stddirectivek.reqnclusterdim{},{}\""), "{text}");
+        assert!(text.contains("\"//cuda_stddirectivek.reqnctapercluster{},{}\""), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.reqntid{},{}\""), "{text}");
         assert!(text.contains("letsize:u32=ROWS;size"), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.minnctapersm{}\""), "{text}");
