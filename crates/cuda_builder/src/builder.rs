@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -215,8 +215,13 @@ impl CudaBuilder {
 
         let device_dir = target_dir.join("cuda_builder").join(self.folder());
         // Crates of one workspace are built in one folder, and share what they depend on.
-        let own_dir = device_dir.join(package_name(&self.crate_dir));
+        let own_dir = device_dir.join(self.own_folder());
         fs::create_dir_all(&own_dir).map_err(CudaBuilderError::io(&own_dir))?;
+        // cargo's own lock ends before the PTX is read.
+        let lock = own_dir.join("lock");
+        let lock = File::create(&lock).map_err(CudaBuilderError::io(&lock))?;
+        // Where a folder cannot be locked, two builds at once may read each other's PTX.
+        let _ = lock.lock();
         let raw = own_dir.join("rustc.ptx");
         self.compile(&device_dir, &raw)?;
         rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
@@ -247,6 +252,17 @@ impl CudaBuilder {
         let mut hasher = DefaultHasher::new();
         flags.hash(&mut hasher);
         format!("{}-{:016x}", self.arch, hasher.finish())
+    }
+
+    /// The folder for the PTX: one for each way of building the crate, because cargo runs no rustc
+    /// for a way that it has built before, and rustc's PTX must still be there then.
+    fn own_folder(&self) -> String {
+        let CudaBuilder { crate_dir, release, debug, alloc, build_args, emit_llvm_ir, .. } = self;
+        let crate_dir = crate_dir.canonicalize().unwrap_or_else(|_| crate_dir.clone());
+        let mut hasher = DefaultHasher::new();
+        let lines = *debug == DebugInfo::LineTables;
+        (crate_dir, release, lines, alloc, build_args, emit_llvm_ir).hash(&mut hasher);
+        format!("{}-{:016x}", package_name(&self.crate_dir), hasher.finish())
     }
 
     /// Where cargo puts what it builds.

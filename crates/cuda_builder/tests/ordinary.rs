@@ -184,6 +184,9 @@ fn lines_change_no_instruction() {
         lexemes.map(|lexeme| lexeme.text.to_owned()).collect()
     };
     assert!(instructions(with) == instructions(&without.unwrap()));
+    // cargo, which has built both, does not run rustc again.
+    let again = build(ordinary().debug(DebugInfo::LineTables)).unwrap();
+    assert!(again.unwrap() == with);
 }
 
 #[test]
