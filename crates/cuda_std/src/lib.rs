@@ -131,6 +131,8 @@ pub use glam;
 #[cfg(feature = "half")]
 pub use half::{bf16, f16};
 pub use math::{FloatExt, GpuFloat};
+#[cfg(feature = "vek")]
+pub use vek;
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
 /// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Token, parse_quote};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, Token, parse_quote};
 
 use crate::host::{self, Contract, HostParameters};
 use crate::instance::{self, Instances};
@@ -99,7 +99,7 @@ fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
 /// Expands `#[kernel(bounds)]` on `function`.
 pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     check_signature(&function, bounds.instances.is_some())?;
-    let ItemFn { attrs, vis, sig, block } = &function;
+    let ItemFn { attrs, vis, sig, block, .. } = &function;
     let name = &sig.ident;
     let statements = space::expand(&block.stmts)?;
     let mut plain = sig.clone();
@@ -186,7 +186,7 @@ fn contract<'a>(entry: &'a Ident, function: &ItemFn, bounds: &Bounds) -> Contrac
     };
     Contract {
         entry,
-        is_unsafe: function.sig.unsafety.is_some(),
+        is_unsafe: matches!(function.sig.safety, Safety::Unsafe(_)),
         block: block(".reqntid"),
         max_block: block(".maxntid"),
         dynamic_shared,
@@ -283,11 +283,11 @@ impl Entry {
     /// The function, which exists on the GPU only, behind its directives.
     fn function(&self, kernel: &ItemFn, body: &TokenStream) -> TokenStream {
         let Entry { name, parameters, rebuild, checks, directives, .. } = self;
-        let (vis, unsafety) = (&kernel.vis, &kernel.sig.unsafety);
+        let (vis, safety) = (&kernel.vis, &kernel.sig.safety);
         quote! {
             #[cfg(target_arch = "nvptx64")]
             #[unsafe(no_mangle)]
-            #vis #unsafety extern "ptx-kernel" fn #name(#(#parameters),*) {
+            #vis #safety extern "ptx-kernel" fn #name(#(#parameters),*) {
                 #checks
                 #rebuild
                 #body
@@ -369,7 +369,7 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
 
 /// Expands `#[gpu_only]` on `function`.
 pub fn gpu_only(function: ItemFn) -> TokenStream {
-    let ItemFn { attrs, vis, sig, block } = &function;
+    let ItemFn { attrs, vis, sig, block, .. } = &function;
     let message = format!("`{}` runs on the GPU only", sig.ident);
     quote! {
         #(#attrs)*
