@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use cuda_gemm::Gemm;
+use cuda_gemm::{Gemm, Matrix};
 use host_system::format::excerpt;
 use host_system::text;
 
@@ -132,6 +132,34 @@ impl FromStr for Shape {
         Ok(shape)
     }
 }
+
+/// The largest size of a [`random`] shape.
+pub const RANDOM_MAX: usize = 10_000;
+
+/// So many shapes of single products, the same for the same seed: M, N and K each from 1 to
+/// [`RANDOM_MAX`], with logarithms that are uniformly distributed.
+///
+/// ```
+/// use gemm_bench::shape::random;
+///
+/// let shapes = random(300, 7);
+/// let small = shapes.iter().filter(|shape| shape.k < 100).count();
+/// assert!(shapes.len() == 300 && (100..200).contains(&small));
+/// assert_eq!(random(10, 7), shapes[..10]);
+/// assert_ne!(random(10, 8), shapes[..10]);
+/// ```
+pub fn random(count: usize, seed: u64) -> Vec<Shape> {
+    let numbers = Matrix::random(count, 3, seed, RANDOM_STREAM);
+    let size = |number: f32| {
+        let logarithm = f64::from(number + 1.0) / 2.0 * ((RANDOM_MAX + 1) as f64).ln();
+        (logarithm.exp() as usize).clamp(1, RANDOM_MAX)
+    };
+    let rows = numbers.as_slice().chunks_exact(3);
+    rows.map(|row| Shape::new(size(row[0]), size(row[1]), size(row[2]))).collect()
+}
+
+/// The stream of the random numbers: matrices have others.
+const RANDOM_STREAM: u64 = 9;
 
 /// The shapes in a file, one per line; `#` starts a comment.
 ///

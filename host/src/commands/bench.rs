@@ -32,6 +32,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if let Some(file) = &args.shapes {
         shapes.extend(shape::read(file)?);
     }
+    shapes.extend(args.random());
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(Shape::square));
     }

@@ -9,7 +9,8 @@
 //!   blocks = waves * (fixed[r] + steps * step[r]) + fixed[q] + steps * step[q]
 //! ```
 //!
-//! `step[q]` is what q blocks take for a step each. Reading from memory takes its time too,
+//! `step[q]` is what q blocks take for a step each. The blocks of a wave begin while those of the one
+//! before it still store: where it was measured, a wave after the first takes less. Reading from memory takes its time too,
 //! and the two overlap. Blocks that share a tile of C add up their sums at the end
 //! (split-K reduction):
 //!
@@ -205,7 +206,14 @@ impl Model {
             0 => 0.0,
             at_once => paces[at_once as usize - 1].of(steps),
         };
-        let time = (blocks / resident) as f64 * wave(resident) + wave(blocks % resident);
+        // What a wave after the first takes of what it would take alone.
+        let first = wave(resident);
+        let further = costs.wave(work).filter(|_| first > 0.0);
+        let share = further.map_or(1.0, |wave| wave.of(steps).min(first) / first);
+        let time = match blocks / resident {
+            0 => wave(blocks),
+            waves => first + share * ((waves - 1) as f64 * first + wave(blocks % resident)),
+        };
         let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
         (time, reduction)
     }
@@ -231,6 +239,12 @@ impl Costs {
     /// Those of the entry point that this product needs.
     fn paces(&self, work: &Work) -> &[Pace] {
         if work.aligned || self.unaligned.is_empty() { &self.aligned } else { &self.unaligned }
+    }
+
+    /// What a wave after the first takes, likewise.
+    fn wave(&self, work: &Work) -> Option<Pace> {
+        let is_aligned = work.aligned || self.unaligned.is_empty();
+        if is_aligned { self.aligned_wave } else { self.unaligned_wave }
     }
 
     fn reduction(&self, partials: f64) -> f64 {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cuda_gemm::Error as GemmError;
 use host::compare::Options;
-use host::{Gemm, Shape, auto};
+use host::{Gemm, Shape, auto, shape};
 
 use crate::commands::l2::L2Arg;
 use crate::commands::run::args::batch;
@@ -21,13 +21,19 @@ pub struct BenchArgs {
 
     /// Shapes, separated by commas: N for a square, or MxNxK; with COUNT* in front for a strided
     /// batch, and :NT, :TN or :TT behind if A or B lies transposed
-    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes].
+    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes or --random].
     #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
     /// More shapes, from a file: M N K or MxNxK on each line, likewise, with # for comments.
     #[arg(long, value_name = "FILE")]
     pub shapes: Option<PathBuf>,
+
+    /// So many random shapes more: M, N and K each from 1 to 10,000, with logarithms that are
+    /// uniformly distributed, by --seed.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    random: Option<u32>,
 
     /// A of every shape lies transposed.
     #[arg(long)]
@@ -65,7 +71,7 @@ pub struct BenchArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sample_ms: u32,
 
-    /// The seed of the random matrices.
+    /// The seed of the random matrices, and of the shapes of --random.
     #[arg(long, default_value_t = 42, allow_negative_numbers = true)]
     seed: u64,
 
@@ -90,6 +96,11 @@ impl BenchArgs {
             [] => vec![auto::NAME],
             names => names.iter().map(|name| name.trim()).collect(),
         }
+    }
+
+    /// The shapes of `--random`.
+    pub fn random(&self) -> Vec<Shape> {
+        self.random.map_or_else(Vec::new, |count| shape::random(count as usize, self.seed))
     }
 
     /// The product of a shape.
