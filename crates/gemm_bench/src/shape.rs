@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use cuda_gemm::{Gemm, Matrix};
+use cuda_gemm::Gemm;
 use host_system::format::excerpt;
 use host_system::text;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::error::Error;
 
@@ -149,17 +151,14 @@ pub const RANDOM_MAX: usize = 10_000;
 /// assert_ne!(random(10, 8), shapes[..10]);
 /// ```
 pub fn random(count: usize, seed: u64) -> Vec<Shape> {
-    let numbers = Matrix::random(count, 3, seed, RANDOM_STREAM);
-    let size = |number: f32| {
-        let logarithm = f64::from(number + 1.0) / 2.0 * ((RANDOM_MAX + 1) as f64).ln();
-        (logarithm.exp() as usize).clamp(1, RANDOM_MAX)
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut size = || {
+        let uniform = f64::from(rng.next_u32()) / 2f64.powi(32);
+        let size = ((RANDOM_MAX + 1) as f64).powf(uniform);
+        (size as usize).clamp(1, RANDOM_MAX)
     };
-    let rows = numbers.as_slice().chunks_exact(3);
-    rows.map(|row| Shape::new(size(row[0]), size(row[1]), size(row[2]))).collect()
+    (0..count).map(|_| Shape::new(size(), size(), size())).collect()
 }
-
-/// The stream of the random numbers: matrices have others.
-const RANDOM_STREAM: u64 = 9;
 
 /// The shapes in a file, one per line; `#` starts a comment.
 ///

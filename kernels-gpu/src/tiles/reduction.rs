@@ -172,12 +172,15 @@ pub unsafe fn reduce_splits<G: Geometry>(
                 }
             }
         }
-        for ahead in 0..at_once {
-            if begin + (ahead as u32) < splits {
-                for i in 0..own {
-                    add(&mut sums[i], loaded[ahead * own + i]);
+        // These first, and then their sum: fewer additions to one number make a smaller error.
+        for i in 0..own {
+            let mut sum = loaded[i];
+            for ahead in 1..at_once {
+                if begin + (ahead as u32) < splits {
+                    add(&mut sum, loaded[ahead * own + i]);
                 }
             }
+            add(&mut sums[i], sum);
         }
         begin += at_once as u32;
     }

@@ -117,11 +117,11 @@ kernel_module! {
 kernel_module! {
     /// Batches of products of about this size.
     tile_64x64x16, tile_64x64x16_unaligned,
-    "64x64 outputs, 8x8 per thread, 2 warps, no slices",
+    "64x64 outputs, 8x4 per thread, 4 warps, no slices",
     Tiled {
-        BM: 64, BN: 64, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 3
+        BM: 64, BN: 64, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 5
     },
-    vectorized [false, true, false], min_blocks 8, "tiled.rs"
+    vectorized [false, true, false], min_blocks 5, "tiled.rs"
 }
 
 kernel_module! {
@@ -139,7 +139,7 @@ kernel_module! {
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {
-        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 2
+        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
     },
     vectorized [false, true, false], min_blocks 16, "tiled.rs"
 }

@@ -13,7 +13,9 @@ use crate::error::Error;
 /// The two lengths along K that tell a step from the rest.
 const DEPTHS: [u32; 2] = [256, 1280];
 
-/// The same for tiles without splits, which are for a short K: one step of them, and a few.
+/// The same for tiles with short steps, and for those without splits, which are for a K of a step
+/// or a few.
+const MEDIUM_DEPTHS: [u32; 2] = [32, 320];
 const SHORT_DEPTHS: [u32; 2] = [16, 80];
 
 /// Tiles that are longer than wide by this, or the other way round, lie in a line: C is as high
@@ -21,7 +23,7 @@ const SHORT_DEPTHS: [u32; 2] = [16, 80];
 const LINE: u32 = 4;
 
 /// Waves of blocks, to see what those after the first cost.
-const WAVES: u32 = 4;
+const WAVES: u32 = 3;
 
 /// Blocks that share a tile, to see what a reduction costs.
 const PIECES: [u32; 2] = [2, 8];
@@ -129,9 +131,7 @@ impl KernelBenchmark<'_> {
     /// but for persistent blocks.
     fn paces(&self, resident: u32, aligned: bool) -> Result<(Vec<Pace>, Option<Pace>), Error> {
         let descriptor = self.kernel.descriptor();
-        let is_tile = TILES.iter().any(|tile| tile.name() == descriptor.name());
-        let is_short = is_tile && descriptor.abi() == KernelAbi::Gemm;
-        let depths = if is_short { SHORT_DEPTHS } else { DEPTHS };
+        let depths = depths(descriptor);
         let steps = depths.map(|depth| (depth / descriptor.tile().bk).max(1));
         let mut grids = Vec::new();
         let waves = (descriptor.abi() != KernelAbi::StreamK).then_some(WAVES * resident);
@@ -201,6 +201,19 @@ impl KernelBenchmark<'_> {
             Grid { gemm: gemm(descriptor, 2 * self.context.multiprocessors(), steps), splits: 1 };
         let time = self.time(&[grid])?[0];
         Ok((time - pace.fixed_ns - f64::from(2 * steps) * pace.step_ns).max(0.0))
+    }
+}
+
+/// The two lengths along K for a kernel.
+fn depths(descriptor: &KernelDescriptor) -> [u32; 2] {
+    let is_tile = TILES.iter().any(|tile| tile.name() == descriptor.name());
+    let tile = descriptor.tile();
+    let has_slices = descriptor.threads() * tile.tm * tile.tn > tile.bm * tile.bn;
+    match descriptor.abi() {
+        _ if !is_tile => DEPTHS,
+        KernelAbi::Gemm => SHORT_DEPTHS,
+        _ if tile.bk <= SHORT_DEPTHS[0] || !has_slices => MEDIUM_DEPTHS,
+        _ => DEPTHS,
     }
 }
 
