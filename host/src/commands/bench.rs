@@ -67,7 +67,11 @@ fn measure(
     let mut kernels = Vec::new();
     for choice in choices {
         // Refusals are rows, and the others go on.
-        kernels.extend(choice.load_among(device, Selection::All, table)?);
+        let loaded = choice.load_among(device, Selection::All, table)?;
+        kernels.extend(loaded.into_iter().map(|kernel| match args.options().left {
+            0 => kernel,
+            _ => kernel.any_alignment(),
+        }));
     }
     let cublas = baseline::load(device)?.map(Some).unwrap_or_else(|missing| {
         stdio::say(no_baseline(&missing));

@@ -10,6 +10,19 @@ use crate::commands::l2::L2Arg;
 use crate::commands::run::args::batch;
 use crate::report::RowFormat;
 
+/// The widest margin: more would say nothing new, and take memory.
+const MAX_MARGIN: usize = 1024;
+
+/// Columns left and right of matrices.
+fn margins(text: &str) -> Result<[usize; 2], String> {
+    let margin = |word: &str| word.trim().parse().ok().filter(|columns| *columns <= MAX_MARGIN);
+    let margins =
+        text.split_once(',').and_then(|(left, right)| Some([margin(left)?, margin(right)?]));
+    margins.ok_or_else(|| {
+        format!("it is two numbers of columns, LEFT,RIGHT, each from 0 to {MAX_MARGIN}")
+    })
+}
+
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
     /// What to measure: kernels, separated by commas, or all: the ladder and auto
@@ -47,6 +60,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = batch)]
     batch: usize,
+
+    /// A, B and C of every shape are parts of wider matrices, with so many columns left and right of
+    /// them: rows begin LEFT elements on, and lie LEFT+RIGHT further apart.
+    #[arg(long, value_name = "LEFT,RIGHT", default_value = "0,0", hide_default_value = true,
+          allow_hyphen_values = true, value_parser = margins)]
+    margins: [usize; 2],
 
     /// The factor of the product.
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
@@ -112,7 +131,11 @@ impl BenchArgs {
         let trans_a = shape.trans_a || self.trans_a;
         let trans_b = shape.trans_b || self.trans_b;
         let batch = if shape.batch == 1 { self.batch } else { shape.batch };
-        let gemm = Shape { trans_a, trans_b, batch, ..shape }.gemm().scaled(self.alpha, self.beta);
+        let one = Shape { trans_a, trans_b, batch: 1, ..shape }.gemm();
+        let more: usize = self.margins.iter().sum();
+        let wide = one.strided(one.lda + more, one.ldb + more, one.ldc + more);
+        let all = if batch == 1 { wide } else { wide.stacked(batch) };
+        let gemm = all.scaled(self.alpha, self.beta);
         gemm.validate()?;
         Ok(gemm)
     }
@@ -120,6 +143,12 @@ impl BenchArgs {
     /// How kernels are measured.
     pub fn options(&self) -> Options {
         let sample_ms = f64::from(self.sample_ms);
-        Options { l2: self.l2.policy(), samples: self.samples, sample_ms, seed: self.seed }
+        Options {
+            l2: self.l2.policy(),
+            samples: self.samples,
+            sample_ms,
+            seed: self.seed,
+            left: self.margins[0],
+        }
     }
 }
