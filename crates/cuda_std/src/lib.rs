@@ -51,6 +51,7 @@
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
 //! | `half` | 16-bit floats |
+//! | [`function`] | what kernels take in place of closures |
 //! | [`float`] | FMA, and single instructions |
 //! | `heap` | an allocator for `alloc` |
 //! | [`hint`] | what the compiler should not know |
@@ -100,6 +101,7 @@ pub mod cp_async;
 pub mod disjoint;
 pub mod fast;
 pub mod float;
+pub mod function;
 #[cfg(feature = "half")]
 pub mod half;
 #[cfg(all(feature = "alloc", target_arch = "nvptx64"))]
@@ -159,6 +161,7 @@ macro_rules! __on_host {
 pub mod prelude {
     pub use crate::disjoint::DisjointSlice;
     pub use crate::float::fma;
+    pub use crate::function::DeviceFn;
     pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};
     pub use crate::vec::F32x4;
