@@ -240,26 +240,3 @@ fn kernels_build_for_all_generations() {
         assert!(output.status.success(), "{arch}: {stderr}");
     }
 }
-
-#[test]
-fn kernels_allocate() {
-    let builder = ordinary().alloc(true).build_args(["--features", "alloc"]);
-    let Some(text) = build(builder) else { return };
-    let device = Device::new(Config::default());
-    let module = device.load(&text.unwrap()).unwrap_or_else(|error| panic!("{error}"));
-    let on = (device, module);
-    let out = on.0.alloc(64 * 8).unwrap();
-    launch(&on, "allocates", (1, 64), &[&out.to_le_bytes()]).unwrap();
-    let mut bytes = vec![0; 64 * 8];
-    on.0.read(out, &mut bytes).unwrap();
-    for (i, found) in (0..).zip(bytes.as_chunks().0) {
-        assert_eq!(u64::from_le_bytes(*found), ordinary::allocation::collections(i), "thread {i}");
-    }
-    let fault = |name: &str| match launch(&on, name, (1, 1), &[&out.to_le_bytes()]) {
-        Err(LaunchError::Fault(fault)) => fault.kind,
-        other => panic!("{other:?}"),
-    };
-    let FaultKind::Panic { message } = fault("allocates_much") else { panic!("no panic") };
-    assert!(message.contains("memory allocation of"), "{message}");
-    assert!(matches!(fault("frees_other"), FaultKind::BadFree { .. }));
-}

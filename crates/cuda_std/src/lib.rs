@@ -44,13 +44,14 @@
 //! | [`misc`] | clocks, breakpoints, counters |
 //! | [`mem`] | the sizes of shared memory |
 //! | [`io`] | `print!` and `println!` |
+//! | [`cluster`] | clusters of blocks, and the shared memory of other blocks |
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
-//! | `half` | 16-bit floats |
+//! | `half` | 16-bit floats, and pairs of them |
 //! | [`function`] | what kernels take in place of closures |
 //! | [`float`] | FMA, and single instructions |
 //! | `heap` | an allocator for `alloc` |
@@ -92,10 +93,14 @@
     allow(internal_features)
 )]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 mod access;
 pub mod atomic;
 pub mod block;
 pub mod cfg;
+pub mod cluster;
 pub mod constant;
 pub mod cp_async;
 pub mod disjoint;
@@ -159,7 +164,22 @@ macro_rules! __on_host {
 
 /// What most kernels use.
 pub mod prelude {
+    #[cfg(feature = "alloc")]
+    pub use alloc::borrow::ToOwned;
+    #[cfg(feature = "alloc")]
+    pub use alloc::boxed::Box;
+    #[cfg(feature = "alloc")]
+    pub use alloc::format;
+    #[cfg(feature = "alloc")]
+    pub use alloc::rc::Rc;
+    #[cfg(feature = "alloc")]
+    pub use alloc::string::{String, ToString};
+    #[cfg(feature = "alloc")]
+    pub use alloc::vec::Vec;
+
     pub use crate::disjoint::DisjointSlice;
+    #[cfg(feature = "half")]
+    pub use crate::f16;
     pub use crate::float::fma;
     pub use crate::function::DeviceFn;
     pub use crate::math::{FloatExt, GpuFloat};

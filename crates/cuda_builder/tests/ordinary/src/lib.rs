@@ -5,8 +5,6 @@
 
 use cuda_std::prelude::*;
 
-#[cfg(any(feature = "alloc", not(target_arch = "nvptx64")))]
-pub mod allocation;
 pub mod functions;
 pub mod language;
 

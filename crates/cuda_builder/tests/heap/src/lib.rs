@@ -1,12 +1,10 @@
 //! Kernels that use the heap.
 
+#![no_std]
+
 extern crate alloc;
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 use cuda_std::prelude::*;
 
