@@ -352,9 +352,9 @@ impl<'k> Worker<'k> {
     /// All threads have exited: checks what can only be seen then.
     fn check_end(&self) -> Result<(), BlockError> {
         let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
-        match checker.and_then(|checker| {
-            warpgroup_divergence(&checker.register_changes, self.launch.warps())
-        }) {
+        match checker
+            .and_then(|checker| warpgroup_divergence(&checker.warpgroup_lines, self.launch.warps()))
+        {
             None => Ok(()),
             Some((warp, line)) => {
                 let kind =

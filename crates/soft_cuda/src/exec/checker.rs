@@ -43,7 +43,7 @@ pub(crate) struct Checker<'k> {
     snapshot: &'k Snapshot,
     grid: [u32; 3],
     block: [u32; 3],
-    shared: Shadow,
+    pub(super) shared: Shadow,
     /// Bytes from one block's shared memory to the next one's.
     stride: u32,
     /// Accesses of the shared memory of other blocks.
@@ -55,8 +55,8 @@ pub(crate) struct Checker<'k> {
     initialised: Vec<(usize, u32)>,
     /// Bytes of local memory that have been written, by thread.
     local: Vec<bool>,
-    /// By warp: the lines of its `setmaxnreg`.
-    pub register_changes: Vec<Vec<u32>>,
+    /// By warp: the lines of what all warps of a warpgroup execute.
+    pub warpgroup_lines: Vec<Vec<u32>>,
     /// The allocation that was accessed last.
     last: Option<usize>,
 }
@@ -87,7 +87,7 @@ impl<'k> Checker<'k> {
             copied_by: Vec::new(),
             initialised: Vec::new(),
             local: vec![false; facts.local_bytes as usize * LANES * warps],
-            register_changes: vec![Vec::new(); warps],
+            warpgroup_lines: vec![Vec::new(); warps],
             last: None,
         }
     }
@@ -101,11 +101,11 @@ impl<'k> Checker<'k> {
         self.copied_by.clear();
         self.initialised.clear();
         self.local.fill(false);
-        self.register_changes.iter_mut().for_each(Vec::clear);
+        self.warpgroup_lines.iter_mut().for_each(Vec::clear);
     }
 
     #[inline(always)]
-    fn checks(&self) -> Checks {
+    pub(super) fn checks(&self) -> Checks {
         if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
@@ -145,7 +145,12 @@ impl<'k> Checker<'k> {
     }
 
     #[cold]
-    fn shared_fault(&self, mut conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+    pub(super) fn shared_fault(
+        &self,
+        mut conflict: Conflict,
+        site: Site,
+        offset: u32,
+    ) -> FaultKind {
         if let Conflict::Race(earlier) | Conflict::ReadOnlyCache(earlier) = &mut conflict {
             let thread = self.thread_of(earlier.agent);
             (earlier.block, earlier.agent) = self.known.place_of(thread);
@@ -386,6 +391,8 @@ impl<'k> Checker<'k> {
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.mbarrier(index);
+        let site = Site { line, kind: AccessKind::Copy, bytes };
+        self.proxied((warp, lane), site, offset, true)?;
         if let Some(place) = remote {
             let copy = (line, AccessKind::Copy);
             self.remote.note(place, (agent, phase), (warp, lane), copy);
@@ -408,18 +415,6 @@ impl<'k> Checker<'k> {
         let site = Site { line, kind: AccessKind::Copy, bytes };
         let result = self.shared.copy(&self.known, self.checks(), writer, site, offset);
         result.map_err(|conflict| self.shared_fault(conflict, site, offset))
-    }
-
-    /// A lane starts a bulk copy from shared memory, which reads there what it may read.
-    pub(crate) fn read_bulk(
-        &mut self,
-        (warp, lane): (usize, usize),
-        line: u32,
-        (offset, bytes): (u32, u32),
-    ) -> Result<(), FaultKind> {
-        let site = Site { line, kind: AccessKind::Load, bytes };
-        let offsets = [offset; LANES];
-        self.shared((warp, 1 << lane), site, &offsets, |_, _| false).map_err(|(_, kind)| kind)
     }
 
     /// Mbarrier number `number` was initialised by a lane.

@@ -200,6 +200,20 @@ impl Knowledge {
             || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
+    /// Whether an asynchronous access by `lane` of `warp` sees what `agent` did until `time`.
+    pub(crate) fn sees(&self, warp: usize, lane: usize, agent: usize, time: u32) -> bool {
+        let mine = &self.warps[warp];
+        mine.common.proxied_at(agent) >= time
+            || mine.extra[lane].as_ref().is_some_and(|extra| extra.proxied_at(agent) >= time)
+    }
+
+    /// `lanes` of `warp` execute a `fence.proxy.async`.
+    pub(crate) fn fence_proxy(&mut self, warp: usize, lanes: u32) {
+        let mut clock = Clock::default();
+        self.release(warp, lanes, &mut clock);
+        self.acquire(warp, lanes, &clock.to_proxied());
+    }
+
     /// Adds what `lanes` of `warp` know to `into`; does not advance their time.
     fn give(&self, warp: usize, lanes: u32, into: &mut Clock) {
         let mine = &self.warps[warp];

@@ -16,6 +16,8 @@ pub(crate) mod block;
 pub(crate) mod bulk;
 mod call;
 pub(crate) mod check_access;
+pub(crate) mod check_async;
+pub(crate) mod check_product;
 pub(crate) mod check_register;
 pub(crate) mod checker;
 pub(crate) mod clock;

@@ -246,6 +246,9 @@ impl Order {
         at: u32,
         bytes: u32,
     ) -> Result<(), FaultKind> {
+        if !self.on {
+            return Ok(());
+        }
         let last = at + bytes.saturating_sub(GRANULE);
         for first in (at..at + bytes).step_by(LANES * GRANULE as usize) {
             let offsets = std::array::from_fn(|i| (first + i as u32 * GRANULE).min(last));

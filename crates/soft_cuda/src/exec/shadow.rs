@@ -19,8 +19,12 @@ struct Write {
 struct Reads {
     times: Vec<u32>,
     lanes: Vec<u32>,
+    /// PTX lines, and in the highest bit whether they read asynchronously.
     lines: Vec<u32>,
 }
+
+/// See [`Reads::lines`].
+const ASYNC: u32 = 1 << 31;
 
 /// Every word of the shared memory of a cluster's blocks, in the order of their ranks. The times of
 /// a cluster are all larger than those of clusters before, so that nothing has to be cleared between them.
@@ -124,6 +128,7 @@ impl Shadow {
             self.last_read[warp] = now;
         }
         let (base, shift) = (self.base, self.shift);
+        let noted = site.line | if site.kind == AccessKind::AsyncLoad { ASYNC } else { 0 };
         let note = checks.races && !site.kind.strong();
         // Up to this time all lanes know all writes.
         let reach = if checks.races { base + known.reach(warp) } else { u32::MAX };
@@ -144,7 +149,7 @@ impl Shadow {
                         let before = if times[lane] == now { lanes[lane] } else { 0 };
                         lanes[lane] = before | 1 << lane;
                         times[lane] = now;
-                        lines[lane] = site.line;
+                        lines[lane] = noted;
                     }
                 }
                 return Ok(());
@@ -196,7 +201,7 @@ impl Shadow {
                 for ((time, lanes), line) in times.iter_mut().zip(lanes).zip(lines) {
                     *lanes = group | if *time == now { *lanes } else { 0 };
                     *time = now;
-                    *line = site.line;
+                    *line = noted;
                 }
             }
         }
@@ -323,11 +328,73 @@ impl Shadow {
             None => Ok(()),
             Some(agent) => {
                 let access = Access::Load;
-                let earlier =
-                    EarlierAccess { block: known.cluster, agent, line: reads.lines[word], access };
+                let earlier = EarlierAccess {
+                    block: known.cluster,
+                    agent,
+                    line: reads.lines[word] & !ASYNC,
+                    access,
+                };
                 Err(Conflict::Race(earlier))
             }
         }
+    }
+
+    /// A write, or, if `reads`, a read of a word of `site.bytes` bytes at `offset` by a thread or
+    /// its `cp.async` that an asynchronous access by a lane does not see, or may come before.
+    pub(super) fn proxied(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        site: Site,
+        offset: u32,
+        reads: bool,
+    ) -> Option<EarlierAccess> {
+        let threads = known.mbarrier(0);
+        self.words(offset, site.bytes).find_map(|word| {
+            let (time, write) = (self.written[word], self.writes[word]);
+            let agent = usize::from(write.agent);
+            if time > self.base
+                && agent < threads
+                && !known.sees(warp, lane, agent, time - self.base)
+            {
+                return Some(self.earlier(known, word));
+            }
+            self.reads.iter().enumerate().filter(|_| reads).find_map(|(other, reads)| {
+                let (time, line) = (reads.times[word], reads.lines[word]);
+                let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
+                let unseen = (time > self.base && line & ASYNC == 0)
+                    .then(|| agents.find(|&a| !known.sees(warp, lane, a, time - self.base)));
+                let (agent, access) = (unseen.flatten()?, Access::Load);
+                Some(EarlierAccess { block: known.cluster, agent, line, access })
+            })
+        })
+    }
+
+    /// The last write of a word.
+    fn earlier(&self, known: &Knowledge, word: usize) -> EarlierAccess {
+        let write = self.writes[word];
+        let access = KINDS[usize::from(write.kind)].access();
+        EarlierAccess { block: known.cluster, agent: write.agent.into(), line: write.line, access }
+    }
+
+    /// What stands for the last writes of some bytes: it changes when they are written again.
+    pub(super) fn writes_of(&self, offset: u32, bytes: u32) -> u64 {
+        let words = self.words(offset, bytes);
+        words.fold(0, |sum: u64, word| {
+            let write = u64::from(self.written[word]) << 32 | u64::from(self.writes[word].line);
+            sum.wrapping_mul(31).wrapping_add(write)
+        })
+    }
+
+    /// The last write of some bytes.
+    pub(super) fn last_write(
+        &self,
+        known: &Knowledge,
+        offset: u32,
+        bytes: u32,
+    ) -> Option<EarlierAccess> {
+        let last = self.words(offset, bytes).max_by_key(|&word| self.written[word])?;
+        Some(self.earlier(known, last))
     }
 
     fn in_gap(&self, word: usize) -> bool {
