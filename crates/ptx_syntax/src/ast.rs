@@ -85,7 +85,7 @@ pub struct Function {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`
     pub required_threads: Option<[u32; 3]>,
-    /// `.reqnclusterdim`
+    /// `.reqnctapercluster`
     pub required_cluster: Option<[u32; 3]>,
     /// `.minnctapersm`
     pub min_blocks_per_sm: Option<u32>,

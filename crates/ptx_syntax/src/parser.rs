@@ -113,7 +113,7 @@ impl Cursor {
             match self.word("`{`, `;` or a directive")?.as_str() {
                 ".maxntid" => function.max_threads = Some(self.extents()?),
                 ".reqntid" => function.required_threads = Some(self.extents()?),
-                ".reqnclusterdim" => function.required_cluster = Some(self.extents()?),
+                ".reqnctapercluster" => function.required_cluster = Some(self.extents()?),
                 ".minnctapersm" => function.min_blocks_per_sm = Some(self.unsigned()?),
                 ".maxnreg" => {
                     self.int()?;
@@ -164,7 +164,7 @@ mod tests {
 .extern .func (.param .b32 r) f (.param .b64 a) .noreturn;
 .visible .entry k(.param .u64 .ptr .global .align 4 k_0, .param .align 8 .b8 k_1[24])
 .maxntid 16, 16
-.reqnclusterdim 2, 1, 1
+.reqnctapercluster 2, 1, 1
 .minnctapersm 2
 {{
   .reg .pred %p<3>;

@@ -106,7 +106,7 @@ impl Kernel {
         self.required_block
     }
 
-    /// `.reqnclusterdim`: the blocks of a cluster. The grid is whole clusters.
+    /// `.reqnctapercluster`: the blocks of a cluster. The grid is whole clusters.
     pub fn required_cluster(&self) -> Option<[u32; 3]> {
         self.required_cluster
     }

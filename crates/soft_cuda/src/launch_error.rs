@@ -44,7 +44,7 @@ pub enum InvalidLaunch {
         threads: u32,
     },
     /// The grid is not whole clusters of the shape that the kernel was compiled for
-    /// (`.reqnclusterdim`), or those are too large.
+    /// (`.reqnctapercluster`), or those are too large.
     #[error(
         "the grid is {grid:?}, but the kernel's clusters are {cluster:?} blocks: make each dimension a multiple of that; a cluster has 1 to {limit} blocks"
     )]

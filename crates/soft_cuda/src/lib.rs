@@ -102,7 +102,7 @@
 //!   after some million instructions more: a block that never ends does not hide
 //!   another one's fault. Clusters of blocks share nothing but device memory, so without races
 //!   between them launches are deterministic otherwise.
-//! - The blocks of a cluster (`.reqnclusterdim`, up to [`MAX_CLUSTER`] blocks) run together, on one
+//! - The blocks of a cluster (`.reqnctapercluster`, up to [`MAX_CLUSTER`] blocks) run together, on one
 //!   host thread: they may wait for each other. To access the shared memory of a block that has
 //!   exited is a fault.
 //! - Loading takes time and memory in proportion to the text, but for functions, which are

@@ -53,7 +53,7 @@ impl Module {
             if function.required_cluster.is_some() && !ast.targets(90) {
                 return Err(LoadError::Unsupported {
                     line: function.line,
-                    opcode: ".reqnclusterdim".to_owned(),
+                    opcode: ".reqnctapercluster".to_owned(),
                     help: format!(
                         "clusters need `.target sm_90` or newer, but the module is for `{}`",
                         ast.target

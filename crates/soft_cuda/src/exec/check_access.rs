@@ -28,10 +28,9 @@ unsafe impl Handler for CheckSharedLoad {
         let mut offsets = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
         offsets.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
         cx.to_cluster_offsets(&mut offsets);
-        let site = Site { line: op.d, kind: AccessKind::Load, bytes: op.y };
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.shared_loads((warp, mask), site, &offsets) {
+        match checker.shared_loads((warp, mask), (op.d, op.y), &offsets) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
@@ -49,13 +48,12 @@ unsafe impl Handler for CheckGlobalLoad {
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let offset = i64::from(op.x as i32) as u64;
         // SAFETY: `a` has 64-bit lanes.
-        let mut addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
-        addresses.iter_mut().for_each(|address| *address = address.wrapping_add(offset));
+        let addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
         let kind = if op.b != 0 { AccessKind::ReadOnly } else { AccessKind::Load };
         let site = Site { line: op.d, kind, bytes: op.y };
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.global_loads((warp, mask), site, &addresses) {
+        match checker.global_loads((warp, mask), site, (&addresses, offset)) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
@@ -195,7 +193,7 @@ fn one(
         AddressSpace::Global => {
             checker.global((warp, lane), site, address, |other| same(lane, other))
         }
-        AddressSpace::Local => checker.local((warp, lane), site, address),
+        AddressSpace::Local => checker.access_local((warp, lane), site, address),
         AddressSpace::Param | AddressSpace::Const | AddressSpace::Generic => Ok(()),
     }
 }

@@ -35,7 +35,7 @@ impl Checker<'_> {
         let site = Site { line, kind: AccessKind::AsyncLoad, bytes: CHUNK };
         for some in chunks.chunks(LANES) {
             let offsets = std::array::from_fn(|lane| some.get(lane).copied().unwrap_or(some[0]));
-            self.shared_loads((warp, u32::MAX), site, &offsets)?;
+            self.shared((warp, u32::MAX), site, &offsets, |_, _| false)?;
         }
         for &chunk in chunks {
             self.proxied((warp, 0), site, chunk, false).map_err(|kind| (0, kind))?;

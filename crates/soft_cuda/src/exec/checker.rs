@@ -8,12 +8,13 @@ use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
-use super::machine::{ClusterShape, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::local::LocalShadow;
+use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
 use super::remote::RemoteAccesses;
 use super::shadow::{Shadow, Writer};
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
-use crate::memory::Snapshot;
+use crate::memory::{Allocation, Snapshot};
 
 /// What writers of one atomic variable released, by cluster.
 type Released = HashMap<u64, (Clock, bool)>;
@@ -32,6 +33,9 @@ impl LaunchChecks {
         LaunchChecks { checks, global, released: Mutex::default() }
     }
 }
+
+/// How many instructions are remembered with the allocation that they accessed.
+const RECENT: usize = 64;
 
 /// The checks of one cluster.
 pub(crate) struct Checker<'k> {
@@ -53,12 +57,11 @@ pub(crate) struct Checker<'k> {
     /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
     copied_by: Vec<usize>,
     initialised: Vec<(usize, u32)>,
-    /// Bytes of local memory that have been written, by thread.
-    local: Vec<bool>,
+    pub local: LocalShadow,
     /// By warp: the lines of what all warps of a warpgroup execute.
     pub warpgroup_lines: Vec<Vec<u32>>,
-    /// The allocation that was accessed last.
-    last: Option<usize>,
+    /// Allocations that were accessed last, by lines of the PTX.
+    recent: [usize; RECENT],
 }
 
 impl<'k> Checker<'k> {
@@ -86,9 +89,9 @@ impl<'k> Checker<'k> {
             released: HashMap::new(),
             copied_by: Vec::new(),
             initialised: Vec::new(),
-            local: vec![false; facts.local_bytes as usize * LANES * warps],
+            local: LocalShadow::new(warps, facts.local_bytes),
             warpgroup_lines: vec![Vec::new(); warps],
-            last: None,
+            recent: [0; RECENT],
         }
     }
 
@@ -100,7 +103,7 @@ impl<'k> Checker<'k> {
         self.released.clear();
         self.copied_by.clear();
         self.initialised.clear();
-        self.local.fill(false);
+        self.local.clear();
         self.warpgroup_lines.iter_mut().for_each(Vec::clear);
     }
 
@@ -109,22 +112,40 @@ impl<'k> Checker<'k> {
         if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
-    /// Checks and notes loads from the cluster's shared memory at `offsets`.
+    /// Checks and notes weak loads from the cluster's shared memory at `offsets`.
     #[inline(always)]
     pub(crate) fn shared_loads(
         &mut self,
         (warp, mask): (usize, u32),
-        site: Site,
+        (line, bytes): (u32, u32),
         offsets: &[u32; LANES],
     ) -> Result<(), (u32, FaultKind)> {
         let checks = self.checks();
-        let result = self.shared.load(&self.known, checks, (warp, mask), site, offsets);
+        if mask == FULL
+            && checks.accesses()
+            && self.shared.list(&self.known, checks, warp, (line, bytes), offsets)
+        {
+            return Ok(());
+        }
+        self.shared_loads_one_by_one((warp, mask), (line, bytes), AccessKind::Load, offsets)
+    }
+
+    #[inline(never)]
+    fn shared_loads_one_by_one(
+        &mut self,
+        (warp, mask): (usize, u32),
+        (line, bytes): (u32, u32),
+        kind: AccessKind,
+        offsets: &[u32; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        let site = Site { line, kind, bytes };
+        let result = self.shared.load(&self.known, self.checks(), (warp, mask), site, offsets);
         result.map_err(|(lane, conflict)| {
             (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
         })
     }
 
-    /// As [`shared_loads`](Checker::shared_loads), for stores as well. `same` says whether two
+    /// Checks and notes accesses of shared memory at `offsets`, of any kind. `same` says whether two
     /// lanes store the same value.
     #[inline(always)]
     pub(crate) fn shared(
@@ -135,7 +156,8 @@ impl<'k> Checker<'k> {
         same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), (u32, FaultKind)> {
         if !site.kind.writes() {
-            return self.shared_loads((warp, mask), site, offsets);
+            let Site { line, kind, bytes } = site;
+            return self.shared_loads_one_by_one((warp, mask), (line, bytes), kind, offsets);
         }
         let (known, checks) = (&self.known, self.checks());
         let result = self.shared.store(known, checks, (warp, mask), site, offsets, same);
@@ -205,18 +227,19 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// Checks and notes plain loads from device memory at `addresses`.
+    /// Checks and notes plain loads from device memory at `addresses`, each `more` bytes on.
     #[inline(always)]
     pub(crate) fn global_loads(
         &mut self,
         (warp, mask): (usize, u32),
         site: Site,
-        addresses: &[u64; LANES],
+        (addresses, more): (&[u64; LANES], u64),
     ) -> Result<(), (u32, FaultKind)> {
-        if self.plain_loads((warp, mask), site, addresses) {
+        if self.plain_loads((warp, mask), site, (addresses, more)) {
             return Ok(());
         }
-        self.globals((warp, mask), site, addresses, &|_, _| false)
+        let addresses = addresses.map(|address| address.wrapping_add(more));
+        self.globals((warp, mask), site, &addresses, &|_, _| false)
     }
 
     /// Checks and notes accesses of device memory at `addresses`. `same` is as in
@@ -239,22 +262,24 @@ impl<'k> Checker<'k> {
     /// Notes loads of one allocation that holds nothing to be checked. Returns `false` if it is
     /// not that simple.
     #[inline(always)]
-    fn plain_loads(
+    pub(crate) fn plain_loads(
         &mut self,
         (warp, mask): (usize, u32),
         site: Site,
-        addresses: &[u64; LANES],
+        (addresses, more): (&[u64; LANES], u64),
     ) -> bool {
-        let Some(index) = self.find(addresses[mask.trailing_zeros() as usize]) else {
-            return false;
-        };
+        let first = addresses[mask.trailing_zeros() as usize].wrapping_add(more);
+        let Some(index) = self.find(site.line, first) else { return false };
         let allocation = &self.snapshot.all()[index];
         let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
-        let offsets = addresses.map(|address| address.wrapping_sub(allocation.base));
-        let mut inside = true;
-        for (lane, &offset) in offsets.iter().enumerate() {
-            inside &= offset <= last || mask >> lane & 1 == 0;
+        let base = allocation.base.wrapping_sub(more);
+        let (mut offsets, mut signs) = (*addresses, 0);
+        for offset in &mut offsets {
+            *offset = offset.wrapping_sub(base);
+            signs |= *offset | last.wrapping_sub(*offset);
         }
+        // No allocation is so large that a difference is of another sign.
+        let inside = signs >> 63 == 0 || bits(mask).all(|lane| offsets[lane] <= last);
         inside
             && allocation.written.as_ref().is_none_or(|written| written.whole())
             && self.launch.global.note_loads(
@@ -266,14 +291,19 @@ impl<'k> Checker<'k> {
             )
     }
 
-    /// The place in the snapshot of the allocation that contains `address`.
+    /// The place in the snapshot of the allocation that contains `address`, for the instruction at
+    /// PTX line `line`.
     #[inline(always)]
-    fn find(&mut self, address: u64) -> Option<usize> {
+    fn find(&mut self, line: u32, address: u64) -> Option<usize> {
         let all = self.snapshot.all();
-        let inside = |&index: &usize| address.wrapping_sub(all[index].base) < all[index].size;
-        let found = self.last.filter(inside).or_else(|| self.snapshot.index_of(address));
-        self.last = found.or(self.last);
-        found
+        let recent = &mut self.recent[line as usize % RECENT];
+        let inside = |of: &Arc<Allocation>| address.wrapping_sub(of.base) < of.size;
+        if all.get(*recent).is_some_and(inside) {
+            return Some(*recent);
+        }
+        let found = self.snapshot.index_of(address)?;
+        *recent = found;
+        Some(found)
     }
 
     /// Checks and notes an access of device memory by one lane.
@@ -285,7 +315,7 @@ impl<'k> Checker<'k> {
         same: impl Fn(usize) -> bool,
     ) -> Result<(), FaultKind> {
         // What lies nowhere is the access's own fault.
-        let Some(index) = self.find(address) else { return Ok(()) };
+        let Some(index) = self.find(site.line, address) else { return Ok(()) };
         let allocation = &self.snapshot.all()[index];
         let offset = address - allocation.base;
         if offset + u64::from(site.bytes) > allocation.size {
@@ -320,19 +350,20 @@ impl<'k> Checker<'k> {
     }
 
     /// Checks and notes an access of local memory by one lane.
-    pub(crate) fn local(
+    pub(crate) fn access_local(
         &mut self,
         (warp, lane): (usize, usize),
         site: Site,
         address: u64,
     ) -> Result<(), FaultKind> {
-        let size = self.facts.local_bytes as usize;
         let offset = address.wrapping_sub(LOCAL_BASE.into()) as usize;
-        if !self.launch.checks.memory || offset > size || size - offset < site.bytes as usize {
+        if !self.launch.checks.memory {
             return Ok(());
         }
-        let at = (warp * LANES + lane) * size + offset;
-        let bytes = &mut self.local[at..at + site.bytes as usize];
+        // Out of bounds is the access's own fault.
+        let Some(bytes) = self.local.bytes((warp, lane), offset, site.bytes) else {
+            return Ok(());
+        };
         if site.kind.reads() && !self.quiet && bytes.contains(&false) {
             let place = format!("byte {offset} of the thread's local memory");
             let space = AddressSpace::Local;
@@ -342,30 +373,6 @@ impl<'k> Checker<'k> {
             bytes.fill(true);
         }
         Ok(())
-    }
-
-    /// Notes that bytes of a lane's local memory, from an offset on, hold nothing, or something.
-    pub(crate) fn set_local(
-        &mut self,
-        (warp, lane): (usize, usize),
-        (offset, bytes): (u32, u32),
-        written: bool,
-    ) {
-        let at = (warp * LANES + lane) * self.facts.local_bytes as usize + offset as usize;
-        self.local[at..at + bytes as usize].fill(written);
-    }
-
-    /// Notes a copy between two places of a lane's local memory.
-    pub(crate) fn copy_local(
-        &mut self,
-        (warp, lane): (usize, usize),
-        from: u32,
-        to: u32,
-        bytes: u32,
-    ) {
-        let at = (warp * LANES + lane) * self.facts.local_bytes as usize;
-        let from = at + from as usize;
-        self.local.copy_within(from..from + bytes as usize, at + to as usize);
     }
 
     /// A lane starts a `cp.async` of its group number `group` to shared memory.

@@ -4,6 +4,7 @@
 //! mbarriers, on whose account bulk copies write. Times count from 1 in every cluster.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What is known of the agents of other clusters, by cluster.
@@ -56,10 +57,10 @@ impl Clock {
         self.times.iter().take(agents).max().copied().unwrap_or(0)
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.times.clear();
-        self.proxied.clear();
-        self.foreign = None;
+    /// The least time of some agents.
+    pub(crate) fn least(&self, agents: Range<usize>) -> u32 {
+        let times = self.times.get(agents);
+        times.and_then(|times| times.iter().min()).copied().unwrap_or(0)
     }
 
     /// What it says of this cluster alone.

@@ -17,6 +17,18 @@ pub(crate) struct Fenced {
     pub wide: bool,
 }
 
+/// What all lanes of a warp know. Warps that have passed a barrier share it.
+#[derive(Debug, Clone, Default)]
+struct Common {
+    clock: Clock,
+    /// By warp: what is known of all of its lanes at least.
+    floors: Vec<u32>,
+    /// The least of `floors`, or 0 where copies have times of their own.
+    reach: u32,
+    /// The latest time of a thread.
+    latest: u32,
+}
+
 /// What the lanes of one warp know.
 #[derive(Debug, Default)]
 struct WarpKnowledge {
@@ -24,14 +36,8 @@ struct WarpKnowledge {
     lanes: u32,
     /// Agents of the cluster that are threads.
     threads: usize,
-    /// Whether there are asynchronous copies to shared memory.
-    copies: bool,
     now: u32,
-    common: Clock,
-    /// By warp: what is known of all of its lanes at least.
-    floors: Vec<u32>,
-    /// The least of `floors`, or 0 where copies have times of their own.
-    reach: u32,
+    common: Arc<Common>,
     /// The latest time of a thread that any lane knows.
     ceiling: u32,
     extra: [Option<Box<Clock>>; LANES],
@@ -86,7 +92,6 @@ impl Knowledge {
 
     /// Forgets everything, for a new cluster.
     pub(crate) fn clear(&mut self, cluster: u64) {
-        let warps = self.warps.len();
         self.cluster = cluster;
         for (rank, block) in self.blocks.iter_mut().enumerate() {
             *block = self.shape.block(cluster, rank);
@@ -95,17 +100,14 @@ impl Knowledge {
         self.arrivals.fill(Clock::default());
         // Where there is one block, its last warp may have fewer lanes.
         let threads = if self.blocks.len() == 1 { self.block_threads } else { self.threads };
+        let common = Arc::new(self.common_of(threads, Clock::default()));
         for (w, warp) in self.warps.iter_mut().enumerate() {
             let lanes = (self.block_threads - w % self.block_warps * LANES).min(LANES);
             warp.lanes = u32::MAX >> (LANES - lanes);
             warp.threads = threads;
             warp.now = 1;
-            warp.common.clear();
-            warp.floors.clear();
-            warp.floors.resize(warps, 0);
-            warp.reach = 0;
+            warp.common = common.clone();
             warp.ceiling = 0;
-            warp.copies = self.copies;
             warp.extra = Default::default();
             warp.beyond = 0;
             warp.fences = Default::default();
@@ -156,13 +158,13 @@ impl Knowledge {
     /// What all lanes of `warp` know of `agent`.
     #[inline(always)]
     pub(crate) fn common(&self, warp: usize, agent: usize) -> u32 {
-        self.warps[warp].common.at(agent)
+        self.warps[warp].common.clock.at(agent)
     }
 
     /// Up to which time all lanes of `warp` know everything that was done by then, whoever did it.
     #[inline(always)]
     pub(crate) fn reach(&self, warp: usize) -> u32 {
-        self.warps[warp].reach
+        self.warps[warp].common.reach
     }
 
     /// A time after which no lane of `warp` knows anything that another thread of its cluster did.
@@ -174,7 +176,7 @@ impl Knowledge {
     /// What all lanes of `warp` know of all lanes of `other`, at least.
     #[inline(always)]
     pub(crate) fn floor(&self, warp: usize, other: usize) -> u32 {
-        self.warps[warp].floors[other]
+        self.warps[warp].common.floors[other]
     }
 
     /// Whether `lane` of `warp` comes after `time` in the life of `agent`.
@@ -182,7 +184,7 @@ impl Knowledge {
         let mine = &self.warps[warp];
         let thread = warp * LANES + lane;
         agent == thread
-            || mine.common.at(agent) >= time
+            || mine.common.clock.at(agent) >= time
             || mine.extra[lane].as_ref().is_some_and(|extra| extra.at(agent) >= time)
             || agent == self.copies_of(thread) && mine.waited[lane] >= time
     }
@@ -196,14 +198,14 @@ impl Knowledge {
         time: u32,
     ) -> bool {
         let mine = &self.warps[warp];
-        mine.common.foreign_at(cluster, agent) >= time
+        mine.common.clock.foreign_at(cluster, agent) >= time
             || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
     /// Whether an asynchronous access by `lane` of `warp` sees what `agent` did until `time`.
     pub(crate) fn sees(&self, warp: usize, lane: usize, agent: usize, time: u32) -> bool {
         let mine = &self.warps[warp];
-        mine.common.proxied_at(agent) >= time
+        mine.common.clock.proxied_at(agent) >= time
             || mine.extra[lane].as_ref().is_some_and(|extra| extra.proxied_at(agent) >= time)
     }
 
@@ -214,10 +216,22 @@ impl Knowledge {
         self.acquire(warp, lanes, &clock.to_proxied());
     }
 
-    /// Adds what `lanes` of `warp` know to `into`; does not advance their time.
-    fn give(&self, warp: usize, lanes: u32, into: &mut Clock) {
+    /// What all lanes of a warp know that know `clock`, in a block of `threads` threads.
+    fn common_of(&self, threads: usize, clock: Clock) -> Common {
+        let floor = |warp: usize| clock.least(warp * LANES..((warp + 1) * LANES).min(threads));
+        let floors: Vec<u32> = (0..self.warps.len()).map(floor).collect();
+        let reach = if self.copies { 0 } else { floors.iter().min().copied().unwrap_or(0) };
+        let latest = clock.latest(threads);
+        Common { clock, floors, reach, latest }
+    }
+
+    /// Adds what `lanes` of `warp` know to `into`; does not advance their time. `before` is a warp
+    /// that has done so already.
+    fn give(&self, warp: usize, lanes: u32, into: &mut Clock, before: Option<usize>) {
         let mine = &self.warps[warp];
-        into.join(&mine.common);
+        if !before.is_some_and(|before| Arc::ptr_eq(&self.warps[before].common, &mine.common)) {
+            into.join(&mine.common.clock);
+        }
         for lane in bits(lanes & mine.beyond) {
             if let Some(extra) = &mine.extra[lane] {
                 into.join(extra);
@@ -234,16 +248,22 @@ impl Knowledge {
 
     /// Adds what `lanes` of `warp` know to `into`, for others to [`acquire`](Knowledge::acquire).
     pub(crate) fn release(&mut self, warp: usize, lanes: u32, into: &mut Clock) {
-        self.give(warp, lanes, into);
+        self.give(warp, lanes, into, None);
         self.warps[warp].now += 1;
     }
 
     pub(crate) fn acquire(&mut self, warp: usize, lanes: u32, from: &Clock) {
         let mine = &mut self.warps[warp];
         if lanes == mine.lanes {
-            mine.common.join(from);
-            mine.refresh_floors();
-            return;
+            let mut common = std::mem::take(&mut mine.common);
+            let threads = mine.threads;
+            let mut clock = match Arc::get_mut(&mut common) {
+                Some(common) => std::mem::take(&mut common.clock),
+                None => common.clock.clone(),
+            };
+            clock.join(from);
+            let common = Arc::new(self.common_of(threads, clock));
+            return self.warps[warp].know(common);
         }
         for lane in bits(lanes) {
             mine.extra[lane].get_or_insert_default().join(from);
@@ -253,23 +273,23 @@ impl Knowledge {
     }
 
     /// `lanes` of `warp` know just what `all` says, which has what they knew before.
-    fn set(&mut self, warp: usize, lanes: u32, whole: bool, all: &Clock) {
+    fn set(&mut self, warp: usize, lanes: u32, whole: bool, all: &Arc<Common>) {
         let mine = &mut self.warps[warp];
         if !whole && lanes != mine.lanes {
-            return self.acquire(warp, lanes, all);
+            return self.acquire(warp, lanes, &all.clock);
         }
-        mine.common.clone_from(all);
         for lane in bits(mine.beyond) {
             mine.extra[lane] = None;
         }
         mine.beyond = 0;
-        mine.refresh_floors();
+        mine.know(all.clone());
     }
 
     /// `lanes` of `warp` pass a `bar.warp.sync` together.
     pub(crate) fn sync_warp(&mut self, warp: usize, lanes: u32) {
         let mut all = Clock::default();
         self.release(warp, lanes, &mut all);
+        let all = Arc::new(self.common_of(self.warps[warp].threads, all));
         self.set(warp, lanes, false, &all);
         self.share_fences(&[(warp, lanes, false)]);
     }
@@ -310,14 +330,19 @@ impl Knowledge {
         let mut clock = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
         if all {
             // What threads did that have exited comes before the barrier as well.
-            for warp in rank * self.block_warps..(rank + 1) * self.block_warps {
-                self.release(warp, self.warps[warp].lanes, &mut clock);
+            let warps = rank * self.block_warps..(rank + 1) * self.block_warps;
+            for warp in warps.clone() {
+                let before = (warp != warps.start).then(|| warp - 1);
+                self.give(warp, self.warps[warp].lanes, &mut clock, before);
             }
+            self.warps[warps].iter_mut().for_each(|warp| warp.now += 1);
         } else {
             for &(warp, lanes, _) in here {
                 self.release(warp, lanes, &mut clock);
             }
         }
+        let threads = self.warps.first().map_or(0, |warp| warp.threads);
+        let clock = Arc::new(self.common_of(threads, clock));
         for &(warp, lanes, whole) in here {
             self.set(warp, lanes, whole, &clock);
         }
@@ -351,7 +376,7 @@ impl Knowledge {
                 self.acquire(warp, 1 << lane, &read);
             }
             let mut clock = Clock::default();
-            self.give(warp, 1 << lane, &mut clock);
+            self.give(warp, 1 << lane, &mut clock, None);
             self.warps[warp].fences[lane] = Some(Fenced { clock: Arc::new(clock), wide });
         }
         self.warps[warp].now += 1;
@@ -375,13 +400,9 @@ impl Knowledge {
 }
 
 impl WarpKnowledge {
-    fn refresh_floors(&mut self) {
-        for (other, floor) in self.floors.iter_mut().enumerate() {
-            let lanes = other * LANES..((other + 1) * LANES).min(self.threads);
-            *floor = lanes.map(|agent| self.common.at(agent)).min().unwrap_or(0);
-        }
-        self.ceiling = self.ceiling.max(self.common.latest(self.threads));
-        let least = self.floors.iter().min().copied().unwrap_or(0);
-        self.reach = if self.copies { 0 } else { least };
+    /// All lanes know what `common` says.
+    fn know(&mut self, common: Arc<Common>) {
+        self.ceiling = self.ceiling.max(common.latest);
+        self.common = common;
     }
 }

@@ -10,7 +10,7 @@ const TWINS: [Twin; 12] = [
         found: "DataRace",
         threads: 64,
         blocks: 4,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   st.global.b32 [%rd4], %r8;
 FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 BUG| bar.sync 0;
@@ -22,7 +22,7 @@ BUG| bar.sync 0;
         found: "DataRace",
         threads: 64,
         blocks: 4,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   st.shared.b32 [%r4], %r8;
 FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 BUG| bar.sync 0;
@@ -36,7 +36,7 @@ BUG| bar.sync 0;
         found: "DataRace",
         threads: 64,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   st.shared.b32 [%r4], %r8;
 FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
   mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1;
@@ -50,7 +50,7 @@ FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
         found: "DataRace",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   st.shared.b32 [%r4], %r8;
 FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 BUG| barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
@@ -64,7 +64,7 @@ BUG| barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
         found: "DataRace",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1; mapa.shared::cluster.u32 %r11, %r4, %r10;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 FIX| st.shared::cluster.b32 [%r11], %r8;
@@ -79,7 +79,7 @@ BUG| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
         found: "DataRace",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   mov.b32 %r10, 0; st.shared.b32 [%r4], %r10; mapa.shared::cluster.u32 %r11, %r4, 0;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 FIX| atom.shared::cluster.add.u32 %r12, [%r11], 1;
@@ -92,7 +92,7 @@ BUG| ld.shared::cluster.b32 %r12, [%r11]; add.u32 %r12, %r12, 1; st.shared::clus
         found: "ExitedBlock",
         threads: 64,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   st.shared.b32 [%r4], %r8;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
   mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1; mapa.shared::cluster.u32 %r11, %r4, %r10;
@@ -105,7 +105,7 @@ FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
         found: "ExitedBlock",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   @%p1 mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
   mov.u32 %r10, %cluster_ctarank; setp.eq.u32 %p2, %r10, 0; @%p2 bra END;
@@ -119,7 +119,7 @@ FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
         found: "BadBarrier",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   @%p1 mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
 FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 BUG| bar.sync 0;
@@ -132,7 +132,7 @@ BUG| bar.sync 0;
         found: "DataRace",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   @%p1 mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
   st.shared.b32 [%r4], %r8;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
@@ -151,7 +151,7 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r5], 0; @!%p4 bra WAIT;
         found: "DataRace|ExitedBlock",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   @%p1 mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
   @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
@@ -171,7 +171,7 @@ BUG| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
         found: "Deadlock",
         threads: 32,
         blocks: 2,
-        body: "HEAD|.reqnclusterdim 2, 1, 1
+        body: "HEAD|.reqnctapercluster 2, 1, 1
   @%p1 mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
   mov.u32 %r10, %cluster_ctarank;

@@ -5,9 +5,9 @@ use soft_cuda::{AddressSpace, Config, Device, FaultKind, InvalidLaunch, LaunchEr
 
 /// A kernel for clusters of this shape.
 fn clustered(shape: &str, ptx: &str) -> String {
-    let head = format!(")\n.reqnclusterdim {shape}\n{{");
+    let head = format!(")\n.reqnctapercluster {shape}\n{{");
     let ptx = ptx.replacen(")\n{", &head, 1).replace(".target sm_80", ".target sm_90a");
-    assert!(ptx.contains(".reqnclusterdim"));
+    assert!(ptx.contains(".reqnctapercluster"));
     ptx
 }
 
