@@ -91,8 +91,8 @@
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
 //! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
-//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait: a missing wait, and a tile
-//!   that is overwritten too early, are seen every time. Part of a warp that executes a matrix
+//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait, for which the warps of a
+//!   warpgroup meet: a missing wait, and a tile that is overwritten too early, are seen every time. Part of a warp that executes a matrix
 //!   instruction is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that

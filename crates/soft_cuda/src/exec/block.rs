@@ -9,7 +9,7 @@ use super::cluster::ClusterBarrier;
 use super::code::Code;
 use super::groups::Groups;
 use super::lines::Lines;
-use super::machine::{BARRIERS, ClusterShape, FULL, LANES, Shape};
+use super::machine::{ALL_BARRIERS, ClusterShape, FULL, LANES, Shape};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
@@ -226,7 +226,7 @@ impl<'k> Worker<'k> {
             predicates: vec![0; code.predicates * warps],
             shared: Lines::new(shared_bytes as usize)?,
             local: Lines::new(launch.local_bytes())?,
-            arrivals: vec![0; BARRIERS as usize * blocks],
+            arrivals: vec![0; ALL_BARRIERS as usize * blocks],
             cluster: ClusterBarrier::new(warps),
             number: 0,
             completions: 0,

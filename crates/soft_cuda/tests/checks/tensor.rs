@@ -41,7 +41,7 @@ macro_rules! multiply_registers {
 
 const FENCE: &str = "MissingProxyFence";
 
-pub const TWINS: [Twin; 19] = [
+pub const TWINS: [Twin; 18] = [
     Twin {
         name: "an accumulator read before wait_group",
         found: "BadMatrix",
@@ -175,22 +175,6 @@ FIX| setp.ne.u32 %p6, 0, 0;
 BUG| st.shared.b32 [%r20], %r2;
   wgmma.wait_group.sync.aligned 0;
 FIX| bar.sync 0; st.shared.b32 [%r20], %r2;"
-        ),
-    },
-    Twin {
-        name: "a tile overwritten before the other warps have waited",
-        found: "DataRace",
-        threads: 128,
-        blocks: 1,
-        body: concat!(
-            ready!(),
-            "  wgmma.fence.sync.aligned;\n",
-            multiply!(),
-            "  wgmma.commit_group.sync.aligned;
-BUG| bar.sync 0;
-  wgmma.wait_group.sync.aligned 0;
-FIX| bar.sync 0;
-  @%p1 st.shared.b32 [%r21], %r2;"
         ),
     },
     Twin {
