@@ -41,7 +41,7 @@ macro_rules! multiply_registers {
 
 const FENCE: &str = "MissingProxyFence";
 
-pub const TWINS: [Twin; 18] = [
+pub const TWINS: [Twin; 19] = [
     Twin {
         name: "an accumulator read before wait_group",
         found: "BadMatrix",
@@ -175,6 +175,34 @@ FIX| setp.ne.u32 %p6, 0, 0;
 BUG| st.shared.b32 [%r20], %r2;
   wgmma.wait_group.sync.aligned 0;
 FIX| bar.sync 0; st.shared.b32 [%r20], %r2;"
+        ),
+    },
+    Twin {
+        name: "a tile released for the next copy before the product is complete",
+        found: "DataRace",
+        threads: 160,
+        blocks: 1,
+        body: concat!(
+            "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; mbarrier.init.shared.b64 [%r6], 1;
+  fence.mbarrier_init.release.cluster;
+INIT: setp.ge.u32 %p6, %r1, 128; @%p6 bra READY;
+",
+            tiles!(),
+            "READY: fence.proxy.async.shared::cta; bar.sync 0; @%p6 bra PRODUCER;
+",
+            descriptors!(),
+            "  wgmma.fence.sync.aligned;\n",
+            multiply!(),
+            "  wgmma.commit_group.sync.aligned;
+BUG| @%p1 mbarrier.arrive.shared.b64 _, [%r6];
+  wgmma.wait_group.sync.aligned 0;
+FIX| @%p1 mbarrier.arrive.shared.b64 _, [%r6];
+  st.global.b32 [%rd4], %r30; bra END;
+PRODUCER: setp.ne.u32 %p7, %r1, 128; @%p7 bra END;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra WAIT;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
+END:"
         ),
     },
     Twin {
