@@ -187,6 +187,18 @@ pub enum FaultKind {
         /// The other access, which came earlier here.
         earlier: Box<Earlier>,
     },
+    /// An asynchronous access of shared memory, by a bulk copy or `wgmma`, and an access of the same
+    /// bytes by a thread before it, without a `fence.proxy.async` between the two.
+    MissingProxyFence {
+        /// Where, as an address of shared memory.
+        address: u64,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+        /// How this instruction accesses it.
+        access: Access,
+        /// The other access.
+        earlier: Box<Earlier>,
+    },
     /// A member mask with which the instruction is undefined.
     BadMask {
         /// The mask.
@@ -299,9 +311,9 @@ impl FaultKind {
     /// The other access, where there are two.
     pub fn earlier(&self) -> Option<&Earlier> {
         match self {
-            FaultKind::DataRace { earlier, .. } | FaultKind::ReadOnlyCache { earlier, .. } => {
-                Some(earlier)
-            }
+            FaultKind::DataRace { earlier, .. }
+            | FaultKind::ReadOnlyCache { earlier, .. }
+            | FaultKind::MissingProxyFence { earlier, .. } => Some(earlier),
             _ => None,
         }
     }
@@ -380,6 +392,11 @@ impl fmt::Display for FaultKind {
             FaultKind::ReadOnlyCache { address, place, access, earlier } => write!(
                 f,
                 "memory at {address:#x} ({place}) is read with `ld.global.nc` and written in the same launch: this {access} comes after the {earlier}"
+            ),
+            FaultKind::MissingProxyFence { address, place, access, earlier } => write!(
+                f,
+                "shared memory at {address:#x} ({place}): no `fence.proxy.async` comes between this asynchronous {} and the {earlier}",
+                if *access == Access::Load { "load" } else { "store" }
             ),
             FaultKind::BadMask { mask, reason } => {
                 write!(f, "bad member mask {mask:#010x}: {reason}")

@@ -18,6 +18,7 @@ impl FaultKind {
             FaultKind::UninitialisedRegister { .. } => "UninitialisedRegister",
             FaultKind::NoVariable { .. } => "NoVariable",
             FaultKind::ReadOnlyCache { .. } => "ReadOnlyCache",
+            FaultKind::MissingProxyFence { .. } => "MissingProxyFence",
             FaultKind::BadMask { .. } => "BadMask",
             FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
             FaultKind::BadMatrix { .. } => "BadMatrix",
@@ -50,6 +51,7 @@ impl FaultKind {
             | FaultKind::Uninitialised { address, .. }
             | FaultKind::NoVariable { address, .. }
             | FaultKind::ReadOnlyCache { address, .. }
+            | FaultKind::MissingProxyFence { address, .. }
             | FaultKind::BadTensorMap { address, .. }
             | FaultKind::ExitedBlock { address, .. }
             | FaultKind::BadFree { address }
@@ -70,7 +72,9 @@ impl FaultKind {
                 Some(AddressSpace::Global)
             }
             FaultKind::ExitedBlock { .. } => Some(AddressSpace::SharedCluster),
-            FaultKind::Race { .. } | FaultKind::NoVariable { .. } => Some(AddressSpace::Shared),
+            FaultKind::Race { .. }
+            | FaultKind::NoVariable { .. }
+            | FaultKind::MissingProxyFence { .. } => Some(AddressSpace::Shared),
             _ => None,
         }
     }
