@@ -122,6 +122,7 @@ pub mod thread;
 pub mod tma;
 pub mod vec;
 pub mod warp;
+pub mod wgmma;
 
 pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::fma;
