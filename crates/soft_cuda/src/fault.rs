@@ -198,6 +198,11 @@ pub enum FaultKind {
         /// The warp, by index in the block.
         warp: u32,
     },
+    /// A matrix instruction used wrongly.
+    BadMatrix {
+        /// What is wrong.
+        reason: String,
+    },
     /// A tensor map that the software device did not encode, or one of another rank.
     BadTensorMap {
         /// Where it lies.
@@ -412,6 +417,7 @@ impl fmt::Display for FaultKind {
                 f,
                 "all warps of a warpgroup must execute this instruction, and warp {warp} did not"
             ),
+            FaultKind::BadMatrix { reason } => write!(f, "bad matrix instruction: {reason}"),
             FaultKind::BadTensorMap { address, rank: None } => write!(
                 f,
                 "there is no tensor map of the software device at {address:#x}; encode one with cuTensorMapEncodeTiled for this device"

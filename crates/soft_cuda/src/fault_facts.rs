@@ -20,6 +20,7 @@ impl FaultKind {
             FaultKind::ReadOnlyCache { .. } => "ReadOnlyCache",
             FaultKind::BadMask { .. } => "BadMask",
             FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
+            FaultKind::BadMatrix { .. } => "BadMatrix",
             FaultKind::BadTensorMap { .. } => "BadTensorMap",
             FaultKind::BulkSize { .. } => "BulkSize",
             FaultKind::BadBarrier { .. } => "BadBarrier",

@@ -40,8 +40,8 @@
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
 //!   `index` has the module's names and `scopes` the kernel's, `layout` and `shared` place
 //!   its variables, `names` resolves operands, `body` goes through the statements,
-//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk`, `call` and
-//!   `control` turn instructions into operations over virtual registers (`ir`),
+//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk`, `matrix`,
+//!   `wgmma`, `call` and `control` turn instructions into operations over virtual registers (`ir`),
 //!   `graph` finds where divergent lanes reconverge and lets registers share slots,
 //!   `encode` writes the flat result. The functions that a kernel may call are decoded with it.
 //! - `exec` runs it. An operation is a function pointer and the places of its
@@ -49,7 +49,7 @@
 //!   are written once, as plain loops; those that kernels live on are compiled for
 //!   AVX2 and AVX-512, the others once, in little code. `address` finds the memory behind an
 //!   address. `warp` keeps track of divergent lanes and `call` of their calls, `block` of
-//!   warps, `print` of what is printed, `named` of
+//!   warps, `print` of what is printed, `mma` and `wgmma` of matrices, `named` of
 //!   barriers, `phases` of mbarriers, `groups` of copies in flight, `order` of what
 //!   happens before what.
 //! - Checks on request: `lower`'s `check` and `defined` put operations around accesses
@@ -90,6 +90,10 @@
 //! - A kernel may use what its `.target` has, and as many bytes of parameters as that
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
+//! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
+//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait: a missing wait, and a tile
+//!   that is overwritten too early, are seen every time. Part of a warp that executes a matrix
+//!   instruction is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
 //!   has not exited. Lanes may wait for each other in loops, and warps of a block for
@@ -143,7 +147,7 @@
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
-//! `multimem`. Of tensor cores: `wgmma`, `mma`, `wmma`, `ldmatrix`, `stmatrix`. Clusters
+//! `multimem`. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32. Clusters
 //! of more than one block: `barrier.cluster`, `mapa`, `st.async`, `red.async`,
 //! `.multicast::cluster`. Of bulk copies: other types than f32, rows shorter than their
 //! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`,

@@ -16,6 +16,7 @@ use super::recorder::{Recorder, WarpFault};
 use super::schedule::{self, Random};
 use super::split::{Split, State};
 use super::warp::{Executed, Stop, Warp};
+use super::wgmma::InFlight;
 use crate::checks::{Checks, Schedule};
 use crate::fault::{FaultKind, Waiting};
 use crate::heap::Heap;
@@ -159,6 +160,7 @@ impl<'k> Worker<'k> {
             lanes: FULL,
             copies: (0..warps).map(|_| Groups::new()).collect(),
             stores: (0..warps).map(|_| Groups::new()).collect(),
+            products: (0..warps).map(|_| InFlight::default()).collect(),
             barriers: Barriers::default(),
             order: Order::new(code.bulk, warps, launch.shared_bytes),
             checker: launch.checks.as_ref().map(|checks| {
@@ -359,6 +361,7 @@ impl<'k> Worker<'k> {
             self.warps[warp].start(self.cx.lanes, launch.code);
             self.cx.copies[warp].clear();
             self.cx.stores[warp].clear();
+            self.cx.products[warp].clear();
             self.cx.fill_of_block(&launch.code.functions[0].initial);
         }
     }

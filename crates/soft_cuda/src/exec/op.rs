@@ -7,6 +7,7 @@ use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
 use super::recorder::{Recorder, WarpFault};
+use super::wgmma::InFlight;
 use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::heap::Heap;
@@ -170,6 +171,8 @@ pub(crate) struct Cx<'k> {
     pub copies: Vec<Groups<CopyToShared>>,
     /// Bulk copies to global memory in flight, by warp.
     pub stores: Vec<Groups<Store>>,
+    /// Products of `wgmma` in flight, by warp.
+    pub products: Vec<InFlight>,
     /// The block's mbarriers.
     pub barriers: Barriers,
     /// What happens before what in the block.

@@ -18,7 +18,7 @@ const COMPLETE_TX: &str = "mbarrier::complete_tx::bytes";
 
 impl Lowering<'_> {
     /// Fails unless the module is written for `sm` or newer.
-    fn since(&self, at: &Context<'_>, sm: u32) -> Result<()> {
+    pub(super) fn since(&self, at: &Context<'_>, sm: u32) -> Result<()> {
         if self.module.targets(sm) {
             return Ok(());
         }

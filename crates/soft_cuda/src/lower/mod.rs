@@ -24,12 +24,14 @@ mod ir;
 mod layout;
 mod logic;
 mod lowering;
+mod matrix;
 mod memory;
 mod names;
 mod pick;
 mod scopes;
 mod shared;
 mod ty;
+mod wgmma;
 
 use self::encode::{Body, Encoder};
 pub(crate) use self::index::Index;

@@ -12,6 +12,7 @@ mod gemm;
 mod limits;
 mod loading;
 mod memory;
+mod tensor;
 mod warp;
 
 use soft_cuda::{Config, Device, Fault, FaultKind, Isa, LaunchConfig, LaunchError};
