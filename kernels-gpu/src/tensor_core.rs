@@ -2,6 +2,8 @@
 
 /// Step along K: elements of 16 bits in a row of 128 bytes.
 pub const BK: u32 = 64;
+/// Columns of a panel of B, as the swizzle of 128 bytes has them.
+pub const PANEL: u32 = 64;
 
 /// What the products are of. Sums, alpha, beta and C are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,8 @@ impl InputType {
 ///
 /// The maps describe matrices of 16-bit elements, whose dimension 0 walks along a row, with zeros
 /// outside, swizzled by 128 bytes: A with boxes of [`BK`] columns by [`rows`](Self::rows) rows, and B
-/// with boxes of 64 columns by [`BK`] rows. So A's and B's rows must begin on 16 bytes. With k = 0 the
+/// with boxes of
+/// [`PANEL`] columns by [`BK`] rows. So A's and B's rows must begin on 16 bytes. With k = 0 the
 /// maps are not used, and may be zeros. C may lie anywhere.
 ///
 /// The grid has one dimension, of persistent blocks: about one per multiprocessor, and no more than

@@ -46,12 +46,10 @@ use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
-use crate::tensor_core::{BK, TensorCoreDescriptor};
+use crate::tensor_core::{BK, PANEL, TensorCoreDescriptor};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
-/// Columns of a panel of B, and elements of a row of A: the swizzle's 128 bytes.
-const PANEL: u32 = 64;
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
 /// Stages by which the second warpgroup lags behind the first.
