@@ -1,7 +1,7 @@
 //! Rotating buffers: the matrices of a product on the device, one set of them, or so many that no
 //! launch finds its own in the L2 cache.
 
-use cuda_gemm::{Device, DeviceMatrix, Gemm, Matrix};
+use cuda_gemm::{Device, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
 use serde::Serialize;
 
 use crate::candidate::Job;
@@ -90,9 +90,23 @@ pub struct RotatingBuffers {
 }
 
 struct Set {
-    a: DeviceMatrix,
-    b: DeviceMatrix,
+    inputs: Inputs,
     c: DeviceMatrix,
+}
+
+/// A and B.
+enum Inputs {
+    F32([DeviceMatrix; 2]),
+    Half([DeviceHalfMatrix; 2]),
+}
+
+impl Set {
+    fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
+        match &self.inputs {
+            Inputs::F32([a, b]) => job.enqueue(a, b, &mut self.c),
+            Inputs::Half([a, b]) => job.enqueue_half(a, b, &mut self.c),
+        }
+    }
 }
 
 impl RotatingBuffers {
@@ -108,14 +122,34 @@ impl RotatingBuffers {
         [a, b]: [&Matrix; 2],
         count: usize,
     ) -> Result<Self, Error> {
+        let matrix = |matrix| DeviceMatrix::from_host(device, matrix);
+        Self::of(device, gemm, count, || Ok(Inputs::F32([matrix(a)?, matrix(b)?])))
+    }
+
+    /// As [`RotatingBuffers::new`], with A and B rounded to 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn half(
+        device: &Device,
+        gemm: &Gemm,
+        [a, b]: [&Matrix; 2],
+        count: usize,
+        input: InputType,
+    ) -> Result<Self, Error> {
+        let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
+        Self::of(device, gemm, count, || Ok(Inputs::Half([matrix(a)?, matrix(b)?])))
+    }
+
+    fn of(
+        device: &Device,
+        gemm: &Gemm,
+        count: usize,
+        inputs: impl Fn() -> Result<Inputs, Error>,
+    ) -> Result<Self, Error> {
         let [_, _, [rows, cols]] = shapes(gemm);
-        let set = || {
-            Ok(Set {
-                a: DeviceMatrix::from_host(device, a)?,
-                b: DeviceMatrix::from_host(device, b)?,
-                c: DeviceMatrix::zeros(device, rows, cols)?,
-            })
-        };
+        let set = || Ok(Set { inputs: inputs()?, c: DeviceMatrix::zeros(device, rows, cols)? });
         Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
     }
 
@@ -132,9 +166,9 @@ impl RotatingBuffers {
     /// Those of [`Job::enqueue`].
     pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
         let count = self.sets.len();
-        let Set { a, b, c } = &mut self.sets[self.next];
+        let set = &mut self.sets[self.next];
         self.next = (self.next + 1) % count;
-        job.enqueue(a, b, c)
+        set.enqueue(job)
     }
 
     /// Has the C of the first set hold the old C, or NaN ([`POISON`]) where it is not read.
@@ -167,8 +201,7 @@ impl RotatingBuffers {
     /// Those of [`Job::enqueue`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
         self.reset(old)?;
-        let Set { a, b, c } = &mut self.sets[0];
-        job.enqueue(a, b, c)?;
+        self.sets[0].enqueue(job)?;
         self.first()
     }
 }

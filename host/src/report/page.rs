@@ -5,12 +5,12 @@ use comfy_table::{CellAlignment, Table};
 use host::kernels::{KernelAbi, KernelDescriptor};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{DeviceInfo, Gemm, L2, Load, auto};
+use host::{DeviceInfo, Gemm, InputType, L2, Load, auto};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
 use super::json;
-use super::record::{Record, Setting};
+use super::record::{Ratio, Record, Setting};
 use crate::error::Error;
 use crate::io::stdio::{accent, print, print_styled};
 
@@ -91,7 +91,7 @@ pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
 fn page(record: &Record<'_>) -> String {
     let Record { setting, title, samples, check, load, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
-    let peak = setting.device.info().peak.map(|peak| peak.gflops());
+    let peak = setting.peak().map(|peak| peak.gflops());
     let (time, rate) = match samples.clock() {
         Clock::GpuEvents => ("time", "GFLOP/s"),
         Clock::CpuSimulation => ("CPU time", "simulated GFLOP/s"),
@@ -143,7 +143,7 @@ fn page(record: &Record<'_>) -> String {
         interval.unwrap_or_default(),
         setting.l2.map(|policy| l2(setting.device.info(), policy)).unwrap_or_default(),
         speed(setting),
-        limit(load.as_ref()),
+        limit(load.as_ref()) + &share(record),
         describe(check),
     )
 }
@@ -152,6 +152,13 @@ fn page(record: &Record<'_>) -> String {
 fn limit(load: Option<&Load>) -> String {
     let limit = load.and_then(Load::limit);
     limit.map(|limit| format!("limited by {limit}\n")).unwrap_or_default()
+}
+
+/// The speed next to cuBLAS's, where both ran.
+fn share(record: &Record<'_>) -> String {
+    let Some(Ratio { median, interval }) = record.share_of_cublas else { return String::new() };
+    let interval = interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})"));
+    format!("speed:   {median:.3} x cuBLAS{}\n", interval.unwrap_or_default())
 }
 
 /// What runs where.
@@ -163,9 +170,14 @@ pub fn product(setting: &Setting<'_>) -> String {
         Some(seed) => format!("random matrices, seed {seed}"),
         None => "matrices from files".to_owned(),
     };
+    let input = setting.input.map_or("", InputType::name);
+    let rounded = match setting.input {
+        Some(_) => format!("; A and B rounded to {input}, the rest is f32"),
+        None => String::new(),
+    };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}, {matrices}\n",
+         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}, {matrices}{rounded}\n",
         setting.device.info().name,
         setting.compute_capability(),
         op(trans_a),
@@ -194,10 +206,14 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
 /// What a speed is to be compared with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
+        Some(version) if setting.input.is_some() => {
+            format!("cuBLAS:  {version}, cublasGemmEx of the same types, sums in f32\n")
+        }
         Some(version) => format!("cuBLAS:  {version}, f32 arithmetic (no TF32)\n"),
         None => String::new(),
     };
-    match setting.device.info().peak {
+    match setting.peak() {
+        None if !setting.device.is_soft() => cublas,
         Some(peak) => format!("peak:    {peak}\n{cublas}"),
         None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
     }

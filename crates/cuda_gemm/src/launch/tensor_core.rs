@@ -1,6 +1,7 @@
 //! Products by tensor cores: A and B in 16 bits, C in f32.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cust::memory::DevicePointer;
 use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreDescriptor};
@@ -35,7 +36,8 @@ impl Device {
         if descriptor.shared_bytes() > self.info().limits.shared_default {
             function.allow_shared(descriptor.shared_bytes())?;
         }
-        Ok(TensorCoreKernel { device: self.clone(), descriptor, input, function })
+        let (device, function) = (self.clone(), Arc::new(function));
+        Ok(TensorCoreKernel { device, descriptor, input, function })
     }
 
     /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type.
@@ -71,12 +73,13 @@ fn tiles(gemm: &Gemm, descriptor: &TensorCoreDescriptor) -> u64 {
     along(gemm.m, descriptor.rows()).saturating_mul(along(gemm.n, descriptor.cols()))
 }
 
-/// A kernel for tensor cores, loaded on a device: see [`TensorCorePlan`].
+/// A kernel for tensor cores, loaded on a device: see [`TensorCorePlan`]. Clones are the same kernel.
+#[derive(Clone)]
 pub struct TensorCoreKernel {
     device: Device,
     descriptor: &'static TensorCoreDescriptor,
     input: InputType,
-    function: EntryPoint,
+    function: Arc<EntryPoint>,
 }
 
 impl fmt::Debug for TensorCoreKernel {
@@ -102,7 +105,7 @@ impl TensorCoreKernel {
     /// # Errors
     ///
     /// Those of [`TensorCoreKernel::prepare_on`].
-    pub fn prepare(self, gemm: Gemm) -> Result<TensorCorePlan, Error> {
+    pub fn prepare(&self, gemm: Gemm) -> Result<TensorCorePlan, Error> {
         let stream = self.device.stream();
         self.prepare_on(&stream, gemm)
     }
@@ -113,7 +116,7 @@ impl TensorCoreKernel {
     ///
     /// What [`Gemm::validate`] finds; [`Error::TensorCoreShape`] for transposes and batches;
     /// [`Error::TooLarge`] for a C of too many tiles; [`Error::WrongDevice`].
-    pub fn prepare_on(self, stream: &Stream, gemm: Gemm) -> Result<TensorCorePlan, Error> {
+    pub fn prepare_on(&self, stream: &Stream, gemm: Gemm) -> Result<TensorCorePlan, Error> {
         if !stream.device().is_same(&self.device) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
@@ -132,7 +135,8 @@ impl TensorCoreKernel {
             let max = (MOST_TILES - 1) as usize;
             return Err(Error::TooLarge { what: "C, in tiles,", value: tiles as usize, max });
         }
-        Ok(TensorCorePlan { kernel: self, stream: stream.clone(), gemm, tiles: tiles as u32 })
+        let (kernel, stream) = (self.clone(), stream.clone());
+        Ok(TensorCorePlan { kernel, stream, gemm, tiles: tiles as u32 })
     }
 }
 

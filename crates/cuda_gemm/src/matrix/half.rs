@@ -72,10 +72,7 @@ impl DeviceHalfMatrix {
         let mut rounded = vec![0u16; elements];
         for (row, to) in rounded.chunks_exact_mut(ld.max(1)).enumerate() {
             for (to, value) in to.iter_mut().zip(matrix.row(row)) {
-                *to = match input {
-                    InputType::Bf16 => bf16::from_f32(*value).to_bits(),
-                    InputType::F16 => f16::from_f32(*value).to_bits(),
-                };
+                *to = to_bits(input, *value);
             }
         }
         let copied = match elements {
@@ -88,6 +85,15 @@ impl DeviceHalfMatrix {
             }
         };
         copied.map(|()| Self { memory, input, rows, cols })
+    }
+
+    /// What a host matrix is on a device: each element rounded to the nearest of the type, ties to
+    /// even.
+    #[must_use]
+    pub fn rounded(input: InputType, matrix: &Matrix) -> Matrix {
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        let elements = matrix.as_slice().iter().map(|value| to_f32(input, to_bits(input, *value)));
+        Matrix::from_vec(rows, cols, elements.collect())
     }
 
     /// Copies the matrix to the host, after what the stream was given before.
@@ -105,11 +111,7 @@ impl DeviceHalfMatrix {
             stream.synchronize().and(copied)?;
         }
         Ok(Matrix::from_fn(self.rows, self.cols, |row, col| {
-            let bits = elements[row * ld + col];
-            match self.input {
-                InputType::Bf16 => bf16::from_bits(bits).to_f32(),
-                InputType::F16 => f16::from_bits(bits).to_f32(),
-            }
+            to_f32(self.input, elements[row * ld + col])
         }))
     }
 
@@ -141,5 +143,20 @@ impl DeviceHalfMatrix {
     /// The address of the first element.
     pub fn address(&self) -> u64 {
         self.memory.address()
+    }
+}
+
+/// The nearest of a type, ties to even.
+fn to_bits(input: InputType, value: f32) -> u16 {
+    match input {
+        InputType::Bf16 => bf16::from_f32(value).to_bits(),
+        InputType::F16 => f16::from_f32(value).to_bits(),
+    }
+}
+
+fn to_f32(input: InputType, bits: u16) -> f32 {
+    match input {
+        InputType::Bf16 => bf16::from_bits(bits).to_f32(),
+        InputType::F16 => f16::from_bits(bits).to_f32(),
     }
 }
