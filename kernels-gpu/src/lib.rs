@@ -82,6 +82,8 @@ pub const LADDER: &[&KernelDescriptor] = &[
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &wgmma_persistent::DESCRIPTOR,
+    &wgmma_persistent::TILE_128X192,
     &wgmma_persistent::TILE_128X128,
     &wgmma_persistent::TILE_64X128,
+    &wgmma_persistent::TILE_64X64,
 ];

@@ -114,12 +114,18 @@ kernels! {
     DESCRIPTOR = wgmma_persistent, wgmma_persistent_f16:
         "bf16 tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
         [f32; 128] x 2, 4 stages;
+    /// Where rounds of such tiles leave fewer multiprocessors without one.
+    TILE_128X192 = wgmma_128x192, wgmma_128x192_f16: "the same with 128 x 192 outputs per block",
+        [f32; 96] x 2, 5 stages;
     /// For products of too few tiles of that size for all multiprocessors.
     TILE_128X128 = wgmma_128x128, wgmma_128x128_f16: "the same with 128 x 128 outputs per block",
         [f32; 64] x 2, 6 stages;
     /// For still fewer.
     TILE_64X128 = wgmma_64x128, wgmma_64x128_f16: "the same with 64 x 128 outputs per block",
         [f32; 64] x 1, 8 stages;
+    /// For the smallest products.
+    TILE_64X64 = wgmma_64x64, wgmma_64x64_f16: "the same with 64 x 64 outputs per block",
+        [f32; 32] x 1, 8 stages;
 }
 
 /// What lies in shared memory: the stages of A, those of B, and two barriers for each.

@@ -2,7 +2,8 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use host::kernels::{KernelAbi, KernelDescriptor};
+use host::kernels::tensor_core::BK;
+use host::kernels::{KernelAbi, KernelDescriptor, TENSOR_CORE};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use host::{DeviceInfo, Gemm, InputType, L2, Load, auto};
@@ -20,7 +21,8 @@ struct Listed {
     kernel: &'static str,
     summary: &'static str,
     block_tile: [u32; 3],
-    thread_tile: [u32; 2],
+    /// Null for tensor cores, whose sums belong to a warpgroup.
+    thread_tile: Option<[u32; 2]>,
     threads: u32,
     /// Null where it depends on K.
     shared_bytes: Option<u64>,
@@ -30,15 +32,31 @@ struct Listed {
 
 /// Prints kernels.
 pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
-    let kernels = descriptors.iter().map(|descriptor| Listed {
+    print_listed(format, descriptors.iter().map(|descriptor| Listed {
         kernel: descriptor.name(),
         summary: descriptor.summary(),
         block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
-        thread_tile: [descriptor.tile().tm, descriptor.tile().tn],
+        thread_tile: Some([descriptor.tile().tm, descriptor.tile().tn]),
         threads: descriptor.threads(),
         shared_bytes: descriptor.shared_bytes(),
         splits: descriptor.abi() == KernelAbi::SplitK,
-    });
+    }))
+}
+
+/// Prints the kernels for tensor cores.
+pub fn list_tensor_core(format: Format) -> Result<(), Error> {
+    print_listed(format, TENSOR_CORE.iter().map(|descriptor| Listed {
+        kernel: descriptor.name(),
+        summary: descriptor.summary(),
+        block_tile: [descriptor.rows(), descriptor.cols(), BK],
+        thread_tile: None,
+        threads: descriptor.threads(),
+        shared_bytes: Some(descriptor.shared_bytes().into()),
+        splits: false,
+    }))
+}
+
+fn print_listed(format: Format, kernels: impl Iterator<Item = Listed>) -> Result<(), Error> {
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),
         Format::Table => {
@@ -46,11 +64,10 @@ pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Err
                 table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", "what it does"], 1..5);
             for listed in kernels {
                 let [bm, bn, bk] = listed.block_tile;
-                let [tm, tn] = listed.thread_tile;
                 table.add_row([
                     listed.kernel.to_owned(),
                     format!("{bm},{bn},{bk}"),
-                    format!("{tm}x{tn}"),
+                    listed.thread_tile.map_or("-".to_owned(), |[tm, tn]| format!("{tm}x{tn}")),
                     listed.threads.to_string(),
                     listed
                         .shared_bytes

@@ -58,7 +58,7 @@ impl Device {
 /// along K takes with a tile, next to the largest one, was measured on an H200. A round more or less of
 /// a tenth stands for the beginning and the end, when nothing is multiplied.
 fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
-    const STEP: [f64; TENSOR_CORE.len()] = [1.0, 0.51, 0.4];
+    const STEP: [f64; TENSOR_CORE.len()] = [1.0, 0.76, 0.51, 0.4, 0.28];
     let time = |at: usize| {
         let rounds = tiles(gemm, TENSOR_CORE[at]).div_ceil(u64::from(multiprocessors.max(1)));
         (rounds as f64 + 0.1) * STEP[at]
@@ -349,8 +349,8 @@ mod tests {
         let name = |size| best(&Gemm::new(size, size, size), 132).name();
         assert_eq!(
             [512, 1024, 2048, 8192].map(name),
-            ["wgmma_64x128", "wgmma_64x128", "wgmma_128x128", "wgmma_persistent"]
+            ["wgmma_64x64", "wgmma_64x128", "wgmma_128x128", "wgmma_persistent"]
         );
-        assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_64x128");
+        assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_64x64");
     }
 }
