@@ -56,7 +56,7 @@ pub use cuda_driver::{soft, soft_cuda};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, LaunchPlan};
-pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, ViewError, npy};
+pub use gemm_matrix::{Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use kernels_gpu::InputType;

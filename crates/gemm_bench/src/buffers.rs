@@ -1,7 +1,12 @@
 //! Rotating buffers: the matrices of a product on the device, one set of them, or so many that no
 //! launch finds its own in the L2 cache.
 
-use cuda_gemm::{Device, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
+use std::ops::Range;
+
+use cuda_gemm::{
+    Device, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Gemm, InputType,
+    Matrix,
+};
 use serde::Serialize;
 
 use crate::candidate::Job;
@@ -89,22 +94,51 @@ pub struct RotatingBuffers {
     next: usize,
 }
 
+/// A matrix on the device: some columns of a wider one, or all.
+struct Part {
+    whole: DeviceMatrix,
+    cols: Range<usize>,
+}
+
+impl Part {
+    /// Zeros, of `rows` x `cols`, with so many more columns left of them and the leading dimension
+    /// `ld`.
+    fn zeros(
+        device: &Device,
+        [rows, cols]: [usize; 2],
+        ld: usize,
+        left: usize,
+    ) -> Result<Self, Error> {
+        let whole = DeviceMatrix::zeros(device, rows, ld.max(left + cols))?;
+        Ok(Self { whole, cols: left..left + cols })
+    }
+
+    fn view(&self) -> Result<DeviceMatrixRef<'_>, Error> {
+        Ok(self.whole.submatrix(0..self.whole.rows(), self.cols.clone())?)
+    }
+
+    fn view_mut(&mut self) -> Result<DeviceMatrixMut<'_>, Error> {
+        let rows = 0..self.whole.rows();
+        Ok(self.whole.submatrix_mut(rows, self.cols.clone())?)
+    }
+}
+
 struct Set {
     inputs: Inputs,
-    c: DeviceMatrix,
+    c: Part,
 }
 
 /// A and B.
 enum Inputs {
-    F32([DeviceMatrix; 2]),
+    F32([Part; 2]),
     Half([DeviceHalfMatrix; 2]),
 }
 
 impl Set {
     fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
         match &self.inputs {
-            Inputs::F32([a, b]) => job.enqueue(a, b, &mut self.c),
-            Inputs::Half([a, b]) => job.enqueue_half(a, b, &mut self.c),
+            Inputs::F32([a, b]) => job.enqueue(a.view()?, b.view()?, self.c.view_mut()?),
+            Inputs::Half([a, b]) => job.enqueue_half(a, b, self.c.view_mut()?),
         }
     }
 }
@@ -119,11 +153,10 @@ impl RotatingBuffers {
     pub fn new(
         device: &Device,
         gemm: &Gemm,
-        [a, b]: [&Matrix; 2],
+        matrices: [&Matrix; 2],
         count: usize,
     ) -> Result<Self, Error> {
-        let matrix = |matrix| DeviceMatrix::from_host(device, matrix);
-        Self::of(device, gemm, count, || Ok(Inputs::F32([matrix(a)?, matrix(b)?])))
+        Self::within(device, gemm, matrices, count, 0)
     }
 
     /// As [`RotatingBuffers::new`], with A and B rounded to 16 bits.
@@ -139,17 +172,44 @@ impl RotatingBuffers {
         input: InputType,
     ) -> Result<Self, Error> {
         let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
-        Self::of(device, gemm, count, || Ok(Inputs::Half([matrix(a)?, matrix(b)?])))
+        Self::of(device, gemm, count, 0, || Ok(Inputs::Half([matrix(a)?, matrix(b)?])))
+    }
+
+    /// The same, of wider matrices, with so many columns left of A, B and C: leading dimensions are
+    /// the product's, and addresses are so many elements from what the driver allocates.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RotatingBuffers::new`].
+    pub fn within(
+        device: &Device,
+        gemm: &Gemm,
+        [a, b]: [&Matrix; 2],
+        count: usize,
+        left: usize,
+    ) -> Result<Self, Error> {
+        let [shape_a, shape_b, _] = shapes(gemm);
+        Self::of(device, gemm, count, left, || {
+            let mut parts = [
+                Part::zeros(device, shape_a, gemm.lda, left)?,
+                Part::zeros(device, shape_b, gemm.ldb, left)?,
+            ];
+            parts[0].view_mut()?.upload(a)?;
+            parts[1].view_mut()?.upload(b)?;
+            Ok(Inputs::F32(parts))
+        })
     }
 
     fn of(
         device: &Device,
         gemm: &Gemm,
         count: usize,
+        left: usize,
         inputs: impl Fn() -> Result<Inputs, Error>,
     ) -> Result<Self, Error> {
-        let [_, _, [rows, cols]] = shapes(gemm);
-        let set = || Ok(Set { inputs: inputs()?, c: DeviceMatrix::zeros(device, rows, cols)? });
+        let [_, _, shape_c] = shapes(gemm);
+        let set =
+            || Ok(Set { inputs: inputs()?, c: Part::zeros(device, shape_c, gemm.ldc, left)? });
         Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
     }
 
@@ -179,8 +239,8 @@ impl RotatingBuffers {
     pub fn reset(&mut self, old: Option<&Matrix>) -> Result<(), Error> {
         let c = &mut self.sets[0].c;
         match old {
-            Some(old) => Ok(c.upload(old)?),
-            None => Ok(c.fill_buffer(POISON)?),
+            Some(old) => Ok(c.view_mut()?.upload(old)?),
+            None => Ok(c.whole.fill_buffer(POISON)?),
         }
     }
 
@@ -190,7 +250,7 @@ impl RotatingBuffers {
     ///
     /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
     pub fn first(&self) -> Result<Matrix, Error> {
-        Ok(self.sets[0].c.download()?)
+        Ok(self.sets[0].c.view()?.download()?)
     }
 
     /// What a job computes from the old C, or from one of NaN ([`POISON`]) where it is not read;
@@ -260,7 +320,30 @@ mod tests {
             buffers.enqueue(job).unwrap();
         }
         assert_eq!((buffers.len(), buffers.next), (3, 0));
-        assert!(buffers.sets.iter().all(|set| set.c.download().unwrap() == result));
+        assert!(buffers.sets.iter().all(|set| set.c.whole.download().unwrap() == result));
+    }
+
+    /// What is around C stays as it was.
+    #[test]
+    fn matrices_may_be_parts_of_wider_ones() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let (a, b) = (Matrix::random(40, 10, 1, 1), Matrix::random(20, 30, 1, 2));
+        let dense = Gemm::new(20, 30, 10);
+        let wide = dense.strided(10 + 4, 30 + 4, 30 + 4).stacked(2);
+        let loaded = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
+        let result = |gemm: Gemm, left| {
+            let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
+            let Ok(job) = &candidate.job else { panic!() };
+            let mut buffers = RotatingBuffers::within(&device, &gemm, [&a, &b], 1, left).unwrap();
+            let result = buffers.result(job, None).unwrap();
+            (result, buffers.sets[0].c.whole.download().unwrap())
+        };
+        let (expected, _) = result(dense.stacked(2), 0);
+        let (in_part, around) = result(wide, 1);
+        assert_eq!(in_part, expected);
+        assert_eq!((around.rows(), around.cols()), (40, 34));
+        let is_poison = |col: usize| around.row(0)[col].to_bits() == POISON;
+        assert!([0, 31, 32, 33].into_iter().all(is_poison) && !is_poison(1) && !is_poison(30));
     }
 
     #[test]

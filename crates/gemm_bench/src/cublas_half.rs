@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use cuda_gemm::{DeviceHalfMatrix, DeviceMatrix, Error as GemmError, Gemm, InputType};
+use cuda_gemm::{DeviceHalfMatrix, DeviceMatrixMut, Error as GemmError, Gemm, InputType};
 
 use crate::cublas::{Cublas, OP_N, Started, check};
 use crate::error::Error;
@@ -60,10 +60,11 @@ impl CublasHalf {
         &self,
         a: &DeviceHalfMatrix,
         b: &DeviceHalfMatrix,
-        c: &mut DeviceMatrix,
+        c: DeviceMatrixMut<'_>,
     ) -> Result<(), Error> {
         let Started { stream, functions, handle, .. } = &*self.cublas.0;
         let Gemm { m, n, alpha, beta, .. } = self.gemm;
+        let c = c.view();
         let operands = [
             ("A", a.stream(), [a.rows(), a.cols()]),
             ("B", b.stream(), [b.rows(), b.cols()]),
@@ -92,7 +93,7 @@ impl CublasHalf {
         let _exclusive = stream.exclusive();
         // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1 for cuBLAS.
         let size = |value: usize| value as c_int;
-        let [lda, ldb, ldc] = [a.ld(), b.ld(), c.layout().ld].map(|ld| size(ld.max(1)));
+        let [lda, ldb, ldc] = [a.ld(), b.ld(), c.ld()].map(|ld| size(ld.max(1)));
         let kind = match self.input {
             InputType::Bf16 => R_16BF,
             InputType::F16 => R_16F,

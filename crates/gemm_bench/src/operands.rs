@@ -1,7 +1,7 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
-use cuda_gemm::{DeviceHalfMatrix, Error as GemmError, Gemm, InputType, Matrix};
-use gemm_verify::{Bound, Check, Method, Problem, Reference};
+use cuda_gemm::{DeviceHalfMatrix, Element, Error as GemmError, Gemm, InputType, Matrix};
+use gemm_verify::{Arithmetic, Bound, Check, Method, Problem, Reference};
 
 use crate::error::Error;
 
@@ -56,6 +56,13 @@ pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
         [if is_shared { rows } else { rows.saturating_mul(gemm.batch) }, cols]
     };
     [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
+}
+
+/// Bytes of A, B and C with what leading dimensions put between their rows.
+pub fn stored_bytes(gemm: &Gemm) -> u128 {
+    let lds = [gemm.lda, gemm.ldb, gemm.ldc];
+    let matrices = shapes(gemm).into_iter().zip(lds);
+    matrices.map(|([rows, cols], ld)| 4 * rows as u128 * cols.max(ld) as u128).sum()
 }
 
 /// Bytes of the results of all products.
@@ -197,7 +204,17 @@ impl Operands {
                 products.map(|(a, b, c)| problem(a, b, c.as_ref())).collect()
             }
         };
-        let references = problems.into_iter().map(|one| Reference::compute(one, method, seed));
+        let references = problems.into_iter().map(|one| {
+            let reference = Reference::compute(one, method, seed)?;
+            Ok::<_, gemm_verify::Error>(match self.input {
+                None => reference,
+                Some(input) => reference.computed_by(Arithmetic {
+                    input: DeviceHalfMatrix::element(input),
+                    products: gemm_verify::Products::TensorCore,
+                    output: Element::F32,
+                }),
+            })
+        });
         let references = references.collect::<Result<_, _>>()?;
         Ok(Products { operands: self, rows: m, method, bound, references })
     }

@@ -28,6 +28,8 @@ impl FaultKind {
             FaultKind::Trap => "Trap",
             FaultKind::Panic { .. } => "Panic",
             FaultKind::Assert { .. } => "Assert",
+            FaultKind::ExitedBlock { .. } => "ExitedBlock",
+            FaultKind::BadRank { .. } => "BadRank",
             FaultKind::BadFree { .. } => "BadFree",
             FaultKind::BadCall { .. } => "BadCall",
             FaultKind::BadBranch { .. } => "BadBranch",
@@ -48,6 +50,7 @@ impl FaultKind {
             | FaultKind::NoVariable { address, .. }
             | FaultKind::ReadOnlyCache { address, .. }
             | FaultKind::BadTensorMap { address, .. }
+            | FaultKind::ExitedBlock { address, .. }
             | FaultKind::BadFree { address }
             | FaultKind::BadCall { address } => Some(address),
             _ => None,
@@ -65,6 +68,7 @@ impl FaultKind {
             FaultKind::UseAfterFree { .. } | FaultKind::ReadOnlyCache { .. } => {
                 Some(AddressSpace::Global)
             }
+            FaultKind::ExitedBlock { .. } => Some(AddressSpace::SharedCluster),
             FaultKind::Race { .. } | FaultKind::NoVariable { .. } => Some(AddressSpace::Shared),
             _ => None,
         }

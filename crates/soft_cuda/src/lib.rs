@@ -100,8 +100,11 @@
 //!   each other.
 //! - Of several blocks that fault, the first is reported, unless it would fault only
 //!   after some million instructions more: a block that never ends does not hide
-//!   another one's fault. Blocks share nothing but device memory, so without races
+//!   another one's fault. Clusters of blocks share nothing but device memory, so without races
 //!   between them launches are deterministic otherwise.
+//! - The blocks of a cluster (`.reqnctapercluster`, up to [`MAX_CLUSTER`] blocks) run together, on one
+//!   host thread: they may wait for each other. To access the shared memory of a block that has
+//!   exited is a fault.
 //! - Loading takes time and memory in proportion to the text, but for functions, which are
 //!   decoded for each kernel that may call them, and for registers that live across many
 //!   labels; both have limits, far from what compilers write.
@@ -126,7 +129,8 @@
 //!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
 //!   whichever access comes first here. Of many threads that read a word of device memory, two are
-//!   kept. Shuffles and votes order nothing. There are no proxies, but an mbarrier has to be fenced
+//!   kept. Of a block of a cluster: that what others do in its shared memory comes before it exits.
+//!   Shuffles and votes order nothing. There are no proxies, but an mbarrier has to be fenced
 //!   before a bulk copy uses it.
 //! - [`Checks::memory`]: reads of device, shared and local memory and of registers that nobody
 //!   wrote, by byte or by the smallest access of the kernel; writes between shared variables, which
@@ -145,11 +149,10 @@
 //! Simulated time, caches, warp scheduling as a GPU does it: nothing here
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
-//! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
+//! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
-//! `multimem`. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32. Clusters
-//! of more than one block: `barrier.cluster`, `mapa`, `st.async`, `red.async`,
-//! `.multicast::cluster`. Of bulk copies: other types than f32, rows shorter than their
+//! `multimem`. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
+//! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than these and f32, rows shorter than their
 //! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`,
 //! `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
 //! `cp.async.mbarrier.arrive`.
@@ -170,6 +173,7 @@ mod lower;
 mod memory;
 mod module;
 mod printer;
+mod space;
 mod tensor;
 mod written;
 
@@ -181,11 +185,11 @@ pub use error::{LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
 pub use kernel::{
-    Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
+    Kernel, LaunchConfig, MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,
 };
 pub use launch::LaunchReport;
 pub use launch_error::{InvalidLaunch, LaunchError};
 pub use module::Module;
 pub use ptx_syntax::source::Place as SourcePlace;
-pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};
+pub use tensor::{Fill, Swizzle, TensorElement, TensorMap, TensorMapError};

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use ::half::{bf16, f16};
-use gemm_matrix::{Matrix, MatrixRef};
+use gemm_matrix::{Element, Matrix, MatrixRef};
 use kernels_gpu::InputType;
 
 use super::memory::{Memory, copy_from_host, copy_to_host};
@@ -69,11 +68,9 @@ impl DeviceHalfMatrix {
             .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
         // Two elements to a word: `ld` is even.
         let memory = Memory::zeroed(&stream, elements / 2)?;
-        let mut rounded = vec![0u16; elements];
-        for (row, to) in rounded.chunks_exact_mut(ld.max(1)).enumerate() {
-            for (to, value) in to.iter_mut().zip(matrix.row(row)) {
-                *to = to_bits(input, *value);
-            }
+        let mut rounded = vec![0u8; 2 * elements];
+        for (row, to) in rounded.chunks_exact_mut((2 * ld).max(1)).enumerate() {
+            to[..2 * cols].copy_from_slice(&Self::element(input).encode(matrix.row(row)));
         }
         let copied = match elements {
             0 => Ok(()),
@@ -91,9 +88,16 @@ impl DeviceHalfMatrix {
     /// even.
     #[must_use]
     pub fn rounded(input: InputType, matrix: &Matrix) -> Matrix {
-        let (rows, cols) = (matrix.rows(), matrix.cols());
-        let elements = matrix.as_slice().iter().map(|value| to_f32(input, to_bits(input, *value)));
-        Matrix::from_vec(rows, cols, elements.collect())
+        matrix.clone().rounded(Self::element(input))
+    }
+
+    /// The type as the host knows it.
+    #[must_use]
+    pub const fn element(input: InputType) -> Element {
+        match input {
+            InputType::Bf16 => Element::Bf16,
+            InputType::F16 => Element::F16,
+        }
     }
 
     /// Copies the matrix to the host, after what the stream was given before.
@@ -103,16 +107,16 @@ impl DeviceHalfMatrix {
     /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
     pub fn download(&self) -> Result<Matrix, Error> {
         let (stream, ld) = (self.stream(), self.ld());
-        let mut elements = vec![0u16; self.rows * ld];
-        if !elements.is_empty() {
+        let mut bytes = vec![0u8; 2 * self.rows * ld];
+        if !bytes.is_empty() {
             let _exclusive = stream.exclusive();
             // SAFETY: the memory has so many, and nobody looks at them before the next line.
-            let copied = unsafe { copy_to_host(stream, self.memory.address(), &mut elements) };
+            let copied = unsafe { copy_to_host(stream, self.memory.address(), &mut bytes) };
             stream.synchronize().and(copied)?;
         }
-        Ok(Matrix::from_fn(self.rows, self.cols, |row, col| {
-            to_f32(self.input, elements[row * ld + col])
-        }))
+        let rows = bytes.chunks_exact((2 * ld).max(1));
+        let elements = rows.flat_map(|row| Self::element(self.input).decode(&row[..2 * self.cols]));
+        Ok(Matrix::from_vec(self.rows, self.cols, elements.collect()))
     }
 
     /// The type of the elements.
@@ -143,20 +147,5 @@ impl DeviceHalfMatrix {
     /// The address of the first element.
     pub fn address(&self) -> u64 {
         self.memory.address()
-    }
-}
-
-/// The nearest of a type, ties to even.
-fn to_bits(input: InputType, value: f32) -> u16 {
-    match input {
-        InputType::Bf16 => bf16::from_f32(value).to_bits(),
-        InputType::F16 => f16::from_f32(value).to_bits(),
-    }
-}
-
-fn to_f32(input: InputType, bits: u16) -> f32 {
-    match input {
-        InputType::Bf16 => bf16::from_bits(bits).to_f32(),
-        InputType::F16 => f16::from_bits(bits).to_f32(),
     }
 }

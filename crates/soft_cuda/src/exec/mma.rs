@@ -4,7 +4,9 @@ use super::address::resolve_lanes;
 use super::lanes::W;
 use super::machine::{FULL, LANES, SPACES};
 use super::op::{Cx, Handler, Op};
-use super::tensor_core::{Extent, Factors, INPUTS, Input, f32_to_half, half_to_f32, multiply};
+use super::tensor_core::{
+    AddUp, Extent, Factors, INPUTS, Input, Portable, f32_to_half, half_to_f32, multiply,
+};
 use crate::fault::{Access, FaultKind, Waiting};
 
 /// Rows, and elements of a row, of a matrix of 16-bit elements.
@@ -153,7 +155,7 @@ pub(super) unsafe fn fragment(
 /// The lane, the register and the bit of it that hold element (row, col) of an accumulator of 16
 /// rows, in f32 or, `half`, f16.
 #[inline(always)]
-pub(super) fn accumulator(row: usize, col: usize, half: bool) -> (usize, usize, u32) {
+fn accumulator(row: usize, col: usize, half: bool) -> (usize, usize, u32) {
     let lane = row % SIDE * 4 + col % SIDE / 2;
     let pair = col / SIDE * 2 + row / SIDE;
     if half { (lane, pair, 16 * (col as u32 % 2)) } else { (lane, 2 * pair + col % 2, 0) }
@@ -173,51 +175,66 @@ const _: () = assert!(MMA_M == W);
 unsafe impl Handler for Mma {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        if !whole_warp(cx, op.d) {
-            return true;
-        }
-        let (input, half, depth) = (INPUTS[op.a as usize], op.b != 0, op.c as usize);
-        let words = &cx.extra[op.x as usize..];
-        let [nd, na, nb] = [0, 1, 2].map(|i| words[i] as usize);
-        let (d, rest) = words[3..].split_at(nd);
-        let (a, rest) = rest.split_at(na);
-        let (b, c) = (&rest[..nb], &rest[nb..][..nd]);
-        // SAFETY: the slots have 32-bit lanes, as many of them as the shape says.
-        unsafe {
-            let mut a_bits = [0; MMA_M * 16];
-            for k in 0..depth {
-                for m in 0..MMA_M {
-                    a_bits[k * MMA_M + m] = fragment(cx, input, a, true, (m, k));
-                }
-            }
-            let mut b_bits = [0; MMA_N * 16];
-            for n in 0..MMA_N {
-                for k in 0..depth {
-                    b_bits[n * depth + k] = fragment(cx, input, b, false, (n, k));
-                }
-            }
-            let a = Factors::new(input, &a_bits[..MMA_M * depth], false);
-            let b = Factors::new(input, &b_bits[..MMA_N * depth], false);
-            let mut acc = [0.0; MMA_M * MMA_N];
-            for n in 0..MMA_N {
-                for m in 0..MMA_M {
-                    let (lane, register, shift) = accumulator(m, n, half);
-                    let word = *cx.slot::<u32>(c[register]).add(lane);
-                    acc[n * MMA_M + m] = match half {
-                        true => half_to_f32((word >> shift) as u16),
-                        false => f32::from_bits(word),
-                    };
-                }
-            }
-            multiply(&mut acc, &b, &a, Extent { rows: MMA_N, cols: MMA_M, depth }, half);
-            for n in 0..MMA_N {
-                for m in 0..MMA_M {
-                    store(cx, d, (m, n), half, acc[n * MMA_M + m]);
-                }
-            }
-        }
-        false
+        // SAFETY: by the contract of the trait.
+        unsafe { mma::<Portable>(cx, op) }
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: by the contract of the trait.
+        unsafe { mma::<super::avx512::Avx512>(cx, op) }
+    }
+}
+
+/// # Safety
+/// As for [`Mma`] and `A`.
+#[inline(always)]
+unsafe fn mma<A: AddUp>(cx: &mut Cx<'_>, op: &Op) -> bool {
+    if !whole_warp(cx, op.d) {
+        return true;
+    }
+    let (input, half, depth) = (INPUTS[op.a as usize], op.b != 0, op.c as usize);
+    let words = &cx.extra[op.x as usize..];
+    let [nd, na, nb] = [0, 1, 2].map(|i| words[i] as usize);
+    let (d, rest) = words[3..].split_at(nd);
+    let (a, rest) = rest.split_at(na);
+    let (b, c) = (&rest[..nb], &rest[nb..][..nd]);
+    // SAFETY: the slots have 32-bit lanes, as many of them as the shape says.
+    unsafe {
+        let mut a_bits = [0; MMA_M * 16];
+        for k in 0..depth {
+            for m in 0..MMA_M {
+                a_bits[k * MMA_M + m] = fragment(cx, input, a, true, (m, k));
+            }
+        }
+        let mut b_bits = [0; MMA_N * 16];
+        for n in 0..MMA_N {
+            for k in 0..depth {
+                b_bits[n * depth + k] = fragment(cx, input, b, false, (n, k));
+            }
+        }
+        let a = Factors::new(input, &a_bits[..MMA_M * depth], false);
+        let b = Factors::new(input, &b_bits[..MMA_N * depth], false);
+        let mut acc = [0.0; MMA_M * MMA_N];
+        for n in 0..MMA_N {
+            for m in 0..MMA_M {
+                let (lane, register, shift) = accumulator(m, n, half);
+                let word = *cx.slot::<u32>(c[register]).add(lane);
+                acc[n * MMA_M + m] = match half {
+                    true => half_to_f32((word >> shift) as u16),
+                    false => f32::from_bits(word),
+                };
+            }
+        }
+        multiply::<A>(&mut acc, &b, &a, Extent { rows: MMA_N, cols: MMA_M, depth }, half);
+        for n in 0..MMA_N {
+            for m in 0..MMA_M {
+                store(cx, d, (m, n), half, acc[n * MMA_M + m]);
+            }
+        }
+    }
+    false
 }
 
 /// Sets an element of an accumulator.
@@ -225,13 +242,7 @@ unsafe impl Handler for Mma {
 /// # Safety
 /// `slots` are slots of 32-bit lanes, as many as the accumulator has.
 #[inline(always)]
-pub(super) unsafe fn store(
-    cx: &Cx<'_>,
-    slots: &[u32],
-    (row, col): (usize, usize),
-    half: bool,
-    value: f32,
-) {
+unsafe fn store(cx: &Cx<'_>, slots: &[u32], (row, col): (usize, usize), half: bool, value: f32) {
     let (lane, register, shift) = accumulator(row, col, half);
     // SAFETY: by contract.
     unsafe {

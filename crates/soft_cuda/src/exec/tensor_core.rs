@@ -11,11 +11,14 @@ use super::float::Float;
 use super::lanes::W;
 
 /// Bits behind the point of an aligned product.
-const FRACTION: i32 = 25;
+pub(super) const FRACTION: i32 = 25;
 /// The exponent of a zero: that of a product with one is below every other.
 const ZERO: i32 = -600;
 /// At most the exponent of any product or accumulator but zero.
-const LEAST: i32 = -300;
+pub(super) const LEAST: i32 = -300;
+
+/// An exponent, from the largest one on, with which nothing is left.
+pub(super) const NOTHING: i32 = -64;
 
 /// A type of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +42,8 @@ impl Input {
 #[derive(Default)]
 pub(crate) struct Factors {
     /// In (-2, 2).
-    significands: Vec<f32>,
-    exponents: Vec<i32>,
+    pub(super) significands: Vec<f32>,
+    pub(super) exponents: Vec<i32>,
     /// Infinities and NaN, by index; their significand is 0.
     specials: Vec<(usize, f32)>,
 }
@@ -133,8 +136,17 @@ pub(crate) struct Extent {
 }
 
 /// `acc += a * b`, all row-major. Rounds to f16 if `half`.
+///
+/// # Safety
+/// As for `A`.
 #[inline(always)]
-pub(crate) fn multiply(acc: &mut [f32], a: &Factors, b: &Factors, extent: Extent, half: bool) {
+pub(crate) unsafe fn multiply<A: AddUp>(
+    acc: &mut [f32],
+    a: &Factors,
+    b: &Factors,
+    extent: Extent,
+    half: bool,
+) {
     let Extent { rows, cols, depth } = extent;
     let special = !a.specials.is_empty() || !b.specials.is_empty();
     for row in 0..rows {
@@ -144,12 +156,18 @@ pub(crate) fn multiply(acc: &mut [f32], a: &Factors, b: &Factors, extent: Extent
             let at = &mut acc[row * cols + col..][..W];
             let mut old = [0.0; W];
             old.copy_from_slice(at);
-            let (sums, top) = add_up(&old, significands, exponents, b, (col, cols));
+            let mut accumulators = ([0.0; W], [0; W]);
+            for (j, old) in old.iter().enumerate() {
+                let bits = old.to_bits();
+                (accumulators.0[j], accumulators.1[j]) = take_apart(bits, bits >> 23 & 255, 127);
+            }
+            // SAFETY: by contract.
+            let sums =
+                unsafe { A::add_up(accumulators, (significands, exponents), b, (col, cols)) };
             let mut new = [0.0; W];
             let mut exact = true;
             for j in 0..W {
-                let unit = f64::from_bits(((top[j] - FRACTION + 1023) as u64) << 52);
-                let sum = sums[j] * unit;
+                let sum = sums.at(j);
                 // To 24 bits, of which subnormal numbers have less.
                 let cut = f64::from_bits(sum.to_bits() & !((1 << 29) - 1));
                 new[j] = cut as f32;
@@ -157,10 +175,9 @@ pub(crate) fn multiply(acc: &mut [f32], a: &Factors, b: &Factors, extent: Extent
                 exact &= is_normal & old[j].is_finite();
             }
             if half || special || !exact {
-                for j in 0..W {
-                    let unit = f64::from_bits(((top[j] - FRACTION + 1023) as u64) << 52);
+                for (j, new) in new.iter_mut().enumerate() {
                     let class = class_of(old[j], a, b, (row, col + j), extent);
-                    new[j] = class.unwrap_or_else(|| rounded(sums[j] * unit, half));
+                    *new = class.unwrap_or_else(|| rounded(sums.at(j), half));
                 }
             }
             at.copy_from_slice(&new);
@@ -168,54 +185,110 @@ pub(crate) fn multiply(acc: &mut [f32], a: &Factors, b: &Factors, extent: Extent
     }
 }
 
-/// The sums of one row for [`W`] columns, and their exponents: units of `2^(exponent - FRACTION)`.
-#[inline(always)]
-fn add_up(
-    old: &[f32; W],
-    significands: &[f32],
-    exponents: &[i32],
-    b: &Factors,
-    (col, cols): (usize, usize),
-) -> ([f64; W], [i32; W]) {
-    let mut accumulator = [0.0; W];
-    let mut own = [0; W];
-    let mut top = [LEAST; W];
-    for j in 0..W {
-        let bits = old[j].to_bits();
-        (accumulator[j], own[j]) = take_apart(bits, bits >> 23 & 255, 127);
-        top[j] = top[j].max(own[j]);
-    }
-    for (k, &exponent) in exponents.iter().enumerate() {
-        let theirs = &b.exponents[k * cols + col..][..W];
-        for j in 0..W {
-            top[j] = top[j].max(exponent + theirs[j]);
-        }
-    }
-    // Two sums, since one of 16 products may need 32 bits.
-    let mut sums = [[0i32; W]; 2];
-    for j in 0..W {
-        sums[0][j] = aligned(accumulator[j], top[j] - own[j]);
-    }
-    for (k, (&significand, &exponent)) in significands.iter().zip(exponents).enumerate() {
-        let (theirs, with) =
-            (&b.exponents[k * cols + col..][..W], &b.significands[k * cols + col..][..W]);
-        let sum = &mut sums[k & 1];
-        for j in 0..W {
-            sum[j] += aligned(significand * with[j], top[j] - exponent - theirs[j]);
-        }
-    }
-    let mut total = [0.0; W];
-    for j in 0..W {
-        total[j] = f64::from(sums[0][j]) + f64::from(sums[1][j]);
-    }
-    (total, top)
+/// One row of factors: their significands and exponents.
+pub(crate) type Row<'a> = (&'a [f32], &'a [i32]);
+
+/// The sums of one row for [`W`] columns, two halves each, since a sum of 16 products may need 33
+/// bits; and their exponents: units of `2^(exponent - FRACTION)`.
+pub(crate) struct Sums {
+    pub halves: [[i32; W]; 2],
+    pub top: [i32; W],
 }
 
-/// A number below 4, shifted down and cut off behind [`FRACTION`] bits.
+impl Sums {
+    /// The sum of one column, exactly.
+    #[inline(always)]
+    fn at(&self, j: usize) -> f64 {
+        let unit = f64::from_bits(((self.top[j] - FRACTION + 1023) as u64) << 52);
+        (f64::from(self.halves[0][j]) + f64::from(self.halves[1][j])) * unit
+    }
+}
+
+/// How [`Sums`] are computed.
+pub(crate) trait AddUp {
+    /// Adds the products of `row` with columns `col` on of `b`, which has `cols`, to accumulators
+    /// of these significands and exponents.
+    ///
+    /// # Safety
+    /// The host has what the implementor needs.
+    unsafe fn add_up(
+        accumulators: ([f32; W], [i32; W]),
+        row: Row<'_>,
+        b: &Factors,
+        place: (usize, usize),
+    ) -> Sums;
+}
+
+/// On any host.
+pub(crate) struct Portable;
+
+impl AddUp for Portable {
+    #[inline(always)]
+    unsafe fn add_up(
+        accumulators: ([f32; W], [i32; W]),
+        (significands, exponents): Row<'_>,
+        b: &Factors,
+        (col, cols): (usize, usize),
+    ) -> Sums {
+        let mut top = larger([LEAST; W], 0, accumulators.1);
+        for (k, &exponent) in exponents.iter().enumerate() {
+            top = larger(top, exponent, vector(&b.exponents, k * cols + col));
+        }
+        let mut halves = [terms((1.0, 0), accumulators, &top), [0; W]];
+        for (k, (&significand, &exponent)) in significands.iter().zip(exponents).enumerate() {
+            let at = k * cols + col;
+            let with = (vector(&b.significands, at), vector(&b.exponents, at));
+            halves = [halves[1], sum(halves[0], terms((significand, exponent), with, &top))];
+        }
+        Sums { halves, top }
+    }
+}
+
+/// [`W`] of `values` from `at` on.
 #[inline(always)]
-fn aligned(value: f32, shift: i32) -> i32 {
-    // Further down nothing is left.
-    let scale = f32::from_bits(((127 + FRACTION - shift.min(64)) as u32) << 23);
+fn vector<T: Copy + Default>(values: &[T], at: usize) -> [T; W] {
+    let mut vector = [T::default(); W];
+    vector.copy_from_slice(&values[at..][..W]);
+    vector
+}
+
+/// The larger of `top` and `exponent + theirs`.
+#[inline(always)]
+fn larger(top: [i32; W], exponent: i32, theirs: [i32; W]) -> [i32; W] {
+    let mut larger = [0; W];
+    for j in 0..W {
+        larger[j] = top[j].max(exponent + theirs[j]);
+    }
+    larger
+}
+
+#[inline(always)]
+fn sum(a: [i32; W], b: [i32; W]) -> [i32; W] {
+    let mut sum = [0; W];
+    for j in 0..W {
+        sum[j] = a[j] + b[j];
+    }
+    sum
+}
+
+/// Products of one factor and [`W`] others, aligned to the exponents `top`.
+#[inline(always)]
+fn terms(
+    (significand, exponent): (f32, i32),
+    (with, theirs): ([f32; W], [i32; W]),
+    top: &[i32; W],
+) -> [i32; W] {
+    let mut terms = [0; W];
+    for j in 0..W {
+        terms[j] = aligned(significand * with[j], theirs[j] + (exponent - top[j]));
+    }
+    terms
+}
+
+/// A number below 4 times `2^exponent`, which is not positive, cut off behind [`FRACTION`] bits.
+#[inline(always)]
+fn aligned(value: f32, exponent: i32) -> i32 {
+    let scale = f32::from_bits(((127 + FRACTION + exponent.max(NOTHING)) as u32) << 23);
     // SAFETY: below 2^27, and not NaN: `value` is finite, and so is the power of two.
     unsafe { (value * scale).to_int_unchecked() }
 }

@@ -5,11 +5,12 @@
 //! seen every time.
 
 use super::descriptor::{CHUNK, Descriptor};
-use super::lanes::W;
 use super::machine::{FULL, LANES, SHARED_BASE};
-use super::mma::{accumulator, fragment, store, whole_warp};
+use super::mma::{fragment, whole_warp};
 use super::op::{Cx, Handler, Op};
-use super::tensor_core::{Extent, Factors, INPUTS, Input, half_to_f32, multiply};
+use super::tensor_core::{
+    AddUp, Extent, Factors, INPUTS, Input, Portable, f32_to_half, half_to_f32, multiply,
+};
 use crate::error::Place;
 use crate::fault::{Access, AddressSpace, FaultKind};
 
@@ -62,38 +63,48 @@ impl<'k> Words<'k> {
         ((CHUNK / bytes) as usize, (ROW_BYTES / bytes) as usize)
     }
 
-    /// The addresses of the chunks of a tile of `rows` rows, from row `first` on.
+    /// The offsets into the cluster's shared memory of the chunks of a tile of `rows` rows, from row `first` on: by row and then along
+    /// K, or, transposed, along K and then by row.
     fn chunks(
         &self,
+        cx: &Cx<'_>,
         tile: Descriptor,
         transposed: bool,
         (first, rows): (usize, usize),
-    ) -> impl Iterator<Item = u32> + use<> {
+    ) -> Result<Vec<u32>, FaultKind> {
         let (per_chunk, depth) = self.counts();
-        // Of the outer loop, and of the inner one: rows and chunks along K, or steps along K and
-        // chunks along rows.
         let (outer, inner) = match transposed {
             false => (first..first + rows, 0..depth / per_chunk),
             true => (0..depth, first / per_chunk..(first + rows) / per_chunk),
         };
-        outer.flat_map(move |i| {
-            inner.clone().map(move |j| match transposed {
-                false => tile.k_major(i as u32, j as u32),
-                true => tile.mn_major(j as u32, i as u32),
-            })
-        })
+        let mut chunks = Vec::with_capacity(outer.len() * inner.len());
+        for i in outer {
+            for j in inner.clone() {
+                let address = match transposed {
+                    false => tile.k_major(i as u32, j as u32),
+                    true => tile.mn_major(j as u32, i as u32),
+                };
+                let offset = address.wrapping_sub(SHARED_BASE);
+                if offset > cx.shared_size.saturating_sub(CHUNK) {
+                    return Err(outside(cx, address));
+                }
+                chunks.push(cx.rank * cx.shared_stride + offset);
+            }
+        }
+        Ok(chunks)
     }
 }
 
 /// An instruction that a warp has issued.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Pending {
     /// Number of the commit group it belongs to.
     group: u64,
     /// Where its words are in [`Cx::extra`].
     x: u32,
-    a: Option<Descriptor>,
-    b: Descriptor,
+    /// Where the chunks of A are, unless it is in registers, and those of B.
+    a: Vec<u32>,
+    b: Vec<u32>,
     /// Whether it adds to the accumulators.
     adds: bool,
 }
@@ -145,9 +156,9 @@ unsafe impl Handler for Issue {
 unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
     let words = Words::of(cx.extra, op.x);
     let first = |kind| (0, kind);
-    if cx.warp / GROUP * GROUP + GROUP > cx.shape.warps as usize {
-        let warp = cx.shape.warps;
-        return Err(first(FaultKind::WarpgroupDivergence { warp }));
+    let warps = cx.shape.warps;
+    if cx.warp % warps as usize / GROUP * GROUP + GROUP > warps as usize {
+        return Err(first(FaultKind::WarpgroupDivergence { warp: warps }));
     }
     // SAFETY: the slots have 64-bit lanes, and `c` is a predicate.
     let (a, b, adds) = unsafe {
@@ -161,21 +172,14 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
         }
         (a, descriptor(cx, op.b).map_err(first)?, adds != 0)
     };
-    let tiles = [
-        a.map(|a| (a, words.has(TRANSPOSED_A), (cx.warp % GROUP * ROWS, ROWS))),
-        Some((b, words.has(TRANSPOSED_B), (0, words.n))),
-    ];
-    for (tile, transposed, rows) in tiles.into_iter().flatten() {
-        let mut chunks: Vec<u32> = Vec::new();
-        for address in words.chunks(tile, transposed, rows) {
-            let offset = address.wrapping_sub(SHARED_BASE);
-            if offset > cx.shared_size.saturating_sub(CHUNK) {
-                return Err(first(outside(cx, address)));
-            }
-            chunks.push(offset);
-        }
-        note(cx, words.line, &chunks)?;
-    }
+    let rows = (cx.warp % warps as usize % GROUP * ROWS, ROWS);
+    let a = match a {
+        Some(a) => words.chunks(cx, a, words.has(TRANSPOSED_A), rows).map_err(first)?,
+        None => Vec::new(),
+    };
+    let b = words.chunks(cx, b, words.has(TRANSPOSED_B), (0, words.n)).map_err(first)?;
+    note(cx, words.line, &a)?;
+    note(cx, words.line, &b)?;
     let flight = &mut cx.products[cx.warp];
     flight.pending.push(Pending { group: flight.committed, x: op.x, a, b, adds });
     Ok(())
@@ -206,7 +210,7 @@ fn outside(cx: &Cx<'_>, address: u32) -> FaultKind {
     FaultKind::OutOfBounds { address, bytes, access, space, place }
 }
 
-/// Notes reads of chunks of shared memory, at offsets.
+/// Notes reads of chunks at offsets into the cluster's shared memory.
 fn note(cx: &mut Cx<'_>, line: u32, chunks: &[u32]) -> Result<(), (usize, FaultKind)> {
     if !cx.order.on {
         return Ok(());
@@ -252,112 +256,136 @@ pub(crate) struct Wait;
 unsafe impl Handler for Wait {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        if !whole_warp(cx, op.d) {
-            return true;
-        }
-        let flight = &mut cx.products[cx.warp];
-        let due = flight.committed.saturating_sub(op.y.into());
-        let split = flight.pending.partition_point(|pending| pending.group < due);
-        let pending = std::mem::take(&mut flight.pending);
-        for one in &pending[..split] {
-            // SAFETY: the words are those of an operation of the kernel that runs, which checked
-            // its tiles.
-            if let Err((lane, kind)) = unsafe { compute(cx, one) } {
-                return cx.fail(lane as u32, kind);
-            }
-        }
-        cx.products[cx.warp].pending.extend_from_slice(&pending[split..]);
-        false
+        // SAFETY: by the contract of the trait.
+        unsafe { wait::<Portable>(cx, op) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: by the contract of the trait.
+        unsafe { wait::<super::avx512::Avx512>(cx, op) }
     }
 }
 
 /// # Safety
-/// `pending` was issued by the kernel that runs.
+/// As for [`Wait`] and `A`.
 #[inline(always)]
-unsafe fn compute(cx: &mut Cx<'_>, pending: &Pending) -> Result<(), (usize, FaultKind)> {
-    let words = Words::of(cx.extra, pending.x);
-    let (_, depth) = words.counts();
-    let first = cx.warp % GROUP * ROWS;
-    // Padded to whole vectors.
-    let cols = words.n.next_multiple_of(W);
-    let mut a = vec![0; ROWS * depth];
-    match pending.a {
-        None => {
-            for row in 0..ROWS {
-                for k in 0..depth {
-                    // SAFETY: A has four registers of 32-bit lanes.
-                    a[row * depth + k] =
-                        unsafe { fragment(cx, words.input, words.a, true, (row, k)) };
-                }
-            }
-        }
-        Some(tile) => {
-            let place = |row, k| row * depth + k;
-            read(cx, &words, (tile, words.has(TRANSPOSED_A)), (first, ROWS), &mut a, place)?;
+unsafe fn wait<A: AddUp>(cx: &mut Cx<'_>, op: &Op) -> bool {
+    if !whole_warp(cx, op.d) {
+        return true;
+    }
+    let flight = &mut cx.products[cx.warp];
+    let due = flight.committed.saturating_sub(op.y.into());
+    let split = flight.pending.partition_point(|pending| pending.group < due);
+    for pending in flight.pending.drain(..split).collect::<Vec<_>>() {
+        // SAFETY: the words are those of an operation of the kernel that runs, which checked
+        // its tiles.
+        if let Err((lane, kind)) = unsafe { compute::<A>(cx, &pending) } {
+            return cx.fail(lane as u32, kind);
         }
     }
-    let mut b = vec![0; depth * cols];
-    let place = |col, k| k * cols + col;
-    read(cx, &words, (pending.b, words.has(TRANSPOSED_B)), (0, words.n), &mut b, place)?;
+    false
+}
+
+/// # Safety
+/// `pending` was issued by the kernel that runs; and as for `A`.
+#[inline(always)]
+unsafe fn compute<A: AddUp>(cx: &mut Cx<'_>, pending: &Pending) -> Result<(), (usize, FaultKind)> {
+    let words = Words::of(cx.extra, pending.x);
+    let (_, depth) = words.counts();
+    let half = words.has(HALF);
+    // The products are computed transposed, N x 16, so that all vectors are whole.
+    let mut a = vec![0; ROWS * depth];
+    if words.has(A_IN_REGISTERS) {
+        for (i, a) in a.iter_mut().enumerate() {
+            // SAFETY: A has four registers of 32-bit lanes.
+            *a = unsafe { fragment(cx, words.input, words.a, true, (i % ROWS, i / ROWS)) };
+        }
+    } else {
+        let along_k = !words.has(TRANSPOSED_A);
+        read(cx, &words, &pending.a, (along_k, false), ROWS, &mut a)?;
+    }
+    let mut b = vec![0; words.n * depth];
+    read(cx, &words, &pending.b, (!words.has(TRANSPOSED_B), true), words.n, &mut b)?;
     let a = Factors::new(words.input, &a, words.has(NEGATED_A));
     let b = Factors::new(words.input, &b, words.has(NEGATED_B));
-    let half = words.has(HALF);
-    let mut acc = vec![0.0; ROWS * cols];
+    let mut acc = vec![0.0; words.n * ROWS];
     // SAFETY: the accumulators are slots of 32-bit lanes, as many as N says.
     unsafe {
         if pending.adds {
-            for row in 0..ROWS {
-                for col in 0..words.n {
-                    let (lane, register, shift) = accumulator(row, col, half);
-                    let word = *cx.slot::<u32>(words.d[register]).add(lane);
-                    acc[row * cols + col] = match half {
-                        true => half_to_f32((word >> shift) as u16),
-                        false => f32::from_bits(word),
-                    };
+            for (number, &slot) in words.d.iter().enumerate() {
+                let lanes = cx.slot::<[u32; LANES]>(slot).read();
+                for (at, word) in places(number, half).zip(split(lanes, half)) {
+                    acc[at] = if half { half_to_f32(word as u16) } else { f32::from_bits(word) };
                 }
             }
         }
-        multiply(&mut acc, &a, &b, Extent { rows: ROWS, cols, depth }, half);
-        for row in 0..ROWS {
-            for col in 0..words.n {
-                store(cx, words.d, (row, col), half, acc[row * cols + col]);
+        multiply::<A>(&mut acc, &b, &a, Extent { rows: words.n, cols: ROWS, depth }, half);
+        for (number, &slot) in words.d.iter().enumerate() {
+            let mut lanes = [0; LANES];
+            for (i, at) in places(number, half).enumerate() {
+                match half {
+                    true => lanes[i % LANES] |= u32::from(f32_to_half(acc[at])) << (i / LANES * 16),
+                    false => lanes[i] = acc[at].to_bits(),
+                }
             }
+            cx.slot::<[u32; LANES]>(slot).write(lanes);
         }
     }
     Ok(())
 }
 
-/// Reads a tile of `rows` rows from row `first` on into `bits`, where `place` says: row and K.
+/// The lanes of a register, and then, where each holds two numbers, the higher ones.
+#[inline(always)]
+fn split(lanes: [u32; LANES], half: bool) -> impl Iterator<Item = u32> {
+    let high = if half { LANES } else { 0 };
+    (0..LANES + high).map(move |i| lanes[i % LANES] >> (i / LANES * 16))
+}
+
+/// Where what accumulator register number `number` holds, in the order of [`split`], lies in a
+/// product of 16 columns.
+#[inline(always)]
+fn places(number: usize, half: bool) -> impl Iterator<Item = usize> {
+    // Each pair of columns has a register, or two, for each half of the rows.
+    let (pair, second, count) =
+        if half { (number, 0, 2 * LANES) } else { (number / 2, number % 2, LANES) };
+    let first = (pair / 2 * 8 + second) * ROWS + pair % 2 * 8;
+    (0..count).map(move |i| first + (i % 4 * 2 + i / LANES) * ROWS + i % LANES / 4)
+}
+
+/// Reads the chunks of a tile of `rows` rows into `bits`, element by element: row-major if
+/// `row_major`, else column-major. `along_k` says whether a chunk holds neighbours along K.
 #[inline(always)]
 fn read(
     cx: &mut Cx<'_>,
     words: &Words<'_>,
-    (tile, transposed): (Descriptor, bool),
-    (first, rows): (usize, usize),
+    chunks: &[u32],
+    (along_k, row_major): (bool, bool),
+    rows: usize,
     bits: &mut [u32],
-    place: impl Fn(usize, usize) -> usize,
 ) -> Result<(), (usize, FaultKind)> {
     let (per_chunk, depth) = words.counts();
-    let chunks: Vec<u32> =
-        words.chunks(tile, transposed, (first, rows)).map(|at| at - SHARED_BASE).collect();
     // Once more: it reads until now.
-    note(cx, words.line, &chunks)?;
-    let mut chunks = chunks.into_iter();
-    let (outer, inner) = if transposed { (depth, rows) } else { (rows, depth) };
-    for i in 0..outer {
-        for j in (0..inner).step_by(per_chunk) {
-            let Some(at) = chunks.next() else { return Ok(()) };
-            for e in 0..per_chunk {
-                // SAFETY: the chunk was checked when the instruction was issued, and is aligned.
-                let value = unsafe {
-                    let chunk = cx.shared.add(at as usize);
-                    match words.input {
-                        Input::Tf32 => chunk.cast::<u32>().add(e).read(),
-                        _ => chunk.cast::<u16>().add(e).read().into(),
-                    }
-                };
-                let (row, k) = if transposed { (j + e, i) } else { (i, j + e) };
-                bits[place(row, k)] = value;
+    note(cx, words.line, chunks)?;
+    let per_line = if along_k { depth / per_chunk } else { rows / per_chunk };
+    // From one row to the next, and from one step along K.
+    let (row_step, k_step) = if row_major { (depth, 1) } else { (1, rows) };
+    let (line_step, step) = if along_k { (row_step, k_step) } else { (k_step, row_step) };
+    for (number, &at) in chunks.iter().enumerate() {
+        let first = number / per_line * line_step + number % per_line * per_chunk * step;
+        // SAFETY: the chunk was checked when the instruction was issued, and is aligned.
+        let chunk = unsafe { cx.cluster_shared.add(at as usize).cast::<[u16; 8]>().read() };
+        match words.input {
+            Input::Tf32 => {
+                for (e, pair) in chunk.as_chunks::<2>().0.iter().enumerate() {
+                    bits[first + e * step] = u32::from(pair[0]) | u32::from(pair[1]) << 16;
+                }
+            }
+            _ => {
+                for (e, &value) in chunk.iter().enumerate() {
+                    bits[first + e * step] = value.into();
+                }
             }
         }
     }
