@@ -49,6 +49,8 @@ pub mod vec4;
 pub mod warp_specialized;
 pub mod warptile;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod wgmma;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_persistent;
 
 pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
@@ -78,9 +80,11 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &persistent::DESCRIPTOR,
 ];
 
-/// The kernels for tensor cores, from the largest tile to the smallest; for the host.
+/// The kernels for tensor cores: the rungs, and what is as the last of them with smaller tiles; for the
+/// host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
+    &wgmma::DESCRIPTOR,
     &wgmma_persistent::DESCRIPTOR,
     &wgmma_persistent::TILE_128X192,
     &wgmma_persistent::TILE_128X128,

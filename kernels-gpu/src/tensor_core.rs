@@ -5,6 +5,9 @@ pub const BK: u32 = 64;
 /// Columns of a panel of B, as the swizzle of 128 bytes has them.
 pub const PANEL: u32 = 64;
 
+/// Bytes after which the swizzle of 128 bytes repeats itself, and on which its tiles begin.
+pub const ALIGNMENT: u32 = 1024;
+
 /// What the products are of. Sums, alpha, beta and C are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputType {

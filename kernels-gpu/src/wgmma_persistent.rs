@@ -3,11 +3,9 @@
 //!
 //! # The idea
 //!
-//! An FMA takes three registers for two operations. A tensor core takes tiles: one `wgmma` of
-//! Hopper's, which four warps (a *warpgroup*) issue together, multiplies 64 x 16 elements of A by 16
-//! x 256 of B, both in shared memory, and adds them to 64 x 256 sums in registers: 524288 operations.
-//! It is asynchronous, as are the copies of [`tma`](crate::tma), so that threads do little more than
-//! wait at the right places:
+//! A `wgmma`, which [`wgmma`](crate::wgmma) teaches, is asynchronous, as are the copies of
+//! [`tma`](crate::tma): so copies, products and stores can go on at the same time, and threads do little
+//! more than wait at the right places:
 //!
 //! ```text
 //!   producer warp   empty[stage] --> copy A and B --> full[stage]
@@ -20,18 +18,15 @@
 //!
 //! # What changed
 //!
-//! Against [`persistent`](crate::persistent), which does the same in f32:
+//! Against [`wgmma`](crate::wgmma), with what [`persistent`](crate::persistent) does in f32:
 //!
-//! - A and B are `bf16`, or `f16`; products are exact, and sums in f32. The copy engine swizzles
-//!   tiles by 128 bytes, and `wgmma` reads them so: nobody transposes anything. B lies as it comes,
-//!   in *panels* of 64 columns, the most that the swizzle holds.
-//! - One thread is the producer; the other warps of its group have returned. The registers that it
+//! - Two warpgroups share a tile of 128 x 256, and read each B for twice as many products.
+//! - A pipeline of stages, and blocks that take one tile after the other. One thread is the producer; the other warps of its group have returned. The registers that it
 //!   gives back are the consumers', for 128 sums each.
 //! - One group of `wgmma` is in flight while the next is issued, so that the tensor cores have work
 //!   during the wait for a barrier. A stage is released when the group that reads it is done.
 //! - The second warpgroup begins [`STAGGER`] stages late, and the lag stays: while one stores its
 //!   half of the tile, the other has the tensor cores to itself.
-//! - No stream-K, and sums are stored once: they take 8 % of the time that they took in f32.
 //!
 //! # What should get better, and what comes next
 //!
@@ -46,7 +41,7 @@ use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
-use crate::tensor_core::{BK, PANEL, TensorCoreDescriptor};
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreDescriptor};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -54,8 +49,6 @@ const WM: u32 = 64;
 const WARPGROUP: u32 = 128;
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
-/// Bytes after which the swizzle repeats itself.
-const ALIGNMENT: u32 = 1024;
 
 const _: () =
     assert!(BK == PANEL, "a row of a tile of A is 128 bytes, and so is a step's part of B");
@@ -214,7 +207,7 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         unsafe {
             for stage in 0..STAGES {
                 full.add(stage).init(1); // the producer, and the bytes that it asks for
-                empty.add(stage).init(WARPGROUPS); // a thread of each
+                empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
             }
             tma::prefetch(maps[0]);
             tma::prefetch(maps[1]);
@@ -260,9 +253,11 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
     // with.
     unsafe { thread::warpgroup_reg_alloc::<232>() };
     let a_mine = a_smem.add(warpgroup * (WM * BK));
-    // SAFETY: the barriers are initialised; one thread of each warpgroup arrives.
+    let lane = warp::lane_id();
+    // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
+    // for a group knows of its own part in it.
     let release = |stage: u32| unsafe {
-        if tid % WARPGROUP == 0 {
+        if lane == 0 {
             empty.add(stage).arrive();
         }
     };
@@ -305,7 +300,6 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         release(before);
 
         let (y, x) = swizzle(tile, width, height);
-        let lane = warp::lane_id();
         let row = y * bm + warpgroup * WM + tid % WARPGROUP / 32 * 16 + lane / 4;
         let col = x * bn + lane % 4 * 2;
         // SAFETY: each thread has its own sums, of elements that are nobody else's.

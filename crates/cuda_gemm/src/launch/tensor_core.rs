@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cust::memory::DevicePointer;
-use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreDescriptor};
+use kernels_gpu::{InputType, TensorCoreDescriptor, wgmma_persistent};
 
 use super::parameters::{self, Address, TensorParameters};
 use super::staging::Operand;
@@ -58,13 +58,19 @@ impl Device {
 /// along K takes with a tile, next to the largest one, was measured on an H200. A round more or less of
 /// a tenth stands for the beginning and the end, when nothing is multiplied.
 fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
-    const STEP: [f64; TENSOR_CORE.len()] = [1.0, 0.76, 0.51, 0.4, 0.28];
-    let time = |at: usize| {
-        let rounds = tiles(gemm, TENSOR_CORE[at]).div_ceil(u64::from(multiprocessors.max(1)));
-        (rounds as f64 + 0.1) * STEP[at]
+    const STEPS: [(&TensorCoreDescriptor, f64); 5] = [
+        (&wgmma_persistent::DESCRIPTOR, 1.0),
+        (&wgmma_persistent::TILE_128X192, 0.76),
+        (&wgmma_persistent::TILE_128X128, 0.51),
+        (&wgmma_persistent::TILE_64X128, 0.4),
+        (&wgmma_persistent::TILE_64X64, 0.28),
+    ];
+    let time = |(descriptor, step): &(&TensorCoreDescriptor, f64)| {
+        let rounds = tiles(gemm, descriptor).div_ceil(u64::from(multiprocessors.max(1)));
+        (rounds as f64 + 0.1) * step
     };
-    let first = (0..TENSOR_CORE.len()).min_by(|a, b| time(*a).total_cmp(&time(*b)));
-    TENSOR_CORE[first.unwrap_or_default()]
+    let least = STEPS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+    least.map_or(STEPS[0].0, |(descriptor, _)| descriptor)
 }
 
 /// Tiles of C.
