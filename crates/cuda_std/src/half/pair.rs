@@ -116,7 +116,7 @@ macro_rules! pairs {
 }
 
 pairs! {
-    /// Two [`f16`] in one register (`.f16x2`).
+    /// Two [`struct@f16`] in one register (`.f16x2`).
     f16x2 of f16, narrow_f16x2 = "cvt.rn.f16x2.f32";
     /// Two [`bf16`] in one register (`.bf16x2`).
     bf16x2 of bf16, narrow_bf16x2 = "cvt.rn.bf16x2.f32";
