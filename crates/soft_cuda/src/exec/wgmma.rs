@@ -86,7 +86,7 @@ impl<'k> Words<'k> {
                     true => tile.mn_major(j as u32, i as u32),
                 };
                 let offset = address.wrapping_sub(SHARED_BASE);
-                if offset > cx.shared_size.saturating_sub(CHUNK) {
+                if u64::from(offset) + u64::from(CHUNK) > cx.shared_size.into() {
                     return Err(outside(cx, address));
                 }
                 chunks.push(cx.rank * cx.shared_stride + offset);
