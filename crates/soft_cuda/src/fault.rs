@@ -223,6 +223,13 @@ pub enum FaultKind {
         /// Dimensions of the tensor; `None` if there is no tensor map.
         rank: Option<u32>,
     },
+    /// A tensor copy that begins where a GPU refuses it as an illegal instruction.
+    TensorStart {
+        /// The first coordinate.
+        start: i32,
+        /// Whether it is a store.
+        store: bool,
+    },
     /// A bulk copy of a number of bytes that is not a multiple of 16.
     BulkSize {
         /// The bytes.
@@ -406,6 +413,15 @@ impl fmt::Display for FaultKind {
             FaultKind::BadTensorMap { address, rank: Some(rank) } => {
                 write!(f, "the tensor map at {address:#x} has {rank} dimensions")
             }
+            FaultKind::TensorStart { start, store: true } if *start < 0 => write!(
+                f,
+                "a tensor copy to device memory that begins {} elements before the rows of the tensor",
+                start.unsigned_abs()
+            ),
+            FaultKind::TensorStart { start, .. } => write!(
+                f,
+                "a tensor copy that begins at element {start} of the rows, which is not a multiple of 16 bytes"
+            ),
             FaultKind::BulkSize { bytes } => {
                 write!(f, "a bulk copy of {bytes} bytes, which is not a multiple of 16")
             }

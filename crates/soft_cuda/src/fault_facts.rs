@@ -23,6 +23,7 @@ impl FaultKind {
             FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
             FaultKind::BadMatrix { .. } => "BadMatrix",
             FaultKind::BadTensorMap { .. } => "BadTensorMap",
+            FaultKind::TensorStart { .. } => "TensorStart",
             FaultKind::BulkSize { .. } => "BulkSize",
             FaultKind::BadBarrier { .. } => "BadBarrier",
             FaultKind::BudgetExceeded { .. } => "BudgetExceeded",
