@@ -38,6 +38,7 @@ mod frames;
 pub(crate) mod global;
 pub(crate) mod groups;
 pub(crate) mod half;
+pub(crate) mod in_flight;
 mod initial;
 pub(crate) mod int;
 pub(crate) mod knowledge;

@@ -4,9 +4,8 @@
 //! the accumulators written then, so that a missing wait, or a tile that is overwritten too early, is
 //! seen every time.
 
-use std::collections::HashMap;
-
 use super::descriptor::{CHUNK, Descriptor};
+use super::in_flight::Pending;
 use super::machine::{FULL, LANES, SHARED_BASE};
 use super::mma::{fragment, whole_warp};
 use super::op::{Cx, Handler, Op};
@@ -87,76 +86,13 @@ impl<'k> Words<'k> {
                     true => tile.mn_major(j as u32, i as u32),
                 };
                 let offset = address.wrapping_sub(SHARED_BASE);
-                if offset > cx.shared_size.saturating_sub(CHUNK) {
+                if u64::from(offset) + u64::from(CHUNK) > cx.shared_size.into() {
                     return Err(outside(cx, address));
                 }
                 chunks.push(cx.rank * cx.shared_stride + offset);
             }
         }
         Ok(chunks)
-    }
-}
-
-/// An instruction that a warp has issued.
-#[derive(Debug)]
-struct Pending {
-    /// Number of the commit group it belongs to.
-    group: u64,
-    /// Where its words are in [`Cx::extra`].
-    x: u32,
-    /// Where the chunks of A are, unless it is in registers, and those of B.
-    a: Vec<u32>,
-    b: Vec<u32>,
-    /// Whether it adds to the accumulators.
-    adds: bool,
-    /// Where races are looked for, what stands for the last writes of the chunks.
-    writes: [Vec<u64>; 2],
-}
-
-/// The instructions of one warp that nobody has waited for.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight {
-    pending: Vec<Pending>,
-    /// Groups committed so far.
-    committed: u64,
-    /// Whether there was a fence, and what was accessed since, by the line: slots of registers.
-    fenced: bool,
-    touched: HashMap<u32, u32>,
-}
-
-impl InFlight {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.pending.clear();
-        self.committed = 0;
-        self.fenced = false;
-        self.touched.clear();
-    }
-
-    /// Notes an access of a register of a product by the instruction at a line.
-    pub(super) fn touch(&mut self, slot: u32, line: u32) {
-        self.touched.insert(slot, line);
-    }
-
-    /// The line of the product in flight that has the register in `slot`. `extra` are the words
-    /// of all operations.
-    pub(super) fn holder(&self, extra: &[u32], slot: u32) -> Option<u32> {
-        let words = self.pending.iter().map(|pending| Words::of(extra, pending.x));
-        words.into_iter().find_map(|words| {
-            let mut slots = words.d.iter().chain(words.a);
-            slots.any(|&other| other == slot).then_some(words.line)
-        })
-    }
-
-    /// What is wrong if a product is issued now.
-    fn unfenced(&self, words: &Words<'_>) -> Option<String> {
-        if !self.fenced {
-            return Some("there was no `wgmma.fence` before the warp's first product".to_owned());
-        }
-        let line = words.d.iter().chain(words.a).find_map(|slot| self.touched.get(slot))?;
-        Some(format!(
-            "no `wgmma.fence` came after line {line}, which accesses one of this product's registers"
-        ))
     }
 }
 
@@ -182,7 +118,8 @@ unsafe impl Handler for Issue {
             if let Some(checker) = &mut cx.checker {
                 checker.warpgroup_lines[cx.warp].push(line);
             }
-            if let Some(reason) = cx.products[cx.warp].unfenced(&words)
+            let registers = words.d.iter().chain(words.a);
+            if let Some(reason) = cx.products[cx.warp].unfenced(registers)
                 && cx.found(0, line, bad(reason))
             {
                 return true;
@@ -230,8 +167,11 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
         Some(checker) if cx.checks.races => [&a, &b].map(|chunks| checker.writes_of(chunks)),
         _ => Default::default(),
     };
+    let first = op.x as usize + WORDS;
+    let registers = first..first + words.d.len() + words.a.len();
     let flight = &mut cx.products[cx.warp];
-    flight.pending.push(Pending { group: flight.committed, x: op.x, a, b, adds, writes });
+    let (group, line) = (flight.committed, words.line);
+    flight.pending.push(Pending { group, line, x: op.x, registers, a, b, adds, writes });
     Ok(())
 }
 
@@ -304,9 +244,7 @@ unsafe impl Handler for Fence {
         if !whole_warp(cx, op.x) {
             return true;
         }
-        let flight = &mut cx.products[cx.warp];
-        flight.fenced = true;
-        flight.touched.clear();
+        cx.products[cx.warp].fence();
         false
     }
 }
@@ -338,10 +276,7 @@ unsafe fn wait<A: AddUp>(cx: &mut Cx<'_>, op: &Op) -> bool {
     if !whole_warp(cx, op.d) {
         return true;
     }
-    let flight = &mut cx.products[cx.warp];
-    let due = flight.committed.saturating_sub(op.y.into());
-    let split = flight.pending.partition_point(|pending| pending.group < due);
-    for pending in flight.pending.drain(..split).collect::<Vec<_>>() {
+    for pending in cx.products[cx.warp].take_due(op.y.into()) {
         // SAFETY: the words are those of an operation of the kernel that runs, which checked
         // its tiles.
         if let Err((lane, kind)) = unsafe { compute::<A>(cx, &pending) } {

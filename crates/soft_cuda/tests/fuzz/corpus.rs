@@ -75,7 +75,7 @@ pub const NUMBERS: [&str; 20] = [
 ];
 
 /// Small kernels that together use most of what there is.
-pub const CORPUS: [&str; 7] = [
+pub const CORPUS: [&str; 8] = [
     ".version 8.0 .target sm_80 .address_size 64
 .shared .align 16 .b8 tile[512];
 .global .align 4 .b32 table[4] = {1, 2, 3, 4};
@@ -175,6 +175,23 @@ OUTER: setp.gt.u32 %p1, %r2, %r1; @%p1 bra DONE; mov.b32 %r3, 0;
 INNER: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r1; @%p2 bra INNER;
   add.u32 %r2, %r2, 1; bra.uni OUTER;
 DONE: bar.sync 0; bra OUTER;
+}
+",
+    ".version 8.0 .target sm_90a .address_size 64
+.shared .align 1024 .b8 tile[4096];
+.entry k(.param .u64 a) {
+  .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<8>;
+  mov.u32 %r1, %tid.x; mov.b32 %r2, tile; mad.lo.u32 %r3, %r1, 16, %r2; mov.f32 %f1, 0f00000000;
+  ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r4, %r5, %r6, %r7}, [%r3+16];
+  stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r3], {%r4, %r5}; movmatrix.sync.aligned.m8n8.trans.b16 %r8, %r4;
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r4, %r5, %r6, %r7}, {%r4, %r5}, {%f1, %f1, %f1, %f1};
+  mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r9, %r10}, {%r4, %r5}, {%r6}, {%r7, %r7};
+  shr.u32 %r11, %r2, 4; cvt.u64.u32 %rd1, %r11; or.b64 %rd1, %rd1, 0x4000004000000000;
+  fence.proxy.async.shared::cta; wgmma.fence.sync.aligned; setp.ne.u32 %p1, %r1, 0;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd1, %p1, 1, -1, 0, 1;
+  wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1, %f2, %f3, %f4}, {%r4, %r5, %r6, %r7}, %rd1, %p1, -1, 1;
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+  ret;
 }
 ",
     ".version 8.0 .target sm_90a .address_size 64
