@@ -48,6 +48,7 @@
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
+//! | [`wgmma`] | products of tiles by tensor cores |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
@@ -129,6 +130,7 @@ pub mod thread;
 pub mod tma;
 pub mod vec;
 pub mod warp;
+pub mod wgmma;
 
 pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::fma;
