@@ -20,6 +20,7 @@ use crate::warp::WarpShuffleValue;
 
 mod arithmetic;
 mod atomic;
+mod operators;
 mod pair;
 
 pub use arithmetic::{

@@ -1,11 +1,8 @@
 //! Pairs of 16-bit floats in one register.
 
-use core::ops::{Add, Mul, Neg, Sub};
-
 use cuda_std_macros::gpu_only;
 
 use super::{Half, bf16, f16};
-use crate::half::arithmetic;
 use crate::warp::WarpShuffleValue;
 
 macro_rules! pairs {
@@ -103,38 +100,6 @@ macro_rules! pairs {
                 );
             }
             result
-        }
-
-        impl Add for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn add(self, other: Self) -> Self {
-                arithmetic::add(self, other)
-            }
-        }
-
-        impl Sub for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn sub(self, other: Self) -> Self {
-                arithmetic::sub(self, other)
-            }
-        }
-
-        impl Mul for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn mul(self, other: Self) -> Self {
-                arithmetic::mul(self, other)
-            }
-        }
-
-        impl Neg for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn neg(self) -> Self {
-                arithmetic::neg(self)
-            }
         }
 
         impl WarpShuffleValue for $name {

@@ -4,6 +4,8 @@
 //! the accumulators written then, so that a missing wait, or a tile that is overwritten too early, is
 //! seen every time.
 
+use std::collections::HashMap;
+
 use super::descriptor::{CHUNK, Descriptor};
 use super::machine::{FULL, LANES, SHARED_BASE};
 use super::mma::{fragment, whole_warp};
@@ -107,6 +109,8 @@ struct Pending {
     b: Vec<u32>,
     /// Whether it adds to the accumulators.
     adds: bool,
+    /// Where races are looked for, what stands for the last writes of the chunks.
+    writes: [Vec<u64>; 2],
 }
 
 /// The instructions of one warp that nobody has waited for.
@@ -115,6 +119,9 @@ pub(crate) struct InFlight {
     pending: Vec<Pending>,
     /// Groups committed so far.
     committed: u64,
+    /// Whether there was a fence, and what was accessed since, by the line: slots of registers.
+    fenced: bool,
+    touched: HashMap<u32, u32>,
 }
 
 impl InFlight {
@@ -122,6 +129,34 @@ impl InFlight {
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
         self.committed = 0;
+        self.fenced = false;
+        self.touched.clear();
+    }
+
+    /// Notes an access of a register of a product by the instruction at a line.
+    pub(super) fn touch(&mut self, slot: u32, line: u32) {
+        self.touched.insert(slot, line);
+    }
+
+    /// The line of the product in flight that has the register in `slot`. `extra` are the words
+    /// of all operations.
+    pub(super) fn holder(&self, extra: &[u32], slot: u32) -> Option<u32> {
+        let words = self.pending.iter().map(|pending| Words::of(extra, pending.x));
+        words.into_iter().find_map(|words| {
+            let mut slots = words.d.iter().chain(words.a);
+            slots.any(|&other| other == slot).then_some(words.line)
+        })
+    }
+
+    /// What is wrong if a product is issued now.
+    fn unfenced(&self, words: &Words<'_>) -> Option<String> {
+        if !self.fenced {
+            return Some("there was no `wgmma.fence` before the warp's first product".to_owned());
+        }
+        let line = words.d.iter().chain(words.a).find_map(|slot| self.touched.get(slot))?;
+        Some(format!(
+            "no `wgmma.fence` came after line {line}, which accesses one of this product's registers"
+        ))
     }
 }
 
@@ -138,9 +173,20 @@ pub(crate) struct Issue;
 unsafe impl Handler for Issue {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let line = Words::of(cx.extra, op.x).line;
+        let words = Words::of(cx.extra, op.x);
+        let line = words.line;
         if !whole_warp(cx, line) {
             return true;
+        }
+        if cx.checks.sync {
+            if let Some(checker) = &mut cx.checker {
+                checker.warpgroup_lines[cx.warp].push(line);
+            }
+            if let Some(reason) = cx.products[cx.warp].unfenced(&words)
+                && cx.found(0, line, bad(reason))
+            {
+                return true;
+            }
         }
         // SAFETY: by the contract of the trait.
         match unsafe { issue(cx, op) } {
@@ -180,8 +226,12 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
     let b = words.chunks(cx, b, words.has(TRANSPOSED_B), (0, words.n)).map_err(first)?;
     note(cx, words.line, &a)?;
     note(cx, words.line, &b)?;
+    let writes = match &cx.checker {
+        Some(checker) if cx.checks.races => [&a, &b].map(|chunks| checker.writes_of(chunks)),
+        _ => Default::default(),
+    };
     let flight = &mut cx.products[cx.warp];
-    flight.pending.push(Pending { group: flight.committed, x: op.x, a, b, adds });
+    flight.pending.push(Pending { group: flight.committed, x: op.x, a, b, adds, writes });
     Ok(())
 }
 
@@ -212,6 +262,13 @@ fn outside(cx: &Cx<'_>, address: u32) -> FaultKind {
 
 /// Notes reads of chunks at offsets into the cluster's shared memory.
 fn note(cx: &mut Cx<'_>, line: u32, chunks: &[u32]) -> Result<(), (usize, FaultKind)> {
+    if cx.checker.is_some() && !chunks.is_empty() {
+        let warp = cx.warp;
+        cx.check(0, line, |checker| {
+            checker.read_tiles(warp, line, chunks).map_err(|(_, kind)| kind)
+        })
+        .map_err(|kind| (0, kind))?;
+    }
     if !cx.order.on {
         return Ok(());
     }
@@ -244,7 +301,13 @@ pub(crate) struct Fence;
 unsafe impl Handler for Fence {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        !whole_warp(cx, op.x)
+        if !whole_warp(cx, op.x) {
+            return true;
+        }
+        let flight = &mut cx.products[cx.warp];
+        flight.fenced = true;
+        flight.touched.clear();
+        false
     }
 }
 
@@ -293,6 +356,11 @@ unsafe fn wait<A: AddUp>(cx: &mut Cx<'_>, op: &Op) -> bool {
 #[inline(always)]
 unsafe fn compute<A: AddUp>(cx: &mut Cx<'_>, pending: &Pending) -> Result<(), (usize, FaultKind)> {
     let words = Words::of(cx.extra, pending.x);
+    for (chunks, writes) in [&pending.a, &pending.b].into_iter().zip(&pending.writes) {
+        let checked =
+            cx.check(0, words.line, |checker| checker.overwritten(words.line, chunks, writes));
+        checked.map_err(|kind| (0, kind))?;
+    }
     let (_, depth) = words.counts();
     let half = words.has(HALF);
     // The products are computed transposed, N x 16, so that all vectors are whole.
