@@ -637,10 +637,10 @@ fn tensor_cores_are_asked_for_by_name() {
     assert_eq!(statuses.last().unwrap(), "REFUSED", "cuBLAS, without a GPU");
 
     let old = with("soft", "wgmma_persistent", &[]);
-    assert!(old.code == Some(1) && old.stderr.contains("9.0 (sm_90a)"), "{}", old.stderr);
+    assert!(old.code == Some(2) && old.stderr.contains("9.0 (sm_90a)"), "{}", old.stderr);
     let transposed = with("soft-sm90", "wgmma_persistent", &["--trans-a"]);
     assert!(transposed.stderr.contains("takes no transposes"), "{}", transposed.stderr);
-    let bench = run(&["bench", "--kernel", "bf16", "--sizes", "64"]);
+    let bench = run(&["bench", "--kernels", "bf16", "--sizes", "64"]);
     assert!(bench.code == Some(2) && bench.stderr.contains("--kernel bf16"), "{}", bench.stderr);
 }
 

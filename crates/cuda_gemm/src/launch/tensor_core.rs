@@ -60,7 +60,7 @@ impl Device {
 fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
     const STEPS: [(&TensorCoreDescriptor, f64); 5] = [
         (&wgmma_persistent::DESCRIPTOR, 1.0),
-        (&wgmma_persistent::TILE_128X192, 0.76),
+        (&wgmma_persistent::TILE_128X192, 0.78),
         (&wgmma_persistent::TILE_128X128, 0.51),
         (&wgmma_persistent::TILE_64X128, 0.4),
         (&wgmma_persistent::TILE_64X64, 0.28),
