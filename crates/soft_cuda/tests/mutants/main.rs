@@ -5,6 +5,7 @@
 //! that survive; `MUTANTS=NAME` only those of the kernels whose name contains it.
 
 mod product;
+mod tensor;
 
 use kernels_gpu::{KernelDescriptor, LADDER, TILES};
 use product::Product;
