@@ -281,13 +281,13 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         }
     }
 
-    /// Adds the products of the four columns from `a` on and the four rows from `b` on; `BY_FOURS`:
+    /// Adds the products of the four columns from `a` on and the four rows from `b` on; `GROUPED`:
     /// their sums.
     ///
     /// # Safety
     /// They were stored to shared memory before the last barrier; `a` is a multiple of four.
     #[inline(always)]
-    unsafe fn outer_products<const BY_FOURS: bool>(
+    unsafe fn outer_products<const GROUPED: bool>(
         a: SharedPtr<f32>,
         b: SharedPtr<f32>,
         acc: &mut [[f32; TN]; TM],
@@ -304,11 +304,11 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             // SAFETY: the caller's contract; rows are multiples of four long.
             let frag_a: F32x4 = unsafe { a.load4(i as u32 * Self::LANES_M * Self::LD_A) };
             for j in 0..TN {
-                let mut sum = if BY_FOURS { 0.0 } else { acc[i][j] };
+                let mut sum = if GROUPED { 0.0 } else { acc[i][j] };
                 for k in 0..4 {
                     sum = fma(frag_a[k], frag_b[k][j], sum);
                 }
-                acc[i][j] = if BY_FOURS { acc[i][j] + sum } else { sum };
+                acc[i][j] = if GROUPED { acc[i][j] + sum } else { sum };
             }
         }
     }
