@@ -25,7 +25,7 @@
 //!   gives back are the consumers', for 128 sums each.
 //! - One group of `wgmma` is in flight while the next is issued, so that the tensor cores have work
 //!   during the wait for a barrier. A stage is released when the group that reads it is done.
-//! - The second warpgroup begins [`STAGGER`] stages late, and the lag stays: while one stores its
+//! - The second warpgroup begins two stages late, and the lag stays: while one stores its
 //!   half of the tile, the other has the tensor cores to itself.
 //!
 //! # What should get better, and what comes next

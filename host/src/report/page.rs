@@ -32,28 +32,34 @@ struct Listed {
 
 /// Prints kernels.
 pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
-    print_listed(format, descriptors.iter().map(|descriptor| Listed {
-        kernel: descriptor.name(),
-        summary: descriptor.summary(),
-        block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
-        thread_tile: Some([descriptor.tile().tm, descriptor.tile().tn]),
-        threads: descriptor.threads(),
-        shared_bytes: descriptor.shared_bytes(),
-        splits: descriptor.abi() == KernelAbi::SplitK,
-    }))
+    print_listed(
+        format,
+        descriptors.iter().map(|descriptor| Listed {
+            kernel: descriptor.name(),
+            summary: descriptor.summary(),
+            block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
+            thread_tile: Some([descriptor.tile().tm, descriptor.tile().tn]),
+            threads: descriptor.threads(),
+            shared_bytes: descriptor.shared_bytes(),
+            splits: descriptor.abi() == KernelAbi::SplitK,
+        }),
+    )
 }
 
 /// Prints the kernels for tensor cores.
 pub fn list_tensor_core(format: Format) -> Result<(), Error> {
-    print_listed(format, TENSOR_CORE.iter().map(|descriptor| Listed {
-        kernel: descriptor.name(),
-        summary: descriptor.summary(),
-        block_tile: [descriptor.rows(), descriptor.cols(), BK],
-        thread_tile: None,
-        threads: descriptor.threads(),
-        shared_bytes: Some(descriptor.shared_bytes().into()),
-        splits: false,
-    }))
+    print_listed(
+        format,
+        TENSOR_CORE.iter().map(|descriptor| Listed {
+            kernel: descriptor.name(),
+            summary: descriptor.summary(),
+            block_tile: [descriptor.rows(), descriptor.cols(), BK],
+            thread_tile: None,
+            threads: descriptor.threads(),
+            shared_bytes: Some(descriptor.shared_bytes().into()),
+            splits: false,
+        }),
+    )
 }
 
 fn print_listed(format: Format, kernels: impl Iterator<Item = Listed>) -> Result<(), Error> {
