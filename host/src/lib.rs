@@ -29,10 +29,10 @@
 pub mod doctor;
 
 pub use cuda_gemm::{
-    Auto, CUresult, Choice, Device, DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix,
-    DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, Matrix,
-    MatrixMut, MatrixRef, Plan, PlanBuilder, Stream, Table, auto, device, environment, find_kernel,
-    gemm, kernels, launch, limits, nearest_name, npy, ptx,
+    Activation, Auto, Axis, CUresult, Choice, Device, DeviceChoice, DeviceInfo, DeviceKind,
+    DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Epilogue, Extras, Gemm, Graph, Kernel,
+    LaunchPlan, Layout, Limits, Matrix, MatrixMut, MatrixRef, Plan, PlanBuilder, Stream, Table,
+    auto, device, environment, find_kernel, gemm, kernels, launch, limits, nearest_name, npy, ptx,
 };
 pub use gemm_bench::{
     Baseline, Candidate, Cublas, CublasProduct, Error, Job, L2, Limit, Load, Loaded, Operands,

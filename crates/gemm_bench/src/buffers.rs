@@ -1,12 +1,12 @@
 //! Rotating buffers: the matrices of a product on the device, one set of them, or so many that no
 //! launch finds its own in the L2 cache.
 
-use cuda_gemm::{Device, DeviceMatrix, Gemm, Matrix};
+use cuda_gemm::{Device, DeviceMatrix, Extras, Matrix};
 use serde::Serialize;
 
 use crate::candidate::Job;
 use crate::error::Error;
-use crate::operands::shapes;
+use crate::operands::{Operands, shapes};
 
 /// A quiet NaN that no product makes: C holds it before a run whose result is looked at, so that a
 /// kernel that reads C, or leaves out an element, is found out.
@@ -68,14 +68,15 @@ pub fn possible(wanted: usize, bytes: u64, available: u64) -> usize {
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix, find_kernel};
-/// use gemm_bench::{Job, RotatingBuffers};
+/// use gemm_bench::{Job, Operands, RotatingBuffers};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let gemm = Gemm::new(20, 30, 10);
 /// let job = Job::rung(device.kernel(find_kernel("tile2d")?)?.prepare(gemm)?);
 /// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-/// let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3)?;
+/// let operands = Operands::new(gemm, a, b, None)?;
+/// let mut buffers = RotatingBuffers::new(&device, &operands, 3)?;
 /// for _ in 0..6 {
 ///     buffers.enqueue(&job)?;
 /// }
@@ -86,6 +87,8 @@ pub fn possible(wanted: usize, bytes: u64, available: u64) -> usize {
 /// ```
 pub struct RotatingBuffers {
     sets: Vec<Set>,
+    /// Scale and bias, which all sets share.
+    vectors: [Option<DeviceMatrix>; 2],
     next: usize,
 }
 
@@ -93,30 +96,47 @@ struct Set {
     a: DeviceMatrix,
     b: DeviceMatrix,
     c: DeviceMatrix,
+    residual: Option<DeviceMatrix>,
+}
+
+/// Enqueues a product on a set.
+fn enqueue(job: &Job, set: &mut Set, vectors: &[Option<DeviceMatrix>; 2]) -> Result<(), Error> {
+    let Set { a, b, c, residual } = set;
+    let mut extras = Extras::new();
+    if let Some(scale) = &vectors[0] {
+        extras = extras.scale(scale);
+    }
+    if let Some(bias) = &vectors[1] {
+        extras = extras.bias(bias);
+    }
+    if let Some(residual) = residual {
+        extras = extras.residual(residual.view().split_rows(job.gemm().batch)?);
+    }
+    job.enqueue_with(a, b, c, extras)
 }
 
 impl RotatingBuffers {
-    /// Copies A and B, of their [`shapes`], to the device, `count` times,
-    /// which is at least 1, each with a C of zeros.
+    /// Copies operands to the device, `count` times, which is at least 1, each with a C of zeros.
     ///
     /// # Errors
     ///
     /// [`cuda_gemm::Error::Driver`] if the memory is not to be had.
-    pub fn new(
-        device: &Device,
-        gemm: &Gemm,
-        [a, b]: [&Matrix; 2],
-        count: usize,
-    ) -> Result<Self, Error> {
-        let [_, _, [rows, cols]] = shapes(gemm);
+    pub fn new(device: &Device, operands: &Operands, count: usize) -> Result<Self, Error> {
+        let [_, _, [rows, cols]] = shapes(operands.gemm());
+        let [scale, bias, residual] = operands.extras();
+        let copy = |matrix: Option<&Matrix>| {
+            matrix.map(|matrix| DeviceMatrix::from_host(device, matrix)).transpose()
+        };
         let set = || {
             Ok(Set {
-                a: DeviceMatrix::from_host(device, a)?,
-                b: DeviceMatrix::from_host(device, b)?,
+                a: DeviceMatrix::from_host(device, operands.a())?,
+                b: DeviceMatrix::from_host(device, operands.b())?,
                 c: DeviceMatrix::zeros(device, rows, cols)?,
+                residual: copy(residual)?,
             })
         };
-        Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
+        let sets = (0..count).map(|_| set()).collect::<Result<_, Error>>()?;
+        Ok(Self { sets, vectors: [copy(scale)?, copy(bias)?], next: 0 })
     }
 
     /// How many sets there are.
@@ -132,9 +152,9 @@ impl RotatingBuffers {
     /// Those of [`Job::enqueue`].
     pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
         let count = self.sets.len();
-        let Set { a, b, c } = &mut self.sets[self.next];
+        let set = &mut self.sets[self.next];
         self.next = (self.next + 1) % count;
-        job.enqueue(a, b, c)
+        enqueue(job, set, &self.vectors)
     }
 
     /// Has the C of the first set hold the old C, or NaN ([`POISON`]) where it is not read.
@@ -167,8 +187,7 @@ impl RotatingBuffers {
     /// Those of [`Job::enqueue`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
         self.reset(old)?;
-        let Set { a, b, c } = &mut self.sets[0];
-        job.enqueue(a, b, c)?;
+        enqueue(job, &mut self.sets[0], &self.vectors)?;
         self.first()
     }
 }
@@ -195,7 +214,7 @@ pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2]
 mod tests {
     use super::*;
     use crate::candidate::Selection;
-    use cuda_gemm::DeviceChoice;
+    use cuda_gemm::{DeviceChoice, Gemm};
 
     #[test]
     fn cold_sets_turn_the_cache_over() {
@@ -220,7 +239,8 @@ mod tests {
         let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
         let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-        let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3).unwrap();
+        let operands = Operands::new(gemm, a, b, None).unwrap();
+        let mut buffers = RotatingBuffers::new(&device, &operands, 3).unwrap();
         let result = buffers.result(job, None).unwrap();
         for set in 0..3 {
             assert_eq!(buffers.next, set);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use cuda_gemm::{
-    Auto, Device, DeviceBatchRef, DeviceMatrix, Error as GemmError, Gemm, Kernel, Plan,
+    Auto, Device, DeviceBatchRef, DeviceMatrix, Error as GemmError, Extras, Gemm, Kernel, Plan,
     PlanBuilder, Table, auto, find_kernel, nearest_name,
 };
 
@@ -259,7 +259,7 @@ impl Title {
     pub fn choice(&self) -> Option<String> {
         let splits = self.splits.filter(|splits| *splits > 1);
         let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
-        let staged = if self.staged { ", packed" } else { "" };
+        let staged = if self.staged { ", staged" } else { "" };
         self.chosen.map(|name| format!("{name}{splits}{staged}"))
     }
 }
@@ -309,12 +309,27 @@ impl Job {
         b: &DeviceMatrix,
         c: &mut DeviceMatrix,
     ) -> Result<(), Error> {
+        self.enqueue_with(a, b, c, Extras::new())
+    }
+
+    /// As [`Job::enqueue`], with what the product's epilogue reads.
+    ///
+    /// # Errors
+    ///
+    /// As there, and those of [`Plan::enqueue_with`].
+    pub fn enqueue_with(
+        &self,
+        a: &DeviceMatrix,
+        b: &DeviceMatrix,
+        c: &mut DeviceMatrix,
+        extras: Extras<'_>,
+    ) -> Result<(), Error> {
         let (batch, [shape_a, shape_b, _]) = (self.gemm().batch, self.gemm().shapes());
         let (a, b) = (operand(a, batch, shape_a)?, operand(b, batch, shape_b)?);
         let c = if batch == 1 { c.into() } else { c.view_mut().split_rows(batch)? };
         match self {
-            Self::Rung(prepared) => Ok(prepared.enqueue(a, b, c)?),
-            Self::Cublas(product) => Ok(product.enqueue(a, b, c)?),
+            Self::Rung(prepared) => Ok(prepared.enqueue_with(a, b, c, extras)?),
+            Self::Cublas(product) => Ok(product.enqueue_with(a, b, c, extras)?),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Dense row-major matrices of f32 in the host's memory, views of them, and NumPy's `.npy` files.
+//! Dense row-major matrices of f32 in the host's memory, views of them, NumPy's `.npy` files, and the
+//! names of what is done to the elements of a product.
 //!
 //! Sizes and leading dimensions are in elements. [`Matrix`], [`MatrixRef`], [`MatrixMut`] and
 //! [`npy`] have examples, which show errors, too.
@@ -8,6 +9,7 @@
 //! `random`: `Matrix::random`. `ndarray` and `faer`: `TryFrom` their views for [`MatrixRef`] and
 //! [`MatrixMut`], and `From` between [`Matrix`] and `ndarray`'s `Array2`.
 
+mod epilogue;
 mod matrix;
 pub mod npy;
 mod view;
@@ -16,5 +18,6 @@ mod with_faer;
 #[cfg(feature = "ndarray")]
 mod with_ndarray;
 
+pub use epilogue::{Activation, Axis};
 pub use matrix::Matrix;
 pub use view::{MatrixMut, MatrixRef, ViewError, span};

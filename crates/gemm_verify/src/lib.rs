@@ -48,6 +48,11 @@
 //! Matrices that users bring may have structure (all elements equal, say), and then
 //! rounding errors add up in one direction: they get the worst case.
 //!
+//! # Epilogues
+//!
+//! Each step of an [`Epilogue`] carries the tolerance on: a factor multiplies it, an activation by the
+//! largest slope that it has (1.13), and each adds its own rounding, an activation eight.
+//!
 //! # Too large for a full product
 //!
 //! A full f64 product is M N K FMAs. Beyond what takes some seconds, or 2 GiB
@@ -60,7 +65,8 @@
 //!   independently of the errors, so by Hoeffding's inequality the sum of errors that are
 //!   each within their tolerance `t_j` exceeds `lambda * sqrt(sum_j t_j^2)` with probability
 //!   at most 2.6e-14. A group that fails is then computed element by element, and that
-//!   decides.
+//!   decides. With an epilogue, which need not be linear, there is no such check: what is compared
+//!   are the rows and columns.
 //!
 //! # NaN, infinities and overflow
 //!
@@ -70,6 +76,7 @@
 //! a result that is not finite is not wrong: it is accepted, and counted.
 
 mod check;
+mod epilogue;
 mod error;
 mod product;
 mod reference;
@@ -77,6 +84,7 @@ mod reference;
 mod tests;
 
 pub use check::{Bound, Check, Deviation, Method, Problem};
+pub use epilogue::Epilogue;
 pub use error::Error;
 pub use product::progress;
 pub use reference::Reference;

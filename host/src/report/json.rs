@@ -125,6 +125,8 @@ struct Subject<'a> {
     batch: usize,
     alpha: f32,
     beta: f32,
+    /// What is done to each element, as in `bias column, gelu`; null if nothing is.
+    epilogue: Option<String>,
     /// Null if the matrices came from files.
     seed: Option<u64>,
     /// Null if cuBLAS does not take part.
@@ -157,6 +159,7 @@ impl<'a> Subject<'a> {
             batch: gemm.batch,
             alpha: gemm.alpha,
             beta: gemm.beta,
+            epilogue: (!gemm.epilogue.is_none()).then(|| gemm.epilogue.to_string()),
             seed: setting.seed,
             cublas_version: setting.cublas_version,
             checks: config.map(|config| config.checks.to_string()),

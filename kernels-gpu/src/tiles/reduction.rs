@@ -99,7 +99,7 @@ pub unsafe fn reduce_slices<G: Geometry>(
 /// # Safety
 /// Every thread of the block makes this call, under conditions that are the same for all of a
 /// warp, and every block of the product does. `partials` and `counters` are the product's, as
-/// [`Params::of_block`](super::kernel::Params::of_block) says, `partials` a multiple of 16.
+/// [`Params::workspace`](super::kernel::Params::workspace) says, `partials` a multiple of 16.
 #[inline(always)]
 pub unsafe fn reduce_splits<G: Geometry>(
     outputs: OutputPartition,

@@ -235,7 +235,7 @@ impl Auto {
                 one[i] = true;
                 is_aligned(one, gemm, [0; 3]) == is_aligned(one, &measured, [0; 3])
             });
-        exceptions.get(&[m, n, k]).copied().filter(|_| alike)
+        exceptions.get(&[m, n, k]).copied().filter(|one| alike && gemm.suits(one.descriptor))
     }
 
     /// The best few choices by costs alone, fastest first, if there are any measurements.

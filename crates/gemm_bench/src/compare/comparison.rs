@@ -234,7 +234,7 @@ impl Comparison {
         let wanted = buffers::count(l2, bytes, device.info().l2_bytes);
         let count = buffers::possible(wanted, bytes, available);
         let operands = Operands::random(gemm, seed);
-        let buffers = RotatingBuffers::new(device, gemm, [operands.a(), operands.b()], count)?;
+        let buffers = RotatingBuffers::new(device, &operands, count)?;
         Ok(Plan { operands, buffers, wanted })
     }
 
@@ -292,6 +292,7 @@ impl Comparison {
         let gemm = reference.operands().gemm();
         row.times(gemm, &own, cublas.as_ref(), &rates);
         if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
+            row.enqueue(&own, cublas.as_ref());
             let info = self.device().info();
             let l2 = self.options.l2;
             row.load(&Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2));

@@ -83,7 +83,7 @@ pub fn measure(
     }
     let pace = costs.aligned[0];
     match descriptor.abi() {
-        KernelAbi::Gemm | KernelAbi::TensorMap => {}
+        KernelAbi::Gemm | KernelAbi::GemmEpilogue | KernelAbi::TensorMap => {}
         KernelAbi::SplitK => [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?,
         KernelAbi::StreamK => {
             [costs.reduction_ns, costs.partial_ns] = benchmark.stream_k_fixup(pace)?;
@@ -124,7 +124,7 @@ impl KernelBenchmark<'_> {
     fn paces(&self, resident: u32, aligned: bool) -> Result<Vec<Pace>, Error> {
         let descriptor = self.kernel.descriptor();
         let is_tile = TILES.iter().any(|tile| tile.name() == descriptor.name());
-        let is_short = is_tile && descriptor.abi() == KernelAbi::Gemm;
+        let is_short = is_tile && descriptor.abi() == KernelAbi::GemmEpilogue;
         let depths = if is_short { SHORT_DEPTHS } else { DEPTHS };
         let steps = depths.map(|depth| (depth / descriptor.tile().bk).max(1));
         let mut grids = Vec::new();

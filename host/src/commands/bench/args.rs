@@ -7,7 +7,7 @@ use host::compare::Options;
 use host::{Gemm, Shape, auto};
 
 use crate::commands::l2::L2Arg;
-use crate::commands::run::args::batch;
+use crate::commands::product::ProductArgs;
 use crate::report::RowFormat;
 
 #[derive(Debug, clap::Args)]
@@ -29,27 +29,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub shapes: Option<PathBuf>,
 
-    /// A of every shape lies transposed.
-    #[arg(long)]
-    trans_a: bool,
-
-    /// B of every shape lies transposed.
-    #[arg(long)]
-    trans_b: bool,
-
-    /// Products of a strided batch, of every shape that does not say itself.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
-          value_parser = batch)]
-    batch: usize,
-
-    /// The factor of the product.
-    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
-    alpha: f32,
-
-    /// The factor of the old C; 0 does not read it. A timed launch reads what the one before it
-    /// left.
-    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
-    beta: f32,
+    #[command(flatten)]
+    product: ProductArgs,
 
     /// What the L2 cache holds when a product starts.
     #[arg(long, value_enum, default_value_t)]
@@ -98,10 +79,7 @@ impl BenchArgs {
     ///
     /// Those of [`Gemm::validate`].
     pub fn gemm(&self, shape: Shape) -> Result<Gemm, GemmError> {
-        let trans_a = shape.trans_a || self.trans_a;
-        let trans_b = shape.trans_b || self.trans_b;
-        let batch = if shape.batch == 1 { self.batch } else { shape.batch };
-        let gemm = Shape { trans_a, trans_b, batch, ..shape }.gemm().scaled(self.alpha, self.beta);
+        let gemm = self.product.apply(self.product.shape(shape).gemm());
         gemm.validate()?;
         Ok(gemm)
     }
