@@ -186,7 +186,7 @@ impl Epilogue for Gelu {
         // P(X > a) = t * polynomial(t) * exp(-a^2 / 2) with t = 1 / (1 + 0.3 a), to 1.5e-7
         // relatively (a minimax fit). Past 20 it is 0 in f32.
         const COEFFICIENTS: [f32; 8] = [
-            3.567_488_3e-2,
+            3.567_488e-2,
             -1.572_035_3e-1,
             2.063_542_4e-1,
             -5.368_429e-2,
@@ -214,7 +214,7 @@ impl Epilogue for GeluTanh {
     #[inline(always)]
     fn apply(self, x: f32, _: f32) -> f32 {
         // The same as `x / (1 + exp(-2 u))` of the argument u of the tangent.
-        const FACTOR: f32 = -2.0 * 0.797_884_56 * core::f32::consts::LOG2_E;
+        const FACTOR: f32 = -2.0 * 0.797_884_6 * core::f32::consts::LOG2_E;
         let u = x * fma(FACTOR * 0.044_715, x * x, FACTOR);
         fast::div(x, 1.0 + fast::exp2(u))
     }

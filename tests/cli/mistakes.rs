@@ -47,6 +47,9 @@ fn a_size_is_a_whole_number() {
         (&["--kernel", "naive", "--size", "8", "--splits", "-1"], "-1 is not in 1.."),
         (&["--kernel", "naive", "--size", "8", "--seed", "-1"], "'-1' for '--seed"),
         (&["bench", "--samples", "-1"], "-1 is not in 6..=1000"),
+        (&["bench", "--random", "0"], "0 is not in 1..=100000"),
+        (&["bench", "--margins", "1"], "two numbers of columns, LEFT,RIGHT"),
+        (&["bench", "--margins", "1,-2"], "each from 0 to 1024"),
     ] {
         expect_refusal(&run(arguments), arguments, &[says]);
     }

@@ -5,7 +5,6 @@ mod build_ptx;
 mod diff;
 mod files;
 mod markdown;
-mod new;
 mod pictures;
 mod ptxas;
 mod readme;
@@ -33,7 +32,14 @@ enum Chore {
     BuildPtx(build_ptx::Args),
     Diff(diff::Args),
     Links(book::LinksArgs),
-    New(new::Args),
+    /// Make a project with a kernel of its own, at PATH
+    ///
+    /// A crate of kernels, a host that launches them, a test and a README. It lies outside of this
+    /// workspace and finds its crates by their path. `cargo test` there needs no GPU and no toolkit.
+    New {
+        /// The folder to make; its name is the project's
+        path: PathBuf,
+    },
     Readme(readme::Args),
     Sass(sass::Args),
     Tune(tune::Args),
@@ -46,7 +52,7 @@ fn main() -> ExitCode {
         Chore::BuildPtx(args) => build_ptx::run(&args),
         Chore::Diff(args) => diff::run(&args),
         Chore::Links(args) => book::check_links(&args),
-        Chore::New(args) => new::run(&args),
+        Chore::New { path } => xtask_new::run(&path).map(|()| ExitCode::SUCCESS),
         Chore::Readme(args) => readme::run(&args),
         Chore::Sass(args) => sass::run(&args),
         Chore::Tune(args) => tune::run(&args),

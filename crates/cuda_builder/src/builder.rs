@@ -2,14 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ptx_syntax::source::without_places;
+use ptx_syntax::source::{with_callers, without_places};
 
-use crate::cargo::{cargo, convergence_flags, emit, noop_linker, target_dir};
+use crate::cargo::{argument_file, cargo, emit, noop_linker, target_dir, workspace_dir};
 use crate::depend::{crate_attributes, package_name, rerun_if_changed};
 use crate::rules::{LocalMemory, Panic, Rules};
 use crate::{CudaArch, CudaBuilderError, diagnose, ptx, rust_src};
@@ -211,21 +211,30 @@ impl CudaBuilder {
             return Err(CudaBuilderError::NoCrate(self.crate_dir));
         }
         let target_dir = target_dir(&self.crate_dir)?;
-        rust_src::ensure(&self.crate_dir, self.install_rust_src)?;
+        let library = rust_src::ensure(&self.crate_dir, self.install_rust_src)?;
 
         let device_dir = target_dir.join("cuda_builder").join(self.folder());
         // Crates of one workspace are built in one folder, and share what they depend on.
-        let own_dir = device_dir.join(package_name(&self.crate_dir));
+        let own_dir = device_dir.join(self.own_folder());
         fs::create_dir_all(&own_dir).map_err(CudaBuilderError::io(&own_dir))?;
+        // cargo's own lock ends before the PTX is read.
+        let lock = own_dir.join("lock");
+        let lock = File::create(&lock).map_err(CudaBuilderError::io(&lock))?;
+        // Where a folder cannot be locked, two builds at once may read each other's PTX.
+        let _ = lock.lock();
         let raw = own_dir.join("rustc.ptx");
         self.compile(&device_dir, &raw)?;
         rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
 
         let text = fs::read_to_string(&raw).map_err(CudaBuilderError::io(&raw))?;
-        let mut finished = ptx::finish(&text, self.rules)?;
-        if self.debug == DebugInfo::None {
-            finished = without_places(&finished);
-        }
+        let finished = match self.debug {
+            DebugInfo::None => without_places(&ptx::finish(&text, self.rules)?),
+            DebugInfo::LineTables => {
+                let workspace = workspace_dir(&self.crate_dir)?;
+                let text = with_callers(&text, |file| source_file(file, &workspace, &library));
+                ptx::finish(&text, self.rules)?
+            }
+        };
         let path = own_dir.join("kernels.ptx");
         for path in [Some(&path), self.copy_to.as_ref()].into_iter().flatten() {
             fs::write(path, &finished).map_err(CudaBuilderError::io(path))?;
@@ -243,6 +252,17 @@ impl CudaBuilder {
         let mut hasher = DefaultHasher::new();
         flags.hash(&mut hasher);
         format!("{}-{:016x}", self.arch, hasher.finish())
+    }
+
+    /// The folder for the PTX: one for each way of building the crate, because cargo runs no rustc
+    /// for a way that it has built before, and rustc's PTX must still be there then.
+    fn own_folder(&self) -> String {
+        let CudaBuilder { crate_dir, release, debug, alloc, build_args, emit_llvm_ir, .. } = self;
+        let crate_dir = crate_dir.canonicalize().unwrap_or_else(|_| crate_dir.clone());
+        let mut hasher = DefaultHasher::new();
+        let lines = *debug == DebugInfo::LineTables;
+        (crate_dir, release, lines, alloc, build_args, emit_llvm_ir).hash(&mut hasher);
+        format!("{}-{:016x}", package_name(&self.crate_dir), hasher.finish())
     }
 
     /// Where cargo puts what it builds.
@@ -285,10 +305,15 @@ impl CudaBuilder {
         cargo.arg(if self.release { "--release" } else { "--profile=dev" });
         cargo.args(&self.build_args);
         cargo.arg("--").args(crate_attributes(&self.crate_dir));
+        if self.debug == DebugInfo::LineTables {
+            // With each `.loc` a comment, which names the calls that were inlined. PTX has a
+            // directive for them, which LLVM 22 does not write.
+            cargo.arg("-Zverbose-asm");
+        }
 
         let mut flags = self.code_flags();
         flags.push(format!("-Clinker={}", noop_linker(device_dir)?.display()));
-        flags.push(format!("@{}", convergence_flags(device_dir)?.display()));
+        flags.push(format!("@{}", argument_file(device_dir, self.arch)?.display()));
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         cargo.env("CARGO_TARGET_DIR", device_dir);
         // `-Zbuild-std` and the NVPTX features are unstable. This lets the stable compiler
@@ -330,6 +355,15 @@ impl CudaBuilder {
         llvm_option(self.fast_div, "-nvptx-prec-divf32=1");
         flags
     }
+}
+
+/// A source that rustc names relative to where it compiled a crate: the folder of the workspace, or
+/// that of a crate of Rust's library.
+fn source_file(file: &str, workspace: &Path, library: &Path) -> Option<String> {
+    let crates = ["core", "alloc"].map(|name| library.join(name));
+    let mut folders = [workspace].into_iter().chain(crates.iter().map(PathBuf::as_path));
+    let path = folders.find_map(|folder| Some(folder.join(file)).filter(|path| path.is_file()))?;
+    Some(path.display().to_string())
 }
 
 /// The target that rustc knows GPUs by.

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{CudaBuilderError, convergence};
+use crate::{CudaArch, CudaBuilderError, convergence};
 
 /// `--emit=kind=path`.
 pub(crate) fn emit(kind: &str, path: &Path) -> OsString {
@@ -63,12 +63,15 @@ pub(crate) fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError
 
 /// A file of arguments for rustc, which are too many for a command line that people may see. cargo
 /// knows the file by its name alone, so that other arguments need another name.
-pub(crate) fn convergence_flags(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
-    let flags: Vec<String> = convergence::rustflags().collect();
+pub(crate) fn argument_file(
+    device_dir: &Path,
+    arch: CudaArch,
+) -> Result<PathBuf, CudaBuilderError> {
+    let flags: Vec<String> = convergence::rustflags().chain(arch.cfg_flags()).collect();
     let text = flags.join("\n");
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
-    let path = device_dir.join(format!("convergence-{:016x}.args", hasher.finish()));
+    let path = device_dir.join(format!("rustc-{:016x}.args", hasher.finish()));
     write_once(&path, &text)?;
     Ok(path)
 }
@@ -86,9 +89,14 @@ fn write_once(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
 /// # Errors
 /// If cargo cannot be run, or finds no workspace.
 pub fn target_dir(crate_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
-    if let Some(dir) = env::var_os("CARGO_TARGET_DIR") {
-        return std::path::absolute(&dir).map_err(CudaBuilderError::io(Path::new(&dir)));
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => std::path::absolute(&dir).map_err(CudaBuilderError::io(Path::new(&dir))),
+        None => Ok(workspace_dir(crate_dir)?.join("target")),
     }
+}
+
+/// The folder of the workspace that the crate in `crate_dir` belongs to.
+pub(crate) fn workspace_dir(crate_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
     let mut locate = cargo();
     locate.current_dir(crate_dir);
     locate.args(["locate-project", "--workspace", "--message-format=plain"]);
@@ -98,7 +106,7 @@ pub fn target_dir(crate_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
         .map_err(|source| CudaBuilderError::Run { program: "cargo".into(), source })?;
     let manifest = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
     match manifest.parent() {
-        Some(root) if output.status.success() => Ok(root.join("target")),
+        Some(root) if output.status.success() => Ok(root.to_owned()),
         _ => Err(CudaBuilderError::NoCrate(crate_dir.to_owned())),
     }
 }

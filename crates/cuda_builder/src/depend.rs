@@ -9,15 +9,19 @@ use crate::rust_src::in_build_script;
 /// The unstable features that kernels need.
 const FEATURES: [&str; 2] = ["abi_ptx", "asm_experimental_arch"];
 
-/// Flags that give the crate in `crate_dir` the features it needs and does not name itself: rustc
-/// takes none twice.
+/// Flags that give the crate in `crate_dir` the attributes it needs and does not have itself: rustc
+/// takes no feature twice.
 pub(crate) fn crate_attributes(crate_dir: &Path) -> Vec<String> {
     let root = fs::read_to_string(root_of(crate_dir)).unwrap_or_default();
-    let missing: Vec<&str> = FEATURES.into_iter().filter(|name| !root.contains(name)).collect();
-    if missing.is_empty() {
-        return Vec::new();
-    }
-    vec![format!("-Zcrate-attr=feature({})", missing.join(","))]
+    let code = root.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code: Vec<&str> = code.collect();
+    let is_missing = |name: &&str| !code.iter().any(|line| line.contains(name));
+    let missing: Vec<&str> = FEATURES.into_iter().filter(is_missing).collect();
+    let features =
+        (!missing.is_empty()).then(|| format!("-Zcrate-attr=feature({})", missing.join(",")));
+    // Rust-CUDA's kernels have `std` on the host.
+    let no_std = is_missing(&"no_std").then(|| "-Zcrate-attr=no_std".to_owned());
+    features.into_iter().chain(no_std).collect()
 }
 
 /// The first source of the library in `crate_dir`.
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_given_once() {
+    fn attributes_are_given_once() {
         let folder = tempfile::tempdir().unwrap();
         let with = |root: &str, manifest: &str, name: &str| {
             fs::create_dir_all(folder.path().join("src")).unwrap();
@@ -101,13 +105,14 @@ mod tests {
             fs::write(folder.path().join(name), root).unwrap();
             crate_attributes(folder.path())
         };
-        let both = ["-Zcrate-attr=feature(abi_ptx,asm_experimental_arch)"];
-        assert_eq!(with("#![no_std]", "[package]", "src/lib.rs"), both);
-        let one = ["-Zcrate-attr=feature(asm_experimental_arch)"];
-        assert_eq!(with("#![feature(abi_ptx)]", "[package]", "src/lib.rs"), one);
+        let both = "-Zcrate-attr=feature(abi_ptx,asm_experimental_arch)";
+        assert_eq!(with("#![no_std]", "[package]", "src/lib.rs"), [both]);
+        let none = ["-Zcrate-attr=feature(asm_experimental_arch)", "-Zcrate-attr=no_std"];
+        assert_eq!(with("//! A no_std.\n#![feature(abi_ptx)]", "[package]", "src/lib.rs"), none);
         let other = "[lib]\nname = \"k\"\npath = \"main.rs\"\n[dependencies]";
         let none: [&str; 0] = [];
-        assert_eq!(with("#![feature(abi_ptx, asm_experimental_arch)]", other, "main.rs"), none);
+        let root = "#![cfg_attr(target_os = \"cuda\", no_std)]\n#![feature(abi_ptx, asm_experimental_arch)]";
+        assert_eq!(with(root, other, "main.rs"), none);
     }
 
     #[test]

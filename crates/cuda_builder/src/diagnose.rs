@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ptx_syntax::source::Place;
+use ptx_syntax::source::{Place, is_library};
 
 use crate::CudaBuilderError;
 
@@ -91,9 +91,8 @@ fn place(ir: &str, instruction: &str) -> Option<Place> {
         let file = nodes.get(field(scope, "file: ")?)?;
         let file = file.split_once("filename: \"")?.1.split('"').next()?.to_owned();
         let (line, column) = (number("line: ")?, number("column: ").unwrap_or(0));
-        let is_library = file.contains("/rustlib/src/rust/library/") || file.starts_with("/rustc/");
-        let place = Place { file, line, column };
-        if !is_library {
+        let place = Place { file, line, column, inlined: None };
+        if !is_library(&place.file) {
             return Some(place);
         }
         innermost.get_or_insert(place);

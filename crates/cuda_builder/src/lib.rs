@@ -34,6 +34,7 @@ mod error;
 pub mod ptx;
 mod rules;
 pub mod rust_src;
+#[cfg(feature = "sources")]
 pub mod sources;
 
 pub use arch::CudaArch;

@@ -15,12 +15,12 @@ use crate::CudaBuilderError;
 /// build script. So does cargo's own `CARGO_NET_OFFLINE=true`.
 pub const INSTALL: &str = "CUDA_BUILDER_INSTALL_RUST_SRC";
 
-/// Makes sure that the toolchain which builds the crate in `crate_dir` has the sources; installs
-/// them if it lacks them and `install` and the environment allow it.
+/// The folder of the sources of Rust's library, of the toolchain which builds the crate in
+/// `crate_dir`: installs them if it lacks them and `install` and the environment allow it.
 ///
 /// # Errors
 /// [`CudaBuilderError::NoRustSrc`] says what to type.
-pub(crate) fn ensure(crate_dir: &Path, install: bool) -> Result<(), CudaBuilderError> {
+pub(crate) fn ensure(crate_dir: &Path, install: bool) -> Result<PathBuf, CudaBuilderError> {
     let allowed = install
         && env::var_os(INSTALL).is_none_or(|value| value != "0")
         && env::var_os("CARGO_NET_OFFLINE").is_none_or(|value| value != "true");
@@ -35,10 +35,11 @@ struct Toolchain<'a> {
 }
 
 impl Toolchain<'_> {
-    fn ensure(&self, install: bool) -> Result<(), CudaBuilderError> {
+    fn ensure(&self, install: bool) -> Result<PathBuf, CudaBuilderError> {
         let sysroot = PathBuf::from(self.rustc(&["--print", "sysroot"])?);
+        let library = sysroot.join("lib/rustlib/src/rust/library");
         if has_sources(&sysroot) {
-            return Ok(());
+            return Ok(library);
         }
         let version = self.version()?;
         // rustup keeps its toolchains in a folder of that name, each under its own name.
@@ -60,11 +61,11 @@ impl Toolchain<'_> {
             let _ = folder.lock();
         }
         if has_sources(&sysroot) {
-            return Ok(());
+            return Ok(library);
         }
         say(&format!("installing the component rust-src of Rust {version}, to build kernels with"));
         let reason = self.install(toolchain.as_deref()).err();
-        if has_sources(&sysroot) { Ok(()) } else { Err(missing(reason)) }
+        if has_sources(&sysroot) { Ok(library) } else { Err(missing(reason)) }
     }
 
     fn install(&self, toolchain: Option<&str>) -> Result<(), String> {
@@ -161,7 +162,7 @@ mod tests {
         fn ensure(&self, install: bool) -> Result<(), CudaBuilderError> {
             let folder = self.0.path();
             let (rustc, rustup) = (&folder.join("rustc"), &folder.join("rustup"));
-            Toolchain { crate_dir: folder, rustc, rustup }.ensure(install)
+            Toolchain { crate_dir: folder, rustc, rustup }.ensure(install).map(drop)
         }
 
         /// What rustup was asked for.

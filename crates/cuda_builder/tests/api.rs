@@ -147,7 +147,7 @@ fn cache_operators_move_what_they_say() {
     let mut expected = values;
     expected[19] &= 0xffff;
     assert_eq!(api.read(&y), expected);
-    let text = common::build(common::api()).unwrap().unwrap();
+    let text = common::ptx("api", common::api(), CudaArch::Sm80).unwrap();
     for instruction in [
         "ld.global.v4.b32",
         "ld.global.nc.v4.b32",

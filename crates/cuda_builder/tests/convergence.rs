@@ -1,11 +1,7 @@
 //! The probes of `fixture/src/convergence.rs`: each convergent instruction is in the PTX once, and
 //! the kernels compute what they should, on the GPU if there is one, else on the software device.
-//!
-//! A machine with a GPU and without Rust takes PTX that was built elsewhere: `FIXTURE_PTX` names a
-//! folder with `sm_80.ptx` and `sm_90a.ptx`, the `kernels.ptx` below `target/cuda_builder`.
 
 use std::sync::Mutex;
-use std::{env, fs};
 
 use cuda_builder::{CudaArch, ptx};
 use cust::context::Context;
@@ -60,6 +56,9 @@ const BOTH: &[Probe] = &[
 ];
 
 const HOPPER: &[Probe] = &[
+    Probe("elect_sync", "elect.sync", 1, |_, _| 1),
+    Probe("cluster_sync", "barrier.cluster.arrive", 1, own),
+    Probe("cluster_arrive", "barrier.cluster.wait", 1, own),
     Probe("warpgroup_reg_dealloc", "setmaxnreg.dec.sync.aligned.u32", 1, own),
     Probe("warpgroup_reg_alloc", "setmaxnreg.inc.sync.aligned.u32", 1, own),
 ];
@@ -100,17 +99,6 @@ fn expected(probe: &Probe, rounds: usize) -> Vec<u32> {
     out
 }
 
-/// The fixture's PTX; none where it cannot be built.
-fn fixture(arch: CudaArch) -> Option<String> {
-    match env::var_os("FIXTURE_PTX") {
-        Some(folder) => {
-            let file = std::path::Path::new(&folder).join(format!("{arch}.ptx"));
-            Some(fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display())))
-        }
-        None => common::build(common::fixture().arch(arch)).map(Result::unwrap),
-    }
-}
-
 /// How often an instruction stands in a kernel.
 fn copies(text: &str, kernel: &str, instruction: &str) -> usize {
     let kernel = outline::entry(text, kernel).and_then(|entry| entry.function()).unwrap();
@@ -125,7 +113,7 @@ fn copies(text: &str, kernel: &str, instruction: &str) -> usize {
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn check(arch: CudaArch, ordinal: u32, probes: &[&Probe]) {
-    let Some(text) = fixture(arch) else { return };
+    let Some(text) = common::ptx("fixture", common::fixture(), arch) else { return };
     let names: Vec<String> = ptx::kernels(&text).into_iter().map(|kernel| kernel.name).collect();
     let _one = ONE_AT_A_TIME.lock();
     cust::init(cust::CudaFlags::empty()).unwrap();

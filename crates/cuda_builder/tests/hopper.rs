@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use api::cluster;
 use api::hopper::{TILE, doubles_1d, doubles_2d, doubles_3d, doubles_4d, doubles_5d, doubles_bulk};
 use cuda_builder::CudaArch;
 use cuda_driver::sys;
@@ -74,11 +75,12 @@ fn expected<const RANK: usize>(
     expected
 }
 
-#[test]
-fn tiles_of_all_ranks_come_and_go() {
-    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
-    macro_rules! check {
-        ($($kernel:ident: $dims:expr, $tile:expr, $at:expr;)*) => {$(
+/// A test for each rank: a fault on a GPU is the end of what comes after it in the process.
+macro_rules! tiles {
+    ($($test:ident, $kernel:ident: $dims:expr, $tile:expr, $at:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
             assert_eq!($tile.iter().product::<u32>(), TILE);
             let values: Vec<f32> =
                 (0..$dims.iter().product::<u64>()).map(|i| i as f32 + 1.0).collect();
@@ -88,17 +90,17 @@ fn tiles_of_all_ranks_come_and_go() {
             let kernel = unsafe { $kernel::load(&api.module) }.unwrap();
             // SAFETY: maps of tensors that exist until `read` has waited.
             unsafe { kernel.launch(&api.stream, (1, TILE), maps[0], maps[1], $at) }.unwrap();
-            let found = api.read(&to);
-            assert!(found == expected(&values, $dims, $tile, $at), "{}", stringify!($kernel));
-        )*};
-    }
-    check! {
-        doubles_1d: [100], [64], [-20];
-        doubles_2d: [20, 12], [16, 4], [8, 9];
-        doubles_3d: [12, 6, 5], [8, 4, 2], [-1, 3, 2];
-        doubles_4d: [8, 5, 4, 3], [4, 4, 2, 2], [2, -1, 1, 2];
-        doubles_5d: [8, 4, 3, 3, 2], [4, 2, 2, 2, 2], [1, 1, 2, -1, 0];
-    }
+            assert_eq!(api.read(&to), expected(&values, $dims, $tile, $at));
+        }
+    )*};
+}
+
+tiles! {
+    tiles_of_one_dimension, doubles_1d: [100], [64], [-20];
+    tiles_of_two_dimensions, doubles_2d: [20, 12], [16, 4], [8, 9];
+    tiles_of_three_dimensions, doubles_3d: [12, 6, 5], [8, 4, 2], [-1, 3, 2];
+    tiles_of_four_dimensions, doubles_4d: [8, 5, 4, 3], [4, 4, 2, 2], [2, -1, 1, 2];
+    tiles_of_five_dimensions, doubles_5d: [8, 4, 3, 3, 2], [4, 2, 2, 2, 2], [1, 1, 2, -1, 0];
 }
 
 #[test]
@@ -112,4 +114,82 @@ fn bulk_copies_need_no_map() {
     unsafe { kernel.launch(&api.stream, (1, TILE), &x, &mut y) }.unwrap();
     let expected: Vec<f32> = values.iter().map(|x| x * 2.0).collect();
     assert_eq!(api.read(&y), expected);
+}
+
+#[test]
+fn blocks_know_their_place_in_a_cluster() {
+    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
+    let out = buffer(&[u32::MAX; 4 * 6 * 14]);
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { cluster::places::load(&api.module) }.unwrap();
+    // SAFETY: as many elements as the kernel says, and `read` waits.
+    unsafe { kernel.launch(&api.stream, ((4, 6), 1), out.as_device_ptr()) }.unwrap();
+    for (block, found) in (0..).zip(api.read(&out).chunks_exact(14)) {
+        let (x, y): (u32, u32) = (block % 4, block / 4);
+        let (inner_x, inner_y) = (x % 2, y % 3);
+        let rank = inner_y * 2 + inner_x;
+        let expected = [x / 2, y / 3, 0, 2, 2, 1, inner_x, inner_y, 0, 2, 3, 1, rank, 6];
+        assert_eq!(found, expected, "{block}");
+    }
+    // SAFETY: the launch is refused.
+    let refused = unsafe { kernel.launch(&api.stream, ((4, 5), 1), out.as_device_ptr()) };
+    assert!(refused.is_err());
+}
+
+#[test]
+fn blocks_of_a_cluster_share_memory() {
+    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
+    const BLOCKS: u32 = 8;
+    let out = buffer(&vec![u32::MAX; BLOCKS as usize * 64 * 8]);
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { cluster::neighbours::load(&api.module) }.unwrap();
+    // SAFETY: as many elements as the kernel says, and `read` waits.
+    unsafe { kernel.launch(&api.stream, (BLOCKS, 64), out.as_device_ptr()) }.unwrap();
+    for (place, found) in (0..).zip(api.read(&out).chunks_exact(8)) {
+        let (block, i): (u32, u32) = (place / 64, place % 64);
+        let (rank, first) = (block % 4, block / 4 * 256);
+        let (next, before) = ((rank + 1) % 4, (rank + 3) % 4);
+        let value = (first + next * 64 + i) * 3;
+        let counts = [512, first + 255, 9, first.wrapping_sub(700), 256u32.wrapping_neg(), 128];
+        let count = match rank {
+            0 => counts.get(i as usize).copied().unwrap_or(0),
+            _ => 100,
+        };
+        let expected = [value, value, value, next, first + before * 64 + i, 7, count];
+        assert_eq!(found[..7], expected, "{place}");
+    }
+}
+
+#[test]
+fn blocks_of_a_cluster_wait_for_each_other() {
+    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
+    const CLUSTERS: u32 = 3;
+    let out = buffer(&vec![0u32; (CLUSTERS * cluster::ROUNDS * 32) as usize]);
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { cluster::hands::load(&api.module) }.unwrap();
+    // SAFETY: as many elements as the kernel says, and `read` waits.
+    unsafe { kernel.launch(&api.stream, (CLUSTERS * 2, 32), out.as_device_ptr()) }.unwrap();
+    let rounds = (0..CLUSTERS).flat_map(|c| (0..cluster::ROUNDS).map(move |r| c * 1000 + r * 100));
+    let expected: Vec<u32> =
+        rounds.flat_map(|start| (0..32).map(move |i| start + 31 - i)).collect();
+    assert_eq!(api.read(&out), expected);
+}
+
+#[test]
+fn one_copy_fills_the_memory_of_two_blocks() {
+    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
+    let values: Vec<f32> = (0..100).map(|i| i as f32).collect();
+    let plain: Vec<f32> = (0..TILE).map(|i| 1000.0 * i as f32).collect();
+    let (from, plain_from) = (buffer(&values), buffer(&plain));
+    let out = buffer(&[0.0f32; 4 * TILE as usize]);
+    let map = encode(&from, [100], [TILE]);
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { cluster::multicast::load(&api.module) }.unwrap();
+    let (plain, stored) = (plain_from.as_device_ptr(), out.as_device_ptr());
+    // SAFETY: buffers of the sizes that the kernel says, until `read` has waited.
+    unsafe { kernel.launch(&api.stream, (4, TILE), map, [20], plain, stored) }.unwrap();
+    for (i, found) in (0..).zip(api.read(&out)) {
+        let (block, at) = (i / TILE, i % TILE);
+        assert_eq!(found, 20.0 + 1001.0 * at as f32 + (1 - block % 2) as f32, "{i}");
+    }
 }

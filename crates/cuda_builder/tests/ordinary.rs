@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError, DebugInfo};
+use ptx_syntax::scan::{Kind, lexemes};
 use soft_cuda::{Config, Device, FaultKind, LaunchConfig, LaunchError, Module};
 
 mod common;
@@ -175,7 +176,17 @@ fn lines_change_no_instruction() {
     let Some(with) = text() else { return };
     let Some(without) = build(ordinary().debug(DebugInfo::None)) else { return };
     assert!(with.contains("\t.loc\t"));
-    assert_eq!(ptx_syntax::source::without_places(with), without.unwrap());
+    // LLVM's comments say what was inlined where.
+    assert!(with.contains(" @[ "));
+    let instructions = |text: &str| -> Vec<String> {
+        let text = ptx_syntax::source::without_places(text);
+        let lexemes = lexemes(&text).filter(|lexeme| lexeme.kind != Kind::Comment);
+        lexemes.map(|lexeme| lexeme.text.to_owned()).collect()
+    };
+    assert!(instructions(with) == instructions(&without.unwrap()));
+    // cargo, which has built both, does not run rustc again.
+    let again = build(ordinary().debug(DebugInfo::LineTables)).unwrap();
+    assert!(again.unwrap() == with);
 }
 
 #[test]
@@ -228,27 +239,4 @@ fn kernels_build_for_all_generations() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arch}: {stderr}");
     }
-}
-
-#[test]
-fn kernels_allocate() {
-    let builder = ordinary().alloc(true).build_args(["--features", "alloc"]);
-    let Some(text) = build(builder) else { return };
-    let device = Device::new(Config::default());
-    let module = device.load(&text.unwrap()).unwrap_or_else(|error| panic!("{error}"));
-    let on = (device, module);
-    let out = on.0.alloc(64 * 8).unwrap();
-    launch(&on, "allocates", (1, 64), &[&out.to_le_bytes()]).unwrap();
-    let mut bytes = vec![0; 64 * 8];
-    on.0.read(out, &mut bytes).unwrap();
-    for (i, found) in (0..).zip(bytes.as_chunks().0) {
-        assert_eq!(u64::from_le_bytes(*found), ordinary::allocation::collections(i), "thread {i}");
-    }
-    let fault = |name: &str| match launch(&on, name, (1, 1), &[&out.to_le_bytes()]) {
-        Err(LaunchError::Fault(fault)) => fault.kind,
-        other => panic!("{other:?}"),
-    };
-    let FaultKind::Panic { message } = fault("allocates_much") else { panic!("no panic") };
-    assert!(message.contains("memory allocation of"), "{message}");
-    assert!(matches!(fault("frees_other"), FaultKind::BadFree { .. }));
 }

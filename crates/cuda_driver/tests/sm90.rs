@@ -257,7 +257,7 @@ fn what_the_encoder_refuses() {
         (|t| t.interleave = 3, "no data type, interleave or promotion"),
     ];
     let unsupported: [(Change, &str); 4] = [
-        (|t| t.data_type = 6, "FLOAT32"),
+        (|t| t.data_type = 8, "FLOAT32"),
         (|t| t.interleave = 1, "interleaved"),
         (|t| t.steps[0] = 2, "element strides"),
         (|t| (t.boxes[0], t.swizzle) = (16, 3), "swizzles only rows of 128"),

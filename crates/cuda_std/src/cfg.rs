@@ -2,7 +2,10 @@
 //!
 //! It is known at compile time: what the other branches of a comparison say is not in the PTX. For
 //! whole items there is `#[cfg(target_feature = "sm_90")]`, which holds for that architecture and
-//! all later ones.
+//! all later ones. Rust-CUDA's spelling, `compute_90`, is the same. rustc does not know it, so that
+//! it warns (`unexpected_cfgs`) where it compiles kernels for the host; in `Cargo.toml`,
+//! `unexpected_cfgs = { level = "warn", check-cfg = ['cfg(target_feature, values("compute_90"))'] }`
+//! among `[lints.rust]` tells it.
 
 use cuda_std_macros::gpu_only;
 

@@ -1,15 +1,33 @@
-//! 16-bit floats (the feature `half`): the types of the crate `half`, which computes in software,
-//! and conversions that are one instruction here.
+//! 16-bit floats (the feature `half`): the types of the crate `half`, pairs of them, and arithmetic.
 //!
-//! A sum, product or quotient of two `f16` or `bf16` that was computed in `f32` and rounded is
-//! the correctly rounded one, if it is a normal number: `f16::narrow(a.widen() + b.widen())` is
-//! `a + b`, and faster.
+//! - [`f16`] and [`bf16`] are those of the crate `half`, whose own operators compute in software.
+//! - [`f16x2`] and [`bf16x2`] are pairs in one register; their operators are one instruction each.
+//! - [`add`], [`fma`], [`max`] and the other functions here are the instructions of these names, for
+//!   all four types. Each rounds once, to the nearest number, ties to even; a NaN comes out as
+//!   `7fff`. They do not flush subnormal numbers, and ptxas does not fuse them.
+//! - [`Half::widen`] and [`Half::narrow`] convert in one instruction.
+//!
+//! | type | `fma`, `neg`, `abs` | `add`, `sub`, `mul` | `min`, `max` | atomic addition |
+//! |---|---|---|---|---|
+//! | `f16`, `f16x2` | sm_53 | sm_53 | sm_80 | sm_70, sm_60 |
+//! | `bf16`, `bf16x2` | sm_80 | sm_90; from sm_80 on as `fma` | sm_80 | sm_90 |
 
 use cuda_std_macros::gpu_only;
 
 pub use half::{bf16, f16};
 
 use crate::warp::WarpShuffleValue;
+
+mod arithmetic;
+mod atomic;
+mod pair;
+
+pub use arithmetic::{
+    Arithmetic, abs, add, fma, fma_relu, max, max_nan, min, min_nan, mul, neg, setp_eq, setp_ge,
+    setp_gt, setp_le, setp_lt, setp_ne, sub,
+};
+pub use atomic::{AtomicAdd, atomic_add_device};
+pub use pair::{bf16x2, f16x2};
 
 /// A 16-bit float.
 pub trait Half: Copy {

@@ -85,6 +85,16 @@ unsafe extern "C" {
     #[link_name = "llvm.nvvm.redux.sync.xor"]
     pub fn redux_xor(value: u32, mask: u32) -> u32;
 
+    /// `barrier.cluster.arrive`.
+    #[link_name = "llvm.nvvm.barrier.cluster.arrive"]
+    pub fn barrier_cluster_arrive();
+    /// `barrier.cluster.arrive.relaxed`.
+    #[link_name = "llvm.nvvm.barrier.cluster.arrive.relaxed"]
+    pub fn barrier_cluster_arrive_relaxed();
+    /// `barrier.cluster.wait`.
+    #[link_name = "llvm.nvvm.barrier.cluster.wait"]
+    pub fn barrier_cluster_wait();
+
     /// `setmaxnreg.inc`; the number is a constant.
     #[link_name = "llvm.nvvm.setmaxnreg.inc.sync.aligned.u32"]
     pub fn setmaxnreg_inc(registers: u32);
@@ -101,6 +111,9 @@ unsafe extern "unadjusted" {
     /// `match.all.sync`, 64 bits.
     #[link_name = "llvm.nvvm.match.all.sync.i64p"]
     pub fn match_all_64(mask: u32, value: u64) -> Matched;
+    /// `elect.sync`.
+    #[link_name = "llvm.nvvm.elect.sync"]
+    pub fn elect_sync(mask: u32) -> Elected;
 }
 
 /// Both results of `match.all.sync`.
@@ -109,4 +122,11 @@ pub struct Matched {
     pub lanes: u32,
     /// Whether all lanes have the same value.
     pub all: bool,
+}
+
+/// Both results of `elect.sync`.
+pub struct Elected {
+    _lane: u32,
+    /// Whether it is this one.
+    pub is_elected: bool,
 }

@@ -44,13 +44,14 @@
 //! | [`misc`] | clocks, breakpoints, counters |
 //! | [`mem`] | the sizes of shared memory |
 //! | [`io`] | `print!` and `println!` |
+//! | [`cluster`] | clusters of blocks, and the shared memory of other blocks |
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
-//! | `half` | 16-bit floats |
+//! | `half` | 16-bit floats, and pairs of them |
 //! | [`float`] | FMA, and single instructions |
 //! | `heap` | an allocator for `alloc` |
 //! | [`hint`] | what the compiler should not know |
@@ -95,6 +96,7 @@ mod access;
 pub mod atomic;
 pub mod block;
 pub mod cfg;
+pub mod cluster;
 pub mod constant;
 pub mod cp_async;
 pub mod disjoint;
@@ -129,6 +131,8 @@ pub use glam;
 #[cfg(feature = "half")]
 pub use half::{bf16, f16};
 pub use math::{FloatExt, GpuFloat};
+#[cfg(feature = "vek")]
+pub use vek;
 
 /// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
 /// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.

@@ -16,10 +16,40 @@
 
 use cuda_std_macros::gpu_only;
 
+use crate::cluster::{self, ClusterPtr};
 use crate::shared::SharedPtr;
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
+
+/// `mbarrier.try_wait.parity` of an [`Mbarrier`], with modifiers, until it is successful.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! wait_loop {
+    ($barrier:ident, $parity:ident, $modifiers:literal) => {
+        loop {
+            let done: u32;
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred p;",
+                    concat!(
+                        "mbarrier.try_wait.parity.", $modifiers,
+                        "shared::cta.b64 p, [{barrier}], {parity};"
+                    ),
+                    "selp.u32 {done}, 1, 0, p; }}",
+                    barrier = in(reg32) $barrier.address(),
+                    parity = in(reg32) $parity,
+                    done = out(reg32) done,
+                    options(nostack),
+                );
+            }
+            if done != 0 {
+                break;
+            }
+        }
+    };
+}
 
 /// A barrier of 8 bytes in shared memory.
 ///
@@ -118,6 +148,50 @@ impl Mbarrier {
         }
     }
 
+    /// The same barrier of the block with rank `rank` of the cluster, for
+    /// [`tma::copy_to_cluster`](crate::tma::copy_to_cluster).
+    ///
+    /// # Safety
+    /// As for [`cluster::mapa`].
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn mapa(self, rank: u32) -> ClusterPtr<u64> {
+        // SAFETY: the caller's contract.
+        unsafe { cluster::mapa(self.0, rank) }
+    }
+
+    /// Arrives at the same barrier of the block with rank `rank` of the cluster
+    /// (`mbarrier.arrive.release.cluster.shared::cluster`, sm_90), and does not wait. What this
+    /// thread did before, those of that block see that [`wait_parity_cluster`](Self::wait_parity_cluster).
+    ///
+    /// # Safety
+    /// See [`Mbarrier`], of the other block; that has initialised it before a
+    /// [`cluster::sync`] of both, and does not exit before the arrival is there: another one comes
+    /// behind it, or that block waits for it.
+    #[gpu_only]
+    #[inline(always)]
+    pub unsafe fn arrive_cluster(self, rank: u32) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{}];",
+                in(reg32) self.mapa(rank).address(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// As [`wait_parity`](Self::wait_parity), and sees what was done before arrivals from other
+    /// blocks of the cluster, too (acquire semantics in the cluster).
+    ///
+    /// # Safety
+    /// See [`Mbarrier`].
+    #[gpu_only]
+    #[inline(always)]
+    pub unsafe fn wait_parity_cluster(self, parity: u32) {
+        wait_loop!(self, parity, "acquire.cluster.")
+    }
+
     /// Waits until the phase of this parity is complete (`mbarrier.try_wait.parity`, sm_90, in
     /// a loop), and then sees what was done before the arrivals, and the bytes that were copied
     /// (acquire semantics in the block). Every thread that reads them waits by itself.
@@ -132,25 +206,7 @@ impl Mbarrier {
     #[gpu_only]
     #[inline(always)]
     pub unsafe fn wait_parity(self, parity: u32) {
-        loop {
-            let done: u32;
-            // SAFETY: the caller's contract.
-            unsafe {
-                asm!(
-                    "{{",
-                    ".reg .pred p;",
-                    "mbarrier.try_wait.parity.shared::cta.b64 p, [{barrier}], {parity};",
-                    "selp.u32 {done}, 1, 0, p; }}",
-                    barrier = in(reg32) self.address(),
-                    parity = in(reg32) parity,
-                    done = out(reg32) done,
-                    options(nostack),
-                );
-            }
-            if done != 0 {
-                break;
-            }
-        }
+        wait_loop!(self, parity, "")
     }
 }
 

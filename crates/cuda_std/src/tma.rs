@@ -91,6 +91,7 @@
 
 use cuda_std_macros::gpu_only;
 
+use crate::cluster::ClusterPtr;
 use crate::mbarrier::Mbarrier;
 use crate::shared::SharedPtr;
 
@@ -206,6 +207,47 @@ pub unsafe fn load<T, const RANK: usize>(
     for_rank!(RANK, at, copy);
 }
 
+/// As [`load`], for several blocks of a cluster at once (`.multicast::cluster`): the tile goes to the
+/// same place in the shared memory of each block whose rank is set in `ranks`, and its bytes are
+/// reported to the same barrier of each. Device memory is read once.
+///
+/// # Safety
+/// As for [`load`], in each of those blocks; `ranks` are of the cluster, and not 0. Each block has
+/// initialised its barrier before a [`cluster::sync`](crate::cluster::sync) of both, and does not
+/// exit before its tile is there.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn load_multicast<T, const RANK: usize>(
+    to: SharedPtr<T>,
+    map: &TensorMap,
+    at: [i32; RANK],
+    barrier: Mbarrier,
+    ranks: u16,
+) {
+    const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
+    macro_rules! copy {
+        ($rank:literal, $operands:literal, $($at:expr),+) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!(
+                        "cp.async.bulk.tensor.", $rank,
+                        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes\
+                         .multicast::cluster [{}], [{}, {{", $operands, "}}], [{}], {};"
+                    ),
+                    in(reg32) to.address(),
+                    in(reg64) &raw const *map,
+                    $(in(reg32) $at,)+
+                    in(reg32) barrier.address(),
+                    in(reg16) ranks,
+                    options(nostack, preserves_flags),
+                );
+            }
+        };
+    }
+    for_rank!(RANK, at, copy);
+}
+
 /// Asks for a tile of shared memory to be stored to a tensor (`cp.async.bulk.tensor`, sm_90). What
 /// of the tile lies outside of the tensor is not stored. [`commit_group`] closes a group of such
 /// stores, and [`wait_group`] waits for it.
@@ -256,6 +298,66 @@ pub unsafe fn load_bulk<T>(to: SharedPtr<T>, from: *const T, bytes: u32, barrier
              [{}], [{}], {}, [{}];",
             in(reg32) to.address(),
             in(reg64) from,
+            in(reg32) bytes,
+            in(reg32) barrier.address(),
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// As [`load_bulk`], for several blocks of a cluster at once (`.multicast::cluster`), as
+/// [`load_multicast`].
+///
+/// # Safety
+/// As for [`load_bulk`] and [`load_multicast`].
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn load_bulk_multicast<T>(
+    to: SharedPtr<T>,
+    from: *const T,
+    bytes: u32,
+    barrier: Mbarrier,
+    ranks: u16,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster \
+             [{}], [{}], {}, [{}], {};",
+            in(reg32) to.address(),
+            in(reg64) from,
+            in(reg32) bytes,
+            in(reg32) barrier.address(),
+            in(reg16) ranks,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Asks for `bytes` of this block's shared memory to be copied to that of another block of the
+/// cluster (`cp.async.bulk.shared::cluster.shared::cta`, sm_90), which are reported to `barrier`, a
+/// barrier of that block ([`Mbarrier::mapa`]).
+///
+/// # Safety
+/// - `to`, `from` and `bytes` are multiples of 16. `from` is as for [`store`], until `barrier` has
+///   got the bytes.
+/// - For `to` and `barrier`, as for [`load_2d`], in their block; and as for
+///   [`ClusterPtr`].
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn copy_to_cluster<T>(
+    to: ClusterPtr<T>,
+    from: SharedPtr<T>,
+    bytes: u32,
+    barrier: ClusterPtr<u64>,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes \
+             [{}], [{}], {}, [{}];",
+            in(reg32) to.address(),
+            in(reg32) from.address(),
             in(reg32) bytes,
             in(reg32) barrier.address(),
             options(nostack, preserves_flags),

@@ -83,6 +83,20 @@ pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     unsafe { intrinsics::vote_ballot(mask, predicate) }
 }
 
+/// Elects one of the lanes of `mask`, and says whether it is this one (`elect.sync`, sm_90): for what
+/// one lane does for all, such as asking for a bulk copy. The same mask elects the same lane each
+/// time.
+///
+/// # Safety
+/// See the [module](self).
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub unsafe fn elect_sync(mask: u32) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::elect_sync(mask).is_elected }
+}
+
 /// A value that [`warp_match_any`] and [`warp_match_all`] compare, by its bits.
 pub trait WarpMatchValue: Copy {
     /// [`warp_match_any`].

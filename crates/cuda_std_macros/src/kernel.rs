@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Token, parse_quote};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, Token, parse_quote};
 
 use crate::host::{self, Contract, HostParameters};
 use crate::instance::{self, Instances};
@@ -16,6 +16,8 @@ pub struct Bounds {
     /// `.reqntid` or `.maxntid`, with its sizes.
     block: Option<(&'static str, Vec<Expr>)>,
     min_blocks: Option<Expr>,
+    /// `.reqnctapercluster`: blocks of a cluster.
+    cluster: Option<Vec<Expr>>,
     /// Bytes of dynamic shared memory that a launch has at least.
     dynamic_shared: Option<Expr>,
     /// The types that a generic kernel is built for.
@@ -32,6 +34,7 @@ impl Parse for Bounds {
         let mut bounds = Bounds {
             block: None,
             min_blocks: None,
+            cluster: None,
             dynamic_shared: None,
             instances: None,
             rules: Vec::new(),
@@ -57,13 +60,14 @@ impl Parse for Bounds {
                 }
                 "block" => bounds.block = Some((".reqntid", sizes(value)?)),
                 "max_block" => bounds.block = Some((".maxntid", sizes(value)?)),
+                "cluster" => bounds.cluster = Some(sizes(value)?),
                 "min_blocks" => bounds.min_blocks = Some(value),
                 "dynamic_shared" => bounds.dynamic_shared = Some(value),
                 _ => {
                     return Err(Error::new(
                         key.span(),
-                        "expected `block`, `max_block`, `min_blocks`, `dynamic_shared`, \
-                         `instances`, `no_panic` or `no_local_memory`",
+                        "expected `block`, `max_block`, `min_blocks`, `cluster`, \
+                         `dynamic_shared`, `instances`, `no_panic` or `no_local_memory`",
                     ));
                 }
             }
@@ -85,7 +89,9 @@ fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
         Expr::Tuple(tuple) if (1..=3).contains(&tuple.elems.len()) => {
             Ok(tuple.elems.into_iter().collect())
         }
-        Expr::Tuple(tuple) => Err(Error::new(tuple.span(), "a block has one to three sizes")),
+        Expr::Tuple(tuple) => {
+            Err(Error::new(tuple.span(), "a block or a cluster has one to three sizes"))
+        }
         size => Ok(vec![size]),
     }
 }
@@ -93,7 +99,7 @@ fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
 /// Expands `#[kernel(bounds)]` on `function`.
 pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     check_signature(&function, bounds.instances.is_some())?;
-    let ItemFn { attrs, vis, sig, block } = &function;
+    let ItemFn { attrs, vis, sig, block, .. } = &function;
     let name = &sig.ident;
     let statements = space::expand(&block.stmts)?;
     let mut plain = sig.clone();
@@ -180,7 +186,7 @@ fn contract<'a>(entry: &'a Ident, function: &ItemFn, bounds: &Bounds) -> Contrac
     };
     Contract {
         entry,
-        is_unsafe: function.sig.unsafety.is_some(),
+        is_unsafe: matches!(function.sig.safety, Safety::Unsafe(_)),
         block: block(".reqntid"),
         max_block: block(".maxntid"),
         dynamic_shared,
@@ -277,11 +283,11 @@ impl Entry {
     /// The function, which exists on the GPU only, behind its directives.
     fn function(&self, kernel: &ItemFn, body: &TokenStream) -> TokenStream {
         let Entry { name, parameters, rebuild, checks, directives, .. } = self;
-        let (vis, unsafety) = (&kernel.vis, &kernel.sig.unsafety);
+        let (vis, safety) = (&kernel.vis, &kernel.sig.safety);
         quote! {
             #[cfg(target_arch = "nvptx64")]
             #[unsafe(no_mangle)]
-            #vis #unsafety extern "ptx-kernel" fn #name(#(#parameters),*) {
+            #vis #safety extern "ptx-kernel" fn #name(#(#parameters),*) {
                 #checks
                 #rebuild
                 #body
@@ -339,7 +345,9 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
             ::core::arch::global_asm!(#text, #(const { let size: u32 = #sizes; size }),*);
         });
     };
-    if let Some((keyword, sizes)) = &bounds.block {
+    let cluster = bounds.cluster.as_ref().map(|sizes| (".reqnctapercluster", sizes));
+    let block = bounds.block.as_ref().map(|(keyword, sizes)| (*keyword, sizes));
+    for (keyword, sizes) in block.into_iter().chain(cluster) {
         let holes = vec!["{}"; sizes.len()].join(", ");
         directive(format!("// cuda_std directive {name} {keyword} {holes}"), sizes);
     }
@@ -350,12 +358,18 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     for rule in &bounds.rules {
         directive(format!("// cuda_std directive {name} {rule}"), &[]);
     }
+    if bounds.cluster.is_some() {
+        lines.extend(quote! {
+            #[cfg(all(target_arch = "nvptx64", not(target_feature = "sm_90")))]
+            ::core::compile_error!("clusters of blocks take sm_90 or later");
+        });
+    }
     lines
 }
 
 /// Expands `#[gpu_only]` on `function`.
 pub fn gpu_only(function: ItemFn) -> TokenStream {
-    let ItemFn { attrs, vis, sig, block } = &function;
+    let ItemFn { attrs, vis, sig, block, .. } = &function;
     let message = format!("`{}` runs on the GPU only", sig.ident);
     quote! {
         #(#attrs)*
@@ -405,7 +419,9 @@ mod tests {
 
     #[test]
     fn launch_bounds_become_directives() {
-        let text = kernel("block = (32, ROWS), min_blocks = 2", "unsafe fn k() {}").unwrap();
+        let bounds = "block = (32, ROWS), min_blocks = 2, cluster = (2, 1)";
+        let text = kernel(bounds, "unsafe fn k() {}").unwrap();
+        assert!(text.contains("\"//cuda_stddirectivek.reqnctapercluster{},{}\""), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.reqntid{},{}\""), "{text}");
         assert!(text.contains("letsize:u32=ROWS;size"), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.minnctapersm{}\""), "{text}");
@@ -465,6 +481,7 @@ mod tests {
             ("", "unsafe fn k(x: &mut f32) {}", "take `*mut T`"),
             ("block = 32, max_block = 64", "unsafe fn k() {}", "once"),
             ("block = (1, 2, 3, 4)", "unsafe fn k() {}", "one to three sizes"),
+            ("cluster = ()", "unsafe fn k() {}", "one to three sizes"),
             ("min_blocks = 2", "unsafe fn k() {}", "means nothing"),
             ("threads = 32", "unsafe fn k() {}", "expected `block`"),
         ] {

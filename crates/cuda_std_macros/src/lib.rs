@@ -31,6 +31,8 @@ use syn::parse_macro_input;
 /// - `min_blocks = 2` beside either: leave registers for so many blocks on a
 ///   multiprocessor (`.minnctapersm`).
 ///
+/// - `cluster = 2`, or up to three sizes: the blocks of a cluster (`.reqnctapercluster`, sm_90), at
+///   most 8. The grid is a multiple of that in each dimension; the driver refuses any other.
 /// - `dynamic_shared = 1024`: bytes of dynamic shared memory that the kernel uses. A typed launch
 ///   that gives less is refused.
 ///

@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Error, GenericArgument, Ident, Meta, PatType, PathArguments, Type};
+use syn::{Error, GenericArgument, Ident, Meta, PatType, PathArguments, PointerMutability, Type};
 
 /// The attribute of a parameter that stays where the launch put it.
 pub const GRID_CONSTANT: &str = "grid_constant";
@@ -41,7 +41,7 @@ impl<'a> Parameter<'a> {
                 element => Parameter::Reference(element),
             },
             Type::Ptr(p) => {
-                let mutable = p.mutability.is_some();
+                let mutable = matches!(p.mutability, PointerMutability::Mut(_));
                 match &*p.elem {
                     Type::Slice(s) => {
                         Parameter::Slice { element: &s.elem, mutable, reference: false }

@@ -1,7 +1,9 @@
 //! Rotating buffers: the matrices of a product on the device, one set of them, or so many that no
 //! launch finds its own in the L2 cache.
 
-use cuda_gemm::{Device, DeviceMatrix, Extras, Matrix};
+use std::ops::Range;
+
+use cuda_gemm::{Device, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Extras, Matrix};
 use serde::Serialize;
 
 use crate::candidate::Job;
@@ -92,10 +94,39 @@ pub struct RotatingBuffers {
     next: usize,
 }
 
+/// A matrix on the device: some columns of a wider one, or all.
+struct Part {
+    whole: DeviceMatrix,
+    cols: Range<usize>,
+}
+
+impl Part {
+    /// Zeros, of `rows` x `cols`, with so many more columns left of them and the leading dimension
+    /// `ld`.
+    fn zeros(
+        device: &Device,
+        [rows, cols]: [usize; 2],
+        ld: usize,
+        left: usize,
+    ) -> Result<Self, Error> {
+        let whole = DeviceMatrix::zeros(device, rows, ld.max(left + cols))?;
+        Ok(Self { whole, cols: left..left + cols })
+    }
+
+    fn view(&self) -> Result<DeviceMatrixRef<'_>, Error> {
+        Ok(self.whole.submatrix(0..self.whole.rows(), self.cols.clone())?)
+    }
+
+    fn view_mut(&mut self) -> Result<DeviceMatrixMut<'_>, Error> {
+        let rows = 0..self.whole.rows();
+        Ok(self.whole.submatrix_mut(rows, self.cols.clone())?)
+    }
+}
+
 struct Set {
-    a: DeviceMatrix,
-    b: DeviceMatrix,
-    c: DeviceMatrix,
+    a: Part,
+    b: Part,
+    c: Part,
     residual: Option<DeviceMatrix>,
 }
 
@@ -112,7 +143,7 @@ fn enqueue(job: &Job, set: &mut Set, vectors: &[Option<DeviceMatrix>; 2]) -> Res
     if let Some(residual) = residual {
         extras = extras.residual(residual.view().split_rows(job.gemm().batch)?);
     }
-    job.enqueue_with(a, b, c, extras)
+    job.enqueue_with(a.view()?, b.view()?, c.view_mut()?, extras)
 }
 
 impl RotatingBuffers {
@@ -122,18 +153,37 @@ impl RotatingBuffers {
     ///
     /// [`cuda_gemm::Error::Driver`] if the memory is not to be had.
     pub fn new(device: &Device, operands: &Operands, count: usize) -> Result<Self, Error> {
-        let [_, _, [rows, cols]] = shapes(operands.gemm());
+        Self::within(device, operands, count, 0)
+    }
+
+    /// The same, of wider matrices, with so many columns left of A, B and C: leading dimensions are
+    /// the product's, and addresses are so many elements from what the driver allocates.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RotatingBuffers::new`].
+    pub fn within(
+        device: &Device,
+        operands: &Operands,
+        count: usize,
+        left: usize,
+    ) -> Result<Self, Error> {
+        let gemm = operands.gemm();
+        let [shape_a, shape_b, shape_c] = shapes(gemm);
         let [scale, bias, residual] = operands.extras();
         let copy = |matrix: Option<&Matrix>| {
             matrix.map(|matrix| DeviceMatrix::from_host(device, matrix)).transpose()
         };
         let set = || {
-            Ok(Set {
-                a: DeviceMatrix::from_host(device, operands.a())?,
-                b: DeviceMatrix::from_host(device, operands.b())?,
-                c: DeviceMatrix::zeros(device, rows, cols)?,
+            let mut set = Set {
+                a: Part::zeros(device, shape_a, gemm.lda, left)?,
+                b: Part::zeros(device, shape_b, gemm.ldb, left)?,
+                c: Part::zeros(device, shape_c, gemm.ldc, left)?,
                 residual: copy(residual)?,
-            })
+            };
+            set.a.view_mut()?.upload(operands.a())?;
+            set.b.view_mut()?.upload(operands.b())?;
+            Ok(set)
         };
         let sets = (0..count).map(|_| set()).collect::<Result<_, Error>>()?;
         Ok(Self { sets, vectors: [copy(scale)?, copy(bias)?], next: 0 })
@@ -165,8 +215,8 @@ impl RotatingBuffers {
     pub fn reset(&mut self, old: Option<&Matrix>) -> Result<(), Error> {
         let c = &mut self.sets[0].c;
         match old {
-            Some(old) => Ok(c.upload(old)?),
-            None => Ok(c.fill_buffer(POISON)?),
+            Some(old) => Ok(c.view_mut()?.upload(old)?),
+            None => Ok(c.whole.fill_buffer(POISON)?),
         }
     }
 
@@ -176,7 +226,7 @@ impl RotatingBuffers {
     ///
     /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
     pub fn first(&self) -> Result<Matrix, Error> {
-        Ok(self.sets[0].c.download()?)
+        Ok(self.sets[0].c.view()?.download()?)
     }
 
     /// What a job computes from the old C, or from one of NaN ([`POISON`]) where it is not read;
@@ -247,7 +297,31 @@ mod tests {
             buffers.enqueue(job).unwrap();
         }
         assert_eq!((buffers.len(), buffers.next), (3, 0));
-        assert!(buffers.sets.iter().all(|set| set.c.download().unwrap() == result));
+        assert!(buffers.sets.iter().all(|set| set.c.whole.download().unwrap() == result));
+    }
+
+    /// What is around C stays as it was.
+    #[test]
+    fn matrices_may_be_parts_of_wider_ones() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let (a, b) = (Matrix::random(40, 10, 1, 1), Matrix::random(20, 30, 1, 2));
+        let dense = Gemm::new(20, 30, 10);
+        let wide = dense.strided(10 + 4, 30 + 4, 30 + 4).stacked(2);
+        let loaded = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
+        let result = |gemm: Gemm, left| {
+            let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
+            let Ok(job) = &candidate.job else { panic!() };
+            let operands = Operands::new(gemm, a.clone(), b.clone(), None).unwrap();
+            let mut buffers = RotatingBuffers::within(&device, &operands, 1, left).unwrap();
+            let result = buffers.result(job, None).unwrap();
+            (result, buffers.sets[0].c.whole.download().unwrap())
+        };
+        let (expected, _) = result(dense.stacked(2), 0);
+        let (in_part, around) = result(wide, 1);
+        assert_eq!(in_part, expected);
+        assert_eq!((around.rows(), around.cols()), (40, 34));
+        let is_poison = |col: usize| around.row(0)[col].to_bits() == POISON;
+        assert!([0, 31, 32, 33].into_iter().all(is_poison) && !is_poison(1) && !is_poison(30));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER};
 use cuda_gemm::{
-    Auto, Device, DeviceBatchRef, DeviceMatrix, Error as GemmError, Extras, Gemm, Kernel, Plan,
-    PlanBuilder, Table, auto, find_kernel, nearest_name,
+    Auto, Device, DeviceBatchRef, DeviceMatrixMut, DeviceMatrixRef, Error as GemmError, Extras,
+    Gemm, Kernel, Plan, PlanBuilder, Table, auto, find_kernel, nearest_name,
 };
 
 use crate::cublas::{Cublas, CublasProduct};
@@ -125,7 +125,8 @@ impl Selection {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
-            Ok(Loaded { name, rung: place.map(|place| place + 1), code: among.tolerate(code)? })
+            let rung = place.map(|place| place + 1);
+            Ok(Loaded { name, rung, code: among.tolerate(code)?, any_alignment: false })
         });
         loaded.collect()
     }
@@ -159,6 +160,7 @@ pub struct Loaded {
     name: &'static str,
     rung: Option<usize>,
     code: Result<Code, Arc<Error>>,
+    any_alignment: bool,
 }
 
 enum Code {
@@ -168,6 +170,16 @@ enum Code {
 }
 
 impl Loaded {
+    /// For matrices that begin at any element: see [`PlanBuilder::any_alignment`].
+    #[must_use]
+    pub fn any_alignment(self) -> Self {
+        Self { any_alignment: true, ..self }
+    }
+
+    fn aligned(&self, plan: PlanBuilder) -> PlanBuilder {
+        if self.any_alignment { plan.any_alignment() } else { plan }
+    }
+
     /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
     /// copied first if `staged`, against it; `auto` makes up its own mind about both. Where `choice` is everything, what is refused
     /// is in the candidate.
@@ -185,14 +197,15 @@ impl Loaded {
         let mut chosen = None;
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                let prepared = kernel.plan(gemm).splits(asked_splits).staged(staged).prepare();
-                choice.tolerate(prepared.map(Job::rung))?
+                let plan = kernel.plan(gemm).splits(asked_splits).staged(staged);
+                choice.tolerate(self.aligned(plan).prepare().map(Job::rung))?
             }
             Ok(Code::Auto(auto)) => {
                 let fastest = auto.choose(&gemm)?;
                 (chosen, staged) = (Some(fastest.descriptor), fastest.staged);
                 let plan = auto.plan_choice(gemm, fastest);
-                choice.tolerate(plan.and_then(PlanBuilder::prepare).map(Job::rung))?
+                let prepared = plan.and_then(|plan| self.aligned(plan).prepare());
+                choice.tolerate(prepared.map(Job::rung))?
             }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
             Err(reason) => Err(Arc::clone(reason)),
@@ -303,11 +316,11 @@ impl Job {
     /// # Errors
     ///
     /// Those of [`Plan::enqueue`] or [`CublasProduct::enqueue`].
-    pub fn enqueue(
+    pub fn enqueue<'m>(
         &self,
-        a: &DeviceMatrix,
-        b: &DeviceMatrix,
-        c: &mut DeviceMatrix,
+        a: impl Into<DeviceMatrixRef<'m>>,
+        b: impl Into<DeviceMatrixRef<'m>>,
+        c: impl Into<DeviceMatrixMut<'m>>,
     ) -> Result<(), Error> {
         self.enqueue_with(a, b, c, Extras::new())
     }
@@ -317,16 +330,17 @@ impl Job {
     /// # Errors
     ///
     /// As there, and those of [`Plan::enqueue_with`].
-    pub fn enqueue_with(
+    pub fn enqueue_with<'m>(
         &self,
-        a: &DeviceMatrix,
-        b: &DeviceMatrix,
-        c: &mut DeviceMatrix,
-        extras: Extras<'_>,
+        a: impl Into<DeviceMatrixRef<'m>>,
+        b: impl Into<DeviceMatrixRef<'m>>,
+        c: impl Into<DeviceMatrixMut<'m>>,
+        extras: Extras<'m>,
     ) -> Result<(), Error> {
         let (batch, [shape_a, shape_b, _]) = (self.gemm().batch, self.gemm().shapes());
-        let (a, b) = (operand(a, batch, shape_a)?, operand(b, batch, shape_b)?);
-        let c = if batch == 1 { c.into() } else { c.view_mut().split_rows(batch)? };
+        let (a, b) = (operand(a.into(), batch, shape_a)?, operand(b.into(), batch, shape_b)?);
+        let c = c.into();
+        let c = if batch == 1 { c.into() } else { c.split_rows(batch)? };
         match self {
             Self::Rung(prepared) => Ok(prepared.enqueue_with(a, b, c, extras)?),
             Self::Cublas(product) => Ok(product.enqueue_with(a, b, c, extras)?),
@@ -336,14 +350,14 @@ impl Job {
 
 /// The matrices of a batch, which lie one below the other, or one for all.
 fn operand(
-    matrix: &DeviceMatrix,
+    matrix: DeviceMatrixRef<'_>,
     batch: usize,
     [rows, _]: [usize; 2],
 ) -> Result<DeviceBatchRef<'_>, GemmError> {
     match batch {
         1 => Ok(matrix.into()),
-        _ if matrix.rows() == rows => Ok(matrix.view().broadcast(batch)),
-        _ => matrix.view().split_rows(batch),
+        _ if matrix.rows() == rows => Ok(matrix.broadcast(batch)),
+        _ => matrix.split_rows(batch),
     }
 }
 

@@ -63,6 +63,13 @@ pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
     [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
 }
 
+/// Bytes of A, B and C with what leading dimensions put between their rows.
+pub fn stored_bytes(gemm: &Gemm) -> u128 {
+    let lds = [gemm.lda, gemm.ldb, gemm.ldc];
+    let matrices = shapes(gemm).into_iter().zip(lds);
+    matrices.map(|([rows, cols], ld)| 4 * rows as u128 * cols.max(ld) as u128).sum()
+}
+
 /// Bytes of the results of all products.
 pub fn result_bytes(gemm: &Gemm) -> u128 {
     4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128)

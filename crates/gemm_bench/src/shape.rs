@@ -7,6 +7,8 @@ use std::str::FromStr;
 use cuda_gemm::Gemm;
 use host_system::format::excerpt;
 use host_system::text;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::error::Error;
 
@@ -131,6 +133,31 @@ impl FromStr for Shape {
         shape.gemm().validate().map_err(|error| error.to_string())?;
         Ok(shape)
     }
+}
+
+/// The largest size of a [`random`] shape.
+pub const RANDOM_MAX: usize = 10_000;
+
+/// So many shapes of single products, the same for the same seed: M, N and K each from 1 to
+/// [`RANDOM_MAX`], with logarithms that are uniformly distributed.
+///
+/// ```
+/// use gemm_bench::shape::random;
+///
+/// let shapes = random(300, 7);
+/// let small = shapes.iter().filter(|shape| shape.k < 100).count();
+/// assert!(shapes.len() == 300 && (100..200).contains(&small));
+/// assert_eq!(random(10, 7), shapes[..10]);
+/// assert_ne!(random(10, 8), shapes[..10]);
+/// ```
+pub fn random(count: usize, seed: u64) -> Vec<Shape> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut size = || {
+        let uniform = f64::from(rng.next_u32()) / 2f64.powi(32);
+        let size = ((RANDOM_MAX + 1) as f64).powf(uniform);
+        (size as usize).clamp(1, RANDOM_MAX)
+    };
+    (0..count).map(|_| Shape::new(size(), size(), size())).collect()
 }
 
 /// The shapes in a file, one per line; `#` starts a comment.

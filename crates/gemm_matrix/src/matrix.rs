@@ -1,5 +1,7 @@
 //! Matrices of f32 in the host's memory.
 
+use crate::element::Element;
+
 /// A dense row-major matrix on the host.
 ///
 /// ```
@@ -93,6 +95,13 @@ impl Matrix {
             }
         });
         Self { rows, cols, data }
+    }
+
+    /// The matrix whose elements are rounded to a type.
+    #[must_use]
+    pub fn rounded(mut self, element: Element) -> Self {
+        self.data.iter_mut().for_each(|x| *x = element.round(*x));
+        self
     }
 
     /// The transpose.

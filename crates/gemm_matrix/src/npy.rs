@@ -1,4 +1,4 @@
-//! NumPy's `.npy` files: f32 matrices in, f32 matrices out.
+//! NumPy's `.npy` files: matrices of f32 or f16 in and out.
 //!
 //! The format is NumPy's own
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>): a magic
@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::element::Element;
 use crate::matrix::Matrix;
 
 mod header;
@@ -46,7 +47,7 @@ pub struct NpyFileError {
     pub source: NpyError,
 }
 
-/// An opened `.npy` file whose header is known to be a matrix of f32. The elements
+/// An opened `.npy` file whose header is known to be a matrix of f32 or f16. The elements
 /// are read by [`NpyFile::read`], so that sizes can be checked first.
 #[derive(Debug)]
 pub struct NpyFile {
@@ -88,6 +89,11 @@ impl NpyFile {
         (self.header.rows, self.header.cols)
     }
 
+    /// The type of its elements: f32 or f16.
+    pub fn element(&self) -> Element {
+        self.header.element
+    }
+
     /// Reads the elements, in C or in Fortran order, into a row-major matrix.
     ///
     /// # Errors
@@ -100,17 +106,18 @@ impl NpyFile {
 }
 
 fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyError> {
-    let Header { rows, cols, fortran_order } = *header;
+    let Header { rows, cols, fortran_order, element } = *header;
     let mut matrix = Matrix::zeros(rows, cols);
     let data = matrix.as_mut_slice();
     let mut bytes = vec![0; 1 << 18];
     let mut at = 0;
     while at < data.len() {
-        let count = (data.len() - at).min(bytes.len() / 4);
-        let piece = &mut bytes[..4 * count];
-        let early = NpyError::Truncated { expected: header.bytes(), found: 4 * at as u64 };
+        let count = (data.len() - at).min(bytes.len() / element.bytes());
+        let piece = &mut bytes[..element.bytes() * count];
+        let early =
+            NpyError::Truncated { expected: header.bytes(), found: (element.bytes() * at) as u64 };
         exact(reader, piece, early)?;
-        let values = piece.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word));
+        let values = element.decode(piece).into_iter();
         match fortran_order {
             false => data[at..at + count].iter_mut().zip(values).for_each(|(to, from)| *to = from),
             // In Fortran order the file goes down the columns.
@@ -131,9 +138,26 @@ fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyE
 ///
 /// Those of the writer.
 pub fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
+    write(matrix, ("<f4", Element::F32), writer)
+}
+
+/// As [`write_matrix`], rounded to f16.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub fn write_matrix_f16(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
+    write(matrix, ("<f2", Element::F16), writer)
+}
+
+fn write(
+    matrix: &Matrix,
+    (descr, element): (&str, Element),
+    writer: &mut impl Write,
+) -> io::Result<()> {
     let mut header = String::new();
     let (rows, cols) = (matrix.rows(), matrix.cols());
-    write!(header, "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}")
+    write!(header, "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}")
         .expect("a string takes all");
     // Spaces up to a multiple of 64 for everything in front of the elements, and a newline.
     let length = (MAGIC.len() + 4 + header.len() + 1).next_multiple_of(64) - MAGIC.len() - 4;
@@ -142,8 +166,8 @@ pub fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> 
     // Two dimensions are at most 40 digits.
     writer.write_all(&(length as u16).to_le_bytes())?;
     writeln!(writer, "{header:<width$}", width = length - 1)?;
-    for value in matrix.as_slice() {
-        writer.write_all(&value.to_le_bytes())?;
+    for values in matrix.as_slice().chunks(1 << 16) {
+        writer.write_all(&element.encode(values))?;
     }
     Ok(())
 }
@@ -189,6 +213,17 @@ mod tests {
     }
 
     #[test]
+    fn f16_comes_in_and_goes_out() {
+        let matrix = Matrix::from_vec(2, 2, vec![1.0, 65504.0, -0.1, f32::INFINITY]);
+        let mut bytes = Vec::new();
+        write_matrix_f16(&matrix, &mut bytes).unwrap();
+        assert_eq!(bytes.len(), 128 + 8);
+        assert_eq!(read(&bytes).unwrap(), matrix.clone().rounded(Element::F16));
+        assert!(read(&bytes[..bytes.len() - 1]).is_err());
+        assert_ne!(read(&bytes).unwrap(), matrix);
+    }
+
+    #[test]
     fn what_is_written_is_what_numpy_writes() {
         // numpy.save of numpy.array([[1, -2.5]], dtype='<f4'), byte for byte.
         let mut expected = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, \
@@ -216,7 +251,7 @@ mod tests {
 
     #[test]
     fn headers_in_other_spellings() {
-        let expected = Header { rows: 3, cols: 4, fortran_order: true };
+        let expected = Header { rows: 3, cols: 4, fortran_order: true, element: Element::F32 };
         for text in [
             "{'shape': (3, 4), 'fortran_order': True, 'descr': '<f4'}",
             "{\"descr\":\"<f4\",\"fortran_order\":True,\"shape\":(3L,4L)}   \n",

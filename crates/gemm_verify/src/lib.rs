@@ -53,6 +53,22 @@
 //! Each step of an [`Epilogue`] carries the tolerance on: a factor multiplies it, an activation by the
 //! largest slope that it has (1.13), and each adds its own rounding, an activation eight.
 //!
+//! # Tensor cores
+//!
+//! [`Reference::computed_by`] says how a product is computed, where that is not by FMAs in f32. A and
+//! B are what the device has: rounded to its type, as `Matrix::rounded` does.
+//!
+//! An instruction adds `d` products, 4 to 16, and the old sum at once. Products are exact. Each of the
+//! `d + 1` numbers is cut off below 2^-25 of the largest one, and the sum to 24 bits, so that one
+//! instruction is off by at most `(2 + (d + 1) / 2) u` of the largest sum. In `K / d` of them that is
+//! less than `(9 K / 8 + 4) u` for any `d`: the `n` of the worst case. Cut off is not rounded: errors
+//! have the sign of the sum, which for random matrices goes to and fro. Their spread is below
+//! `2.7 sqrt(K) u`, and 3 is what the probabilistic bound takes in place of 1. A number below the
+//! smallest normal one of its type counts as if it were that, since its exponent does.
+//!
+//! With [`Products::Tf32x3`] there are three products, and `12 u` for what a split leaves out. A result in
+//! another type than f32 is rounded once more.
+//!
 //! # Too large for a full product
 //!
 //! A full f64 product is M N K FMAs. Beyond what takes some seconds, or 2 GiB
@@ -75,6 +91,7 @@
 //! norms allow an f32 overflow on the way (`||a_i|| ||b_j|| |alpha| > f32::MAX`, say),
 //! a result that is not finite is not wrong: it is accepted, and counted.
 
+mod arithmetic;
 mod check;
 mod epilogue;
 mod error;
@@ -83,6 +100,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
+pub use arithmetic::{Arithmetic, Products};
 pub use check::{Bound, Check, Deviation, Method, Problem};
 pub use epilogue::Epilogue;
 pub use error::Error;

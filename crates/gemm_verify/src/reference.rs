@@ -5,6 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 
+use super::arithmetic::Arithmetic;
 use super::check::{Check, Deviation, LAMBDA, Method, Problem, SAMPLES, SLACK, TINY, U, Verdict};
 use crate::epilogue::Epilogue;
 use crate::error::Error;
@@ -18,6 +19,7 @@ pub struct Reference<'a> {
     problem: Problem<'a>,
     /// The inner dimension, 0 where alpha is 0.
     depth: usize,
+    arithmetic: Arithmetic,
     /// `g` of [the crate](crate).
     factor: f64,
     /// Norms of A's rows and B's columns, over their finite elements.
@@ -75,9 +77,10 @@ impl<'a> Reference<'a> {
         let mut reference = Self {
             problem,
             depth,
+            arithmetic: Arithmetic::default(),
             factor: bound.factor(depth),
-            row_norms: row_norms(a, depth),
-            col_norms: col_norms(b, depth),
+            row_norms: row_norms(a, depth, 0.0),
+            col_norms: col_norms(b, depth, 0.0),
             method,
             values: Values::Full(Vec::new()),
             epilogue: Epilogue::default(),
@@ -115,6 +118,18 @@ impl<'a> Reference<'a> {
     pub fn then(self, epilogue: Epilogue<'a>) -> Result<Self, Error> {
         epilogue.expect_shape(self.problem.a.rows(), self.problem.b.cols())?;
         Ok(Self { epilogue, ..self })
+    }
+
+    /// The same reference, with the bounds of another arithmetic than that of f32.
+    #[must_use]
+    pub fn computed_by(mut self, arithmetic: Arithmetic) -> Self {
+        let Problem { a, b, bound, .. } = self.problem;
+        self.arithmetic = arithmetic;
+        self.factor = arithmetic.factor(bound, self.depth);
+        let floor = arithmetic.floor();
+        self.row_norms = row_norms(a, self.depth, floor);
+        self.col_norms = col_norms(b, self.depth, floor);
+        self
     }
 
     fn full(&self) -> Values {
@@ -235,9 +250,13 @@ impl<'a> Reference<'a> {
             }
             let count = got.len() as f64;
             // The norm of a sum is at most the sum of the norms.
-            let norm = self.factor * f64::from(alpha).abs() * self.row_norms[row] * squares.sqrt()
-                + 2.0 * U * SLACK * old_squares.sqrt()
-                + self.underflow() * count.sqrt();
+            let (last, spacing) = self.arithmetic.last_rounding();
+            let norm = (self.factor + last)
+                * f64::from(alpha).abs()
+                * self.row_norms[row]
+                * squares.sqrt()
+                + (2.0 * U * SLACK + last) * old_squares.sqrt()
+                + (self.underflow() + spacing) * count.sqrt();
             // The sum of the tolerances themselves is at most sqrt(count) times the norm.
             let tolerance = LAMBDA.min(count.sqrt()) * norm;
             let error = (sum - sums[row * groups + g]).abs();
@@ -288,12 +307,16 @@ impl<'a> Reference<'a> {
         let old = if old.is_finite() { old } else { 0.0 };
         let tolerance = self.factor * scaled + 2.0 * U * SLACK * old + self.underflow();
         let (expected, tolerance) = self.epilogue.apply(row, col, expected, tolerance);
+        let (last, spacing) = self.arithmetic.last_rounding();
+        let stored = if expected.is_finite() { expected.abs() + tolerance } else { 0.0 };
+        let tolerance = tolerance + last * stored + spacing;
         let got = f64::from(got);
         if !got.is_finite() {
             if expected == got || expected.is_nan() && got.is_nan() {
                 return Verdict::Same;
             }
-            if norms.max(scaled + old) + tolerance > f64::from(f32::MAX) {
+            let max = self.arithmetic.output.max();
+            if norms + tolerance > f64::from(f32::MAX) || scaled + old + tolerance > max {
                 return Verdict::Overflowed;
             }
         }
@@ -348,10 +371,11 @@ fn expect_shape(
     }
 }
 
-/// A finite element's square in f64, 0 for others: where there is a NaN or an
-/// infinity, the reference is not finite and no tolerance is needed.
-fn square(x: f32) -> f64 {
-    if x.is_finite() { f64::from(x) * f64::from(x) } else { 0.0 }
+/// A finite element's square in f64, or that of `floor` if it is smaller and not 0; 0 for others:
+/// where there is a NaN or an infinity, the reference is not finite and no tolerance is needed.
+fn square(x: f32, floor: f64) -> f64 {
+    let magnitude = if x == 0.0 { 0.0 } else { f64::from(x).abs().max(floor) };
+    if x.is_finite() { magnitude * magnitude } else { 0.0 }
 }
 
 /// FMAs of a product.
@@ -360,14 +384,14 @@ fn fmas(sizes: [usize; 3]) -> u128 {
     sizes.map(|size| size as u128).into_iter().fold(1, u128::saturating_mul)
 }
 
-fn row_norms(a: &Matrix, depth: usize) -> Vec<f64> {
+fn row_norms(a: &Matrix, depth: usize, floor: f64) -> Vec<f64> {
     (0..a.rows())
         .into_par_iter()
-        .map(|row| a.row(row)[..depth].iter().map(|&x| square(x)).sum::<f64>().sqrt())
+        .map(|row| a.row(row)[..depth].iter().map(|&x| square(x, floor)).sum::<f64>().sqrt())
         .collect()
 }
 
-fn col_norms(b: &Matrix, depth: usize) -> Vec<f64> {
+fn col_norms(b: &Matrix, depth: usize, floor: f64) -> Vec<f64> {
     let n = b.cols();
     let add = |mut sums: Vec<f64>, other: Vec<f64>| {
         sums.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
@@ -380,7 +404,7 @@ fn col_norms(b: &Matrix, depth: usize) -> Vec<f64> {
             let mut sums = vec![0.0; n];
             for row in part * 1024..depth.min((part + 1) * 1024) {
                 for (sum, &x) in sums.iter_mut().zip(b.row(row)) {
-                    *sum += square(x);
+                    *sum += square(x, floor);
                 }
             }
             sums

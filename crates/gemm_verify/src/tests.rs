@@ -1,6 +1,6 @@
 //! What passes, what does not, and why.
 
-use gemm_matrix::Matrix;
+use gemm_matrix::{Element, Matrix};
 
 use super::*;
 
@@ -272,4 +272,77 @@ fn shapes_must_fit() {
     assert!(compute(Problem { c: None, ..problem }).is_err());
     assert!(compute(Problem { c: None, beta: 0.0, ..problem }).is_ok());
     assert!(compute(problem).unwrap().check(a).is_err());
+}
+
+/// A product as tensor cores compute it, 16 steps along K at a time, each sum cut off to f32.
+fn by_tensor_core(a: &Matrix, b: &Matrix, output: Element) -> Matrix {
+    let cut = |sum: f64| f64::from_bits(sum.to_bits() & !((1 << 29) - 1)) as f32;
+    Matrix::from_fn(a.rows(), b.cols(), |i, j| {
+        let mut sum = 0.0;
+        for first in (0..a.cols()).step_by(16) {
+            let steps = first..a.cols().min(first + 16);
+            let products = steps.map(|l| f64::from(a.at(i, l)) * f64::from(b.at(l, j)));
+            sum = cut(products.fold(f64::from(sum), |sum, product| sum + product));
+        }
+        output.round(sum)
+    })
+}
+
+#[test]
+fn bounds_know_the_types() {
+    let (a, b) = (Matrix::random(40, 500, 3, 1), Matrix::random(500, 60, 3, 2));
+    for input in [Element::Tf32, Element::Bf16, Element::F16] {
+        let [a16, b16] = [&a, &b].map(|matrix| matrix.clone().rounded(input));
+        for output in [Element::F32, input] {
+            for (method, bound) in BOTH.into_iter().zip([Bound::Probabilistic, Bound::WorstCase]) {
+                let problem = |a, b| Problem { a, b, c: None, alpha: 1.0, beta: 0.0, bound };
+                let reference = |a, b, output| {
+                    let arithmetic = Arithmetic { input, products: Products::TensorCore, output };
+                    let reference = Reference::compute(problem(a, b), method, 5).unwrap();
+                    reference.computed_by(arithmetic)
+                };
+                let result = by_tensor_core(&a16, &b16, output);
+                let check = |reference: Reference<'_>| reference.check(&result).unwrap();
+                let right = check(reference(&a16, &b16, output));
+                assert!(right.passed(), "{input} {output} {right:?}");
+                // Of matrices that were not rounded, or rounded more than is said.
+                let unrounded = reference(&a, &b, output);
+                assert!(output != Element::F32 || !check(unrounded).passed(), "{input}");
+                let unsaid = reference(&a16, &b16, Element::F32);
+                assert_eq!(check(unsaid).passed(), output == Element::F32, "{input}");
+                // Without a step along K.
+                let short = by_tensor_core(
+                    &Matrix::from_fn(40, 499, |i, l| a16.at(i, l)),
+                    &Matrix::from_fn(499, 60, |l, j| b16.at(l, j)),
+                    output,
+                );
+                let missing = reference(&a16, &b16, output).check(&short).unwrap();
+                assert!(!missing.passed(), "{input} {output}");
+            }
+        }
+    }
+}
+
+#[test]
+fn f16_overflows_where_it_has_to() {
+    let a = Matrix::from_fn(2, 4, |i, _| [200.0, 1.0][i]);
+    let problem = Problem {
+        a: &a,
+        b: &a.transposed(),
+        c: None,
+        alpha: 1.0,
+        beta: 0.0,
+        bound: Bound::WorstCase,
+    };
+    let arithmetic =
+        Arithmetic { input: Element::F16, products: Products::TensorCore, output: Element::F16 };
+    let reference = Reference::compute(problem, Method::Full, 1).unwrap().computed_by(arithmetic);
+    let check = |first: f32| {
+        reference.check(&Matrix::from_vec(2, 2, vec![first, 800.0, 800.0, 4.0])).unwrap()
+    };
+    // 160000 is more than 65504.
+    assert!(check(f32::INFINITY).passed() && check(f32::INFINITY).overflowed == 1);
+    assert!(!check(65504.0).passed());
+    let wrong = Matrix::from_vec(2, 2, vec![f32::INFINITY, f32::INFINITY, 800.0, 4.0]);
+    assert!(!reference.check(&wrong).unwrap().passed());
 }

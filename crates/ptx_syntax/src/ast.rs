@@ -35,6 +35,8 @@ pub enum Space {
     Local,
     /// `.param`
     Param,
+    /// `.shared::cluster`, in which nothing is declared: the shared memory of a cluster's blocks.
+    SharedCluster,
 }
 
 /// A variable declaration: `.shared .align 16 .b8 tile[4096];`
@@ -83,6 +85,8 @@ pub struct Function {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`
     pub required_threads: Option<[u32; 3]>,
+    /// `.reqnctapercluster`
+    pub required_cluster: Option<[u32; 3]>,
     /// `.minnctapersm`
     pub min_blocks_per_sm: Option<u32>,
     /// `None` for a declaration.

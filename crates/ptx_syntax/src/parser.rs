@@ -97,6 +97,7 @@ impl Cursor {
             params,
             max_threads: None,
             required_threads: None,
+            required_cluster: None,
             min_blocks_per_sm: None,
             body: None,
             line,
@@ -112,6 +113,7 @@ impl Cursor {
             match self.word("`{`, `;` or a directive")?.as_str() {
                 ".maxntid" => function.max_threads = Some(self.extents()?),
                 ".reqntid" => function.required_threads = Some(self.extents()?),
+                ".reqnctapercluster" => function.required_cluster = Some(self.extents()?),
                 ".minnctapersm" => function.min_blocks_per_sm = Some(self.unsigned()?),
                 ".maxnreg" => {
                     self.int()?;
@@ -162,6 +164,7 @@ mod tests {
 .extern .func (.param .b32 r) f (.param .b64 a) .noreturn;
 .visible .entry k(.param .u64 .ptr .global .align 4 k_0, .param .align 8 .b8 k_1[24])
 .maxntid 16, 16
+.reqnctapercluster 2, 1, 1
 .minnctapersm 2
 {{
   .reg .pred %p<3>;
@@ -182,6 +185,7 @@ $L__1:
         assert_eq!(module.variables[1].init.len(), 3);
         let kernel = &module.functions[1];
         assert_eq!(kernel.max_threads, Some([16, 16, 1]));
+        assert_eq!(kernel.required_cluster, Some([2, 1, 1]));
         assert_eq!(kernel.min_blocks_per_sm, Some(2));
         assert_eq!(kernel.params[0].align, 8);
         assert_eq!(kernel.params[1].count, Some(24));

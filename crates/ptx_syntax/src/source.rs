@@ -1,6 +1,7 @@
 //! Which line of which source a line of PTX comes from, where a compiler has written it down
-//! (`.loc` and `.file`).
+//! (`.loc` and `.file`, and the calls that were inlined, in LLVM's comments behind `.loc`).
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// A place in a source.
@@ -12,25 +13,38 @@ pub struct Place {
     pub line: u32,
     /// The column, from 1; 0 where it is not known.
     pub column: u32,
+    /// The place in a library that was inlined here, if there is one.
+    pub inlined: Option<Box<Place>>,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { file, line, column } = self;
+        let Place { file, line, column, inlined } = self;
         match column {
-            0 => write!(f, "{file}:{line}"),
-            _ => write!(f, "{file}:{line}:{column}"),
+            0 => write!(f, "{file}:{line}")?,
+            _ => write!(f, "{file}:{line}:{column}")?,
+        }
+        match inlined {
+            Some(inlined) => write!(f, ", in {inlined}"),
+            None => Ok(()),
         }
     }
 }
 
-/// Where Rust's own library lies in its toolchains.
-const LIBRARY: &str = "/lib/rustlib/src/rust/library/";
+/// Whether a file belongs to a library: Rust's own, `cuda_std`, or a crate of a registry.
+pub fn is_library(file: &str) -> bool {
+    let file = file.replace('\\', "/");
+    ["/rustlib/src/rust/library/", "/cuda_std/src/", "/registry/src/"]
+        .iter()
+        .any(|library| file.contains(library))
+        || file.starts_with("/rustc/")
+}
 
 /// The place that line `line` of a text comes from, counted from 1. `lines` are all of the text.
 ///
-/// An instruction that was inlined from Rust's own library counts for the place before it that is
-/// none of it, if the function has one.
+/// An instruction that was inlined from a [library](is_library) counts for the call outside of it,
+/// where the text says which that is (rustc's `-Zverbose-asm`), or else for the place before it that
+/// is in none, if the function has one.
 pub fn place<S: AsRef<str>>(lines: &[S], line: u32) -> Option<Place> {
     let before = lines.get(..usize::try_from(line).ok()?)?.iter().rev().map(|line| line.as_ref());
     // As far as to the head of the function.
@@ -40,14 +54,25 @@ pub fn place<S: AsRef<str>>(lines: &[S], line: u32) -> Option<Place> {
     };
     let body = before.take_while(|line| !is_head(line));
     let mut innermost = None;
-    for [file, line, column] in body.filter_map(location) {
+    for text in body {
+        let Some([file, line, column]) = location(text) else { continue };
+        let own = file_name(lines, file).map(|file| (file, line, column));
         // Line 0 is what no line of the source says.
-        let Some(file) = (line != 0).then(|| file_name(lines, file)).flatten() else { continue };
-        let place = Place { file: file.to_owned(), line, column };
-        if !file.replace('\\', "/").contains(LIBRARY) {
-            return Some(place);
+        let frames = own.into_iter().chain(callers(text)).filter(|&(_, line, _)| line != 0);
+        let mut places = frames.map(|(file, line, column)| Place {
+            file: file.to_owned(),
+            line,
+            column,
+            inlined: None,
+        });
+        let Some(first) = places.next() else { continue };
+        if !is_library(&first.file) {
+            return Some(first);
         }
-        innermost.get_or_insert(place);
+        if let Some(caller) = places.find(|place| !is_library(&place.file)) {
+            return Some(Place { inlined: Some(Box::new(first)), ..caller });
+        }
+        innermost.get_or_insert(first);
     }
     innermost
 }
@@ -57,6 +82,48 @@ fn location(line: &str) -> Option<[u32; 3]> {
     let mut words = line.trim().strip_prefix(".loc")?.split([' ', '\t', ',']);
     let mut numbers = words.by_ref().filter(|word| !word.is_empty()).map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next().flatten().unwrap_or(0)])
+}
+
+/// What stands before each caller in LLVM's comments.
+const INLINED_AT: &str = " @[ ";
+
+/// The calls that the instructions behind a `.loc` were inlined at, from the inside out.
+fn callers(line: &str) -> impl Iterator<Item = (&str, u32, u32)> {
+    line.split(INLINED_AT).skip(1).filter_map(caller)
+}
+
+/// File, line and column of one of them: `src/lib.rs:12:5 ] ]`.
+fn caller(text: &str) -> Option<(&str, u32, u32)> {
+    let text = text.trim_end().trim_end_matches([' ', ']']);
+    let (rest, last) = text.rsplit_once(':')?;
+    let last = last.parse().ok()?;
+    let in_line = rest.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    Some(in_line.map_or((rest, last, 0), |(file, line)| (file, line, last)))
+}
+
+/// The text with each caller's file as `resolve` names it: LLVM names it relative to the folder
+/// that its crate was compiled in.
+pub fn with_callers<'a>(text: &'a str, resolve: impl Fn(&str) -> Option<String>) -> Cow<'a, str> {
+    if !text.contains(INLINED_AT) {
+        return Cow::Borrowed(text);
+    }
+    let mut named = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let mut parts = line.split(INLINED_AT);
+        named += parts.next().unwrap_or_default();
+        for part in parts {
+            named += INLINED_AT;
+            let file = caller(part).map(|(file, ..)| file).filter(|_| location(line).is_some());
+            match file.and_then(|file| Some((file, resolve(file)?))) {
+                Some((file, name)) => {
+                    named += &name;
+                    named += &part[file.len()..];
+                }
+                None => named += part,
+            }
+        }
+    }
+    Cow::Owned(named)
 }
 
 /// The name in the `.file` of this number.
@@ -73,7 +140,8 @@ fn file_name<S: AsRef<str>>(lines: &[S], number: u32) -> Option<&str> {
 /// The text without `.loc`, `.file`, sections and what else only debuggers read.
 pub fn without_places(text: &str) -> String {
     let is_label = |line: &str| {
-        let name = line.strip_prefix("$L__").and_then(|line| line.strip_suffix(':'));
+        let name = line.split_whitespace().next().and_then(|word| word.strip_prefix("$L__"));
+        let name = name.and_then(|name| name.strip_suffix(':'));
         let name = name.map(|name| name.trim_end_matches(|c: char| c.is_ascii_digit()));
         matches!(name, Some("tmp" | "func_begin" | "func_end"))
     };
@@ -124,6 +192,39 @@ $L__func_end0:
         let found = place(&lines, 9).unwrap();
         assert!(found.file.ends_with("core/src/num.rs"), "{found}");
         assert_eq!((found.line, found.column), (9, 7));
+    }
+
+    #[test]
+    fn inlined_libraries_count_for_their_callers() {
+        let text = "\
+.visible .entry k()
+{
+\t.loc\t1 3 0                          // src/lib.rs:3:0
+\t.loc\t2 9 7                          // src/num.rs:9:7 @[ std/shared.rs:5:2 @[ src/lib.rs:4:2 @[ src/lib.rs:3:1 ] ] ]
+\t.loc\t2 0 7                          // src/num.rs:0:7 @[ std/shared.rs:6:2 @[ src/lib.rs:5 ] ]
+\tret;
+}
+\t.file\t1 \"/k/src/lib.rs\"
+\t.file\t2 \"/x/lib/rustlib/src/rust/library/core/src/num.rs\"
+";
+        let resolve = |file: &str| match file {
+            "src/lib.rs" => Some("/k/src/lib.rs".to_owned()),
+            "std/shared.rs" => Some("/cuda_std/src/shared.rs".to_owned()),
+            _ => None,
+        };
+        let text = with_callers(text, resolve);
+        assert!(
+            text.contains(
+                "// src/num.rs:9:7 @[ /cuda_std/src/shared.rs:5:2 @[ /k/src/lib.rs:4:2 @["
+            )
+        );
+        assert!(text.contains("@[ /k/src/lib.rs:5 ] ]\n\tret"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        let at = |line| place(&lines, line).unwrap().to_string();
+        assert_eq!(at(3), "/k/src/lib.rs:3");
+        let library = "/x/lib/rustlib/src/rust/library/core/src/num.rs:9:7";
+        assert_eq!(at(4), format!("/k/src/lib.rs:4:2, in {library}"));
+        assert_eq!(at(6), "/k/src/lib.rs:5, in /cuda_std/src/shared.rs:6:2");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::error::{LoadError, MemoryError};
 use crate::exec::Path;
 use crate::exec::block::Launch;
 use crate::exec::checker::LaunchChecks;
+use crate::exec::machine::ClusterShape;
 use crate::exec::recorder::{Found, Recorder};
 use crate::findings::Findings;
 use crate::heap::Heap;
@@ -282,10 +283,13 @@ impl Device {
             self.heap.prepare(&self.memory);
         }
         let snapshot = self.memory.snapshot();
+        let cluster =
+            ClusterShape { grid: config.grid, dims: kernel.required_cluster.unwrap_or([1; 3]) };
         let launch = Launch {
             code: &kernel.lowered.code,
             grid: config.grid,
             block: config.block,
+            cluster,
             shared_bytes,
             dynamic_shared: config.dynamic_shared,
             params: &words,
@@ -307,15 +311,16 @@ impl Device {
         let blocks: u64 = config.grid.iter().map(|&n| u64::from(n)).product();
         self.blocks_done.store(0, Relaxed);
         self.blocks_total.store(blocks, Relaxed);
-        let pool = self.pool().filter(|_| blocks > 1);
-        let (ended, printed) = launch::run(kernel, &launch, blocks, &self.blocks_done, pool);
+        let clusters = blocks / cluster.blocks() as u64;
+        let pool = self.pool().filter(|_| clusters > 1);
+        let (ended, printed) = launch::run(kernel, &launch, clusters, &self.blocks_done, pool);
         for text in printed {
             self.printer.print(&text);
         }
         let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         for Found { place, warp, fault, count } in recorder.take_found() {
-            let block = launch.block_at(place, blocks);
-            findings.add(kernel.fault(&launch, block, warp, fault), count, false);
+            let cluster = launch.cluster_at(place, clusters);
+            findings.add(kernel.fault(&launch, cluster, warp, fault), count, false);
         }
         if let Err(LaunchError::Fault(fault)) = &ended {
             findings.add((**fault).clone(), 1, true);

@@ -5,6 +5,7 @@ use std::fmt;
 use ptx_syntax::source::Place as SourcePlace;
 
 use crate::error::{MemoryCall, Place};
+pub use crate::space::{Access, AddressSpace};
 
 /// A kernel that broke a rule: where, who, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +199,11 @@ pub enum FaultKind {
         /// The warp, by index in the block.
         warp: u32,
     },
+    /// A matrix instruction used wrongly.
+    BadMatrix {
+        /// What is wrong.
+        reason: String,
+    },
     /// A tensor map that the software device did not encode, or one of another rank.
     BadTensorMap {
         /// Where it lies.
@@ -238,6 +244,23 @@ pub enum FaultKind {
         line: u32,
         /// The function it is in.
         function: String,
+    },
+    /// An access of the shared memory of another block of the cluster, which has exited by then, or
+    /// may have.
+    ExitedBlock {
+        /// Where, as an address of `.shared::cluster`.
+        address: u64,
+        /// How this thread accessed it.
+        access: Access,
+        /// The rank of the other block.
+        rank: u32,
+    },
+    /// The rank of a block that the cluster does not have.
+    BadRank {
+        /// The rank.
+        rank: u32,
+        /// Blocks of the cluster.
+        blocks: u32,
     },
     /// A `free` of an address that `malloc` did not return, or that was freed before.
     BadFree {
@@ -294,60 +317,6 @@ impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Waiting { warp, lanes, line, reason } = self;
         write!(f, "warp {warp} lanes {lanes:#010x} {reason} at line {line}")
-    }
-}
-
-/// How memory was accessed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// A load.
-    Load,
-    /// A store.
-    Store,
-    /// A read-modify-write.
-    Atomic,
-    /// An asynchronous copy.
-    Copy,
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Access::Load => "load",
-            Access::Store => "store",
-            Access::Atomic => "atomic",
-            Access::Copy => "asynchronous copy",
-        })
-    }
-}
-
-/// A PTX state space, as an instruction names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressSpace {
-    /// Device memory.
-    Global,
-    /// The block's shared memory.
-    Shared,
-    /// The thread's own memory.
-    Local,
-    /// The kernel's parameters.
-    Param,
-    /// Constant memory.
-    Const,
-    /// No space named: any of them.
-    Generic,
-}
-
-impl fmt::Display for AddressSpace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AddressSpace::Global => "global",
-            AddressSpace::Shared => "shared",
-            AddressSpace::Local => "local",
-            AddressSpace::Param => "parameter",
-            AddressSpace::Const => "constant",
-            AddressSpace::Generic => "generic",
-        })
     }
 }
 
@@ -412,6 +381,7 @@ impl fmt::Display for FaultKind {
                 f,
                 "all warps of a warpgroup must execute this instruction, and warp {warp} did not"
             ),
+            FaultKind::BadMatrix { reason } => write!(f, "bad matrix instruction: {reason}"),
             FaultKind::BadTensorMap { address, rank: None } => write!(
                 f,
                 "there is no tensor map of the software device at {address:#x}; encode one with cuTensorMapEncodeTiled for this device"
@@ -431,6 +401,13 @@ impl fmt::Display for FaultKind {
             FaultKind::Panic { message } => write!(f, "panicked at {message}"),
             FaultKind::Assert { message, file, line, function } => {
                 write!(f, "{file}:{line}: {function}: assertion `{message}` failed")
+            }
+            FaultKind::ExitedBlock { address, access, rank } => write!(
+                f,
+                "shared::cluster {access} at {address:#x}, which is shared memory of block {rank} of the cluster: that block may have exited by then; let a barrier of the cluster come after the access"
+            ),
+            FaultKind::BadRank { rank, blocks } => {
+                write!(f, "block {rank} of a cluster that has {blocks}")
             }
             FaultKind::BadFree { address } => write!(
                 f,

@@ -20,6 +20,7 @@ impl FaultKind {
             FaultKind::ReadOnlyCache { .. } => "ReadOnlyCache",
             FaultKind::BadMask { .. } => "BadMask",
             FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
+            FaultKind::BadMatrix { .. } => "BadMatrix",
             FaultKind::BadTensorMap { .. } => "BadTensorMap",
             FaultKind::BulkSize { .. } => "BulkSize",
             FaultKind::BadBarrier { .. } => "BadBarrier",
@@ -27,6 +28,8 @@ impl FaultKind {
             FaultKind::Trap => "Trap",
             FaultKind::Panic { .. } => "Panic",
             FaultKind::Assert { .. } => "Assert",
+            FaultKind::ExitedBlock { .. } => "ExitedBlock",
+            FaultKind::BadRank { .. } => "BadRank",
             FaultKind::BadFree { .. } => "BadFree",
             FaultKind::BadCall { .. } => "BadCall",
             FaultKind::BadBranch { .. } => "BadBranch",
@@ -47,6 +50,7 @@ impl FaultKind {
             | FaultKind::NoVariable { address, .. }
             | FaultKind::ReadOnlyCache { address, .. }
             | FaultKind::BadTensorMap { address, .. }
+            | FaultKind::ExitedBlock { address, .. }
             | FaultKind::BadFree { address }
             | FaultKind::BadCall { address } => Some(address),
             _ => None,
@@ -64,6 +68,7 @@ impl FaultKind {
             FaultKind::UseAfterFree { .. } | FaultKind::ReadOnlyCache { .. } => {
                 Some(AddressSpace::Global)
             }
+            FaultKind::ExitedBlock { .. } => Some(AddressSpace::SharedCluster),
             FaultKind::Race { .. } | FaultKind::NoVariable { .. } => Some(AddressSpace::Shared),
             _ => None,
         }

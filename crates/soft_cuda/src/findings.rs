@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
-
 use crate::error::MemoryCall;
-use crate::fault::{Earlier, Fault};
+use crate::fault::Fault;
+
+#[cfg(feature = "json")]
+mod json;
 
 /// Something that a device has found wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,8 +69,7 @@ impl fmt::Display for Finding {
 }
 
 /// What a device has found wrong, in the order in which it was found: each place of a kernel once.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     all: Vec<Finding>,
 }
@@ -88,13 +88,6 @@ impl Findings {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
-    }
-
-    /// A JSON array with an object for each, of the fields that apply: `kind`, `message`, `kernel`,
-    /// `ptx_line`, `instruction`, `file` and `line` (of the source), `block`, `thread`, `space`,
-    /// `address`, `count`, `ended`, `earlier` (the other access, with such fields of its own).
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("strings and numbers alone")
     }
 
     /// Adds what a kernel did, unless it is there: then it only counts.
@@ -135,86 +128,4 @@ impl fmt::Display for Findings {
 fn place(fault: &Fault) -> (&str, u32, &str, Option<u32>) {
     let earlier = fault.kind.earlier().map(|earlier| earlier.line);
     (&fault.kernel, fault.line, fault.kind.name(), earlier)
-}
-
-/// A [`Finding`] in JSON.
-#[derive(Default, Serialize)]
-struct Line<'a> {
-    kind: &'static str,
-    message: String,
-    #[serde(flatten)]
-    place: Option<PlaceLine<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kernel: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    space: Option<String>,
-    /// In hexadecimal: JSON's numbers are not exact enough.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    earlier: Option<EarlierLine<'a>>,
-}
-
-#[derive(Serialize)]
-struct EarlierLine<'a> {
-    access: String,
-    #[serde(flatten)]
-    place: PlaceLine<'a>,
-}
-
-/// An instruction and who executed it.
-#[derive(Serialize)]
-struct PlaceLine<'a> {
-    ptx_line: u32,
-    instruction: &'a str,
-    file: Option<&'a str>,
-    line: Option<u32>,
-    block: [u32; 3],
-    thread: [u32; 3],
-}
-
-impl Serialize for Finding {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let line = Line { kind: self.name(), message: self.to_string(), ..Line::default() };
-        let hexadecimal = |address: u64| format!("{address:#x}");
-        match self {
-            Finding::Kernel { fault, count, ended } => Line {
-                kernel: Some(&fault.kernel),
-                place: Some(PlaceLine {
-                    ptx_line: fault.line,
-                    instruction: &fault.instruction,
-                    file: fault.source.as_ref().map(|source| source.file.as_str()),
-                    line: fault.source.as_ref().map(|source| source.line),
-                    block: fault.block,
-                    thread: fault.thread,
-                }),
-                space: fault.kind.space().map(|space| space.to_string()),
-                address: fault.kind.address().map(hexadecimal),
-                count: Some(*count),
-                ended: Some(*ended),
-                earlier: fault.kind.earlier().map(|earlier: &Earlier| EarlierLine {
-                    access: earlier.access.to_string(),
-                    place: PlaceLine {
-                        ptx_line: earlier.line,
-                        instruction: &earlier.instruction,
-                        file: earlier.source.as_ref().map(|source| source.file.as_str()),
-                        line: earlier.source.as_ref().map(|source| source.line),
-                        block: earlier.block,
-                        thread: earlier.thread,
-                    },
-                }),
-                ..line
-            },
-            Finding::Leak { address, bytes, .. } => {
-                Line { address: Some(hexadecimal(*address)), bytes: Some(*bytes), ..line }
-            }
-        }
-        .serialize(serializer)
-    }
 }

@@ -6,7 +6,7 @@ use ptx_syntax::source;
 
 use crate::error::quoted;
 use crate::exec::block::Launch;
-use crate::exec::machine::index_in;
+use crate::exec::machine::{LANES, index_in};
 use crate::exec::recorder::WarpFault;
 use crate::fault::{Fault, FaultKind};
 use crate::globals::Globals;
@@ -19,6 +19,8 @@ pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
 pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// The largest grid in each dimension.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+/// The most blocks of a cluster.
+pub const MAX_CLUSTER: u32 = 8;
 /// The most static shared memory of a block, in bytes.
 pub const MAX_STATIC_SHARED: u32 = 48 << 10;
 /// The most shared memory of a block, static and dynamic together, in bytes.
@@ -52,6 +54,7 @@ pub struct Kernel {
     pub(crate) params: Vec<Param>,
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_block: Option<[u32; 3]>,
+    pub(crate) required_cluster: Option<[u32; 3]>,
     pub(crate) min_blocks_per_sm: Option<u32>,
     pub(crate) lowered: Lowered,
     /// Keeps the variables that the code refers to by address.
@@ -103,6 +106,11 @@ impl Kernel {
         self.required_block
     }
 
+    /// `.reqnctapercluster`: the blocks of a cluster. The grid is whole clusters.
+    pub fn required_cluster(&self) -> Option<[u32; 3]> {
+        self.required_cluster
+    }
+
     /// `.maxntid`: the product is the most threads a block may have.
     pub fn max_block(&self) -> Option<[u32; 3]> {
         self.max_block
@@ -127,6 +135,13 @@ impl Kernel {
         };
         if outside(grid, MAX_GRID) {
             return Err(InvalidLaunch::Grid { grid, limit: MAX_GRID });
+        }
+        if let Some(cluster) = self.required_cluster {
+            let blocks = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+            let whole = || grid.iter().zip(cluster).all(|(&grid, n)| grid.is_multiple_of(n));
+            if !(1..=u64::from(MAX_CLUSTER)).contains(&blocks) || !whole() {
+                return Err(InvalidLaunch::Cluster { grid, cluster, limit: MAX_CLUSTER });
+            }
         }
         let threads: u64 = block.iter().map(|&n| u64::from(n)).product();
         if outside(block, MAX_BLOCK) || threads > u64::from(MAX_THREADS_PER_BLOCK) {
@@ -164,10 +179,12 @@ impl Kernel {
     pub(crate) fn fault(
         &self,
         launch: &Launch<'_>,
-        block: u64,
+        cluster: u64,
         warp: u32,
         fault: WarpFault,
     ) -> Fault {
+        let (rank, warp) = (warp as usize / launch.warps(), warp as usize % launch.warps());
+        let block = launch.cluster.block(cluster, rank);
         let text = &self.lowered.code.text;
         let quote = |line: u32| {
             let line = text.get((line as usize).wrapping_sub(1));
@@ -180,7 +197,7 @@ impl Kernel {
             earlier.instruction = quote(earlier.line);
             earlier.source = source::place(text, earlier.line);
         }
-        let thread = u64::from(warp) * 32 + u64::from(fault.lane);
+        let thread = (warp * LANES) as u64 + u64::from(fault.lane);
         Fault {
             kernel: self.name.clone(),
             line: fault.line,

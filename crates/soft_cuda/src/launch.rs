@@ -1,4 +1,4 @@
-//! One launch: workers take its blocks until there are no more.
+//! One launch: workers take its clusters until there are no more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,18 +27,18 @@ pub struct LaunchReport {
     pub elapsed: Duration,
 }
 
-/// Runs all `blocks` of `launch`, on the threads of `pool` if there is one, and counts in `done`
-/// those that have finished. Returns what each block printed, too.
+/// Runs all `clusters` of `launch`, on the threads of `pool` if there is one, and counts in `done`
+/// the blocks that have finished. Returns what each cluster printed, too.
 pub(crate) fn run(
     kernel: &Kernel,
     launch: &Launch<'_>,
-    blocks: u64,
+    clusters: u64,
     done: &AtomicU64,
     pool: Option<&ThreadPool>,
 ) -> (Result<LaunchReport, LaunchError>, impl Iterator<Item = Vec<u8>> + use<>) {
     let run = Run {
         launch,
-        blocks,
+        clusters,
         next: AtomicU64::new(0),
         done,
         executed: Mutex::new((0, 0, 0)),
@@ -64,8 +64,8 @@ pub(crate) fn run(
         let reason = InvalidLaunch::ThreadState { bytes: launch.state_bytes() };
         Err(LaunchError::Invalid { kernel: kernel.name().to_owned(), reason })
     } else if let Some((place, warp, fault)) = fault {
-        let block = launch.block_at(place, blocks);
-        Err(LaunchError::Fault(Box::new(kernel.fault(launch, block, warp, fault))))
+        let cluster = launch.cluster_at(place, clusters);
+        Err(LaunchError::Fault(Box::new(kernel.fault(launch, cluster, warp, fault))))
     } else {
         Ok(LaunchReport { warp_instructions, thread_instructions, bulk_bytes, elapsed })
     };
@@ -75,32 +75,32 @@ pub(crate) fn run(
 /// One launch, as its threads share it.
 struct Run<'k> {
     launch: &'k Launch<'k>,
-    blocks: u64,
-    /// The first block that nobody has taken.
+    clusters: u64,
+    /// The first cluster that nobody has taken.
     next: AtomicU64,
     done: &'k AtomicU64,
     /// Warp and thread instructions, bytes of bulk copies.
     executed: Mutex<(u64, u64, u64)>,
-    /// Of the first block that faulted: its place in the order, warp and fault.
+    /// Of the first cluster that faulted: its place in the order, warp and fault.
     fault: Mutex<Option<(u64, u32, WarpFault)>>,
-    /// What each block has printed, by its place in the order.
+    /// What each cluster has printed, by its place in the order.
     printed: Mutex<BTreeMap<u64, Vec<u8>>>,
     /// Threads that found memory to work with; one is enough.
     workers: AtomicU64,
 }
 
 impl Run<'_> {
-    /// Runs blocks until there are no more.
+    /// Runs clusters until there are no more.
     fn work(&self) {
         let Some(mut worker) = Worker::new(self.launch) else { return };
         self.workers.fetch_add(1, Relaxed);
         loop {
             // Its place in the order of the schedule.
             let place = self.next.fetch_add(1, Relaxed);
-            if place >= self.blocks || place > self.launch.last.load(Relaxed) {
+            if place >= self.clusters || place > self.launch.last.load(Relaxed) {
                 break;
             }
-            let ended = worker.run(self.launch.block_at(place, self.blocks), place);
+            let ended = worker.run(self.launch.cluster_at(place, self.clusters), place);
             let text = worker.take_printed();
             if !text.is_empty() {
                 let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ impl Run<'_> {
             }
             match ended {
                 Ok(()) => {
-                    self.done.fetch_add(1, Relaxed);
+                    self.done.fetch_add(self.launch.cluster.blocks() as u64, Relaxed);
                 }
                 Err(BlockError::Abandoned) => break,
                 Err(BlockError::Fault { warp, fault }) => {

@@ -43,6 +43,19 @@ pub enum InvalidLaunch {
         /// The most threads in a block.
         threads: u32,
     },
+    /// The grid is not whole clusters of the shape that the kernel was compiled for
+    /// (`.reqnctapercluster`), or those are too large.
+    #[error(
+        "the grid is {grid:?}, but the kernel's clusters are {cluster:?} blocks: make each dimension a multiple of that; a cluster has 1 to {limit} blocks"
+    )]
+    Cluster {
+        /// The grid asked for.
+        grid: [u32; 3],
+        /// Blocks of a cluster.
+        cluster: [u32; 3],
+        /// The most blocks of a cluster.
+        limit: u32,
+    },
     /// The kernel was compiled for exactly one block shape (`.reqntid`).
     #[error("the block is {block:?}, but the kernel requires {required:?}")]
     RequiredBlock {

@@ -40,8 +40,8 @@
 //! - `lower` turns a kernel of that tree into decoded code, once, at load:
 //!   `index` has the module's names and `scopes` the kernel's, `layout` and `shared` place
 //!   its variables, `names` resolves operands, `body` goes through the statements,
-//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk`, `call` and
-//!   `control` turn instructions into operations over virtual registers (`ir`),
+//!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk`, `matrix`,
+//!   `wgmma`, `call` and `control` turn instructions into operations over virtual registers (`ir`),
 //!   `graph` finds where divergent lanes reconverge and lets registers share slots,
 //!   `encode` writes the flat result. The functions that a kernel may call are decoded with it.
 //! - `exec` runs it. An operation is a function pointer and the places of its
@@ -49,7 +49,7 @@
 //!   are written once, as plain loops; those that kernels live on are compiled for
 //!   AVX2 and AVX-512, the others once, in little code. `address` finds the memory behind an
 //!   address. `warp` keeps track of divergent lanes and `call` of their calls, `block` of
-//!   warps, `print` of what is printed, `named` of
+//!   warps, `print` of what is printed, `mma` and `wgmma` of matrices, `named` of
 //!   barriers, `phases` of mbarriers, `groups` of copies in flight, `order` of what
 //!   happens before what.
 //! - Checks on request: `lower`'s `check` and `defined` put operations around accesses
@@ -90,14 +90,21 @@
 //! - A kernel may use what its `.target` has, and as many bytes of parameters as that
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
+//! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
+//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait: a missing wait, and a tile
+//!   that is overwritten too early, are seen every time. Part of a warp that executes a matrix
+//!   instruction is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
 //!   has not exited. Lanes may wait for each other in loops, and warps of a block for
 //!   each other.
 //! - Of several blocks that fault, the first is reported, unless it would fault only
 //!   after some million instructions more: a block that never ends does not hide
-//!   another one's fault. Blocks share nothing but device memory, so without races
+//!   another one's fault. Clusters of blocks share nothing but device memory, so without races
 //!   between them launches are deterministic otherwise.
+//! - The blocks of a cluster (`.reqnctapercluster`, up to [`MAX_CLUSTER`] blocks) run together, on one
+//!   host thread: they may wait for each other. To access the shared memory of a block that has
+//!   exited is a fault.
 //! - Loading takes time and memory in proportion to the text, but for functions, which are
 //!   decoded for each kernel that may call them, and for registers that live across many
 //!   labels; both have limits, far from what compilers write.
@@ -122,7 +129,8 @@
 //!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
 //!   whichever access comes first here. Of many threads that read a word of device memory, two are
-//!   kept. Shuffles and votes order nothing. There are no proxies, but an mbarrier has to be fenced
+//!   kept. Of a block of a cluster: that what others do in its shared memory comes before it exits.
+//!   Shuffles and votes order nothing. There are no proxies, but an mbarrier has to be fenced
 //!   before a bulk copy uses it.
 //! - [`Checks::memory`]: reads of device, shared and local memory and of registers that nobody
 //!   wrote, by byte or by the smallest access of the kernel; writes between shared variables, which
@@ -141,11 +149,10 @@
 //! Simulated time, caches, warp scheduling as a GPU does it: nothing here
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
-//! Rounding modes other than to nearest (except in `cvt`), arithmetic in half
+//! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
-//! `multimem`. Of tensor cores: `wgmma`, `mma`, `wmma`, `ldmatrix`, `stmatrix`. Clusters
-//! of more than one block: `barrier.cluster`, `mapa`, `st.async`, `red.async`,
-//! `.multicast::cluster`. Of bulk copies: other types than f32, rows shorter than their
+//! `multimem`. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
+//! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than these and f32, rows shorter than their
 //! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`,
 //! `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
 //! `cp.async.mbarrier.arrive`.
@@ -166,6 +173,7 @@ mod lower;
 mod memory;
 mod module;
 mod printer;
+mod space;
 mod tensor;
 mod written;
 
@@ -177,11 +185,11 @@ pub use error::{LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
 pub use kernel::{
-    Kernel, LaunchConfig, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
+    Kernel, LaunchConfig, MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,
 };
 pub use launch::LaunchReport;
 pub use launch_error::{InvalidLaunch, LaunchError};
 pub use module::Module;
 pub use ptx_syntax::source::Place as SourcePlace;
-pub use tensor::{Fill, Swizzle, TensorMap, TensorMapError};
+pub use tensor::{Fill, Swizzle, TensorElement, TensorMap, TensorMapError};

@@ -50,6 +50,16 @@ impl Module {
             if by_name.insert(name.clone(), kernels.len()).is_some() {
                 return Err(LoadError::Redeclared { line: function.line, name });
             }
+            if function.required_cluster.is_some() && !ast.targets(90) {
+                return Err(LoadError::Unsupported {
+                    line: function.line,
+                    opcode: ".reqnctapercluster".to_owned(),
+                    help: format!(
+                        "clusters need `.target sm_90` or newer, but the module is for `{}`",
+                        ast.target
+                    ),
+                });
+            }
             let lowered = lower::lower(&ast, &index, function, (path, checks), text.clone())?;
             let offsets = lower::parameter_offsets(&function.params);
             let params = function.params.iter().zip(offsets).map(|(param, offset)| Param {
@@ -62,6 +72,7 @@ impl Module {
                 params: params.collect(),
                 max_block: function.max_threads,
                 required_block: function.required_threads,
+                required_cluster: function.required_cluster,
                 min_blocks_per_sm: function.min_blocks_per_sm,
                 lowered,
                 globals: globals.clone(),

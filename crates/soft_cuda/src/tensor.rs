@@ -6,8 +6,6 @@
 
 /// The most dimensions of a tensor.
 const MAX_RANK: usize = 5;
-/// Bytes of an element. Only f32 is supported.
-pub(crate) const ELEMENT: u32 = 4;
 /// The first word of every map of the software device.
 const MAGIC: u64 = u64::from_le_bytes(*b"softTMAP");
 /// Bytes of an encoded map.
@@ -41,6 +39,27 @@ impl Swizzle {
     /// Where the byte of shared memory goes that would lie at `address`.
     pub(crate) fn apply(self, address: u32) -> u32 {
         address ^ ((address >> 7 & ((1 << self as u32) - 1)) << 4)
+    }
+}
+
+/// The type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TensorElement {
+    /// 16 bits.
+    F16,
+    /// 16 bits.
+    Bf16,
+    /// 32 bits.
+    #[default]
+    F32,
+}
+
+impl TensorElement {
+    const ALL: [TensorElement; 3] = [TensorElement::F16, TensorElement::Bf16, TensorElement::F32];
+
+    /// Bytes of an element.
+    pub(crate) fn bytes(self) -> u32 {
+        if self == TensorElement::F32 { 4 } else { 2 }
     }
 }
 
@@ -129,11 +148,12 @@ pub enum TensorMapError {
     },
 }
 
-/// A tensor of f32 in device memory and the box of it that one copy moves.
+/// A tensor in device memory and the box of it that one copy moves.
 ///
 /// Dimension 0 is the innermost one, whose elements are next to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
+    element: TensorElement,
     address: u64,
     rank: usize,
     dims: [u64; MAX_RANK],
@@ -156,7 +176,7 @@ pub(crate) struct Row {
 }
 
 impl TensorMap {
-    /// Describes the tensor at `address` with `dims` elements in each dimension,
+    /// Describes the tensor of f32 at `address` with `dims` elements in each dimension,
     /// `strides[i]` bytes apart in dimension `i + 1`, and boxes of `box_dims`
     /// elements.
     ///
@@ -171,6 +191,21 @@ impl TensorMap {
         swizzle: Swizzle,
         fill: Fill,
     ) -> Result<TensorMap, TensorMapError> {
+        TensorMap::of(TensorElement::F32, address, dims, strides, box_dims, (swizzle, fill))
+    }
+
+    /// As [`new`](TensorMap::new), for elements of another type.
+    ///
+    /// # Errors
+    /// As for [`new`](TensorMap::new).
+    pub fn of(
+        element: TensorElement,
+        address: u64,
+        dims: &[u64],
+        strides: &[u64],
+        box_dims: &[u32],
+        (swizzle, fill): (Swizzle, Fill),
+    ) -> Result<TensorMap, TensorMapError> {
         let rank = dims.len();
         if !(1..=MAX_RANK).contains(&rank) || box_dims.len() != rank || strides.len() + 1 != rank {
             let (strides, box_dims) = (strides.len(), box_dims.len());
@@ -180,6 +215,7 @@ impl TensorMap {
             return Err(TensorMapError::Address { address });
         }
         let mut map = TensorMap {
+            element,
             address,
             rank,
             dims: [1; MAX_RANK],
@@ -188,7 +224,7 @@ impl TensorMap {
             swizzle,
             fill,
         };
-        map.strides[0] = ELEMENT.into();
+        map.strides[0] = element.bytes().into();
         for (index, &extent) in dims.iter().enumerate() {
             if !(1..=1 << 32).contains(&extent) {
                 return Err(TensorMapError::Dimension { index, extent });
@@ -226,7 +262,9 @@ impl TensorMap {
         let kind = pair(
             self.rank as u32,
             Swizzle::ALL.iter().position(|&s| s == self.swizzle).unwrap_or(0) as u32
-                | u32::from(self.fill == Fill::Nan) << 8,
+                | u32::from(self.fill == Fill::Nan) << 8
+                | (TensorElement::ALL.iter().position(|&e| e == self.element).unwrap_or(0) as u32)
+                    << 16,
         );
         let boxes = [pair(b[0], b[1]), pair(b[2], b[3]), pair(b[4], 0)];
         let words = [MAGIC, self.address, kind];
@@ -251,9 +289,10 @@ impl TensorMap {
             words[13..].iter().flat_map(|&word| [word as u32, (word >> 32) as u32]).collect();
         let swizzle = *Swizzle::ALL.get((words[2] >> 32 & 0xff) as usize)?;
         let fill = if words[2] >> 40 & 1 != 0 { Fill::Nan } else { Fill::Zeros };
+        let element = *TensorElement::ALL.get((words[2] >> 48 & 0xff) as usize)?;
         // A map whose bytes were changed is none: what `new` checks holds.
         let (dims, strides) = (&words[3..3 + rank], &words[9..8 + rank]);
-        TensorMap::new(words[1], dims, strides, &boxes[..rank], swizzle, fill).ok()
+        TensorMap::of(element, words[1], dims, strides, &boxes[..rank], (swizzle, fill)).ok()
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -268,24 +307,31 @@ impl TensorMap {
     pub(crate) fn fill_bits(&self) -> u32 {
         match self.fill {
             Fill::Zeros => 0,
-            Fill::Nan => 0x7fff_ffff,
+            Fill::Nan if self.element == TensorElement::F32 => 0x7fff_ffff,
+            Fill::Nan => 0x7fff,
         }
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> u32 {
+        self.element.bytes()
     }
 
     /// Bytes of a row of the box.
     pub(crate) fn row_bytes(&self) -> u32 {
-        self.box_dims[0] * ELEMENT
+        self.box_dims[0] * self.element.bytes()
     }
 
     /// Bytes of the whole box.
     pub(crate) fn box_bytes(&self) -> u64 {
-        self.box_dims.iter().map(|&extent| u64::from(extent)).product::<u64>() * u64::from(ELEMENT)
+        self.box_dims.iter().map(|&extent| u64::from(extent)).product::<u64>()
+            * u64::from(self.element.bytes())
     }
 
     /// The rows of the box whose first element has these coordinates.
     pub(crate) fn rows(&self, start: [i32; MAX_RANK]) -> impl Iterator<Item = Row> {
         let [_, b1, b2, b3, b4] = self.box_dims.map(u64::from);
-        let row_bytes = self.row_bytes();
+        let (row_bytes, element_bytes) = (self.row_bytes(), u64::from(self.element.bytes()));
         // In i64: an i32 plus an extent of at most 256 does not overflow.
         let first = i64::from(start[0]);
         let length = i64::from(self.box_dims[0]);
@@ -302,7 +348,7 @@ impl TensorMap {
             }
             let inside = if outside { 0..0 } else { columns.clone() };
             let index = first + i64::from(inside.start);
-            let address = address.wrapping_add((index as u64).wrapping_mul(ELEMENT.into()));
+            let address = address.wrapping_add((index as u64).wrapping_mul(element_bytes));
             Row { at: row as u32 * row_bytes, inside, address }
         })
     }
@@ -319,15 +365,15 @@ mod tests {
     #[test]
     fn bytes_and_back() {
         for (rank, swizzle) in (1..=5).zip([0, 1, 2, 3, 0]) {
-            let swizzle = Swizzle::ALL[swizzle];
-            let boxes = [swizzle.span().unwrap_or(64) / 4, 3, 256, 1, 2];
-            let map = TensorMap::new(
+            let (swizzle, element) = (Swizzle::ALL[swizzle], TensorElement::ALL[rank % 3]);
+            let boxes = [swizzle.span().unwrap_or(64) / element.bytes(), 3, 256, 1, 2];
+            let map = TensorMap::of(
+                element,
                 0x50_0000_0000_0010,
                 &[1 << 32, 7, 8, 9, 10][..rank],
                 &[1 << 39, 16, 32, 48][..rank - 1],
                 &boxes[..rank],
-                swizzle,
-                Fill::Nan,
+                (swizzle, Fill::Nan),
             )
             .unwrap();
             assert_eq!(TensorMap::from_bytes(&map.to_bytes()), Some(map));

@@ -32,6 +32,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     if let Some(file) = &args.shapes {
         shapes.extend(shape::read(file)?);
     }
+    shapes.extend(args.random());
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(Shape::square));
     }
@@ -66,7 +67,11 @@ fn measure(
     let mut kernels = Vec::new();
     for choice in choices {
         // Refusals are rows, and the others go on.
-        kernels.extend(choice.load_among(device, Selection::All, table)?);
+        let loaded = choice.load_among(device, Selection::All, table)?;
+        kernels.extend(loaded.into_iter().map(|kernel| match args.options().left {
+            0 => kernel,
+            _ => kernel.any_alignment(),
+        }));
     }
     let cublas = baseline::load(device)?.map(Some).unwrap_or_else(|missing| {
         stdio::say(no_baseline(&missing));

@@ -197,6 +197,7 @@ fn expect_table(path: &Path) -> Result<(), Error> {
 /// The times of a product, in JSON.
 #[derive(Serialize)]
 struct SearchLine {
+    batch: usize,
     m: usize,
     n: usize,
     k: usize,
@@ -225,8 +226,8 @@ impl SearchLine {
             ns: run.ns(),
             rms_error: run.rms_error,
         };
-        let Shape { m, n, k, .. } = result.shape;
+        let Shape { m, n, k, batch, .. } = result.shape;
         let runs = result.runs.iter().map(run).collect();
-        Self { m, n, k, cublas_rms_error: result.cublas_rms_error, runs }
+        Self { batch, m, n, k, cublas_rms_error: result.cublas_rms_error, runs }
     }
 }

@@ -80,9 +80,8 @@ impl Params {
     #[inline(always)]
     fn product(self) -> u32 {
         // One product: nobody waits for a division.
-        let product =
-            if self.splits == 0 { 0 } else { black_box(thread::block_idx_z()) / self.splits };
-        black_box(product)
+        let product = black_box(thread::block_idx_z()).checked_div(self.splits);
+        black_box(product.unwrap_or(0))
     }
 
     /// The epilogue of the block's product.

@@ -18,12 +18,17 @@ use crate::descriptor::KernelDescriptor;
 /// All of them, from the largest tile to the smallest, what is for a short K, and what is for few rows
 /// or columns.
 pub const TILES: &[&KernelDescriptor] = &[
+    &tiled::tile_128x128x16::DESCRIPTOR,
+    &tiled::tile_64x128x16::DESCRIPTOR,
     &tiled::tile_64x128::DESCRIPTOR,
+    &tiled::tile_64x64x16::DESCRIPTOR,
     &tiled::tile_64x64::DESCRIPTOR,
     &tiled::tile_32x128::DESCRIPTOR,
     &tiled::tile_64x32::DESCRIPTOR,
     &tiled::tile_32x64::DESCRIPTOR,
+    &tiled::tile_32x32x32::DESCRIPTOR,
     &tiled::tile_32x32::DESCRIPTOR,
+    &tiled::tile_16x16x16::DESCRIPTOR,
     &tiled::tile_128x16::DESCRIPTOR,
     &tiled::tile_16x128::DESCRIPTOR,
     &tiled::tile_8x128::DESCRIPTOR,

@@ -320,10 +320,14 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         for i in 0..TM {
             // SAFETY: the caller's contract; rows are multiples of four long.
             let frag_a: F32x4 = unsafe { a.load4(i as u32 * Self::LANES_M * Self::LD_A) };
-            for k in 0..4 {
-                for j in 0..TN {
-                    acc[i][j] = fma(frag_a[k], frag_b[k][j], acc[i][j]);
+            for j in 0..TN {
+                // Four products, and then their sum, as in `skinny_n`: a smaller error, at the cost
+                // of arithmetic that nobody waits for.
+                let mut sum = frag_a[0] * frag_b[0][j];
+                for k in 1..4 {
+                    sum = fma(frag_a[k], frag_b[k][j], sum);
                 }
+                acc[i][j] += sum;
             }
         }
     }

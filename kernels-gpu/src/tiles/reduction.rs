@@ -84,13 +84,35 @@ pub unsafe fn reduce_slices<G: Geometry>(
         for i in 0..outputs.own(G::SLICES) {
             sums[i] = [0.0; 4];
             if outputs.has::<G>(i) {
-                for slice in 0..G::SLICES {
-                    let offset = outputs.offset(outputs.quad::<G>(i));
-                    add(&mut sums[i], tile(slice).load4(offset));
+                let offset = outputs.offset(outputs.quad::<G>(i));
+                // A few slices at a time, pairwise: the error of a sum grows with how often a
+                // number in it is added to.
+                for first in (0..G::SLICES).step_by(PAIRWISE) {
+                    let mut loaded = [[0.0f32; 4]; PAIRWISE];
+                    for ahead in 0..G::SLICES.min(PAIRWISE as u32) {
+                        loaded[ahead as usize] = tile(first + ahead).load4(offset);
+                    }
+                    add(&mut sums[i], pairwise(loaded, G::SLICES.min(PAIRWISE as u32) as usize));
                 }
             }
         }
     }
+}
+
+/// How many slices are added up pairwise.
+const PAIRWISE: usize = 8;
+
+/// The sum of the first `count`, a power of two, of some quads.
+#[inline(always)]
+fn pairwise(mut quads: [F32x4; PAIRWISE], count: usize) -> F32x4 {
+    for step in 0..PAIRWISE.ilog2() {
+        let distance = 1 << step;
+        for i in (0..count - count % (2 * distance)).step_by(2 * distance) {
+            let other = quads[i + distance];
+            add(&mut quads[i], other);
+        }
+    }
+    quads[0]
 }
 
 /// The split-K reduction: adds up the sums of all splits. Returns true in the block that does it,
@@ -150,12 +172,15 @@ pub unsafe fn reduce_splits<G: Geometry>(
                 }
             }
         }
-        for ahead in 0..at_once {
-            if begin + (ahead as u32) < splits {
-                for i in 0..own {
-                    add(&mut sums[i], loaded[ahead * own + i]);
+        // These first, and then their sum: fewer additions to one number make a smaller error.
+        for i in 0..own {
+            let mut sum = loaded[i];
+            for ahead in 1..at_once {
+                if begin + (ahead as u32) < splits {
+                    add(&mut sum, loaded[ahead * own + i]);
                 }
             }
+            add(&mut sums[i], sum);
         }
         begin += at_once as u32;
     }

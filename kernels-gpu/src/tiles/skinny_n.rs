@@ -263,12 +263,17 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 // four, as tiles are.
                 loaded[ahead as usize] = unsafe { vec::load4_cg(part(z).add(tid as usize * 4)) };
             }
-            for ahead in 0..AT_ONCE {
+            // As there, these first, and then their sum.
+            let mut sum = loaded[0];
+            for ahead in 1..AT_ONCE {
                 if begin + ahead < splits {
                     for e in 0..4 {
-                        total[e] += loaded[ahead as usize][e];
+                        sum[e] += loaded[ahead as usize][e];
                     }
                 }
+            }
+            for e in 0..4 {
+                total[e] += sum[e];
             }
             begin += AT_ONCE;
         }

@@ -91,9 +91,60 @@ use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::epilogue;
+use crate::matrix::Output;
 use crate::swizzle::swizzled_tile;
 
 // A is copied one by one anyway, and the kernel looks at C itself: so only B is vectorized.
+
+kernel_module! {
+    /// Large products with rows that 128-bit accesses do not reach, and batches.
+    tile_128x128x16, tile_128x128x16_unaligned,
+    "128x128 outputs, 8x8 per thread, 8 warps, no slices",
+    Tiled {
+        BM: 128, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same for a smaller C.
+    tile_64x128x16, tile_64x128x16_unaligned,
+    "64x128 outputs, 8x8 per thread, 4 warps, no slices",
+    Tiled {
+        BM: 64, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 4, "tiled.rs"
+}
+
+kernel_module! {
+    /// Batches of products of about this size.
+    tile_64x64x16, tile_64x64x16_unaligned,
+    "64x64 outputs, 8x4 per thread, 4 warps, no slices",
+    Tiled {
+        BM: 64, BN: 64, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 5
+    },
+    vectorized [false, true, false], min_blocks 5, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same, smaller.
+    tile_32x32x32, tile_32x32x32_unaligned,
+    "32x32 outputs, 4x4 per thread, 2 warps, no slices",
+    Tiled {
+        BM: 32, BN: 32, BK: 32, WM: 16, WN: 32, TM: 4, TN: 4, SLICES: 1, STAGES: 2
+    },
+    vectorized [false, true, false], min_blocks 10, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same, smaller still.
+    tile_16x16x16, tile_16x16x16_unaligned,
+    "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
+    Tiled {
+        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 16, "tiled.rs"
+}
 
 kernel_module! {
     /// For a C that is wide and low: M up to 64.
@@ -200,8 +251,9 @@ kernel_module! {
 struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
-    /// Threads across a warp's tile, and warps across the block's.
+    /// Threads across a warp's tile, and warps across the block's. A warp may have several slices.
     const LANES_N: u32 = G::WN / G::TN;
+    const LANES: u32 = if G::SLICE_THREADS < 32 { G::SLICE_THREADS } else { 32 };
     const WARPS_N: u32 = G::BN / G::WN;
 
     /// Elements from one stage to the next.
@@ -216,7 +268,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     const PART: usize = if Self::OWN < 4 { Self::OWN } else { 4 };
 
     const CONSISTENT: () = {
-        assert!(G::WM / G::TM * Self::LANES_N == 32, "the lanes of a warp fill its tile");
+        assert!(G::WM / G::TM * Self::LANES_N == Self::LANES, "the lanes of a warp fill its tile");
         assert!(G::BM.is_multiple_of(G::WM) && G::BN.is_multiple_of(G::WN), "warps fill a slice");
         assert!(
             G::TM.is_multiple_of(4) && G::TN.is_multiple_of(4),
@@ -227,13 +279,26 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         assert!(Self::OWN.is_multiple_of(Self::PART), "all outputs are stored");
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
         assert!(G::SLICE_K.is_multiple_of(2), "each step begins with the same fragments");
+        assert!(
+            G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
+            "every thread stores the same share of a column of C"
+        );
     };
 
-    /// Shared memory per block: the stages, or what the slices leave there in the end.
+    /// Elements from one row of C to the next where it goes through shared memory: padded, so that
+    /// quads a thread tile apart lie in different banks.
+    const LD_C: u32 = G::BN + 4;
+    /// Rows of C that the block stores in one go, an element per thread, and how often it does.
+    const ROWS_C: u32 = G::THREADS / G::BN;
+    const STORES: u32 = G::BM / Self::ROWS_C;
+
+    /// Shared memory per block: the stages, or what the slices leave there in the end, or C.
     const SHARED_BYTES: u64 = {
-        let stages = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
-        let sums = (G::SLICES * G::BM * G::BN) as u64 * 4;
-        if stages > sums { stages } else { sums }
+        let stages = G::STAGES * (Self::STAGE_A + Self::STAGE_B);
+        let sums = if G::SLICES > 1 { G::SLICES * G::BM * G::BN } else { 0 };
+        let c = G::BM * Self::LD_C;
+        let most = if stages > sums { stages } else { sums };
+        (if most > c { most } else { c }) as u64 * 4
     };
 
     /// # Safety
@@ -344,7 +409,6 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         // Once more, so that it takes no registers in the loop.
         let tid = black_box(thread::thread_idx_x());
         let (slice, in_slice) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
-        let [[warp_row, warp_col], [lane_row, lane_col]] = Self::place(in_slice);
         let mut sums: Quads = [[0.0; 4]; MAX_QUADS];
         for quad in 0..Self::QUADS {
             for j in 0..4 {
@@ -357,9 +421,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             in_slice,
             slice,
         };
-        // SAFETY: shared memory has room for all sums, all copies were waited for, and every
-        // thread of the block comes here.
-        unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
+        if G::SLICES > 1 {
+            // SAFETY: shared memory has room for all sums, all copies were waited for, and every
+            // thread of the block comes here.
+            unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
+        }
         // From here on, `sums[i]` is the quad with the number `outputs.quad::<G>(i)`.
         if split.count > 1 {
             let (partials, counters) = params.workspace(G::BM * G::BN);
@@ -370,12 +436,15 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             }
         }
 
+        // Nor in the reductions.
+        let in_slice = black_box(thread::thread_idx_x()) % G::SLICE_THREADS;
+        let [[warp_row, warp_col], [lane_row, lane_col]] = Self::place(in_slice);
         let position = |i: usize| {
             let quad = outputs.quad::<G>(i);
             let (i_row, i_col) = (quad / Self::ROW as u32, quad % Self::ROW as u32);
             let row = i_row / 4 * (G::WM / (G::TM / 4)) + i_row % 4;
             let col = i_col * (G::WN / Self::ROW as u32);
-            (block_row + warp_row + lane_row + row, block_col + warp_col + lane_col + col)
+            (warp_row + lane_row + row, warp_col + lane_col + col)
         };
         // SAFETY: as the launch promises.
         let c = unsafe { params.output() };
@@ -397,8 +466,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                     let quad = pair as usize * 2 + i / 4;
                     let (row, col) = position(quad);
                     // Past the end of C where a slice has no such quad.
-                    let row = if outputs.has::<G>(quad) { row } else { u32::MAX };
-                    (row, col + i as u32 % 4)
+                    let row = if outputs.has::<G>(quad) { block_row + row } else { u32::MAX };
+                    (row, block_col + col + i as u32 % 4)
                 };
                 let count = if Self::OWN > 1 { 8 } else { 4 };
                 // SAFETY: as below.
@@ -407,8 +476,29 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             }
             return;
         }
-        // The launch only promises that B is aligned.
-        let aligned = ALIGNED && c.is_aligned();
+        if !c.is_aligned() {
+            // SAFETY: every thread of the block is done with what is in shared memory at the first
+            // barrier, and has stored its quads at the second; each has its own.
+            unsafe {
+                thread::sync_threads_aligned();
+                for i in 0..Self::OWN {
+                    if outputs.has::<G>(i) {
+                        let (row, col) = position(i);
+                        smem.store4(row * Self::LD_C + col, sums[i]);
+                    }
+                }
+                thread::sync_threads_aligned();
+            }
+            // SAFETY: each element of the tile belongs to one thread.
+            unsafe {
+                if Self::STORES.is_multiple_of(4) {
+                    Self::store_columns::<4>(c, block_row, block_col, smem);
+                } else {
+                    Self::store_columns::<2>(c, block_row, block_col, smem);
+                }
+            }
+            return;
+        }
         // A part of the old C is loaded before the first of it is overwritten.
         for first in (0..Self::OWN).step_by(Self::PART) {
             let mut old = [[0.0; 4]; 4];
@@ -416,14 +506,15 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                 let (row, col) = position(first + i);
                 if outputs.has::<G>(first + i) {
                     // SAFETY: each quad of the tile belongs to one thread.
-                    old[i] = unsafe { c.load4(aligned, row, col) };
+                    old[i] = unsafe { c.load4(true, block_row + row, block_col + col) };
                 }
             }
             for i in 0..Self::PART {
                 let (row, col) = position(first + i);
                 if outputs.has::<G>(first + i) {
+                    let (row, col) = (block_row + row, block_col + col);
                     // SAFETY: as above.
-                    unsafe { c.store4_over(aligned, row, col, sums[first + i], old[i]) };
+                    unsafe { c.store4_over(true, row, col, sums[first + i], old[i]) };
                 }
             }
         }
@@ -433,11 +524,38 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     /// for the thread with this number in its slice.
     #[inline(always)]
     fn place(in_slice: u32) -> [[u32; 2]; 2] {
-        let (warp, lane) = (in_slice / 32, in_slice % 32);
+        let (warp, lane) = (in_slice / Self::LANES, in_slice % Self::LANES);
         [
             [warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN],
             [lane / Self::LANES_N * 4, lane % Self::LANES_N * 4],
         ]
+    }
+
+    /// Stores a tile of C from shared memory, so many elements of a thread at a time: the threads of
+    /// a warp have neighbours in a row, so that what they store is whole lines, wherever rows begin.
+    ///
+    /// # Safety
+    /// The tile was stored before the last barrier, and no other block stores it.
+    #[inline(always)]
+    unsafe fn store_columns<const PART: usize>(
+        c: Output,
+        block_row: u32,
+        block_col: u32,
+        smem: SharedPtr<f32>,
+    ) {
+        let (row, col) = (thread::thread_idx_x() / G::BN, thread::thread_idx_x() % G::BN);
+        for first in (0..Self::STORES).step_by(PART) {
+            let row = row + first * Self::ROWS_C;
+            let mut column = [[0.0f32]; PART];
+            for i in 0..PART {
+                let row = row + i as u32 * Self::ROWS_C;
+                // SAFETY: inside the tile.
+                column[i] = [unsafe { smem.load(row * Self::LD_C + col) }];
+            }
+            let (row, col) = (block_row + row, block_col + col);
+            // SAFETY: each element of the tile belongs to one thread.
+            unsafe { c.store_spaced(row, col, [Self::ROWS_C, 0], &column) };
+        }
     }
 
     /// The values of one row of a warp's tile of A that a thread uses: quads, evenly spaced. The

@@ -24,8 +24,13 @@ pub struct Api {
 
 impl Api {
     /// Builds for an architecture, and loads; none where it cannot be built.
+    #[allow(dead_code, reason = "each test takes what it needs")]
     pub fn of(builder: CudaBuilder, arch: CudaArch) -> Option<Self> {
-        let text = common::build(builder.arch(arch))?.unwrap();
+        Some(Self::load(&common::ptx("api", builder, arch)?, arch))
+    }
+
+    /// Loads PTX that is for an architecture.
+    pub fn load(text: &str, arch: CudaArch) -> Self {
         let one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         cust::init(cust::CudaFlags::empty()).unwrap();
         let has_gpu = cuda_driver::gpu_count().is_ok_and(|count| count > 0);
@@ -36,9 +41,9 @@ impl Api {
         };
         let device = Device::get_device(ordinal).unwrap();
         let context = Context::new(device).unwrap();
-        let module = Module::from_ptx(&text, &[]).unwrap();
+        let module = Module::from_ptx(text, &[]).unwrap();
         let stream = Stream::new(StreamFlags::DEFAULT, None).unwrap();
-        Some(Api { module, stream, _context: context, _one: one })
+        Api { module, stream, _context: context, _one: one }
     }
 
     /// Waits for the launches, and reads.

@@ -1,10 +1,10 @@
-//! Building the fixture.
+//! Building crates of kernels.
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use cuda_builder::{CudaBuilder, CudaBuilderError};
+use cuda_builder::{CudaArch, CudaBuilder, CudaBuilderError};
 
 /// cargo builds in one folder per architecture: one build at a time.
 static BUILDING: Mutex<()> = Mutex::new(());
@@ -17,6 +17,21 @@ pub fn fixture() -> CudaBuilder {
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub fn api() -> CudaBuilder {
     CudaBuilder::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api"))
+}
+
+/// The PTX of the crate `name` for an architecture; none where it cannot be built. A machine with a
+/// GPU and without Rust takes PTX that was built elsewhere: `KERNELS_PTX` names a folder that is as
+/// `target/cuda_builder` there.
+#[allow(dead_code, reason = "each test takes what it needs")]
+pub fn ptx(name: &str, builder: CudaBuilder, arch: CudaArch) -> Option<String> {
+    match std::env::var_os("KERNELS_PTX") {
+        Some(folder) => {
+            let file = Path::new(&folder).join(format!("{arch}/{name}/kernels.ptx"));
+            let text = std::fs::read_to_string(&file);
+            Some(text.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
+        }
+        None => build(builder.arch(arch)).map(Result::unwrap),
+    }
 }
 
 /// Builds, and returns the text; `None` where `core` has no sources.

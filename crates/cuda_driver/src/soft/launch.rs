@@ -50,7 +50,8 @@ pub(crate) unsafe fn kernel(
     unsafe { launch(function, config, stream, kernel_params.as_ptr(), extra.as_ptr()) }
 }
 
-/// Launches a kernel with attributes, of which none is supported that does anything.
+/// Launches a kernel with attributes, of which none is supported that does anything: clusters are
+/// those that the PTX requires.
 ///
 /// # Safety
 ///
@@ -69,10 +70,14 @@ pub(crate) unsafe fn kernel_ex(
         // SAFETY: `index` is below the count of the caller's array.
         let attribute = unsafe { &*attrs.add(index) };
         let (dimensions, _) = attribute.value.as_chunks::<4>();
-        let single = dimensions[..3].iter().all(|size| u32::from_ne_bytes(*size) <= 1);
+        let cluster = [0, 1, 2].map(|axis| u32::from_ne_bytes(dimensions[axis]).max(1));
+        let required = {
+            let mut state = state::lock();
+            function::find(&mut state, function)?.kernel.required_cluster()
+        };
         match attribute.id {
             CU_LAUNCH_ATTRIBUTE_IGNORE => {}
-            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if single => {}
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if cluster == required.unwrap_or([1; 3]) => {}
             id => return unsupported(&format!("launch attribute {id}")),
         }
     }

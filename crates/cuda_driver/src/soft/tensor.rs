@@ -3,7 +3,7 @@
 use std::ffi::{c_uint, c_void};
 use std::slice;
 
-use soft_cuda::{Fill, Swizzle, TensorMap};
+use soft_cuda::{Fill, Swizzle, TensorElement, TensorMap};
 
 use super::device::Model;
 use super::instance::unsupported;
@@ -14,8 +14,10 @@ use crate::last_error::explain;
 use crate::stack;
 use crate::types::{CUresult, CUtensorMap};
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT32`, and one past the last type.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32` and `_BFLOAT16`, and one past the last type.
+const FLOAT16: c_uint = 6;
 const FLOAT32: c_uint = 7;
+const BFLOAT16: c_uint = 9;
 const DATA_TYPES: c_uint = 16;
 /// The most dimensions of a tensor.
 const MAX_RANK: c_uint = 5;
@@ -26,7 +28,7 @@ const LAST_INTERLEAVE: c_uint = 2;
 /// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`, the last promotion.
 const LAST_PROMOTION: c_uint = 3;
 
-/// Encodes the description of a tensor of f32.
+/// Encodes the description of a tensor.
 ///
 /// # Safety
 ///
@@ -99,14 +101,21 @@ pub(crate) unsafe fn encode_tiled(
     if data_type >= DATA_TYPES || interleave > LAST_INTERLEAVE || l2_promotion > LAST_PROMOTION {
         return invalid("there is no data type, interleave or promotion of this number");
     }
-    if data_type != FLOAT32 || interleave != 0 || steps.iter().any(|step| *step != 1) {
+    let element = match data_type {
+        FLOAT16 => Some(TensorElement::F16),
+        FLOAT32 => Some(TensorElement::F32),
+        BFLOAT16 => Some(TensorElement::Bf16),
+        _ => None,
+    };
+    let plain = interleave == 0 && steps.iter().all(|step| *step == 1);
+    let Some(element) = element.filter(|_| plain) else {
         return unsupported(
-            "cuTensorMapEncodeTiled for other types than FLOAT32, interleaved tensors, and \
-             element strides other than 1",
+            "cuTensorMapEncodeTiled for other types than FLOAT16, BFLOAT16 and FLOAT32, \
+             interleaved tensors, and element strides other than 1",
         );
-    }
+    };
     let address = address.as_ptr() as u64;
-    match TensorMap::new(address, dims, strides, boxes, swizzle, fill) {
+    match TensorMap::of(element, address, dims, strides, boxes, (swizzle, fill)) {
         Ok(map) => {
             let mut opaque = [0; 16];
             for (to, word) in opaque.iter_mut().zip(map.to_bytes().as_chunks().0) {

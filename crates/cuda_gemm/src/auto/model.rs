@@ -9,7 +9,8 @@
 //!   blocks = waves * (fixed[r] + steps * step[r]) + fixed[q] + steps * step[q]
 //! ```
 //!
-//! `step[q]` is what q blocks take for a step each. Reading from memory takes its time too,
+//! `step[q]` is what q blocks take for a step each. The blocks of a wave begin while those of the one
+//! before it still store: where it was measured, a wave after the first takes less. Reading from memory takes its time too,
 //! and the two overlap. Blocks that share a tile of C add up their sums at the end
 //! (split-K reduction):
 //!
@@ -157,7 +158,7 @@ impl Model {
                 continue;
             }
             // The splits that fill whole waves, and a few in between.
-            let waves = SHARED_WAVES * costs.paces(&work).len() as u32;
+            let waves = SHARED_WAVES * costs.aligned.len() as u32;
             let filling =
                 |blocks: u32| u64::from(blocks) * u64::from(self.multiprocessors) / work.tiles;
             let most = filling(waves).min(u64::from(work.steps)) as u32;
@@ -197,16 +198,22 @@ impl Model {
 
     /// What blocks take that come in waves, and their split-K reduction.
     fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
-        let paces = costs.paces(work);
         let blocks = work.tiles.saturating_mul(splits.into());
         let blocks = blocks.div_ceil(u64::from(self.multiprocessors));
-        let resident = paces.len() as u64;
+        let resident = costs.aligned.len() as u64;
         let steps = f64::from(work.steps.div_ceil(splits));
         let wave = |at_once: u64| match at_once {
             0 => 0.0,
-            at_once => paces[at_once as usize - 1].of(steps),
+            at_once => costs.pace(work, at_once as usize).of(steps),
         };
-        let time = (blocks / resident) as f64 * wave(resident) + wave(blocks % resident);
+        // What a wave after the first takes of what it would take alone.
+        let first = wave(resident);
+        let further = costs.wave(work).filter(|_| first > 0.0);
+        let share = further.map_or(1.0, |wave| wave.of(steps).min(first) / first);
+        let time = match blocks / resident {
+            0 => wave(blocks),
+            waves => first + share * ((waves - 1) as f64 * first + wave(blocks % resident)),
+        };
         let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
         (time, reduction)
     }
@@ -218,7 +225,7 @@ impl Model {
         let decomposition = Decomposition::new(tiles, steps, self.multiprocessors);
         let longest = decomposition.longest(tiles, steps) as f64;
         let further_tiles = f64::from(tiles.div_ceil(decomposition.blocks.max(1)) - 1);
-        let time = costs.paces(work)[0].of(longest) + further_tiles * costs.tile_ns;
+        let time = costs.pace(work, 1).of(longest) + further_tiles * costs.tile_ns;
         let reduction = match decomposition {
             Decomposition { stream_k_tiles: 0, .. } => 0.0,
             Decomposition { blocks, .. } if tiles > blocks => costs.reduction(2.0),
@@ -229,9 +236,14 @@ impl Model {
 }
 
 impl Costs {
-    /// Those of the entry point that this product needs.
-    fn paces(&self, work: &Work) -> &[Pace] {
-        if work.aligned || self.unaligned.is_empty() { &self.aligned } else { &self.unaligned }
+    /// That of so many blocks per multiprocessor, with the entry point that this product needs.
+    fn pace(&self, work: &Work, blocks: usize) -> Pace {
+        work.pace(self.aligned[blocks - 1], self.unaligned.get(blocks - 1).copied())
+    }
+
+    /// What a wave after the first takes, likewise.
+    fn wave(&self, work: &Work) -> Option<Pace> {
+        self.aligned_wave.map(|aligned| work.pace(aligned, self.unaligned_wave))
     }
 
     fn reduction(&self, partials: f64) -> f64 {
@@ -258,6 +270,8 @@ struct Work {
     aligned: bool,
     /// Whether there are copies that a kernel could do without.
     staged: bool,
+    /// Whether the rows of C are aligned.
+    stores_aligned: bool,
     /// Rows and columns of tiles.
     rows: f64,
     cols: f64,
@@ -314,12 +328,25 @@ impl Work {
             steps: gemm.depth().div_ceil(tile.bk as usize) as u32,
             aligned: staged || serves(wide),
             staged,
+            stores_aligned: serves([false, false, true]),
             rows: rows as f64,
             cols: cols as f64,
             depth: k,
             input_bytes: read[0] + read[1],
             output_bytes: 4.0 * touched * m * n * products,
             staged_bytes: if k == 0.0 { 0.0 } else { copied(0) + copied(1) },
+        }
+    }
+
+    /// That of the entry point that serves, of those for aligned matrices and for others: the steps
+    /// wait for A and B, and C is stored after them.
+    fn pace(&self, aligned: Pace, unaligned: Option<Pace>) -> Pace {
+        match unaligned {
+            Some(unaligned) if !self.aligned => unaligned,
+            Some(unaligned) if !self.stores_aligned => {
+                Pace { fixed_ns: unaligned.fixed_ns.max(aligned.fixed_ns), ..aligned }
+            }
+            _ => aligned,
         }
     }
 
@@ -338,7 +365,7 @@ impl Work {
             return self.input_bytes + self.output_bytes;
         }
         let tile = costs.kernel.tile();
-        let at_once = costs.paces(self).len() as f64 * f64::from(model.multiprocessors);
+        let at_once = costs.aligned.len() as f64 * f64::from(model.multiprocessors);
         let rows = self.rows.min(GROUP);
         let cols = (at_once / rows).clamp(1.0, self.cols);
         let per_tile = f64::from(tile.bm) / cols + f64::from(tile.bn) / rows;

@@ -44,12 +44,17 @@ pub fn scaled(table: &Table, info: &DeviceInfo, multiprocessors: u32) -> Result<
     let wider = own_gbytes.map_or(1.0, |own| own / measured.memory_gbytes);
     let kernels = table.kernels().iter().filter_map(|costs| {
         let mut costs = costs.clone();
+        let whole = costs.aligned.len();
         for paces in [&mut costs.aligned, &mut costs.unaligned] {
             paces.truncate(room(info, costs.kernel) as usize);
             for pace in paces {
-                pace.fixed_ns *= slower;
-                pace.step_ns *= slower;
+                *pace = pace.times(slower);
             }
+        }
+        // A wave of fewer blocks was not measured.
+        let is_whole = costs.aligned.len() == whole;
+        for wave in [&mut costs.aligned_wave, &mut costs.unaligned_wave] {
+            *wave = wave.filter(|_| is_whole).map(|wave| wave.times(slower));
         }
         for ns in [&mut costs.reduction_ns, &mut costs.partial_ns, &mut costs.tile_ns] {
             *ns *= slower;

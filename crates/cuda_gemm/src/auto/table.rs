@@ -18,6 +18,8 @@
 //!     kernel,
 //!     aligned: paces.clone(),
 //!     unaligned: paces,
+//!     aligned_wave: None,
+//!     unaligned_wave: None,
 //!     reduction_ns: 500.0,
 //!     partial_ns: 200.0,
 //!     tile_ns: 0.0,

@@ -28,12 +28,16 @@ pub struct Options {
     pub sample_ms: f64,
     /// Of the random matrices.
     pub seed: u64,
+    /// Columns left of A, B and C in the wider matrices that they are parts of, where leading
+    /// dimensions have room for them: they begin so many elements from what the driver allocates.
+    /// Kernels are to be loaded for [any alignment](crate::Loaded::any_alignment) then.
+    pub left: usize,
 }
 
 impl Default for Options {
     /// A cold L2 cache, 20 samples of 3 ms, and 42.
     fn default() -> Self {
-        Self { l2: L2::Cold, samples: 20, sample_ms: SAMPLE_MS, seed: 42 }
+        Self { l2: L2::Cold, samples: 20, sample_ms: SAMPLE_MS, seed: 42, left: 0 }
     }
 }
 
@@ -220,21 +224,21 @@ impl Comparison {
 
     /// Makes the matrices, on the host and on the device.
     fn prepare(&self, gemm: &Gemm) -> Result<Plan, Error> {
-        let Options { l2, seed, .. } = self.options;
-        let needed = gemm.bytes();
+        let Options { l2, seed, left, .. } = self.options;
         let device = self.device();
-        let available = device.require_memory(needed)?;
+        let stored = operands::stored_bytes(gemm);
+        let available = device.require_memory(stored)?;
+        let needed = gemm.bytes();
         // Two results are compared with each other.
         let second = operands::result_bytes(gemm);
         let reference = operands::reference_bytes(gemm);
         require_memory(needed.saturating_add(second).saturating_add(reference), false)?;
 
-        // It fits 64 bits, as the free memory does.
-        let bytes = needed as u64;
-        let wanted = buffers::count(l2, bytes, device.info().l2_bytes);
-        let count = buffers::possible(wanted, bytes, available);
+        // Both fit 64 bits, as the free memory does.
+        let wanted = buffers::count(l2, needed as u64, device.info().l2_bytes);
+        let count = buffers::possible(wanted, stored as u64, available);
         let operands = Operands::random(gemm, seed);
-        let buffers = RotatingBuffers::new(device, &operands, count)?;
+        let buffers = RotatingBuffers::within(device, &operands, count, left)?;
         Ok(Plan { operands, buffers, wanted })
     }
 

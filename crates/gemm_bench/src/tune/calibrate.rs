@@ -60,9 +60,9 @@ fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, f64
 }
 
 fn slow(costs: &mut Costs, factor: f64) {
-    for pace in costs.aligned.iter_mut().chain(&mut costs.unaligned) {
-        pace.fixed_ns *= factor;
-        pace.step_ns *= factor;
+    let paces = costs.aligned.iter_mut().chain(&mut costs.unaligned);
+    for pace in paces.chain(&mut costs.aligned_wave).chain(&mut costs.unaligned_wave) {
+        *pace = pace.times(factor);
     }
     for ns in [&mut costs.reduction_ns, &mut costs.partial_ns, &mut costs.tile_ns] {
         *ns *= factor;

@@ -13,12 +13,17 @@ use crate::error::Error;
 /// The two lengths along K that tell a step from the rest.
 const DEPTHS: [u32; 2] = [256, 1280];
 
-/// The same for tiles without splits, which are for a short K: one step of them, and a few.
+/// The same for tiles with short steps, and for those without splits, which are for a K of a step
+/// or a few.
+const MEDIUM_DEPTHS: [u32; 2] = [32, 320];
 const SHORT_DEPTHS: [u32; 2] = [16, 80];
 
 /// Tiles that are longer than wide by this, or the other way round, lie in a line: C is as high
 /// or as wide as they are, and memory is what they wait for.
 const LINE: u32 = 4;
+
+/// Waves of blocks, to see what those after the first cost.
+const WAVES: u32 = 3;
 
 /// Blocks that share a tile, to see what a reduction costs.
 const PIECES: [u32; 2] = [2, 8];
@@ -71,15 +76,17 @@ pub fn measure(
         kernel: descriptor,
         aligned: Vec::new(),
         unaligned: Vec::new(),
+        aligned_wave: None,
+        unaligned_wave: None,
         reduction_ns: 0.0,
         partial_ns: 0.0,
         tile_ns: 0.0,
     };
     let benchmark = KernelBenchmark { context, kernel, launch_ns };
     let resident = if descriptor.abi() == KernelAbi::StreamK { 1 } else { resident };
-    costs.aligned = benchmark.paces(resident, true)?;
+    (costs.aligned, costs.aligned_wave) = benchmark.paces(resident, true)?;
     if descriptor.unaligned().is_some() {
-        costs.unaligned = benchmark.paces(resident, false)?;
+        (costs.unaligned, costs.unaligned_wave) = benchmark.paces(resident, false)?;
     }
     let pace = costs.aligned[0];
     match descriptor.abi() {
@@ -120,15 +127,15 @@ impl KernelBenchmark<'_> {
         Ok(times.into_iter().map(|ns| (ns - self.launch_ns).max(0.0)).collect())
     }
 
-    /// With one block per multiprocessor, two, and so on.
-    fn paces(&self, resident: u32, aligned: bool) -> Result<Vec<Pace>, Error> {
+    /// With one block per multiprocessor, two, and so on; and what another wave of the most takes,
+    /// but for persistent blocks.
+    fn paces(&self, resident: u32, aligned: bool) -> Result<(Vec<Pace>, Option<Pace>), Error> {
         let descriptor = self.kernel.descriptor();
-        let is_tile = TILES.iter().any(|tile| tile.name() == descriptor.name());
-        let is_short = is_tile && descriptor.abi() == KernelAbi::GemmEpilogue;
-        let depths = if is_short { SHORT_DEPTHS } else { DEPTHS };
+        let depths = depths(descriptor);
         let steps = depths.map(|depth| (depth / descriptor.tile().bk).max(1));
         let mut grids = Vec::new();
-        for blocks in 1..=resident {
+        let waves = (descriptor.abi() != KernelAbi::StreamK).then_some(WAVES * resident);
+        for blocks in (1..=resident).chain(waves) {
             for steps in steps {
                 let gemm = gemm(descriptor, blocks * self.context.multiprocessors(), steps);
                 // One column of B or of A less: no row but the first is aligned.
@@ -141,14 +148,19 @@ impl KernelBenchmark<'_> {
                 grids.push(Grid { gemm: Gemm::new(gemm.m, n, k), splits: 1 });
             }
         }
-        let times = self.time(&grids)?;
+        let mut times = self.time(&grids)?;
         let pace = |pair: &[f64]| {
             let step_ns = (pair[1] - pair[0]) / f64::from(steps[1] - steps[0]);
             // A clock that is too coarse, or noise; a step is never free.
             let step_ns = step_ns.max(0.01);
             Pace { fixed_ns: (pair[0] - f64::from(steps[0]) * step_ns).max(0.0), step_ns }
         };
-        Ok(times.chunks(2).map(pace).collect())
+        let wave = waves.map(|_| {
+            let all = times.split_off(times.len() - 2);
+            let first = &times[times.len() - 2..];
+            pace(&[0, 1].map(|i| (all[i] - first[i]) / f64::from(WAVES - 1)))
+        });
+        Ok((times.chunks(2).map(pace).collect(), wave))
     }
 
     /// The reduction of the sums of blocks that share a tile: once, and for each of them.
@@ -189,6 +201,19 @@ impl KernelBenchmark<'_> {
             Grid { gemm: gemm(descriptor, 2 * self.context.multiprocessors(), steps), splits: 1 };
         let time = self.time(&[grid])?[0];
         Ok((time - pace.fixed_ns - f64::from(2 * steps) * pace.step_ns).max(0.0))
+    }
+}
+
+/// The two lengths along K for a kernel.
+fn depths(descriptor: &KernelDescriptor) -> [u32; 2] {
+    let is_tile = TILES.iter().any(|tile| tile.name() == descriptor.name());
+    let tile = descriptor.tile();
+    let has_slices = descriptor.threads() * tile.tm * tile.tn > tile.bm * tile.bn;
+    match descriptor.abi() {
+        _ if !is_tile => DEPTHS,
+        KernelAbi::GemmEpilogue => SHORT_DEPTHS,
+        _ if tile.bk <= SHORT_DEPTHS[0] || !has_slices => MEDIUM_DEPTHS,
+        _ => DEPTHS,
     }
 }
 

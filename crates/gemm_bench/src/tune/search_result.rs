@@ -96,9 +96,12 @@ impl SearchResult {
     }
 
     /// The fastest that is accurate enough, if these costs choose something that is not, or that is
-    /// slower by more than noise, or that was not timed.
+    /// slower by more than noise, or that was not timed. Exceptions are of single products.
     pub fn exception(&self, model: &Model) -> Option<Exception> {
-        let Shape { m, n, k, .. } = self.shape;
+        let Shape { m, n, k, batch, .. } = self.shape;
+        if batch != 1 {
+            return None;
+        }
         let estimate = model.fastest(&self.shape.gemm())?;
         let fastest = self.fastest();
         let instead_of = match self.runs.iter().find(|run| run.choice == estimate.choice) {

@@ -1,6 +1,6 @@
 //! The products that are measured themselves.
 
-use crate::shape::Shape;
+use crate::shape::{self, Shape};
 
 /// Squares: around powers of two, and odd ones.
 const SQUARES: [usize; 17] =
@@ -76,8 +76,29 @@ const SHORT: [(usize, usize, usize); 16] = [
     (4203, 3001, 45),
 ];
 
+/// Strided batches of small and middling products. What is fastest for one is no exception, because
+/// those are of single products; it corrects costs.
+const BATCHES: [(usize, (usize, usize, usize)); 9] = [
+    (900, (16, 16, 16)),
+    (3000, (8, 8, 8)),
+    (4000, (32, 32, 32)),
+    (600, (48, 48, 48)),
+    (500, (64, 64, 64)),
+    (100, (128, 128, 128)),
+    (60, (256, 256, 256)),
+    (100, (512, 64, 512)),
+    (30, (1, 4096, 128)),
+];
+
+/// How many [`shape::random`] ones there are, of the seed.
+const RANDOM: (usize, u64) = (40, 13);
+
 /// What a trial measures.
 const TRIAL: [(usize, usize, usize); 3] = [(8, 8, 8), (1, 40, 130), (33, 20, 70)];
+
+fn size(shape: &Shape) -> usize {
+    shape.batch * shape.m * shape.n * shape.k
+}
 
 /// The list, the small ones first.
 pub fn shapes(trial: bool) -> Vec<Shape> {
@@ -91,7 +112,9 @@ pub fn shapes(trial: bool) -> Vec<Shape> {
     });
     let mut shapes: Vec<_> = squares.into_iter().chain(small).collect();
     shapes.extend(AWKWARD.into_iter().chain(SHORT).map(shape));
-    shapes.sort_by_key(|shape| shape.m * shape.n * shape.k);
+    shapes.extend(BATCHES.map(|(batch, sizes)| Shape { batch, ..shape(sizes) }));
+    shapes.extend(shape::random(RANDOM.0, RANDOM.1));
+    shapes.sort_by_key(size);
     shapes
 }
 
@@ -107,7 +130,7 @@ mod tests {
                 shape.gemm().validate().unwrap();
                 assert!(!shapes[..i].contains(shape), "{shape}");
             }
-            assert!(shapes.is_sorted_by_key(|shape| shape.m * shape.n * shape.k));
+            assert!(shapes.is_sorted_by_key(size));
         }
     }
 }

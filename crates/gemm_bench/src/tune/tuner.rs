@@ -20,7 +20,7 @@ const RUNGS: [&str; 2] = ["warptile", "async_copy"];
 const TRIAL: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
 
 /// Of more blocks per multiprocessor nothing is measured.
-const MOST_RESIDENT: u32 = 4;
+const MOST_RESIDENT: u32 = 16;
 
 /// How much [`Tuner::run`] measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@ use std::io::{self, Read};
 
 use host_system::format::excerpt;
 
+use crate::element::Element;
+
 /// What every such file begins with.
 pub const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -29,9 +31,10 @@ pub enum NpyError {
     /// The dictionary cannot be understood.
     #[error("its header is damaged ({0}); store it again with `numpy.save`")]
     Header(&'static str),
-    /// The elements are not little-endian f32.
+    /// The elements are neither little-endian f32 nor little-endian f16.
     #[error(
-        "its elements are {found}, and must be float32 ('<f4'); convert it with `x.astype('<f4')`"
+        "its elements are {found}, and must be float32 ('<f4') or float16 ('<f2'); convert it with \
+         `x.astype('<f4')`"
     )]
     Dtype {
         /// The type as the header gives it.
@@ -69,12 +72,13 @@ pub(super) struct Header {
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) fortran_order: bool,
+    pub(super) element: Element,
 }
 
 impl Header {
     /// Bytes of elements; the header was refused if they overflow.
     pub(super) fn bytes(&self) -> u64 {
-        self.rows as u64 * self.cols as u64 * 4
+        self.rows as u64 * self.cols as u64 * self.element.bytes() as u64
     }
 }
 
@@ -148,22 +152,24 @@ pub(super) fn parse_header(text: &str) -> Result<Header, NpyError> {
     let descr = descr.ok_or(damaged("`descr` is missing"))?;
     let fortran_order = fortran_order.ok_or(damaged("`fortran_order` is missing"))?;
     let shape = shape.ok_or(damaged("`shape` is missing"))?;
-    if descr != "<f4" {
-        return Err(NpyError::Dtype { found: name_dtype(descr) });
-    }
+    let element = match descr {
+        "<f4" => Element::F32,
+        "<f2" => Element::F16,
+        _ => return Err(NpyError::Dtype { found: name_dtype(descr) }),
+    };
     let [rows, cols] = shape[..] else { return Err(NpyError::Rank { rank: shape.len() }) };
     let fits = rows.checked_mul(cols).is_some_and(|n| n <= isize::MAX as usize / 4);
     if !fits {
         return Err(NpyError::TooLarge { rows, cols });
     }
-    Ok(Header { rows, cols, fortran_order })
+    Ok(Header { rows, cols, fortran_order, element })
 }
 
 /// A type code as the header gives it, with its usual name where it has one.
 fn name_dtype(descr: &str) -> String {
     let name = match descr {
         ">f4" => "big-endian float32",
-        "<f2" => "float16",
+        ">f2" => "big-endian float16",
         "<f8" => "float64",
         "<c8" => "complex64",
         "<c16" => "complex128",

@@ -81,7 +81,8 @@ pub(crate) enum Conflict {
     ReadOnlyCache(EarlierAccess),
 }
 
-/// An earlier access, by agent: see [`super::clock`].
+/// An earlier access. Of device memory: by index of the block, and thread there. Of shared memory:
+/// by number of the cluster, and agent (see [`super::clock`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EarlierAccess {
     pub block: u64,

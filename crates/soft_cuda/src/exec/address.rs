@@ -4,6 +4,7 @@
 //! accessed last, or the block's shared memory. Whatever does not fit there goes through
 //! [`resolve`], lane by lane, which either finds the memory or says what is wrong.
 
+use super::cluster;
 use super::machine::{
     FULL, LANES, LOCAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES,
 };
@@ -265,6 +266,7 @@ fn find(
             })
         }
         AddressSpace::Shared => within(cx.shared, SHARED_BASE, cx.shared_size),
+        AddressSpace::SharedCluster => cluster::find(cx, (address, bytes), named, access),
         AddressSpace::Local => {
             // SAFETY: every lane has `local_size` bytes, one after the other.
             let host = unsafe { cx.local.add((lane * cx.local_size) as usize) };
@@ -277,7 +279,7 @@ fn find(
         AddressSpace::Generic => {
             const SIZE: u64 = 1 << 32;
             let windows = [
-                (SHARED_WINDOW, AddressSpace::Shared),
+                (SHARED_WINDOW, AddressSpace::SharedCluster),
                 (LOCAL_WINDOW, AddressSpace::Local),
                 (PARAM_WINDOW, AddressSpace::Param),
             ];

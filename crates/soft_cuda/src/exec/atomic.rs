@@ -1,10 +1,11 @@
 //! Atomic read-modify-write operations.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use super::address::resolve_atomic;
 use super::float::Float;
+use super::half::{self, Bf16, F16};
 use super::machine::NO_SLOT;
 use super::op::{Cx, Handler, Op};
 
@@ -24,10 +25,14 @@ pub(crate) enum Rmw {
     Exchange,
     CompareExchange,
     AddFloat,
+    AddF16,
+    AddBf16,
+    AddF16x2,
+    AddBf16x2,
 }
 
 /// All of [`Rmw`], in the order of the numbers that operations carry.
-pub(crate) const RMWS: [Rmw; 13] = [
+pub(crate) const RMWS: [Rmw; 17] = [
     Rmw::Add,
     Rmw::Min,
     Rmw::Max,
@@ -41,10 +46,18 @@ pub(crate) const RMWS: [Rmw; 13] = [
     Rmw::Exchange,
     Rmw::CompareExchange,
     Rmw::AddFloat,
+    Rmw::AddF16,
+    Rmw::AddBf16,
+    Rmw::AddF16x2,
+    Rmw::AddBf16x2,
 ];
 
 /// A word that atomics work on.
 pub(crate) trait Word: Copy + PartialEq + 'static {
+    /// The register that holds one.
+    type Slot: Copy;
+    fn get(slot: Self::Slot) -> Self;
+    fn put(self) -> Self::Slot;
     /// The new value for `old`.
     fn apply(rmw: Rmw, old: Self, b: Self, c: Self) -> Self;
     /// # Safety
@@ -53,8 +66,15 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
 }
 
 macro_rules! word {
-    ($ty:ident, $signed:ident, $float:ident, $atomic:ident) => {
+    ($ty:ident in $slot:ident, $signed:ident, $atomic:ident, $add_float:expr) => {
         impl Word for $ty {
+            type Slot = $slot;
+            fn get(slot: $slot) -> $ty {
+                slot as $ty
+            }
+            fn put(self) -> $slot {
+                self.into()
+            }
             fn apply(rmw: Rmw, old: $ty, b: $ty, c: $ty) -> $ty {
                 match rmw {
                     Rmw::Add => old.wrapping_add(b),
@@ -87,9 +107,7 @@ macro_rules! word {
                             old
                         }
                     }
-                    Rmw::AddFloat => {
-                        ($float::from_bits(old) + $float::from_bits(b)).canonical().to_bits()
-                    }
+                    float => $add_float(float, old, b),
                 }
             }
             unsafe fn update(at: *mut u8, f: impl Fn($ty) -> $ty) -> $ty {
@@ -107,8 +125,28 @@ macro_rules! word {
     };
 }
 
-word!(u32, i32, f32, AtomicU32);
-word!(u64, i64, f64, AtomicU64);
+fn add_narrow(rmw: Rmw, old: u32, b: u32) -> u32 {
+    match rmw {
+        Rmw::AddF16x2 => half::sum::<F16, 2>(old, b),
+        Rmw::AddBf16x2 => half::sum::<Bf16, 2>(old, b),
+        _ => (f32::from_bits(old) + f32::from_bits(b)).canonical().to_bits(),
+    }
+}
+
+fn add_wide(_: Rmw, old: u64, b: u64) -> u64 {
+    (f64::from_bits(old) + f64::from_bits(b)).canonical().to_bits()
+}
+
+fn add_half(rmw: Rmw, old: u16, b: u16) -> u16 {
+    match rmw {
+        Rmw::AddBf16 => half::sum::<Bf16, 1>(old.into(), b.into()) as u16,
+        _ => half::sum::<F16, 1>(old.into(), b.into()) as u16,
+    }
+}
+
+word!(u16 in u32, i16, AtomicU16, add_half);
+word!(u32 in u32, i32, AtomicU32, add_narrow);
+word!(u64 in u64, i64, AtomicU64, add_wide);
 
 /// `atom` and `red`: `d` receives the old value unless it is
 /// [`NO_SLOT`]; `a` address slot; `b` and `c` operand slots; `y` the number
@@ -127,10 +165,11 @@ unsafe impl<T: Word> Handler for Atomic<T> {
                 return true;
             };
             for i in cx.active() {
-                let (b, c) = (*cx.slot::<T>(op.b).add(i), *cx.slot::<T>(op.c).add(i));
+                let operand = |slot| T::get(*cx.slot::<T::Slot>(slot).add(i));
+                let (b, c) = (operand(op.b), operand(op.c));
                 let old = T::update(pointers[i], |old| T::apply(rmw, old, b, c));
                 if op.d != NO_SLOT {
-                    *cx.slot::<T>(op.d).add(i) = old;
+                    *cx.slot::<T::Slot>(op.d).add(i) = old.put();
                 }
             }
         }

@@ -1,14 +1,17 @@
-//! Loads by AVX-512 instructions that no loop is compiled to: all lanes' addresses are checked and
-//! compared in a few of them.
+//! AVX-512 instructions that no loop is compiled to: for loads, all lanes' addresses are checked and
+//! compared in a few of them; and for the sums of a tensor core.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_add_epi32, _mm512_cmpgt_epu32_mask, _mm512_cmpgt_epu64_mask,
-    _mm512_loadu_si512, _mm512_mullo_epi32, _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_epi64,
-    _mm512_setr_epi32, _mm512_sub_epi32, _mm512_sub_epi64, _mm512_test_epi32_mask,
+    __m512, __m512i, _mm512_add_epi32, _mm512_castsi512_ps, _mm512_cmpgt_epu32_mask,
+    _mm512_cmpgt_epu64_mask, _mm512_cvttps_epi32, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_max_epi32, _mm512_mul_ps, _mm512_mullo_epi32, _mm512_or_si512, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_si512, _mm512_slli_epi32,
+    _mm512_storeu_si512, _mm512_sub_epi32, _mm512_sub_epi64, _mm512_test_epi32_mask,
     _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
 use super::lanes::W;
+use super::tensor_core::{AddUp, FRACTION, Factors, LEAST, NOTHING, Row, Sums};
 
 /// Whether all of 32 addresses, less `base`, are at most `limit` and multiples of `align`.
 ///
@@ -94,4 +97,62 @@ pub(crate) unsafe fn progression32(lanes: *const u32, step: u32) -> bool {
 unsafe fn load<T>(at: *const T) -> __m512i {
     // SAFETY: by contract.
     unsafe { _mm512_loadu_si512(at.cast()) }
+}
+
+/// [`AddUp`] on a host that has AVX-512F.
+pub(crate) struct Avx512;
+
+impl AddUp for Avx512 {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn add_up(
+        accumulators: ([f32; W], [i32; W]),
+        (significands, exponents): Row<'_>,
+        b: &Factors,
+        (col, cols): (usize, usize),
+    ) -> Sums {
+        let all = |k: usize| k * cols + col..k * cols + col + W;
+        // SAFETY: the arrays have 16 elements.
+        let (old, own) = unsafe {
+            (
+                _mm512_loadu_ps(accumulators.0.as_ptr()),
+                _mm512_loadu_si512(accumulators.1.as_ptr().cast()),
+            )
+        };
+        let mut top = _mm512_max_epi32(own, _mm512_set1_epi32(LEAST));
+        for (k, &exponent) in exponents.iter().enumerate() {
+            // SAFETY: the slice has 16 elements.
+            let theirs = unsafe { _mm512_loadu_si512(b.exponents[all(k)].as_ptr().cast()) };
+            top = _mm512_max_epi32(top, _mm512_add_epi32(theirs, _mm512_set1_epi32(exponent)));
+        }
+        let (bias, nothing) = (_mm512_set1_epi32(127 + FRACTION), _mm512_set1_epi32(NOTHING));
+        let term = |(significand, exponent): (f32, i32), with: __m512, theirs: __m512i| {
+            let below =
+                _mm512_add_epi32(theirs, _mm512_sub_epi32(_mm512_set1_epi32(exponent), top));
+            let below = _mm512_add_epi32(_mm512_max_epi32(below, nothing), bias);
+            let scale = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(below));
+            let product = _mm512_mul_ps(_mm512_set1_ps(significand), with);
+            _mm512_cvttps_epi32(_mm512_mul_ps(product, scale))
+        };
+        let mut halves = [term((1.0, 0), old, own), _mm512_setzero_si512()];
+        for (k, (&significand, &exponent)) in significands.iter().zip(exponents).enumerate() {
+            // SAFETY: the slices have 16 elements.
+            let (with, theirs) = unsafe {
+                (
+                    _mm512_loadu_ps(b.significands[all(k)].as_ptr()),
+                    _mm512_loadu_si512(b.exponents[all(k)].as_ptr().cast()),
+                )
+            };
+            let term = term((significand, exponent), with, theirs);
+            halves = [halves[1], _mm512_add_epi32(halves[0], term)];
+        }
+        let mut sums = Sums { halves: [[0; W]; 2], top: [0; W] };
+        // SAFETY: the arrays have 16 elements.
+        unsafe {
+            _mm512_storeu_si512(sums.halves[0].as_mut_ptr().cast(), halves[0]);
+            _mm512_storeu_si512(sums.halves[1].as_mut_ptr().cast(), halves[1]);
+            _mm512_storeu_si512(sums.top.as_mut_ptr().cast(), top);
+        }
+        sums
+    }
 }

@@ -1,29 +1,28 @@
-//! One block: its warps take turns until all have exited.
+//! One cluster, which mostly is one block: its warps take turns until all have exited.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::check_register::warpgroup_divergence;
 use super::checker::{Checker, LaunchChecks};
+use super::cluster::ClusterBarrier;
 use super::code::Code;
 use super::groups::Groups;
 use super::lines::Lines;
-use super::machine::{BARRIERS, FULL, LANES, Shape};
+use super::machine::{BARRIERS, ClusterShape, FULL, LANES, Shape};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
 use super::recorder::{Recorder, WarpFault};
 use super::schedule::{self, Random};
-use super::split::{Split, State};
+use super::split::Split;
 use super::warp::{Executed, Stop, Warp};
+use super::wgmma::InFlight;
 use crate::checks::{Checks, Schedule};
-use crate::fault::{FaultKind, Waiting};
+use crate::fault::FaultKind;
 use crate::heap::Heap;
 use crate::memory::{Memory, Snapshot};
-
-/// How often in a row a block that cannot go on ends its waits for mbarriers
-/// without success before it counts as stuck.
-const MAX_EXPIRIES: u32 = 64;
 
 /// Warp instructions after which a worker looks at what the launch has come to, where
 /// a warp's turn ends or is interrupted.
@@ -36,11 +35,16 @@ const MAX_RANDOM_SLICE: u64 = 1 << 8;
 /// Warp instructions that a block may execute in all where a later block has faulted.
 const GRACE: u64 = 1 << 23;
 
+/// Alignment of each block's shared memory, where a cluster has several: that of what swizzles
+/// repeat after.
+const SHARED_ALIGN: u32 = 1024;
+
 /// What all blocks of a launch share.
 pub(crate) struct Launch<'k> {
     pub code: &'k Code,
     pub grid: [u32; 3],
     pub block: [u32; 3],
+    pub cluster: ClusterShape,
     /// Bytes of shared memory per block, static and dynamic.
     pub shared_bytes: u32,
     pub dynamic_shared: u32,
@@ -54,7 +58,7 @@ pub(crate) struct Launch<'k> {
     pub budget: Option<u64>,
     /// Warp instructions of all workers so far.
     pub executed: AtomicU64,
-    /// The lowest block that faulted; later ones need not run.
+    /// The lowest cluster that faulted; later ones need not run.
     pub last: AtomicU64,
     pub started: Instant,
     /// The checks that cost time, if there are any.
@@ -68,29 +72,44 @@ impl Launch<'_> {
         self.block.iter().product()
     }
 
+    /// Warps of a block.
     pub(crate) fn warps(&self) -> usize {
         (self.threads() as usize).div_ceil(LANES)
     }
 
-    /// The block that is number `place` to start. Blocks that may wait for each other start in
+    /// Warps of a cluster.
+    fn cluster_warps(&self) -> usize {
+        self.warps() * self.cluster.blocks()
+    }
+
+    /// The cluster that is number `place` to start. Blocks that may wait for each other start in
     /// the order of their indices, as those do on a GPU that do not fit there all at once.
-    pub(crate) fn block_at(&self, place: u64, blocks: u64) -> u64 {
+    pub(crate) fn cluster_at(&self, place: u64, clusters: u64) -> u64 {
         let schedule = if self.code.communicates { Schedule::InOrder } else { self.schedule };
-        schedule::block_at(schedule, place, blocks)
+        schedule::block_at(schedule, place, clusters)
     }
 
-    /// Bytes of local memory of a block.
+    /// Bytes from one block's shared memory to the next one's.
+    fn shared_stride(&self) -> u32 {
+        match self.cluster.blocks() {
+            1 => self.shared_bytes,
+            _ => self.shared_bytes.next_multiple_of(SHARED_ALIGN),
+        }
+    }
+
+    /// Bytes of local memory of a cluster.
     fn local_bytes(&self) -> usize {
-        self.code.local_bytes as usize * LANES * self.warps()
+        self.code.local_bytes as usize * LANES * self.cluster_warps()
     }
 
-    /// Bytes of host memory that one block's threads need.
+    /// Bytes of host memory that one cluster's threads need.
     pub(crate) fn state_bytes(&self) -> u64 {
-        (self.code.register_bytes * self.warps() + self.local_bytes()) as u64
+        (self.code.register_bytes * self.cluster_warps() + self.local_bytes()) as u64
     }
 }
 
-/// Runs blocks of one launch, one at a time, on one host thread.
+/// Runs clusters of one launch, one at a time, on one host thread. The warps of a cluster are
+/// numbered through, block by block in the order of their ranks.
 pub(crate) struct Worker<'k> {
     pub(super) launch: &'k Launch<'k>,
     pub(super) cx: Cx<'k>,
@@ -101,13 +120,17 @@ pub(crate) struct Worker<'k> {
     predicates: Vec<u32>,
     shared: Lines,
     local: Lines,
-    /// Threads that have arrived at each barrier without waiting.
-    pub(super) arrivals: [u32; BARRIERS as usize],
+    /// Threads that have arrived at each barrier of each block without waiting.
+    pub(super) arrivals: Vec<u32>,
+    /// The barrier of the cluster.
+    pub(super) cluster: ClusterBarrier,
+    /// The number of the cluster.
+    number: u64,
     /// Completed phases of mbarriers when waits for them were last tried again.
-    completions: u64,
+    pub(super) completions: u64,
     /// Changes of mbarriers when the block last could not go on, and how often
     /// in a row that has been.
-    changes: u64,
+    pub(super) changes: u64,
     pub(super) expiries: u32,
     executed: Executed,
     /// How much of `executed` has been added to the launch's total.
@@ -134,7 +157,8 @@ impl<'k> Worker<'k> {
     /// of a block's threads.
     pub(crate) fn new(launch: &'k Launch<'k>) -> Option<Worker<'k>> {
         let code = launch.code;
-        let warps = launch.warps();
+        let (warps, blocks) = (launch.cluster_warps(), launch.cluster.blocks());
+        let shared_bytes = launch.shared_stride() * blocks as u32;
         // An odd number of lines, so that warps do not share cache sets.
         let stride = (code.register_bytes.div_ceil(128) | 1) * 128;
         let cx = Cx {
@@ -143,6 +167,11 @@ impl<'k> Worker<'k> {
             mask: FULL,
             shared: std::ptr::null_mut(),
             shared_size: launch.shared_bytes,
+            cluster_shared: std::ptr::null_mut(),
+            shared_stride: launch.shared_stride(),
+            rank: 0,
+            blocks: blocks as u32,
+            exited: 0,
             local: std::ptr::null_mut(),
             local_size: code.local_bytes,
             frame: 0,
@@ -159,11 +188,17 @@ impl<'k> Worker<'k> {
             lanes: FULL,
             copies: (0..warps).map(|_| Groups::new()).collect(),
             stores: (0..warps).map(|_| Groups::new()).collect(),
-            barriers: Barriers::default(),
-            order: Order::new(code.bulk, warps, launch.shared_bytes),
+            products: (0..warps).map(|_| InFlight::default()).collect(),
+            barriers: Barriers { stride: launch.shared_stride(), ..Barriers::default() },
+            order: Order::new(
+                code.bulk,
+                (warps, launch.warps()),
+                (shared_bytes, launch.shared_stride()),
+            ),
             checker: launch.checks.as_ref().map(|checks| {
-                let (shape, bytes) = ((launch.grid, launch.block), launch.shared_bytes);
-                Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, bytes))
+                let shape = (launch.cluster, launch.block);
+                let stride = launch.shared_stride();
+                Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, stride))
             }),
             checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
             recorder: launch.recorder,
@@ -174,7 +209,8 @@ impl<'k> Worker<'k> {
             shape: Shape {
                 grid: launch.grid,
                 block: launch.block,
-                warps: warps as u32,
+                cluster: launch.cluster,
+                warps: launch.warps() as u32,
                 shared_bytes: launch.shared_bytes,
                 dynamic_shared: launch.dynamic_shared,
                 sm_count: launch.sm_count,
@@ -188,9 +224,11 @@ impl<'k> Worker<'k> {
             registers: Lines::new(stride * warps)?,
             stride,
             predicates: vec![0; code.predicates * warps],
-            shared: Lines::new(launch.shared_bytes as usize)?,
+            shared: Lines::new(shared_bytes as usize)?,
             local: Lines::new(launch.local_bytes())?,
-            arrivals: [0; BARRIERS as usize],
+            arrivals: vec![0; BARRIERS as usize * blocks],
+            cluster: ClusterBarrier::new(warps),
+            number: 0,
             completions: 0,
             changes: 0,
             expiries: 0,
@@ -222,22 +260,38 @@ impl<'k> Worker<'k> {
 
     /// Points the context at a warp.
     pub(super) fn enter(&mut self, warp: usize) {
+        let own = self.launch.warps();
+        let (rank, inner) = (warp / own, warp % own);
         let cx = &mut self.cx;
         cx.warp = warp;
-        cx.lanes = FULL >> (LANES - (self.launch.threads() as usize - warp * LANES).min(LANES));
+        cx.lanes = FULL >> (LANES - (self.launch.threads() as usize - inner * LANES).min(LANES));
+        cx.rank = rank as u32;
+        cx.shape.index = self.launch.cluster.block(self.number, rank);
+        cx.cluster_shared = self.shared.start();
         // SAFETY: each offset is inside its buffer, which has room for all warps.
         unsafe {
             cx.regs = self.registers.start().add(warp * self.stride);
             cx.preds = self.predicates.as_mut_ptr().add(warp * self.launch.code.predicates);
             let local = warp * LANES * cx.local_size as usize;
             cx.local = self.local.start().add(local);
+            cx.shared = cx.cluster_shared.add(rank * cx.shared_stride as usize);
         }
-        cx.shared = self.shared.start();
     }
 
-    /// Runs the block with the linear index `block`, which is number `place` to start.
-    pub(crate) fn run(&mut self, block: u64, place: u64) -> Result<(), BlockError> {
-        self.start(block);
+    /// The warps of the block with a rank.
+    pub(super) fn warps_of(&self, rank: usize) -> std::ops::Range<usize> {
+        let warps = self.launch.warps();
+        rank * warps..(rank + 1) * warps
+    }
+
+    /// Blocks of the cluster.
+    pub(super) fn blocks(&self) -> usize {
+        self.launch.cluster.blocks()
+    }
+
+    /// Runs cluster number `cluster`, which is number `place` to start.
+    pub(crate) fn run(&mut self, cluster: u64, place: u64) -> Result<(), BlockError> {
+        self.start(cluster);
         self.cx.place = place;
         loop {
             let mut progress = false;
@@ -260,6 +314,9 @@ impl<'k> Worker<'k> {
                 if let Stop::Fault(fault) = stop {
                     return Err(BlockError::Fault { warp: warp as u32, fault });
                 }
+                if self.warps[warp].live == 0 && self.blocks() > 1 {
+                    self.note_exit(warp)?;
+                }
                 // Not only where a turn is over: whoever stops at a barrier in every
                 // iteration of a loop never comes to the end of one.
                 if self.executed.warp - self.flushed >= LOOK {
@@ -274,6 +331,7 @@ impl<'k> Worker<'k> {
             }
             if !progress
                 && !self.complete_barriers()?
+                && !self.complete_cluster_barrier()?
                 && !self.break_convergence()
                 && !self.expire_waits()
             {
@@ -294,10 +352,13 @@ impl<'k> Worker<'k> {
     /// All threads have exited: checks what can only be seen then.
     fn check_end(&self) -> Result<(), BlockError> {
         let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
-        match checker.and_then(|checker| checker.warpgroup_divergence()) {
+        match checker.and_then(|checker| {
+            warpgroup_divergence(&checker.register_changes, self.launch.warps())
+        }) {
             None => Ok(()),
             Some((warp, line)) => {
-                let kind = FaultKind::WarpgroupDivergence { warp: warp as u32 };
+                let kind =
+                    FaultKind::WarpgroupDivergence { warp: (warp % self.launch.warps()) as u32 };
                 let (warp, fault) = (warp as u32, WarpFault { lane: 0, line, kind });
                 let taken = self.cx.recorder.take(self.cx.place, warp, fault);
                 taken.map_err(|fault| BlockError::Fault { warp, fault })
@@ -305,60 +366,34 @@ impl<'k> Worker<'k> {
         }
     }
 
-    /// Lets splits that wait for an mbarrier look again if one has completed a
-    /// phase.
-    fn retry_waits(&mut self) {
-        if self.completions != self.cx.barriers.completions {
-            self.completions = self.cx.barriers.completions;
-            for warp in &mut self.warps {
-                warp.end_waits(State::Ready);
-            }
-        }
-    }
-
-    /// Nobody can run: ends waits for mbarriers without success, as a GPU does
-    /// after some time, in case their threads have something else to do.
-    /// Returns whether that is worth trying.
-    fn expire_waits(&mut self) -> bool {
-        if self.changes != self.cx.barriers.changes {
-            self.changes = self.cx.barriers.changes;
-            self.expiries = 0;
-        }
-        self.expiries += 1;
-        let mut any = false;
-        if self.expiries <= MAX_EXPIRIES {
-            for warp in &mut self.warps {
-                any |= warp.end_waits(State::Expired);
-            }
-        }
-        any
-    }
-
-    fn start(&mut self, block: u64) {
+    fn start(&mut self, cluster: u64) {
         let launch = self.launch;
-        self.cx.shape.index = block;
+        self.number = cluster;
         // What a block before has left is not for this one to see: shared and
         // local memory start as NaN.
         self.shared.fill(0xff);
         self.fill_local();
-        self.arrivals = [0; BARRIERS as usize];
+        self.arrivals.fill(0);
+        self.cluster.clear();
+        self.cx.exited = 0;
         self.cx.barriers.clear();
         self.cx.order.clear();
         self.cx.printed.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
         if let Schedule::Random(seed) = launch.schedule {
-            self.random = Random::new(seed, block);
+            self.random = Random::new(seed, cluster);
             self.turns.sort_unstable();
         }
         if let Some(checker) = &mut self.cx.checker {
-            checker.clear(block);
+            checker.clear(cluster);
         }
         for warp in 0..self.warps.len() {
             self.enter(warp);
             self.warps[warp].start(self.cx.lanes, launch.code);
             self.cx.copies[warp].clear();
             self.cx.stores[warp].clear();
+            self.cx.products[warp].clear();
             self.cx.fill_of_block(&launch.code.functions[0].initial);
         }
     }
@@ -420,64 +455,5 @@ impl<'k> Worker<'k> {
         let line = self.launch.code.segments[split.pc as usize].line;
         let lane = split.mask.trailing_zeros();
         BlockError::Fault { warp: warp as u32, fault: WarpFault { lane, line, kind } }
-    }
-
-    /// Everybody waits, but some lanes only to reconverge with lanes that
-    /// wait at a barrier that a part of a warp may pass: lets those run.
-    fn break_convergence(&mut self) -> bool {
-        let code = self.launch.code;
-        let mut any = false;
-        for warp in &mut self.warps {
-            let aligned = warp.splits.iter().any(|split| match split.state {
-                State::Barrier(index) => code.barriers[index as usize].aligned,
-                _ => false,
-            });
-            if !aligned && !warp.splits.is_empty() {
-                any |= warp.break_convergence();
-            }
-        }
-        any
-    }
-
-    /// Where the lanes of a warp stand, for messages.
-    pub(super) fn waiting(&self, warp: usize) -> Vec<Waiting> {
-        self.warps[warp].waiting(self.launch.code, &self.cx.barriers, warp as u32)
-    }
-
-    /// Nobody can go on: says why.
-    fn stuck(&self) -> BlockError {
-        let code = self.launch.code;
-        let waiting = |w: usize| self.waiting(w);
-        // Whoever waits for an mbarrier is not waited for by its warp's other lanes.
-        let at_mbarrier = self.warps.iter().enumerate().find_map(|(w, warp)| {
-            let split = warp.splits.iter().find(|s| matches!(s.state, State::Mbarrier(_)))?;
-            Some((w, *split))
-        });
-        if let Some((warp, split)) = at_mbarrier {
-            let all = (0..self.warps.len()).flat_map(waiting).collect();
-            return self.fault(warp, split, FaultKind::Deadlock { waiting: all });
-        }
-        // A warp that waits at several places explains the others.
-        let diverged = (0..self.warps.len()).find(|&w| waiting(w).len() > 1);
-        let warp = diverged.or_else(|| (0..self.warps.len()).find(|&w| self.warps[w].live != 0));
-        let warp = warp.unwrap_or(0);
-        let aligned = self.warps[warp].splits.iter().find(|split| match split.state {
-            State::Barrier(index) => code.barriers[index as usize].aligned,
-            _ => split.state == State::Collective,
-        });
-        let kind = match (diverged, aligned) {
-            (Some(_), Some(_)) => FaultKind::BarrierDivergence { waiting: waiting(warp) },
-            _ => {
-                let all: Vec<Waiting> = (0..self.warps.len()).flat_map(waiting).collect();
-                FaultKind::Deadlock { waiting: all }
-            }
-        };
-        let split = aligned.or(self.warps[warp].splits.first());
-        match split {
-            Some(&split) => self.fault(warp, split, kind),
-            None => {
-                BlockError::Fault { warp: warp as u32, fault: WarpFault { lane: 0, line: 0, kind } }
-            }
-        }
     }
 }

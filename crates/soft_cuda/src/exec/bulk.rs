@@ -1,4 +1,4 @@
-//! Bulk copies (`cp.async.bulk`) between global and shared memory.
+//! Bulk copies (`cp.async.bulk`) between global and shared memory, and to that of other blocks.
 //!
 //! A copy to shared memory is performed when it is issued. That nobody may look
 //! before a wait for its mbarrier is checked by [`super::order`]. A copy to
@@ -10,12 +10,12 @@ use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
 use super::element::{self, Element};
 use super::groups::{CopyTarget, Store};
-use super::machine::{SHARED_BASE, SPACES};
+use super::machine::{NO_SLOT, RANK_SHIFT, SHARED_BASE, SPACES, bits};
 use super::mbarrier;
 use super::op::{Cx, Handler, Op};
 use super::order::Issued;
 use crate::fault::{Access, AddressSpace, FaultKind};
-use crate::tensor::{ELEMENT, MAP_BYTES, TensorMap};
+use crate::tensor::{MAP_BYTES, TensorMap};
 
 /// Alignment of a tensor copy's shared memory.
 const TENSOR_ALIGN: u32 = 128;
@@ -47,7 +47,8 @@ impl Operand {
     }
 }
 
-/// The offset of `bytes` bytes at a shared address, which has to be aligned.
+/// The offset into the cluster's shared memory of `bytes` bytes at a shared address, which has to
+/// be aligned.
 fn shared(
     cx: &Cx<'_>,
     lane: usize,
@@ -61,7 +62,7 @@ fn shared(
     }
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let host = range(cx, lane as u32, address, bytes, space, access)?;
-    Ok((host as usize - cx.shared as usize) as u32)
+    Ok(cx.cluster_offset_of(host) as u32)
 }
 
 /// The tensor map at an address.
@@ -83,7 +84,7 @@ fn tensor_map(
     TensorMap::from_bytes(&bytes).ok_or(FaultKind::BadTensorMap { address, rank: None })
 }
 
-/// Copies the box of `map` at `start` to offset `at` of shared memory, or back
+/// Copies the box of `map` at `start` to offset `at` of the cluster's shared memory, or back
 /// if `store`.
 fn copy_box(
     cx: &Cx<'_>,
@@ -93,10 +94,11 @@ fn copy_box(
     at: u32,
     store: bool,
 ) -> Result<(), FaultKind> {
-    let elements = map.row_bytes() / ELEMENT;
+    let bytes = map.element_bytes();
+    let elements = map.row_bytes() / bytes;
     for row in map.rows(start) {
         let inside = row.inside;
-        let host = match inside.len() as u32 * ELEMENT {
+        let host = match inside.len() as u32 * bytes {
             0 => std::ptr::null_mut(),
             bytes => {
                 let (space, access) = (AddressSpace::Global, Access::Copy);
@@ -104,20 +106,19 @@ fn copy_box(
             }
         };
         for i in 0..elements {
-            let to = map.swizzle().apply(SHARED_BASE + at + row.at + i * ELEMENT) - SHARED_BASE;
-            let is_inside = inside.contains(&i);
+            // Swizzles repeat after less than the bytes from one block to the next.
+            let to = map.swizzle().apply(SHARED_BASE + at + row.at + i * bytes) - SHARED_BASE;
+            let from = inside.contains(&i).then(|| ((i - inside.start) * bytes) as usize);
             // SAFETY: the caller checked the box in shared memory, and a swizzle
             // permutes the bytes of a row, which has its span's length and
             // alignment; `range` checked the elements inside the tensor. All
             // are aligned, since the map's addresses are.
             unsafe {
-                let to = cx.shared.add(to as usize).cast::<u32>();
-                let from = |first: u32| host.add(((i - first) * ELEMENT) as usize);
-                match (store, is_inside) {
-                    (false, true) => to.write(u32::load_atomic(from(inside.start))),
-                    (false, false) => to.write(map.fill_bits()),
-                    (true, true) => u32::store_atomic(from(inside.start), to.read()),
-                    (true, false) => {}
+                let to = cx.cluster_shared.add(to as usize);
+                let from = from.map(|from| host.add(from));
+                match bytes {
+                    2 => copy_element::<u16>(to, from, store, map.fill_bits() as u16),
+                    _ => copy_element::<u32>(to, from, store, map.fill_bits()),
                 }
             }
         }
@@ -125,10 +126,29 @@ fn copy_box(
     Ok(())
 }
 
+/// Copies an element of a tensor to shared memory, or back if `store`; there `fill` is where the
+/// tensor has none.
+///
+/// # Safety
+/// Both places are aligned and hold an element.
+#[inline(always)]
+unsafe fn copy_element<T: Element>(inner: *mut u8, outer: Option<*mut u8>, store: bool, fill: T) {
+    let inner = inner.cast::<T>();
+    // SAFETY: by contract.
+    unsafe {
+        match (store, outer) {
+            (false, Some(outer)) => inner.write(T::load_atomic(outer)),
+            (false, None) => inner.write(fill),
+            (true, Some(outer)) => T::store_atomic(outer, inner.read()),
+            (true, None) => {}
+        }
+    }
+}
+
 /// A copy to shared memory: `y` number of coordinates of a tensor copy, 0 for
-/// plain bytes, whose number is in slot `c`. [`Cx::extra`] from `x`: the operands
-/// destination, source or tensor map, and mbarrier, the PTX line, the slots of
-/// the coordinates.
+/// plain bytes, whose number is in slot `c`; `a` slot of the ranks that it goes to, as a mask, or
+/// [`NO_SLOT`]. [`Cx::extra`] from `x`: the operands destination, source or tensor map, and
+/// mbarrier, the PTX line, the slots of the coordinates.
 pub(crate) struct Load;
 
 // SAFETY: touches only the slots named.
@@ -153,38 +173,83 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     let [dst, src, barrier] = [0, 1, 2].map(|i| Operand::at(words, i));
     let (line, slots) = (words[3 * WORDS], &words[3 * WORDS + 1..][..op.y as usize]);
     // SAFETY: by contract.
-    let (to, from, barrier_at) =
-        unsafe { (dst.of(cx, lane), src.of(cx, lane), barrier.of(cx, lane)) };
-    let (index, component, phase) = mbarrier::of_copy(cx, lane, barrier_at, barrier.space)?;
-    let issued = Issued { warp: cx.warp, line, component, phase };
-    let to = (to, dst.space);
-    let bytes = if slots.is_empty() {
+    let (to, from, barrier) = unsafe { (dst.of(cx, lane), src.of(cx, lane), barrier.of(cx, lane)) };
+    let from = match slots.is_empty() {
         // SAFETY: `c` has 32-bit lanes.
-        let bytes = unsafe { *cx.slot::<u32>(op.c).add(lane) };
-        let (at, host) = plain(cx, lane, to, (from, src.space), bytes)?;
-        cx.order.copy(issued, at, bytes)?;
-        check_load(cx, lane, line, (at, bytes), (index, phase))?;
-        let (thread, site) = ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes });
-        cx.check(lane, line, |checker| checker.global(thread, site, from, |_| false))?;
-        // SAFETY: `plain` checked both ends.
-        unsafe { element::copy(cx.shared.add(at as usize), host, bytes, bytes) };
-        bytes.into()
-    } else {
-        // SAFETY: by contract.
-        let (map, start) = unsafe { tensor(cx, lane, (from, src.space), slots) }?;
-        let bytes = map.box_bytes();
-        let at = shared(cx, lane, to, bytes, TENSOR_ALIGN)?;
-        cx.order.copy(issued, at, bytes as u32)?;
-        check_load(cx, lane, line, (at, bytes as u32), (index, phase))?;
-        copy_box(cx, lane, &map, start, at, false)?;
-        bytes
+        true => Source::Bytes((from, src.space), unsafe { *cx.slot::<u32>(op.c).add(lane) }),
+        false => {
+            // SAFETY: by contract.
+            let (map, start) = unsafe { tensor(cx, lane, (from, src.space), slots) }?;
+            Source::Tensor(map, start)
+        }
+    };
+    if op.a == NO_SLOT {
+        return load_to(cx, (lane, line), (to, barrier, dst.space), &from);
+    }
+    // SAFETY: `a` has 32-bit lanes.
+    let ranks = unsafe { *cx.slot::<u32>(op.a).add(lane) } & 0xffff;
+    for rank in bits(ranks) {
+        if rank as u32 >= cx.blocks {
+            return Err(FaultKind::BadRank { rank: rank as u32, blocks: cx.blocks });
+        }
+        // The same place in the shared memory of that block.
+        let there =
+            |address: u64| address & ((1 << RANK_SHIFT) - 1) | (rank as u64 + 1) << RANK_SHIFT;
+        let space = AddressSpace::SharedCluster;
+        load_to(cx, (lane, line), (there(to), there(barrier), space), &from)?;
+    }
+    Ok(())
+}
+
+/// What a copy to shared memory copies: bytes at an address of a space, and how many; or the box
+/// of a tensor at some coordinates.
+enum Source {
+    Bytes((u64, AddressSpace), u32),
+    Tensor(TensorMap, [i32; 5]),
+}
+
+/// Copies to an address of shared memory, and reports to the mbarrier at another one.
+fn load_to(
+    cx: &mut Cx<'_>,
+    (lane, line): (usize, u32),
+    (to, barrier, space): (u64, u64, AddressSpace),
+    from: &Source,
+) -> Result<(), FaultKind> {
+    let (index, component, phase) = mbarrier::of_copy(cx, lane, barrier, space)?;
+    let issued = Issued { warp: cx.warp, line, component, phase };
+    let (thread, phase) = ((cx.warp, lane), (index, phase));
+    let bytes = match from {
+        &Source::Bytes(from, bytes) => {
+            let (at, host) = plain(cx, lane, (to, space), from, bytes)?;
+            cx.order.copy(issued, at, bytes)?;
+            check_load(cx, lane, line, (at, bytes), phase)?;
+            if from.1 == AddressSpace::Shared {
+                let from = cx.cluster_offset_of(host) as u32;
+                cx.order.read(cx.warp, line, from, bytes)?;
+                cx.check(lane, line, |checker| checker.read_bulk(thread, line, (from, bytes)))?;
+            } else {
+                let site = Site { line, kind: AccessKind::Load, bytes };
+                cx.check(lane, line, |checker| checker.global(thread, site, from.0, |_| false))?;
+            }
+            // SAFETY: `plain` checked both ends.
+            unsafe { element::copy(cx.cluster_shared.add(at as usize), host, bytes, bytes) };
+            bytes.into()
+        }
+        Source::Tensor(map, start) => {
+            let bytes = map.box_bytes();
+            let at = shared(cx, lane, (to, space), bytes, TENSOR_ALIGN)?;
+            cx.order.copy(issued, at, bytes as u32)?;
+            check_load(cx, lane, line, (at, bytes as u32), phase)?;
+            copy_box(cx, lane, map, *start, at, false)?;
+            bytes
+        }
     };
     cx.bulk_bytes += bytes;
     mbarrier::copied(cx, index, bytes as i64)
 }
 
-/// Checks a copy to `place` of shared memory, an offset and bytes, that is complete with a phase
-/// of an mbarrier.
+/// Checks a copy to `place` of the cluster's shared memory, an offset and bytes, that is complete
+/// with a phase of an mbarrier.
 fn check_load(
     cx: &mut Cx<'_>,
     lane: usize,
@@ -193,11 +258,13 @@ fn check_load(
     phase: (usize, u32),
 ) -> Result<(), FaultKind> {
     let thread = (cx.warp, lane);
-    cx.check(lane, line, |checker| checker.copy_bulk(thread, line, place, phase))
+    let to = cx.rank_and_address(place.0);
+    let remote = (to.0 != cx.rank).then_some(to);
+    cx.check(lane, line, |checker| checker.copy_bulk(thread, line, (place, remote), phase))
 }
 
-/// Checks a copy of plain bytes. Returns the offset into shared memory and the
-/// host address of the bytes in global memory.
+/// Checks a copy of plain bytes. Returns the offset into the cluster's shared memory and the
+/// host address of the bytes at the other end.
 fn plain(
     cx: &Cx<'_>,
     lane: usize,
@@ -324,7 +391,9 @@ fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKi
                 range(cx, lane as u32, address, bytes, space, access).map(|host| {
                     for i in 0..bytes as usize {
                         // SAFETY: `range` checked the destination, and `save` the source.
-                        unsafe { u8::store_atomic(host.add(i), *cx.shared.add(from as usize + i)) };
+                        unsafe {
+                            u8::store_atomic(host.add(i), *cx.cluster_shared.add(from as usize + i))
+                        };
                     }
                 })
             }

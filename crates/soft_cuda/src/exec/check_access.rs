@@ -27,10 +27,10 @@ unsafe impl Handler for CheckSharedLoad {
         // SAFETY: `a` has 32-bit lanes.
         let mut offsets = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
         offsets.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
-        let site = Site { line: op.d, kind: AccessKind::Load, bytes: op.y };
+        cx.to_cluster_offsets(&mut offsets);
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.shared_loads((warp, mask), site, &offsets) {
+        match checker.shared_loads((warp, mask), (op.d, op.y), &offsets) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
@@ -48,13 +48,12 @@ unsafe impl Handler for CheckGlobalLoad {
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let offset = i64::from(op.x as i32) as u64;
         // SAFETY: `a` has 64-bit lanes.
-        let mut addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
-        addresses.iter_mut().for_each(|address| *address = address.wrapping_add(offset));
+        let addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
         let kind = if op.b != 0 { AccessKind::ReadOnly } else { AccessKind::Load };
         let site = Site { line: op.d, kind, bytes: op.y };
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.global_loads((warp, mask), site, &addresses) {
+        match checker.global_loads((warp, mask), site, (&addresses, offset)) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
@@ -143,7 +142,8 @@ unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (
             let base = SHARED_BASE.wrapping_sub(words.address.2);
             // SAFETY: `a` has 32-bit lanes.
             let lanes = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
-            let offsets = lanes.map(|lane| lane.wrapping_sub(base));
+            let mut offsets = lanes.map(|lane| lane.wrapping_sub(base));
+            cx.to_cluster_offsets(&mut offsets);
             checker.shared((warp, mask), site, &offsets, same)
         }
         (AddressSpace::Global, _) => {
@@ -152,7 +152,7 @@ unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (
         _ => {
             for lane in bits(mask) {
                 let at = address(lane);
-                let result = one(checker, (warp, lane), site, words.space, at, &same);
+                let result = one(cx, checker, (warp, lane), site, words.space, at, &same);
                 result.map_err(|kind| (lane as u32, kind))?;
             }
             Ok(())
@@ -163,6 +163,7 @@ unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (
 /// Checks the access of one lane in any space.
 #[inline(never)]
 fn one(
+    cx: &Cx<'_>,
     checker: &mut Checker<'_>,
     (warp, lane): (usize, usize),
     site: Site,
@@ -180,16 +181,19 @@ fn one(
         space => (space, address),
     };
     match space {
-        AddressSpace::Shared => {
-            let offset = address.wrapping_sub(SHARED_BASE.into());
-            let offsets = [u32::try_from(offset).unwrap_or(u32::MAX); LANES];
+        AddressSpace::Shared | AddressSpace::SharedCluster => {
+            let offset = cx.cluster_offset(address).unwrap_or(u32::MAX);
+            let offsets = [offset; LANES];
+            if offset != u32::MAX {
+                checker.note_remote(cx.rank, cx.rank_and_address(offset), (warp, lane), site);
+            }
             let result = checker.shared((warp, 1 << lane), site, &offsets, same);
             result.map_err(|(_, kind)| kind)
         }
         AddressSpace::Global => {
             checker.global((warp, lane), site, address, |other| same(lane, other))
         }
-        AddressSpace::Local => checker.local((warp, lane), site, address),
+        AddressSpace::Local => checker.access_local((warp, lane), site, address),
         AddressSpace::Param | AddressSpace::Const | AddressSpace::Generic => Ok(()),
     }
 }
@@ -224,12 +228,16 @@ unsafe fn for_atomics(
     for lane in bits(cx.mask) {
         // SAFETY: by contract.
         let address = unsafe { address_of(cx, lane, words.address) };
-        let place = match words.space {
-            AddressSpace::Shared => (true, address),
+        let shared = match words.space {
+            AddressSpace::Shared | AddressSpace::SharedCluster => Some(address),
             AddressSpace::Generic if space_of(address) == Some(AddressSpace::Shared) => {
-                (true, address - SHARED_WINDOW)
+                Some(address - SHARED_WINDOW)
             }
-            _ => (false, address),
+            _ => None,
+        };
+        let place = match shared.map(|address| cx.cluster_offset(address)) {
+            Some(offset) => (true, offset.unwrap_or(u32::MAX).into()),
+            None => (false, address),
         };
         f((cx.warp, lane), place);
     }

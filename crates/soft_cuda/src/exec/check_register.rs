@@ -35,9 +35,32 @@ unsafe impl Handler for SetMaxRegisters {
             checker.register_changes[cx.warp].push(op.x);
         }
         absent != 0 && {
-            let warp = cx.warp as u32;
+            let warp = cx.warp as u32 % cx.shape.warps;
             let kind = FaultKind::WarpgroupDivergence { warp };
             cx.found(cx.mask.trailing_zeros(), op.x, kind)
         }
     }
+}
+
+/// The warps of a warpgroup that did not all execute the same `setmaxnreg` instructions, which are
+/// `changes` by warp, in a cluster of blocks of so many warps: one of them, and the line of the
+/// first that another one lacks.
+pub(super) fn warpgroup_divergence(
+    changes: &[Vec<u32>],
+    block_warps: usize,
+) -> Option<(usize, u32)> {
+    const GROUP: usize = 4;
+    let mut groups = changes.chunks(block_warps).enumerate().flat_map(|(rank, warps)| {
+        let groups = warps.chunks(GROUP).enumerate();
+        groups.map(move |(group, warps)| (rank * block_warps + group * GROUP, warps))
+    });
+    groups.find_map(|(first, warps)| {
+        let most = warps.iter().max_by_key(|lines| lines.len())?;
+        let line = |of: &Vec<u32>| {
+            let at = (0..most.len()).find(|&i| of.get(i) != most.get(i))?;
+            Some(most[at])
+        };
+        let (warp, line) = warps.iter().enumerate().find_map(|(w, of)| Some((w, line(of)?)))?;
+        Some((first + warp, line))
+    })
 }

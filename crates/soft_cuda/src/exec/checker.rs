@@ -1,4 +1,4 @@
-//! The checks of a block's accesses, and what the instructions that order them tell.
+//! The checks of a cluster's accesses, and what the instructions that order them tell.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,15 @@ use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
-use super::machine::{LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::local::LocalShadow;
+use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::remote::RemoteAccesses;
 use super::shadow::{Shadow, Writer};
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
-use crate::memory::Snapshot;
+use crate::memory::{Allocation, Snapshot};
 
-/// What writers of one atomic variable released, by block.
+/// What writers of one atomic variable released, by cluster.
 type Released = HashMap<u64, (Clock, bool)>;
 
 /// What all blocks of a launch share.
@@ -32,7 +34,10 @@ impl LaunchChecks {
     }
 }
 
-/// The checks of one block.
+/// How many instructions are remembered with the allocation that they accessed.
+const RECENT: usize = 64;
+
+/// The checks of one cluster.
 pub(crate) struct Checker<'k> {
     pub launch: &'k LaunchChecks,
     pub known: Knowledge,
@@ -43,17 +48,20 @@ pub(crate) struct Checker<'k> {
     grid: [u32; 3],
     block: [u32; 3],
     shared: Shadow,
+    /// Bytes from one block's shared memory to the next one's.
+    stride: u32,
+    /// Accesses of the shared memory of other blocks.
+    pub remote: RemoteAccesses,
     /// What writers of atomic variables in shared memory released, by offset.
     released: HashMap<u32, Clock>,
     /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
     copied_by: Vec<usize>,
     initialised: Vec<(usize, u32)>,
-    /// Bytes of local memory that have been written, by thread.
-    local: Vec<bool>,
+    pub local: LocalShadow,
     /// By warp: the lines of its `setmaxnreg`.
     pub register_changes: Vec<Vec<u32>>,
-    /// The allocation that was accessed last.
-    last: Option<usize>,
+    /// Allocations that were accessed last, by lines of the PTX.
+    recent: [usize; RECENT],
 }
 
 impl<'k> Checker<'k> {
@@ -61,38 +69,41 @@ impl<'k> Checker<'k> {
         launch: &'k LaunchChecks,
         facts: &'k Facts,
         snapshot: &'k Snapshot,
-        (grid, block): ([u32; 3], [u32; 3]),
-        shared_bytes: u32,
+        (cluster, block): (ClusterShape, [u32; 3]),
+        stride: u32,
     ) -> Checker<'k> {
-        let threads: u32 = block.iter().product();
-        let warps = (threads as usize).div_ceil(LANES);
+        let threads = block.iter().product::<u32>() as usize;
+        let warps = threads.div_ceil(LANES) * cluster.blocks();
+        let gaps = facts.gaps();
         Checker {
             launch,
-            known: Knowledge::new(warps, facts.copies),
+            known: Knowledge::new(cluster, threads, facts.copies),
             facts,
             quiet: false,
             snapshot,
-            grid,
+            grid: cluster.grid,
             block,
-            shared: Shadow::new(shared_bytes, facts.granule.shared, warps, facts.gaps()),
+            shared: Shadow::new((stride, cluster.blocks()), facts.granule.shared, warps, gaps),
+            stride,
+            remote: RemoteAccesses::default(),
             released: HashMap::new(),
             copied_by: Vec::new(),
             initialised: Vec::new(),
-            local: vec![false; facts.local_bytes as usize * LANES * warps],
+            local: LocalShadow::new(warps, facts.local_bytes),
             register_changes: vec![Vec::new(); warps],
-            last: None,
+            recent: [0; RECENT],
         }
     }
 
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self, block: u64) {
-        let threads: u32 = self.block.iter().product();
-        self.known.clear(block, threads as usize);
+    /// Forgets everything, for a new cluster.
+    pub(crate) fn clear(&mut self, cluster: u64) {
+        self.known.clear(cluster);
+        self.remote.clear();
         self.shared.clear();
         self.released.clear();
         self.copied_by.clear();
         self.initialised.clear();
-        self.local.fill(false);
+        self.local.clear();
         self.register_changes.iter_mut().for_each(Vec::clear);
     }
 
@@ -101,22 +112,40 @@ impl<'k> Checker<'k> {
         if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
-    /// Checks and notes loads from shared memory at `offsets`.
+    /// Checks and notes weak loads from the cluster's shared memory at `offsets`.
     #[inline(always)]
     pub(crate) fn shared_loads(
         &mut self,
         (warp, mask): (usize, u32),
-        site: Site,
+        (line, bytes): (u32, u32),
         offsets: &[u32; LANES],
     ) -> Result<(), (u32, FaultKind)> {
         let checks = self.checks();
-        let result = self.shared.load(&self.known, checks, (warp, mask), site, offsets);
+        if mask == FULL
+            && checks.accesses()
+            && self.shared.list(&self.known, checks, warp, (line, bytes), offsets)
+        {
+            return Ok(());
+        }
+        self.shared_loads_one_by_one((warp, mask), (line, bytes), AccessKind::Load, offsets)
+    }
+
+    #[inline(never)]
+    fn shared_loads_one_by_one(
+        &mut self,
+        (warp, mask): (usize, u32),
+        (line, bytes): (u32, u32),
+        kind: AccessKind,
+        offsets: &[u32; LANES],
+    ) -> Result<(), (u32, FaultKind)> {
+        let site = Site { line, kind, bytes };
+        let result = self.shared.load(&self.known, self.checks(), (warp, mask), site, offsets);
         result.map_err(|(lane, conflict)| {
             (lane as u32, self.shared_fault(conflict, site, offsets[lane]))
         })
     }
 
-    /// As [`shared_loads`](Checker::shared_loads), for stores as well. `same` says whether two
+    /// Checks and notes accesses of shared memory at `offsets`, of any kind. `same` says whether two
     /// lanes store the same value.
     #[inline(always)]
     pub(crate) fn shared(
@@ -127,7 +156,8 @@ impl<'k> Checker<'k> {
         same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), (u32, FaultKind)> {
         if !site.kind.writes() {
-            return self.shared_loads((warp, mask), site, offsets);
+            let Site { line, kind, bytes } = site;
+            return self.shared_loads_one_by_one((warp, mask), (line, bytes), kind, offsets);
         }
         let (known, checks) = (&self.known, self.checks());
         let result = self.shared.store(known, checks, (warp, mask), site, offsets, same);
@@ -137,7 +167,12 @@ impl<'k> Checker<'k> {
     }
 
     #[cold]
-    fn shared_fault(&self, conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+    fn shared_fault(&self, mut conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+        if let Conflict::Race(earlier) | Conflict::ReadOnlyCache(earlier) = &mut conflict {
+            let thread = self.thread_of(earlier.agent);
+            (earlier.block, earlier.agent) = self.known.place_of(thread);
+        }
+        let offset = offset.checked_rem(self.stride).unwrap_or(offset);
         let address = u64::from(SHARED_BASE + offset);
         self.fault(conflict, site, AddressSpace::Shared, address, self.facts.name_shared(offset))
     }
@@ -166,13 +201,7 @@ impl<'k> Checker<'k> {
     }
 
     fn name(&self, earlier: EarlierAccess) -> fault::Earlier {
-        let EarlierAccess { block, agent, line, access } = earlier;
-        let threads = self.known.threads;
-        let thread = match agent / threads {
-            0 => agent,
-            1 => agent - threads,
-            _ => self.copied_by.get(agent - 2 * threads).copied().unwrap_or(0),
-        };
+        let EarlierAccess { block, agent: thread, line, access } = earlier;
         fault::Earlier {
             access,
             line,
@@ -183,18 +212,29 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// Checks and notes plain loads from device memory at `addresses`.
+    /// The thread that an agent of the cluster is, or that had it copy.
+    fn thread_of(&self, agent: usize) -> usize {
+        let threads = self.known.threads;
+        match agent / threads {
+            0 => agent,
+            1 => agent - threads,
+            _ => self.copied_by.get(agent - 2 * threads).copied().unwrap_or(0),
+        }
+    }
+
+    /// Checks and notes plain loads from device memory at `addresses`, each `more` bytes on.
     #[inline(always)]
     pub(crate) fn global_loads(
         &mut self,
         (warp, mask): (usize, u32),
         site: Site,
-        addresses: &[u64; LANES],
+        (addresses, more): (&[u64; LANES], u64),
     ) -> Result<(), (u32, FaultKind)> {
-        if self.plain_loads((warp, mask), site, addresses) {
+        if self.plain_loads((warp, mask), site, (addresses, more)) {
             return Ok(());
         }
-        self.globals((warp, mask), site, addresses, &|_, _| false)
+        let addresses = addresses.map(|address| address.wrapping_add(more));
+        self.globals((warp, mask), site, &addresses, &|_, _| false)
     }
 
     /// Checks and notes accesses of device memory at `addresses`. `same` is as in
@@ -217,22 +257,24 @@ impl<'k> Checker<'k> {
     /// Notes loads of one allocation that holds nothing to be checked. Returns `false` if it is
     /// not that simple.
     #[inline(always)]
-    fn plain_loads(
+    pub(crate) fn plain_loads(
         &mut self,
         (warp, mask): (usize, u32),
         site: Site,
-        addresses: &[u64; LANES],
+        (addresses, more): (&[u64; LANES], u64),
     ) -> bool {
-        let Some(index) = self.find(addresses[mask.trailing_zeros() as usize]) else {
-            return false;
-        };
+        let first = addresses[mask.trailing_zeros() as usize].wrapping_add(more);
+        let Some(index) = self.find(site.line, first) else { return false };
         let allocation = &self.snapshot.all()[index];
         let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
-        let offsets = addresses.map(|address| address.wrapping_sub(allocation.base));
-        let mut inside = true;
-        for (lane, &offset) in offsets.iter().enumerate() {
-            inside &= offset <= last || mask >> lane & 1 == 0;
+        let base = allocation.base.wrapping_sub(more);
+        let (mut offsets, mut signs) = (*addresses, 0);
+        for offset in &mut offsets {
+            *offset = offset.wrapping_sub(base);
+            signs |= *offset | last.wrapping_sub(*offset);
         }
+        // No allocation is so large that a difference is of another sign.
+        let inside = signs >> 63 == 0 || bits(mask).all(|lane| offsets[lane] <= last);
         inside
             && allocation.written.as_ref().is_none_or(|written| written.whole())
             && self.launch.global.note_loads(
@@ -244,14 +286,19 @@ impl<'k> Checker<'k> {
             )
     }
 
-    /// The place in the snapshot of the allocation that contains `address`.
+    /// The place in the snapshot of the allocation that contains `address`, for the instruction at
+    /// PTX line `line`.
     #[inline(always)]
-    fn find(&mut self, address: u64) -> Option<usize> {
+    fn find(&mut self, line: u32, address: u64) -> Option<usize> {
         let all = self.snapshot.all();
-        let inside = |&index: &usize| address.wrapping_sub(all[index].base) < all[index].size;
-        let found = self.last.filter(inside).or_else(|| self.snapshot.index_of(address));
-        self.last = found.or(self.last);
-        found
+        let recent = &mut self.recent[line as usize % RECENT];
+        let inside = |of: &Arc<Allocation>| address.wrapping_sub(of.base) < of.size;
+        if all.get(*recent).is_some_and(inside) {
+            return Some(*recent);
+        }
+        let found = self.snapshot.index_of(address)?;
+        *recent = found;
+        Some(found)
     }
 
     /// Checks and notes an access of device memory by one lane.
@@ -263,7 +310,7 @@ impl<'k> Checker<'k> {
         same: impl Fn(usize) -> bool,
     ) -> Result<(), FaultKind> {
         // What lies nowhere is the access's own fault.
-        let Some(index) = self.find(address) else { return Ok(()) };
+        let Some(index) = self.find(site.line, address) else { return Ok(()) };
         let allocation = &self.snapshot.all()[index];
         let offset = address - allocation.base;
         if offset + u64::from(site.bytes) > allocation.size {
@@ -298,19 +345,20 @@ impl<'k> Checker<'k> {
     }
 
     /// Checks and notes an access of local memory by one lane.
-    pub(crate) fn local(
+    pub(crate) fn access_local(
         &mut self,
         (warp, lane): (usize, usize),
         site: Site,
         address: u64,
     ) -> Result<(), FaultKind> {
-        let size = self.facts.local_bytes as usize;
         let offset = address.wrapping_sub(LOCAL_BASE.into()) as usize;
-        if !self.launch.checks.memory || offset > size || size - offset < site.bytes as usize {
+        if !self.launch.checks.memory {
             return Ok(());
         }
-        let at = (warp * LANES + lane) * size + offset;
-        let bytes = &mut self.local[at..at + site.bytes as usize];
+        // Out of bounds is the access's own fault.
+        let Some(bytes) = self.local.bytes((warp, lane), offset, site.bytes) else {
+            return Ok(());
+        };
         if site.kind.reads() && !self.quiet && bytes.contains(&false) {
             let place = format!("byte {offset} of the thread's local memory");
             let space = AddressSpace::Local;
@@ -320,30 +368,6 @@ impl<'k> Checker<'k> {
             bytes.fill(true);
         }
         Ok(())
-    }
-
-    /// Notes that bytes of a lane's local memory, from an offset on, hold nothing, or something.
-    pub(crate) fn set_local(
-        &mut self,
-        (warp, lane): (usize, usize),
-        (offset, bytes): (u32, u32),
-        written: bool,
-    ) {
-        let at = (warp * LANES + lane) * self.facts.local_bytes as usize + offset as usize;
-        self.local[at..at + bytes as usize].fill(written);
-    }
-
-    /// Notes a copy between two places of a lane's local memory.
-    pub(crate) fn copy_local(
-        &mut self,
-        (warp, lane): (usize, usize),
-        from: u32,
-        to: u32,
-        bytes: u32,
-    ) {
-        let at = (warp * LANES + lane) * self.facts.local_bytes as usize;
-        let from = at + from as usize;
-        self.local.copy_within(from..from + bytes as usize, at + to as usize);
     }
 
     /// A lane starts a `cp.async` of its group number `group` to shared memory.
@@ -359,15 +383,20 @@ impl<'k> Checker<'k> {
     }
 
     /// A lane starts a bulk copy to shared memory, which is complete with phase `phase` of
-    /// mbarrier `index`.
+    /// mbarrier `index`. `remote` is the rank of the block it goes to, and the address there, if
+    /// that is another one.
     pub(crate) fn copy_bulk(
         &mut self,
         (warp, lane): (usize, usize),
         line: u32,
-        (offset, bytes): (u32, u32),
+        ((offset, bytes), remote): ((u32, u32), Option<(u32, u32)>),
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.mbarrier(index);
+        if let Some(place) = remote {
+            let copy = (line, AccessKind::Copy);
+            self.remote.note(place, (agent, phase), (warp, lane), copy);
+        }
         if self.copied_by.len() <= index {
             self.copied_by.resize(index + 1, 0);
         }
@@ -417,7 +446,23 @@ impl<'k> Checker<'k> {
     ) -> Option<[u32; 3]> {
         let &(thread, time) = self.initialised.get(number)?;
         let known = self.known.knows(warp, lane, thread, time);
-        (!known && self.checks().races).then(|| index_in(thread as u64, self.block))
+        let thread = || self.known.place_of(thread).1;
+        (!known && self.checks().races).then(|| index_in(thread() as u64, self.block))
+    }
+
+    /// A lane accesses shared memory of the block with a rank, at an address there, where its own
+    /// block has rank `own`.
+    pub(crate) fn note_remote(
+        &mut self,
+        own: u32,
+        (rank, address): (u32, u32),
+        (warp, lane): (usize, usize),
+        site: Site,
+    ) {
+        if rank != own {
+            let by = (warp * LANES + lane, self.known.now(warp));
+            self.remote.note((rank, address), by, (warp, lane), (site.line, site.kind));
+        }
     }
 
     /// A lane is about to write the atomic variable at `address` of `space`: what it knew at its
@@ -429,7 +474,7 @@ impl<'k> Checker<'k> {
         }
         let mut all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
         let here = Arc::make_mut(all.entry(address).or_default());
-        let (clock, wide) = here.entry(self.known.block).or_default();
+        let (clock, wide) = here.entry(self.known.cluster).or_default();
         clock.join(&fenced.clock);
         *wide |= fenced.wide;
     }
@@ -438,7 +483,7 @@ impl<'k> Checker<'k> {
     pub(crate) fn observe(&mut self, (warp, lane): (usize, usize), shared: bool, address: u64) {
         if shared {
             if let Some(clock) = self.released.get(&(address as u32)) {
-                self.known.observe(warp, lane, self.known.block, clock);
+                self.known.observe(warp, lane, self.known.cluster, clock);
             }
             return;
         }
@@ -446,25 +491,10 @@ impl<'k> Checker<'k> {
             let all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
             all.get(&address).cloned()
         };
-        for (&block, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
-            if *wide || block == self.known.block {
-                self.known.observe(warp, lane, block, clock);
+        for (&cluster, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
+            if *wide || cluster == self.known.cluster {
+                self.known.observe(warp, lane, cluster, clock);
             }
         }
-    }
-
-    /// The warps of a warpgroup that did not all execute the same `setmaxnreg` instructions:
-    /// one of them, and the line of the first that another one lacks.
-    pub(crate) fn warpgroup_divergence(&self) -> Option<(usize, u32)> {
-        const GROUP: usize = 4;
-        self.register_changes.chunks(GROUP).enumerate().find_map(|(group, warps)| {
-            let most = warps.iter().max_by_key(|lines| lines.len())?;
-            let line = |of: &Vec<u32>| {
-                let at = (0..most.len()).find(|&i| of.get(i) != most.get(i))?;
-                Some(most[at])
-            };
-            let (warp, line) = warps.iter().enumerate().find_map(|(w, of)| Some((w, line(of)?)))?;
-            Some((group * GROUP + warp, line))
-        })
     }
 }

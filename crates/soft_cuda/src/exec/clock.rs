@@ -1,18 +1,19 @@
 //! Vector clocks: how much of what each agent did is known.
 //!
-//! The agents of a block are its threads, the `cp.async` copies of each thread, and its
-//! mbarriers, on whose account bulk copies write. Times count from 1 in every block.
+//! The agents of a cluster, which mostly is one block, are its threads, the `cp.async` copies of each thread, and its
+//! mbarriers, on whose account bulk copies write. Times count from 1 in every cluster.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// What is known of the agents of other blocks, by block.
+/// What is known of the agents of other clusters, by cluster.
 type Foreign = HashMap<u64, Arc<[u32]>>;
 
 /// A vector clock.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clock {
-    /// By agent of this block.
+    /// By agent of this cluster.
     times: Vec<u32>,
     foreign: Option<Arc<Foreign>>,
 }
@@ -44,23 +45,24 @@ impl Clock {
         self.times.iter().take(agents).max().copied().unwrap_or(0)
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.times.clear();
-        self.foreign = None;
+    /// The least time of some agents.
+    pub(crate) fn least(&self, agents: Range<usize>) -> u32 {
+        let times = self.times.get(agents);
+        times.and_then(|times| times.iter().min()).copied().unwrap_or(0)
     }
 
-    /// What it says of this block alone.
-    pub(crate) fn of_block(&self) -> Clock {
+    /// What it says of this cluster alone.
+    pub(crate) fn of_cluster(&self) -> Clock {
         Clock { times: self.times.clone(), foreign: None }
     }
 
-    /// What is known of `agent` of another block.
-    pub(crate) fn foreign_at(&self, block: u64, agent: usize) -> u32 {
-        let times = self.foreign.as_ref().and_then(|foreign| foreign.get(&block));
+    /// What is known of `agent` of another cluster.
+    pub(crate) fn foreign_at(&self, cluster: u64, agent: usize) -> u32 {
+        let times = self.foreign.as_ref().and_then(|foreign| foreign.get(&cluster));
         times.and_then(|times| times.get(agent)).copied().unwrap_or(0)
     }
 
-    /// Adds what `other`, a clock of the same block, knows.
+    /// Adds what `other`, a clock of the same cluster, knows.
     pub(crate) fn join(&mut self, other: &Clock) {
         join_times(&mut self.times, &other.times);
         if let Some(foreign) = &other.foreign {
@@ -68,16 +70,16 @@ impl Clock {
         }
     }
 
-    /// Adds what `other`, a clock of `block`, which is another one, knows.
-    pub(crate) fn join_from(&mut self, block: u64, other: &Clock) {
+    /// Adds what `other`, a clock of `cluster`, which is another one, knows.
+    pub(crate) fn join_from(&mut self, cluster: u64, other: &Clock) {
         if let Some(foreign) = &other.foreign {
             self.join_foreign(foreign);
         }
         let mut times = self.foreign.as_ref().map_or(Vec::new(), |foreign| {
-            foreign.get(&block).map_or(Vec::new(), |times| times.to_vec())
+            foreign.get(&cluster).map_or(Vec::new(), |times| times.to_vec())
         });
         join_times(&mut times, &other.times);
-        Arc::make_mut(self.foreign.get_or_insert_default()).insert(block, times.into());
+        Arc::make_mut(self.foreign.get_or_insert_default()).insert(cluster, times.into());
     }
 
     fn join_foreign(&mut self, other: &Arc<Foreign>) {
@@ -89,8 +91,8 @@ impl Clock {
             return;
         }
         let mine = Arc::make_mut(mine);
-        for (&block, theirs) in other.iter() {
-            match mine.get_mut(&block) {
+        for (&cluster, theirs) in other.iter() {
+            match mine.get_mut(&cluster) {
                 Some(times) if Arc::ptr_eq(times, theirs) => {}
                 Some(times) => {
                     let mut all = times.to_vec();
@@ -98,7 +100,7 @@ impl Clock {
                     *times = all.into();
                 }
                 None => {
-                    mine.insert(block, theirs.clone());
+                    mine.insert(cluster, theirs.clone());
                 }
             }
         }
@@ -110,12 +112,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_of_other_blocks_stay_apart() {
+    fn clocks_of_other_clusters_stay_apart() {
         let (mut a, mut b) = (Clock::default(), Clock::default());
         a.set(3, 7);
         b.join_from(1, &a);
         assert_eq!((b.at(3), b.foreign_at(1, 3), b.foreign_at(0, 3)), (0, 7, 0));
-        // Through a third block.
+        // Through a third cluster.
         let mut c = Clock::default();
         c.join_from(2, &b);
         assert_eq!(c.foreign_at(1, 3), 7);

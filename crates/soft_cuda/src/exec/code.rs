@@ -60,6 +60,12 @@ pub(crate) enum Special {
     Ntid(u8),
     Ctaid(u8),
     Nctaid(u8),
+    ClusterId(u8),
+    NClusterId(u8),
+    ClusterCtaid(u8),
+    ClusterNctaid(u8),
+    ClusterCtaRank,
+    ClusterNctaRank,
     LaneId,
     WarpId,
     NWarpId,
@@ -191,15 +197,28 @@ pub(crate) enum BarrierKind {
     /// Ands or ors the predicates into a predicate.
     And,
     Or,
+    /// Arrives at the barrier of the cluster, with or without release semantics.
+    ClusterArrive,
+    ClusterArriveRelaxed,
+    /// Waits at the barrier of the cluster.
+    ClusterWait,
 }
 
-/// A `bar` or `barrier` instruction.
+impl BarrierKind {
+    /// Whether it is of the cluster, not of the block.
+    pub(crate) fn is_of_cluster(self) -> bool {
+        use BarrierKind::{ClusterArrive, ClusterArriveRelaxed, ClusterWait};
+        matches!(self, ClusterArrive | ClusterArriveRelaxed | ClusterWait)
+    }
+}
+
+/// A `bar`, `barrier` or `barrier.cluster` instruction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Barrier {
     pub kind: BarrierKind,
     /// All lanes of a warp must execute it together.
     pub aligned: bool,
-    /// Register slot of the barrier's number.
+    /// Register slot of the barrier's number; 0 for that of the cluster.
     pub id: u32,
     /// Register slot of the thread count, or [`super::machine::NO_SLOT`].
     pub count: u32,

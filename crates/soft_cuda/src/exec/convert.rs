@@ -6,6 +6,9 @@ use super::float::{FTZ, Float, SAT};
 use super::lanes::{F1, Lane};
 use super::op::{Cx, Handler, Op};
 
+/// A negative result is 0 (`.relu`).
+pub(crate) const RELU: u32 = 16;
+
 /// A scalar type, as `cvt` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
@@ -61,7 +64,7 @@ pub(crate) struct Conversion {
     pub rounding: Rounding,
     /// Round to an integral value even if the result is a float.
     pub integral: bool,
-    /// [`FTZ`] and [`SAT`].
+    /// [`FTZ`], [`SAT`] and [`RELU`].
     pub flags: u32,
 }
 
@@ -126,6 +129,12 @@ impl Conversion {
                 Number::Int(int) => Number::Int(int.clamp(0, 1)),
             };
         }
+        if self.flags & RELU != 0
+            && let Number::Float(float) = value
+            && float <= 0.0
+        {
+            value = Number::Float(0.0);
+        }
         match self.to {
             Scalar::Int { bits: width, signed } => to_integer(value, width, signed, self),
             Scalar::F64 => match value {
@@ -133,8 +142,8 @@ impl Conversion {
                 Number::Int(int) => round_f64(int, self.rounding).to_bits(),
             },
             Scalar::F32 => u64::from(to_f32(value, self.rounding, self.flags).to_bits()),
-            Scalar::F16 => u64::from(to_small(value, self.rounding, 5, 10)),
-            Scalar::Bf16 => u64::from(to_small(value, self.rounding, 8, 7)),
+            Scalar::F16 => u64::from(to_small(to_odd(value), self.rounding, 5, 10)),
+            Scalar::Bf16 => u64::from(to_small(to_odd(value), self.rounding, 8, 7)),
         }
     }
 }
@@ -212,7 +221,7 @@ fn to_f32(value: Number, rounding: Rounding, flags: u32) -> f32 {
 }
 
 /// The value of a small float with `e` exponent and `m` mantissa bits.
-fn from_small(bits: u16, e: u32, m: u32) -> f64 {
+pub(crate) fn from_small(bits: u16, e: u32, m: u32) -> f64 {
     let sign = if bits >> (e + m) & 1 != 0 { -1.0 } else { 1.0 };
     let exponent = i32::from(bits >> m) & ((1 << e) - 1);
     let mantissa = f64::from(bits & ((1 << m) - 1));
@@ -227,15 +236,17 @@ fn from_small(bits: u16, e: u32, m: u32) -> f64 {
     sign * (1.0 + mantissa * unit) * 2f64.powi(exponent - bias)
 }
 
-/// Rounds to a small float with `e` exponent and `m` mantissa bits.
-fn to_small(value: Number, rounding: Rounding, e: u32, m: u32) -> u16 {
-    let value = match value {
-        // Exact for what matters: larger integers overflow f16, and bf16 has
-        // fewer bits than f64 by far, so sticky bits cannot change the result
-        // of rounding an odd-rounded f64.
+/// A number as f64, with an odd last bit if it is not exact. Larger integers overflow f16, and bf16
+/// has fewer bits than f64 by far, so that this cannot change what a small float is rounded to.
+fn to_odd(value: Number) -> f64 {
+    match value {
         Number::Int(int) => odd_f64(int),
         Number::Float(float) => float,
-    };
+    }
+}
+
+/// Rounds to a small float with `e` exponent and `m` mantissa bits.
+pub(crate) fn to_small(value: f64, rounding: Rounding, e: u32, m: u32) -> u16 {
     if value.is_nan() {
         return 0x7fff;
     }

@@ -4,7 +4,7 @@
 
 use super::access::{AccessKind, Site};
 use super::groups::CopyToShared;
-use super::machine::{FULL, NO_SLOT, bits};
+use super::machine::{FULL, LANES, NO_SLOT, bits};
 use super::op::{Cx, Handler, Op};
 use super::{address, element};
 use crate::fault::{Access, AddressSpace};
@@ -31,6 +31,8 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
     let [bytes, wide, to_offset, from_offset, line] =
         std::array::from_fn(|i| cx.extra[op.x as usize + i]);
     let [to_offset, from_offset] = [to_offset, from_offset].map(|o| i64::from(o as i32) as u64);
+    // SAFETY: by contract.
+    let noted = unsafe { note_whole_loads(cx, op, bytes, from_offset, line) };
     for lane in cx.active() {
         // SAFETY: the slots have the lane sizes that the fields say.
         let (to, from, have) = unsafe {
@@ -67,13 +69,12 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
             }
         };
         if cx.checker.is_some() {
-            let (at, group) =
-                ((dst as usize - cx.shared as usize) as u32, cx.copies[cx.warp].group(lane));
+            let (at, group) = (cx.cluster_offset_of(dst) as u32, cx.copies[cx.warp].group(lane));
             let (thread, site) =
                 ((cx.warp, lane), Site { line, kind: AccessKind::Load, bytes: have });
             let checked = cx.check(lane, line, |checker| {
                 checker.copy_async(thread, line, (at, bytes), group)?;
-                if have == 0 {
+                if have == 0 || noted {
                     return Ok(());
                 }
                 checker.global(thread, site, from, |_| false)
@@ -85,6 +86,32 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
         cx.copies[cx.warp].push(lane, CopyToShared { dst, src, bytes, from_src: have });
     }
     false
+}
+
+/// Checks and notes what a whole warp loads, if all of its lanes have all bytes. Returns `false`
+/// if that has to be done for each lane.
+///
+/// # Safety
+/// As for [`CpAsync`].
+unsafe fn note_whole_loads(
+    cx: &mut Cx<'_>,
+    op: &Op,
+    bytes: u32,
+    from_offset: u64,
+    line: u32,
+) -> bool {
+    // SAFETY: the slots have the lane sizes that the fields say.
+    let (addresses, whole) = unsafe {
+        let whole = match op.c {
+            NO_SLOT => true,
+            c => cx.slot::<[u32; LANES]>(c).read().iter().all(|&have| have >= bytes),
+        };
+        (cx.slot::<[u64; LANES]>(op.b).read(), whole && cx.mask == FULL)
+    };
+    let warp = (cx.warp, cx.mask);
+    let site = Site { line, kind: AccessKind::Load, bytes };
+    let checker = cx.checker.as_mut().filter(|_| whole);
+    checker.is_some_and(|checker| checker.plain_loads(warp, site, (&addresses, from_offset)))
 }
 
 /// `cp.async.commit_group`.

@@ -226,7 +226,7 @@ functions! {
 
 /// `min` and `max`: a single NaN operand loses (unless [`NAN`]), and -0 < +0.
 #[inline(always)]
-fn extreme<T: Float>(a: T, b: T, x: u32, min: bool) -> T {
+pub(crate) fn extreme<T: Float>(a: T, b: T, x: u32, min: bool) -> T {
     let sign = a.negative() != b.negative();
     let (a, b) = if x & XORSIGN != 0 { (a.abs(), b.abs()) } else { (a, b) };
     let less = a < b || (a == b && a.negative());

@@ -101,7 +101,7 @@ fn copy(
                 stack.add(to as usize).copy_from_nonoverlapping(stack.add(from as usize), bytes);
             }
             if let Some(checker) = &mut cx.checker {
-                checker.copy_local((cx.warp, lane), from, to, piece.bytes);
+                checker.local.copy((cx.warp, lane), (from, to), piece.bytes);
             }
         }
     }
@@ -122,7 +122,7 @@ pub(super) fn begin_frame(
             stack.add(frames.1 as usize).write_bytes(0xff, callee.frame as usize);
         }
         if let Some(checker) = &mut cx.checker {
-            checker.set_local((cx.warp, lane), (frames.1, callee.frame), false);
+            checker.local.set((cx.warp, lane), (frames.1, callee.frame), false);
         }
     }
     let sizes = call.returns.iter().chain(&call.arguments).map(|piece| piece.bytes);

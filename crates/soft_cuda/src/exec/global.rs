@@ -8,22 +8,31 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::access::{AccessKind, Conflict, EarlierAccess, Site};
 use super::knowledge::Knowledge;
-use super::machine::{LANES, bits};
+use super::machine::{FULL, LANES, bits};
 use crate::fault::Access;
 
 /// The time from which on a block's times are taken to be the same: no race is seen among
 /// accesses so late.
-const LAST_TIME: u32 = (1 << 20) - 1;
+const LAST_TIME: u32 = (1 << 18) - 1;
+
+/// Words of a group: a warp that loads a whole one has that noted once.
+const GROUP: usize = 8;
+
+/// The reads of words, or of whole groups, whose words as many lanes read one after another.
+struct Reads {
+    last: Box<[AtomicU64]>,
+    /// The last read by another warp than that of the last read of all.
+    other: Box<[AtomicU64]>,
+    last_lines: Box<[AtomicU32]>,
+    other_lines: Box<[AtomicU32]>,
+}
 
 /// The accesses of one allocation.
 struct WordShadow {
     writes: Box<[AtomicU64]>,
     write_lines: Box<[AtomicU32]>,
-    reads: Box<[AtomicU64]>,
-    read_lines: Box<[AtomicU32]>,
-    /// The last read by another warp than that of the last read of all.
-    other_reads: Box<[AtomicU64]>,
-    other_lines: Box<[AtomicU32]>,
+    reads: Reads,
+    group_reads: Reads,
     /// Whether there is any write.
     written: AtomicBool,
 }
@@ -35,7 +44,8 @@ pub(crate) struct GlobalShadow {
     allocations: Vec<OnceLock<WordShadow>>,
 }
 
-/// An access in one word: block plus 1, thread, kind, and time.
+/// An access in one word: block plus 1, thread, kind, of a group the logarithm of the words that
+/// each lane reads, and time.
 #[derive(Clone, Copy)]
 struct Packed(u64);
 
@@ -46,6 +56,7 @@ const READ_ONLY: u64 = 1;
 
 impl Packed {
     const KIND: u64 = 3 << 20;
+    const EACH: u32 = 18;
     /// Of a read: so is the other one that is kept, at the same time and by another warp.
     const PAIR: u64 = 2 << 20;
 
@@ -70,6 +81,12 @@ impl Packed {
         self.0 as u32 & LAST_TIME
     }
 
+    /// The read of word number `word` of a group.
+    fn in_group(self, word: u64) -> Packed {
+        let each = self.0 >> Packed::EACH & 3;
+        self.lane(((word % GROUP as u64) >> each) as usize)
+    }
+
     /// The same by the lane that is `lane` after it.
     #[inline(always)]
     fn lane(self, lane: usize) -> Packed {
@@ -84,11 +101,11 @@ impl Packed {
         (self.0 ^ other.0) & WHO & !LANE == 0
     }
 
-    /// Whether it is a read in the same block and at the same time as `new`, whose warp knows
-    /// nothing after `ceiling`.
+    /// Whether it is a read of the same kind, in the same block and at the same time as `new`,
+    /// whose warp knows nothing after `ceiling`.
     #[inline(always)]
     fn beside(self, new: Packed, ceiling: u32) -> bool {
-        const WHEN: u64 = !0 << 32 | LAST_TIME as u64;
+        const WHEN: u64 = !0 << 32 | READ_ONLY << 20 | LAST_TIME as u64;
         (self.0 ^ new.0) & WHEN == 0 && new.time() > ceiling
     }
 
@@ -101,11 +118,12 @@ impl Packed {
 
     /// Whether it comes before what `lane` of `warp` does now.
     fn is_before(self, known: &Knowledge, warp: usize, lane: usize) -> bool {
-        let (thread, time) = (self.thread(), self.time());
-        if self.block() == told_apart(known.block) {
-            return known.knows(warp, lane, thread, time);
+        let time = self.time();
+        let (cluster, agent) = known.agent(self.block(), self.thread());
+        if cluster == told_apart(known.cluster) {
+            return known.knows(warp, lane, agent, time);
         }
-        known.knows_foreign((warp, lane), self.block(), thread, time)
+        known.knows_foreign((warp, lane), cluster, agent, time)
     }
 
     fn earlier(self, line: u32, access: Access) -> EarlierAccess {
@@ -142,8 +160,64 @@ fn place(word: u64) -> usize {
     (word ^ (word >> 6 & (SPREAD - 8))) as usize
 }
 
-/// WordShadow among which [`place`] changes the order.
+/// Words among which [`place`] changes the order.
 const SPREAD: u64 = 512;
+
+impl Reads {
+    fn new(places: usize) -> Reads {
+        Reads {
+            last: zeroed(places),
+            other: zeroed(places),
+            last_lines: zeroed(places),
+            other_lines: zeroed(places),
+        }
+    }
+
+    /// Notes a read. `ceiling` is a time after which the warp knows nothing.
+    #[inline(always)]
+    fn note(&self, ceiling: u32, at: usize, mut new: Packed, line: u32) {
+        let last = Packed(self.last[at].load(Relaxed));
+        if last.0 & !Packed::PAIR == new.0 || last.is_pair_beside(new, ceiling) {
+            return;
+        }
+        if last.0 != 0 && !last.same_warp(new) {
+            if last.beside(new, ceiling) {
+                new.0 |= Packed::PAIR;
+            }
+            self.other_lines[at].store(self.last_lines[at].load(Relaxed), Relaxed);
+            self.other[at].store(last.0, Relaxed);
+        }
+        self.last_lines[at].store(line, Relaxed);
+        self.last[at].store(new.0, Relaxed);
+    }
+
+    /// Checks a write by a lane against them. `of` makes the read of the word that is written of
+    /// one that is noted.
+    #[inline(always)]
+    fn check(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        at: usize,
+        of: impl Fn(Packed) -> Packed,
+    ) -> Result<(), Conflict> {
+        for (reads, lines) in [(&self.last, &self.last_lines), (&self.other, &self.other_lines)] {
+            let old = Packed(reads[at].load(Relaxed));
+            if old.0 == 0 {
+                break;
+            }
+            let old = of(old);
+            let earlier = || old.earlier(lines[at].load(Relaxed), Access::Load);
+            if old.kind() & READ_ONLY != 0 {
+                return Err(Conflict::ReadOnlyCache(earlier()));
+            }
+            if !old.is_before(known, warp, lane) {
+                return Err(Conflict::Race(earlier()));
+            }
+        }
+        Ok(())
+    }
+}
 
 impl WordShadow {
     /// For `words` words.
@@ -152,10 +226,8 @@ impl WordShadow {
         WordShadow {
             writes: zeroed(words),
             write_lines: zeroed(words),
-            reads: zeroed(words),
-            read_lines: zeroed(words),
-            other_reads: zeroed(words),
-            other_lines: zeroed(words),
+            reads: Reads::new(words),
+            group_reads: Reads::new(words / GROUP),
             written: AtomicBool::new(false),
         }
     }
@@ -170,67 +242,17 @@ impl WordShadow {
         self.writes[word].store(new.0, Relaxed);
     }
 
-    /// Notes a read. `ceiling` is a time after which the warp knows nothing.
-    #[inline(always)]
-    fn note_read(&self, ceiling: u32, word: usize, mut new: Packed, line: u32) {
-        let last = Packed(self.reads[word].load(Relaxed));
-        if last.0 & !Packed::PAIR == new.0 || last.is_pair_beside(new, ceiling) {
-            return;
-        }
-        if last.0 != 0 && !last.same_warp(new) {
-            if last.beside(new, ceiling) {
-                new.0 |= Packed::PAIR;
-            }
-            self.other_lines[word].store(self.read_lines[word].load(Relaxed), Relaxed);
-            self.other_reads[word].store(last.0, Relaxed);
-        }
-        self.read_lines[word].store(line, Relaxed);
-        self.reads[word].store(new.0, Relaxed);
-    }
-
-    /// Whether [`note_read`](WordShadow::note_read) has nothing to do for reads by the lanes `mask` of
-    /// a warp, of which `new` is the first.
-    #[inline(always)]
-    fn all_noted(
-        &self,
-        ceiling: u32,
-        mask: u32,
-        offsets: &[u64; LANES],
-        shift: u32,
-        new: Packed,
-    ) -> bool {
-        let mut noted = true;
-        for (lane, &offset) in offsets.iter().enumerate() {
-            if mask >> lane & 1 != 0 {
-                let last = Packed(self.reads[place(offset >> shift)].load(Relaxed));
-                noted &= last.is_pair_beside(new, ceiling);
-            }
-        }
-        noted
-    }
-
     /// Checks a write by a lane against the reads of a word.
     fn check_reads(
         &self,
         known: &Knowledge,
         (warp, lane): (usize, usize),
-        word: usize,
+        number: u64,
     ) -> Result<(), Conflict> {
-        let all = [(&self.reads, &self.read_lines), (&self.other_reads, &self.other_lines)];
-        for (reads, lines) in all {
-            let old = Packed(reads[word].load(Relaxed));
-            if old.0 == 0 {
-                break;
-            }
-            let earlier = || old.earlier(lines[word].load(Relaxed), Access::Load);
-            if old.kind() & READ_ONLY != 0 {
-                return Err(Conflict::ReadOnlyCache(earlier()));
-            }
-            if !old.is_before(known, warp, lane) {
-                return Err(Conflict::Race(earlier()));
-            }
-        }
-        Ok(())
+        let word = place(number);
+        self.reads.check(known, (warp, lane), word, |read| read)?;
+        let group = |read: Packed| read.in_group(number);
+        self.group_reads.check(known, (warp, lane), word / GROUP, group)
     }
 }
 
@@ -262,30 +284,81 @@ impl GlobalShadow {
             return false;
         }
         let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
-        let new = Packed::new(told_apart(known.block), warp * LANES, kind, known.now(warp)).0;
-        let new = Packed(new);
+        let (block, first) = known.place(warp);
+        let new = Packed::new(told_apart(block), first, kind, known.now(warp));
         let ceiling = known.ceiling(warp);
-        // Neighbouring lanes, and both halves of a warp, often read the same word.
-        let mut again = 0;
-        for lane in 1..LANES {
-            again |= u32::from(offsets[lane] == offsets[lane - 1]) << lane;
-        }
-        let halves = (0..LANES / 2)
-            .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
-        let half = if halves && mask == u32::MAX { mask >> (LANES / 2) } else { mask };
-        let mask = half & !(again & mask << 1);
-        let one = u64::from(site.bytes) == 1 << self.shift;
-        if one && words.all_noted(ceiling, mask, offsets, self.shift, new) {
+        if mask != FULL {
+            for lane in bits(mask) {
+                self.note_load(words, (ceiling, new.lane(lane)), site, offsets[lane]);
+            }
             return true;
         }
-        for lane in bits(mask) {
-            let (new, offset) = (new.lane(lane), offsets[lane]);
-            let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
-            for word in offset >> self.shift..end {
-                words.note_read(ceiling, place(word), new, site.line);
-            }
+        // Both halves of a warp often read the same words.
+        let (low, high) = offsets.split_at(LANES / 2);
+        let mut differ = 0;
+        for (a, b) in low.iter().zip(high) {
+            differ |= a ^ b;
+        }
+        self.note_half(words, (ceiling, new), site, low);
+        if differ != 0 {
+            self.note_half(words, (ceiling, new.lane(LANES / 2)), site, high);
         }
         true
+    }
+
+    /// Notes loads by half a warp, of which `new` is the first lane.
+    #[inline(always)]
+    fn note_half(
+        &self,
+        words: &WordShadow,
+        (ceiling, new): (u32, Packed),
+        site: Site,
+        offsets: &[u64],
+    ) {
+        let mut differ = 0;
+        for offset in offsets {
+            differ |= offset ^ offsets[0];
+        }
+        if differ == 0 {
+            return self.note_load(words, (ceiling, new), site, offsets[0]);
+        }
+        let together = match (self.shift, site.bytes) {
+            (2, 4) => read_groups::<8>(offsets),
+            (2, 8) => read_groups::<4>(offsets),
+            (2, 16) => read_groups::<2>(offsets),
+            _ => false,
+        };
+        if together {
+            let each = (site.bytes >> self.shift).trailing_zeros();
+            for lane in (0..offsets.len()).step_by(GROUP >> each) {
+                let at = place(offsets[lane] >> self.shift) / GROUP;
+                let new = Packed(new.lane(lane).0 | u64::from(each) << Packed::EACH);
+                words.group_reads.note(ceiling, at, new, site.line);
+            }
+            return;
+        }
+        let mut before = u64::MAX;
+        for (lane, &offset) in offsets.iter().enumerate() {
+            if offset != before {
+                self.note_load(words, (ceiling, new.lane(lane)), site, offset);
+            }
+            before = offset;
+        }
+    }
+
+    /// Notes a load by one lane.
+    #[inline(always)]
+    fn note_load(
+        &self,
+        words: &WordShadow,
+        (ceiling, new): (u32, Packed),
+        site: Site,
+        offset: u64,
+    ) {
+        let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
+        for word in offset >> self.shift..end {
+            words.reads.note(ceiling, place(word), new, site.line);
+        }
     }
 
     /// Checks and notes an access of `site.bytes` bytes at `offset` into allocation number
@@ -302,8 +375,8 @@ impl GlobalShadow {
     ) -> Result<(), Conflict> {
         let words = self.words(allocation);
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
-        let block = told_apart(known.block);
-        let (thread, time) = (warp * LANES + lane, known.now(warp));
+        let (block, first) = known.place(warp);
+        let (block, thread, time) = (told_apart(block), first + lane, known.now(warp));
         let kind = match site.kind {
             AccessKind::ReadOnly => READ_ONLY,
             AccessKind::StrongStore => 1,
@@ -313,7 +386,8 @@ impl GlobalShadow {
         };
         let new = Packed::new(block, thread, kind, time);
         let written = words.written.load(Relaxed);
-        for word in (offset >> self.shift..end).map(place) {
+        for number in offset >> self.shift..end {
+            let word = place(number);
             if written && !quiet {
                 let old = words.writes[word].load(Relaxed);
                 if old != 0 && old != new.0 {
@@ -323,11 +397,11 @@ impl GlobalShadow {
             }
             if site.kind.writes() {
                 if !quiet {
-                    words.check_reads(known, (warp, lane), word)?;
+                    words.check_reads(known, (warp, lane), number)?;
                 }
                 words.note_write(word, new, site.line);
             } else if !site.kind.strong() {
-                words.note_read(known.ceiling(warp), word, new, site.line);
+                words.reads.note(known.ceiling(warp), word, new, site.line);
             }
         }
         if site.kind.writes() && !written {
@@ -355,8 +429,9 @@ impl GlobalShadow {
             return Ok(());
         }
         // The lanes of one instruction that store to one place: one of them comes last.
-        let together = old.block() == told_apart(known.block)
-            && old.thread() / LANES == warp
+        let (block, first) = known.place(warp);
+        let together = old.block() == told_apart(block)
+            && old.thread() / LANES == first / LANES
             && old.time() == known.now(warp)
             && line() == site.line
             && same(old.thread() % LANES);
@@ -365,4 +440,18 @@ impl GlobalShadow {
             false => Err(Conflict::Race(old.earlier(line(), kind.access()))),
         }
     }
+}
+
+/// Whether every `LANES_EACH` lanes read one group of words of 4 bytes, one after another.
+#[inline(always)]
+fn read_groups<const LANES_EACH: usize>(offsets: &[u64]) -> bool {
+    const BYTES: usize = GROUP * 4;
+    let mut differ = 0;
+    for lanes in offsets.chunks_exact(LANES_EACH) {
+        differ |= lanes[0] % BYTES as u64;
+        for (i, lane) in lanes.iter().enumerate() {
+            differ |= lane.wrapping_sub(lanes[0]) ^ (i * (BYTES / LANES_EACH)) as u64;
+        }
+    }
+    differ == 0
 }

@@ -8,7 +8,14 @@ use super::special::lane_mask;
 impl Special {
     /// Whether it differs from block to block.
     fn is_of_block(self) -> bool {
-        matches!(self, Special::Ctaid(_) | Special::SmId)
+        matches!(
+            self,
+            Special::Ctaid(_)
+                | Special::SmId
+                | Special::ClusterId(_)
+                | Special::ClusterCtaid(_)
+                | Special::ClusterCtaRank
+        )
     }
 
     fn value(self, shape: &Shape, warp: usize, lane: usize) -> u64 {
@@ -22,6 +29,18 @@ impl Special {
             Special::WarpId => warp as u64,
             Special::NWarpId => shape.warps.into(),
             Special::LaneMask(kind) => lane_mask(kind.into(), lane as u32).into(),
+            Special::ClusterId(axis) => {
+                let dim = shape.cluster.dims[axis as usize];
+                (index_in(shape.index, shape.grid)[axis as usize] / dim).into()
+            }
+            Special::NClusterId(axis) => shape.cluster.clusters()[axis as usize].into(),
+            Special::ClusterCtaid(axis) => {
+                let dim = shape.cluster.dims[axis as usize];
+                (index_in(shape.index, shape.grid)[axis as usize] % dim).into()
+            }
+            Special::ClusterNctaid(axis) => shape.cluster.dims[axis as usize].into(),
+            Special::ClusterCtaRank => shape.cluster.of_block(shape.index).1 as u64,
+            Special::ClusterNctaRank => shape.cluster.blocks() as u64,
             Special::SmId => shape.index % u64::from(shape.sm_count),
             Special::NSmId => shape.sm_count.into(),
             Special::GridId => 1,
@@ -53,7 +72,8 @@ impl Cx<'_> {
     }
 
     fn fill_specials(&mut self, initial: &Initial, of_block: bool) {
-        let (shape, warp) = (self.shape, self.warp);
+        let shape = self.shape;
+        let warp = self.warp % shape.warps as usize;
         let specials = initial.specials.iter();
         for &(slot, special) in specials.filter(|(_, special)| special.is_of_block() == of_block) {
             let wide = special == Special::GridId;

@@ -1,4 +1,5 @@
-//! What each thread of a block knows of what the others did: the happens-before order.
+//! What each thread of a cluster knows of what the others did: the happens-before order. Most
+//! clusters are one block.
 //!
 //! The lanes of a warp have one time, which advances whenever one of them releases what it did.
 //! What all lanes of a warp know is kept once; what a lane knows beyond that, apart.
@@ -6,7 +7,7 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::machine::{BARRIERS, LANES, bits};
+use super::machine::{BARRIERS, ClusterShape, LANES, bits};
 
 /// A fence that a thread executed: what it knew then.
 #[derive(Debug, Clone)]
@@ -16,21 +17,27 @@ pub(crate) struct Fenced {
     pub wide: bool,
 }
 
+/// What all lanes of a warp know. Warps that have passed a barrier share it.
+#[derive(Debug, Clone, Default)]
+struct Common {
+    clock: Clock,
+    /// By warp: what is known of all of its lanes at least.
+    floors: Vec<u32>,
+    /// The least of `floors`, or 0 where copies have times of their own.
+    reach: u32,
+    /// The latest time of a thread.
+    latest: u32,
+}
+
 /// What the lanes of one warp know.
 #[derive(Debug, Default)]
 struct WarpKnowledge {
     /// Lanes that the warp was started with.
     lanes: u32,
-    /// Threads of the block.
+    /// Agents of the cluster that are threads.
     threads: usize,
-    /// Whether there are asynchronous copies to shared memory.
-    copies: bool,
     now: u32,
-    common: Clock,
-    /// By warp: what is known of all of its lanes at least.
-    floors: Vec<u32>,
-    /// The least of `floors`, or 0 where copies have times of their own.
-    reach: u32,
+    common: Arc<Common>,
     /// The latest time of a thread that any lane knows.
     ceiling: u32,
     extra: [Option<Box<Clock>>; LANES],
@@ -43,57 +50,94 @@ struct WarpKnowledge {
     waited: [u32; LANES],
 }
 
-/// What each thread of a block knows.
+/// What each thread of a cluster knows.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     warps: Vec<WarpKnowledge>,
-    /// What threads that passed `bar.arrive` knew, by barrier.
-    arrivals: [Clock; BARRIERS as usize],
-    /// Of this block.
-    pub block: u64,
+    /// What threads that passed `bar.arrive` knew, by the block's rank and the barrier.
+    arrivals: Vec<Clock>,
+    shape: ClusterShape,
+    /// Threads of a block, and its warps.
+    block_threads: usize,
+    block_warps: usize,
+    /// The number of the cluster, and the indices of its blocks.
+    pub cluster: u64,
+    blocks: Vec<u64>,
     /// Threads of all warps, lanes that no thread has included.
     pub threads: usize,
-    /// Whether any thread of the block has executed a fence.
+    /// Whether any thread of the cluster has executed a fence.
     fenced: bool,
     /// Whether there are asynchronous copies to shared memory.
     copies: bool,
 }
 
 impl Knowledge {
-    pub(crate) fn new(warps: usize, copies: bool) -> Knowledge {
+    /// For blocks of so many threads.
+    pub(crate) fn new(shape: ClusterShape, block_threads: usize, copies: bool) -> Knowledge {
+        let (blocks, block_warps) = (shape.blocks(), block_threads.div_ceil(LANES));
+        let warps = block_warps * blocks;
         Knowledge {
             copies,
             warps: (0..warps).map(|_| WarpKnowledge::default()).collect(),
-            arrivals: Default::default(),
-            block: 0,
+            arrivals: vec![Clock::default(); BARRIERS as usize * blocks],
+            shape,
+            block_threads,
+            block_warps,
+            cluster: 0,
+            blocks: vec![0; blocks],
             threads: warps * LANES,
             fenced: false,
         }
     }
 
-    /// Forgets everything, for a new block. `threads` are those that there are.
-    pub(crate) fn clear(&mut self, block: u64, threads: usize) {
-        let warps = self.warps.len();
-        self.block = block;
+    /// Forgets everything, for a new cluster.
+    pub(crate) fn clear(&mut self, cluster: u64) {
+        self.cluster = cluster;
+        for (rank, block) in self.blocks.iter_mut().enumerate() {
+            *block = self.shape.block(cluster, rank);
+        }
         self.fenced = false;
-        self.arrivals = Default::default();
+        self.arrivals.fill(Clock::default());
+        // Where there is one block, its last warp may have fewer lanes.
+        let threads = if self.blocks.len() == 1 { self.block_threads } else { self.threads };
+        let common = Arc::new(self.common_of(threads, Clock::default()));
         for (w, warp) in self.warps.iter_mut().enumerate() {
-            let lanes = (threads - w * LANES).min(LANES);
+            let lanes = (self.block_threads - w % self.block_warps * LANES).min(LANES);
             warp.lanes = u32::MAX >> (LANES - lanes);
             warp.threads = threads;
             warp.now = 1;
-            warp.common.clear();
-            warp.floors.clear();
-            warp.floors.resize(warps, 0);
-            warp.reach = 0;
+            warp.common = common.clone();
             warp.ceiling = 0;
-            warp.copies = self.copies;
             warp.extra = Default::default();
             warp.beyond = 0;
             warp.fences = Default::default();
             warp.pending = Default::default();
             warp.waited = [0; LANES];
         }
+    }
+
+    /// The index of the block of a warp, and the warp's first thread there.
+    #[inline(always)]
+    pub(crate) fn place(&self, warp: usize) -> (u64, usize) {
+        match warp.checked_sub(self.block_warps) {
+            None => (self.blocks[0], warp * LANES),
+            Some(_) => (self.blocks[warp / self.block_warps], warp % self.block_warps * LANES),
+        }
+    }
+
+    /// The index of the block of an agent that is a thread, and the thread there.
+    pub(crate) fn place_of(&self, agent: usize) -> (u64, usize) {
+        let (block, first) = self.place(agent / LANES);
+        (block, first + agent % LANES)
+    }
+
+    /// The number of the cluster of a block, and the agent that stands for a thread there.
+    pub(crate) fn agent(&self, block: u64, thread: usize) -> (u64, usize) {
+        if self.blocks.len() == 1 {
+            return (block, thread);
+        }
+        let (cluster, rank) = self.shape.of_block(block);
+        (cluster, rank * self.block_warps * LANES + thread)
     }
 
     /// The agent that stands for the `cp.async` copies of thread `thread`.
@@ -114,16 +158,16 @@ impl Knowledge {
     /// What all lanes of `warp` know of `agent`.
     #[inline(always)]
     pub(crate) fn common(&self, warp: usize, agent: usize) -> u32 {
-        self.warps[warp].common.at(agent)
+        self.warps[warp].common.clock.at(agent)
     }
 
     /// Up to which time all lanes of `warp` know everything that was done by then, whoever did it.
     #[inline(always)]
     pub(crate) fn reach(&self, warp: usize) -> u32 {
-        self.warps[warp].reach
+        self.warps[warp].common.reach
     }
 
-    /// A time after which no lane of `warp` knows anything that another thread of its block did.
+    /// A time after which no lane of `warp` knows anything that another thread of its cluster did.
     #[inline(always)]
     pub(crate) fn ceiling(&self, warp: usize) -> u32 {
         self.warps[warp].ceiling
@@ -132,7 +176,7 @@ impl Knowledge {
     /// What all lanes of `warp` know of all lanes of `other`, at least.
     #[inline(always)]
     pub(crate) fn floor(&self, warp: usize, other: usize) -> u32 {
-        self.warps[warp].floors[other]
+        self.warps[warp].common.floors[other]
     }
 
     /// Whether `lane` of `warp` comes after `time` in the life of `agent`.
@@ -140,28 +184,40 @@ impl Knowledge {
         let mine = &self.warps[warp];
         let thread = warp * LANES + lane;
         agent == thread
-            || mine.common.at(agent) >= time
+            || mine.common.clock.at(agent) >= time
             || mine.extra[lane].as_ref().is_some_and(|extra| extra.at(agent) >= time)
             || agent == self.copies_of(thread) && mine.waited[lane] >= time
     }
 
-    /// As [`knows`](Knowledge::knows), for an agent of another block.
+    /// As [`knows`](Knowledge::knows), for an agent of another cluster.
     pub(crate) fn knows_foreign(
         &self,
         (warp, lane): (usize, usize),
-        block: u64,
+        cluster: u64,
         agent: usize,
         time: u32,
     ) -> bool {
         let mine = &self.warps[warp];
-        mine.common.foreign_at(block, agent) >= time
-            || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(block, agent) >= time)
+        mine.common.clock.foreign_at(cluster, agent) >= time
+            || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
-    /// Adds what `lanes` of `warp` know to `into`; does not advance their time.
-    fn give(&self, warp: usize, lanes: u32, into: &mut Clock) {
+    /// What all lanes of a warp know that know `clock`, in a block of `threads` threads.
+    fn common_of(&self, threads: usize, clock: Clock) -> Common {
+        let floor = |warp: usize| clock.least(warp * LANES..((warp + 1) * LANES).min(threads));
+        let floors: Vec<u32> = (0..self.warps.len()).map(floor).collect();
+        let reach = if self.copies { 0 } else { floors.iter().min().copied().unwrap_or(0) };
+        let latest = clock.latest(threads);
+        Common { clock, floors, reach, latest }
+    }
+
+    /// Adds what `lanes` of `warp` know to `into`; does not advance their time. `before` is a warp
+    /// that has done so already.
+    fn give(&self, warp: usize, lanes: u32, into: &mut Clock, before: Option<usize>) {
         let mine = &self.warps[warp];
-        into.join(&mine.common);
+        if !before.is_some_and(|before| Arc::ptr_eq(&self.warps[before].common, &mine.common)) {
+            into.join(&mine.common.clock);
+        }
         for lane in bits(lanes & mine.beyond) {
             if let Some(extra) = &mine.extra[lane] {
                 into.join(extra);
@@ -178,16 +234,22 @@ impl Knowledge {
 
     /// Adds what `lanes` of `warp` know to `into`, for others to [`acquire`](Knowledge::acquire).
     pub(crate) fn release(&mut self, warp: usize, lanes: u32, into: &mut Clock) {
-        self.give(warp, lanes, into);
+        self.give(warp, lanes, into, None);
         self.warps[warp].now += 1;
     }
 
     pub(crate) fn acquire(&mut self, warp: usize, lanes: u32, from: &Clock) {
         let mine = &mut self.warps[warp];
         if lanes == mine.lanes {
-            mine.common.join(from);
-            mine.refresh_floors();
-            return;
+            let mut common = std::mem::take(&mut mine.common);
+            let threads = mine.threads;
+            let mut clock = match Arc::get_mut(&mut common) {
+                Some(common) => std::mem::take(&mut common.clock),
+                None => common.clock.clone(),
+            };
+            clock.join(from);
+            let common = Arc::new(self.common_of(threads, clock));
+            return self.warps[warp].know(common);
         }
         for lane in bits(lanes) {
             mine.extra[lane].get_or_insert_default().join(from);
@@ -197,23 +259,23 @@ impl Knowledge {
     }
 
     /// `lanes` of `warp` know just what `all` says, which has what they knew before.
-    fn set(&mut self, warp: usize, lanes: u32, whole: bool, all: &Clock) {
+    fn set(&mut self, warp: usize, lanes: u32, whole: bool, all: &Arc<Common>) {
         let mine = &mut self.warps[warp];
         if !whole && lanes != mine.lanes {
-            return self.acquire(warp, lanes, all);
+            return self.acquire(warp, lanes, &all.clock);
         }
-        mine.common.clone_from(all);
         for lane in bits(mine.beyond) {
             mine.extra[lane] = None;
         }
         mine.beyond = 0;
-        mine.refresh_floors();
+        mine.know(all.clone());
     }
 
     /// `lanes` of `warp` pass a `bar.warp.sync` together.
     pub(crate) fn sync_warp(&mut self, warp: usize, lanes: u32) {
         let mut all = Clock::default();
         self.release(warp, lanes, &mut all);
+        let all = Arc::new(self.common_of(self.warps[warp].threads, all));
         self.set(warp, lanes, false, &all);
         self.share_fences(&[(warp, lanes, false)]);
     }
@@ -242,20 +304,31 @@ impl Knowledge {
         }
     }
 
-    /// Lanes of warps leave barrier `id` together. `whole` says of each whether they are all
-    /// that have not exited, and `all` whether nobody else in the block is left.
-    pub(crate) fn sync(&mut self, here: &[(usize, u32, bool)], id: u32, all: bool) {
-        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+    /// Lanes of warps leave barrier `id` of the block with a rank together. `whole` says of each
+    /// whether they are all that have not exited, and `all` whether nobody else in the block is
+    /// left.
+    pub(crate) fn sync(
+        &mut self,
+        here: &[(usize, u32, bool)],
+        (rank, id): (usize, u32),
+        all: bool,
+    ) {
+        let mut clock = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
         if all {
             // What threads did that have exited comes before the barrier as well.
-            for warp in 0..self.warps.len() {
-                self.release(warp, self.warps[warp].lanes, &mut clock);
+            let warps = rank * self.block_warps..(rank + 1) * self.block_warps;
+            for warp in warps.clone() {
+                let before = (warp != warps.start).then(|| warp - 1);
+                self.give(warp, self.warps[warp].lanes, &mut clock, before);
             }
+            self.warps[warps].iter_mut().for_each(|warp| warp.now += 1);
         } else {
             for &(warp, lanes, _) in here {
                 self.release(warp, lanes, &mut clock);
             }
         }
+        let threads = self.warps.first().map_or(0, |warp| warp.threads);
+        let clock = Arc::new(self.common_of(threads, clock));
         for &(warp, lanes, whole) in here {
             self.set(warp, lanes, whole, &clock);
         }
@@ -264,9 +337,10 @@ impl Knowledge {
 
     /// `lanes` of `warp` pass `bar.arrive` of barrier `id`.
     pub(crate) fn arrive(&mut self, warp: usize, lanes: u32, id: u32) {
-        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+        let at = warp / self.block_warps * BARRIERS as usize + id as usize;
+        let mut clock = std::mem::take(&mut self.arrivals[at]);
         self.release(warp, lanes, &mut clock);
-        self.arrivals[id as usize] = clock;
+        self.arrivals[at] = clock;
     }
 
     /// `lane` has waited for its own copies up to group `group`.
@@ -282,13 +356,13 @@ impl Knowledge {
             let pending = &mut self.warps[warp].pending[lane];
             let read = match wide {
                 true => pending.take().map(|read| *read),
-                false => pending.as_ref().map(|read| read.of_block()),
+                false => pending.as_ref().map(|read| read.of_cluster()),
             };
             if let Some(read) = read {
                 self.acquire(warp, 1 << lane, &read);
             }
             let mut clock = Clock::default();
-            self.give(warp, 1 << lane, &mut clock);
+            self.give(warp, 1 << lane, &mut clock, None);
             self.warps[warp].fences[lane] = Some(Fenced { clock: Arc::new(clock), wide });
         }
         self.warps[warp].now += 1;
@@ -299,26 +373,22 @@ impl Knowledge {
         self.warps[warp].fences[lane].as_ref()
     }
 
-    /// What a lane has read from an atomic variable: a fence will make it known. `block` is
+    /// What a lane has read from an atomic variable: a fence will make it known. `cluster` is
     /// that of whoever wrote it.
-    pub(crate) fn observe(&mut self, warp: usize, lane: usize, block: u64, clock: &Clock) {
-        let here = self.block;
+    pub(crate) fn observe(&mut self, warp: usize, lane: usize, cluster: u64, clock: &Clock) {
+        let here = self.cluster;
         let pending = self.warps[warp].pending[lane].get_or_insert_default();
-        match block == here {
+        match cluster == here {
             true => pending.join(clock),
-            false => pending.join_from(block, clock),
+            false => pending.join_from(cluster, clock),
         }
     }
 }
 
 impl WarpKnowledge {
-    fn refresh_floors(&mut self) {
-        for (other, floor) in self.floors.iter_mut().enumerate() {
-            let lanes = other * LANES..((other + 1) * LANES).min(self.threads);
-            *floor = lanes.map(|agent| self.common.at(agent)).min().unwrap_or(0);
-        }
-        self.ceiling = self.ceiling.max(self.common.latest(self.threads));
-        let least = self.floors.iter().min().copied().unwrap_or(0);
-        self.reach = if self.copies { 0 } else { least };
+    /// All lanes know what `common` says.
+    fn know(&mut self, common: Arc<Common>) {
+        self.ceiling = self.ceiling.max(common.latest);
+        self.common = common;
     }
 }

@@ -16,6 +16,9 @@ pub(crate) const BARRIERS: u32 = 16;
 /// Address of the first byte of shared memory in its own space. As on recent
 /// GPUs it is not 0, so that a null pointer is caught.
 pub(crate) const SHARED_BASE: u32 = 1024;
+/// In addresses of `.shared::cluster`: where the rank of the block begins, plus 1. Those of the
+/// block itself have 0 there, so that its `.shared::cta` lies inside of `.shared::cluster`.
+pub(crate) const RANK_SHIFT: u32 = 24;
 /// Address of the first byte of local memory in its own space.
 pub(crate) const LOCAL_BASE: u32 = 1024;
 /// What is added to a shared address to make it generic.
@@ -26,13 +29,14 @@ pub(crate) const LOCAL_WINDOW: u64 = 0x0052_0000_0000_0000;
 pub(crate) const PARAM_WINDOW: u64 = 0x0053_0000_0000_0000;
 
 /// Spaces, in the order of the numbers that operations carry.
-pub(crate) const SPACES: [AddressSpace; 6] = [
+pub(crate) const SPACES: [AddressSpace; 7] = [
     AddressSpace::Global,
     AddressSpace::Shared,
     AddressSpace::Local,
     AddressSpace::Param,
     AddressSpace::Const,
     AddressSpace::Generic,
+    AddressSpace::SharedCluster,
 ];
 
 /// The state space that a generic address lies in.
@@ -65,6 +69,8 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
 pub(crate) struct Shape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
+    /// Blocks of a cluster, and clusters of the grid.
+    pub cluster: ClusterShape,
     /// Warps of a block.
     pub warps: u32,
     /// Bytes of shared memory per block, all of it, and the dynamic part.
@@ -75,8 +81,71 @@ pub(crate) struct Shape {
     pub index: u64,
 }
 
+/// How a grid is divided into clusters. Without clusters, each block is one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClusterShape {
+    pub grid: [u32; 3],
+    /// Blocks of a cluster, in each dimension; divides the grid.
+    pub dims: [u32; 3],
+}
+
+impl ClusterShape {
+    /// Blocks of a cluster.
+    pub(crate) fn blocks(self) -> usize {
+        self.dims.iter().product::<u32>() as usize
+    }
+
+    /// Clusters of the grid, in each dimension.
+    pub(crate) fn clusters(self) -> [u32; 3] {
+        std::array::from_fn(|axis| self.grid[axis] / self.dims[axis])
+    }
+
+    /// The linear index of the block with rank `rank` in cluster number `cluster`.
+    pub(crate) fn block(self, cluster: u64, rank: usize) -> u64 {
+        let (at, inner) = (index_in(cluster, self.clusters()), index_in(rank as u64, self.dims));
+        linear_in(std::array::from_fn(|axis| at[axis] * self.dims[axis] + inner[axis]), self.grid)
+    }
+
+    /// The number of the cluster of a block, and the block's rank in it.
+    pub(crate) fn of_block(self, block: u64) -> (u64, usize) {
+        let at = index_in(block, self.grid);
+        let cluster = std::array::from_fn(|axis| at[axis] / self.dims[axis]);
+        let inner = std::array::from_fn(|axis| at[axis] % self.dims[axis]);
+        (linear_in(cluster, self.clusters()), linear_in(inner, self.dims) as usize)
+    }
+}
+
+/// The linear index of `index` in `extents`.
+fn linear_in(index: [u32; 3], extents: [u32; 3]) -> u64 {
+    let ([x, y, z], [width, height, _]) = (index.map(u64::from), extents.map(u64::from));
+    (z * height + y) * width + x
+}
+
 /// The three-dimensional index of `linear` in `extents`.
 pub(crate) fn index_in(linear: u64, extents: [u32; 3]) -> [u32; 3] {
     let [x, y, _] = extents.map(u64::from);
     [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_has_one_place_in_a_cluster() {
+        let shape = ClusterShape { grid: [4, 6, 2], dims: [2, 3, 1] };
+        assert_eq!((shape.blocks(), shape.clusters()), (6, [2, 2, 2]));
+        let mut blocks: Vec<u64> = (0..8)
+            .flat_map(|cluster| (0..6).map(move |rank| (cluster, rank)))
+            .map(|(cluster, rank)| {
+                let block = shape.block(cluster, rank);
+                assert_eq!(shape.of_block(block), (cluster, rank));
+                block
+            })
+            .collect();
+        // The second cluster in x, rank 3: (2, 0, 0) and (1, 1, 0).
+        assert_eq!(blocks[6 + 3], 4 + 3);
+        blocks.sort_unstable();
+        assert!(blocks.into_iter().eq(0..48));
+    }
 }

@@ -3,9 +3,10 @@
 //! The eight bytes in shared memory say only which barrier they are, so that
 //! one that was never initialised, or that something overwrote, is recognised.
 
+use super::access::{AccessKind, Site};
 use super::address;
 use super::code::Wait;
-use super::machine::{NO_SLOT, SHARED_BASE, SPACES};
+use super::machine::{NO_SLOT, SPACES};
 use super::op::{Cx, Handler, Op};
 use super::order::WarpClock;
 use super::phases::MbarrierState;
@@ -40,7 +41,7 @@ pub(crate) const ACTIONS: [Action; 6] = [
     Action::CompleteTx,
 ];
 
-/// The offset into shared memory of the barrier that one lane names, and the
+/// The offset into the cluster's shared memory of the barrier that one lane names, and the
 /// host address of its eight bytes.
 fn place(
     cx: &Cx<'_>,
@@ -50,15 +51,21 @@ fn place(
 ) -> Result<(u32, *mut u64), FaultKind> {
     let access = Access::Atomic;
     let host = address::resolve(cx, lane as u32, address, 8, space, access)?;
-    let offset = (host as usize).wrapping_sub(cx.shared as usize);
-    match u32::try_from(offset) {
-        Ok(offset) if offset < cx.shared_size => Ok((offset, host.cast())),
+    match u32::try_from(cx.cluster_offset_of(host.cast_const())) {
+        Ok(offset) if offset < cx.blocks * cx.shared_stride => Ok((offset, host.cast())),
         _ => Err(bad(format!("{address:#x} is not in shared memory, where mbarriers live"))),
     }
 }
 
 fn bad(reason: String) -> FaultKind {
     FaultKind::BadBarrier { reason }
+}
+
+/// What only threads of the barrier's own block may do.
+fn elsewhere(address: u64) -> FaultKind {
+    bad(format!(
+        "the mbarrier at {address:#x} is of another block of the cluster, which may arrive there without taking the state, and nothing else"
+    ))
 }
 
 /// The number of the initialised barrier that one lane names.
@@ -68,7 +75,7 @@ fn find(cx: &Cx<'_>, lane: usize, address: u64, space: AddressSpace) -> Result<u
     let word = unsafe { host.read() };
     let index = (word ^ MAGIC) as usize;
     let known = cx.barriers.all.get(index).filter(|barrier| barrier.at == offset);
-    let shared = SHARED_BASE + offset;
+    let (_, shared) = cx.rank_and_address(offset);
     let Some(barrier) = known else {
         return Err(bad(format!(
             "there is no mbarrier at {shared:#x}: `mbarrier.init` has not run, or something overwrote it"
@@ -82,6 +89,7 @@ fn find(cx: &Cx<'_>, lane: usize, address: u64, space: AddressSpace) -> Result<u
     }
     let (warp, clock) = barrier.by;
     if !cx.order.knows(cx.warp, warp, clock) {
+        let warp = warp as u32 % cx.shape.warps;
         return Err(bad(format!(
             "the mbarrier at {shared:#x} is used without a barrier after warp {warp} initialised it"
         )));
@@ -111,11 +119,11 @@ fn advance(cx: &mut Cx<'_>, index: usize) {
 fn transfer(cx: &mut Cx<'_>, index: usize, tx: i64) -> Result<(), FaultKind> {
     let barrier = &mut cx.barriers.all[index];
     barrier.bytes += tx;
-    if barrier.bytes.unsigned_abs() > MAX_COUNT.into() {
+    let (at, bytes) = (barrier.at, barrier.bytes);
+    if bytes.unsigned_abs() > MAX_COUNT.into() {
+        let address = cx.rank_and_address(at).1;
         return Err(bad(format!(
-            "the mbarrier at {:#x} expects {} bytes, but {MAX_COUNT} is the limit",
-            SHARED_BASE + barrier.at,
-            barrier.bytes
+            "the mbarrier at {address:#x} expects {bytes} bytes, but {MAX_COUNT} is the limit"
         )));
     }
     Ok(())
@@ -134,7 +142,7 @@ pub(super) fn of_copy(
     if cx.checks.sync && !barrier.fenced {
         return Err(bad(format!(
             "a bulk copy uses the mbarrier at {:#x}, but no `fence.mbarrier_init` or `fence.proxy.async` came after its initialisation",
-            SHARED_BASE + barrier.at
+            cx.rank_and_address(barrier.at).1
         )));
     }
     Ok((index, barrier.component, barrier.completed + 1))
@@ -150,7 +158,7 @@ pub(super) fn copied(cx: &mut Cx<'_>, index: usize, bytes: i64) -> Result<(), Fa
 /// Everything about a barrier but waiting: `a` address slot, `b` slot of the
 /// count or the bytes, `d` slot of the resulting state or [`NO_SLOT`], `y` the
 /// number of the [`Action`]; [`Cx::extra`] from `x`: offset, space, whether the
-/// address has 64 bits, whether an arrival releases.
+/// address has 64 bits, whether an arrival releases, PTX line.
 pub(crate) struct Mbarrier;
 
 // SAFETY: touches only the slots `a`, `b` and `d`.
@@ -171,7 +179,7 @@ unsafe impl Handler for Mbarrier {
 /// As for [`Mbarrier`].
 #[inline(never)]
 unsafe fn act(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
-    let [offset, space, wide, release] = [0, 1, 2, 3].map(|i| cx.extra[op.x as usize + i]);
+    let [offset, space, wide, release, line] = [0, 1, 2, 3, 4].map(|i| cx.extra[op.x as usize + i]);
     let space = SPACES[space as usize];
     // SAFETY: the extra words describe slot `a`, and `b` has 32-bit lanes.
     let (address, operand) = unsafe {
@@ -182,7 +190,19 @@ unsafe fn act(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         Action::Init => return init(cx, lane, address, space, operand),
         _ => find(cx, lane, address, space)?,
     };
-    let state = cx.barriers.all[index].phase;
+    let (state, at) = (cx.barriers.all[index].phase, cx.barriers.all[index].at);
+    let (rank, own) = (cx.rank_and_address(at), cx.rank);
+    if rank.0 != own {
+        let action = ACTIONS[op.y as usize];
+        if action == Action::Inval || op.d != NO_SLOT {
+            return Err(elsewhere(address));
+        }
+        let thread = (cx.warp, lane);
+        let site = Site { line, kind: AccessKind::Atomic, bytes: 8 };
+        if let Some(checker) = &mut cx.checker {
+            checker.note_remote(own, rank, thread, site);
+        }
+    }
     match ACTIONS[op.y as usize] {
         Action::Init | Action::Inval => {
             let (_, host) = place(cx, lane, address, space)?;
@@ -220,6 +240,9 @@ fn init(
         )));
     }
     let (at, host) = place(cx, lane, address, space)?;
+    if cx.rank_and_address(at).0 != cx.rank {
+        return Err(elsewhere(address));
+    }
     let all = &mut cx.barriers.all;
     if cx.checks.sync
         && let Some(index) = all.iter().position(|barrier| barrier.at == at)
@@ -271,13 +294,14 @@ fn arrive(
 ) -> Result<(), FaultKind> {
     let warp = cx.warp;
     let barrier = &mut cx.barriers.all[index];
-    let (address, pending) = (SHARED_BASE + barrier.at, barrier.pending);
+    let (at, pending, phase, all) = (barrier.at, barrier.pending, barrier.phase, barrier.count);
     if count == 0 || count > pending {
+        let address = cx.rank_and_address(at).1;
         return Err(bad(format!(
-            "{count} arrivals at the mbarrier at {address:#x}, whose phase {} lacks {pending} of {}",
-            barrier.phase, barrier.count
+            "{count} arrivals at the mbarrier at {address:#x}, whose phase {phase} lacks {pending} of {all}"
         )));
     }
+    let barrier = &mut cx.barriers.all[index];
     barrier.pending -= count;
     if release {
         cx.order.release(warp, &mut barrier.arrived);
@@ -344,7 +368,10 @@ pub(crate) unsafe fn wait(
         let address = unsafe { address::address_of(cx, lane, wait.address) };
         let index = find(cx, lane, address, SPACES[wait.space as usize])
             .map_err(|kind| (lane as u32, kind))?;
-        let phase = cx.barriers.all[index].phase;
+        let (phase, at) = (cx.barriers.all[index].phase, cx.barriers.all[index].at);
+        if cx.rank_and_address(at).0 != cx.rank {
+            return Err((lane as u32, elsewhere(address)));
+        }
         // SAFETY: the slot has lanes of this size.
         let complete = unsafe {
             match wait.parity {

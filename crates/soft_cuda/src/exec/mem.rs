@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use super::address::{Pointers, one_allocation, resolve_lanes, shared32};
 use super::element::{Element, Transfer};
 use super::lanes::{W, write_lanes};
-use super::machine::{FULL, LANES, SPACES, bits, space_of};
+use super::machine::{FULL, LANES, RANK_SHIFT, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
 #[cfg(target_arch = "x86_64")]
 use super::{address::cached, avx512, machine::SHARED_BASE, op::CacheEntry};
@@ -419,8 +419,16 @@ unsafe impl Handler for IsSpace {
         // SAFETY: `a` has 64-bit lanes.
         unsafe {
             for i in cx.active() {
-                let space = space_of(*cx.slot::<u64>(op.a).add(i));
-                mask |= u32::from(space == Some(SPACES[op.x as usize])) << i;
+                let address = *cx.slot::<u64>(op.a).add(i);
+                let inside = match (space_of(address), SPACES[op.x as usize]) {
+                    (Some(AddressSpace::Shared), AddressSpace::SharedCluster) => true,
+                    // A block's own shared memory has no rank in its addresses.
+                    (Some(AddressSpace::Shared), AddressSpace::Shared) => {
+                        (address - SHARED_WINDOW) >> RANK_SHIFT == 0
+                    }
+                    (space, other) => space == Some(other),
+                };
+                mask |= u32::from(inside) << i;
             }
             cx.set_pred(op.d, mask);
         }

@@ -7,13 +7,14 @@ use super::split::{Split, State};
 use crate::fault::FaultKind;
 
 impl<'k> Worker<'k> {
-    /// The splits that wait at a barrier.
-    fn at_barriers(&self) -> impl Iterator<Item = (usize, usize, Split, &'k Barrier)> {
+    /// The splits that wait at a barrier of the block with a rank.
+    fn at_barriers(&self, rank: usize) -> impl Iterator<Item = (usize, usize, Split, &'k Barrier)> {
         let code = self.launch.code;
-        self.warps.iter().enumerate().flat_map(move |(w, warp)| {
-            warp.splits.iter().enumerate().filter_map(move |(s, split)| match split.state {
-                State::Barrier(index) => Some((w, s, *split, &code.barriers[index as usize])),
-                _ => None,
+        self.warps_of(rank).flat_map(move |w| {
+            self.warps[w].splits.iter().enumerate().filter_map(move |(s, split)| {
+                let State::Barrier(index) = split.state else { return None };
+                let barrier = &code.barriers[index as usize];
+                (!barrier.kind.is_of_cluster()).then_some((w, s, *split, barrier))
             })
         })
     }
@@ -55,11 +56,20 @@ impl<'k> Worker<'k> {
     /// Lets the threads of all barriers that are complete go on. Returns
     /// whether there were any.
     pub(super) fn complete_barriers(&mut self) -> Result<bool, BlockError> {
-        let mut any = self.take_arrivals()?;
+        let mut any = false;
+        for rank in 0..self.blocks() {
+            any |= self.complete_barriers_of(rank)?;
+        }
+        Ok(any)
+    }
+
+    /// The same for the block with a rank.
+    fn complete_barriers_of(&mut self, rank: usize) -> Result<bool, BlockError> {
+        let mut any = self.take_arrivals(rank)?;
         for id in 0..BARRIERS {
             let mut here = Vec::new();
             let mut expected = None;
-            for (warp, index, split, barrier) in self.at_barriers() {
+            for (warp, index, split, barrier) in self.at_barriers(rank) {
                 let (its, count) = self.operands((warp, split, barrier))?;
                 if its == id {
                     here.push((warp, index, split, *barrier));
@@ -70,22 +80,23 @@ impl<'k> Worker<'k> {
             if here.is_empty() {
                 continue;
             }
-            let live: u32 = self.warps.iter().map(|warp| warp.live.count_ones()).sum();
+            let warps = &self.warps[self.warps_of(rank)];
+            let live: u32 = warps.iter().map(|warp| warp.live.count_ones()).sum();
             let done = match expected {
                 None => {
                     here.iter().map(|(_, _, split, _)| split.mask.count_ones()).sum::<u32>() == live
                 }
-                Some(count) => self.arrived(id, &here) >= count,
+                Some(count) => self.arrived((rank, id), &here) >= count,
             };
             if !done {
                 continue;
             }
             if let Some(count) = expected
                 && self.cx.checks.sync
-                && self.arrived(id, &here) > count
+                && self.arrived((rank, id), &here) > count
             {
                 let (warp, _, split, _) = here[here.len() - 1];
-                let arrived = self.arrived(id, &here);
+                let arrived = self.arrived((rank, id), &here);
                 let reason = format!("{arrived} threads are at barrier {id}, which counts {count}");
                 return Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
             }
@@ -100,9 +111,9 @@ impl<'k> Worker<'k> {
                 }
             }
             self.reduce(&here);
-            self.arrivals[id as usize] = 0;
+            self.arrivals[rank * BARRIERS as usize + id as usize] = 0;
             self.expiries = 0;
-            self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), id);
+            self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), (rank, id));
             if let Some(checker) = &mut self.cx.checker {
                 let lanes: Vec<_> = here
                     .iter()
@@ -110,7 +121,7 @@ impl<'k> Worker<'k> {
                         (warp, split.mask, split.mask == self.warps[warp].live)
                     })
                     .collect();
-                checker.known.sync(&lanes, id, expected.is_none());
+                checker.known.sync(&lanes, (rank, id), expected.is_none());
             }
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {
@@ -131,7 +142,7 @@ impl<'k> Worker<'k> {
         count: Option<u32>,
         first: bool,
     ) -> Result<(), BlockError> {
-        let all = self.warps.len() as u32 * LANES as u32;
+        let all = self.launch.warps() as u32 * LANES as u32;
         let [expected, count] = [expected, count].map(|count| count.unwrap_or(all));
         if first || expected == count || !self.cx.checks.sync {
             return Ok(());
@@ -141,9 +152,10 @@ impl<'k> Worker<'k> {
     }
 
     /// Threads at a barrier with a count: whole warps count as 32.
-    fn arrived(&self, id: u32, here: &[(usize, usize, Split, Barrier)]) -> u32 {
-        let mut threads = self.arrivals[id as usize];
-        for (w, warp) in self.warps.iter().enumerate() {
+    fn arrived(&self, (rank, id): (usize, u32), here: &[(usize, usize, Split, Barrier)]) -> u32 {
+        let mut threads = self.arrivals[rank * BARRIERS as usize + id as usize];
+        for w in self.warps_of(rank) {
+            let warp = &self.warps[w];
             let mask = here.iter().filter(|h| h.0 == w).fold(0, |mask, h| mask | h.2.mask);
             threads +=
                 if mask != 0 && mask == warp.live { LANES as u32 } else { mask.count_ones() };
@@ -152,15 +164,15 @@ impl<'k> Worker<'k> {
     }
 
     /// Counts the splits at `bar.arrive` and lets them go on at once.
-    fn take_arrivals(&mut self) -> Result<bool, BlockError> {
+    fn take_arrivals(&mut self, rank: usize) -> Result<bool, BlockError> {
         let arriving: Vec<_> = self
-            .at_barriers()
+            .at_barriers(rank)
             .filter(|(.., barrier)| barrier.kind == BarrierKind::Arrive)
             .collect();
         for &(warp, index, split, barrier) in arriving.iter().rev() {
             let (id, _) = self.operands((warp, split, barrier))?;
             let whole = split.mask == self.warps[warp].live;
-            self.arrivals[id as usize] +=
+            self.arrivals[rank * BARRIERS as usize + id as usize] +=
                 if whole { LANES as u32 } else { split.mask.count_ones() };
             self.cx.order.arrive(warp, id);
             if let Some(checker) = &mut self.cx.checker {

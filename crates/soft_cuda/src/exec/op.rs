@@ -7,6 +7,7 @@ use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
 use super::recorder::{Recorder, WarpFault};
+use super::wgmma::InFlight;
 use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::heap::Heap;
@@ -143,6 +144,15 @@ pub(crate) struct Cx<'k> {
     /// The block's shared memory, and its bytes.
     pub shared: *mut u8,
     pub shared_size: u32,
+    /// That of all blocks of the cluster, in the order of their ranks, and the bytes from one to
+    /// the next.
+    pub cluster_shared: *mut u8,
+    pub shared_stride: u32,
+    /// The block's rank in the cluster, and the cluster's blocks.
+    pub rank: u32,
+    pub blocks: u32,
+    /// The ranks of blocks that have exited, where there are several.
+    pub exited: u32,
     /// Local memory of the warp's lane 0; each lane has `local_size` bytes.
     pub local: *mut u8,
     pub local_size: u32,
@@ -162,7 +172,7 @@ pub(crate) struct Cx<'k> {
     pub heap: &'k Heap,
     pub cache: [CacheEntry; CACHE],
     pub fault: Option<Box<LaneFault>>,
-    /// Index of the warp in its block.
+    /// Index of the warp in its cluster.
     pub warp: usize,
     /// Lanes that the warp was started with.
     pub lanes: u32,
@@ -170,20 +180,22 @@ pub(crate) struct Cx<'k> {
     pub copies: Vec<Groups<CopyToShared>>,
     /// Bulk copies to global memory in flight, by warp.
     pub stores: Vec<Groups<Store>>,
-    /// The block's mbarriers.
+    /// Products of `wgmma` in flight, by warp.
+    pub products: Vec<InFlight>,
+    /// The mbarriers of the cluster's blocks.
     pub barriers: Barriers,
-    /// What happens before what in the block.
+    /// What happens before what in the cluster.
     pub order: Order,
     /// The checks that cost time, if there are any.
     pub checker: Option<Box<Checker<'k>>>,
     pub checks: Checks,
-    /// Where what is found goes that the launch goes on after, and the place of the block in the
+    /// Where what is found goes that the launch goes on after, and the place of the cluster in the
     /// order of the launch.
     pub recorder: &'k Recorder,
     pub place: u64,
     /// Bytes that bulk copies have moved.
     pub bulk_bytes: u64,
-    /// What the block has printed.
+    /// What the cluster has printed.
     pub printed: Printed,
     /// The launch, and the block that runs.
     pub shape: Shape,

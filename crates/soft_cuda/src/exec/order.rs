@@ -1,4 +1,4 @@
-//! What happens before what in a block, as far as bulk copies need it.
+//! What happens before what in a cluster, as far as bulk copies need it.
 //!
 //! A bulk copy writes shared memory at some time between its start and the end
 //! of the phase of the mbarrier it reports to. So an access of the same bytes
@@ -18,10 +18,9 @@ use crate::fault::{Access, FaultKind};
 /// Bytes that are checked together. Bulk copies write whole granules, and no
 /// access by a thread is larger or crosses from one to the next.
 const GRANULE: u32 = 16;
-/// Components of a clock that belong to warps; those after them to mbarriers.
-const WARPS: usize = 32;
 
-/// How much of what each warp did, and of each mbarrier's phases, is known.
+/// How much of what each warp did, and of each mbarrier's phases, is known: a component for each
+/// warp of the cluster, and then for each mbarrier.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WarpClock(Vec<u32>);
 
@@ -79,7 +78,7 @@ pub(crate) struct Issued {
     pub phase: u32,
 }
 
-/// The order of a block's accesses.
+/// The order of a cluster's accesses of the shared memory of its blocks.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// Whether anything is tracked: only in kernels with bulk copies.
@@ -87,8 +86,13 @@ pub(crate) struct Order {
     /// By warp. All have a component for every mbarrier.
     clocks: Vec<WarpClock>,
     fences: WarpClock,
-    /// What threads that passed `bar.arrive` knew, by barrier.
-    arrivals: [WarpClock; BARRIERS as usize],
+    /// What threads that passed `bar.arrive` knew, by the block's rank and the barrier.
+    arrivals: Vec<WarpClock>,
+    /// Warps of the cluster, and of a block.
+    warps: usize,
+    block_warps: usize,
+    /// Bytes from one block's shared memory to the next one's.
+    stride: u32,
     /// By granule.
     copied: Vec<Copied>,
     /// By warp and granule.
@@ -96,7 +100,13 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn new(on: bool, warps: usize, shared_bytes: u32) -> Order {
+    /// For the warps of a cluster and of one of its blocks, and the bytes of shared memory of both.
+    pub(crate) fn new(
+        on: bool,
+        (warps, block_warps): (usize, usize),
+        (shared_bytes, stride): (u32, u32),
+    ) -> Order {
+        let blocks = warps / block_warps;
         let (warps, granules) = match on {
             true => (warps, shared_bytes.div_ceil(GRANULE) as usize),
             false => (0, 0),
@@ -105,21 +115,24 @@ impl Order {
             on,
             clocks: vec![WarpClock::default(); warps],
             fences: WarpClock::default(),
-            arrivals: Default::default(),
+            arrivals: vec![WarpClock::default(); BARRIERS as usize * blocks],
+            warps,
+            block_warps,
+            stride,
             copied: vec![Copied::default(); granules],
             accessed: vec![AccessOrder::default(); granules * warps],
         }
     }
 
-    /// Forgets everything, for a new block.
+    /// Forgets everything, for a new cluster.
     pub(crate) fn clear(&mut self) {
         for (warp, clock) in self.clocks.iter_mut().enumerate() {
             clock.0.clear();
-            clock.0.resize(WARPS, 0);
+            clock.0.resize(self.warps, 0);
             clock.0[warp] = 1;
         }
         self.fences = WarpClock::default();
-        self.arrivals = Default::default();
+        self.arrivals.fill(WarpClock::default());
         self.copied.fill(Copied::default());
         self.accessed.fill(AccessOrder::default());
     }
@@ -127,9 +140,9 @@ impl Order {
     /// The component of the mbarrier number `index`.
     pub(crate) fn component(&mut self, index: usize) -> usize {
         for clock in &mut self.clocks {
-            clock.0.resize(clock.0.len().max(WARPS + index + 1), 0);
+            clock.0.resize(clock.0.len().max(self.warps + index + 1), 0);
         }
-        WARPS + index
+        self.warps + index
     }
 
     /// Adds what `warp` knows to `into`, for others to [`acquire`](Order::acquire).
@@ -158,17 +171,22 @@ impl Order {
         if !self.on {
             return;
         }
-        let mut clock = std::mem::take(&mut self.arrivals[id as usize]);
+        let at = warp / self.block_warps * BARRIERS as usize + id as usize;
+        let mut clock = std::mem::take(&mut self.arrivals[at]);
         self.release(warp, &mut clock);
-        self.arrivals[id as usize] = clock;
+        self.arrivals[at] = clock;
     }
 
-    /// `warps` leave barrier `id` together.
-    pub(crate) fn sync(&mut self, warps: impl Iterator<Item = usize> + Clone, id: u32) {
+    /// `warps` leave barrier `id` of the block with a rank together.
+    pub(crate) fn sync(
+        &mut self,
+        warps: impl Iterator<Item = usize> + Clone,
+        (rank, id): (usize, u32),
+    ) {
         if !self.on {
             return;
         }
-        let mut all = std::mem::take(&mut self.arrivals[id as usize]);
+        let mut all = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
         warps.clone().for_each(|warp| self.release(warp, &mut all));
         warps.for_each(|warp| self.acquire(warp, &all));
     }
@@ -212,7 +230,8 @@ impl Order {
             let other = copied[granule as usize];
             if other.phase > known[other.component as usize] {
                 let other = (Access::Copy, other.warp, other.line);
-                return Err((lane, race(offset, access, other)));
+                let place = (self.stride, self.block_warps);
+                return Err((lane, race(place, offset, access, other)));
             }
             mine[granule as usize] = entry;
         }
@@ -242,11 +261,12 @@ impl Order {
         let Some(known) = self.clocks.get(copy.warp) else { return Ok(()) };
         let range = (at / GRANULE) as usize..(at + bytes).div_ceil(GRANULE) as usize;
         let offset = |granule: usize| granule as u32 * GRANULE;
+        let place = (self.stride, self.block_warps);
         for granule in range.clone() {
             let other = self.copied[granule];
             if other.phase > known.at(other.component as usize) {
                 let other = (Access::Copy, other.warp, other.line);
-                return Err(race(offset(granule), Access::Copy, other));
+                return Err(race(place, offset(granule), Access::Copy, other));
             }
         }
         for warp in (0..self.clocks.len()).filter(|&warp| warp != copy.warp) {
@@ -256,7 +276,7 @@ impl Order {
                 let line = theirs[i].line;
                 let access = if line & STORE != 0 { Access::Store } else { Access::Load };
                 let other = (access, warp as u32, line & !STORE);
-                return Err(race(offset(range.start + i), Access::Copy, other));
+                return Err(race(place, offset(range.start + i), Access::Copy, other));
             }
         }
         self.copied[range].fill(Copied {
@@ -269,12 +289,15 @@ impl Order {
     }
 }
 
+/// A race at `offset` into the cluster's shared memory, of which each block has `stride` bytes.
 #[cold]
 fn race(
+    (stride, block_warps): (u32, usize),
     offset: u32,
     access: Access,
     (other, other_warp, other_line): (Access, u32, u32),
 ) -> FaultKind {
-    let address = u64::from(SHARED_BASE + offset);
+    let address = u64::from(SHARED_BASE + offset % stride);
+    let other_warp = other_warp % block_warps as u32;
     FaultKind::Race { address, access, other, other_warp, other_line }
 }

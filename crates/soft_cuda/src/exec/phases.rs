@@ -7,7 +7,7 @@ use super::order::WarpClock;
 /// One barrier.
 #[derive(Debug)]
 pub(super) struct MbarrierState {
-    /// Offset into shared memory.
+    /// Offset into the shared memory of the cluster's blocks.
     pub at: u32,
     /// Arrivals that complete a phase.
     pub count: u32,
@@ -32,9 +32,11 @@ pub(super) struct MbarrierState {
     pub by: (usize, u32),
 }
 
-/// The barriers of a block.
+/// The barriers of a cluster's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
+    /// Bytes from one block's shared memory to the next one's.
+    pub stride: u32,
     pub(super) all: Vec<MbarrierState>,
     /// Phases completed, of all barriers: when it changes, waits may end.
     pub completions: u64,
@@ -59,7 +61,7 @@ impl Barriers {
             more @ 1.. => format!(" and {more} bytes of bulk copies"),
             less => format!(", which got {} bytes too many,", -less),
         };
-        let address = SHARED_BASE + at;
+        let address = SHARED_BASE + at.checked_rem(self.stride).unwrap_or(*at);
         format!(
             "wait for {pending} of {count} arrivals{bytes} in phase {phase} of the mbarrier at {address:#x}"
         )

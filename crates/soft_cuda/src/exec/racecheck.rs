@@ -21,13 +21,18 @@ unsafe impl Handler for RaceCheck {
             // SAFETY: `a` is a slot of lanes of the size that `b` says.
             unsafe {
                 *offset = match op.b {
-                    0 => (*cx.slot::<u32>(op.a).add(lane)).wrapping_sub(base),
+                    0 => match cx.blocks {
+                        1 => (*cx.slot::<u32>(op.a).add(lane)).wrapping_sub(base),
+                        _ => {
+                            let address = (*cx.slot::<u32>(op.a).add(lane)).wrapping_add(op.x);
+                            cx.cluster_offset(address.into()).unwrap_or(u32::MAX)
+                        }
+                    },
                     _ => {
                         let address = (*cx.slot::<u64>(op.a).add(lane)).wrapping_sub(window);
                         // What is no shared address becomes one out of bounds.
                         let address = address.wrapping_add(i64::from(op.x as i32) as u64);
-                        let offset = address.wrapping_sub(SHARED_BASE.into());
-                        u32::try_from(offset).unwrap_or(u32::MAX)
+                        cx.cluster_offset(address).unwrap_or(u32::MAX)
                     }
                 };
             }

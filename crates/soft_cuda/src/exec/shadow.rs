@@ -1,8 +1,12 @@
-//! Who accessed each word of a block's shared memory last.
+//! Who accessed each word of the shared memory of a cluster's blocks last.
+
+use std::ops::Range;
 
 use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
+use super::chunks::{Chunks, State, set_of};
 use super::knowledge::Knowledge;
-use super::machine::{LANES, bits};
+use super::loads::Loads;
+use super::machine::{FULL, LANES, bits};
 use crate::checks::Checks;
 use crate::fault::Access;
 
@@ -22,24 +26,47 @@ struct Reads {
     lines: Vec<u32>,
 }
 
-/// Every word of a block's shared memory. The times of a block are all larger than those of
-/// blocks before, so that nothing has to be cleared between them.
+impl Reads {
+    /// Notes a read of words by lanes at `now`, if that is the last one.
+    #[inline(always)]
+    fn note(&mut self, now: u32, words: Range<usize>, group: u32, line: u32) {
+        let Reads { times, lanes, lines } = self;
+        for ((time, lanes), old) in
+            times[words.clone()].iter_mut().zip(&mut lanes[words.clone()]).zip(&mut lines[words])
+        {
+            if *time <= now {
+                *lanes = group | if *time == now { *lanes } else { 0 };
+                *time = now;
+                *old = line;
+            }
+        }
+    }
+}
+
+/// Every word of the shared memory of a cluster's blocks, in the order of their ranks. The times of
+/// a cluster are all larger than those of clusters before, so that nothing has to be cleared between them.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
     base: u32,
-    /// The largest time of this block so far.
+    /// The largest time of this cluster so far.
     latest: u32,
     /// When each word was written last, by the agent's time and `base`.
     written: Vec<u32>,
     writes: Vec<Write>,
-    /// By warp.
+    /// By warp, without those in `loads`.
     reads: Vec<Reads>,
+    loads: Loads,
+    chunks: Chunks,
     /// By warp: the time of its last read.
     last_read: Vec<u32>,
-    /// Bytes between variables: from, to.
+    /// Bytes between variables of a block: from, to.
     gaps: Vec<(u32, u32)>,
+    /// Bytes from one block's shared memory to the next one's.
+    stride: u32,
+    /// The warps of which the one that stores does not know all reads.
+    unknown: Vec<usize>,
 }
 
 /// Who accesses, and on whose account: see [`super::clock`].
@@ -52,8 +79,14 @@ pub(crate) struct Writer {
 }
 
 impl Shadow {
-    pub(crate) fn new(bytes: u32, shift: u32, warps: usize, gaps: Vec<(u32, u32)>) -> Shadow {
-        let words = (bytes as usize).div_ceil(1 << shift);
+    /// For so many blocks, whose shared memory is `stride` bytes apart.
+    pub(crate) fn new(
+        (stride, blocks): (u32, usize),
+        shift: u32,
+        warps: usize,
+        gaps: Vec<(u32, u32)>,
+    ) -> Shadow {
+        let words = (stride as usize * blocks).div_ceil(1 << shift);
         Shadow {
             shift,
             base: 0,
@@ -67,12 +100,16 @@ impl Shadow {
                     lines: vec![0; words],
                 })
                 .collect(),
+            loads: Loads::new(warps),
+            chunks: Chunks::new(words, warps),
             last_read: vec![0; warps],
             gaps,
+            stride,
+            unknown: Vec::new(),
         }
     }
 
-    /// Forgets everything, for a new block.
+    /// Forgets everything, for a new cluster.
     pub(crate) fn clear(&mut self) {
         if self.latest > u32::MAX / 2 {
             self.written.fill(0);
@@ -81,6 +118,8 @@ impl Shadow {
             self.latest = 0;
         }
         self.base = self.latest;
+        self.loads.clear();
+        self.chunks.clear();
     }
 
     fn stamp(&mut self, time: u32) -> u32 {
@@ -98,7 +137,6 @@ impl Shadow {
     }
 
     /// Checks and notes loads of `site.bytes` bytes at `offsets` by the lanes `mask`.
-    #[inline(always)]
     pub(crate) fn load(
         &mut self,
         known: &Knowledge,
@@ -111,84 +149,114 @@ impl Shadow {
         if checks.races {
             self.last_read[warp] = now;
         }
-        let (base, shift) = (self.base, self.shift);
-        let note = checks.races && !site.kind.strong();
+        let weak = !site.kind.strong();
+        let base = self.base;
         // Up to this time all lanes know all writes.
         let reach = if checks.races { base + known.reach(warp) } else { u32::MAX };
-        let Reads { times, lanes, lines } = &mut self.reads[warp];
-        let words = (site.bytes >> shift) as usize;
-        if words == 1 && mask == u32::MAX && consecutive(offsets, 1 << shift) {
-            let word = (offsets[0] >> shift) as usize;
-            let of = word..word + LANES;
-            if let (Some(written), Some(times), Some(lanes), Some(lines)) = (
-                self.written.get(of.clone()),
-                times.get_mut(of.clone()),
-                lanes.get_mut(of.clone()),
-                lines.get_mut(of),
-            ) && !written.iter().fold(false, |bad, &time| bad | (time <= base) | (time > reach))
-            {
-                if note {
-                    for lane in 0..LANES {
-                        let before = if times[lane] == now { lanes[lane] } else { 0 };
-                        lanes[lane] = before | 1 << lane;
-                        times[lane] = now;
-                        lines[lane] = site.line;
-                    }
-                }
-                return Ok(());
-            }
-        }
-        // Both halves of a warp, and neighbouring lanes, often read the same words.
-        let halves = mask == u32::MAX
-            && (0..LANES / 2)
-                .fold(true, |same, lane| same & (offsets[lane] == offsets[lane + LANES / 2]));
-        // Lanes that read the same word as the one before them.
-        let mut again = 0;
-        for lane in 1..LANES {
-            again |= u32::from(offsets[lane] == offsets[lane - 1]) << lane;
-        }
-        let again = u64::from(again & mask & mask << 1);
-        let mut left = if halves { mask >> (LANES / 2) } else { mask };
-        while left != 0 {
-            let first = left.trailing_zeros();
-            let run = (again >> (first + 1)).trailing_ones();
-            let mut group = (((2u64 << run) - 1) << first) as u32;
-            left &= !group;
-            if halves {
-                group |= group << (LANES / 2);
-            }
-            let word = (offsets[first as usize] >> shift) as usize;
-            let of = word..word + words;
+        for group in Groups::of(mask, offsets) {
+            let first = group.trailing_zeros() as usize;
             // Out of bounds is the access's own fault.
-            let (Some(written), Some(times), Some(lanes), Some(lines)) = (
-                self.written.get(of.clone()),
-                times.get_mut(of.clone()),
-                lanes.get_mut(of.clone()),
-                lines.get_mut(of),
-            ) else {
-                continue;
-            };
-            for (i, &time) in written.iter().enumerate() {
+            let words = self.words(offsets[first], site.bytes);
+            for word in words.clone() {
+                let time = self.written[word];
                 if time <= base {
                     if checks.memory {
-                        return Err((first as usize, Conflict::Uninitialised));
+                        return Err((first, Conflict::Uninitialised));
                     }
                 } else if time > reach {
-                    let write = self.writes[word + i];
+                    let write = self.writes[word];
                     if known.common(warp, write.agent.into()) < time - base {
                         check_write(known, base, (warp, group), site, (time, write))?;
                     }
                 }
             }
-            if note {
-                for ((time, lanes), line) in times.iter_mut().zip(lanes).zip(lines) {
-                    *lanes = group | if *time == now { *lanes } else { 0 };
-                    *time = now;
-                    *line = site.line;
-                }
+            if checks.races && weak {
+                self.reads[warp].note(now, words, group, site.line);
             }
         }
         Ok(())
+    }
+
+    /// Checks weak loads of `bytes` bytes at `offsets` by all lanes of a warp, and notes them in a
+    /// list. Returns `false`, and has noted nothing, if they have to be looked at one by one.
+    #[inline(always)]
+    pub(crate) fn list(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        warp: usize,
+        (line, bytes): (u32, u32),
+        offsets: &[u32; LANES],
+    ) -> bool {
+        let now = self.stamp(known.now(warp));
+        let Some(listed) = self.loads.listed(line, bytes, offsets) else {
+            return false;
+        };
+        let end = (u64::from(listed.from) + listed.span).div_ceil(1 << self.shift);
+        if end > self.writes.len() as u64 {
+            return false;
+        }
+        let chunks = self.chunks.of((listed.from >> self.shift) as usize..end as usize);
+        let base = self.base;
+        let reach = if checks.races { base + known.reach(warp) } else { u32::MAX };
+        let state = self.chunks.state(warp, chunks.clone(), now, |words| {
+            let (mut least, mut latest) = (u32::MAX, 0);
+            for &time in &self.written[words.clone()] {
+                least = least.min(time);
+                latest = latest.max(time);
+            }
+            let unknown = |word: usize| {
+                let (time, agent) = (self.written[word], self.writes[word].agent);
+                time > reach.max(base) && known.common(warp, agent.into()) < time - base
+            };
+            if latest > reach && words.into_iter().any(unknown) {
+                State::Unknown
+            } else if least > base || !checks.memory {
+                State::Whole
+            } else {
+                State::Partial
+            }
+        });
+        let unwritten =
+            |&offset: &u32| self.words(offset, bytes).any(|word| self.written[word] <= base);
+        if state == State::Unknown || state == State::Partial && offsets.iter().any(unwritten) {
+            return false;
+        }
+        if checks.races {
+            self.last_read[warp] = now;
+            if !self.loads.has_room(warp, now) {
+                self.begin_segment(known, warp, now);
+            }
+            self.loads.push(warp, listed, chunks);
+        }
+        true
+    }
+
+    /// Makes room in the list of a warp's loads: forgets those that all that is to come comes
+    /// after, and notes the oldest in their words if there are still too many.
+    #[inline(never)]
+    fn begin_segment(&mut self, known: &Knowledge, warp: usize, now: u32) {
+        while let Some(time) = self.loads.oldest(warp)
+            && (0..self.reads.len()).all(|other| known.floor(other, warp) >= time - self.base)
+        {
+            self.loads.forget_oldest(warp);
+        }
+        if self.loads.is_full(warp) {
+            self.note_oldest(warp);
+        }
+        self.loads.begin(warp, now);
+    }
+
+    /// Notes the oldest loads in a warp's list in their words.
+    #[inline(never)]
+    fn note_oldest(&mut self, warp: usize) {
+        let (reads, shift) = (&mut self.reads[warp], self.shift);
+        self.loads.take_oldest(warp, |time, line, bytes, offsets| {
+            for group in Groups::of(FULL, offsets) {
+                let first = (offsets[group.trailing_zeros() as usize] >> shift) as usize;
+                reads.note(time, first..first + (bytes >> shift) as usize, group, line);
+            }
+        });
     }
 
     /// Checks and notes stores of `site.bytes` bytes at `offsets` by the lanes `mask`. `same`
@@ -204,10 +272,14 @@ impl Shadow {
         same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), (usize, Conflict)> {
         let time = known.now(warp);
-        let rows = self.rows(known, warp);
+        let chunks = bits(mask).fold(0, |chunks, lane| {
+            let words = self.words(offsets[lane], site.bytes);
+            if words.is_empty() { chunks } else { chunks | set_of(self.chunks.of(words)) }
+        });
+        self.find_unknown(known, warp, chunks);
         for lane in bits(mask) {
             let writer = Writer { warp, lane, agent: warp * LANES + lane, time };
-            let result = self.write(known, checks, writer, site, offsets[lane], rows, &same);
+            let result = self.write(known, checks, writer, site, offsets[lane], &same);
             result.map_err(|conflict| (lane, conflict))?;
         }
         Ok(())
@@ -223,17 +295,27 @@ impl Shadow {
         site: Site,
         offset: u32,
     ) -> Result<(), Conflict> {
-        let rows = self.rows(known, writer.warp);
-        self.write(known, checks, writer, site, offset, rows, &|_, _| false)
+        let words = self.words(offset, site.bytes);
+        let chunks = if words.is_empty() { 0 } else { set_of(self.chunks.of(words)) };
+        self.find_unknown(known, writer.warp, chunks);
+        self.write(known, checks, writer, site, offset, &|_, _| false)
     }
 
-    /// The warps of which `warp` does not know all reads.
-    fn rows(&self, known: &Knowledge, warp: usize) -> u32 {
-        let unknown = |&other: &usize| self.last_read[other] > self.base + known.floor(warp, other);
-        (0..self.last_read.len()).filter(unknown).fold(0, |rows, other| rows | 1 << other)
+    /// Finds the warps of which `warp` does not know all reads, and notes those from `chunks`.
+    fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64) {
+        self.unknown.clear();
+        for other in 0..self.last_read.len() {
+            let known = self.base + known.floor(warp, other);
+            if self.last_read[other] > known {
+                self.unknown.push(other);
+                while self.loads.has(other, chunks, known) {
+                    self.note_oldest(other);
+                }
+            }
+        }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    /// Checks and notes a write, for whose warp `unknown` is found.
     #[inline(always)]
     fn write(
         &mut self,
@@ -242,7 +324,6 @@ impl Shadow {
         writer: Writer,
         site: Site,
         offset: u32,
-        rows: u32,
         same: &impl Fn(usize, usize) -> bool,
     ) -> Result<(), Conflict> {
         let Writer { warp, lane, agent, time } = writer;
@@ -277,7 +358,7 @@ impl Shadow {
                 }
             }
             if checks.races {
-                for other in bits(rows) {
+                for &other in &self.unknown {
                     if self.reads[other].times[word] > self.base + known.floor(warp, other) {
                         self.check_read(known, (warp, lane), other, word)?;
                     }
@@ -287,6 +368,7 @@ impl Shadow {
             let plain = usize::from(old.agent) == agent
                 && written == now
                 && !KINDS[usize::from(old.kind)].strong();
+            self.chunks.write(word);
             self.written[word] = now;
             self.writes[word] = if plain { Write { kind: old.kind, ..new } } else { new };
         }
@@ -310,14 +392,14 @@ impl Shadow {
             Some(agent) => {
                 let access = Access::Load;
                 let earlier =
-                    EarlierAccess { block: known.block, agent, line: reads.lines[word], access };
+                    EarlierAccess { block: known.cluster, agent, line: reads.lines[word], access };
                 Err(Conflict::Race(earlier))
             }
         }
     }
 
     fn in_gap(&self, word: usize) -> bool {
-        let at = (word as u32) << self.shift;
+        let at = ((word as u32) << self.shift) % self.stride;
         let after = self.gaps.partition_point(|&(from, _)| from <= at);
         after != 0 && at < self.gaps[after - 1].1
     }
@@ -340,18 +422,51 @@ fn check_write(
         None => Ok(()),
         Some(lane) => {
             let access = kind.access();
-            let earlier = EarlierAccess { block: known.block, agent, line: write.line, access };
+            let earlier = EarlierAccess { block: known.cluster, agent, line: write.line, access };
             Err((lane, Conflict::Race(earlier)))
         }
     }
 }
 
-/// Whether each offset is the one before plus `step`.
-#[inline(always)]
-fn consecutive(offsets: &[u32; LANES], step: u32) -> bool {
-    let mut differences = 0;
-    for (lane, &offset) in offsets.iter().enumerate() {
-        differences |= offset.wrapping_sub(offsets[0]) ^ (lane as u32 * step);
+/// The lanes of a mask in groups, each of which has one offset: neighbours, and the same lanes of
+/// both halves of a warp, often have.
+struct Groups {
+    left: u32,
+    /// Lanes with the offset of the one before, from lane 1 on.
+    again: u32,
+    halves: bool,
+}
+
+impl Groups {
+    #[inline(always)]
+    fn of(mask: u32, offsets: &[u32; LANES]) -> Groups {
+        let (low, high) = offsets.split_at(LANES / 2);
+        let mut differ = 0;
+        for (a, b) in low.iter().zip(high) {
+            differ |= a ^ b;
+        }
+        let halves = mask == FULL && differ == 0;
+        let mut again = 0;
+        for lane in 1..LANES {
+            again |= u32::from(offsets[lane] == offsets[lane - 1]) << lane;
+        }
+        let left = if halves { mask >> (LANES / 2) } else { mask };
+        Groups { left, again: (again & mask & mask << 1) >> 1, halves }
     }
-    differences == 0
+}
+
+impl Iterator for Groups {
+    type Item = u32;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        if self.left == 0 {
+            return None;
+        }
+        let first = self.left.trailing_zeros();
+        let run = (self.again >> first).trailing_ones();
+        let group = (((2u64 << run) - 1) << first) as u32;
+        self.left &= !group;
+        Some(if self.halves { group | group << (LANES / 2) } else { group })
+    }
 }

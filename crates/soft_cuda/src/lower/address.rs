@@ -26,6 +26,7 @@ pub(super) fn space_number(space: Option<Space>) -> u32 {
         Some(Space::Param) => 3,
         Some(Space::Const) => 4,
         None => 5,
+        Some(Space::SharedCluster) => 6,
     }
 }
 
@@ -41,7 +42,7 @@ impl Lowering<'_> {
             ("param::entry", Space::Param),
             ("param::func", Space::Param),
             ("const", Space::Const),
-            ("shared::cluster", Space::Shared),
+            ("shared::cluster", Space::SharedCluster),
         ];
         NAMES.iter().find(|(name, _)| at.take(name)).map(|&(_, space)| space)
     }
@@ -65,7 +66,11 @@ impl Lowering<'_> {
             let operand = Operand::Name(name.clone());
             let wide = self.class_of(&operand) != Some(Class::Narrow);
             let base = self.src(at, &operand, if wide { Ty::B64 } else { Ty::B32 })?;
-            if !wide && !matches!(space, Some(Space::Shared | Space::Local | Space::Param)) {
+            let narrow = matches!(
+                space,
+                Some(Space::Shared | Space::SharedCluster | Space::Local | Space::Param)
+            );
+            if !wide && !narrow {
                 return Err(at.bad_operands("an address in this space needs a 64-bit register"));
             }
             return Ok(Address { base, wide, offset, space, param: None });
@@ -74,6 +79,7 @@ impl Lowering<'_> {
         // a space lies in its own.
         let as_declared = match (space, home) {
             (None, _) | (Some(Space::Param), Space::Local) => true,
+            (Some(Space::SharedCluster), Space::Shared) => true,
             (Some(Space::Const), Space::Global) | (Some(Space::Global), Space::Const) => true,
             (Some(space), home) => space == home,
         };

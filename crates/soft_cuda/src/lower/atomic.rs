@@ -5,19 +5,29 @@ use super::check::Accessed;
 use super::context::{Context, Result};
 use super::ir::Field;
 use super::lowering::Lowering;
-use super::ty::Kind;
+use super::ty::{Kind, Ty};
 use crate::exec::access::AccessKind;
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
 use crate::exec::{NO_SLOT, pick_compact};
 use crate::ptx::ast::Space;
+
+/// Additions of 16-bit floats and of pairs of them, and the architecture that has them.
+const HALVES: [(&str, Rmw, u32); 4] = [
+    ("f16", Rmw::AddF16, 70),
+    ("f16x2", Rmw::AddF16x2, 60),
+    ("bf16", Rmw::AddBf16, 90),
+    ("bf16x2", Rmw::AddBf16x2, 90),
+];
 
 impl Lowering<'_> {
     pub(super) fn atomic(&mut self, at: &mut Context<'_>, returns: bool) -> Result<()> {
         let policy = at.take("L2::cache_hint");
         let order = at.take_one(&["acquire", "release", "acq_rel"]);
         let wide = !at.mods.contains(&"cta");
-        at.take_all(|m| ["relaxed", "cta", "cluster", "gpu", "sys", "noftz"].contains(&m));
+        let noftz = at.take("noftz");
+        at.take_all(|m| ["relaxed", "cta", "cluster", "gpu", "sys"].contains(&m));
         let space = self.space(at);
+        let half = at.mods.last().and_then(|name| HALVES.iter().find(|half| half.0 == *name));
         let ty = at.ty()?;
         let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
         let Some(op) = at.take_one(&names) else {
@@ -25,6 +35,11 @@ impl Lowering<'_> {
         };
         let rmw = match (names[op], ty.kind) {
             ("add", Kind::Float) => Rmw::AddFloat,
+            ("add", Kind::Other) if half.is_some_and(|_| noftz) => {
+                let &(_, rmw, sm) = half.unwrap_or(&HALVES[0]);
+                self.since(at, sm)?;
+                rmw
+            }
             ("exch", _) => Rmw::Exchange,
             ("cas", _) => Rmw::CompareExchange,
             (_, Kind::Float | Kind::Other | Kind::Predicate) => {
@@ -42,6 +57,7 @@ impl Lowering<'_> {
             _ => Rmw::Xor,
         };
         let run = match ty.bits {
+            16 if half.is_some() || rmw == Rmw::CompareExchange => pick_compact::<Atomic<u16>>(),
             32 => pick_compact::<Atomic<u32>>(),
             64 => pick_compact::<Atomic<u64>>(),
             _ => return Err(at.unsupported("it is not available for this type")),
@@ -56,6 +72,7 @@ impl Lowering<'_> {
         if address.space == Some(Space::Const) || address.param.is_some() {
             return Err(at.bad_operands("this memory is read-only"));
         }
+        let ty = if half.is_some() { Ty { kind: Kind::Bits, ..ty } } else { ty };
         let b = self.src(at, at.operand(first + 1)?, ty)?;
         let c = match values {
             2 => self.src(at, at.operand(first + 2)?, ty)?,

@@ -110,6 +110,8 @@ impl<'m> Lowering<'m> {
         }
         let known = self.control(base, &mut at, exit)?
             || self.memory(base, &mut at)?
+            || self.half(base, &mut at)?
+            || self.matrix(base, &mut at)?
             || self.arithmetic(base, &mut at)?;
         if !known {
             return Err(at.unsupported("this instruction is unknown"));

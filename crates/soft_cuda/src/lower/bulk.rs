@@ -18,7 +18,7 @@ const COMPLETE_TX: &str = "mbarrier::complete_tx::bytes";
 
 impl Lowering<'_> {
     /// Fails unless the module is written for `sm` or newer.
-    fn since(&self, at: &Context<'_>, sm: u32) -> Result<()> {
+    pub(super) fn since(&self, at: &Context<'_>, sm: u32) -> Result<()> {
         if self.module.targets(sm) {
             return Ok(());
         }
@@ -118,7 +118,8 @@ impl Lowering<'_> {
         let number = ACTIONS.iter().position(|&a| a == action).unwrap_or(0) as u32;
         let fields = [state, Field::Use(address.base), operand, raw(0), raw(0), raw(number)];
         let space = space_number(address.space);
-        let extra = [address.offset, space, address.wide.into(), release.into()];
+        let line = at.inst.line;
+        let extra = [address.offset, space, address.wide.into(), release.into(), line];
         let run = pick_compact::<Mbarrier>();
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
         Ok(())
@@ -132,6 +133,9 @@ impl Lowering<'_> {
         let acquire = !at.take("relaxed");
         at.take_all(|m| ["acquire", "cta", "cluster"].contains(&m));
         let space = self.space(at);
+        if space == Some(Space::SharedCluster) {
+            return Err(at.unsupported("it waits for mbarriers of its own block: `.shared::cta`"));
+        }
         if at.ty()? != Ty::B64 {
             return Err(at.unsupported("it takes `.b64`"));
         }
@@ -184,7 +188,7 @@ impl Lowering<'_> {
         } else {
             0
         };
-        if let Some(unknown) = at.mods.iter().find(|m| ["im2col", "multicast"].contains(&stem(m))) {
+        if let Some(unknown) = at.mods.iter().find(|m| stem(m) == "im2col") {
             return Err(at.unsupported(&format!("the modifier `.{unknown}` is unknown")));
         }
         // The order of the spaces says which way: destination first.
@@ -192,6 +196,7 @@ impl Lowering<'_> {
             at.mods.iter().copied().filter(|m| *m == "global" || m.starts_with("shared")).collect();
         at.take_all(|m| ["global", "shared::cta", "shared::cluster"].contains(&m));
         let policy = at.take("L2::cache_hint");
+        let multicast = at.take("multicast::cluster");
         let operands = match (policy, at.inst.operands.as_slice()) {
             (true, [operands @ .., policy]) => {
                 self.src(at, policy, Ty::B64)?;
@@ -200,16 +205,34 @@ impl Lowering<'_> {
             (_, operands) => operands,
         };
         match *spaces {
-            ["shared::cta" | "shared::cluster", "global"] if at.take(COMPLETE_TX) => {
+            ["shared::cta" | "shared::cluster", "global"] | ["shared::cluster", "shared::cta"]
+                if at.take(COMPLETE_TX) =>
+            {
+                let cluster = spaces[0] == "shared::cluster";
+                let shared = Some(if cluster { Space::SharedCluster } else { Space::Shared });
+                let (ranks, operands) = match (multicast, operands) {
+                    (true, [operands @ .., ranks]) if cluster => {
+                        let b16 = Ty { kind: Kind::Bits, bits: 16 };
+                        (Field::Use(self.src(at, ranks, b16)?), operands)
+                    }
+                    (true, _) => return Err(at.unsupported("it copies to `.shared::cluster`")),
+                    (false, operands) => (raw(NO_SLOT), operands),
+                };
                 let (dst, src, bytes, barrier) = match (tensor, operands) {
                     (true, [dst, src, barrier]) => (dst, src, None, barrier),
                     (false, [dst, src, bytes, barrier]) => (dst, src, Some(bytes), barrier),
                     _ => return Err(at.bad_operands("they are too many or too few")),
                 };
-                let dst = self.address(at, dst, Some(Space::Shared))?;
-                let (src, start) = self.outer(at, src, rank)?;
-                let barrier = self.address(at, barrier, Some(Space::Shared))?;
-                self.bulk_copy(at, &[dst, src, barrier], bytes, &start)
+                let dst = self.address(at, dst, shared)?;
+                let (src, start) = match spaces[1] {
+                    "global" => self.outer(at, src, rank)?,
+                    _ if tensor || multicast => {
+                        return Err(at.unsupported("tensors are copied from `.global`"));
+                    }
+                    _ => (self.address(at, src, Some(Space::Shared))?, Vec::new()),
+                };
+                let barrier = self.address(at, barrier, shared)?;
+                self.bulk_copy(at, &[dst, src, barrier], (bytes, ranks), &start)
             }
             ["global", "shared::cta"] if at.take("bulk_group") => {
                 let (dst, src, bytes) = match (tensor, operands) {
@@ -219,10 +242,10 @@ impl Lowering<'_> {
                 };
                 let (dst, start) = self.outer(at, dst, rank)?;
                 let src = self.address(at, src, Some(Space::Shared))?;
-                self.bulk_copy(at, &[dst, src], bytes, &start)
+                self.bulk_copy(at, &[dst, src], (bytes, raw(NO_SLOT)), &start)
             }
             _ => Err(at.unsupported(&format!(
-                "only copies from `.global` to shared memory with `.{COMPLETE_TX}`, and from `.shared::cta` to `.global` with `.bulk_group`, are available"
+                "only copies from `.global` to shared memory and from `.shared::cta` to `.shared::cluster` with `.{COMPLETE_TX}`, and from `.shared::cta` to `.global` with `.bulk_group`, are available"
             ))),
         }
     }
@@ -248,12 +271,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a copy to shared memory, which has three places, or from there.
+    /// Emits a copy to shared memory, which has three places, and ranks that it goes to or none,
+    /// or from there.
     fn bulk_copy(
         &mut self,
         at: &Context<'_>,
         places: &[Address],
-        bytes: Option<&Operand>,
+        (bytes, ranks): (Option<&Operand>, Field),
         start: &[V],
     ) -> Result<()> {
         let raw = Field::Raw;
@@ -268,14 +292,15 @@ impl Lowering<'_> {
         let mut extra: Vec<Field> = places.iter().flat_map(|place| self.place(place)).collect();
         extra.push(raw(at.inst.line));
         extra.extend(start.iter().map(|&v| Field::Use(v)));
-        let fields = [raw(0), raw(0), raw(0), bytes, raw(0), raw(start.len() as u32)];
+        let fields = [raw(0), ranks, raw(0), bytes, raw(0), raw(start.len() as u32)];
         self.emit_extra(at, run, fields, extra);
         Ok(())
     }
 
     /// Before an access in a kernel with bulk copies: checks it against them.
     pub(super) fn race_check(&mut self, at: &Context<'_>, address: &Address, load: bool) {
-        if !self.bulk || !matches!(address.space, None | Some(Space::Shared)) {
+        let shared = matches!(address.space, None | Some(Space::Shared | Space::SharedCluster));
+        if !self.bulk || !shared {
             return;
         }
         let raw = Field::Raw;

@@ -23,7 +23,8 @@ impl Lowering<'_> {
     /// Before an access: checks it.
     pub(super) fn check_access(&mut self, at: &Context<'_>, address: &Address, of: &Accessed<'_>) {
         self.race_check(at, address, !of.kind.writes());
-        self.communicates |= of.kind.strong() && address.space != Some(Space::Shared);
+        let shared = matches!(address.space, Some(Space::Shared | Space::SharedCluster));
+        self.communicates |= of.kind.strong() && !shared;
         if !self.checks.accesses() || matches!(address.space, Some(Space::Param | Space::Const)) {
             return;
         }
@@ -31,7 +32,7 @@ impl Lowering<'_> {
         if !matches!(address.space, Some(Space::Global)) {
             self.granule.shared = self.granule.shared.min(granule);
         }
-        if !matches!(address.space, Some(Space::Shared)) {
+        if !shared {
             self.granule.global = self.granule.global.min(granule);
         }
         let plain = matches!(of.kind, AccessKind::Load | AccessKind::ReadOnly);

@@ -62,7 +62,7 @@ impl Lowering<'_> {
     }
 
     /// The function that compares, and whether the operands swap places.
-    fn comparison(&self, at: &mut Context<'_>, ty: Ty) -> Result<(OpFn, bool)> {
+    pub(super) fn comparison(&self, at: &mut Context<'_>, ty: Ty) -> Result<(OpFn, bool)> {
         const NAMES: [&str; 18] = [
             "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu",
             "gtu", "geu", "num", "nan",
@@ -195,7 +195,6 @@ impl Lowering<'_> {
     }
 }
 
-/// Fields of a plain `setp`.
 /// Fields of a comparison `d = a, b` that nothing is combined with.
 pub(super) fn setp_fields(d: V, a: V, b: V) -> [Field; 6] {
     let none = Field::Raw(NO_SLOT);

@@ -127,7 +127,7 @@ impl<'m> Lowering<'m> {
             return Ok(());
         }
         if at.take("cluster") {
-            return Err(at.unsupported("clusters of more than one block are not available"));
+            return self.cluster_barrier(at);
         }
         at.take("cta");
         let aligned = at.take("aligned") || base == "bar";

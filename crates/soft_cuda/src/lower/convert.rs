@@ -6,7 +6,9 @@ use super::ir::{Class, Field};
 use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use crate::exec::convert::{self, Cast, Conversion, Convert, ROUNDINGS, Rounding, SCALARS, Scalar};
+use crate::exec::convert::{
+    self, Cast, Conversion, Convert, RELU, ROUNDINGS, Rounding, SCALARS, Scalar,
+};
 use crate::exec::float::{FTZ, SAT};
 use crate::exec::lanes::{Map1, PredLogic};
 use crate::exec::pack::{Insert, Pack64, Unpack};
@@ -138,7 +140,11 @@ impl Lowering<'_> {
         };
         let names = ["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
         let rounding = at.take_one(&names);
-        let flags = if at.take("ftz") { FTZ } else { 0 } | if at.take("sat") { SAT } else { 0 };
+        let small = matches!(to_scalar, Scalar::F16 | Scalar::Bf16);
+        let relu = small && from_scalar == Scalar::F32 && at.take("relu");
+        let flags = if at.take("ftz") { FTZ } else { 0 }
+            | if at.take("sat") { SAT } else { 0 }
+            | if relu { RELU } else { 0 };
         let conversion = Conversion {
             to: to_scalar,
             from: from_scalar,

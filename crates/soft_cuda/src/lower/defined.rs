@@ -62,14 +62,21 @@ fn around<'a>(
     let raw = Field::Raw;
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let guard = like.guard.map(|(guard, _)| Field::Use(guard));
+    // What it keeps alive it does not read.
+    let reads = like.kind != InstKind::ProductWait;
     for field in all.copied().chain(guard) {
         if let Field::Use(v) | Field::Both(v) = field
             && let Some(&(name, written)) = watched.get(&v)
+            && reads
         {
             let line = raw(like.line);
             let fields = [line, Field::Use(written), raw(0), raw(0), raw(name), raw(0)];
-            // A guard is read in all lanes.
-            let guard = like.guard.filter(|_| Some(field) != guard);
+            let guard = match (like.kind, field, like.fields[3]) {
+                // Accumulators are read where the product is added to them.
+                (InstKind::Product, Field::Both(_), Field::Use(adds)) => Some((adds, false)),
+                // A guard is read in all lanes.
+                _ => like.guard.filter(|_| Some(field) != guard),
+            };
             before.push(Inst {
                 run: pick_compact::<CheckRegister>(),
                 fields,

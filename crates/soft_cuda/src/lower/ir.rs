@@ -66,6 +66,10 @@ pub(crate) enum InstKind {
     Fma,
     /// A check that stands for no PTX instruction.
     Check,
+    /// A `wgmma.mma_async`.
+    Product,
+    /// A `wgmma.wait_group`: the registers of all products live until there.
+    ProductWait,
 }
 
 impl Inst {

@@ -1,6 +1,6 @@
 //! The state of lowering one kernel: blocks, registers and names so far.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::context::{Context, Result};
 use super::index::Index;
@@ -56,6 +56,8 @@ pub(super) struct Lowering<'m> {
     pub(super) communicates: bool,
     /// Whether there is a `malloc`.
     pub(super) allocates: bool,
+    /// The registers of all `wgmma.mma_async`.
+    pub(super) products: HashSet<V>,
 }
 
 impl<'m> Lowering<'m> {
@@ -89,14 +91,21 @@ impl<'m> Lowering<'m> {
             names: HashMap::new(),
             communicates: false,
             allocates: false,
+            products: HashSet::new(),
         }
     }
 
     pub(super) fn into_ir(self) -> Ir {
+        let mut products: Vec<V> = self.products.into_iter().collect();
+        products.sort_unstable();
         let blocks = self.blocks.into_iter().map(|block| {
             // A label at the very end of a body is followed by nothing.
             let (end, line, counted) = block.end.unwrap_or((Terminator::Exit, 0, false));
-            Block { insts: block.insts, end, line, counted }
+            let mut insts = block.insts;
+            for wait in insts.iter_mut().filter(|inst| inst.kind == InstKind::ProductWait) {
+                wait.extra = products.iter().map(|&v| Field::Use(v)).collect();
+            }
+            Block { insts, end, line, counted }
         });
         Ir { blocks: blocks.collect(), registers: self.registers }
     }

@@ -52,7 +52,7 @@ impl Lowering<'_> {
             "ld" | "ldu" => self.load(at)?,
             "st" | "red" if at.take("async") => {
                 return Err(at.unsupported(
-                    "it is for another block of a cluster, and clusters of more than one block are not available",
+                    "store or reduce in `.shared::cluster` memory, and arrive at an mbarrier there",
                 ));
             }
             "st" => self.store(at)?,
@@ -64,6 +64,7 @@ impl Lowering<'_> {
                 let wide = at.take_one(&["cta", "gl", "sys"]) != Some(0);
                 self.fence(at, wide);
             }
+            "mapa" | "getctarank" => self.map_address(base, at)?,
             "mbarrier" => self.mbarrier(at)?,
             // Between threads and bulk copies: nothing here runs out of order.
             // They do not order threads.
@@ -301,7 +302,7 @@ impl Lowering<'_> {
             _ => (space, self.src(at, a, ty)?),
         };
         let window = match space {
-            Some(Space::Shared) => SHARED_WINDOW,
+            Some(Space::Shared | Space::SharedCluster) => SHARED_WINDOW,
             // A parameter of a call lies in local memory.
             Some(Space::Param) if home == Some(Space::Local) => LOCAL_WINDOW,
             Some(Space::Local) => LOCAL_WINDOW,

@@ -215,17 +215,14 @@ impl Lowering<'_> {
         let special = match (base, axis) {
             ("%tid", Some(axis)) => Special::Tid(axis),
             ("%ntid", Some(axis)) => Special::Ntid(axis),
-            ("%ctaid" | "%clusterid", Some(axis)) => Special::Ctaid(axis),
-            ("%nctaid" | "%nclusterid", Some(axis)) => Special::Nctaid(axis),
-            // Every block is a cluster of its own.
-            ("%cluster_ctaid", Some(_)) | ("%cluster_ctarank", None) => {
-                special_fits(at, name, 32, ty)?;
-                return Ok(self.constant(ty, 0));
-            }
-            ("%cluster_nctaid", Some(_)) | ("%cluster_nctarank", None) => {
-                special_fits(at, name, 32, ty)?;
-                return Ok(self.constant(ty, 1));
-            }
+            ("%ctaid", Some(axis)) => Special::Ctaid(axis),
+            ("%nctaid", Some(axis)) => Special::Nctaid(axis),
+            ("%clusterid", Some(axis)) => Special::ClusterId(axis),
+            ("%nclusterid", Some(axis)) => Special::NClusterId(axis),
+            ("%cluster_ctaid", Some(axis)) => Special::ClusterCtaid(axis),
+            ("%cluster_nctaid", Some(axis)) => Special::ClusterNctaid(axis),
+            ("%cluster_ctarank", None) => Special::ClusterCtaRank,
+            ("%cluster_nctarank", None) => Special::ClusterNctaRank,
             ("%laneid", None) => Special::LaneId,
             ("%warpid", None) => Special::WarpId,
             ("%nwarpid", None) => Special::NWarpId,

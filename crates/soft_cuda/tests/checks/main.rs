@@ -1,5 +1,6 @@
 //! Planted bugs and their clean twins: every check finds every bug, and nothing in a twin.
 
+mod clusters;
 mod export;
 mod findings;
 mod memory;
@@ -11,7 +12,8 @@ mod sync;
 use soft_cuda::{Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, Schedule};
 
 /// A kernel with a bug, and the same without. In `body`, lines that begin with `BUG|` are in the
-/// former only, those with `FIX|` in the latter only.
+/// former only, those with `FIX|` in the latter only; what comes after `HEAD|` is a directive of the
+/// kernel.
 struct Twin {
     name: &'static str,
     /// What is found: the name of the [`FaultKind`], or those of several with `|` between them.
@@ -34,8 +36,10 @@ const SCHEDULES: [Schedule; 4] =
 /// in it, `%r5` that of `full`, `%r6` that of `empty`, `%p1` says whether this is thread 0.
 fn module(body: &str, keep: &str) -> String {
     let drop = if keep == "BUG|" { "FIX|" } else { "BUG|" };
+    let head: String = body.lines().filter_map(|line| line.strip_prefix("HEAD|")).collect();
     let body: String = body
         .lines()
+        .filter(|line| !line.starts_with("HEAD|"))
         .filter(|line| !line.trim_start().starts_with(drop))
         .map(|line| line.replace(keep, "    ") + "\n")
         .collect();
@@ -53,6 +57,7 @@ fn module(body: &str, keep: &str) -> String {
 }}
 .func (.param .b32 r) forgets(.param .b32 x) {{ ret; }}
 .visible .entry k(.param .u64 in, .param .u64 out)
+{head}
 {{
   .local .align 8 .b8 depot[64];
   .reg .pred %p<20>;

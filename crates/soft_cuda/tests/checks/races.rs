@@ -398,6 +398,67 @@ BUG| st.global.b32 [%rd1+64], %r11;",
     },
 ];
 
+/// Loads of whole warps, which are not noted lane by lane.
+const WHOLE_WARPS: [Twin; 4] = [
+    Twin {
+        name: "lanes that each load a word, and store to that of another one",
+        found: RACE,
+        threads: 64,
+        blocks: 2,
+        body: "  ld.global.b32 %r10, [%rd3];
+  xor.b32 %r11, %r8, 1; mul.wide.u32 %rd10, %r11, 4; add.s64 %rd10, %rd1, %rd10;
+BUG| st.global.b32 [%rd10], %r10;
+FIX| st.global.b32 [%rd3], %r10;",
+    },
+    Twin {
+        name: "lanes that each load a vector, and store to that of another one",
+        found: RACE,
+        threads: 64,
+        blocks: 2,
+        body: "  mul.wide.u32 %rd10, %r8, 16; add.s64 %rd10, %rd1, %rd10;
+  ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd10];
+  xor.b32 %r14, %r8, 1; mul.wide.u32 %rd11, %r14, 16; add.s64 %rd11, %rd1, %rd11;
+BUG| st.global.b32 [%rd11+12], %r10;
+FIX| st.global.b32 [%rd10+12], %r10;",
+    },
+    Twin {
+        name: "a store to what another warp loaded, before it loaded elsewhere",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1; st.shared.b32 [%r4+2048], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4];
+  bar.warp.sync -1;
+  ld.shared.b32 %r11, [%r4+2048];
+  bar.warp.sync -1;
+FIX| bar.sync 0;
+  xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
+  st.shared.b32 [%r13], %r10;",
+    },
+    Twin {
+        name: "a store to what another warp loaded, after it loaded many times",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4];
+  mov.b32 %r20, 0;
+LOOP: bar.warp.sync -1;
+  ld.shared.b32 %r11, [%r4];
+  add.u32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, 40; @%p2 bra LOOP;
+FIX| bar.sync 0;
+  xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
+  st.shared.b32 [%r13], %r10;",
+    },
+];
+
+#[test]
+fn after_loads_of_whole_warps() {
+    check(&WHOLE_WARPS, ONLY);
+}
+
 #[test]
 fn in_shared_memory() {
     check(&SHARED, ONLY);

@@ -593,7 +593,11 @@ fn what_is_refused_at_load() {
         ),
         (
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd1], 16, [%r3];",
-            "`.multicast::cluster` is unknown",
+            "a register or a constant of its type",
+        ),
+        (
+            "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd1], 16, [%r3], %h1;",
+            "it copies to `.shared::cluster`",
         ),
         ("fence.proxy.tensormap::generic.release.gpu;", "`.alias` and `.async`"),
         ("ld.global.b32 %r5, [%rd1, {%r1}];", "an address in brackets"),

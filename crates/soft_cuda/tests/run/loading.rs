@@ -18,7 +18,7 @@ fn unknown_instructions_and_modifiers() {
         ("ld.global.frob.b32 %r2, [%rd1];", "`.frob` is unknown"),
         ("fma.rz.f32 %r2, %r3, %r4, %r5;", "`.rz` is unknown"),
         ("mul.s32 %r2, %r3, %r4;", "`.lo`, `.hi` or `.wide`"),
-        ("wgmma.fence.sync.aligned;", "this instruction is unknown"),
+        ("wgmma.fence.sync.aligned;", "`.target sm_90a` alone"),
         ("brx %r2, TABLE;", "`.idx`"),
     ] {
         let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}"));
@@ -33,15 +33,20 @@ fn unknown_instructions_and_modifiers() {
 #[test]
 fn what_the_device_leaves_out_is_refused_by_name() {
     for (inst, part) in [
-        ("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%r2}, %rd2, %rd3, 1, 1, 1;", ""),
-        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%r2}, {%r3}, {%r4}, {%r5};", ""),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r2}, %rd2, %rd3, %p1, 1, 1;",
+            "m64nNk16",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n260k8.f32.tf32.tf32 {%r2}, %rd2, %rd3, %p1, 1, 1;",
+            "256",
+        ),
+        ("wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32 {%r2}, %rd2, %rd3, %p1;", "m64n"),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r2}, {%r3}, {%r4}, {%r5};", "m16n8k16"),
+        ("mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16 {%r2}, {%r3}, {%r4}, {%r5};", ".f32"),
         ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r2}, [%r3];", ""),
-        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r3];", ""),
-        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3};", ""),
-        ("barrier.cluster.arrive.aligned;", "clusters"),
-        ("barrier.cluster.wait.aligned;", "clusters"),
-        ("mapa.shared::cluster.u32 %r2, %r3, %r4;", ""),
-        ("getctarank.shared::cluster.u32 %r2, %r3;", ""),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r2, %r3}, [%r4];", "m8n8"),
+        ("movmatrix.sync.aligned.m8n8.b16 %r2, %r3;", "trans"),
         ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r3, [%r4];", "cluster"),
         (
             "red.async.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%r2], %r3, [%r4];",
@@ -56,10 +61,6 @@ fn what_the_device_leaves_out_is_refused_by_name() {
             "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r3, %r4, %r5}], [%r6], {0};",
             ".im2col",
         ),
-        (
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r2], [%rd2, {%r3, %r4}], [%r6], %r7;",
-            ".multicast::cluster",
-        ),
         ("cp.async.mbarrier.arrive.shared.b64 [%r2];", ".cg"),
         ("mbarrier.arrive_drop.shared.b64 %rd2, [%r3];", ""),
         ("mbarrier.pending_count.b64 %r2, %rd3;", ""),
@@ -68,8 +69,8 @@ fn what_the_device_leaves_out_is_refused_by_name() {
         ("multimem.ld_reduce.global.add.f32 %r2, [%rd2];", ""),
         ("tex.2d.v4.f32.s32 {%r2, %r3, %r4, %r5}, [%rd2, {%r6, %r7}];", ""),
         ("suld.b.1d.b32.clamp {%r2}, [%rd2, {%r6}];", ""),
-        ("fma.rn.bf16x2 %r2, %r3, %r4, %r5;", "this type"),
-        ("add.f16 %r2, %r3, %r4;", "this type"),
+        ("tanh.approx.bf16x2 %r2, %r3;", "this type"),
+        ("ex2.approx.f16 %h2, %h3;", "this type"),
     ] {
         let ptx = kernel(1, &format!("  mov.b32 %r3, 0;\n  {inst}")).replace("sm_80", "sm_90a");
         assert!(ptx.contains(".target sm_90a"));

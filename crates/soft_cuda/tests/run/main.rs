@@ -4,14 +4,17 @@ mod arithmetic;
 mod barriers;
 mod bulk;
 mod calls;
+mod cluster;
 mod constants;
 mod divergence;
 mod endless;
 mod faults;
 mod gemm;
+mod half;
 mod limits;
 mod loading;
 mod memory;
+mod tensor;
 mod warp;
 
 use soft_cuda::{Config, Device, Fault, FaultKind, Isa, LaunchConfig, LaunchError};

@@ -4,11 +4,24 @@ use std::path::PathBuf;
 
 use cuda_gemm::Error as GemmError;
 use host::compare::Options;
-use host::{Gemm, Shape, auto};
+use host::{Gemm, Shape, auto, shape};
 
 use crate::commands::l2::L2Arg;
 use crate::commands::product::ProductArgs;
 use crate::report::RowFormat;
+
+/// The widest margin: more would say nothing new, and take memory.
+const MAX_MARGIN: usize = 1024;
+
+/// Columns left and right of matrices.
+fn margins(text: &str) -> Result<[usize; 2], String> {
+    let margin = |word: &str| word.trim().parse().ok().filter(|columns| *columns <= MAX_MARGIN);
+    let margins =
+        text.split_once(',').and_then(|(left, right)| Some([margin(left)?, margin(right)?]));
+    margins.ok_or_else(|| {
+        format!("it is two numbers of columns, LEFT,RIGHT, each from 0 to {MAX_MARGIN}")
+    })
+}
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
@@ -21,7 +34,7 @@ pub struct BenchArgs {
 
     /// Shapes, separated by commas: N for a square, or MxNxK; with COUNT* in front for a strided
     /// batch, and :NT, :TN or :TT behind if A or B lies transposed
-    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes].
+    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes or --random].
     #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,
 
@@ -29,8 +42,20 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub shapes: Option<PathBuf>,
 
+    /// So many random shapes more: M, N and K each from 1 to 10,000, with logarithms that are
+    /// uniformly distributed, by --seed.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    random: Option<u32>,
+
     #[command(flatten)]
     product: ProductArgs,
+
+    /// A, B and C of every shape are parts of wider matrices, with so many columns left and right of
+    /// them: rows begin LEFT elements on, and lie LEFT+RIGHT further apart.
+    #[arg(long, value_name = "LEFT,RIGHT", default_value = "0,0", hide_default_value = true,
+          allow_hyphen_values = true, value_parser = margins)]
+    margins: [usize; 2],
 
     /// What the L2 cache holds when a product starts.
     #[arg(long, value_enum, default_value_t)]
@@ -46,7 +71,7 @@ pub struct BenchArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sample_ms: u32,
 
-    /// The seed of the random matrices.
+    /// The seed of the random matrices, and of the shapes of --random.
     #[arg(long, default_value_t = 42, allow_negative_numbers = true)]
     seed: u64,
 
@@ -73,13 +98,23 @@ impl BenchArgs {
         }
     }
 
+    /// The shapes of `--random`.
+    pub fn random(&self) -> Vec<Shape> {
+        self.random.map_or_else(Vec::new, |count| shape::random(count as usize, self.seed))
+    }
+
     /// The product of a shape.
     ///
     /// # Errors
     ///
     /// Those of [`Gemm::validate`].
     pub fn gemm(&self, shape: Shape) -> Result<Gemm, GemmError> {
-        let gemm = self.product.apply(self.product.shape(shape).gemm());
+        let shape = self.product.shape(shape);
+        let one = Shape { batch: 1, ..shape }.gemm();
+        let more: usize = self.margins.iter().sum();
+        let wide = one.strided(one.lda + more, one.ldb + more, one.ldc + more);
+        let all = if shape.batch == 1 { wide } else { wide.stacked(shape.batch) };
+        let gemm = self.product.apply(all);
         gemm.validate()?;
         Ok(gemm)
     }
@@ -87,6 +122,12 @@ impl BenchArgs {
     /// How kernels are measured.
     pub fn options(&self) -> Options {
         let sample_ms = f64::from(self.sample_ms);
-        Options { l2: self.l2.policy(), samples: self.samples, sample_ms, seed: self.seed }
+        Options {
+            l2: self.l2.policy(),
+            samples: self.samples,
+            sample_ms,
+            seed: self.seed,
+            left: self.margins[0],
+        }
     }
 }

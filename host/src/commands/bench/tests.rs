@@ -140,3 +140,28 @@ fn rows_of_transposes_and_batches() {
         assert_eq!((&row["alpha"], &row["beta"]), (&0.5.into(), &(-1.0).into()), "{row}");
     }
 }
+
+/// Random shapes are drawn by the seed; parts of wider matrices are right wherever they begin, for
+/// kernels with 128-bit and with scalar copies, and in batches.
+#[test]
+fn random_shapes_and_parts_of_wider_matrices() {
+    let line = "bench --kernels tile_64x64,outer_32x64 --sizes 8,3*5x9x70:NT --random 2 --seed 5 \
+                --margins 1,2 --beta 0.5 --l2 warm --samples 6 --sample-ms 1";
+    let words = std::iter::once("host").chain(line.split_whitespace());
+    let Some(Command::Bench(mut args)) = Args::parse_from(words).command else { panic!() };
+    let folder = tempfile::tempdir().unwrap();
+    args.save = Some(folder.path().join("rows.jsonl"));
+    assert_eq!((args.random().len(), args.options().left), (2, 1));
+    assert_eq!(args.random(), shape::random(2, 5));
+    let products = products(&args);
+    assert_eq!([products[0].lda, products[0].ldb, products[0].ldc], [11; 3]);
+    let batch = &products[1];
+    assert_eq!([batch.lda, batch.ldb, batch.ldc], [73, 73, 12]);
+    assert_eq!(batch.strides(), [5 * 73, 9 * 73, 5 * 12]);
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let choices = ["tile_64x64", "outer_32x64"].map(|name| Selection::parse(name).unwrap());
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), |_, _| Ok(())).unwrap();
+    let rows = Rows::new(reporter, 2 * products.len());
+    let outcome = measure(&args, &device, rows, &choices, &products, None).unwrap();
+    assert_eq!(outcome, Outcome::Right);
+}

@@ -285,11 +285,12 @@ pub fn reduce_block(x: &[u32], mut out: DisjointSlice<u64>) {
     }
 }
 
-/// Clocks go on, and the capability is that of the build.
+/// Clocks go on, and the capability is that of the build, as rustc and as Rust-CUDA spell it.
 ///
 /// # Safety
 /// One thread; `out` has three elements, which nothing else touches.
 #[kernel(block = 1)]
+#[allow(unexpected_cfgs, reason = "the builder's, for the device alone")]
 pub unsafe fn clocks(out: *mut u64) {
     let (cycles, nanos) = (misc::clock(), misc::global_timer());
     thread::nanosleep(100);
@@ -300,5 +301,13 @@ pub unsafe fn clocks(out: *mut u64) {
         *out.add(1) = u64::from(misc::global_timer() >= nanos);
         *out.add(2) = u64::from(capability >= ComputeCapability::Compute80)
             + u64::from(capability >= ComputeCapability::Compute90);
+        for same in [
+            cfg!(target_feature = "sm_80") == cfg!(target_feature = "compute_80"),
+            cfg!(target_feature = "sm_90") == cfg!(target_feature = "compute_90"),
+            cfg!(target_feature = "sm_90a") == cfg!(target_feature = "compute_90a"),
+            cfg!(target_feature = "compute_60") && !cfg!(target_feature = "compute_100"),
+        ] {
+            *out.add(2) += u64::from(!same) * 10;
+        }
     }
 }

@@ -5,9 +5,11 @@ use core::cmp::{Ordering, Reverse};
 use core::hint::select_unpredictable;
 use core::mem::{self, ManuallyDrop, MaybeUninit};
 use core::num::{NonZeroU32, Wrapping};
+use core::ops::Range;
 use core::ptr;
 
 use cuda_std::glam::{Mat3, Mat4, Quat, Vec3, Vec4};
+use cuda_std::vek;
 
 /// `if`, `while`, `loop` and `for`, nested, with `break`, `continue`, labels and early returns.
 pub fn control_flow(i: u32) -> u64 {
@@ -393,4 +395,24 @@ pub fn linear_algebra(i: u32) -> u64 {
     let projected = scale.transpose() * Vec4::new(1.0, i as f32, 2.0, 1.0);
     let sum = point.dot(turned) + projected.dot(Vec4::from(quarter)) + scale.determinant();
     u64::from(sum.to_bits()) << 32 | u64::from((point.min_element() + v.x).to_bits())
+}
+
+/// Vectors and matrices of the crate `vek`, and a range that counts by its traits.
+pub fn vek_algebra(i: u32) -> u64 {
+    struct Count<T>(Range<T>);
+    impl<T: vek::num_traits::Num + PartialOrd + Copy> Iterator for Count<T> {
+        type Item = T;
+        fn next(&mut self) -> Option<T> {
+            let at = self.0.start;
+            self.0.start = at + T::one();
+            (at < self.0.end).then_some(at)
+        }
+    }
+    let x = i as f32 * 0.25 + 1.0;
+    let turn = vek::Mat3::<f32>::rotation_z(x) * vek::Mat3::scaling_3d(0.5);
+    let sum: vek::Vec3<f32> =
+        Count(0.0..4.0).map(|y| turn * vek::Vec3::new(x, y, -2.0).normalized()).sum();
+    let turned = vek::Quaternion::rotation_x(x) * sum.cross(vek::Vec3::unit_y());
+    let word = |value: f32| u64::from(value.to_bits());
+    word(sum.dot(turned)) << 32 ^ word(turned.x) ^ word(turned.magnitude()) << 16
 }

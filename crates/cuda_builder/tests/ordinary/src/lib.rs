@@ -5,8 +5,6 @@
 
 use cuda_std::prelude::*;
 
-#[cfg(any(feature = "alloc", not(target_arch = "nvptx64")))]
-pub mod allocation;
 pub mod functions;
 pub mod language;
 
@@ -37,7 +35,7 @@ kernels! {
         local_arrays sorting sorting_by_key wide_integers wide_to_float jumps enums strings parsing
         formatting hashing comparing iterators float_remainder any;
     language: control_flow ranges arrays slices enum_values options generics integers wide_matches
-        casts float_order pointers bytes_of_values drops choices linear_algebra;
+        casts float_order pointers bytes_of_values drops choices linear_algebra vek_algebra;
 }
 
 /// Adds slices, indexing them: what is out of bounds is a panic.

@@ -1,6 +1,6 @@
 //! Bugs in Rust that the software device's checks find, each with a clean twin: the same function,
-//! compiled with the bug and without. `// BUG` is the line that a finding has to name, unless the
-//! access is in a function of `cuda_std`, which is named then.
+//! compiled with the bug and without. `// BUG` is the line that a finding has to name, also where
+//! the access itself is in a function of `cuda_std`, inlined there.
 
 #![no_std]
 
@@ -56,6 +56,8 @@ planted! {
     unwritten_shared(unwritten_shared_bug, unwritten_shared_fix) = "Uninitialised";
     unwritten_global(unwritten_global_bug, unwritten_global_fix) = "Uninitialised";
     past_the_end(past_the_end_bug, past_the_end_fix) = "OutOfBounds";
+    past_the_array(past_the_array_bug, past_the_array_fix) = "OutOfBounds";
+    past_the_slice(past_the_slice_bug, past_the_slice_fix) = "OutOfBounds";
     misaligned(misaligned_bug, misaligned_fix) = "Misaligned";
     half_a_barrier(half_a_barrier_bug, half_a_barrier_fix) = "BarrierDivergence";
     not_in_its_mask(not_in_its_mask_bug, not_in_its_mask_fix) = "BadMask";
@@ -210,6 +212,25 @@ unsafe fn past_the_end<const BUG: bool>(input: *mut u32, output: *mut u32) {
     // SAFETY: as the launch promises, but for the bug.
     unsafe {
         *output.add(i) = *input.add(if BUG { WORDS as usize - 5 + i } else { i }); // BUG past_the_end
+    }
+}
+
+unsafe fn past_the_array<const BUG: bool>(_input: *mut u32, output: *mut u32) {
+    let (tid, i) = place();
+    let tile = shared_array![u32; THREADS as usize];
+    // SAFETY: as the launch promises, but for the bug.
+    unsafe {
+        tile.store(if BUG { 2 * THREADS - tid } else { tid }, tid); // BUG past_the_array
+        *output.add(i) = tile.load(tid);
+    }
+}
+
+unsafe fn past_the_slice<const BUG: bool>(_input: *mut u32, output: *mut u32) {
+    let len = if BUG { WORDS + 1 } else { WORDS };
+    // SAFETY: as the launch promises, but for the bug.
+    let mut words = unsafe { DisjointSlice::from_raw_parts(output, len as usize) };
+    for (i, word) in words.iter_mut() {
+        *word = i as u32; // BUG past_the_slice
     }
 }
 

@@ -35,6 +35,8 @@ fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
     Costs {
         kernel,
         unaligned: unaligned.unwrap_or_default(),
+        aligned_wave: None,
+        unaligned_wave: None,
         aligned: paces,
         reduction_ns: 50.0,
         partial_ns: 7.0,
@@ -81,6 +83,27 @@ fn waves() {
     // Nothing to sum, and nothing at all.
     assert_eq!(time(&model, &tiles(1, 1, 3).scaled(0.0, 1.0), 1), 1100.0);
     assert!(model.fastest(&Gemm::new(0, 5, 5)).is_none());
+}
+
+/// Waves after the first take less, the last in proportion.
+#[test]
+fn waves_overlap() {
+    let paces = [(100.0, 10.0), (120.0, 15.0)];
+    let wave = Some(Pace { fixed_ns: 20.0, step_ns: 12.0 });
+    let overlapping =
+        Costs { aligned_wave: wave, unaligned_wave: None, ..costs("tile_64x64", &paces) };
+    let model = model(vec![overlapping]);
+    let (alone, both, further) = (100.0 + 3.0 * 10.0, 120.0 + 3.0 * 15.0, 20.0 + 3.0 * 12.0);
+    for (rows, cols, expected) in [
+        (2, 5, alone),
+        (4, 5, both),
+        (4, 10, both + further),
+        (6, 10, both + 2.0 * further),
+        (3, 7, both + alone * further / both),
+    ] {
+        let expected: f64 = 1000.0 + expected;
+        assert_eq!(time(&model, &tiles(rows, cols, 3), 1), expected.round(), "{rows} x {cols}");
+    }
 }
 
 #[test]

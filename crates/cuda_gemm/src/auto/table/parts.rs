@@ -69,6 +69,13 @@ pub struct Costs {
     /// The same for the entry point for matrices that are not aligned; empty if the kernel
     /// has none.
     pub unaligned: Vec<Pace>,
+    /// Another wave of as many blocks as the last of `aligned`, after the first one: waves overlap.
+    /// `None` where it was not measured, or for persistent blocks: it takes as long as the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aligned_wave: Option<Pace>,
+    /// The same for `unaligned`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unaligned_wave: Option<Pace>,
     /// For a tile of C that several blocks share: to store their sums, and for the
     /// last one to know that it is the last.
     #[serde(rename = "join_ns")]
@@ -88,6 +95,14 @@ pub struct Pace {
     pub fixed_ns: f64,
     /// A step along K, all of the blocks together.
     pub step_ns: f64,
+}
+
+impl Pace {
+    /// So many times as slow.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self { fixed_ns: factor * self.fixed_ns, step_ns: factor * self.step_ns }
+    }
 }
 
 /// A product of densely stored matrices, with what was measured to be fastest. Both kernels are

@@ -57,7 +57,7 @@ fn check_device(device: &Measured) -> Result<(), String> {
 }
 
 fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
-    let Costs { kernel, aligned, unaligned, reduction_ns, partial_ns, tile_ns } = costs;
+    let Costs { kernel, aligned, unaligned, reduction_ns, partial_ns, tile_ns, .. } = costs;
     if kernel.abi().has_tensor_maps() && device.capability != (9, 0) {
         let (major, minor) = device.capability;
         return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
@@ -71,10 +71,18 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
         let count = unaligned.len();
         return Err(format!("`unaligned` has {count} entries, and must have {wanted}"));
     }
+    let check_pace = |place: fmt::Arguments<'_>, pace: &Pace| {
+        not_negative(format_args!("{place}.fixed_ns"), pace.fixed_ns)?;
+        positive(format_args!("{place}.step_ns"), pace.step_ns)
+    };
     for (list, paces) in [("aligned", aligned), ("unaligned", unaligned)] {
-        for (i, Pace { fixed_ns, step_ns }) in paces.iter().enumerate() {
-            not_negative(format_args!("{list}[{i}].fixed_ns"), *fixed_ns)?;
-            positive(format_args!("{list}[{i}].step_ns"), *step_ns)?;
+        for (i, pace) in paces.iter().enumerate() {
+            check_pace(format_args!("{list}[{i}]"), pace)?;
+        }
+    }
+    for (name, wave) in [("aligned", &costs.aligned_wave), ("unaligned", &costs.unaligned_wave)] {
+        if let Some(wave) = wave {
+            check_pace(format_args!("{name}_wave"), wave)?;
         }
     }
     not_negative("join_ns", *reduction_ns)?;

@@ -1,5 +1,7 @@
 //! Kernels that use the heap.
 
+#![no_std]
+
 extern crate alloc;
 
 use alloc::boxed::Box;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn xtask(path: &Path) -> Output {
-    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask-new"));
     xtask.arg("new").arg(path).output().unwrap()
 }
 

@@ -1,0 +1,206 @@
+//! Loads from shared memory that have not been noted word by word.
+//!
+//! Most loads are never looked at again: a barrier comes before the next write. So a load is first
+//! put on its warp's list, and noted in its words only when a write comes near it that might not
+//! come after it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::chunks::set_of;
+use super::machine::LANES;
+
+/// The most loads of a segment, and segments of a list.
+const LOADS: usize = 2048;
+const SEGMENTS: usize = 16;
+/// The most patterns that are told apart in a block.
+const PATTERNS: usize = 64;
+/// How many instructions are remembered with the pattern of their last load.
+const RECENT: usize = 64;
+
+/// Where the lanes of a warp load from, relative to the first.
+#[derive(Debug)]
+struct Pattern {
+    relative: [u32; LANES],
+    /// The bytes from the lowest lane's offset to the first lane's, and from that to the highest
+    /// lane's.
+    before: u32,
+    after: u32,
+}
+
+/// A load by all lanes of a warp.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// Of the first lane.
+    offset: u32,
+    bytes: u32,
+    line: u32,
+    pattern: u32,
+}
+
+/// Loads of one warp at one time.
+#[derive(Debug, Default)]
+struct Segment {
+    time: u32,
+    loads: Vec<Load>,
+    /// The chunks that they load from.
+    chunks: u64,
+}
+
+/// The list of one warp: by time, the oldest first. The last one is added to.
+type List = VecDeque<Segment>;
+
+/// The lists of all warps.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    patterns: Vec<Pattern>,
+    /// Numbers of patterns, by lines of the PTX.
+    recent: [u32; RECENT],
+    lists: Vec<List>,
+    /// Empty ones, for their memory.
+    spare: Vec<Segment>,
+}
+
+/// A load that may be put on a list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed {
+    load: Load,
+    /// The bytes that the lanes load, and those between: the first, and how many.
+    pub from: u32,
+    pub span: u64,
+}
+
+impl Loads {
+    pub(crate) fn new(warps: usize) -> Loads {
+        let lists = (0..warps).map(|_| List::default()).collect();
+        Loads { patterns: Vec::new(), recent: [0; RECENT], lists, spare: Vec::new() }
+    }
+
+    /// Forgets everything, for a new block.
+    pub(crate) fn clear(&mut self) {
+        for warp in 0..self.lists.len() {
+            while self.forget_oldest(warp) {}
+        }
+        if self.patterns.len() == PATTERNS {
+            self.patterns.clear();
+            self.recent = [0; RECENT];
+        }
+    }
+
+    /// The load of `bytes` bytes at each of `offsets`; `None` if there are too many patterns, or it
+    /// wraps around.
+    #[inline(always)]
+    pub(crate) fn listed(
+        &mut self,
+        line: u32,
+        bytes: u32,
+        offsets: &[u32; LANES],
+    ) -> Option<Listed> {
+        let recent = self.recent[line as usize % RECENT];
+        let pattern = match self.patterns.get(recent as usize) {
+            Some(pattern) if pattern.fits(offsets) => recent,
+            _ => self.intern(line, offsets)?,
+        };
+        let Pattern { before, after, .. } = self.patterns[pattern as usize];
+        let from = offsets[0].checked_sub(before)?;
+        let span = u64::from(before) + u64::from(after) + u64::from(bytes);
+        Some(Listed { load: Load { offset: offsets[0], bytes, line, pattern }, from, span })
+    }
+
+    #[inline(never)]
+    fn intern(&mut self, line: u32, offsets: &[u32; LANES]) -> Option<u32> {
+        let found = self.patterns.iter().position(|pattern| pattern.fits(offsets));
+        let pattern = match found {
+            Some(found) => found,
+            None if self.patterns.len() == PATTERNS => return None,
+            None => {
+                self.patterns.push(Pattern::of(offsets));
+                self.patterns.len() - 1
+            }
+        } as u32;
+        self.recent[line as usize % RECENT] = pattern;
+        Some(pattern)
+    }
+
+    /// Whether a load at `time` can be put on the list of `warp`.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, warp: usize, time: u32) -> bool {
+        let last = self.lists[warp].back();
+        last.is_some_and(|last| last.time == time && last.loads.len() < LOADS)
+    }
+
+    /// The time of the oldest loads on the list of `warp`.
+    pub(crate) fn oldest(&self, warp: usize) -> Option<u32> {
+        self.lists[warp].front().map(|segment| segment.time)
+    }
+
+    /// Whether no more segments can be put on the list of `warp`.
+    pub(crate) fn is_full(&self, warp: usize) -> bool {
+        self.lists[warp].len() == SEGMENTS
+    }
+
+    /// Puts a segment for loads at `time` on the list of `warp`, which is not full.
+    pub(crate) fn begin(&mut self, warp: usize, time: u32) {
+        let segment = self.spare.pop().unwrap_or_default();
+        self.lists[warp].push_back(Segment { time, ..segment });
+    }
+
+    /// Puts a load from `chunks` on the list of `warp`, which has room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, warp: usize, listed: Listed, chunks: Range<usize>) {
+        if let Some(segment) = self.lists[warp].back_mut() {
+            segment.chunks |= set_of(chunks);
+            segment.loads.push(listed.load);
+        }
+    }
+
+    /// Whether the list of `warp` has loads from any of `chunks` after `time`.
+    #[inline(always)]
+    pub(crate) fn has(&self, warp: usize, chunks: u64, time: u32) -> bool {
+        self.lists[warp].iter().any(|of| of.chunks & chunks != 0 && of.time > time)
+    }
+
+    /// Takes the oldest segment from the list of `warp`. Calls `note` with the time, the line, the
+    /// bytes, and the offset of each lane of every load.
+    pub(crate) fn take_oldest(
+        &mut self,
+        warp: usize,
+        mut note: impl FnMut(u32, u32, u32, &[u32; LANES]),
+    ) {
+        if let Some(Segment { time, loads, .. }) = self.lists[warp].front() {
+            for &Load { offset, bytes, line, pattern } in loads {
+                let relative = &self.patterns[pattern as usize].relative;
+                note(*time, line, bytes, &relative.map(|lane| lane.wrapping_add(offset)));
+            }
+        }
+        self.forget_oldest(warp);
+    }
+
+    /// Takes the oldest segment from the list of `warp`. Returns `false` if there is none.
+    pub(crate) fn forget_oldest(&mut self, warp: usize) -> bool {
+        let Some(mut segment) = self.lists[warp].pop_front() else { return false };
+        segment.loads.clear();
+        segment.chunks = 0;
+        self.spare.push(segment);
+        true
+    }
+}
+
+impl Pattern {
+    fn of(offsets: &[u32; LANES]) -> Pattern {
+        let first = offsets[0];
+        let lowest = offsets.iter().copied().min().unwrap_or(first);
+        let highest = offsets.iter().copied().max().unwrap_or(first);
+        let relative = offsets.map(|offset| offset.wrapping_sub(first));
+        Pattern { relative, before: first - lowest, after: highest - first }
+    }
+
+    #[inline(always)]
+    fn fits(&self, offsets: &[u32; LANES]) -> bool {
+        let mut differ = 0;
+        for (offset, relative) in offsets.iter().zip(&self.relative) {
+            differ |= offset.wrapping_sub(offsets[0]) ^ relative;
+        }
+        differ == 0
+    }
+}

@@ -1,0 +1,31 @@
+//! `cargo xtask`: it makes a project itself, so that a new user need not wait for what the other
+//! chores take to compile, and leaves those to the package `xtask`.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use host_system::stdio::say;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let result = match arguments.as_slice() {
+        [chore, path] if chore == "new" && !path.to_string_lossy().starts_with('-') => {
+            xtask_new::run(Path::new(path)).map(|()| ExitCode::SUCCESS)
+        }
+        others => other_chore(others),
+    };
+    result.unwrap_or_else(|message| {
+        say(format_args!("error: {message}"));
+        ExitCode::from(2)
+    })
+}
+
+fn other_chore(arguments: &[OsString]) -> Result<ExitCode, String> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["run", "--quiet", "--package", "xtask", "--"]).args(arguments);
+    let status = cargo.status().map_err(|error| format!("cargo could not be run: {error}"))?;
+    // A signal ends both.
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1).into())
+}
