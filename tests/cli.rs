@@ -677,7 +677,7 @@ fn splits_are_for_the_tiles() {
 
 #[test]
 fn copies_are_for_the_tiles() {
-    let size = ["--m", "20", "--n", "31", "--k", "40", "--packed"];
+    let size = ["--m", "20", "--n", "31", "--k", "40", "--staged"];
     let with = |kernel| soft(&[&["--kernel", kernel, "--format", "json"][..], &size].concat());
     let ran = with("tile_32x32");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
@@ -685,7 +685,7 @@ fn copies_are_for_the_tiles() {
     for kernel in ["naive", "auto", "all"] {
         let ran = with(kernel);
         assert_eq!(ran.code, Some(2));
-        assert!(ran.stderr.contains("--packed is for"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--staged is for"), "{}", ran.stderr);
     }
 }
 

@@ -14,10 +14,14 @@ mod common;
 mod cublas;
 #[path = "contract/entry_points.rs"]
 mod entry_points;
+#[path = "contract/epilogues.rs"]
+mod epilogues;
 #[path = "contract/graphs.rs"]
 mod graphs;
 #[path = "contract/handles.rs"]
 mod handles;
+#[path = "contract/pointers.rs"]
+mod pointers;
 #[path = "contract/property.rs"]
 mod property;
 #[path = "contract/shared_limit.rs"]

@@ -61,6 +61,12 @@ fn reuse_plan() {
 }
 
 #[test]
+fn linear_layer() {
+    let printed = stdout("linear_layer", &[]);
+    assert_eq!(printed, "relu(sgemm + bias) is the layer's output: true\n");
+}
+
+#[test]
 fn graph() {
     assert_eq!(stdout("graph", &[]), "20 rotations: row 0 was row 20\n");
 }

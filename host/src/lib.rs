@@ -29,11 +29,11 @@
 pub mod doctor;
 
 pub use cuda_gemm::{
-    Auto, CUresult, Choice, Device, DeviceChoice, DeviceHalfMatrix, DeviceInfo, DeviceKind,
-    DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Gemm, Graph, InputType, Kernel, LaunchPlan,
-    Layout, Limits, Matrix, MatrixMut, MatrixRef, Plan, PlanBuilder, Stream, Table,
-    TensorCoreKernel, TensorCorePlan, auto, device, environment, find_kernel, gemm, kernels,
-    launch, limits, nearest_name, npy, ptx,
+    Activation, Auto, Axis, CUresult, Choice, Device, DeviceChoice, DeviceHalfMatrix, DeviceInfo,
+    DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Epilogue, Extras, Gemm, Graph,
+    InputType, Kernel, LaunchPlan, Layout, Limits, Matrix, MatrixMut, MatrixRef, Plan, PlanBuilder,
+    Stream, Table, TensorCoreKernel, TensorCorePlan, auto, device, environment, find_kernel, gemm,
+    kernels, launch, limits, nearest_name, npy, ptx,
 };
 pub use gemm_bench::{
     Baseline, Candidate, Cublas, CublasHalf, CublasProduct, Error, Job, L2, Limit, Load, Loaded,

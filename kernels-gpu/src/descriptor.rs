@@ -80,11 +80,14 @@ pub enum KernelAbi {
     ///
     /// `lda`, `ldb` and `ldc` are the leading dimensions, in elements.
     Gemm,
+    /// Those of `Gemm`, and `epilogue: epilogue::Parameters`.
+    GemmEpilogue,
     /// Those of `Gemm`, and what splitting K and strided batches need:
     ///
     /// ```text
     /// depth: u32, partials: *mut f32, counters: *mut u32,
-    /// splits: u32, stride_a: u64, stride_b: u64, stride_c: u64
+    /// splits: u32, stride_a: u64, stride_b: u64, stride_c: u64,
+    /// pointer_batch: u32, epilogue: epilogue::Parameters
     /// ```
     ///
     /// The grid's z axis walks the splits of one product after the other: block z is for product
@@ -94,6 +97,10 @@ pub enum KernelAbi {
     /// the z axis are its splits. With one split `partials` and `counters` are not
     /// touched. With more, `partials` has room for `BM * BN` elements per block, and `counters` for
     /// one zero per tile of each C, which is zero again at the end.
+    ///
+    /// If `splits` is not 0, `pointer_batch` says which of A, B and C are arrays of as many addresses as
+    /// there are products, as a sum of [`POINTERS_A`](crate::matrix::POINTERS_A) and its like; their
+    /// strides say how many elements from there the launch's parts of them begin.
     SplitK,
     /// The product with A and B behind tensor maps:
     ///
@@ -113,7 +120,8 @@ pub enum KernelAbi {
     /// Those of `TensorMap`, and what stream-K needs:
     ///
     /// ```text
-    /// stream_k_tiles: u32, accumulation_steps: u32, partials: *mut f32, counters: *mut u32
+    /// stream_k_tiles: u32, accumulation_steps: u32, partials: *mut f32, counters: *mut u32,
+    /// epilogue: epilogue::Parameters
     /// ```
     ///
     /// The grid has one dimension, of persistent blocks: about one per multiprocessor. They share
@@ -130,6 +138,11 @@ pub enum KernelAbi {
 }
 
 impl KernelAbi {
+    /// Whether the last parameter is an [epilogue](crate::epilogue).
+    pub const fn has_epilogue(self) -> bool {
+        matches!(self, Self::GemmEpilogue | Self::SplitK | Self::StreamK)
+    }
+
     /// Whether A and B lie behind tensor maps: such a kernel needs compute capability 9.0.
     pub const fn has_tensor_maps(self) -> bool {
         matches!(self, Self::TensorMap | Self::StreamK)

@@ -15,6 +15,7 @@
 pub mod async_copy;
 pub mod coalesced;
 mod descriptor;
+pub mod epilogue;
 pub mod frag_prefetch;
 mod fragment;
 pub mod matrix;

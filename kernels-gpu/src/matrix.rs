@@ -15,6 +15,26 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
+/// Which operands of a batch lie behind an array of addresses, as a parameter that is a sum of these:
+/// A.
+pub const POINTERS_A: u32 = 1;
+/// B.
+pub const POINTERS_B: u32 = 2;
+/// C.
+pub const POINTERS_C: u32 = 4;
+
+/// An address of an array of them, as a step from the array: so the compiler knows that it is global,
+/// as the array is.
+///
+/// # Safety
+/// The array lies in global memory, has so many addresses, and nothing writes it during the launch.
+#[inline(always)]
+pub unsafe fn addressed(array: *mut f32, number: u32) -> *mut f32 {
+    // SAFETY: the caller's contract.
+    let [address] = unsafe { vec::load_nc::<usize, 1>(array.cast::<usize>().add(number as usize)) };
+    array.wrapping_byte_add(address.wrapping_sub(array as usize))
+}
+
 /// A or B: `rows` x `cols` elements, with the leading dimension `ld`.
 #[derive(Clone, Copy)]
 pub struct Input {
@@ -101,12 +121,12 @@ impl Input {
 /// C: `rows` x `cols` elements, with the leading dimension `ld`, and the factors that apply.
 #[derive(Clone, Copy)]
 pub struct Output {
-    pointer: *mut f32,
-    ld: u32,
-    rows: u32,
-    cols: u32,
-    alpha: f32,
-    beta: f32,
+    pub(crate) pointer: *mut f32,
+    pub(crate) ld: u32,
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    pub(crate) alpha: f32,
+    pub(crate) beta: f32,
 }
 
 impl Output {

@@ -51,12 +51,13 @@ use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 
 use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::epilogue;
 use crate::matrix::Output;
 use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
 use crate::stream_k::{Fixup, MailboxEntry, Scheduler};
 use crate::swizzle::swizzle;
 use crate::thread_tile::{
-    Fragments, STAGE_OUT, THREADS, TM, TN, ThreadTile, store_tile, store_zeros,
+    Fragments, STAGE_OUT, THREADS, TM, TN, ThreadTile, store_epilogue, store_tile,
 };
 
 /// Threads that compute, and threads that fill the pipeline.
@@ -108,7 +109,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 ///
 /// # Safety
 /// - The parameters and the grid are as [`KernelAbi::StreamK`] says.
-/// - Nothing else writes A or B, or touches C and the workspace, during the launch.
+/// - Nothing else writes A, B or what the epilogue reads, or touches C and the workspace, during the
+///   launch.
 #[kernel(block = CONSUMERS + PRODUCERS, min_blocks = 1)]
 pub unsafe fn persistent(
     m: u32,
@@ -124,6 +126,7 @@ pub unsafe fn persistent(
     accumulation_steps: u32,
     partials: *mut f32,
     counters: *mut u32,
+    epilogue: epilogue::Parameters,
 ) {
     let tid = thread::thread_idx_x();
     let (warp, lane) = (tid / 32, warp::lane_id());
@@ -210,8 +213,14 @@ pub unsafe fn persistent(
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
         while let Some(work) = work_tiles.next() {
             let (y, x) = swizzle(work.tile, width, height);
-            // SAFETY: the consumer threads, and this block's tile.
-            unsafe { store_zeros(c, y * BM, x * BN, tid) };
+            let mut at = tid;
+            while at < BM * BN {
+                let place = (y * BM + at / BN, x * BN + at % BN);
+                // SAFETY: the consumer threads, and this block's tile: each has its own elements.
+                unsafe { c.store_each(epilogue, [0.0], |_| place) };
+                // Once for all: an epilogue is long.
+                at = black_box(at + CONSUMERS);
+            }
         }
         return;
     }
@@ -280,6 +289,11 @@ pub unsafe fn persistent(
         let (y, x) = swizzle(number, width, height);
         // SAFETY: the caller keeps the contract, and there is no other output.
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+        if epilogue.is_some() {
+            // SAFETY: as above, and each thread stores its own outputs.
+            unsafe { store_epilogue(c, epilogue, y * BM, x * BN, outputs, &acc) };
+            continue;
+        }
         let out = storage.a.add(OUT_AT);
         store_tile!(c, y * BM, x * BN, outputs, &acc, out);
     }

@@ -18,6 +18,8 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
+use crate::matrix::{POINTERS_A, POINTERS_B, addressed};
+
 /// Threads per block of [`stage_operands()`].
 pub const THREADS: u32 = 256;
 /// Blocks per multiprocessor for which it has registers.
@@ -31,7 +33,8 @@ pub const QUADS: u32 = 4;
 /// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, with
 /// `ld_to_a`; of B likewise. What is left of a row there gets zeros. The next product's A follows
 /// at `stride_a` elements, and goes to where this one's ends; B likewise. Where a stride is 0, the
-/// first product's is the only one.
+/// first product's is the only one; where `pointer_batch` has the operand, see
+/// [`matrix`](crate::matrix::POINTERS_A), an array of addresses is in place of the matrix.
 ///
 /// # Safety
 /// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x, `a_blocks` of them
@@ -58,6 +61,7 @@ pub unsafe fn stage_operands(
     a_blocks: u32,
     stride_a: u64,
     stride_b: u64,
+    pointer_batch: u32,
 ) {
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
@@ -66,10 +70,15 @@ pub unsafe fn stage_operands(
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
     let (stride, product) =
         (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
-    if stride == 0 && product > 0 {
+    let is_addressed = pointer_batch & if is_a { POINTERS_A } else { POINTERS_B } != 0;
+    if stride == 0 && product > 0 && !is_addressed {
         return;
     }
-    let from = from.wrapping_add(product * stride);
+    let from = match is_addressed {
+        // SAFETY: an address for each product.
+        true => unsafe { addressed(from.cast_mut(), product as u32) }.cast_const(),
+        false => from.wrapping_add(product * stride),
+    };
     let to = to.wrapping_add(product * rows as usize * ld_to as usize);
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
@@ -147,6 +156,7 @@ pub unsafe fn stage_transposed(
     a_blocks: u32,
     stride_a: u64,
     stride_b: u64,
+    pointer_batch: u32,
 ) {
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
@@ -155,10 +165,15 @@ pub unsafe fn stage_transposed(
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
     let (stride, product) =
         (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
-    if stride == 0 && product > 0 {
+    let is_addressed = pointer_batch & if is_a { POINTERS_A } else { POINTERS_B } != 0;
+    if stride == 0 && product > 0 && !is_addressed {
         return;
     }
-    let from = from.wrapping_add(product * stride);
+    let from = match is_addressed {
+        // SAFETY: an address for each product.
+        true => unsafe { addressed(from.cast_mut(), product as u32) }.cast_const(),
+        false => from.wrapping_add(product * stride),
+    };
     let to = to.wrapping_add(product * cols as usize * ld_to as usize);
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };

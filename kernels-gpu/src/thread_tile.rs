@@ -4,9 +4,11 @@
 //! The warps of a block's 128 x 256 outputs, and the threads of a warp, lie as in
 //! [`warptile`](crate::warptile).
 
+use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
+use crate::epilogue;
 use crate::fragment::{fragment, fragment16};
 use crate::matrix::Output;
 use crate::pipeline::{BM, BN};
@@ -167,6 +169,45 @@ macro_rules! store_tile {
 }
 pub(crate) use store_tile;
 
+/// [`store_tile`] of what an epilogue makes of the outputs: a row of the thread's at a time, in a loop,
+/// so that there is one piece of code for all of them.
+///
+/// # Safety
+/// The epilogue is as the launch promises, and no other thread stores these elements.
+#[inline(always)]
+pub unsafe fn store_epilogue(
+    c: Output,
+    epilogue: epilogue::Parameters,
+    tile_row: u32,
+    tile_col: u32,
+    outputs: ThreadTile,
+    acc: &Accumulators,
+) {
+    let (lane_row, lane_col) = (outputs.lane / LANES_N * 4, outputs.lane_col);
+    let (row, col) = (tile_row + outputs.row + lane_row, tile_col + outputs.col + lane_col);
+    let is_aligned = c.is_aligned();
+    let mut next = 0;
+    while next < TM {
+        // The compiler knows nothing of it: else there would be code for each row.
+        let i = black_box(next);
+        let values = match i {
+            0 => acc[0],
+            1 => acc[1],
+            2 => acc[2],
+            3 => acc[3],
+            4 => acc[4],
+            5 => acc[5],
+            6 => acc[6],
+            _ => acc[7],
+        };
+        let row = row + i / 4 * (WM / 2) + i % 4;
+        let at = |j: usize| (row, col + j as u32 / 4 * (WN / 4) + j as u32 % 4);
+        // SAFETY: the caller's contract.
+        unsafe { c.store_epilogue(epilogue, is_aligned, TN as usize, at, values) };
+        next = i + 1;
+    }
+}
+
 /// Stores empty sums for a block's outputs, of which the first is at (tile_row, tile_col).
 ///
 /// # Safety
@@ -184,3 +225,5 @@ pub unsafe fn store_zeros(c: Output, tile_row: u32, tile_col: u32, thread: u32) 
 pub fn quad(acc: &Accumulators, i: u32, j: u32) -> F32x4 {
     core::array::from_fn(|e| acc[i as usize][j as usize + e])
 }
+
+const _: () = assert!(TM == 8 && TN as usize == epilogue::MOST, "a row is stored at a time");

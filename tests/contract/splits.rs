@@ -78,7 +78,7 @@ fn copies_of_a_and_b_are_right() {
                 assert_eq!(prepared.entry_point(a, b, c), descriptor.name());
                 // The second call uses the copies' places again.
                 for _ in 0..2 {
-                    let name = format!("{}, packed", descriptor.name());
+                    let name = format!("{}, staged", descriptor.name());
                     let result = case.run_with(&device, &name, |a, b, c| prepared.enqueue(a, b, c));
                     let check = case.verify(&result, Bound::Probabilistic);
                     assert!(check.passed(), "{name}: {gemm:?}: {check:?}");

@@ -115,6 +115,51 @@ pub enum Error {
         kernel: &'static str,
     },
 
+    /// A kernel that computes plain products was asked for more: see [`Gemm::suits`](crate::Gemm::suits).
+    #[error(
+        "{kernel} has no epilogue, and takes neither alpha and beta in device memory nor batches of \
+         pointers; use auto, or a tile"
+    )]
+    Unsuited {
+        /// The kernel.
+        kernel: &'static str,
+    },
+
+    /// Something that a call must be given is not there, or was not prepared for.
+    #[error(
+        "{what} is {}; pass with each call what the product was prepared for, and nothing else",
+        if *.is_missing { "missing" } else { "given, and the product was prepared without it" }
+    )]
+    Extras {
+        /// What: `the scale`, `the bias`, `the residual` or `the factors`.
+        what: &'static str,
+        /// Whether it is missing.
+        is_missing: bool,
+    },
+
+    /// A leading dimension that BLAS refuses.
+    #[error("{routine}: {what}, parameter {parameter}, is {value}; it must be {least} at least")]
+    BlasArgument {
+        /// The routine.
+        routine: &'static str,
+        /// The parameter's name.
+        what: &'static str,
+        /// Its number, as BLAS counts: from 1, without the handle.
+        parameter: u32,
+        /// Its value.
+        value: usize,
+        /// The least that it may be.
+        least: usize,
+    },
+
+    /// Alpha is a number and beta in device memory, or the other way.
+    #[error("alpha and beta must both be numbers, or both be in device memory")]
+    MixedFactors,
+
+    /// A batch of pointers to nothing.
+    #[error("a batch of pointers needs a matrix at least")]
+    NoMatrices,
+
     /// alpha or beta is NaN or infinite.
     #[error("{what} is {value}, and must be a finite number")]
     NotFinite {

@@ -7,11 +7,13 @@
 //! [`KernelDescriptor`]: kernels_gpu::KernelDescriptor
 //! [`Limits`]: crate::Limits
 
+mod epilogue;
 mod launch_plan;
 mod operation;
 mod panel;
 mod stream_k;
 
+pub use epilogue::Epilogue;
 pub use launch_plan::LaunchPlan;
 pub(crate) use launch_plan::MAX_SPLITS;
 pub use operation::{Gemm, MAX_DIMENSION};

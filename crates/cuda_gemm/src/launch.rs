@@ -5,6 +5,8 @@
 
 mod alignment;
 mod builder;
+mod expected;
+mod extras;
 mod kernel;
 mod names;
 pub(crate) mod parameters;
@@ -16,7 +18,9 @@ mod workspace;
 
 pub(crate) use alignment::is_aligned;
 pub use builder::PlanBuilder;
+pub use expected::expect_planned;
+pub use extras::{Extras, RawExtra, RawExtras};
 pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
-pub use plan::{Plan, expect_planned};
+pub use plan::Plan;
 pub use tensor_core::{TensorCoreKernel, TensorCorePlan};

@@ -38,6 +38,7 @@
 //! `Matrix::random`.
 
 pub mod auto;
+pub mod blas;
 pub mod device;
 pub mod environment;
 pub mod error;
@@ -55,18 +56,18 @@ pub use cuda_driver::sys::CUresult;
 pub use cuda_driver::{soft, soft_cuda};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
-pub use gemm::{Gemm, LaunchPlan};
-pub use gemm_matrix::{Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
+pub use gemm::{Epilogue, Gemm, LaunchPlan};
+pub use gemm_matrix::{Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use kernels_gpu::InputType;
 pub use launch::{
-    Kernel, Plan, PlanBuilder, TensorCoreKernel, TensorCorePlan, find_kernel, nearest_name,
+    Extras, Kernel, Plan, PlanBuilder, TensorCoreKernel, TensorCorePlan, find_kernel, nearest_name,
 };
 pub use limits::Limits;
 pub use matrix::{
     DeviceBatchMut, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut,
-    DeviceMatrixRef, Layout,
+    DeviceMatrixRef, Layout, PointerBatch, PointerBatchMut,
 };
 pub use queue::Exclusive;
 pub use stream::Stream;

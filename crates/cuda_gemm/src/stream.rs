@@ -101,6 +101,15 @@ impl Stream {
         Self { handle: Handle::Cust(stream), queue, device: device.clone() }
     }
 
+    /// Refuses what is on another stream than this.
+    pub(crate) fn expect(&self, what: &'static str, on: &Self) -> Result<(), Error> {
+        match () {
+            () if on.is_same(self) => Ok(()),
+            () if on.device().is_same(self.device()) => Err(Error::WrongStream { what }),
+            () => Err(Error::WrongDevice { what }),
+        }
+    }
+
     /// Waits until no other thread enqueues on the stream or captures it, and keeps them from it
     /// until what is returned is dropped: for calls of the driver that belong together, or that do
     /// not go through this library. What does go through it takes this right itself.

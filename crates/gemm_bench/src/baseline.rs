@@ -53,8 +53,7 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
 /// let gemm = Gemm::new(20, 30, 10);
 /// let operands = Operands::random(&gemm, 1);
 /// let reference = operands.reference(Bound::Probabilistic, 1)?;
-/// let (a, b) = (operands.a(), operands.b());
-/// let mut buffers = RotatingBuffers::new(&device, &gemm, [a, b], 1)?;
+/// let mut buffers = RotatingBuffers::new(&device, &operands, 1)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
 /// let candidate = loaded[0].prepare(gemm, 1, false, Selection::All)?;

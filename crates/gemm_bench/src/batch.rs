@@ -60,6 +60,8 @@ pub struct Batches {
     pub launches: u32,
     /// Milliseconds per launch, a value for each sample, in the order taken.
     pub ms: Vec<f64>,
+    /// Milliseconds of the host's time to enqueue a launch, likewise.
+    pub enqueue_ms: Vec<f64>,
     /// Whether no launch of any sample can have waited for the host.
     pub gap_free: bool,
 }
@@ -174,12 +176,18 @@ pub fn measure<W: Work>(
     sampler.counts = true;
     let mut batches: Vec<_> = candidates
         .iter()
-        .map(|candidate| Batches { launches: candidate.launches, ms: Vec::new(), gap_free: true })
+        .map(|candidate| Batches {
+            launches: candidate.launches,
+            ms: Vec::new(),
+            enqueue_ms: Vec::new(),
+            gap_free: true,
+        })
         .collect();
     for _ in 0..policy.samples {
         for (i, (batches, candidate)) in batches.iter_mut().zip(&mut candidates).enumerate() {
-            let Sample { ms, gap_free } = sampler.sample(i, candidate)?;
+            let Sample { ms, enqueue_ms, gap_free } = sampler.sample(i, candidate)?;
             batches.ms.push(ms / f64::from(candidate.launches));
+            batches.enqueue_ms.push(enqueue_ms / f64::from(candidate.launches));
             batches.gap_free &= gap_free;
         }
     }
@@ -204,6 +212,8 @@ struct Sampler<'a, W> {
 struct Sample {
     /// Of the whole batch.
     ms: f64,
+    /// That the host took to enqueue it.
+    enqueue_ms: f64,
     gap_free: bool,
 }
 
@@ -212,16 +222,18 @@ impl<W: Work> Sampler<'_, W> {
     /// the sample is taken again.
     fn sample(&mut self, i: usize, candidate: &mut Batching) -> Result<Sample, W::Error> {
         loop {
-            let (sample, enqueue_ms) = self.try_sample(i, *candidate)?;
+            let sample = self.try_sample(i, *candidate)?;
             match candidate.delay {
-                Some(delay) if !sample.gap_free => candidate.delay = longer(delay, enqueue_ms),
+                Some(delay) if !sample.gap_free => {
+                    candidate.delay = longer(delay, sample.enqueue_ms);
+                }
                 _ => return Ok(sample),
             }
         }
     }
 
-    /// Takes one sample, and says how many milliseconds the host took to enqueue it.
-    fn try_sample(&mut self, i: usize, candidate: Batching) -> Result<(Sample, f64), W::Error> {
+    /// Takes one sample.
+    fn try_sample(&mut self, i: usize, candidate: Batching) -> Result<Sample, W::Error> {
         let Self { timer, counts, work } = self;
         if let Some(delay) = candidate.delay {
             work.delay(delay)?;
@@ -240,7 +252,7 @@ impl<W: Work> Sampler<'_, W> {
             }
         };
         let (ms, (enqueue_ms, gap_free, _)) = timer.time(enqueue, observe)?;
-        Ok((Sample { ms, gap_free }, enqueue_ms))
+        Ok(Sample { ms, enqueue_ms, gap_free })
     }
 }
 

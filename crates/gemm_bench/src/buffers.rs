@@ -4,14 +4,13 @@
 use std::ops::Range;
 
 use cuda_gemm::{
-    Device, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Gemm, InputType,
-    Matrix,
+    Device, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Extras, Matrix,
 };
 use serde::Serialize;
 
 use crate::candidate::Job;
 use crate::error::Error;
-use crate::operands::shapes;
+use crate::operands::{Operands, shapes};
 
 /// A quiet NaN that no product makes: C holds it before a run whose result is looked at, so that a
 /// kernel that reads C, or leaves out an element, is found out.
@@ -73,14 +72,15 @@ pub fn possible(wanted: usize, bytes: u64, available: u64) -> usize {
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm, Matrix, find_kernel};
-/// use gemm_bench::{Job, RotatingBuffers};
+/// use gemm_bench::{Job, Operands, RotatingBuffers};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let gemm = Gemm::new(20, 30, 10);
 /// let job = Job::rung(device.kernel(find_kernel("tile2d")?)?.prepare(gemm)?);
 /// let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-/// let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3)?;
+/// let operands = Operands::new(gemm, a, b, None)?;
+/// let mut buffers = RotatingBuffers::new(&device, &operands, 3)?;
 /// for _ in 0..6 {
 ///     buffers.enqueue(&job)?;
 /// }
@@ -91,6 +91,8 @@ pub fn possible(wanted: usize, bytes: u64, available: u64) -> usize {
 /// ```
 pub struct RotatingBuffers {
     sets: Vec<Set>,
+    /// Scale and bias, which all sets share.
+    vectors: [Option<DeviceMatrix>; 2],
     next: usize,
 }
 
@@ -126,6 +128,7 @@ impl Part {
 struct Set {
     inputs: Inputs,
     c: Part,
+    residual: Option<DeviceMatrix>,
 }
 
 /// A and B.
@@ -134,45 +137,34 @@ enum Inputs {
     Half([DeviceHalfMatrix; 2]),
 }
 
-impl Set {
-    fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
-        match &self.inputs {
-            Inputs::F32([a, b]) => job.enqueue(a.view()?, b.view()?, self.c.view_mut()?),
-            Inputs::Half([a, b]) => job.enqueue_half(a, b, self.c.view_mut()?),
-        }
+/// Enqueues a product on a set.
+fn enqueue(job: &Job, set: &mut Set, vectors: &[Option<DeviceMatrix>; 2]) -> Result<(), Error> {
+    let Set { inputs, c, residual } = set;
+    let [a, b] = match inputs {
+        Inputs::F32(inputs) => inputs,
+        Inputs::Half([a, b]) => return job.enqueue_half(a, b, c.view_mut()?),
+    };
+    let mut extras = Extras::new();
+    if let Some(scale) = &vectors[0] {
+        extras = extras.scale(scale);
     }
+    if let Some(bias) = &vectors[1] {
+        extras = extras.bias(bias);
+    }
+    if let Some(residual) = residual {
+        extras = extras.residual(residual.view().split_rows(job.gemm().batch)?);
+    }
+    job.enqueue_with(a.view()?, b.view()?, c.view_mut()?, extras)
 }
 
 impl RotatingBuffers {
-    /// Copies A and B, of their [`shapes`], to the device, `count` times,
-    /// which is at least 1, each with a C of zeros.
+    /// Copies operands to the device, `count` times, which is at least 1, each with a C of zeros.
     ///
     /// # Errors
     ///
     /// [`cuda_gemm::Error::Driver`] if the memory is not to be had.
-    pub fn new(
-        device: &Device,
-        gemm: &Gemm,
-        matrices: [&Matrix; 2],
-        count: usize,
-    ) -> Result<Self, Error> {
-        Self::within(device, gemm, matrices, count, 0)
-    }
-
-    /// As [`RotatingBuffers::new`], with A and B rounded to 16 bits.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn half(
-        device: &Device,
-        gemm: &Gemm,
-        [a, b]: [&Matrix; 2],
-        count: usize,
-        input: InputType,
-    ) -> Result<Self, Error> {
-        let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
-        Self::of(device, gemm, count, 0, || Ok(Inputs::Half([matrix(a)?, matrix(b)?])))
+    pub fn new(device: &Device, operands: &Operands, count: usize) -> Result<Self, Error> {
+        Self::within(device, operands, count, 0)
     }
 
     /// The same, of wider matrices, with so many columns left of A, B and C: leading dimensions are
@@ -183,34 +175,40 @@ impl RotatingBuffers {
     /// As for [`RotatingBuffers::new`].
     pub fn within(
         device: &Device,
-        gemm: &Gemm,
-        [a, b]: [&Matrix; 2],
+        operands: &Operands,
         count: usize,
         left: usize,
     ) -> Result<Self, Error> {
-        let [shape_a, shape_b, _] = shapes(gemm);
-        Self::of(device, gemm, count, left, || {
-            let mut parts = [
-                Part::zeros(device, shape_a, gemm.lda, left)?,
-                Part::zeros(device, shape_b, gemm.ldb, left)?,
-            ];
-            parts[0].view_mut()?.upload(a)?;
-            parts[1].view_mut()?.upload(b)?;
-            Ok(Inputs::F32(parts))
-        })
-    }
-
-    fn of(
-        device: &Device,
-        gemm: &Gemm,
-        count: usize,
-        left: usize,
-        inputs: impl Fn() -> Result<Inputs, Error>,
-    ) -> Result<Self, Error> {
-        let [_, _, shape_c] = shapes(gemm);
-        let set =
-            || Ok(Set { inputs: inputs()?, c: Part::zeros(device, shape_c, gemm.ldc, left)? });
-        Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
+        let gemm = operands.gemm();
+        let [shape_a, shape_b, shape_c] = shapes(gemm);
+        let inputs = || match operands.input() {
+            None => {
+                let mut parts = [
+                    Part::zeros(device, shape_a, gemm.lda, left)?,
+                    Part::zeros(device, shape_b, gemm.ldb, left)?,
+                ];
+                parts[0].view_mut()?.upload(operands.a())?;
+                parts[1].view_mut()?.upload(operands.b())?;
+                Ok::<_, Error>(Inputs::F32(parts))
+            }
+            Some(input) => {
+                let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
+                Ok(Inputs::Half([matrix(operands.a())?, matrix(operands.b())?]))
+            }
+        };
+        let [scale, bias, residual] = operands.extras();
+        let copy = |matrix: Option<&Matrix>| {
+            matrix.map(|matrix| DeviceMatrix::from_host(device, matrix)).transpose()
+        };
+        let set = || {
+            Ok(Set {
+                inputs: inputs()?,
+                c: Part::zeros(device, shape_c, gemm.ldc, left)?,
+                residual: copy(residual)?,
+            })
+        };
+        let sets = (0..count).map(|_| set()).collect::<Result<_, Error>>()?;
+        Ok(Self { sets, vectors: [copy(scale)?, copy(bias)?], next: 0 })
     }
 
     /// How many sets there are.
@@ -228,7 +226,7 @@ impl RotatingBuffers {
         let count = self.sets.len();
         let set = &mut self.sets[self.next];
         self.next = (self.next + 1) % count;
-        set.enqueue(job)
+        enqueue(job, set, &self.vectors)
     }
 
     /// Has the C of the first set hold the old C, or NaN ([`POISON`]) where it is not read.
@@ -261,7 +259,7 @@ impl RotatingBuffers {
     /// Those of [`Job::enqueue`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
         self.reset(old)?;
-        self.sets[0].enqueue(job)?;
+        enqueue(job, &mut self.sets[0], &self.vectors)?;
         self.first()
     }
 }
@@ -288,7 +286,7 @@ pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2]
 mod tests {
     use super::*;
     use crate::candidate::Selection;
-    use cuda_gemm::DeviceChoice;
+    use cuda_gemm::{DeviceChoice, Gemm};
 
     #[test]
     fn cold_sets_turn_the_cache_over() {
@@ -313,7 +311,8 @@ mod tests {
         let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
         let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
-        let mut buffers = RotatingBuffers::new(&device, &gemm, [&a, &b], 3).unwrap();
+        let operands = Operands::new(gemm, a, b, None).unwrap();
+        let mut buffers = RotatingBuffers::new(&device, &operands, 3).unwrap();
         let result = buffers.result(job, None).unwrap();
         for set in 0..3 {
             assert_eq!(buffers.next, set);
@@ -334,7 +333,8 @@ mod tests {
         let result = |gemm: Gemm, left| {
             let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
             let Ok(job) = &candidate.job else { panic!() };
-            let mut buffers = RotatingBuffers::within(&device, &gemm, [&a, &b], 1, left).unwrap();
+            let operands = Operands::new(gemm, a.clone(), b.clone(), None).unwrap();
+            let mut buffers = RotatingBuffers::within(&device, &operands, 1, left).unwrap();
             let result = buffers.result(job, None).unwrap();
             (result, buffers.sets[0].c.whole.download().unwrap())
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TensorCoreDescriptor};
 use cuda_gemm::{
     Auto, Device, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrixMut, DeviceMatrixRef,
-    Error as GemmError, Gemm, InputType, Kernel, Plan, PlanBuilder, Table, TensorCoreKernel,
-    TensorCorePlan, auto, find_kernel, nearest_name,
+    Error as GemmError, Extras, Gemm, InputType, Kernel, Plan, PlanBuilder, Table,
+    TensorCoreKernel, TensorCorePlan, auto, find_kernel, nearest_name,
 };
 
 use crate::cublas::{Cublas, CublasProduct};
@@ -329,7 +329,7 @@ impl Title {
     pub fn choice(&self) -> Option<String> {
         let splits = self.splits.filter(|splits| *splits > 1);
         let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
-        let staged = if self.staged { ", packed" } else { "" };
+        let staged = if self.staged { ", staged" } else { "" };
         self.chosen.map(|name| format!("{name}{splits}{staged}"))
     }
 }
@@ -417,13 +417,28 @@ impl Job {
         b: impl Into<DeviceMatrixRef<'m>>,
         c: impl Into<DeviceMatrixMut<'m>>,
     ) -> Result<(), Error> {
+        self.enqueue_with(a, b, c, Extras::new())
+    }
+
+    /// As [`Job::enqueue`], with what the product's epilogue reads.
+    ///
+    /// # Errors
+    ///
+    /// As there, and those of [`Plan::enqueue_with`].
+    pub fn enqueue_with<'m>(
+        &self,
+        a: impl Into<DeviceMatrixRef<'m>>,
+        b: impl Into<DeviceMatrixRef<'m>>,
+        c: impl Into<DeviceMatrixMut<'m>>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
         let (batch, [shape_a, shape_b, _]) = (self.gemm().batch, self.gemm().shapes());
         let (a, b) = (operand(a.into(), batch, shape_a)?, operand(b.into(), batch, shape_b)?);
         let c = c.into();
         let c = if batch == 1 { c.into() } else { c.split_rows(batch)? };
         match self {
-            Self::Rung(prepared) => Ok(prepared.enqueue(a, b, c)?),
-            Self::Cublas(product) => Ok(product.enqueue(a, b, c)?),
+            Self::Rung(prepared) => Ok(prepared.enqueue_with(a, b, c, extras)?),
+            Self::Cublas(product) => Ok(product.enqueue_with(a, b, c, extras)?),
             Self::TensorCore(_) | Self::CublasHalf(_) => {
                 let planned = self.input().map_or("f32", InputType::name);
                 Err(GemmError::PlannedType { what: "A", found: "f32", planned }.into())

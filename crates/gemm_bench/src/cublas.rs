@@ -20,7 +20,10 @@ use std::ptr;
 use std::rc::Rc;
 
 use cuda_gemm::launch::expect_planned;
-use cuda_gemm::{Device, DeviceBatchMut, DeviceBatchRef, Gemm, Stream};
+use cuda_gemm::{
+    Device, DeviceBatchMut, DeviceBatchRef, DeviceMatrix, Error as GemmError, Extras, Gemm, Plan,
+    Stream, find_kernel,
+};
 use host_system::toolkit;
 use libloading::Library;
 
@@ -266,10 +269,18 @@ impl Cublas {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds.
+    /// What [`Gemm::validate`] finds; those of [`Kernel::prepare`](cuda_gemm::Kernel::prepare) for a
+    /// product with an epilogue.
     pub fn prepare(&self, gemm: Gemm) -> Result<CublasProduct, Error> {
         gemm.validate()?;
-        Ok(CublasProduct { cublas: self.clone(), gemm })
+        if gemm.factors_on_device || gemm.pointers {
+            return Err(GemmError::Unsuited { kernel: "cublas" }.into());
+        }
+        let pass = match gemm.epilogue.is_none() {
+            true => None,
+            false => Some(Box::new(EpiloguePass::new(self.0.stream.device(), &gemm)?)),
+        };
+        Ok(CublasProduct { cublas: self.clone(), gemm, pass })
     }
 }
 
@@ -283,9 +294,40 @@ impl Drop for Started {
 }
 
 /// A product that cuBLAS can compute; [`Cublas::prepare`] makes it: only the matrices are missing.
+///
+/// With an epilogue, `cublasSgemm` is followed by a pass over C, which reads it, applies the epilogue,
+/// and stores it, as fast as the memory allows.
 pub struct CublasProduct {
     cublas: Cublas,
     gemm: Gemm,
+    pass: Option<Box<EpiloguePass>>,
+}
+
+/// The epilogue alone: a product with nothing to sum up, added to C, by a kernel that is made to write
+/// a large C.
+struct EpiloguePass {
+    plan: Plan,
+    /// A and B of no elements.
+    empty: [DeviceMatrix; 2],
+}
+
+impl EpiloguePass {
+    /// The kernel.
+    const KERNEL: &str = "outer_32x128";
+
+    fn new(device: &Device, gemm: &Gemm) -> Result<Self, Error> {
+        let alone = Gemm { k: 0, lda: 0, ldb: gemm.n, stride_a: 0, stride_b: 0, ..*gemm };
+        let alone = Gemm { trans_a: false, trans_b: false, ..alone }.scaled(1.0, 1.0);
+        let plan = device.kernel(find_kernel(Self::KERNEL)?)?.prepare(alone)?;
+        let empty = |rows, cols| DeviceMatrix::zeros(device, rows, cols);
+        Ok(Self { plan, empty: [empty(gemm.m, 0)?, empty(0, gemm.n)?] })
+    }
+
+    fn enqueue<'m>(&'m self, c: DeviceBatchMut<'m>, extras: Extras<'m>) -> Result<(), Error> {
+        let batch = self.plan.launch_plan().gemm().batch;
+        let [a, b] = self.empty.each_ref().map(|empty| empty.view().broadcast(batch));
+        Ok(self.plan.enqueue_with(a, b, c, extras)?)
+    }
 }
 
 impl CublasProduct {
@@ -306,11 +348,26 @@ impl CublasProduct {
         b: impl Into<DeviceBatchRef<'m>>,
         c: impl Into<DeviceBatchMut<'m>>,
     ) -> Result<(), Error> {
-        let Self { cublas, gemm } = self;
+        self.enqueue_with(a, b, c, Extras::new())
+    }
+
+    /// As [`CublasProduct::enqueue`], with what the product's epilogue reads.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn enqueue_with<'m>(
+        &self,
+        a: impl Into<DeviceBatchRef<'m>>,
+        b: impl Into<DeviceBatchRef<'m>>,
+        c: impl Into<DeviceBatchMut<'m>>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
+        let Self { cublas, gemm, pass } = self;
         let Started { stream, functions, handle, .. } = &*cublas.0;
         let Gemm { m, n, trans_a, trans_b, alpha, beta, lda, ldb, ldc, batch, .. } = *gemm;
-        let (a, b, c) = (a.into(), b.into(), c.into());
-        let operands = [a, b, c.view()];
+        let (a, b, c_batch) = (a.into(), b.into(), c.into());
+        let operands = [a, b, c_batch.view()];
         expect_planned(stream, gemm, operands)?;
         if m == 0 || n == 0 || batch == 0 {
             return Ok(());
@@ -368,7 +425,11 @@ impl CublasProduct {
                 ),
             }
         };
-        check(call, status)
+        check(call, status)?;
+        match pass {
+            Some(pass) => pass.enqueue(c_batch, extras),
+            None => Ok(()),
+        }
     }
 }
 

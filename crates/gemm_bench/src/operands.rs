@@ -1,7 +1,7 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
-use cuda_gemm::{DeviceHalfMatrix, Element, Error as GemmError, Gemm, InputType, Matrix};
-use gemm_verify::{Arithmetic, Bound, Check, Method, Problem, Reference};
+use cuda_gemm::{Axis, DeviceHalfMatrix, Element, Error as GemmError, Gemm, InputType, Matrix};
+use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference};
 
 use crate::error::Error;
 
@@ -34,9 +34,16 @@ pub struct Operands {
     c: Option<Matrix>,
     /// What A and B were rounded to, if they were.
     input: Option<InputType>,
+    /// What the epilogue reads: vectors for all products, and the residual of each.
+    scale: Option<Matrix>,
+    bias: Option<Matrix>,
+    residual: Option<Matrix>,
     /// What the products are of, unless that is A, B and C themselves.
-    products: Vec<(Matrix, Matrix, Option<Matrix>)>,
+    products: Vec<Product>,
 }
+
+/// A, B, and the old C and the residual where there are such, of one product.
+type Product = (Matrix, Matrix, Option<Matrix>, Option<Matrix>);
 
 /// Rows and columns of A, B and C on the host: matrices of a batch lie one below the other.
 ///
@@ -93,11 +100,11 @@ fn is_plain(gemm: &Gemm) -> bool {
 }
 
 impl Operands {
-    /// Takes matrices of the product's [`shapes`]; C where it is read.
+    /// Takes matrices of the product's [`shapes`]; C where it is read. Its epilogue reads nothing.
     ///
     /// # Errors
     ///
-    /// [`cuda_gemm::Error::Shape`].
+    /// [`cuda_gemm::Error::Shape`], or [`cuda_gemm::Error::Extras`].
     pub fn new(gemm: Gemm, a: Matrix, b: Matrix, c: Option<Matrix>) -> Result<Self, Error> {
         let [shape_a, shape_b, shape_c] = shapes(&gemm);
         let given =
@@ -111,19 +118,37 @@ impl Operands {
                 return Err(GemmError::Shape { what, rows, cols, need_rows, need_cols }.into());
             }
         }
-        Ok(Self::of(gemm, a, b, c))
+        if gemm.epilogue.reads() {
+            let what = "what the epilogue reads";
+            return Err(GemmError::Extras { what, is_missing: true }.into());
+        }
+        Ok(Self::of(gemm, a, b, c, [None, None, None]))
     }
 
-    /// Random matrices; C where it is read.
+    /// Random matrices; C, and what an epilogue reads, where they are read.
     pub fn random(gemm: &Gemm, seed: u64) -> Self {
         let [a, b, c] = shapes(gemm);
         let random = |[rows, cols]: [usize; 2], stream| Matrix::random(rows, cols, seed, stream);
+        let vector = |axis: Option<Axis>, stream| {
+            axis.map(|axis| random([1, axis.len(gemm.m, gemm.n)], stream))
+        };
+        let extras = [
+            vector(gemm.epilogue.scale, 4),
+            vector(gemm.epilogue.bias, 5),
+            gemm.epilogue.residual.then(|| random(c, 6)),
+        ];
         let c = (gemm.beta != 0.0).then(|| random(c, 3));
-        Self::of(*gemm, random(a, 1), random(b, 2), c)
+        Self::of(*gemm, random(a, 1), random(b, 2), c, extras)
     }
 
     /// Of matrices that have these shapes.
-    fn of(gemm: Gemm, a: Matrix, b: Matrix, c: Option<Matrix>) -> Self {
+    fn of(
+        gemm: Gemm,
+        a: Matrix,
+        b: Matrix,
+        c: Option<Matrix>,
+        [scale, bias, residual]: [Option<Matrix>; 3],
+    ) -> Self {
         let [part_a, part_b, part_c] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
         let products = if is_plain(&gemm) || is_empty { 0 } else { gemm.batch };
@@ -134,20 +159,21 @@ impl Operands {
                 let part = Matrix::from_vec(rows, cols, elements);
                 if trans { part.transposed() } else { part }
             };
-            let c = c.as_ref().map(|c| part(c, part_c, false));
-            (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c)
+            let [c, residual] =
+                [&c, &residual].map(|all| all.as_ref().map(|all| part(all, part_c, false)));
+            (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c, residual)
         });
         let products = products.collect();
-        Self { gemm, a, b, c, input: None, products }
+        Self { gemm, a, b, c, input: None, scale, bias, residual, products }
     }
 
-    /// The same with A and B rounded to the nearest of a type in 16 bits, ties to even: what a kernel for
-    /// tensor cores multiplies. The reference is of these.
+    /// The same with A and B rounded to the nearest of a type in 16 bits, ties to even: what a
+    /// kernel for tensor cores multiplies. The reference is of these.
     #[must_use]
     pub fn rounded(self, input: InputType) -> Self {
-        let Self { gemm, a, b, c, .. } = self;
+        let Self { gemm, a, b, c, scale, bias, residual, .. } = self;
         let [a, b] = [a, b].map(|matrix| DeviceHalfMatrix::rounded(input, &matrix));
-        Self { input: Some(input), ..Self::of(gemm, a, b, c) }
+        Self { input: Some(input), ..Self::of(gemm, a, b, c, [scale, bias, residual]) }
     }
 
     /// What A and B are rounded to; none where they are f32.
@@ -175,6 +201,11 @@ impl Operands {
         self.c.as_ref()
     }
 
+    /// What the epilogue reads, where it does: scale and bias, a row each, and the residual.
+    pub fn extras(&self) -> [Option<&Matrix>; 3] {
+        [&self.scale, &self.bias, &self.residual].map(Option::as_ref)
+    }
+
     /// The product in f64, as far as [`method`] says.
     ///
     /// # Errors
@@ -195,20 +226,30 @@ impl Operands {
         bound: Bound,
         seed: u64,
     ) -> Result<Products<'_>, Error> {
-        let Gemm { alpha, beta, m, .. } = self.gemm;
-        let problem = |a, b, c| Problem { a, b, c, alpha, beta, bound };
-        let problems: Vec<_> = match is_plain(&self.gemm) {
-            true => vec![problem(&self.a, &self.b, self.c.as_ref())],
+        let Gemm { alpha, beta, m, epilogue, .. } = self.gemm;
+        let one = |a, b, c, residual| {
+            let problem = Problem { a, b, c, alpha, beta, bound };
+            let epilogue = Epilogue {
+                scale: axis_and_row(epilogue.scale, &self.scale),
+                bias: axis_and_row(epilogue.bias, &self.bias),
+                activation: epilogue.activation,
+                residual,
+            };
+            Reference::compute(problem, method, seed)?.then(epilogue)
+        };
+        let references = match is_plain(&self.gemm) {
+            true => vec![one(&self.a, &self.b, self.c.as_ref(), self.residual.as_ref())],
             false => {
                 let products = self.products.iter();
-                products.map(|(a, b, c)| problem(a, b, c.as_ref())).collect()
+                let products =
+                    products.map(|(a, b, c, residual)| one(a, b, c.as_ref(), residual.as_ref()));
+                products.collect()
             }
         };
-        let references = problems.into_iter().map(|one| {
-            let reference = Reference::compute(one, method, seed)?;
+        let references = references.into_iter().map(|reference| {
             Ok::<_, gemm_verify::Error>(match self.input {
-                None => reference,
-                Some(input) => reference.computed_by(Arithmetic {
+                None => reference?,
+                Some(input) => reference?.computed_by(Arithmetic {
                     input: DeviceHalfMatrix::element(input),
                     products: gemm_verify::Products::TensorCore,
                     output: Element::F32,
@@ -218,6 +259,11 @@ impl Operands {
         let references = references.collect::<Result<_, _>>()?;
         Ok(Products { operands: self, rows: m, method, bound, references })
     }
+}
+
+/// A vector and what it is for, if there is one.
+fn axis_and_row(axis: Option<Axis>, vector: &Option<Matrix>) -> Option<(Axis, &[f32])> {
+    axis.zip(vector.as_ref().map(|vector| vector.row(0)))
 }
 
 /// The products of a batch in f64, or the only one; [`Operands::reference`] makes them.

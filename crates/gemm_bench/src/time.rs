@@ -21,7 +21,7 @@ pub struct Samples {
 impl Samples {
     /// Those of batches on a GPU.
     pub fn of_batches(batches: Batches) -> Self {
-        let Batches { launches, ms, gap_free } = batches;
+        let Batches { launches, ms, gap_free, .. } = batches;
         Self { clock: Clock::GpuEvents, launches, gap_free: Some(gap_free), ms }
     }
 

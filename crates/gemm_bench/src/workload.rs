@@ -107,11 +107,7 @@ impl<'a> Workload<'a> {
         let meter = (!is_soft).then(|| SideBySide::new(device, bytes)).transpose()?;
         let wanted = if is_soft { 1 } else { buffers::count(l2, bytes, device.info().l2_bytes) };
         let count = buffers::possible(wanted, bytes, device.free_memory()?);
-        let matrices = [operands.a(), operands.b()];
-        let mut buffers = match operands.input() {
-            None => RotatingBuffers::new(device, gemm, matrices, count),
-            Some(input) => RotatingBuffers::half(device, gemm, matrices, count, input),
-        }?;
+        let mut buffers = RotatingBuffers::new(device, operands, count)?;
         let old = operands.c();
         buffers.reset(old)?;
         let repeat = samples(device, repeat);

@@ -1,5 +1,5 @@
-//! Dense row-major matrices of f32 in the host's memory, views of them, NumPy's `.npy` files, and
-//! the types of elements that devices take.
+//! Dense row-major matrices of f32 in the host's memory, views of them, NumPy's `.npy` files, the types
+//! of elements that devices take, and the names of what is done to the elements of a product.
 //!
 //! Sizes and leading dimensions are in elements. [`Matrix`], [`MatrixRef`], [`MatrixMut`] and
 //! [`npy`] have examples, which show errors, too.
@@ -10,6 +10,7 @@
 //! [`MatrixMut`], and `From` between [`Matrix`] and `ndarray`'s `Array2`.
 
 mod element;
+mod epilogue;
 mod matrix;
 pub mod npy;
 mod view;
@@ -19,5 +20,6 @@ mod with_faer;
 mod with_ndarray;
 
 pub use element::{Element, UnknownElement};
+pub use epilogue::{Activation, Axis};
 pub use matrix::Matrix;
 pub use view::{MatrixMut, MatrixRef, ViewError, span};

@@ -158,6 +158,7 @@ struct Key {
     shape: Shape,
     l2: Option<String>,
     factors: [f64; 2],
+    epilogue: Option<String>,
     /// Splits and staging, unless `auto` chose them.
     options: Option<(Option<u64>, bool)>,
 }
@@ -171,6 +172,7 @@ impl Key {
             shape: row.shape,
             l2: row.l2.clone(),
             factors: [row.alpha.unwrap_or(1.0), row.beta.unwrap_or(0.0)],
+            epilogue: row.epilogue.clone(),
             options: (!is_chosen).then_some((row.splits, row.packed.unwrap_or(false))),
         }
     }

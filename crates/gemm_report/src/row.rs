@@ -142,6 +142,8 @@ pub struct Row {
     pub alpha: Option<f64>,
     /// The factor of the old C, likewise.
     pub beta: Option<f64>,
+    /// What is done to each element, as in `bias column, gelu`.
+    pub epilogue: Option<String>,
     /// What the L2 cache held.
     pub l2: Option<String>,
 

@@ -48,6 +48,11 @@
 //! Matrices that users bring may have structure (all elements equal, say), and then
 //! rounding errors add up in one direction: they get the worst case.
 //!
+//! # Epilogues
+//!
+//! Each step of an [`Epilogue`] carries the tolerance on: a factor multiplies it, an activation by the
+//! largest slope that it has (1.13), and each adds its own rounding, an activation eight.
+//!
 //! # Tensor cores
 //!
 //! [`Reference::computed_by`] says how a product is computed, where that is not by FMAs in f32. A and
@@ -76,7 +81,8 @@
 //!   independently of the errors, so by Hoeffding's inequality the sum of errors that are
 //!   each within their tolerance `t_j` exceeds `lambda * sqrt(sum_j t_j^2)` with probability
 //!   at most 2.6e-14. A group that fails is then computed element by element, and that
-//!   decides.
+//!   decides. With an epilogue, which need not be linear, there is no such check: what is compared
+//!   are the rows and columns.
 //!
 //! # NaN, infinities and overflow
 //!
@@ -87,6 +93,7 @@
 
 mod arithmetic;
 mod check;
+mod epilogue;
 mod error;
 mod product;
 mod reference;
@@ -95,6 +102,7 @@ mod tests;
 
 pub use arithmetic::{Arithmetic, Products};
 pub use check::{Bound, Check, Deviation, Method, Problem};
+pub use epilogue::Epilogue;
 pub use error::Error;
 pub use product::progress;
 pub use reference::Reference;

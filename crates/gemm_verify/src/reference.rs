@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::arithmetic::Arithmetic;
 use super::check::{Check, Deviation, LAMBDA, Method, Problem, SAMPLES, SLACK, TINY, U, Verdict};
+use crate::epilogue::Epilogue;
 use crate::error::Error;
 use crate::product::{begin, piece, product};
 
@@ -26,6 +27,7 @@ pub struct Reference<'a> {
     col_norms: Vec<f64>,
     method: Method,
     values: Values,
+    epilogue: Epilogue<'a>,
 }
 
 enum Values {
@@ -81,12 +83,41 @@ impl<'a> Reference<'a> {
             col_norms: col_norms(b, depth, 0.0),
             method,
             values: Values::Full(Vec::new()),
+            epilogue: Epilogue::default(),
         };
         reference.values = match method {
             Method::Full => reference.full(),
             Method::Sampled { group } => Values::Sampled(reference.sampled(group.max(1), seed)),
         };
         Ok(reference)
+    }
+
+    /// The same, with what is done to each element before results are compared.
+    ///
+    /// ```
+    /// use gemm_matrix::{Activation, Axis, Matrix};
+    /// use gemm_verify::{Bound, Epilogue, Method, Problem, Reference};
+    ///
+    /// let (a, b) = (Matrix::from_vec(1, 1, vec![2.0]), Matrix::from_vec(1, 2, vec![1.0, -3.0]));
+    /// let problem =
+    ///     Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound: Bound::WorstCase };
+    /// let epilogue = Epilogue {
+    ///     bias: Some((Axis::Column, &[0.5, 1.0])),
+    ///     activation: Some(Activation::Relu),
+    ///     ..Epilogue::default()
+    /// };
+    /// let reference = Reference::compute(problem, Method::Full, 0)?.then(epilogue)?;
+    /// assert!(reference.check(&Matrix::from_vec(1, 2, vec![2.5, 0.0]))?.passed());
+    /// assert!(!reference.check(&Matrix::from_vec(1, 2, vec![2.5, -5.0]))?.passed());
+    /// # Ok::<(), gemm_verify::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`].
+    pub fn then(self, epilogue: Epilogue<'a>) -> Result<Self, Error> {
+        epilogue.expect_shape(self.problem.a.rows(), self.problem.b.cols())?;
+        Ok(Self { epilogue, ..self })
     }
 
     /// The same reference, with the bounds of another arithmetic than that of f32.
@@ -203,6 +234,9 @@ impl<'a> Reference<'a> {
     /// at a time, up to the first with a wrong element.
     fn check_groups(&self, row: usize, result: &Matrix, sampled: &Sampled, check: &mut Check) {
         let Sampled { cols, group, signs, sums, .. } = sampled;
+        if !self.epilogue.is_none() {
+            return;
+        }
         let Problem { a, b, alpha, beta, .. } = self.problem;
         let groups = b.cols().div_ceil(*group);
         for (g, got) in result.row(row).chunks(*group).enumerate() {
@@ -272,6 +306,7 @@ impl<'a> Reference<'a> {
         let old = self.old(row, col).abs();
         let old = if old.is_finite() { old } else { 0.0 };
         let tolerance = self.factor * scaled + 2.0 * U * SLACK * old + self.underflow();
+        let (expected, tolerance) = self.epilogue.apply(row, col, expected, tolerance);
         let (last, spacing) = self.arithmetic.last_rounding();
         let stored = if expected.is_finite() { expected.abs() + tolerance } else { 0.0 };
         let tolerance = tolerance + last * stored + spacing;

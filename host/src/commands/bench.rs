@@ -106,18 +106,20 @@ fn measure(
 /// What is above the table.
 fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
     let (info, options) = (comparison.device().info(), comparison.options());
+    let epilogue = setting.gemm.epilogue;
+    let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
     let cublas = match setting.cublas_version {
         Some(version) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
         None => "nothing".to_owned(),
     };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {} A B + {} C, random matrices, seed {}\n\
+         product: C = {} A B + {} C{then}, random matrices, seed {}\n\
          against: {cublas}\n\
          {}\
          columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
          interval; rms err is the kernel's root mean square error against f64 / \
-         cuBLAS's\n",
+         cuBLAS's; us / call is the host's time to enqueue, of both\n",
         info.name,
         setting.compute_capability(),
         setting.gemm.alpha,

@@ -119,7 +119,7 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
         let bound = if *memory_bound { "memory" } else { "multiprocessors" };
         text += &format!(
             "  {kernel:<16}{splits:>4} split(s){:<8}{:>14} predicted, for the {bound}\n",
-            if *packed { ", packed" } else { "" },
+            if *packed { ", staged" } else { "" },
             milliseconds(*predicted_ms)
         );
     }

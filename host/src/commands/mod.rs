@@ -18,6 +18,7 @@ pub mod explain;
 mod l2;
 pub mod list;
 mod outcome;
+mod product;
 pub mod report;
 pub mod run;
 pub mod tune;

@@ -34,9 +34,9 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
     args.check(choice)?;
     let source = Input::open(args.source()?)?;
-    let gemm = source.gemm()?.scaled(args.alpha, args.beta);
+    let gemm = args.product.apply(source.gemm()?);
     gemm.validate()?;
-    if args.beta == 0.0 && source.has_c() {
+    if gemm.beta == 0.0 && source.has_c() {
         stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::for_matrix).transpose()?;
@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let device = device::open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
     let prepare = |gemm| -> Result<Vec<_>, BenchError> {
-        let all = loaded.iter().map(|one| one.prepare(gemm, args.splits, args.packed, choice));
+        let all = loaded.iter().map(|one| one.prepare(gemm, args.splits, args.staged, choice));
         all.collect()
     };
     let candidates = prepare(gemm)?;

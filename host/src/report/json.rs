@@ -125,6 +125,8 @@ struct Subject<'a> {
     batch: usize,
     alpha: f32,
     beta: f32,
+    /// What is done to each element, as in `bias column, gelu`; null if nothing is.
+    epilogue: Option<String>,
     /// Null if the matrices came from files.
     seed: Option<u64>,
     /// What A and B were rounded to; not there if they are f32.
@@ -160,6 +162,7 @@ impl<'a> Subject<'a> {
             batch: gemm.batch,
             alpha: gemm.alpha,
             beta: gemm.beta,
+            epilogue: (!gemm.epilogue.is_none()).then(|| gemm.epilogue.to_string()),
             seed: setting.seed,
             input: setting.input.map(InputType::name),
             cublas_version: setting.cublas_version,

@@ -186,7 +186,8 @@ fn share(record: &Record<'_>) -> String {
 
 /// What runs where.
 pub fn product(setting: &Setting<'_>) -> String {
-    let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, .. } = setting.gemm;
+    let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, epilogue, .. } = setting.gemm;
+    let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
     let op = |trans: bool| if trans { "^T" } else { "" };
     let batch = if batch == 1 { String::new() } else { format!(", batch of {batch}") };
     let matrices = match setting.seed {
@@ -200,7 +201,7 @@ pub fn product(setting: &Setting<'_>) -> String {
     };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}, {matrices}{rounded}\n",
+         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}{then}, {matrices}{rounded}\n",
         setting.device.info().name,
         setting.compute_capability(),
         op(trans_a),

@@ -8,13 +8,24 @@ use super::format::{milliseconds, number};
 /// The widths of the first two columns, and of the others.
 const SHAPE: usize = 20;
 const KERNEL: usize = 18;
-const WIDTHS: [usize; 12] = [11, 8, 12, 8, 14, 9, 8, 8, 8, 7, 6, 5];
+const WIDTHS: [usize; 13] = [11, 8, 12, 8, 14, 9, 8, 8, 8, 11, 7, 6, 5];
 
 /// The names of the columns.
 pub fn header() -> String {
     let cells = [
-        "time", "spread", "cuBLAS", "ratio", "95 %", "TFLOP/s", "of FFMA", "of copy", "rms err",
-        "SM MHz", "W", "C",
+        "time",
+        "spread",
+        "cuBLAS",
+        "ratio",
+        "95 %",
+        "TFLOP/s",
+        "of FFMA",
+        "of copy",
+        "rms err",
+        "us / call",
+        "SM MHz",
+        "W",
+        "C",
     ];
     line("M x N x K", "kernel", &cells.map(str::to_owned), "")
 }
@@ -35,6 +46,10 @@ pub fn row(row: &Row) -> String {
         percent(row.percent_of_ffma),
         percent(row.percent_of_copy),
         or_dash(number_of(row.rms_error_ratio, 2).map(|ratio| ratio + "x")),
+        or_dash(row.enqueue_us.map(|own| {
+            let cublas = row.cublas_enqueue_us.map(|us| format!("/{us:.1}")).unwrap_or_default();
+            format!("{own:.1}{cublas}")
+        })),
         or_dash(row.sm_mhz_min.map(|mhz| mhz.to_string())),
         number(row.watts, 0),
         or_dash(row.celsius.map(|celsius| celsius.to_string())),
@@ -75,7 +90,7 @@ fn number_of(value: Option<f64>, digits: usize) -> Option<String> {
     value.map(|value| number(Some(value), digits))
 }
 
-fn line(shape: &str, kernel: &str, cells: &[String; 12], verdict: &str) -> String {
+fn line(shape: &str, kernel: &str, cells: &[String; 13], verdict: &str) -> String {
     let cells: String =
         cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:>width$}")).collect();
     let line = format!("{shape:<SHAPE$}{kernel:<KERNEL$}{cells}  {verdict}");
@@ -107,6 +122,8 @@ mod tests {
             percent_of_ffma: Some(100.0),
             percent_of_copy: Some(100.0),
             rms_error_ratio: Some(10.0),
+            enqueue_us: Some(12.34),
+            cublas_enqueue_us: Some(123.4),
             sm_mhz_min: Some(1980),
             watts: Some(700.0),
             celsius: Some(100),
@@ -125,7 +142,16 @@ mod tests {
         assert_eq!(cells[..2], ["16384x16384x16384", "async_copy"]);
         assert!(text.ends_with("  within noise\n"), "{text}");
         // Blanks between all cells: none is wider than its column.
-        for cell in ["12346 ms", "10.0 %", "12.346x", "12.300-12.400", "61.23", "100.0 %", "700"] {
+        for cell in [
+            "12346 ms",
+            "10.0 %",
+            "12.346x",
+            "12.300-12.400",
+            "61.23",
+            "100.0 %",
+            "12.3/123.4",
+            "700",
+        ] {
             assert!(text.contains(&format!(" {cell} ")), "{cell}: {text}");
         }
         let at = |text: &str, what: &str| text.find(what).unwrap() + what.len();

@@ -1,8 +1,10 @@
 //! How a kernel of this family is declared, and what it takes.
 
+use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 
-use crate::matrix::Output;
+use crate::epilogue;
+use crate::matrix::{Output, POINTERS_A, POINTERS_B, POINTERS_C, addressed};
 
 /// The parameters of every entry point: see [`KernelAbi::SplitK`](crate::KernelAbi::SplitK).
 #[derive(Clone, Copy)]
@@ -25,6 +27,8 @@ pub struct Params {
     pub stride_a: u64,
     pub stride_b: u64,
     pub stride_c: u64,
+    pub pointer_batch: u32,
+    pub epilogue: epilogue::Parameters,
 }
 
 /// Which part of K a block sums over.
@@ -38,33 +42,75 @@ pub struct Split {
 
 impl Params {
     /// The product of the batch that this block is for, and its split: those of a product follow
-    /// each other along the grid's z axis. A tile of C has so many `elements`.
+    /// each other along the grid's z axis. Of what is needed at the end there is [`epilogue`](Self::epilogue),
+    /// [`output`](Self::output) and [`workspace`](Self::workspace).
+    ///
+    /// # Safety
+    /// The parameters are as the launch promises.
     #[inline(always)]
-    pub fn of_block(mut self, elements: u32) -> (Self, Split) {
+    pub unsafe fn of_block(mut self) -> (Self, Split) {
         let (z, splits) = (thread::block_idx_z(), self.splits);
         if splits == 0 {
             // One product: nobody waits for a division.
             return (self, Split { count: thread::grid_dim_z(), index: z });
         }
         let (product, index) = (z / splits, z % splits);
-        let offset = |stride: u64| product as usize * stride as usize;
-        let tiles = product as usize * (thread::grid_dim_x() * thread::grid_dim_y()) as usize;
-        self.a = self.a.wrapping_add(offset(self.stride_a));
-        self.b = self.b.wrapping_add(offset(self.stride_b));
-        self.c = self.c.wrapping_add(offset(self.stride_c));
-        self.partials = self.partials.wrapping_add(tiles * (splits * elements) as usize);
-        self.counters = self.counters.wrapping_add(tiles);
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.a = self.operand(self.a.cast_mut(), self.stride_a, POINTERS_A, product);
+            self.b = self.operand(self.b.cast_mut(), self.stride_b, POINTERS_B, product);
+        }
         (self, Split { count: splits, index })
     }
 
-    /// C.
+    /// The operand of a product of the batch, which lies at a stride or behind an array of addresses.
+    ///
+    /// # Safety
+    /// As for [`Params::of_block`].
+    #[inline(always)]
+    unsafe fn operand(self, first: *mut f32, stride: u64, which: u32, product: u32) -> *mut f32 {
+        if self.pointer_batch & which == 0 {
+            return first.wrapping_add(product as usize * stride as usize);
+        }
+        // SAFETY: an address for each product.
+        unsafe { addressed(first, product) }.wrapping_add(stride as usize)
+    }
+
+    /// The block's product, worked out once more, where it is needed: so it takes no registers before.
+    #[inline(always)]
+    fn product(self) -> u32 {
+        // One product: nobody waits for a division.
+        let product = black_box(thread::block_idx_z()).checked_div(self.splits);
+        black_box(product.unwrap_or(0))
+    }
+
+    /// The epilogue of the block's product.
+    #[inline(always)]
+    pub fn epilogue(self) -> epilogue::Parameters {
+        self.epilogue.of_product(self.product())
+    }
+
+    /// The partial sums and the counters of the block's product, whose tiles of C have so many
+    /// `elements`.
+    #[inline(always)]
+    pub fn workspace(self, elements: u32) -> (*mut f32, *mut u32) {
+        let tiles_of_one = (thread::grid_dim_x() * thread::grid_dim_y()) as usize;
+        let tiles = self.product() as usize * tiles_of_one;
+        let partials = self.partials.wrapping_add(tiles * (self.splits * elements) as usize);
+        (partials, self.counters.wrapping_add(tiles))
+    }
+
+    /// C, for the end of a kernel.
     ///
     /// # Safety
     /// It is as the launch promises, and there is no other output.
     #[inline(always)]
     pub unsafe fn output(self) -> Output {
         // SAFETY: the caller's contract.
-        unsafe { Output::new(self.c, self.ldc, self.m, self.n, self.alpha, self.beta) }
+        unsafe {
+            let c = self.operand(self.c, self.stride_c, POINTERS_C, self.product());
+            Output::new(c, self.ldc, self.m, self.n, self.alpha, self.beta)
+        }
     }
 
     /// The part of K that a split has: from, and to. Nothing if the former is not less.
@@ -94,6 +140,7 @@ macro_rules! kernel_module {
 
             use super::$kernel;
             use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Unaligned};
+            use crate::epilogue;
             use crate::tiles::geometry::Geometry;
             use crate::tiles::kernel::{Params, entry_point};
 
@@ -151,11 +198,12 @@ macro_rules! entry_point {
         ///   all products.
         /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
         ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`; those of the
-        ///   next product follow at `stride_a`, `stride_b` and `stride_c` elements. No two C
-        ///   overlap.
+        ///   next product follow at `stride_a`, `stride_b` and `stride_c` elements, or they are
+        ///   behind arrays of addresses. No two C overlap.
         /// - Nothing else writes A or B, or touches C, during the launch.
         /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`] says, and nothing
         ///   else touches the latter two during the launch; `partials` is a multiple of 16.
+        /// - What the `epilogue` reads is there, and nothing writes it during the launch.
         /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls
         ///   vectorized are aligned as it says. Rows may be no multiples of 4 elements long, if
         ///   zeros follow up to the next one.
@@ -179,6 +227,8 @@ macro_rules! entry_point {
             stride_a: u64,
             stride_b: u64,
             stride_c: u64,
+            pointer_batch: u32,
+            epilogue: epilogue::Parameters,
         ) {
             // SAFETY: the same contract.
             unsafe {
@@ -201,6 +251,8 @@ macro_rules! entry_point {
                     stride_a,
                     stride_b,
                     stride_c,
+                    pointer_batch,
+                    epilogue,
                 })
             }
         }

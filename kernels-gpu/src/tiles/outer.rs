@@ -25,11 +25,13 @@
 use core::marker::PhantomData;
 
 use cuda_std::cp_async;
+use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
 use super::copy::CopyB;
 use super::geometry::Geometry;
+use crate::epilogue;
 use crate::matrix::Output;
 
 /// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its entry point, for
@@ -51,6 +53,7 @@ macro_rules! outer_module {
 
             use super::Outer;
             use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared};
+            use crate::epilogue;
             use crate::matrix::Output;
             use crate::tiles::geometry::Geometry;
 
@@ -86,7 +89,7 @@ macro_rules! outer_module {
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES),
                 unaligned: None,
-                abi: KernelAbi::Gemm,
+                abi: KernelAbi::GemmEpilogue,
                 source: include_str!("outer.rs"),
             };
 
@@ -96,7 +99,7 @@ macro_rules! outer_module {
             /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
             /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
             ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
-            /// - Nothing else writes A or B, or touches C, during the launch.
+            /// - Nothing else writes A, B or what the epilogue reads, or touches C, during the launch.
             #[kernel(block = THREADS, min_blocks = $min_blocks)]
             pub unsafe fn $name(
                 m: u32,
@@ -110,11 +113,12 @@ macro_rules! outer_module {
                 beta: f32,
                 c: *mut f32,
                 ldc: u32,
+                epilogue: epilogue::Parameters,
             ) {
                 // SAFETY: as the launch promises.
                 unsafe {
                     let c = Output::new(c, ldc, m, n, alpha, beta);
-                    Kernel::gemm(m, n, k, a, lda, b, ldb, c)
+                    Kernel::gemm(m, n, k, a, lda, b, ldb, c, epilogue)
                 }
             }
         }
@@ -201,6 +205,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         b: *const f32,
         ldb: u32,
         c: Output,
+        epilogue: epilogue::Parameters,
     ) {
         const { Self::CONSISTENT };
         let tid = thread::thread_idx_x();
@@ -274,6 +279,29 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             }
             stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
             left = left.saturating_sub(G::BK);
+        }
+        if epilogue.is_some() {
+            let mut next = 0;
+            while next < G::TM {
+                // The compiler knows nothing of it: one piece of code for all rows.
+                let i = black_box(next);
+                let mut values = [0.0; epilogue::MOST];
+                for r in 0..TM {
+                    for j in 0..TN {
+                        if r == i as usize {
+                            values[j] = acc[r][j];
+                        }
+                    }
+                }
+                let at = |j: usize| {
+                    let (row, col) = (row + i * Self::LANES_M, col + j as u32 * Self::LANES_N);
+                    (block_row + row, block_col + col)
+                };
+                // SAFETY: as below.
+                unsafe { c.store_epilogue(epilogue, false, TN, at, values) };
+                next = i + 1;
+            }
+            return;
         }
         // SAFETY: each element of the tile belongs to one thread.
         unsafe {

@@ -121,7 +121,7 @@ fn pairwise(mut quads: [F32x4; PAIRWISE], count: usize) -> F32x4 {
 /// # Safety
 /// Every thread of the block makes this call, under conditions that are the same for all of a
 /// warp, and every block of the product does. `partials` and `counters` are the product's, as
-/// [`Params::of_block`](super::kernel::Params::of_block) says, `partials` a multiple of 16.
+/// [`Params::workspace`](super::kernel::Params::workspace) says, `partials` a multiple of 16.
 #[inline(always)]
 pub unsafe fn reduce_splits<G: Geometry>(
     outputs: OutputPartition,

@@ -98,13 +98,12 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
     #[inline(always)]
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
-        let (params, split) = params.of_block(G::BM * G::BN);
-        let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
+        // SAFETY: as the launch promises.
+        let (params, split) = unsafe { params.of_block() };
+        let Params { m, n, a, lda, b, ldb, .. } = params;
         let tid = thread::thread_idx_x();
         let (slice, lane) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
         let (block_row, block_col) = (thread::block_idx_y() * G::BM, thread::block_idx_x() * G::BN);
-        // SAFETY: as the launch promises.
-        let c = unsafe { params.output() };
 
         let (begin, end) = params.range(split);
 
@@ -203,13 +202,29 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
         // From here on, `sums[i]` is quad `outputs.quad::<G>(i)`, and that is its row.
         if split.count > 1 {
+            let (partials, counters) = params.workspace(G::BM * G::BN);
             // SAFETY: as the launch promises; every thread of the block comes here.
             if !unsafe { reduce_splits::<G>(outputs, split, partials, counters, &mut sums) } {
                 return;
             }
         }
+        // SAFETY: as the launch promises.
+        let c = unsafe { params.output() };
         // The launch only promises that B is aligned.
         let aligned = ALIGNED && c.is_aligned();
+        if params.epilogue.is_some() {
+            let epilogue = params.epilogue();
+            for i in 0..Self::OWN {
+                if outputs.has::<G>(i) {
+                    let (row, col) = (block_row + outputs.quad::<G>(i), block_col + lane * 4);
+                    let values = core::array::from_fn(|j| if j < 4 { sums[i][j] } else { 0.0 });
+                    let at = |j: usize| (row, col + j as u32);
+                    // SAFETY: as below.
+                    unsafe { c.store_epilogue(epilogue, aligned, 4, at, values) };
+                }
+            }
+            return;
+        }
         for i in 0..Self::OWN {
             if outputs.has::<G>(i) {
                 let (row, col) = (block_row + outputs.quad::<G>(i), block_col + lane * 4);

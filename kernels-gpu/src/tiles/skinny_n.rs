@@ -124,14 +124,13 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     #[inline(always)]
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
-        let (params, split) = params.of_block(G::BM * G::BN);
-        let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
+        // SAFETY: as the launch promises.
+        let (params, split) = unsafe { params.of_block() };
+        let Params { m, n, a, lda, b, ldb, .. } = params;
         let tid = thread::thread_idx_x();
         let (warp, lane) = (tid / 32, tid % 32);
         let (block_row, block_col) = (thread::block_idx_y() * G::BM, thread::block_idx_x() * G::BN);
         let row = block_row + warp * TM as u32;
-        // SAFETY: as the launch promises.
-        let c = unsafe { params.output() };
 
         let (begin, end) = params.range(split);
 
@@ -228,17 +227,20 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         let number = warp * Self::VALUES + lane / Self::ALIKE;
         let position = |number: u32| (block_row + number / G::BN, block_col + number % G::BN);
         let is_owner = lane % Self::ALIKE == 0;
+        // SAFETY: as the launch promises.
+        let c = unsafe { params.output() };
         let splits = split.count;
         if splits == 1 {
             let (row, col) = position(number);
             if is_owner {
                 // SAFETY: one lane of one warp has this element.
-                unsafe { c.store(row, col, sum) };
+                unsafe { c.store_each(params.epilogue(), [sum], |_| (row, col)) };
             }
             return;
         }
 
         // As `reduce_splits`: the last block to arrive adds up.
+        let (partials, counters) = params.workspace(G::BM * G::BN);
         let tile = thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x();
         let first = partials.wrapping_add((tile * splits) as usize * (G::BM * G::BN) as usize);
         let part = |z: u32| first.wrapping_add((z * G::BM * G::BN) as usize);
@@ -275,11 +277,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             }
             begin += AT_ONCE;
         }
-        for e in 0..4 {
-            let (row, col) = position(tid * 4 + e);
-            // SAFETY: one thread of the block that came last has this element.
-            unsafe { c.store(row, col, total[e as usize]) };
-        }
+        // SAFETY: one thread of the block that came last has these elements.
+        unsafe { c.store_each(params.epilogue(), total, |e| position(tid * 4 + e as u32)) };
     }
 
     /// Adds up the sums of all lanes. A lane gets that with the number `lane / ALIKE`, counted

@@ -93,6 +93,7 @@
 use core::marker::PhantomData;
 
 use cuda_std::cp_async;
+use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
@@ -100,6 +101,7 @@ use super::copy::{CopyA, CopyB, row_a, swapped_a};
 use super::geometry::Geometry;
 use super::kernel::Params;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
+use crate::epilogue;
 use crate::matrix::Output;
 use crate::swizzle::swizzled_tile;
 
@@ -163,20 +165,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     #[inline(always)]
     pub(super) unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
-        let (params, split) = params.of_block(G::BM * G::BN);
-        let Params { m, n, a, lda, b, ldb, partials, counters, .. } = params;
+        // SAFETY: as the launch promises.
+        let (params, split) = unsafe { params.of_block() };
+        let Params { m, n, a, lda, b, ldb, .. } = params;
         let tid = thread::thread_idx_x();
         let (block_y, block_x) = swizzled_tile();
         let (block_row, block_col) = (block_y * G::BM, block_x * G::BN);
-        // SAFETY: as the launch promises.
-        let c = unsafe { params.output() };
 
         // What this thread computes: its slice of every step.
-        let (slice, in_slice) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
-        let (warp, lane) = (in_slice / Self::LANES, in_slice % Self::LANES);
-        let (warp_row, warp_col) = (warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN);
-        let (lane_row, lane_col) = (lane / Self::LANES_N * 4, lane % Self::LANES_N * 4);
-        let slice_k = slice * G::SLICE_K;
+        let (slice_k, in_slice) = (tid / G::SLICE_THREADS * G::SLICE_K, tid % G::SLICE_THREADS);
+        let [[warp_row, warp_col], [lane_row, lane_col]] = Self::place(in_slice);
 
         let (begin, end) = params.range(split);
 
@@ -267,6 +265,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         }
         outer_product(&frag_a[1], &frag_b[1], &mut acc);
 
+        // Once more, so that it takes no registers in the loop.
+        let tid = black_box(thread::thread_idx_x());
+        let (slice, in_slice) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
         let mut sums: Quads = [[0.0; 4]; MAX_QUADS];
         for quad in 0..Self::QUADS {
             for j in 0..4 {
@@ -286,6 +287,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         }
         // From here on, `sums[i]` is the quad with the number `outputs.quad::<G>(i)`.
         if split.count > 1 {
+            let (partials, counters) = params.workspace(G::BM * G::BN);
             // SAFETY: as the launch promises; every thread of the block comes here.
             let last = unsafe { reduce_splits::<G>(outputs, split, partials, counters, &mut sums) };
             if !last {
@@ -293,6 +295,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             }
         }
 
+        // Nor in the reductions.
+        let in_slice = black_box(thread::thread_idx_x()) % G::SLICE_THREADS;
+        let [[warp_row, warp_col], [lane_row, lane_col]] = Self::place(in_slice);
         let position = |i: usize| {
             let quad = outputs.quad::<G>(i);
             let (i_row, i_col) = (quad / Self::ROW as u32, quad % Self::ROW as u32);
@@ -300,6 +305,36 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             let col = i_col * (G::WN / Self::ROW as u32);
             (warp_row + lane_row + row, warp_col + lane_col + col)
         };
+        // SAFETY: as the launch promises.
+        let c = unsafe { params.output() };
+        if params.epilogue.is_some() {
+            let (epilogue, is_aligned) = (params.epilogue(), c.is_aligned());
+            let mut next = 0;
+            while next < Self::OWN.div_ceil(2) as u32 {
+                // The compiler knows nothing of it: one piece of code for all pairs of quads.
+                let pair = if Self::OWN > 2 { black_box(next) } else { 0 };
+                let mut values = [0.0; epilogue::MOST];
+                for quad in 0..Self::OWN {
+                    for j in 0..4 {
+                        if quad / 2 == pair as usize {
+                            values[quad % 2 * 4 + j] = sums[quad][j];
+                        }
+                    }
+                }
+                let at = |i: usize| {
+                    let quad = pair as usize * 2 + i / 4;
+                    let (row, col) = position(quad);
+                    // Past the end of C where a slice has no such quad.
+                    let row = if outputs.has::<G>(quad) { block_row + row } else { u32::MAX };
+                    (row, block_col + col + i as u32 % 4)
+                };
+                let count = if Self::OWN > 1 { 8 } else { 4 };
+                // SAFETY: as below.
+                unsafe { c.store_epilogue(epilogue, is_aligned, count, at, values) };
+                next = pair + 1;
+            }
+            return;
+        }
         if !c.is_aligned() {
             // SAFETY: every thread of the block is done with what is in shared memory at the first
             // barrier, and has stored its quads at the second; each has its own.
@@ -342,6 +377,17 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                 }
             }
         }
+    }
+
+    /// Row and column of a warp's outputs in the block's, and of the first of a thread's quads in these,
+    /// for the thread with this number in its slice.
+    #[inline(always)]
+    fn place(in_slice: u32) -> [[u32; 2]; 2] {
+        let (warp, lane) = (in_slice / Self::LANES, in_slice % Self::LANES);
+        [
+            [warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN],
+            [lane / Self::LANES_N * 4, lane % Self::LANES_N * 4],
+        ]
     }
 
     /// Stores a tile of C from shared memory, so many elements of a thread at a time: the threads of

@@ -10,7 +10,7 @@ use kernels_gpu::KernelDescriptor;
 /// use cuda_gemm::{Choice, find_kernel};
 ///
 /// let choice = Choice { descriptor: find_kernel("tile_64x64")?, splits: 3, staged: true };
-/// assert_eq!(choice.to_string(), "tile_64x64 in 3 splits, packed");
+/// assert_eq!(choice.to_string(), "tile_64x64 in 3 splits, staged");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl PartialEq for Choice {
 impl fmt::Debug for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} / {}", self.descriptor.name(), self.splits)?;
-        f.write_str(if self.staged { " packed" } else { "" })
+        f.write_str(if self.staged { " staged" } else { "" })
     }
 }
 
@@ -53,6 +53,6 @@ impl fmt::Display for Choice {
         if *splits > 1 {
             write!(f, " in {splits} splits")?;
         }
-        f.write_str(if *staged { ", packed" } else { "" })
+        f.write_str(if *staged { ", staged" } else { "" })
     }
 }

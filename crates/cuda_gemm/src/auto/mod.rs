@@ -42,6 +42,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::Gemm;
 use crate::launch::{Kernel, Plan, PlanBuilder, is_aligned};
+use crate::matrix::DeviceMatrix;
 
 pub use changes::Change;
 pub use choice::Choice;
@@ -235,7 +236,7 @@ impl Auto {
                 one[i] = true;
                 is_aligned(one, gemm, [0; 3]) == is_aligned(one, &measured, [0; 3])
             });
-        exceptions.get(&[m, n, k]).copied().filter(|_| alike)
+        exceptions.get(&[m, n, k]).copied().filter(|one| alike && gemm.suits(one.descriptor))
     }
 
     /// The best few choices by costs alone, fastest first, if there are any measurements.
@@ -254,6 +255,48 @@ impl Auto {
     /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`].
     pub fn prepare(&self, gemm: Gemm) -> Result<Plan, Error> {
         self.plan(gemm)?.prepare()
+    }
+
+    /// Loads the kernels that these products need, and runs each once on a tiny product, so that none
+    /// of their calls waits for the driver's compiler; it takes as long as that needs, up to half a
+    /// second for a kernel, and next to nothing for one that is loaded. Without it the first plan with
+    /// a kernel loads it. Returns the kernels' names.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, Gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// let layer = Gemm::new(32, 100, 64);
+    /// let kernels = device.auto()?.warm_up(&[layer, layer.transposed(false, true)])?;
+    /// assert_eq!(kernels.len(), 1);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`], or a fault of a kernel.
+    pub fn warm_up(&self, products: &[Gemm]) -> Result<Vec<&'static str>, Error> {
+        let mut done: Vec<(Choice, [bool; 2])> = Vec::new();
+        for gemm in products {
+            let choice = Choice { splits: 1, ..self.choose(gemm)? };
+            let Gemm { trans_a, trans_b, .. } = *gemm;
+            if done.contains(&(choice, [trans_a, trans_b])) {
+                continue;
+            }
+            // With rows that 128-bit accesses reach, and with others: each has its entry point.
+            for size in [4, 3] {
+                let tiny = Gemm::new(size, size, size).transposed(trans_a, trans_b);
+                let zeros = || DeviceMatrix::zeros(&self.device, size, size);
+                let (a, b, mut c) = (zeros()?, zeros()?, zeros()?);
+                self.plan_choice(tiny, choice)?.prepare()?.enqueue(&a, &b, &mut c)?;
+                self.device.synchronize()?;
+            }
+            done.push((choice, [trans_a, trans_b]));
+        }
+        let mut names: Vec<_> = done.iter().map(|(choice, _)| choice.descriptor.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
     /// Chooses a kernel for a product; how it is prepared may then be altered.

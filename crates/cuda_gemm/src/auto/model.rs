@@ -154,7 +154,7 @@ impl Model {
         let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
         for (costs, staged) in both {
             let work = Work::new(gemm, costs.kernel, staged);
-            if work.tiles == 0 || staged && !work.staged {
+            if work.tiles == 0 || staged && !work.staged || !gemm.suits(costs.kernel) {
                 continue;
             }
             if costs.kernel.abi() != KernelAbi::SplitK {
@@ -186,9 +186,10 @@ impl Model {
         let memory = work.bytes(self, costs) / self.copy;
         let (blocks, reduction) = match costs.kernel.abi() {
             KernelAbi::StreamK => self.persistent(costs, work),
-            KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
-                self.in_waves(costs, work, splits)
-            }
+            KernelAbi::Gemm
+            | KernelAbi::GemmEpilogue
+            | KernelAbi::SplitK
+            | KernelAbi::TensorMap => self.in_waves(costs, work, splits),
         };
         let staging = match work.staged_bytes {
             0.0 => 0.0,
@@ -308,12 +309,13 @@ impl Work {
         let is_batched = descriptor.abi() == KernelAbi::SplitK;
         let (products, rounds) = if is_batched { (batch, 1.0) } else { (1.0, batch) };
         // What all products share is read once.
-        let count = |stride: usize, products: f64| if stride == 0 { 1.0 } else { products };
+        let is_one = |stride: usize| stride == 0 && !gemm.pointers;
+        let count = |stride: usize, products: f64| if is_one(stride) { 1.0 } else { products };
         let inputs = [(4.0 * m * k, gemm.stride_a), (4.0 * k * n, gemm.stride_b)];
         let bytes = inputs.map(|(bytes, stride)| bytes * count(stride, batch));
         let read = inputs.map(|(bytes, stride)| bytes * count(stride, products));
         let ragged = match descriptor.abi() {
-            KernelAbi::Gemm => [false; 2],
+            KernelAbi::Gemm | KernelAbi::GemmEpilogue => [false; 2],
             KernelAbi::TensorMap | KernelAbi::StreamK => {
                 [(gemm.trans_a, gemm.lda), (gemm.trans_b, gemm.ldb)]
                     .map(|(transposed, ld)| !transposed && !ld.is_multiple_of(4))

@@ -28,12 +28,13 @@ const FULL: f64 = 0.75;
 pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescriptor]) -> Choice {
     let full = FULL * f64::from(multiprocessors);
     let usable = |descriptor: &&'static KernelDescriptor| match descriptor.abi() {
+        _ if !gemm.suits(descriptor) => false,
         // Tensor maps need rows that are multiples of 16 bytes apart.
         KernelAbi::TensorMap | KernelAbi::StreamK => {
             (gemm.trans_a || gemm.lda.is_multiple_of(4))
                 && (gemm.trans_b || gemm.ldb.is_multiple_of(4))
         }
-        KernelAbi::Gemm => {
+        KernelAbi::Gemm | KernelAbi::GemmEpilogue => {
             descriptor.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))
         }
         KernelAbi::SplitK => true,
@@ -58,7 +59,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         KernelAbi::SplitK => {
             (gemm.depth().div_ceil(descriptor.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
-        KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
+        KernelAbi::Gemm | KernelAbi::GemmEpilogue | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
     };
     let fills = |descriptor: &&&'static KernelDescriptor| {
         tiles(descriptor) * f64::from(most_splits(descriptor)) >= full
@@ -89,14 +90,16 @@ pub fn for_software(gemm: &Gemm) -> Choice {
 
 /// Tiles without splits are for a K of one step.
 fn is_for_short_k(descriptor: &KernelDescriptor) -> bool {
-    descriptor.abi() == KernelAbi::Gemm
+    descriptor.abi() == KernelAbi::GemmEpilogue
 }
 
 /// The tiles that are for a K as long as this.
 fn tiles_for_k(gemm: &Gemm) -> impl Iterator<Item = &'static KernelDescriptor> + use<> {
     let depth = gemm.depth();
+    let gemm = *gemm;
     TILES.iter().copied().filter(move |descriptor| {
-        !is_for_short_k(descriptor) || depth <= descriptor.tile().bk as usize
+        gemm.suits(descriptor)
+            && (!is_for_short_k(descriptor) || depth <= descriptor.tile().bk as usize)
     })
 }
 

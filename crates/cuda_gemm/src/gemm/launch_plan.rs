@@ -56,7 +56,7 @@ impl LaunchPlan {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds, and [`Error::SharedMemory`].
+    /// What [`Gemm::validate`] finds, [`Error::Unsuited`] and [`Error::SharedMemory`].
     pub fn new(
         descriptor: &KernelDescriptor,
         gemm: Gemm,
@@ -85,6 +85,9 @@ impl LaunchPlan {
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
+        if !gemm.suits(descriptor) {
+            return Err(Error::Unsuited { kernel: descriptor.name() });
+        }
         // `depth` fits because `validate` accepted k.
         let depth = gemm.depth() as u32;
         let steps = depth.div_ceil(descriptor.tile().bk);
@@ -109,12 +112,18 @@ impl LaunchPlan {
         let products_per_launch = match descriptor.abi() {
             // `validate` accepted the batch.
             KernelAbi::SplitK => (most_splits / splits).clamp(1, canonical.batch.max(1) as u32),
-            KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
+            KernelAbi::Gemm
+            | KernelAbi::GemmEpilogue
+            | KernelAbi::TensorMap
+            | KernelAbi::StreamK => 1,
         };
         let (launches, workspace) = match descriptor.abi() {
             _ if canonical.batch == 0 => Default::default(),
             KernelAbi::StreamK => stream_k::launches(descriptor, &canonical, limits),
-            KernelAbi::Gemm | KernelAbi::SplitK | KernelAbi::TensorMap => {
+            KernelAbi::Gemm
+            | KernelAbi::GemmEpilogue
+            | KernelAbi::SplitK
+            | KernelAbi::TensorMap => {
                 let launches = panels(descriptor, &canonical, [limits.grid[0], limits.grid[1]]);
                 let workspace = split_workspace(descriptor, splits, products_per_launch, &launches);
                 (launches, workspace)

@@ -1,7 +1,9 @@
 //! The operation: GEMM in f32, as BLAS has it.
 
 use gemm_matrix::span;
+use kernels_gpu::{KernelAbi, KernelDescriptor};
 
+use super::epilogue::Epilogue;
 use crate::error::Error;
 
 /// The largest m, n, k or leading dimension: kernels take them as `u32`, and
@@ -18,7 +20,9 @@ const MAX_REACH: usize = 1 << 48;
 /// A column-major matrix is the transpose of a row-major one with the same leading dimension.
 ///
 /// Of a strided batch, there are `batch` such products, whose matrices follow each other at strides
-/// in memory.
+/// in memory; of a batch of pointers they lie anywhere.
+///
+/// An [`Epilogue`] makes something else of each element before it is stored.
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
 /// neither A nor B is read.
@@ -76,6 +80,14 @@ pub struct Gemm {
     pub stride_b: usize,
     /// Elements from one product's C to the next one's: no two may overlap.
     pub stride_c: usize,
+    /// Whether the matrices of a batch lie anywhere, behind arrays of addresses: see
+    /// [`Gemm::batched_pointers`].
+    pub pointers: bool,
+    /// Whether alpha and beta are read from device memory when the product runs: see
+    /// [`Gemm::device_factors`].
+    pub factors_on_device: bool,
+    /// What becomes of an element before it is stored.
+    pub epilogue: Epilogue,
 }
 
 impl Gemm {
@@ -96,7 +108,39 @@ impl Gemm {
             stride_a: 0,
             stride_b: 0,
             stride_c: 0,
+            pointers: false,
+            factors_on_device: false,
+            epilogue: Epilogue::new(),
         }
+    }
+
+    /// The same product, and what becomes of each element before it is stored.
+    #[must_use]
+    pub const fn then(self, epilogue: Epilogue) -> Self {
+        Self { epilogue, ..self }
+    }
+
+    /// The same product with alpha and beta in device memory, where a kernel of the same stream may
+    /// have computed them: [`Extras::factors`](crate::Extras::factors). The BLAS rules hold by their
+    /// values there, but that A and B must be readable memory whatever alpha is.
+    #[must_use]
+    pub const fn device_factors(self) -> Self {
+        Self { factors_on_device: true, alpha: 1.0, beta: 1.0, ..self }
+    }
+
+    /// A batch of such products whose matrices lie anywhere: see
+    /// [`PointerBatch`](crate::PointerBatch).
+    #[must_use]
+    pub const fn batched_pointers(self, batch: usize) -> Self {
+        Self { pointers: true, ..self.batched(batch, [0; 3]) }
+    }
+
+    /// Whether a kernel has what this product needs beside the product itself: an epilogue, factors
+    /// in device memory, batches of pointers.
+    pub fn suits(&self, descriptor: &KernelDescriptor) -> bool {
+        let abi = descriptor.abi();
+        let is_plain = self.epilogue.is_none() && !self.factors_on_device;
+        (is_plain || abi.has_epilogue()) && (!self.pointers || abi == KernelAbi::SplitK)
     }
 
     /// A strided batch of such products, with the strides of A, B and C in elements.
@@ -106,12 +150,14 @@ impl Gemm {
         Self { batch, stride_a, stride_b, stride_c, ..self }
     }
 
-    /// The same product with A, B or both as their transposes, densely stored: leading dimensions are
-    /// for [`Gemm::strided`] to say afterwards.
+    /// The same product with A, B or both as their transposes. A leading dimension that was that of a
+    /// dense matrix is so again; another stays as it is.
     #[must_use]
     pub const fn transposed(self, trans_a: bool, trans_b: bool) -> Self {
-        let lda = if trans_a { self.m } else { self.k };
-        let ldb = if trans_b { self.k } else { self.n };
+        let Self { m, n, k, .. } = self;
+        let [[_, cols_a], [_, cols_b], _] = self.shapes();
+        let lda = if self.lda == cols_a { if trans_a { m } else { k } } else { self.lda };
+        let ldb = if self.ldb == cols_b { if trans_b { k } else { n } } else { self.ldb };
         Self { trans_a, trans_b, lda, ldb, ..self }
     }
 
@@ -162,6 +208,8 @@ impl Gemm {
         let Self { m, batch, stride_a, stride_b, stride_c, lda, ldc, .. } = gemm;
         let follow =
             !gemm.trans_a && stride_a == m.saturating_mul(lda) && stride_c == m.saturating_mul(ldc);
+        // What an epilogue reads may lie anywhere.
+        let follow = follow && !gemm.pointers && !gemm.epilogue.reads();
         if batch > 1 && stride_b == 0 && follow && m.saturating_mul(batch) <= MAX_DIMENSION {
             gemm.m *= batch;
             (gemm.batch, gemm.stride_a, gemm.stride_c) = (1, 0, 0);
@@ -171,7 +219,7 @@ impl Gemm {
 
     /// The inner dimension that is really summed over: none of it if alpha is 0.
     pub fn depth(&self) -> usize {
-        if self.alpha == 0.0 { 0 } else { self.k }
+        if self.alpha == 0.0 && !self.factors_on_device { 0 } else { self.k }
     }
 
     /// Floating-point operations, by the field's convention: `2 * m * n * k` for each product, and
@@ -223,7 +271,7 @@ impl Gemm {
     /// Checks what only a batch can have wrong.
     fn validate_batch(&self) -> Result<(), Error> {
         let Self { m, n, ldc, batch, stride_c, .. } = *self;
-        if batch < 2 {
+        if batch < 2 || self.pointers {
             return Ok(());
         }
         for (what, stride) in ["stride_a", "stride_b", "stride_c"].into_iter().zip(self.strides()) {
@@ -246,7 +294,7 @@ impl Gemm {
         let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
         let count = |stride: usize| match (self.batch, stride) {
             (0, _) => 0,
-            (_, 0) => 1,
+            (_, 0) if !self.pointers => 1,
             (batch, _) => batch as u128,
         };
         // Each product of two `usize` fits; others may not.

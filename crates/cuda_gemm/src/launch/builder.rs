@@ -132,7 +132,7 @@ impl PlanBuilder {
                 true => Requirement::WholeVectors,
                 false => Requirement::None,
             }),
-            KernelAbi::Gemm | KernelAbi::SplitK => [Requirement::None; 2],
+            KernelAbi::Gemm | KernelAbi::GemmEpilogue | KernelAbi::SplitK => [Requirement::None; 2],
         };
         let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
         Ok(Plan::new(kernel, stream, plan, buffers, staging))

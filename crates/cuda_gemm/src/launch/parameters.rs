@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
-use kernels_gpu::KernelAbi;
+use kernels_gpu::{KernelAbi, epilogue};
 
 /// What a parameter is in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Address,
     /// 128 bytes, aligned to 64.
     TensorMap,
+    /// [`epilogue::Parameters`].
+    Epilogue,
 }
 
 /// A type whose values are parameters.
@@ -45,6 +47,10 @@ pub(crate) struct Address(pub(crate) u64);
 
 impl Parameter for Address {
     const KIND: Kind = Kind::Address;
+}
+
+impl Parameter for epilogue::Parameters {
+    const KIND: Kind = Kind::Epilogue;
 }
 
 impl Parameter for CUtensorMap {
@@ -95,10 +101,12 @@ parameters! {
         stride_a: u64,
         stride_b: u64,
         stride_c: u64,
+        pointer_batch: u32,
+        epilogue: epilogue::Parameters,
     }
 
     /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
-    /// see [`kinds`]; and of the kernels for tensor cores.
+    /// see [`kinds`].
     struct TensorParameters {
         m: u32,
         n: u32,
@@ -113,6 +121,20 @@ parameters! {
         accumulation_steps: u32,
         partials: Address,
         counters: Address,
+        epilogue: epilogue::Parameters,
+    }
+
+    /// Those of the kernels for tensor cores.
+    struct TensorCoreParameters {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        map_a: CUtensorMap,
+        map_b: CUtensorMap,
+        beta: f32,
+        c: Address,
+        ldc: u32,
     }
 
     /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).
@@ -132,6 +154,38 @@ parameters! {
         a_blocks: u32,
         stride_a: u64,
         stride_b: u64,
+        pointer_batch: u32,
+    }
+}
+
+/// The first eleven, and an epilogue.
+const fn with_epilogue(all: &[Kind]) -> [Kind; 12] {
+    let mut kinds = [Kind::Epilogue; 12];
+    kinds.split_at_mut(11).0.copy_from_slice(all.split_at(11).0);
+    kinds
+}
+
+impl GemmParameters {
+    /// Where those of a kernel with this ABI are: the first of the list, which has an epilogue last.
+    pub(crate) fn pointers_for(&mut self, abi: KernelAbi) -> impl AsRef<[*mut c_void]> {
+        let mut pointers = self.pointers();
+        let count = kinds(abi).len();
+        if abi == KernelAbi::GemmEpilogue {
+            pointers[count - 1] = pointers[pointers.len() - 1];
+        }
+        Pointers { pointers, count }
+    }
+}
+
+/// The first so many of the pointers to parameters.
+struct Pointers<const N: usize> {
+    pointers: [*mut c_void; N],
+    count: usize,
+}
+
+impl<const N: usize> AsRef<[*mut c_void]> for Pointers<N> {
+    fn as_ref(&self) -> &[*mut c_void] {
+        &self.pointers[..self.count]
     }
 }
 
@@ -139,6 +193,7 @@ parameters! {
 pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
         KernelAbi::Gemm => GemmParameters::KINDS.split_at(11).0,
+        KernelAbi::GemmEpilogue => const { &with_epilogue(GemmParameters::KINDS) },
         KernelAbi::SplitK => GemmParameters::KINDS,
         KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
         KernelAbi::StreamK => TensorParameters::KINDS,
@@ -174,7 +229,7 @@ mod tests {
             ("peak_copy", &[Kind::Address; 2]),
         ];
         let tensor_core = TENSOR_CORE.iter().filter(|_| is_hopper).flat_map(|descriptor| {
-            InputType::ALL.map(|input| (descriptor.entry_point(input), kinds(KernelAbi::TensorMap)))
+            InputType::ALL.map(|input| (descriptor.entry_point(input), TensorCoreParameters::KINDS))
         });
         let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));
         entries.chain(others).chain(tensor_core).collect()
@@ -195,6 +250,7 @@ mod tests {
             [".param", ".f32", _] => Ok(Kind::F32),
             [".param", ".u64", ".ptr", ".align", "1", _] => Ok(Kind::Address),
             [".param", ".align", "64", ".b8", _, "[", "128", "]"] => Ok(Kind::TensorMap),
+            [".param", ".align", "8", ".b8", _, "[", "72", "]"] => Ok(Kind::Epilogue),
             _ => Err(words.join(" ")),
         }
     }
@@ -219,6 +275,8 @@ mod tests {
             assert!(mismatches.is_empty(), "{:?}: {mismatches:#?}", ptx::target(text));
         }
         assert_eq!((size_of::<CUtensorMap>(), align_of::<CUtensorMap>()), (128, 64));
+        let (size, align) = (size_of::<epilogue::Parameters>(), align_of::<epilogue::Parameters>());
+        assert_eq!((size, align), (72, 8));
     }
 
     /// A parameter that is gone, is another, or is one more; a kernel that nobody launches.

@@ -6,14 +6,16 @@ use cust::memory::DevicePointer;
 use kernels_gpu::Unaligned;
 
 use super::alignment::is_aligned;
+use super::expected::{expect_matrix, expect_planned};
+use super::extras::{Extras, RawExtras};
 use super::kernel::{EntryPoints, Kernel};
 use super::parameters::{self, Address, GemmParameters, TensorParameters};
-use super::staging::{Operand, Staging};
+use super::staging::{Operand, Staging, pointer_batch};
 use super::tensor;
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch, LaunchPlan};
-use crate::matrix::{DeviceBatchMut, DeviceBatchRef};
+use crate::matrix::{DeviceBatchMut, DeviceBatchRef, PointerBatch, PointerBatchMut};
 use crate::stream::Stream;
 
 /// A product whose launches have been checked: only the matrices are missing.
@@ -145,23 +147,87 @@ impl Plan {
         b: impl Into<DeviceBatchRef<'m>>,
         c: impl Into<DeviceBatchMut<'m>>,
     ) -> Result<(), Error> {
-        let (a, b, c) = (a.into(), b.into(), c.into());
-        let operands = [a, b, c.view()];
-        expect_planned(&self.stream, self.plan.gemm(), operands)?;
-        let [a, b, c] = operands.map(|operand| operand.first().as_device_ptr());
-        // SAFETY: the three matrices are on this device and stream, and have the shapes, leading
-        // dimensions and strides of the plan. C is borrowed mutably, so it is neither A nor B. They
-        // stay allocated while the kernel runs: freeing device memory waits for the work
-        // that was enqueued before, and other work with them is enqueued on the same stream.
-        unsafe { self.enqueue_raw(a, b, c) }
+        self.enqueue_with(a, b, c, Extras::new())
     }
 
-    /// Enqueues the product on bare addresses, with the plan's leading dimensions and strides.
+    /// As [`Plan::enqueue`], with what the product's epilogue reads, and alpha and beta in device
+    /// memory.
     ///
     /// # Errors
     ///
-    /// [`Error::PlannedAlignment`] (see [`Plan::enqueue`]); [`Error::Driver`] if the driver
-    /// refuses the launch.
+    /// As there, and [`Error::Extras`] if something is missing, or was not prepared for.
+    pub fn enqueue_with<'m>(
+        &self,
+        a: impl Into<DeviceBatchRef<'m>>,
+        b: impl Into<DeviceBatchRef<'m>>,
+        c: impl Into<DeviceBatchMut<'m>>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let operands = [a, b, c.view()];
+        let gemm = self.plan.gemm();
+        if gemm.pointers {
+            return Err(Error::Extras { what: "the batch of pointers", is_missing: true });
+        }
+        expect_planned(&self.stream, gemm, operands)?;
+        let extras = extras.checked(&self.stream, gemm)?;
+        let [a, b, c] = operands.map(|operand| operand.first().as_device_ptr());
+        // SAFETY: the matrices are on this device and stream, and have the shapes, leading
+        // dimensions and strides of the plan, as have the extras. C is borrowed mutably, so it is none
+        // of the others. They
+        // stay allocated while the kernel runs: freeing device memory waits for the work
+        // that was enqueued before, and other work with them is enqueued on the same stream.
+        unsafe { self.enqueue_raw_with(a, b, c, extras) }
+    }
+
+    /// As [`Plan::enqueue_with`], of a product with a [batch of pointers](Gemm::batched_pointers).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn enqueue_pointers(
+        &self,
+        a: &PointerBatch<'_>,
+        b: &PointerBatch<'_>,
+        c: &mut PointerBatchMut<'_>,
+        extras: Extras<'_>,
+    ) -> Result<(), Error> {
+        let gemm = self.plan.gemm();
+        if !gemm.pointers {
+            return Err(Error::Extras { what: "a batch of pointers", is_missing: false });
+        }
+        let operands = [a, b, c.view()];
+        let lds = [gemm.lda, gemm.ldb, gemm.ldc];
+        for (i, what) in ["A", "B", "C"].into_iter().enumerate() {
+            let [rows, cols, ld] = operands[i].shape();
+            let on = operands[i].stream();
+            expect_matrix(what, &self.stream, on, [rows, cols, ld], gemm.shapes()[i], lds[i])?;
+            let (count, planned_count) = (operands[i].count(), gemm.batch);
+            if count != planned_count {
+                let [stride, planned_stride] = [0; 2];
+                return Err(Error::PlannedBatch {
+                    what,
+                    count,
+                    stride,
+                    planned_count,
+                    planned_stride,
+                });
+            }
+        }
+        let extras = extras.checked(&self.stream, gemm)?;
+        let [a, b, c] = operands.map(PointerBatch::as_device_ptr);
+        // SAFETY: as in `enqueue_with`. The arrays stay allocated likewise, and nothing writes them.
+        unsafe { self.enqueue_raw_with(a, b, c, extras) }
+    }
+
+    /// Enqueues the product on bare addresses, with the plan's leading dimensions and strides. Of a
+    /// [batch of pointers](Gemm::batched_pointers) they are the addresses of three arrays of
+    /// addresses, in device memory, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlannedAlignment`] (see [`Plan::enqueue`]); [`Error::Extras`] if the product needs
+    /// some; [`Error::Driver`] if the driver refuses the launch.
     ///
     /// # Safety
     ///
@@ -169,7 +235,8 @@ impl Plan {
     /// - unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in this device's
     ///   memory;
     /// - `c` points to C there, initialised unless beta is 0;
-    /// - all three are aligned to 4 bytes, C overlaps neither A nor B, and until the
+    /// - all three are aligned to 4 bytes (arrays of addresses to 8), C overlaps neither A nor B, no
+    ///   two C of a batch overlap, and until the
     ///   work is done nothing frees them, writes A or B, or touches C, but what is enqueued on the
     ///   same stream.
     pub unsafe fn enqueue_raw(
@@ -178,13 +245,55 @@ impl Plan {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
     ) -> Result<(), Error> {
+        Extras::new().checked(&self.stream, self.plan.gemm())?;
+        // SAFETY: the caller's contract, and no extras are read.
+        unsafe { self.enqueue_raw_with(a, b, c, RawExtras::default()) }
+    }
+
+    /// As [`Plan::enqueue_raw`], with what the product's epilogue reads, and alpha and beta in device
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// As there; and of the extras, what the product was prepared for is at these addresses, as C is
+    /// with `beta`. The residual may be C itself, with its leading dimension and stride.
+    pub unsafe fn enqueue_raw_with(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+        extras: RawExtras,
+    ) -> Result<(), Error> {
+        let Gemm { alpha, beta, .. } = *self.plan.gemm();
+        // SAFETY: the caller's contract.
+        unsafe { self.enqueue_scaled(a, b, c, extras, [alpha, beta]) }
+    }
+
+    /// As [`Plan::enqueue_raw_with`], with other factors than the plan's, of which each is 0 if and
+    /// only if the plan's is.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub(crate) unsafe fn enqueue_scaled(
+        &self,
+        a: DevicePointer<f32>,
+        b: DevicePointer<f32>,
+        c: DevicePointer<f32>,
+        extras: RawExtras,
+        [alpha, beta]: [f32; 2],
+    ) -> Result<(), Error> {
         let EntryPoints { function, unaligned, .. } = self.kernel.entry_points();
         // So that no other thread's launches come between the one that copies A and B and those
         // that compute.
         let _exclusive = self.stream.exclusive();
         if self.kernel.descriptor().abi().has_tensor_maps() {
             // SAFETY: the caller's contract.
-            return unsafe { self.enqueue_tensor(a, b, c) };
+            return unsafe { self.enqueue_tensor(a, b, c, extras, [alpha, beta]) };
         }
         // Panels keep what holds for the whole, because tiles are multiples of four wide.
         let function = match unaligned {
@@ -193,41 +302,47 @@ impl Plan {
         };
         let gemm = self.plan.canonical();
         // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, lda, ldb, ldc] =
-            [gemm.depth(), gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as u32);
+        let [k, lda, ldb] = [gemm.depth(), gemm.lda, gemm.ldb].map(|size| size as u32);
         // SAFETY: the caller's contract.
         let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
         // Where nothing is summed, they are not read.
         let [a, b] = operands.unwrap_or([
-            Operand { address: a.as_raw(), ld: lda, stride: 0 },
-            Operand { address: b.as_raw(), ld: ldb, stride: 0 },
+            Operand { address: a.as_raw(), ld: lda, stride: 0, is_addressed: false },
+            Operand { address: b.as_raw(), ld: ldb, stride: 0, is_addressed: false },
         ]);
-        let c = Operand { address: c.as_raw(), ld: ldc, stride: gemm.stride_c as u64 };
+        let c = self.output(c);
         let [partials, counters] = self.workspace();
+        let is_single = gemm.batch == 1 && !gemm.pointers;
         for (product, products, launch) in self.launches() {
             let [a, b, c] = [a, b, c].map(|operand| operand.of_product(product));
             let [row, col] = [launch.row, launch.col].map(|at| at as u64);
+            let pointer_batch = pointer_batch([&a, &b, &c]);
+            let (a_at, stride_a) = a.part(row * u64::from(a.ld));
+            let (b_at, stride_b) = b.part(col);
+            let (c_at, stride_c) = c.part(row * u64::from(c.ld) + col);
             let mut arguments = GemmParameters {
                 m: launch.m,
                 n: launch.n,
                 k,
-                alpha: gemm.alpha,
-                a: Address(a.address.wrapping_add(4 * row * u64::from(a.ld))),
+                alpha,
+                a: a_at,
                 lda: a.ld,
-                b: Address(b.address.wrapping_add(4 * col)),
+                b: b_at,
                 ldb: b.ld,
-                beta: gemm.beta,
-                c: Address(c.address.wrapping_add(4 * (row * u64::from(c.ld) + col))),
+                beta,
+                c: c_at,
                 ldc: c.ld,
                 depth: self.plan.split_depth(),
                 partials: Address(partials),
                 counters: Address(counters),
-                splits: if gemm.batch == 1 { 0 } else { self.plan.splits() },
-                stride_a: a.stride,
-                stride_b: b.stride,
-                stride_c: c.stride,
+                splits: if is_single { 0 } else { self.plan.splits() },
+                stride_a,
+                stride_b,
+                stride_c,
+                pointer_batch,
+                epilogue: extras.parameters(gemm, launch, product),
             };
-            let count = parameters::kinds(self.kernel.descriptor().abi()).len();
+            let pointers = arguments.pointers_for(self.kernel.descriptor().abi());
             // SAFETY: the driver copies the arguments during the call, and they are the
             // kernel's: see `parameters`. The grid covers this panel of C and no more, for as many
             // products as a launch may have, the block is the rung's own, the matrices are aligned
@@ -240,11 +355,19 @@ impl Plan {
                     (launch.grid[0], launch.grid[1], self.plan.splits() * products),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    &arguments.pointers()[..count],
+                    pointers.as_ref(),
                 )?;
             }
         }
         Ok(())
+    }
+
+    /// C as the kernel takes it.
+    fn output(&self, c: DevicePointer<f32>) -> Operand {
+        let Gemm { ldc, stride_c, pointers, .. } = *self.plan.canonical();
+        // `Gemm::validate` accepted the leading dimension.
+        let (ld, stride) = (ldc as u32, stride_c as u64);
+        Operand { address: c.as_raw(), ld, stride, is_addressed: pointers }
     }
 
     /// All launches: the first product that each is for, and how many.
@@ -282,6 +405,8 @@ impl Plan {
         a: DevicePointer<f32>,
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
+        extras: RawExtras,
+        [alpha, beta]: [f32; 2],
     ) -> Result<(), Error> {
         let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
         let function = &self.kernel.entry_points().function;
@@ -291,7 +416,7 @@ impl Plan {
         let [partials, counters] = self.workspace();
         // SAFETY: the caller's contract.
         let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
-        let first_c = Operand { address: c.as_raw(), ld: ldc, stride: gemm.stride_c as u64 };
+        let first_c = self.output(c);
         for (product, _, launch) in self.launches() {
             let [m, n] = [launch.m, launch.n];
             let [map_a, map_b] = match operands {
@@ -306,16 +431,17 @@ impl Plan {
                 m,
                 n,
                 k,
-                alpha: gemm.alpha,
+                alpha,
                 map_a,
                 map_b,
-                beta: gemm.beta,
+                beta,
                 c: Address(first_c.of_product(product).address.wrapping_add(4 * offset)),
                 ldc,
                 stream_k_tiles: launch.stream_k_tiles,
                 accumulation_steps: launch.accumulation_steps,
                 partials: Address(partials),
                 counters: Address(counters),
+                epilogue: extras.parameters(gemm, launch, product),
             };
             let count = parameters::kinds(descriptor.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
@@ -336,58 +462,4 @@ impl Plan {
         }
         Ok(())
     }
-}
-
-/// Whether A, B and C are on this stream, and have the shapes, the leading dimensions and the strides
-/// that a call was prepared for.
-///
-/// ```
-/// use cuda_gemm::launch::expect_planned;
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm};
-///
-/// let device = Device::open(DeviceChoice::Soft)?;
-/// let matrix = DeviceMatrix::zeros(&device, 2, 2)?;
-/// let operands = [matrix.view().into(); 3];
-/// expect_planned(&device.stream(), &Gemm::new(2, 2, 2), operands)?;
-/// let refused = expect_planned(&device.stream(), &Gemm::new(2, 3, 2), operands);
-/// assert!(matches!(refused, Err(Error::Shape { what: "B", .. })));
-/// # Ok::<(), cuda_gemm::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`], [`Error::PlannedLd`] or
-/// [`Error::PlannedBatch`].
-pub fn expect_planned(
-    stream: &Stream,
-    gemm: &Gemm,
-    operands: [DeviceBatchRef<'_>; 3],
-) -> Result<(), Error> {
-    let lds = [gemm.lda, gemm.ldb, gemm.ldc];
-    for (i, (what, batch)) in ["A", "B", "C"].into_iter().zip(operands).enumerate() {
-        let matrix = batch.first();
-        if !matrix.stream().is_same(stream) {
-            let is_same_device = matrix.stream().device().is_same(stream.device());
-            return Err(match is_same_device {
-                true => Error::WrongStream { what },
-                false => Error::WrongDevice { what },
-            });
-        }
-        let (rows, cols, ld) = (matrix.rows(), matrix.cols(), matrix.ld());
-        let ([need_rows, need_cols], planned) = (gemm.shapes()[i], lds[i]);
-        if (rows, cols) != (need_rows, need_cols) {
-            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
-        }
-        if ld != planned {
-            return Err(Error::PlannedLd { what, ld, planned });
-        }
-        let (count, stride) = (batch.count(), batch.stride());
-        let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
-        if count != planned_count || count > 1 && stride != planned_stride {
-            let planned_batch =
-                Error::PlannedBatch { what, count, stride, planned_count, planned_stride };
-            return Err(planned_batch);
-        }
-    }
-    Ok(())
 }

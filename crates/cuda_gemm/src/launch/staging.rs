@@ -2,6 +2,7 @@
 //! [`kernels_gpu::staging`] before each product: of a transposed operand, and for a kernel that makes
 //! 128-bit or bulk copies of one that is not aligned for it.
 
+use kernels_gpu::matrix::{POINTERS_A, POINTERS_B, POINTERS_C};
 use kernels_gpu::staging;
 
 use super::alignment::is_wide;
@@ -54,24 +55,39 @@ struct Source {
     /// for all if they have the same.
     stride: u64,
     products: u32,
+    /// Whether an array of addresses is in place of the matrices, of which nothing is known then.
+    is_addressed: bool,
     requirement: Requirement,
     copy: Option<Memory>,
 }
 
 /// A matrix as the kernel takes it: its address, its leading dimension, and elements from one
-/// product's to the next one's.
+/// product's to the next one's; or the address of an array of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) ld: u32,
     pub(super) stride: u64,
+    pub(super) is_addressed: bool,
 }
 
 impl Operand {
     /// That of a product of the batch.
     pub(super) fn of_product(self, product: usize) -> Self {
+        if self.is_addressed {
+            return Self { address: self.address.wrapping_add(8 * product as u64), ..self };
+        }
         let offset = self.stride.wrapping_mul(product as u64);
         Self { address: self.address.wrapping_add(4 * offset), ..self }
+    }
+
+    /// The part from an element on, and its stride: of an array of addresses that is how far from there
+    /// the part begins.
+    pub(super) fn part(self, offset: u64) -> (Address, u64) {
+        match self.is_addressed {
+            true => (Address(self.address), offset),
+            false => (Address(self.address.wrapping_add(4 * offset)), self.stride),
+        }
     }
 }
 
@@ -198,6 +214,7 @@ impl Staging {
                 a_blocks: blocks_a,
                 stride_a: a.stride,
                 stride_b: b.stride,
+                pointer_batch: pointer_batch([&from[0], &from[1]]),
             };
             let grid = (blocks_a + blocks_b, count);
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
@@ -210,6 +227,13 @@ impl Staging {
         }
         Ok(())
     }
+}
+
+/// Which of A, B and C are arrays of addresses, as kernels take it.
+pub(super) fn pointer_batch<const N: usize>(operands: [&Operand; N]) -> u32 {
+    let numbers = [POINTERS_A, POINTERS_B, POINTERS_C];
+    let addressed = operands.iter().zip(numbers).filter(|(operand, _)| operand.is_addressed);
+    addressed.map(|(_, number)| number).sum()
 }
 
 /// How many of `most` blocks, two at least, copy A and B, for which so many are wanted.
@@ -233,32 +257,35 @@ impl Source {
     /// Of an operand that the kernel takes as `rows` x `cols`.
     fn new([rows, cols]: [u32; 2], ld: u32, transposed: bool, requirement: Requirement) -> Self {
         let [rows, cols] = if transposed { [cols, rows] } else { [rows, cols] };
-        Self { rows, cols, ld, transposed, stride: 0, products: 1, requirement, copy: None }
+        let (stride, products, is_addressed) = (0, 1, false);
+        Self { rows, cols, ld, transposed, stride, products, is_addressed, requirement, copy: None }
     }
 
     /// The same of each product of a batch.
     fn strided(self, gemm: &Gemm, stride: usize) -> Self {
         // `Gemm::validate` accepted the batch.
-        let products = if stride == 0 { 1 } else { gemm.batch as u32 };
-        Self { stride: stride as u64, products, ..self }
+        let products = if stride == 0 && !gemm.pointers { 1 } else { gemm.batch as u32 };
+        Self { stride: stride as u64, products, is_addressed: gemm.pointers, ..self }
     }
 
     /// The caller's matrices, the first at this address.
     fn at(&self, address: u64) -> Operand {
-        Operand { address, ld: self.ld, stride: self.stride }
+        Operand { address, ld: self.ld, stride: self.stride, is_addressed: self.is_addressed }
     }
 
     /// The copies, the first at this address.
     fn copied_to(&self, address: u64) -> Operand {
         let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
-        let stride = if self.stride == 0 { 0 } else { rows * ld };
-        Operand { address, ld: self.copy_ld(), stride }
+        let stride = if self.stride == 0 && !self.is_addressed { 0 } else { rows * ld };
+        Operand { address, ld: self.copy_ld(), stride, is_addressed: false }
     }
 
     /// Whether the kernel takes the matrix as it is, if it is at this address.
     fn serves(&self, address: u64) -> bool {
         let is_strided_by_vectors = self.stride.is_multiple_of(VECTOR.into());
-        let is_wide = |cols| is_strided_by_vectors && is_wide(address, self.ld as usize, cols);
+        let is_wide = |cols| {
+            !self.is_addressed && is_strided_by_vectors && is_wide(address, self.ld as usize, cols)
+        };
         !self.transposed
             && match self.requirement {
                 Requirement::None => true,

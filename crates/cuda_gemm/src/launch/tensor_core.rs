@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cust::memory::DevicePointer;
 use kernels_gpu::{InputType, TensorCoreDescriptor, wgmma_persistent};
 
-use super::parameters::{self, Address, TensorParameters};
+use super::parameters::{Address, TensorCoreParameters};
 use super::staging::Operand;
 use super::tensor;
 use crate::device::{Device, EntryPoint};
@@ -120,7 +120,8 @@ impl TensorCoreKernel {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds; [`Error::TensorCoreShape`] for transposes and batches;
+    /// What [`Gemm::validate`] finds; [`Error::TensorCoreShape`] for transposes, batches,
+    /// epilogues, and alpha and beta in device memory;
     /// [`Error::TooLarge`] for a C of too many tiles; [`Error::WrongDevice`].
     pub fn prepare_on(&self, stream: &Stream, gemm: Gemm) -> Result<TensorCorePlan, Error> {
         if !stream.device().is_same(&self.device) {
@@ -132,7 +133,15 @@ impl TensorCoreKernel {
             let (what, hint) = ("transposes", "store A and B as they are multiplied");
             return Err(Error::TensorCoreShape { kernel, what, hint });
         }
-        if gemm.batch != 1 {
+        if !gemm.epilogue.is_none() {
+            let (what, hint) = ("epilogues", "apply it to C with a kernel of your own");
+            return Err(Error::TensorCoreShape { kernel, what, hint });
+        }
+        if gemm.factors_on_device {
+            let (what, hint) = ("alpha and beta in device memory", "give their values");
+            return Err(Error::TensorCoreShape { kernel, what, hint });
+        }
+        if gemm.batch != 1 || gemm.pointers {
             let (what, hint) = ("batches", "enqueue one product after the other");
             return Err(Error::TensorCoreShape { kernel, what, hint });
         }
@@ -243,6 +252,7 @@ impl TensorCorePlan {
             address: matrix.address(),
             ld: matrix.ld() as u32,
             stride: 0,
+            is_addressed: false,
         });
         // SAFETY: the three matrices are on this device and stream, with the plan's shapes and these
         // leading dimensions. C is borrowed mutably, and of another type than A and B. They stay
@@ -278,6 +288,7 @@ impl TensorCorePlan {
             // `Gemm::validate` accepted it.
             ld: ld as u32,
             stride: 0,
+            is_addressed: false,
         });
         // SAFETY: the caller's contract.
         unsafe { self.launch(operands, c) }
@@ -313,7 +324,7 @@ impl TensorCorePlan {
                 tensor::half_maps(device, descriptor, *input, [m, n, k], operands)?
             }
         };
-        let mut arguments = TensorParameters {
+        let mut arguments = TensorCoreParameters {
             m,
             n,
             k,
@@ -323,12 +334,7 @@ impl TensorCorePlan {
             beta: self.gemm.beta,
             c: Address(c.as_raw()),
             ldc,
-            stream_k_tiles: 0,
-            accumulation_steps: 0,
-            partials: Address(0),
-            counters: Address(0),
         };
-        let count = parameters::kinds(kernels_gpu::KernelAbi::TensorMap).len();
         let grid = self.tiles.min(device.info().limits.multiprocessors).max(1);
         let _exclusive = self.stream.exclusive();
         // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
@@ -340,7 +346,7 @@ impl TensorCorePlan {
                 grid,
                 descriptor.threads(),
                 descriptor.shared_bytes(),
-                &arguments.pointers()[..count],
+                &arguments.pointers(),
             )
         }
     }

@@ -238,8 +238,7 @@ impl Comparison {
         let wanted = buffers::count(l2, needed as u64, device.info().l2_bytes);
         let count = buffers::possible(wanted, stored as u64, available);
         let operands = Operands::random(gemm, seed);
-        let matrices = [operands.a(), operands.b()];
-        let buffers = RotatingBuffers::within(device, gemm, matrices, count, left)?;
+        let buffers = RotatingBuffers::within(device, &operands, count, left)?;
         Ok(Plan { operands, buffers, wanted })
     }
 
@@ -297,6 +296,7 @@ impl Comparison {
         let gemm = reference.operands().gemm();
         row.times(gemm, &own, cublas.as_ref(), &rates);
         if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
+            row.enqueue(&own, cublas.as_ref());
             let info = self.device().info();
             let l2 = self.options.l2;
             row.load(&Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2));

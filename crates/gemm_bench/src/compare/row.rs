@@ -93,6 +93,9 @@ pub struct Row {
     pub alpha: f32,
     /// The factor of the old C.
     pub beta: f32,
+    /// What is done to each element, as in `bias column, gelu`. cuBLAS's time has a pass for it, over
+    /// what it stored.
+    pub epilogue: Option<String>,
     /// What came of it.
     pub status: Status,
     /// Why, unless it passed.
@@ -132,6 +135,11 @@ pub struct Row {
     pub cublas_min: Option<f64>,
     /// The longest sample.
     pub cublas_max: Option<f64>,
+
+    /// Microseconds of the host's time to enqueue a launch of the kernel, the median of the samples.
+    pub enqueue_us: Option<f64>,
+    /// The same of cuBLAS.
+    pub cublas_enqueue_us: Option<f64>,
 
     /// cuBLAS's time divided by the kernel's, the median over the pairs of samples.
     pub ratio: Option<f64>,
@@ -210,8 +218,10 @@ impl Row {
     pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
         let Title { name: kernel, rung, chosen, splits, staged, .. } = *title;
         let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
-        let Gemm { alpha, beta, .. } = *gemm;
+        let Gemm { alpha, beta, epilogue, .. } = *gemm;
+        let epilogue = (!epilogue.is_none()).then(|| epilogue.to_string());
         let shape = Self { m, n, k, trans_a, trans_b, batch, alpha, beta, ..Self::default() };
+        let shape = Self { epilogue, ..shape };
         Self { kernel, rung, chosen, splits, staged, seed, ..shape }
     }
 
@@ -287,6 +297,14 @@ impl Row {
         });
     }
 
+    /// Fills in what calls cost the host, where that is not the product itself, as on the software
+    /// device.
+    pub fn enqueue(&mut self, own: &Batches, cublas: Option<&Batches>) {
+        let median = |batches: &Batches| 1e3 * stats::median(&batches.enqueue_ms);
+        self.enqueue_us = finite(median(own));
+        self.cublas_enqueue_us = cublas.and_then(|cublas| finite(median(cublas)));
+    }
+
     /// Fills in how busy the GPU was.
     pub fn load(&mut self, load: &Load) {
         self.percent_of_issue = load.percent_of_issue;
@@ -340,7 +358,8 @@ mod tests {
     const RATES: Rates = Rates { ffma: 60_000.0, copy: 4000.0 };
 
     fn batches(ms: &[f64]) -> Batches {
-        Batches { launches: 7, ms: ms.to_vec(), gap_free: true }
+        let (ms, enqueue_ms) = (ms.to_vec(), vec![0.002; ms.len()]);
+        Batches { launches: 7, ms, enqueue_ms, gap_free: true }
     }
 
     fn row(own: &[f64], cublas: &[f64]) -> Row {
@@ -376,6 +395,15 @@ mod tests {
         assert_eq!(row(&own[..5], &own[..5]).verdict, None);
         let zero = row(&[0.0; 6], &[0.0; 6]);
         assert_eq!((zero.ratio, zero.gflops, zero.percent_of_ffma), (None, None, None));
+    }
+
+    #[test]
+    fn calls_cost_microseconds() {
+        let mut row = row(&[1.0; 6], &[1.0; 6]);
+        assert_eq!((row.enqueue_us, row.cublas_enqueue_us), (None, None));
+        row.enqueue(&batches(&[1.0; 3]), None);
+        assert_relative_eq!(row.enqueue_us.unwrap(), 2.0, max_relative = 1e-12);
+        assert_eq!(row.cublas_enqueue_us, None);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl BenchmarkContext {
         let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
         let count = buffers::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
-        RotatingBuffers::new(&self.device, operands.gemm(), [operands.a(), operands.b()], count)
+        RotatingBuffers::new(&self.device, operands, count)
     }
 
     /// Milliseconds of each, a sample for each round; all are timed in turn.

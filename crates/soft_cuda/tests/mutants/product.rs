@@ -1,5 +1,6 @@
 //! A small product for a kernel to compute.
 
+use kernels_gpu::epilogue::Parameters;
 use kernels_gpu::{GridOrder, KernelAbi, KernelDescriptor, Shared};
 use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorMap};
 
@@ -94,12 +95,17 @@ impl Product {
         let depth = steps.div_ceil(SPLITS) * tile.bk;
         let rest = match spec.abi() {
             KernelAbi::Gemm | KernelAbi::TensorMap => vec![],
+            KernelAbi::GemmEpilogue => vec![vec![0; size_of::<Parameters>()]],
             KernelAbi::SplitK => {
                 let strides = [long(0), long(0), long(0)];
                 let splits = [word(depth), long(partials), long(counters), word(SPLITS)];
-                splits.into_iter().chain(strides).collect()
+                let rest = [word(0), vec![0; size_of::<Parameters>()]];
+                splits.into_iter().chain(strides).chain(rest).collect()
             }
-            KernelAbi::StreamK => vec![word(tiles), word(3), long(partials), long(counters)],
+            KernelAbi::StreamK => {
+                let epilogue = vec![0; size_of::<Parameters>()];
+                vec![word(tiles), word(3), long(partials), long(counters), epilogue]
+            }
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);
         let mut params = vec![0; kernel.params_size()];

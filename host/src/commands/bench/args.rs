@@ -7,7 +7,7 @@ use host::compare::Options;
 use host::{Gemm, Shape, auto, shape};
 
 use crate::commands::l2::L2Arg;
-use crate::commands::run::args::batch;
+use crate::commands::product::ProductArgs;
 use crate::report::RowFormat;
 
 /// The widest margin: more would say nothing new, and take memory.
@@ -48,33 +48,14 @@ pub struct BenchArgs {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     random: Option<u32>,
 
-    /// A of every shape lies transposed.
-    #[arg(long)]
-    trans_a: bool,
-
-    /// B of every shape lies transposed.
-    #[arg(long)]
-    trans_b: bool,
-
-    /// Products of a strided batch, of every shape that does not say itself.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
-          value_parser = batch)]
-    batch: usize,
+    #[command(flatten)]
+    product: ProductArgs,
 
     /// A, B and C of every shape are parts of wider matrices, with so many columns left and right of
     /// them: rows begin LEFT elements on, and lie LEFT+RIGHT further apart.
     #[arg(long, value_name = "LEFT,RIGHT", default_value = "0,0", hide_default_value = true,
           allow_hyphen_values = true, value_parser = margins)]
     margins: [usize; 2],
-
-    /// The factor of the product.
-    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
-    alpha: f32,
-
-    /// The factor of the old C; 0 does not read it. A timed launch reads what the one before it
-    /// left.
-    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
-    beta: f32,
 
     /// What the L2 cache holds when a product starts.
     #[arg(long, value_enum, default_value_t)]
@@ -128,14 +109,12 @@ impl BenchArgs {
     ///
     /// Those of [`Gemm::validate`].
     pub fn gemm(&self, shape: Shape) -> Result<Gemm, GemmError> {
-        let trans_a = shape.trans_a || self.trans_a;
-        let trans_b = shape.trans_b || self.trans_b;
-        let batch = if shape.batch == 1 { self.batch } else { shape.batch };
-        let one = Shape { trans_a, trans_b, batch: 1, ..shape }.gemm();
+        let shape = self.product.shape(shape);
+        let one = Shape { batch: 1, ..shape }.gemm();
         let more: usize = self.margins.iter().sum();
         let wide = one.strided(one.lda + more, one.ldb + more, one.ldc + more);
-        let all = if batch == 1 { wide } else { wide.stacked(batch) };
-        let gemm = all.scaled(self.alpha, self.beta);
+        let all = if shape.batch == 1 { wide } else { wide.stacked(shape.batch) };
+        let gemm = self.product.apply(all);
         gemm.validate()?;
         Ok(gemm)
     }

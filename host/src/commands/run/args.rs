@@ -8,6 +8,7 @@ use host::{DeviceChoice, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
+use crate::commands::product::ProductArgs;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::input::{Arrangement, Source};
@@ -46,27 +47,8 @@ pub struct RunArgs {
           value_parser = size, allow_negative_numbers = true)]
     k: Option<usize>,
 
-    /// A is K x M, the transpose of what is multiplied.
-    #[arg(long)]
-    trans_a: bool,
-
-    /// B is N x K, the transpose of what is multiplied.
-    #[arg(long)]
-    trans_b: bool,
-
-    /// Products of a strided batch. In files their matrices arrangement one below the other; a B of K rows
-    /// is one for all.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
-          value_parser = batch)]
-    batch: usize,
-
-    /// The factor of the product.
-    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
-    pub alpha: f32,
-
-    /// The factor of the old C; 0 does not read it.
-    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
-    pub beta: f32,
+    #[command(flatten)]
+    pub product: ProductArgs,
 
     /// Where to run.
     #[arg(long, value_enum, default_value_t)]
@@ -87,7 +69,7 @@ pub struct RunArgs {
 
     /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
     #[arg(long)]
-    pub packed: bool,
+    pub staged: bool,
 
     /// Timed samples [default: 10 on a GPU, 1 on the software device]; on a GPU each is a batch of
     /// launches without gaps.
@@ -159,8 +141,8 @@ impl RunArgs {
                 "--splits is for one kernel: name a tile with --kernel (--list)",
             ),
             (
-                self.packed && !is_split,
-                "--packed is for one that splits K: name a tile with --kernel (--list)",
+                self.staged && !is_split,
+                "--staged is for one that splits K: name a tile with --kernel (--list)",
             ),
             (self.table.is_some() && !is_for_auto, "--table is for --kernel auto"),
             (
@@ -181,12 +163,16 @@ impl RunArgs {
     /// [`Error::Usage`] if the options do not say.
     pub fn source(&self) -> Result<Source, Error> {
         Ok(match self {
-            Self { a: Some(_), c: None, beta, .. } if *beta != 0.0 => {
+            Self { a: Some(_), product, .. } if product.epilogue().reads() => {
+                let message = "--scale, --bias and --residual are random: leave out --a and --b";
+                return Err(Error::usage(message));
+            }
+            Self { a: Some(_), c: None, product, .. } if product.beta != 0.0 => {
                 let message = "with --beta other than 0, the old C is needed: add --c C.npy";
                 return Err(Error::usage(message));
             }
             Self { a: Some(a), b: Some(b), c, .. } => {
-                let Self { trans_a, trans_b, batch, .. } = *self;
+                let ProductArgs { trans_a, trans_b, batch, .. } = self.product;
                 let arrangement = Arrangement { trans_a, trans_b, batch };
                 Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), arrangement }
             }
@@ -201,8 +187,8 @@ impl RunArgs {
     }
 
     fn random(&self, m: usize, n: usize, k: usize) -> Source {
-        let Self { trans_a, trans_b, batch, .. } = *self;
-        let shape = Shape { m, n, k, trans_a, trans_b, batch };
+        let shape = Shape { m, n, k, trans_a: false, trans_b: false, batch: 1 };
+        let shape = self.product.shape(shape);
         Source::Random { shape, seed: self.seed.unwrap_or(42) }
     }
 }

@@ -1,0 +1,118 @@
+//! The options that say what is computed, which several commands share.
+
+use host::{Activation, Axis, Epilogue, Gemm, Shape};
+
+use super::run::args::batch;
+
+#[derive(Debug, clap::Args)]
+pub struct ProductArgs {
+    /// A lies transposed: K x M.
+    #[arg(long)]
+    pub trans_a: bool,
+
+    /// B lies transposed: N x K.
+    #[arg(long)]
+    pub trans_b: bool,
+
+    /// Products of a strided batch. In files their matrices lie one below the other; a B of K rows
+    /// is one for all.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = batch)]
+    pub batch: usize,
+
+    /// The factor of the product.
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    pub alpha: f32,
+
+    /// The factor of the old C; 0 does not read it. A timed launch reads what the one before it
+    /// left.
+    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
+    pub beta: f32,
+
+    #[command(flatten)]
+    epilogue: EpilogueArgs,
+}
+
+/// What is done to each element before it is stored, in this order: scale, bias, a function, residual.
+#[derive(Debug, clap::Args)]
+pub struct EpilogueArgs {
+    /// A function of each element of the result, for auto and the tiles: it is computed before the
+    /// element is stored, after scale and bias.
+    #[arg(long, value_name = "FUNCTION", value_enum)]
+    epilogue: Option<ActivationArg>,
+
+    /// Multiply each row, or each column, of the result by a random factor of its own.
+    #[arg(long, value_name = "AXIS", value_enum)]
+    scale: Option<AxisArg>,
+
+    /// Add a random bias to each row, or to each column, of the result.
+    #[arg(long, value_name = "AXIS", value_enum)]
+    bias: Option<AxisArg>,
+
+    /// Add a random matrix to the result, after all else.
+    #[arg(long)]
+    residual: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum ActivationArg {
+    /// max(x, 0)
+    Relu,
+    /// x / 2 * (1 + erf(x / sqrt(2)))
+    Gelu,
+    /// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+    GeluTanh,
+    /// x / (1 + exp(-x))
+    Silu,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum AxisArg {
+    /// One element for each row.
+    Row,
+    /// One element for each column.
+    Column,
+}
+
+impl AxisArg {
+    fn axis(self) -> Axis {
+        match self {
+            Self::Row => Axis::Row,
+            Self::Column => Axis::Column,
+        }
+    }
+}
+
+impl ProductArgs {
+    /// What is done to each element.
+    pub fn epilogue(&self) -> Epilogue {
+        let EpilogueArgs { epilogue, scale, bias, residual } = self.epilogue;
+        Epilogue {
+            scale: scale.map(AxisArg::axis),
+            bias: bias.map(AxisArg::axis),
+            activation: epilogue.map(|function| match function {
+                ActivationArg::Relu => Activation::Relu,
+                ActivationArg::Gelu => Activation::Gelu,
+                ActivationArg::GeluTanh => Activation::GeluTanh,
+                ActivationArg::Silu => Activation::Silu,
+            }),
+            residual,
+        }
+    }
+
+    /// The same for a product that has its shape already.
+    pub fn apply(&self, gemm: Gemm) -> Gemm {
+        gemm.scaled(self.alpha, self.beta).then(self.epilogue())
+    }
+
+    /// A shape with what the options add to it.
+    pub fn shape(&self, shape: Shape) -> Shape {
+        Shape {
+            trans_a: shape.trans_a || self.trans_a,
+            trans_b: shape.trans_b || self.trans_b,
+            batch: if shape.batch == 1 { self.batch } else { shape.batch },
+            ..shape
+        }
+    }
+}

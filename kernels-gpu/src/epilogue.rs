@@ -1,0 +1,408 @@
+//! Epilogues: what becomes of a sum before it is stored, while it is still in registers.
+//!
+//! ```text
+//! value = alpha * sum + beta * C     alpha and beta are parameters, or in device memory
+//! value = value * scale              one for each row, or for each column
+//! value = value + bias               likewise
+//! value = activation(value)          ReLU, GELU or SiLU
+//! C     = value + residual           a matrix of C's shape
+//! ```
+//!
+//! Each of these is an [`Epilogue`]: what it loads for an output, and what it makes of it. The launch
+//! says which there are ([`Parameters`]), so that no kernel is compiled once more for any of them.
+//! Where there is none, a kernel stores as it would without: one branch, the same for all threads.
+//! It comes after the reductions of slice-K, split-K and stream-K, so that it sees final sums alone.
+//!
+//! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
+//! `visit` for it in `Output::store_epilogue`.
+
+use cuda_std::hint::black_box;
+use cuda_std::prelude::*;
+use cuda_std::{fast, vec};
+
+use crate::matrix::Output;
+
+/// What [`Parameters::operations`] is a sum of.
+pub mod operations {
+    /// A factor for each row of C.
+    pub const SCALE_ROW: u32 = 1;
+    /// A factor for each column.
+    pub const SCALE_COLUMN: u32 = 1 << 1;
+    /// A bias for each row of C.
+    pub const BIAS_ROW: u32 = 1 << 2;
+    /// A bias for each column.
+    pub const BIAS_COLUMN: u32 = 1 << 3;
+    /// A matrix that is added at the end.
+    pub const RESIDUAL: u32 = 1 << 4;
+    /// Alpha and beta are read from device memory.
+    pub const DEVICE_FACTORS: u32 = 1 << 5;
+    /// The activations, of which there is one at most.
+    pub const ACTIVATION: u32 = 7 << 8;
+    /// `max(x, 0)`.
+    pub const RELU: u32 = 1 << 8;
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`.
+    pub const GELU: u32 = 2 << 8;
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
+    pub const GELU_TANH: u32 = 3 << 8;
+    /// `x / (1 + exp(-x))`.
+    pub const SILU: u32 = 4 << 8;
+}
+
+/// The epilogue of a launch, one parameter of a kernel. Of what [`operations`] does not name, nothing
+/// is read.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// What is done, a sum of [`operations`]; 0 if nothing is.
+    pub operations: u32,
+    /// The leading dimension of the residual.
+    pub ld_residual: u32,
+    /// Alpha, one element.
+    pub alpha: *const f32,
+    /// Beta, one element.
+    pub beta: *const f32,
+    /// As many elements as C has rows, or columns.
+    pub scale: *const f32,
+    /// As many elements as C has rows, or columns.
+    pub bias: *const f32,
+    /// A matrix of C's shape.
+    pub residual: *const f32,
+    /// Elements from one product's scale to the next one's.
+    pub stride_scale: u64,
+    /// Elements from one product's bias to the next one's.
+    pub stride_bias: u64,
+    /// Elements from one product's residual to the next one's.
+    pub stride_residual: u64,
+}
+
+/// The most outputs that [`Output::store_epilogue`] takes at once.
+pub const MOST: usize = 16;
+
+/// What becomes of an output.
+pub trait Epilogue: Copy {
+    /// What it reads for the output at (row, col), if anything.
+    ///
+    /// # Safety
+    /// The output lies inside C.
+    #[inline(always)]
+    unsafe fn load(self, _row: u32, _col: u32) -> f32 {
+        0.0
+    }
+
+    /// The output, from its value so far and what was loaded for it.
+    fn apply(self, value: f32, loaded: f32) -> f32;
+}
+
+/// `value + beta * C`.
+#[derive(Clone, Copy)]
+struct Accumulate {
+    c: *const f32,
+    ld: u32,
+    beta: f32,
+}
+
+impl Epilogue for Accumulate {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: inside.
+        unsafe { *self.c.add(row as usize * self.ld as usize + col as usize) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, old: f32) -> f32 {
+        fma(self.beta, old, value)
+    }
+}
+
+/// An element for each row, or for each column.
+#[derive(Clone, Copy)]
+struct Vector {
+    elements: *const f32,
+    per_row: bool,
+}
+
+impl Vector {
+    /// # Safety
+    /// There is one for each row, or for each column.
+    #[inline(always)]
+    unsafe fn at(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { *self.elements.add(if self.per_row { row } else { col } as usize) }
+    }
+}
+
+/// `value * scale`.
+#[derive(Clone, Copy)]
+struct Scale(Vector);
+
+impl Epilogue for Scale {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the launch promises it.
+        unsafe { self.0.at(row, col) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, scale: f32) -> f32 {
+        value * scale
+    }
+}
+
+/// `value + bias`.
+#[derive(Clone, Copy)]
+struct Bias(Vector);
+
+impl Epilogue for Bias {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the launch promises it.
+        unsafe { self.0.at(row, col) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, bias: f32) -> f32 {
+        value + bias
+    }
+}
+
+/// `max(value, 0)`, and NaN of NaN.
+#[derive(Clone, Copy)]
+struct Relu;
+
+impl Epilogue for Relu {
+    #[inline(always)]
+    fn apply(self, value: f32, _: f32) -> f32 {
+        if value < 0.0 { 0.0 } else { value }
+    }
+}
+
+/// `x * P(X <= x)` of a normal distribution: `x / 2 * (1 + erf(x / sqrt(2)))`.
+#[derive(Clone, Copy)]
+struct Gelu;
+
+impl Epilogue for Gelu {
+    #[inline(always)]
+    fn apply(self, x: f32, _: f32) -> f32 {
+        // P(X > a) = t * polynomial(t) * exp(-a^2 / 2) with t = 1 / (1 + 0.3 a), to 1.5e-7
+        // relatively (a minimax fit). Past 20 it is 0 in f32.
+        const COEFFICIENTS: [f32; 8] = [
+            3.567_488e-2,
+            -1.572_035_3e-1,
+            2.063_542_4e-1,
+            -5.368_429e-2,
+            1.285_619_5e-1,
+            9.991_34e-2,
+            1.207_539_7e-1,
+            1.196_293e-1,
+        ];
+        let a = x.abs().min(20.0);
+        let t = fast::recip(fma(0.3, a, 1.0));
+        let mut sum = COEFFICIENTS[0];
+        for i in 1..8 {
+            sum = fma(sum, t, COEFFICIENTS[i]);
+        }
+        let tail = t * sum * fast::exp2(a * a * (-0.5 * core::f32::consts::LOG2_E));
+        Relu.apply(x, 0.0) - a * tail
+    }
+}
+
+/// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
+#[derive(Clone, Copy)]
+struct GeluTanh;
+
+impl Epilogue for GeluTanh {
+    #[inline(always)]
+    fn apply(self, x: f32, _: f32) -> f32 {
+        // The same as `x / (1 + exp(-2 u))` of the argument u of the tangent.
+        const FACTOR: f32 = -2.0 * 0.797_884_6 * core::f32::consts::LOG2_E;
+        let u = x * fma(FACTOR * 0.044_715, x * x, FACTOR);
+        fast::div(x, 1.0 + fast::exp2(u))
+    }
+}
+
+/// `x / (1 + exp(-x))`.
+#[derive(Clone, Copy)]
+struct Silu;
+
+impl Epilogue for Silu {
+    #[inline(always)]
+    fn apply(self, x: f32, _: f32) -> f32 {
+        fast::div(x, 1.0 + fast::exp2(x * -core::f32::consts::LOG2_E))
+    }
+}
+
+/// `value + residual`.
+#[derive(Clone, Copy)]
+struct Residual {
+    elements: *const f32,
+    ld: u32,
+}
+
+impl Epilogue for Residual {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the launch promises a matrix of C's shape.
+        unsafe { *self.elements.add(row as usize * self.ld as usize + col as usize) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, residual: f32) -> f32 {
+        value + residual
+    }
+}
+
+impl Parameters {
+    /// Whether there is anything to do: the same for all threads.
+    #[inline(always)]
+    pub fn is_some(&self) -> bool {
+        self.operations != 0
+    }
+
+    #[inline(always)]
+    fn has(&self, operations: u32) -> bool {
+        self.operations & operations != 0
+    }
+
+    /// Those of a product of the batch.
+    #[inline(always)]
+    pub fn of_product(mut self, product: u32) -> Self {
+        let offset = |stride: u64| product as usize * stride as usize;
+        self.scale = self.scale.wrapping_add(offset(self.stride_scale));
+        self.bias = self.bias.wrapping_add(offset(self.stride_bias));
+        self.residual = self.residual.wrapping_add(offset(self.stride_residual));
+        self
+    }
+}
+
+impl Output {
+    /// Stores what an epilogue makes of `count` sums, whose places are `at`. Loads of many outputs
+    /// are in flight at once. Where `quads`, each four are neighbours in a row, and C is
+    /// [`is_aligned`](Self::is_aligned).
+    ///
+    /// # Safety
+    /// The parameters are as the launch promises, and no other thread stores these elements.
+    #[inline(always)]
+    pub unsafe fn store_epilogue(
+        self,
+        epilogue: Parameters,
+        quads: bool,
+        count: usize,
+        at: impl Fn(usize) -> (u32, u32) + Copy,
+        mut values: [f32; MOST],
+    ) {
+        use operations::{
+            ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, RELU, RESIDUAL,
+            SCALE_COLUMN, SCALE_ROW, SILU,
+        };
+        // Not known to be the same each time: else a loop around this would become one for each set of
+        // operations.
+        let operations = black_box(epilogue.operations);
+        let epilogue = Parameters { operations, ..epilogue };
+        let (mut alpha, mut beta) = (self.alpha, self.beta);
+        if epilogue.has(DEVICE_FACTORS) {
+            // SAFETY: the launch promises both.
+            unsafe { (alpha, beta) = (*epilogue.alpha, *epilogue.beta) };
+        }
+        for i in 0..count {
+            // Nothing is left of A and B with alpha = 0, NaN included.
+            values[i] = if alpha == 0.0 { 0.0 } else { alpha * values[i] };
+        }
+        let values = &mut values;
+        let vector = |elements, per_row| Vector { elements, per_row: epilogue.has(per_row) };
+        // SAFETY: C is a matrix that can be read as well; the rest is the launch's promise.
+        unsafe {
+            if beta != 0.0 {
+                let old = Accumulate { c: self.pointer, ld: self.ld, beta };
+                self.visit(old, count, at, values);
+            }
+            if epilogue.has(SCALE_ROW | SCALE_COLUMN) {
+                self.visit(Scale(vector(epilogue.scale, SCALE_ROW)), count, at, values);
+            }
+            if epilogue.has(BIAS_ROW | BIAS_COLUMN) {
+                self.visit(Bias(vector(epilogue.bias, BIAS_ROW)), count, at, values);
+            }
+            match epilogue.operations & ACTIVATION {
+                RELU => self.visit(Relu, count, at, values),
+                GELU => self.visit(Gelu, count, at, values),
+                GELU_TANH => self.visit(GeluTanh, count, at, values),
+                SILU => self.visit(Silu, count, at, values),
+                _ => {}
+            }
+            if epilogue.has(RESIDUAL) {
+                let residual = Residual { elements: epilogue.residual, ld: epilogue.ld_residual };
+                self.visit(residual, count, at, values);
+            }
+        }
+        let place = |row: u32, col: u32| {
+            self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize)
+        };
+        if quads {
+            for i in (0..count).step_by(4) {
+                let (row, col) = at(i);
+                if row < self.rows && col < self.cols {
+                    let four = [values[i], values[i + 1], values[i + 2], values[i + 3]];
+                    // SAFETY: all four are inside, since columns are a multiple of four, and
+                    // the row and `col` keep the address a multiple of 16.
+                    unsafe { vec::store4(place(row, col), four) };
+                }
+            }
+            return;
+        }
+        for i in 0..count {
+            let (row, col) = at(i);
+            if row < self.rows && col < self.cols {
+                // SAFETY: in bounds, and this thread's own.
+                unsafe { *place(row, col) = values[i] };
+            }
+        }
+    }
+
+    /// Stores a few sums whose places are `at`, with what an epilogue makes of them if there is one.
+    ///
+    /// # Safety
+    /// As for [`store_epilogue`](Self::store_epilogue).
+    #[inline(always)]
+    pub unsafe fn store_each<const N: usize>(
+        self,
+        epilogue: Parameters,
+        sums: [f32; N],
+        at: impl Fn(usize) -> (u32, u32) + Copy,
+    ) {
+        if epilogue.is_some() {
+            let values = core::array::from_fn(|i| if i < N { sums[i] } else { 0.0 });
+            // SAFETY: the caller's contract.
+            unsafe { self.store_epilogue(epilogue, false, N, at, values) };
+            return;
+        }
+        for i in 0..N {
+            let (row, col) = at(i);
+            // SAFETY: the caller's contract.
+            unsafe { self.store(row, col, sums[i]) };
+        }
+    }
+
+    /// Applies an epilogue to outputs. All loads are in flight before the first is used.
+    ///
+    /// # Safety
+    /// What it loads for outputs inside C is there.
+    #[inline(always)]
+    unsafe fn visit(
+        self,
+        epilogue: impl Epilogue,
+        count: usize,
+        at: impl Fn(usize) -> (u32, u32),
+        values: &mut [f32; MOST],
+    ) {
+        let mut loaded = [0.0; MOST];
+        for i in 0..count {
+            let (row, col) = at(i);
+            if row < self.rows && col < self.cols {
+                // SAFETY: inside.
+                loaded[i] = unsafe { epilogue.load(row, col) };
+            }
+        }
+        for i in 0..count {
+            values[i] = epilogue.apply(values[i], loaded[i]);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Batches of pointers.
+
+use cuda_gemm::{
+    Activation, Axis, DeviceMatrixMut, Epilogue, Error, Extras, PointerBatch, PointerBatchMut,
+};
+use host::kernels::KernelAbi;
+use host::verify::{Bound, Method, Problem, Reference};
+use host::{DeviceMatrix, Gemm, Layout, Limits, Matrix};
+
+use crate::case::for_each_kernel;
+use crate::common::devices;
+
+/// Matrices that lie anywhere, aligned or not, transposed or not, one of them twice, with splits,
+/// panels, copies and an epilogue.
+#[test]
+fn every_kernel_of_batches_takes_pointers() {
+    for_each_kernel(|device, descriptor| {
+        let kernel = device.kernel(descriptor).unwrap();
+        if descriptor.abi() != KernelAbi::SplitK {
+            let refused = kernel.prepare(Gemm::new(2, 2, 2).batched_pointers(2));
+            assert!(matches!(refused, Err(Error::Unsuited { .. })));
+            return;
+        }
+        for ([m, n, k], [trans_a, trans_b], staged, blocks) in [
+            ([20, 36, 70], [false, false], false, u32::MAX),
+            ([33, 65, 9], [true, false], true, 2),
+            ([5, 7, 40], [false, true], true, u32::MAX),
+            ([4, 8, 0], [false, false], false, u32::MAX),
+        ] {
+            let count = 3;
+            let epilogue = Epilogue::new().bias(Axis::Column).activation(Activation::Relu);
+            let gemm = Gemm::new(m, n, k).scaled(1.5, -0.5).transposed(trans_a, trans_b);
+            let gemm = gemm.batched_pointers(count).then(epilogue);
+            let limits = Limits { grid: [blocks; 3], ..device.info().limits };
+            let plan = kernel.plan(gemm).splits(2).staged(staged);
+            let plan = plan.within(&limits.min(&device.info().limits)).prepare().unwrap();
+            let host = |i: usize| {
+                let [rows, cols] = gemm.shapes()[i];
+                (0..count)
+                    .map(|product| Matrix::random(rows, cols, 70 + product as u64, i as u64))
+                    .collect::<Vec<_>>()
+            };
+            let place = |all: &[Matrix], ld| {
+                let on_device = all.iter().enumerate().map(|(offset, one)| {
+                    let layout = Layout { offset, ld, tail: 3 };
+                    let mut copy =
+                        DeviceMatrix::zeros_in(device, one.rows(), one.cols(), layout).unwrap();
+                    copy.upload(one).unwrap();
+                    copy
+                });
+                on_device.collect::<Vec<_>>()
+            };
+            let [a, b, c] = [host(0), host(1), host(2)];
+            let (on_a, on_b, mut on_c) =
+                (place(&a, gemm.lda), place(&b, gemm.ldb), place(&c, gemm.ldc));
+            let bias = Matrix::random(1, n, 71, 9);
+            let on_bias = DeviceMatrix::from_host(device, &bias).unwrap();
+            // The second product has the first one's B.
+            let b_of = |product: usize| if product == 1 { 0 } else { product };
+            let a_views: Vec<_> = on_a.iter().map(DeviceMatrix::view).collect();
+            let b_views: Vec<_> = (0..count).map(|i| on_b[b_of(i)].view()).collect();
+            let batch_a = PointerBatch::new(&a_views).unwrap();
+            let batch_b = PointerBatch::new(&b_views).unwrap();
+            let c_views = on_c.iter_mut().map(DeviceMatrix::view_mut).collect();
+            let mut batch_c = PointerBatchMut::new(c_views).unwrap();
+            let extras = Extras::new().bias(&on_bias);
+            plan.enqueue_pointers(&batch_a, &batch_b, &mut batch_c, extras).unwrap();
+            drop(batch_c);
+            for product in 0..count {
+                let op = |one: &Matrix, trans| if trans { one.transposed() } else { one.clone() };
+                let (a, b) = (op(&a[product], trans_a), op(&b[b_of(product)], trans_b));
+                let Gemm { alpha, beta, .. } = gemm;
+                let (c, bound) = (Some(&c[product]), Bound::Probabilistic);
+                let problem = Problem { a: &a, b: &b, c, alpha, beta, bound };
+                let epilogue = host::verify::Epilogue {
+                    bias: Some((Axis::Column, bias.row(0))),
+                    activation: epilogue.activation,
+                    ..Default::default()
+                };
+                let reference = Reference::compute(problem, Method::Full, 0).unwrap();
+                let reference = reference.then(epilogue).unwrap();
+                let check = reference.check(&on_c[product].download().unwrap()).unwrap();
+                assert!(check.passed(), "{} {gemm:?} {product}: {check:?}", descriptor.name());
+            }
+        }
+    });
+}
+
+/// What is not as it was planned is refused.
+#[test]
+fn pointers_are_as_they_were_planned() {
+    for device in devices() {
+        let auto = device.auto().unwrap();
+        let plan = auto.prepare(Gemm::new(2, 3, 4).batched_pointers(2)).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::zeros(&device, rows, cols).unwrap();
+        let (a, b) = (zeros(2, 4), zeros(4, 3));
+        let [mut x, mut y] = [zeros(2, 3), zeros(2, 3)];
+        let refused = plan.enqueue(&a, &b, &mut x);
+        assert!(matches!(refused, Err(Error::Extras { is_missing: true, .. })));
+        let batch = |matrices: &[_]| PointerBatch::new(matrices).unwrap();
+        let (two_a, two_b) = (batch(&[a.view(); 2]), batch(&[b.view(); 2]));
+        let mut c = PointerBatchMut::new(vec![x.view_mut(), y.view_mut()]).unwrap();
+        plan.enqueue_pointers(&two_a, &two_b, &mut c, Extras::new()).unwrap();
+        let one = batch(&[a.view()]);
+        let refused = plan.enqueue_pointers(&one, &two_b, &mut c, Extras::new());
+        assert!(matches!(refused, Err(Error::PlannedBatch { what: "A", count: 1, .. })));
+        let refused = plan.enqueue_pointers(&two_b, &two_b, &mut c, Extras::new());
+        assert!(matches!(refused, Err(Error::Shape { what: "A", .. })));
+        let plain = auto.prepare(Gemm::new(2, 3, 4)).unwrap();
+        let refused = plain.enqueue_pointers(&two_a, &two_b, &mut c, Extras::new());
+        assert!(matches!(refused, Err(Error::Extras { is_missing: false, .. })));
+        assert!(matches!(PointerBatch::new(&[]), Err(Error::NoMatrices)));
+        let refused = PointerBatch::new(&[a.view(), b.view()]);
+        assert!(matches!(refused, Err(Error::Shape { .. })));
+        let none = Vec::<DeviceMatrixMut<'_>>::new();
+        assert!(matches!(PointerBatchMut::new(none), Err(Error::NoMatrices)));
+    }
+}
