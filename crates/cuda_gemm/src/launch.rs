@@ -11,6 +11,7 @@ pub(crate) mod parameters;
 mod plan;
 mod staging;
 mod tensor;
+mod tensor_core;
 mod workspace;
 
 pub(crate) use alignment::is_aligned;
@@ -18,3 +19,4 @@ pub use builder::PlanBuilder;
 pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
 pub use plan::{Plan, expect_planned};
+pub use tensor_core::{TensorCoreKernel, TensorCorePlan};

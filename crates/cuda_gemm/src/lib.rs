@@ -56,13 +56,17 @@ pub use cuda_driver::{soft, soft_cuda};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Gemm, LaunchPlan};
-pub use gemm_matrix::{Matrix, MatrixMut, MatrixRef, ViewError, npy};
+pub use gemm_matrix::{Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
-pub use launch::{Kernel, Plan, PlanBuilder, find_kernel, nearest_name};
+pub use kernels_gpu::InputType;
+pub use launch::{
+    Kernel, Plan, PlanBuilder, TensorCoreKernel, TensorCorePlan, find_kernel, nearest_name,
+};
 pub use limits::Limits;
 pub use matrix::{
-    DeviceBatchMut, DeviceBatchRef, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout,
+    DeviceBatchMut, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut,
+    DeviceMatrixRef, Layout,
 };
 pub use queue::Exclusive;
 pub use stream::Stream;

@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
-use cuda_gemm::{Device, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Gemm, Matrix};
+use cuda_gemm::{
+    Device, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Gemm, InputType,
+    Matrix,
+};
 use serde::Serialize;
 
 use crate::candidate::Job;
@@ -121,14 +124,22 @@ impl Part {
 }
 
 struct Set {
-    a: Part,
-    b: Part,
+    inputs: Inputs,
     c: Part,
+}
+
+/// A and B.
+enum Inputs {
+    F32([Part; 2]),
+    Half([DeviceHalfMatrix; 2]),
 }
 
 impl Set {
     fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
-        job.enqueue(self.a.view()?, self.b.view()?, self.c.view_mut()?)
+        match &self.inputs {
+            Inputs::F32([a, b]) => job.enqueue(a.view()?, b.view()?, self.c.view_mut()?),
+            Inputs::Half([a, b]) => job.enqueue_half(a, b, self.c.view_mut()?),
+        }
     }
 }
 
@@ -148,6 +159,22 @@ impl RotatingBuffers {
         Self::within(device, gemm, matrices, count, 0)
     }
 
+    /// As [`RotatingBuffers::new`], with A and B rounded to 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn half(
+        device: &Device,
+        gemm: &Gemm,
+        [a, b]: [&Matrix; 2],
+        count: usize,
+        input: InputType,
+    ) -> Result<Self, Error> {
+        let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
+        Self::of(device, gemm, count, 0, || Ok(Inputs::Half([matrix(a)?, matrix(b)?])))
+    }
+
     /// The same, of wider matrices, with so many columns left of A, B and C: leading dimensions are
     /// the product's, and addresses are so many elements from what the driver allocates.
     ///
@@ -161,17 +188,28 @@ impl RotatingBuffers {
         count: usize,
         left: usize,
     ) -> Result<Self, Error> {
-        let [shape_a, shape_b, shape_c] = shapes(gemm);
-        let set = || {
-            let mut set = Set {
-                a: Part::zeros(device, shape_a, gemm.lda, left)?,
-                b: Part::zeros(device, shape_b, gemm.ldb, left)?,
-                c: Part::zeros(device, shape_c, gemm.ldc, left)?,
-            };
-            set.a.view_mut()?.upload(a)?;
-            set.b.view_mut()?.upload(b)?;
-            Ok(set)
-        };
+        let [shape_a, shape_b, _] = shapes(gemm);
+        Self::of(device, gemm, count, left, || {
+            let mut parts = [
+                Part::zeros(device, shape_a, gemm.lda, left)?,
+                Part::zeros(device, shape_b, gemm.ldb, left)?,
+            ];
+            parts[0].view_mut()?.upload(a)?;
+            parts[1].view_mut()?.upload(b)?;
+            Ok(Inputs::F32(parts))
+        })
+    }
+
+    fn of(
+        device: &Device,
+        gemm: &Gemm,
+        count: usize,
+        left: usize,
+        inputs: impl Fn() -> Result<Inputs, Error>,
+    ) -> Result<Self, Error> {
+        let [_, _, shape_c] = shapes(gemm);
+        let set =
+            || Ok(Set { inputs: inputs()?, c: Part::zeros(device, shape_c, gemm.ldc, left)? });
         Ok(Self { sets: (0..count).map(|_| set()).collect::<Result<_, Error>>()?, next: 0 })
     }
 

@@ -1,7 +1,7 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
-use cuda_gemm::{Error as GemmError, Gemm, Matrix};
-use gemm_verify::{Bound, Check, Method, Problem, Reference};
+use cuda_gemm::{DeviceHalfMatrix, Element, Error as GemmError, Gemm, InputType, Matrix};
+use gemm_verify::{Arithmetic, Bound, Check, Method, Problem, Reference};
 
 use crate::error::Error;
 
@@ -32,6 +32,8 @@ pub struct Operands {
     a: Matrix,
     b: Matrix,
     c: Option<Matrix>,
+    /// What A and B were rounded to, if they were.
+    input: Option<InputType>,
     /// What the products are of, unless that is A, B and C themselves.
     products: Vec<(Matrix, Matrix, Option<Matrix>)>,
 }
@@ -136,7 +138,21 @@ impl Operands {
             (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c)
         });
         let products = products.collect();
-        Self { gemm, a, b, c, products }
+        Self { gemm, a, b, c, input: None, products }
+    }
+
+    /// The same with A and B rounded to the nearest of a type in 16 bits, ties to even: what a kernel for
+    /// tensor cores multiplies. The reference is of these.
+    #[must_use]
+    pub fn rounded(self, input: InputType) -> Self {
+        let Self { gemm, a, b, c, .. } = self;
+        let [a, b] = [a, b].map(|matrix| DeviceHalfMatrix::rounded(input, &matrix));
+        Self { input: Some(input), ..Self::of(gemm, a, b, c) }
+    }
+
+    /// What A and B are rounded to; none where they are f32.
+    pub fn input(&self) -> Option<InputType> {
+        self.input
     }
 
     /// The product.
@@ -188,7 +204,17 @@ impl Operands {
                 products.map(|(a, b, c)| problem(a, b, c.as_ref())).collect()
             }
         };
-        let references = problems.into_iter().map(|one| Reference::compute(one, method, seed));
+        let references = problems.into_iter().map(|one| {
+            let reference = Reference::compute(one, method, seed)?;
+            Ok::<_, gemm_verify::Error>(match self.input {
+                None => reference,
+                Some(input) => reference.computed_by(Arithmetic {
+                    input: DeviceHalfMatrix::element(input),
+                    products: gemm_verify::Products::TensorCore,
+                    output: Element::F32,
+                }),
+            })
+        });
         let references = references.collect::<Result<_, _>>()?;
         Ok(Products { operands: self, rows: m, method, bound, references })
     }
