@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use approx::assert_relative_eq;
-use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TILES};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -598,7 +598,7 @@ fn list_shows_all_kernels() {
     let table = run(&["--list"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
     let lines = run(&["--list", "--format", "json"]);
-    assert_eq!(lines.stdout.lines().count(), LADDER.len() + TILES.len() + 1);
+    assert_eq!(lines.stdout.lines().count(), LADDER.len() + TILES.len() + TENSOR_CORE.len() + 1);
     let last: Value = serde_json::from_str(lines.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["kernel"], "auto");
     assert!(table.stdout.lines().last().unwrap().starts_with("auto: "), "{}", table.stdout);
@@ -611,6 +611,37 @@ fn list_shows_all_kernels() {
         assert_eq!(rung["threads"], descriptor.threads());
         assert_eq!(rung["splits"], descriptor.abi() == KernelAbi::SplitK);
     }
+}
+
+/// Nobody gets bf16 who has not asked for it, and whoever has is told.
+#[test]
+fn tensor_cores_are_asked_for_by_name() {
+    let size = ["--m", "70", "--n", "90", "--k", "100"];
+    let with = |device, kernel, more: &[&str]| {
+        run(&[&["--device", device, "--kernel", kernel][..], &size, more].concat())
+    };
+    for (kernel, input) in [("wgmma_persistent", "bf16"), ("wgmma_64x64_f16", "f16")] {
+        let ran = with("soft-sm90", kernel, &[]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+        let says = format!("A and B rounded to {input}, the rest is f32\n");
+        assert!(ran.stdout.contains(&says) && ran.stdout.contains("PASS"), "{}", ran.stdout);
+        let line = json(&with("soft-sm90", kernel, &["--format", "json"]));
+        assert_eq!((&line["input"], &line["status"]), (&input.into(), &"PASS".into()));
+        assert!(line["percent_of_peak"].is_null());
+    }
+    let all = with("soft-sm90", "bf16", &["--format", "json"]);
+    assert_eq!(all.code, Some(0), "{}", all.stderr);
+    let status = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"].clone();
+    let statuses: Vec<_> = all.stdout.lines().map(status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == "PASS").count(), TENSOR_CORE.len());
+    assert_eq!(statuses.last().unwrap(), "REFUSED", "cuBLAS, without a GPU");
+
+    let old = with("soft", "wgmma_persistent", &[]);
+    assert!(old.code == Some(2) && old.stderr.contains("9.0 (sm_90a)"), "{}", old.stderr);
+    let transposed = with("soft-sm90", "wgmma_persistent", &["--trans-a"]);
+    assert!(transposed.stderr.contains("takes no transposes"), "{}", transposed.stderr);
+    let bench = run(&["bench", "--kernels", "bf16", "--sizes", "64"]);
+    assert!(bench.code == Some(2) && bench.stderr.contains("--kernel bf16"), "{}", bench.stderr);
 }
 
 #[test]

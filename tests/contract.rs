@@ -30,6 +30,8 @@ mod shared_limit;
 mod splits;
 #[path = "contract/stream_k.rs"]
 mod stream_k;
+#[path = "contract/tensor_core.rs"]
+mod tensor_core;
 #[path = "contract/transposed.rs"]
 mod transposed;
 #[path = "contract/views.rs"]

@@ -36,6 +36,7 @@ pub mod staging;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod stream_k;
 mod swizzle;
+pub mod tensor_core;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
 pub mod tile1d;
@@ -48,8 +49,13 @@ pub mod vec4;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod warp_specialized;
 pub mod warptile;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod wgmma;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod wgmma_persistent;
 
 pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+pub use tensor_core::{InputType, TensorCoreDescriptor};
 pub use tiles::TILES;
 
 /// Every rung, in the order of the ladder; for the host.
@@ -73,4 +79,16 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &tma::DESCRIPTOR,
     &warp_specialized::DESCRIPTOR,
     &persistent::DESCRIPTOR,
+];
+
+/// The kernels for tensor cores: the rungs, and what is as the last of them with smaller tiles; for the
+/// host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
+    &wgmma::DESCRIPTOR,
+    &wgmma_persistent::DESCRIPTOR,
+    &wgmma_persistent::TILE_128X192,
+    &wgmma_persistent::TILE_128X128,
+    &wgmma_persistent::TILE_64X128,
+    &wgmma_persistent::TILE_64X64,
 ];

@@ -272,6 +272,37 @@ impl Output {
         }
     }
 
+    /// [`store`](Self::store) for a thread's sums of `wgmma`, the first at (row, col), an even column:
+    /// see [`cuda_std::wgmma`]. Four neighbouring lanes store 32 bytes of a row, so that a warp's
+    /// access is of whole sectors.
+    ///
+    /// # Safety
+    /// No other thread stores these elements.
+    #[inline(always)]
+    pub unsafe fn store_fragments<const SUMS: usize>(self, row: u32, col: u32, acc: &[f32; SUMS]) {
+        // Of the sums: neighbours in pairs, from one row to the next in it, and then eight columns.
+        let (rows, width) = (9, SUMS as u32 * 2 - 6);
+        let is_paired = self.beta == 0.0
+            && (self.pointer as usize).is_multiple_of(8)
+            && self.ld.is_multiple_of(2)
+            && row + rows <= self.rows
+            && col + width <= self.cols;
+        if is_paired {
+            let first = self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize);
+            for (i, pair) in acc.chunks_exact(2).enumerate() {
+                let to = first.wrapping_add(i % 2 * 8 * self.ld as usize + i / 2 * 8);
+                // SAFETY: inside, on 8 bytes, and this thread's own.
+                unsafe { vec::store(to, [self.alpha * pair[0], self.alpha * pair[1]]) };
+            }
+            return;
+        }
+        for (i, sum) in acc.iter().enumerate() {
+            let i = i as u32;
+            // SAFETY: this thread's own.
+            unsafe { self.store(row + i / 2 % 2 * 8, col + i / 4 * 8 + i % 2, *sum) };
+        }
+    }
+
     /// Whether the matrix is as the module says where `ALIGNED`: the same for all threads.
     #[inline(always)]
     pub fn is_aligned(self) -> bool {

@@ -89,7 +89,11 @@ impl Ptxas {
             .output()
             .map_err(|error| format!("`{}` could not be run: {error}", self.0.display()))?;
         let report = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() {
+        // It says so where the compiler has put a copy of a sum between two `wgmma` in flight.
+        let serialized = report.lines().find(|line| line.contains("instructions are serialized"));
+        if let Some(line) = serialized {
+            Err(format!("the tensor cores would wait after each instruction: {}", line.trim()))
+        } else if output.status.success() {
             Ok(parse(&report))
         } else {
             Err(format!("ptxas refuses the PTX for {arch}: {}", report.trim()))

@@ -11,7 +11,11 @@
 //!   convergent: as clang does it for CUDA. See "Convergent Operation Semantics" in LLVM's manual.
 //!
 //! What remains is `asm!`, which rustc cannot mark. [`finish`](crate::ptx::finish) refuses a kernel
-//! that has a convergent instruction in inline assembly.
+//! that has a convergent instruction in inline assembly, with one exception: LLVM has no intrinsic for
+//! `wgmma.mma_async`. It has one for the `wgmma.commit_group` that must follow. What is in one basic
+//! block with that is not copied, since no pass copies such a block, and assembly with side effects
+//! stays in its own: so `finish` takes `wgmma` in assembly if the rest of its basic block has a
+//! `wgmma.commit_group` that is not.
 
 /// The flags for rustc.
 pub fn rustflags() -> impl Iterator<Item = String> {

@@ -20,8 +20,8 @@
 //!   PTX, and refuses PTX in which a kernel calls a function that does not exist or, if it must
 //!   not, can panic or uses local memory ([`ptx`], [`Panic`], [`LocalMemory`]);
 //! - what is refused is named by its place in the Rust source;
-//! - it gives the crate the unstable features that kernels need, and tells cargo which sources a
-//!   build script depends on;
+//! - it gives the crate `no_std` and the unstable features that kernels need, Rust-CUDA's values of
+//!   `cfg(target_feature)`, and tells cargo which sources a build script depends on;
 //! - the PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
 
 mod arch;

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use cuda_builder::{CudaArch, CudaBuilder};
+use cust::context::{CurrentContext, ResourceLimit};
 use cust::launch;
 use soft_cuda::{Config, Device, FaultKind, LaunchConfig, LaunchError};
 
@@ -22,6 +23,8 @@ fn text() -> Option<String> {
 fn kernels_allocate() {
     let Some(text) = text() else { return };
     let on = Api::load(&text, CudaArch::Sm80);
+    // What it calls by address, the compiler cannot count; a GPU's threads have 1 KiB by default.
+    CurrentContext::set_resource_limit(ResourceLimit::StackSize, 16 << 10).unwrap();
     let kernel = on.module.get_function("allocates").unwrap();
     const BLOCKS: u32 = 4;
     let (out, stream) = (buffer(&[0u64; BLOCKS as usize * 64]), &on.stream);

@@ -96,11 +96,11 @@ macro_rules! tiles {
 }
 
 tiles! {
-    tiles_of_one_dimension, doubles_1d: [100], [64], [-20];
+    tiles_of_one_dimension, doubles_1d: [100], [64], [60];
     tiles_of_two_dimensions, doubles_2d: [20, 12], [16, 4], [8, 9];
-    tiles_of_three_dimensions, doubles_3d: [12, 6, 5], [8, 4, 2], [-1, 3, 2];
-    tiles_of_four_dimensions, doubles_4d: [8, 5, 4, 3], [4, 4, 2, 2], [2, -1, 1, 2];
-    tiles_of_five_dimensions, doubles_5d: [8, 4, 3, 3, 2], [4, 2, 2, 2, 2], [1, 1, 2, -1, 0];
+    tiles_of_three_dimensions, doubles_3d: [12, 6, 5], [8, 4, 2], [8, 3, 2];
+    tiles_of_four_dimensions, doubles_4d: [8, 5, 4, 3], [4, 4, 2, 2], [4, 2, 1, 2];
+    tiles_of_five_dimensions, doubles_5d: [8, 4, 3, 3, 2], [4, 2, 2, 2, 2], [4, 1, 2, 2, 0];
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Typed launches; what does not compile is in the documentation of `api::typed`.
 
-use api::typed::{Line, axpy, lines, numbers, reverse, scale};
+use api::typed::{Line, Power, Thirds, axpy, lines, map, numbers, reverse, scale};
 use cuda_builder::CudaArch;
 use cuda_std::launch::{LaunchConfig, LaunchError};
 use cust::memory::{CopyDestination, DeviceBox, DeviceBuffer};
@@ -79,6 +79,20 @@ fn generic_kernels_have_their_instances() {
     // SAFETY: as above.
     unsafe { words.launch(&api.stream, (1, 32), line, &x, &mut out, 2) }.unwrap();
     assert_eq!(api.read(&out), [2.5, 3.0, 0.0]);
+}
+
+#[test]
+fn kernels_take_what_closures_capture() {
+    let Some(api) = api() else { return };
+    let (x, mut out) = (buffer(&[1.0f32, 2.0, 3.0, 4.0]), buffer(&[0.0f32; 4]));
+    // SAFETY: the module was built from these kernels.
+    let powers = unsafe { map::<Power>::load(&api.module) }.unwrap();
+    powers.run(&api.stream, (1, 3), Power { exponent: 2, start: 0.5 }, &x, &mut out).unwrap();
+    assert_eq!(api.read(&out), [4.5, 8.5, 12.5, 16.5]);
+    // SAFETY: as above.
+    let thirds = unsafe { map::<Thirds>::load(&api.module) }.unwrap();
+    thirds.run(&api.stream, (1, 32), Thirds { value: -1.0 }, &x, &mut out).unwrap();
+    assert_eq!(api.read(&out), [-1.0, 2.0, 3.0, -1.0]);
 }
 
 #[test]

@@ -63,7 +63,7 @@
 //! `cuInit` answers `CUDA_ERROR_INVALID_VALUE` to any other value, and [`last_error()`] explains
 //! it. What a check finds is a fault of the launch, as above, unless
 //! [`max_findings`](soft_cuda::Config::max_findings) of [`soft::configure`] lets launches go on;
-//! [`soft::findings`] lists everything, as text or JSON.
+//! [`soft::findings`] lists everything, as text, or as JSON (the feature `json`).
 //!
 //! # Stream capture
 //!

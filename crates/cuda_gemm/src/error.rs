@@ -367,6 +367,28 @@ pub enum Error {
         device: String,
     },
 
+    /// A product that the kernels for tensor cores do not compute.
+    #[error("`{kernel}` takes no {what}; {hint}")]
+    TensorCoreShape {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What it does not take.
+        what: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+
+    /// A matrix whose elements are not of the type that was prepared for.
+    #[error("{what} is of {found}, and the product was prepared for {planned}; prepare it again")]
+    PlannedType {
+        /// Which matrix: `A` or `B`.
+        what: &'static str,
+        /// The type of its elements.
+        found: &'static str,
+        /// The planned one.
+        planned: &'static str,
+    },
+
     /// A kernel that stopped with a fault.
     #[error(
         "a kernel failed on {device}: {reason}; the kernel is at fault, or a limit that it was given"

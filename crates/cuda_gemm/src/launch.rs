@@ -13,6 +13,7 @@ pub(crate) mod parameters;
 mod plan;
 mod staging;
 mod tensor;
+mod tensor_core;
 mod workspace;
 
 pub(crate) use alignment::is_aligned;
@@ -22,3 +23,4 @@ pub use extras::{Extras, RawExtra, RawExtras};
 pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
+pub use tensor_core::{TensorCoreKernel, TensorCorePlan};

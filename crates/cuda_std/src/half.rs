@@ -1,6 +1,7 @@
 //! 16-bit floats (the feature `half`): the types of the crate `half`, pairs of them, and arithmetic.
 //!
-//! - [`f16`] and [`bf16`] are those of the crate `half`, whose own operators compute in software.
+//! - [`struct@f16`] and [`bf16`] are those of the crate `half`, whose own operators compute in
+//!   software.
 //! - [`f16x2`] and [`bf16x2`] are pairs in one register; their operators are one instruction each.
 //! - [`add`], [`fma`], [`max`] and the other functions here are the instructions of these names, for
 //!   all four types. Each rounds once, to the nearest number, ties to even; a NaN comes out as
@@ -20,6 +21,7 @@ use crate::warp::WarpShuffleValue;
 
 mod arithmetic;
 mod atomic;
+mod operators;
 mod pair;
 
 pub use arithmetic::{

@@ -25,6 +25,8 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use std::vec::Vec;
 
+#[doc(hidden)]
+pub use cust::memory::DeviceCopy;
 pub use cust::module::Module;
 pub use cust::stream::Stream;
 
@@ -32,7 +34,7 @@ use cust::context::legacy::CurrentContext;
 use cust::device::DeviceAttribute;
 use cust::error::CudaError;
 use cust::function::{BlockSize, Function, FunctionAttribute, GridSize};
-use cust::memory::{DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer};
+use cust::memory::{DeviceBox, DeviceBuffer, DevicePointer};
 
 use crate::atomic::{
     AtomicF32, AtomicF64, DeviceAtomicI32, DeviceAtomicI64, DeviceAtomicU32, DeviceAtomicU64,

@@ -48,10 +48,12 @@
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
+//! | [`wgmma`] | products of tiles by tensor cores |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
 //! | `half` | 16-bit floats, and pairs of them |
+//! | [`function`] | what kernels take in place of closures |
 //! | [`float`] | FMA, and single instructions |
 //! | `heap` | an allocator for `alloc` |
 //! | [`hint`] | what the compiler should not know |
@@ -92,6 +94,9 @@
     allow(internal_features)
 )]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 mod access;
 pub mod atomic;
 pub mod block;
@@ -102,6 +107,7 @@ pub mod cp_async;
 pub mod disjoint;
 pub mod fast;
 pub mod float;
+pub mod function;
 #[cfg(feature = "half")]
 pub mod half;
 #[cfg(all(feature = "alloc", target_arch = "nvptx64"))]
@@ -124,6 +130,7 @@ pub mod thread;
 pub mod tma;
 pub mod vec;
 pub mod warp;
+pub mod wgmma;
 
 pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::fma;
@@ -159,8 +166,24 @@ macro_rules! __on_host {
 
 /// What most kernels use.
 pub mod prelude {
+    #[cfg(feature = "alloc")]
+    pub use alloc::borrow::ToOwned;
+    #[cfg(feature = "alloc")]
+    pub use alloc::boxed::Box;
+    #[cfg(feature = "alloc")]
+    pub use alloc::format;
+    #[cfg(feature = "alloc")]
+    pub use alloc::rc::Rc;
+    #[cfg(feature = "alloc")]
+    pub use alloc::string::{String, ToString};
+    #[cfg(feature = "alloc")]
+    pub use alloc::vec::Vec;
+
     pub use crate::disjoint::DisjointSlice;
+    #[cfg(feature = "half")]
+    pub use crate::f16;
     pub use crate::float::fma;
+    pub use crate::function::DeviceFn;
     pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};
     pub use crate::vec::F32x4;

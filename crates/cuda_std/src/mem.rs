@@ -1,4 +1,6 @@
-//! The sizes of the block's shared memory.
+//! The sizes of the block's shared memory, and the device's heap.
+
+use core::ffi::c_void;
 
 use cuda_std_macros::gpu_only;
 
@@ -37,4 +39,28 @@ pub fn total_smem_size() -> u32 {
         );
     }
     bytes
+}
+
+/// `bytes` of global memory, aligned to 16 bytes; null if the heap has no more. It lives until
+/// [`free`] takes it, in this launch or in a later one.
+///
+/// # Safety
+/// None of its own; what to do with the memory is up to the caller.
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub unsafe fn malloc(bytes: usize) -> *mut c_void {
+    // SAFETY: the driver's function has no condition.
+    unsafe { core::arch::nvptx::malloc(bytes) }
+}
+
+/// Gives memory back; null is allowed.
+///
+/// # Safety
+/// [`malloc`] returned the pointer, nobody has freed it, and no thread uses the memory any more.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn free(pointer: *mut c_void) {
+    // SAFETY: the caller's contract.
+    unsafe { core::arch::nvptx::free(pointer) }
 }

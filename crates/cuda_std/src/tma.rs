@@ -127,7 +127,8 @@ impl TensorMap {
 ///
 /// # Safety
 /// - The map describes a matrix of two dimensions, and rows before columns: its dimension 0
-///   walks along a row. Nothing writes the matrix before the copy is done.
+///   walks along a row. Nothing writes the matrix before the copy is done. `col` is a multiple of 16
+///   bytes.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
 /// - Who wrote to that memory before has called [`fence_proxy_async`], and then met this thread at a
@@ -174,8 +175,12 @@ macro_rules! for_rank {
 /// [`load_2d`] does: the one whose first element is `at`, with the dimension without gaps first.
 /// What lies outside of the tensor is filled as the map says, also before its beginning.
 ///
+/// A first coordinate that is not a multiple of 16 bytes is an illegal instruction to the GPU, which
+/// PTX does not say; so, on an H200, is a negative one of a [`store`].
+///
 /// # Safety
-/// As for [`load_2d`]; the map is of `RANK` dimensions.
+/// As for [`load_2d`]; the map is of `RANK` dimensions. The first coordinate is a multiple of 16
+/// bytes.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn load<T, const RANK: usize>(
@@ -254,7 +259,8 @@ pub unsafe fn load_multicast<T, const RANK: usize>(
 ///
 /// # Safety
 /// - The map is of `RANK` dimensions, and nothing else reads or writes that part of the tensor
-///   before the store is done.
+///   before the store is done. The first coordinate is a multiple of 16 bytes, and no coordinate is
+///   negative.
 /// - `from` is aligned as for [`load_2d`], and has the map's tile, which nothing writes before
 ///   [`wait_group_read`] or [`wait_group`]. Who wrote it has called [`fence_proxy_async`], and then
 ///   met this thread at a barrier.

@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
-use cuda_gemm::{Device, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Extras, Matrix};
+use cuda_gemm::{
+    Device, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Extras, InputType,
+    Matrix,
+};
 use serde::Serialize;
 
 use crate::candidate::Job;
@@ -124,15 +127,24 @@ impl Part {
 }
 
 struct Set {
-    a: Part,
-    b: Part,
+    inputs: Inputs,
     c: Part,
     residual: Option<DeviceMatrix>,
 }
 
+/// A and B.
+enum Inputs {
+    F32([Part; 2]),
+    Half([DeviceHalfMatrix; 2]),
+}
+
 /// Enqueues a product on a set.
 fn enqueue(job: &Job, set: &mut Set, vectors: &[Option<DeviceMatrix>; 2]) -> Result<(), Error> {
-    let Set { a, b, c, residual } = set;
+    let Set { inputs, c, residual } = set;
+    let [a, b] = match inputs {
+        Inputs::F32(parts) => parts,
+        Inputs::Half([a, b]) => return job.enqueue_half(a, b, c.view_mut()?),
+    };
     let mut extras = Extras::new();
     if let Some(scale) = &vectors[0] {
         extras = extras.scale(scale);
@@ -156,6 +168,23 @@ impl RotatingBuffers {
         Self::within(device, operands, count, 0)
     }
 
+    /// As [`RotatingBuffers::new`], with A and B rounded to 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn half(
+        device: &Device,
+        operands: &Operands,
+        count: usize,
+        input: InputType,
+    ) -> Result<Self, Error> {
+        let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
+        Self::of(device, operands, count, 0, || {
+            Ok(Inputs::Half([matrix(operands.a())?, matrix(operands.b())?]))
+        })
+    }
+
     /// The same, of wider matrices, with so many columns left of A, B and C: leading dimensions are
     /// the product's, and addresses are so many elements from what the driver allocates.
     ///
@@ -169,21 +198,34 @@ impl RotatingBuffers {
         left: usize,
     ) -> Result<Self, Error> {
         let gemm = operands.gemm();
-        let [shape_a, shape_b, shape_c] = shapes(gemm);
+        let [shape_a, shape_b, _] = shapes(gemm);
+        Self::of(device, operands, count, left, || {
+            let mut parts = [
+                Part::zeros(device, shape_a, gemm.lda, left)?,
+                Part::zeros(device, shape_b, gemm.ldb, left)?,
+            ];
+            parts[0].view_mut()?.upload(operands.a())?;
+            parts[1].view_mut()?.upload(operands.b())?;
+            Ok(Inputs::F32(parts))
+        })
+    }
+
+    fn of(
+        device: &Device,
+        operands: &Operands,
+        count: usize,
+        left: usize,
+        inputs: impl Fn() -> Result<Inputs, Error>,
+    ) -> Result<Self, Error> {
+        let gemm = operands.gemm();
+        let [_, _, shape_c] = shapes(gemm);
         let [scale, bias, residual] = operands.extras();
         let copy = |matrix: Option<&Matrix>| {
             matrix.map(|matrix| DeviceMatrix::from_host(device, matrix)).transpose()
         };
         let set = || {
-            let mut set = Set {
-                a: Part::zeros(device, shape_a, gemm.lda, left)?,
-                b: Part::zeros(device, shape_b, gemm.ldb, left)?,
-                c: Part::zeros(device, shape_c, gemm.ldc, left)?,
-                residual: copy(residual)?,
-            };
-            set.a.view_mut()?.upload(operands.a())?;
-            set.b.view_mut()?.upload(operands.b())?;
-            Ok(set)
+            let c = Part::zeros(device, shape_c, gemm.ldc, left)?;
+            Ok(Set { inputs: inputs()?, c, residual: copy(residual)? })
         };
         let sets = (0..count).map(|_| set()).collect::<Result<_, Error>>()?;
         Ok(Self { sets, vectors: [copy(scale)?, copy(bias)?], next: 0 })

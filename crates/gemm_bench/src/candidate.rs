@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER};
+use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TensorCoreDescriptor};
 use cuda_gemm::{
-    Auto, Device, DeviceBatchRef, DeviceMatrixMut, DeviceMatrixRef, Error as GemmError, Extras,
-    Gemm, Kernel, Plan, PlanBuilder, Table, auto, find_kernel, nearest_name,
+    Auto, Device, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrixMut, DeviceMatrixRef,
+    Error as GemmError, Extras, Gemm, InputType, Kernel, Plan, PlanBuilder, Table,
+    TensorCoreKernel, TensorCorePlan, auto, find_kernel, nearest_name,
 };
 
 use crate::cublas::{Cublas, CublasProduct};
+use crate::cublas_half::CublasHalf;
 use crate::error::Error;
 
 /// The names of the baseline, and of everything.
@@ -45,6 +47,10 @@ pub enum Selection {
     Cublas,
     /// A rung of the ladder, or a tile.
     Rung(&'static KernelDescriptor),
+    /// A kernel for tensor cores, of A and B in 16 bits.
+    TensorCore(&'static TensorCoreDescriptor, InputType),
+    /// All of them, and cuBLAS with the same matrices.
+    Half(InputType),
 }
 
 impl Selection {
@@ -58,8 +64,13 @@ impl Selection {
             ALL => Ok(Self::All),
             auto::NAME => Ok(Self::Auto),
             CUBLAS => Ok(Self::Cublas),
+            name if let Some(choice) = Self::half(name) => Ok(choice),
             name => find_kernel(name).map(Self::Rung).map_err(|error| match error {
                 GemmError::UnknownKernel { name, mut known, .. } => {
+                    known.extend(InputType::ALL.iter().flat_map(|input| {
+                        let kernels = TENSOR_CORE.iter().map(|one| one.entry_point(*input));
+                        kernels.chain([input.name()])
+                    }));
                     known.extend([auto::NAME, CUBLAS, ALL]);
                     let nearest = nearest_name(&name, &known);
                     GemmError::UnknownKernel { name, nearest, known }.into()
@@ -69,15 +80,42 @@ impl Selection {
         }
     }
 
+    /// What a name for 16-bit inputs stands for: their type's, or that of a kernel's entry point.
+    fn half(name: &str) -> Option<Self> {
+        InputType::ALL.into_iter().find_map(|input| {
+            let kernel = TENSOR_CORE.iter().find(|kernel| kernel.entry_point(input) == name);
+            match kernel {
+                Some(kernel) => Some(Self::TensorCore(kernel, input)),
+                None => (input.name() == name).then_some(Self::Half(input)),
+            }
+        })
+    }
+
+    /// The type of A and B, where that is not f32.
+    pub fn input(self) -> Option<InputType> {
+        match self {
+            Self::TensorCore(_, input) | Self::Half(input) => Some(input),
+            Self::All | Self::Auto | Self::Cublas | Self::Rung(_) => None,
+        }
+    }
+
     /// What it stands for, one by one; all are the ladder and the choice, without cuBLAS.
     pub fn rungs(self) -> Vec<Self> {
         match self {
             Self::All => LADDER.iter().copied().map(Self::Rung).chain([Self::Auto]).collect(),
+            Self::Half(input) => {
+                TENSOR_CORE.iter().map(|kernel| Self::TensorCore(kernel, input)).collect()
+            }
             one => vec![one],
         }
     }
 
-    /// Whether it is everything.
+    /// Whether it stands for several results.
+    pub fn is_several(self) -> bool {
+        matches!(self, Self::All | Self::Half(_))
+    }
+
+    /// Whether it is everything in f32.
     pub fn is_all(self) -> bool {
         matches!(self, Self::All)
     }
@@ -105,7 +143,7 @@ impl Selection {
     ) -> Result<Vec<Loaded>, Error> {
         let descriptors = match &self {
             Self::All => LADDER,
-            Self::Auto | Self::Cublas => &[],
+            Self::Auto | Self::Cublas | Self::TensorCore(..) | Self::Half(_) => &[],
             Self::Rung(descriptor) => std::slice::from_ref(descriptor),
         };
         let rungs = descriptors.iter().map(|descriptor| {
@@ -123,6 +161,16 @@ impl Selection {
         }
         if matches!(self, Self::All | Self::Cublas) {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
+        }
+        for one in self.rungs() {
+            if let Self::TensorCore(descriptor, input) = one {
+                let kernel = device.tensor_core(descriptor, input).map(Code::TensorCore);
+                wanted.push((descriptor.entry_point(input), None, kernel.map_err(Error::from)));
+            }
+        }
+        if let Self::Half(input) = self {
+            let cublas = Cublas::open(device).map(|cublas| Code::CublasHalf(cublas, input));
+            wanted.push((CUBLAS, None, cublas));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
             let rung = place.map(|place| place + 1);
@@ -149,7 +197,7 @@ impl Selection {
         };
         match result.map_err(Into::into) {
             Ok(value) => Ok(Ok(value)),
-            Err(error) if self.is_all() && is_tolerable(&error) => Ok(Err(Arc::new(error))),
+            Err(error) if self.is_several() && is_tolerable(&error) => Ok(Err(Arc::new(error))),
             Err(error) => Err(error),
         }
     }
@@ -167,6 +215,8 @@ enum Code {
     Rung(Kernel),
     Auto(Auto),
     Cublas(Cublas),
+    TensorCore(TensorCoreKernel),
+    CublasHalf(Cublas, InputType),
 }
 
 impl Loaded {
@@ -208,6 +258,13 @@ impl Loaded {
                 choice.tolerate(prepared.map(Job::rung))?
             }
             Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
+            Ok(Code::TensorCore(kernel)) => {
+                let plan = kernel.prepare(gemm).map(|plan| Job::TensorCore(Box::new(plan)));
+                choice.tolerate(plan)?
+            }
+            Ok(Code::CublasHalf(cublas, input)) => {
+                choice.tolerate(CublasHalf::new(cublas, gemm, *input).map(Job::CublasHalf))?
+            }
             Err(reason) => Err(Arc::clone(reason)),
         };
         let descriptor = match &self.code {
@@ -230,7 +287,7 @@ impl Loaded {
     /// The version, as in `12.8.5`, of a cuBLAS that was loaded; `None` for all else.
     pub fn cublas_version(&self) -> Option<&str> {
         match &self.code {
-            Ok(Code::Cublas(cublas)) => Some(cublas.version()),
+            Ok(Code::Cublas(cublas) | Code::CublasHalf(cublas, _)) => Some(cublas.version()),
             _ => None,
         }
     }
@@ -294,6 +351,10 @@ pub enum Job {
     Rung(Box<Plan>),
     /// By cuBLAS.
     Cublas(CublasProduct),
+    /// By a kernel for tensor cores.
+    TensorCore(Box<TensorCorePlan>),
+    /// By cuBLAS, of A and B in 16 bits.
+    CublasHalf(CublasHalf),
 }
 
 impl Job {
@@ -307,6 +368,39 @@ impl Job {
         match self {
             Self::Rung(plan) => plan.launch_plan().gemm(),
             Self::Cublas(product) => product.gemm(),
+            Self::TensorCore(plan) => plan.gemm(),
+            Self::CublasHalf(product) => product.gemm(),
+        }
+    }
+
+    /// The type of A and B, where that is not f32.
+    pub fn input(&self) -> Option<InputType> {
+        match self {
+            Self::Rung(_) | Self::Cublas(_) => None,
+            Self::TensorCore(plan) => Some(plan.kernel().input()),
+            Self::CublasHalf(product) => Some(product.input()),
+        }
+    }
+
+    /// Enqueues the product of A and B in 16 bits on the device's stream, and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TensorCorePlan::enqueue`], or [`Error::Cublas`]; [`GemmError::PlannedType`] for a job
+    /// of f32.
+    pub fn enqueue_half(
+        &self,
+        a: &DeviceHalfMatrix,
+        b: &DeviceHalfMatrix,
+        c: DeviceMatrixMut<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::TensorCore(plan) => Ok(plan.enqueue(a, b, c)?),
+            Self::CublasHalf(product) => product.enqueue(a, b, c),
+            Self::Rung(_) | Self::Cublas(_) => {
+                let (what, found) = ("A", a.input().name());
+                Err(GemmError::PlannedType { what, found, planned: "f32" }.into())
+            }
         }
     }
 
@@ -315,7 +409,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::enqueue`] or [`CublasProduct::enqueue`].
+    /// Those of [`Plan::enqueue`] or [`CublasProduct::enqueue`]; [`GemmError::PlannedType`] for a job
+    /// of A and B in 16 bits.
     pub fn enqueue<'m>(
         &self,
         a: impl Into<DeviceMatrixRef<'m>>,
@@ -344,6 +439,10 @@ impl Job {
         match self {
             Self::Rung(prepared) => Ok(prepared.enqueue_with(a, b, c, extras)?),
             Self::Cublas(product) => Ok(product.enqueue_with(a, b, c, extras)?),
+            Self::TensorCore(_) | Self::CublasHalf(_) => {
+                let planned = self.input().map_or("f32", InputType::name);
+                Err(GemmError::PlannedType { what: "A", found: "f32", planned }.into())
+            }
         }
     }
 }
@@ -379,7 +478,10 @@ mod tests {
         else {
             panic!()
         };
-        assert_eq!((nearest, known.len()), (Some("cublas"), LADDER.len() + TILES.len() + 3));
+        assert_eq!(
+            (nearest, known.len()),
+            (Some("cublas"), LADDER.len() + TILES.len() + 2 * TENSOR_CORE.len() + 5)
+        );
     }
 
     #[test]

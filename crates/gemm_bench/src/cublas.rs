@@ -43,12 +43,12 @@ const LIBRARY_FOLDERS: &[&str] = if cfg!(windows) {
 const PRECISION_VARIABLES: [&str; 2] = ["NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION"];
 
 /// `cublasHandle_t`.
-type Handle = *mut c_void;
+pub(crate) type Handle = *mut c_void;
 /// `cublasStatus_t`; 0 is success.
-type CublasStatus = c_int;
+pub(crate) type CublasStatus = c_int;
 
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`: a matrix as it is, or its transpose.
-const OP_N: c_int = 0;
+pub(crate) const OP_N: c_int = 0;
 const OP_T: c_int = 1;
 /// `CUBLAS_DEFAULT_MATH`: f32 arithmetic for f32 products.
 const DEFAULT_MATH: c_int = 0;
@@ -95,10 +95,34 @@ type SgemmStridedBatched = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
+/// `cublasGemmEx`: the same as `cublasSgemm` with a type behind each matrix, and at the end that of
+/// the computation, and an algorithm.
+pub(crate) type GemmEx = unsafe extern "system" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    c_int,
+    *const c_void,
+    c_int,
+    c_int,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+) -> CublasStatus;
+
 /// The functions that are called, with the types of `cublas_api.h`. They stay valid as
 /// long as the process runs: see [`Functions::load`].
 #[derive(Clone, Copy)]
-struct Functions {
+pub(crate) struct Functions {
     create: unsafe extern "system" fn(*mut Handle) -> CublasStatus,
     destroy: unsafe extern "system" fn(Handle) -> CublasStatus,
     set_stream: unsafe extern "system" fn(Handle, *mut c_void) -> CublasStatus,
@@ -106,6 +130,7 @@ struct Functions {
     get_property: unsafe extern "system" fn(c_int, *mut c_int) -> CublasStatus,
     sgemm: Sgemm,
     sgemm_strided_batched: SgemmStridedBatched,
+    pub(crate) gemm_ex: GemmEx,
 }
 
 impl Functions {
@@ -132,6 +157,7 @@ impl Functions {
                 get_property: *library.get(c"cublasGetProperty")?,
                 sgemm: *library.get(c"cublasSgemm_v2")?,
                 sgemm_strided_batched: *library.get(c"cublasSgemmStridedBatched")?,
+                gemm_ex: *library.get(c"cublasGemmEx")?,
             })
         }
     }
@@ -167,13 +193,13 @@ impl Functions {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Cublas(Rc<Started>);
+pub struct Cublas(pub(crate) Rc<Started>);
 
 /// A cuBLAS that was started, for one thread.
-struct Started {
-    stream: Stream,
-    functions: Functions,
-    handle: Handle,
+pub(crate) struct Started {
+    pub(crate) stream: Stream,
+    pub(crate) functions: Functions,
+    pub(crate) handle: Handle,
     version: String,
 }
 
@@ -413,7 +439,7 @@ fn broken(path: PathBuf, error: &libloading::Error) -> Error {
     Error::CublasBroken { path, reason }
 }
 
-fn check(call: &'static str, status: CublasStatus) -> Result<(), Error> {
+pub(crate) fn check(call: &'static str, status: CublasStatus) -> Result<(), Error> {
     let name = match status {
         0 => return Ok(()),
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",

@@ -61,6 +61,11 @@ impl Forecast {
         }
         let small = small(gemm, rayon::current_num_threads());
         let operands = Operands::random(&small, 1);
+        let input = candidates.iter().find_map(|one| one.job.as_ref().ok()?.input());
+        let operands = match input {
+            Some(input) => operands.rounded(input),
+            None => operands,
+        };
         let mut workload = Workload::new(device, &operands, Some(1), L2::Warm)?;
         let mut each = Vec::new();
         for (candidate, small_candidate) in candidates.iter().zip(&prepare(small)?) {

@@ -1,7 +1,7 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
-use cuda_gemm::{Axis, Error as GemmError, Gemm, Matrix};
-use gemm_verify::{Bound, Check, Epilogue, Method, Problem, Reference};
+use cuda_gemm::{Axis, DeviceHalfMatrix, Element, Error as GemmError, Gemm, InputType, Matrix};
+use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference};
 
 use crate::error::Error;
 
@@ -36,6 +36,8 @@ pub struct Operands {
     scale: Option<Matrix>,
     bias: Option<Matrix>,
     residual: Option<Matrix>,
+    /// What A and B were rounded to, if they were.
+    input: Option<InputType>,
     /// What the products are of, unless that is A, B and C themselves.
     products: Vec<Product>,
 }
@@ -162,7 +164,21 @@ impl Operands {
             (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c, residual)
         });
         let products = products.collect();
-        Self { gemm, a, b, c, scale, bias, residual, products }
+        Self { gemm, a, b, c, scale, bias, residual, input: None, products }
+    }
+
+    /// The same with A and B rounded to the nearest of a type in 16 bits, ties to even: what a kernel for
+    /// tensor cores multiplies. The reference is of these.
+    #[must_use]
+    pub fn rounded(self, input: InputType) -> Self {
+        let Self { gemm, a, b, c, scale, bias, residual, .. } = self;
+        let [a, b] = [a, b].map(|matrix| DeviceHalfMatrix::rounded(input, &matrix));
+        Self { input: Some(input), ..Self::of(gemm, a, b, c, [scale, bias, residual]) }
+    }
+
+    /// What A and B are rounded to; none where they are f32.
+    pub fn input(&self) -> Option<InputType> {
+        self.input
     }
 
     /// The product.
@@ -219,7 +235,15 @@ impl Operands {
                 activation: epilogue.activation,
                 residual,
             };
-            Reference::compute(problem, method, seed)?.then(epilogue)
+            let reference = Reference::compute(problem, method, seed)?.then(epilogue)?;
+            Ok::<_, gemm_verify::Error>(match self.input {
+                None => reference,
+                Some(input) => reference.computed_by(Arithmetic {
+                    input: DeviceHalfMatrix::element(input),
+                    products: gemm_verify::Products::TensorCore,
+                    output: Element::F32,
+                }),
+            })
         };
         let references = match is_plain(&self.gemm) {
             true => vec![one(&self.a, &self.b, self.c.as_ref(), self.residual.as_ref())],

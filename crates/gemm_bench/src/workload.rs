@@ -38,7 +38,7 @@ pub struct Timed<'e> {
     pub job: &'e Job,
     /// How long it took.
     pub samples: Samples,
-    /// How busy it kept the GPU; none on the software device.
+    /// How busy it kept the GPU; none on the software device, and for tensor cores.
     pub load: Option<Load>,
 }
 
@@ -107,7 +107,10 @@ impl<'a> Workload<'a> {
         let meter = (!is_soft).then(|| SideBySide::new(device, bytes)).transpose()?;
         let wanted = if is_soft { 1 } else { buffers::count(l2, bytes, device.info().l2_bytes) };
         let count = buffers::possible(wanted, bytes, device.free_memory()?);
-        let mut buffers = RotatingBuffers::new(device, operands, count)?;
+        let mut buffers = match operands.input() {
+            None => RotatingBuffers::new(device, operands, count),
+            Some(input) => RotatingBuffers::half(device, operands, count, input),
+        }?;
         let old = operands.c();
         buffers.reset(old)?;
         let repeat = samples(device, repeat);
@@ -164,6 +167,8 @@ impl<'a> Workload<'a> {
         let timed = candidates.iter().map(|candidate| {
             let job = candidate.job.as_ref()?;
             let (samples, roofs) = measured.next().expect("one for each job");
+            // The roofs are those of f32.
+            let roofs = roofs.filter(|_| job.input().is_none());
             let load = roofs.map(|(rates, launch_ms)| {
                 let ms = samples.median();
                 Load::new(candidate, gemm, device.info(), ms, (&rates, launch_ms), *l2)

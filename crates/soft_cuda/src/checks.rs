@@ -14,13 +14,17 @@ pub struct Checks {
     pub memory: bool,
     /// Barriers, member masks and waits that happen to work, but are undefined or may fail.
     pub sync: bool,
+    /// With `races`: bulk copies over what threads have read, without a `fence.proxy.async` between
+    /// the two. PTX asks for it; a GPU does not need it where a load's value was used before.
+    /// Not among [`Checks::ALL`].
+    pub proxies: bool,
 }
 
 impl Checks {
     /// None of them.
-    pub const NONE: Checks = Checks { races: false, memory: false, sync: false };
-    /// All of them.
-    pub const ALL: Checks = Checks { races: true, memory: true, sync: true };
+    pub const NONE: Checks = Checks { races: false, memory: false, sync: false, proxies: false };
+    /// All of them but `proxies`.
+    pub const ALL: Checks = Checks { races: true, memory: true, sync: true, proxies: false };
 
     /// Whether accesses are looked at one by one.
     pub(crate) fn accesses(self) -> bool {
@@ -51,18 +55,19 @@ pub struct UnknownSetting {
 impl FromStr for Checks {
     type Err = UnknownSetting;
 
-    /// `none`, `all`, or any of `races`, `memory` and `sync` with commas between them.
+    /// `none`, `all`, or any of `races`, `memory`, `sync` and `proxies` with commas between them.
     fn from_str(text: &str) -> Result<Checks, UnknownSetting> {
         let mut checks = Checks::NONE;
         for word in text.split(',').map(str::trim) {
             match word {
-                "all" => checks = Checks::ALL,
+                "all" => checks = Checks { proxies: checks.proxies, ..Checks::ALL },
                 "none" => checks = Checks::NONE,
                 "races" => checks.races = true,
                 "memory" => checks.memory = true,
                 "sync" => checks.sync = true,
+                "proxies" => checks.proxies = true,
                 _ => {
-                    let known = "none, all, races, memory, sync";
+                    let known = "none, all, races, memory, sync, proxies";
                     return Err(UnknownSetting { given: word.to_owned(), known });
                 }
             }
@@ -73,11 +78,19 @@ impl FromStr for Checks {
 
 impl fmt::Display for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = [(self.races, "races"), (self.memory, "memory"), (self.sync, "sync")];
+        let names = [
+            (self.races, "races"),
+            (self.memory, "memory"),
+            (self.sync, "sync"),
+            (self.proxies, "proxies"),
+        ];
         let on: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|&(_, name)| name).collect();
-        match on.len() {
-            0 => f.write_str("none"),
-            3 => f.write_str("all"),
+        match on.as_slice() {
+            [] => f.write_str("none"),
+            ["races", "memory", "sync", rest @ ..] => {
+                f.write_str("all")?;
+                rest.iter().try_for_each(|name| write!(f, ",{name}"))
+            }
             _ => f.write_str(&on.join(",")),
         }
     }
@@ -120,7 +133,8 @@ mod tests {
     fn settings_are_read_as_they_are_written() {
         let one = Checks { races: true, ..Checks::NONE };
         let two = Checks { sync: true, ..one };
-        for checks in [Checks::NONE, Checks::ALL, one, two] {
+        let three = Checks { proxies: true, ..Checks::ALL };
+        for checks in [Checks::NONE, Checks::ALL, one, two, three] {
             assert_eq!(checks.to_string().parse(), Ok(checks));
         }
         for schedule in [Schedule::InOrder, Schedule::Random(7), Schedule::Adversarial] {

@@ -187,6 +187,18 @@ pub enum FaultKind {
         /// The other access, which came earlier here.
         earlier: Box<Earlier>,
     },
+    /// An asynchronous access of shared memory, by a bulk copy or `wgmma`, and an access of the same
+    /// bytes by a thread before it, without a `fence.proxy.async` between the two.
+    MissingProxyFence {
+        /// Where, as an address of shared memory.
+        address: u64,
+        /// As in [`FaultKind::DataRace`].
+        place: String,
+        /// How this instruction accesses it.
+        access: Access,
+        /// The other access.
+        earlier: Box<Earlier>,
+    },
     /// A member mask with which the instruction is undefined.
     BadMask {
         /// The mask.
@@ -210,6 +222,13 @@ pub enum FaultKind {
         address: u64,
         /// Dimensions of the tensor; `None` if there is no tensor map.
         rank: Option<u32>,
+    },
+    /// A tensor copy that begins where a GPU refuses it as an illegal instruction.
+    TensorStart {
+        /// The first coordinate.
+        start: i32,
+        /// Whether it is a store.
+        store: bool,
     },
     /// A bulk copy of a number of bytes that is not a multiple of 16.
     BulkSize {
@@ -292,9 +311,9 @@ impl FaultKind {
     /// The other access, where there are two.
     pub fn earlier(&self) -> Option<&Earlier> {
         match self {
-            FaultKind::DataRace { earlier, .. } | FaultKind::ReadOnlyCache { earlier, .. } => {
-                Some(earlier)
-            }
+            FaultKind::DataRace { earlier, .. }
+            | FaultKind::ReadOnlyCache { earlier, .. }
+            | FaultKind::MissingProxyFence { earlier, .. } => Some(earlier),
             _ => None,
         }
     }
@@ -374,6 +393,11 @@ impl fmt::Display for FaultKind {
                 f,
                 "memory at {address:#x} ({place}) is read with `ld.global.nc` and written in the same launch: this {access} comes after the {earlier}"
             ),
+            FaultKind::MissingProxyFence { address, place, access, earlier } => write!(
+                f,
+                "shared memory at {address:#x} ({place}): no `fence.proxy.async` comes between this asynchronous {} and the {earlier}",
+                if *access == Access::Load { "load" } else { "store" }
+            ),
             FaultKind::BadMask { mask, reason } => {
                 write!(f, "bad member mask {mask:#010x}: {reason}")
             }
@@ -389,6 +413,15 @@ impl fmt::Display for FaultKind {
             FaultKind::BadTensorMap { address, rank: Some(rank) } => {
                 write!(f, "the tensor map at {address:#x} has {rank} dimensions")
             }
+            FaultKind::TensorStart { start, store: true } if *start < 0 => write!(
+                f,
+                "a tensor copy to device memory that begins {} elements before the rows of the tensor",
+                start.unsigned_abs()
+            ),
+            FaultKind::TensorStart { start, .. } => write!(
+                f,
+                "a tensor copy that begins at element {start} of the rows, which is not a multiple of 16 bytes"
+            ),
             FaultKind::BulkSize { bytes } => {
                 write!(f, "a bulk copy of {bytes} bytes, which is not a multiple of 16")
             }

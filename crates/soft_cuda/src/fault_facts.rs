@@ -18,10 +18,12 @@ impl FaultKind {
             FaultKind::UninitialisedRegister { .. } => "UninitialisedRegister",
             FaultKind::NoVariable { .. } => "NoVariable",
             FaultKind::ReadOnlyCache { .. } => "ReadOnlyCache",
+            FaultKind::MissingProxyFence { .. } => "MissingProxyFence",
             FaultKind::BadMask { .. } => "BadMask",
             FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
             FaultKind::BadMatrix { .. } => "BadMatrix",
             FaultKind::BadTensorMap { .. } => "BadTensorMap",
+            FaultKind::TensorStart { .. } => "TensorStart",
             FaultKind::BulkSize { .. } => "BulkSize",
             FaultKind::BadBarrier { .. } => "BadBarrier",
             FaultKind::BudgetExceeded { .. } => "BudgetExceeded",
@@ -49,6 +51,7 @@ impl FaultKind {
             | FaultKind::Uninitialised { address, .. }
             | FaultKind::NoVariable { address, .. }
             | FaultKind::ReadOnlyCache { address, .. }
+            | FaultKind::MissingProxyFence { address, .. }
             | FaultKind::BadTensorMap { address, .. }
             | FaultKind::ExitedBlock { address, .. }
             | FaultKind::BadFree { address }
@@ -69,7 +72,9 @@ impl FaultKind {
                 Some(AddressSpace::Global)
             }
             FaultKind::ExitedBlock { .. } => Some(AddressSpace::SharedCluster),
-            FaultKind::Race { .. } | FaultKind::NoVariable { .. } => Some(AddressSpace::Shared),
+            FaultKind::Race { .. }
+            | FaultKind::NoVariable { .. }
+            | FaultKind::MissingProxyFence { .. } => Some(AddressSpace::Shared),
             _ => None,
         }
     }

@@ -137,9 +137,9 @@ impl Kernel {
             return Err(InvalidLaunch::Grid { grid, limit: MAX_GRID });
         }
         if let Some(cluster) = self.required_cluster {
-            let blocks = cluster.iter().map(|&n| u64::from(n)).product::<u64>();
+            let blocks = cluster.iter().fold(1u32, |blocks, &n| blocks.saturating_mul(n));
             let whole = || grid.iter().zip(cluster).all(|(&grid, n)| grid.is_multiple_of(n));
-            if !(1..=u64::from(MAX_CLUSTER)).contains(&blocks) || !whole() {
+            if !(1..=MAX_CLUSTER).contains(&blocks) || !whole() {
                 return Err(InvalidLaunch::Cluster { grid, cluster, limit: MAX_CLUSTER });
             }
         }

@@ -91,8 +91,8 @@
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
 //! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
-//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait: a missing wait, and a tile
-//!   that is overwritten too early, are seen every time. Part of a warp that executes a matrix
+//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait, for which the warps of a
+//!   warpgroup meet: a missing wait, and a tile that is overwritten too early, are seen every time. Part of a warp that executes a matrix
 //!   instruction is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
@@ -130,16 +130,22 @@
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
 //!   whichever access comes first here. Of many threads that read a word of device memory, two are
 //!   kept. Of a block of a cluster: that what others do in its shared memory comes before it exits.
-//!   Shuffles and votes order nothing. There are no proxies, but an mbarrier has to be fenced
-//!   before a bulk copy uses it.
+//!   Shuffles and votes order nothing; a wait for a product orders the warps of its warpgroup.
+//!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared memory they
+//!   see behind a `fence.proxy.async`, and an mbarrier that was initialised, too. A tile has to stay
+//!   until the product that reads it is complete.
 //! - [`Checks::memory`]: reads of device, shared and local memory and of registers that nobody
 //!   wrote, by byte or by the smallest access of the kernel; writes between shared variables, which
 //!   lie apart then; `ld.global.nc` of what the same launch writes.
 //! - [`Checks::sync`]: member masks without the lane itself, with lanes that give another one or
 //!   that the block does not have; shuffles from a lane that does not take part; two counts for a
 //!   barrier, or more threads than it counts; an mbarrier that is initialised twice; a wait for
-//!   one whose answer nothing reads; `setmaxnreg` by part of a warpgroup. Waits say "not yet" once
+//!   one whose answer nothing reads; `setmaxnreg` and `wgmma` by part of a warpgroup; registers of a
+//!   product in flight that something accesses, or that something accessed since the last
+//!   `wgmma.fence`. Waits say "not yet" once
 //!   before they succeed, as they may.
+//!
+//! - [`Checks::proxies`]: bulk copies over what threads have read, without a fence between the two.
 //!
 //! [`Config::schedule`] runs warps and blocks in other orders. Blocks that may communicate, by
 //! atomics or other strong accesses of device memory, always start in the order of their indices.

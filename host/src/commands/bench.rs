@@ -26,7 +26,13 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     // Mistakes are found in the order of what it costs to find them.
     let mut choices = Vec::new();
     for name in args.kernels() {
-        choices.extend(Selection::parse(name)?.rungs());
+        let choice = Selection::parse(name)?;
+        if choice.input().is_some() {
+            let message = "bench compares products in f32; `--kernel bf16` and `--kernel f16` without \
+                           `bench` time the kernels for tensor cores next to cuBLAS";
+            return Err(Error::usage(message));
+        }
+        choices.extend(choice.rungs());
     }
     let mut shapes = args.sizes.clone();
     if let Some(file) = &args.shapes {
@@ -81,6 +87,7 @@ fn measure(
         device,
         gemm: products[0],
         seed: Some(args.options().seed),
+        input: None,
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
         l2: Some(args.options().l2),
         samples: args.options().samples,

@@ -59,6 +59,9 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
         Ok(Selection::Cublas) => {
             "`--kernel cublas` runs it, and `bench` compares with it".to_owned()
         }
+        Ok(Selection::TensorCore(..) | Selection::Half(_)) => {
+            format!("`--kernel {name}` runs it, and its file in `kernels-gpu/src` explains it")
+        }
         Ok(Selection::All | Selection::Auto) => {
             "`explain` without a name lists the rungs".to_owned()
         }

@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::report::format::Format;
 use crate::report::page;
 
-/// Prints the ladder, the tiles, and `auto`.
+/// Prints the ladder, the tiles, the kernels for tensor cores, and `auto`.
 pub fn run(format: Format) -> Result<Outcome, Error> {
     page::list(format, LADDER)?;
     page::list(format, TILES)?;
+    page::list_tensor_core(format)?;
     page::list_auto(format)?;
     Ok(Outcome::Right)
 }

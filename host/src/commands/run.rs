@@ -33,10 +33,10 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     // Mistakes are found in the order of what it costs to find them.
     let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
     args.check(choice)?;
-    let input = Input::open(args.source()?)?;
-    let gemm = args.product.apply(input.gemm()?);
+    let source = Input::open(args.source()?)?;
+    let gemm = args.product.apply(source.gemm()?);
     gemm.validate()?;
-    if gemm.beta == 0.0 && input.has_c() {
+    if gemm.beta == 0.0 && source.has_c() {
         stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.out.as_deref().map(Output::for_matrix).transpose()?;
@@ -63,13 +63,20 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
             progress::about(forecast.all())
         ));
     }
-    let (seed, bound) = (input.seed(), input.bound());
+    let (seed, bound) = (source.seed(), source.bound());
+    let input = choice.input();
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
     let samples = samples(&device, args.repeat);
-    let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
+    let setting = Setting { device: &device, gemm, seed, input, cublas_version, l2, samples };
     reporter.begin(&setting)?;
-    let operands = progress::step("preparing the matrices", || input.read(&gemm))?;
+    let operands = progress::step("preparing the matrices", || {
+        let operands = source.read(&gemm)?;
+        Ok::<_, Error>(match input {
+            Some(input) => operands.rounded(input),
+            None => operands,
+        })
+    })?;
     let mut workload = Workload::new(&device, &operands, args.repeat, args.l2())?;
     let (sets, wanted) = workload.sets();
     if sets < wanted {

@@ -11,7 +11,7 @@ use host::environment::Environment;
 use host::format::is_control_or_format;
 use host::timer::Clock;
 use host::verify::{Bound, Method};
-use host::{L2, Limit, Load, Title};
+use host::{InputType, L2, Limit, Load, Title};
 use serde::Serialize;
 
 use super::format::percent;
@@ -129,6 +129,9 @@ struct Subject<'a> {
     epilogue: Option<String>,
     /// Null if the matrices came from files.
     seed: Option<u64>,
+    /// What A and B were rounded to; not there if they are f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'static str>,
     /// Null if cuBLAS does not take part.
     cublas_version: Option<&'a str>,
     /// What the software device checks, the order in which it runs warps and blocks, and the warp
@@ -161,6 +164,7 @@ impl<'a> Subject<'a> {
             beta: gemm.beta,
             epilogue: (!gemm.epilogue.is_none()).then(|| gemm.epilogue.to_string()),
             seed: setting.seed,
+            input: setting.input.map(InputType::name),
             cublas_version: setting.cublas_version,
             checks: config.map(|config| config.checks.to_string()),
             schedule: config.map(|config| config.schedule.to_string()),
@@ -267,7 +271,7 @@ impl<'a> ResultLine<'a> {
         let Record { speedup, share_of_cublas, findings, .. } = record;
         let limit = load.and_then(|load| load.limit());
         let gflops = samples.gflops(setting.gemm.flops());
-        let peak = setting.device.info().peak.map(|peak| peak.gflops());
+        let peak = setting.peak().map(|peak| peak.gflops());
         Self {
             subject: Subject::new(setting, title),
             samples: samples.ms().len(),

@@ -2,15 +2,16 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use host::kernels::{KernelAbi, KernelDescriptor};
+use host::kernels::tensor_core::BK;
+use host::kernels::{KernelAbi, KernelDescriptor, TENSOR_CORE};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{DeviceInfo, Gemm, L2, Load, auto};
+use host::{DeviceInfo, Gemm, InputType, L2, Load, auto};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
 use super::json;
-use super::record::{Record, Setting};
+use super::record::{Ratio, Record, Setting};
 use crate::error::Error;
 use crate::io::stdio::{accent, print, print_styled};
 
@@ -20,7 +21,8 @@ struct Listed {
     kernel: &'static str,
     summary: &'static str,
     block_tile: [u32; 3],
-    thread_tile: [u32; 2],
+    /// Null for tensor cores, whose sums belong to a warpgroup.
+    thread_tile: Option<[u32; 2]>,
     threads: u32,
     /// Null where it depends on K.
     shared_bytes: Option<u64>,
@@ -30,15 +32,37 @@ struct Listed {
 
 /// Prints kernels.
 pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
-    let kernels = descriptors.iter().map(|descriptor| Listed {
-        kernel: descriptor.name(),
-        summary: descriptor.summary(),
-        block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
-        thread_tile: [descriptor.tile().tm, descriptor.tile().tn],
-        threads: descriptor.threads(),
-        shared_bytes: descriptor.shared_bytes(),
-        splits: descriptor.abi() == KernelAbi::SplitK,
-    });
+    print_listed(
+        format,
+        descriptors.iter().map(|descriptor| Listed {
+            kernel: descriptor.name(),
+            summary: descriptor.summary(),
+            block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
+            thread_tile: Some([descriptor.tile().tm, descriptor.tile().tn]),
+            threads: descriptor.threads(),
+            shared_bytes: descriptor.shared_bytes(),
+            splits: descriptor.abi() == KernelAbi::SplitK,
+        }),
+    )
+}
+
+/// Prints the kernels for tensor cores.
+pub fn list_tensor_core(format: Format) -> Result<(), Error> {
+    print_listed(
+        format,
+        TENSOR_CORE.iter().map(|descriptor| Listed {
+            kernel: descriptor.name(),
+            summary: descriptor.summary(),
+            block_tile: [descriptor.rows(), descriptor.cols(), BK],
+            thread_tile: None,
+            threads: descriptor.threads(),
+            shared_bytes: Some(descriptor.shared_bytes().into()),
+            splits: false,
+        }),
+    )
+}
+
+fn print_listed(format: Format, kernels: impl Iterator<Item = Listed>) -> Result<(), Error> {
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),
         Format::Table => {
@@ -46,11 +70,10 @@ pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Err
                 table(["kernel", "BM,BN,BK", "TMxTN", "threads", "shared", "what it does"], 1..5);
             for listed in kernels {
                 let [bm, bn, bk] = listed.block_tile;
-                let [tm, tn] = listed.thread_tile;
                 table.add_row([
                     listed.kernel.to_owned(),
                     format!("{bm},{bn},{bk}"),
-                    format!("{tm}x{tn}"),
+                    listed.thread_tile.map_or("-".to_owned(), |[tm, tn]| format!("{tm}x{tn}")),
                     listed.threads.to_string(),
                     listed
                         .shared_bytes
@@ -91,7 +114,7 @@ pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
 fn page(record: &Record<'_>) -> String {
     let Record { setting, title, samples, check, load, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
-    let peak = setting.device.info().peak.map(|peak| peak.gflops());
+    let peak = setting.peak().map(|peak| peak.gflops());
     let (time, rate) = match samples.clock() {
         Clock::GpuEvents => ("time", "GFLOP/s"),
         Clock::CpuSimulation => ("CPU time", "simulated GFLOP/s"),
@@ -143,7 +166,7 @@ fn page(record: &Record<'_>) -> String {
         interval.unwrap_or_default(),
         setting.l2.map(|policy| l2(setting.device.info(), policy)).unwrap_or_default(),
         speed(setting),
-        limit(load.as_ref()),
+        limit(load.as_ref()) + &share(record),
         describe(check),
     )
 }
@@ -152,6 +175,13 @@ fn page(record: &Record<'_>) -> String {
 fn limit(load: Option<&Load>) -> String {
     let limit = load.and_then(Load::limit);
     limit.map(|limit| format!("limited by {limit}\n")).unwrap_or_default()
+}
+
+/// The speed next to cuBLAS's, where both ran.
+fn share(record: &Record<'_>) -> String {
+    let Some(Ratio { median, interval }) = record.share_of_cublas else { return String::new() };
+    let interval = interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})"));
+    format!("speed:   {median:.3} x cuBLAS{}\n", interval.unwrap_or_default())
 }
 
 /// What runs where.
@@ -164,9 +194,14 @@ pub fn product(setting: &Setting<'_>) -> String {
         Some(seed) => format!("random matrices, seed {seed}"),
         None => "matrices from files".to_owned(),
     };
+    let input = setting.input.map_or("", InputType::name);
+    let rounded = match setting.input {
+        Some(_) => format!("; A and B rounded to {input}, the rest is f32"),
+        None => String::new(),
+    };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}{then}, {matrices}\n",
+         product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}{then}, {matrices}{rounded}\n",
         setting.device.info().name,
         setting.compute_capability(),
         op(trans_a),
@@ -195,10 +230,14 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
 /// What a speed is to be compared with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
+        Some(version) if setting.input.is_some() => {
+            format!("cuBLAS:  {version}, cublasGemmEx of the same types, sums in f32\n")
+        }
         Some(version) => format!("cuBLAS:  {version}, f32 arithmetic (no TF32)\n"),
         None => String::new(),
     };
-    match setting.device.info().peak {
+    match setting.peak() {
+        None if !setting.device.is_soft() => cublas,
         Some(peak) => format!("peak:    {peak}\n{cublas}"),
         None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
     }

@@ -1,9 +1,10 @@
 //! What there is to say about results: what commands hand to whatever prints or keeps it.
 
 use cuda_driver::soft_cuda::Findings;
+use host::device::Peak;
 use host::time::Samples;
 use host::verify::Check;
-use host::{Device, Gemm, L2, Load, Title, stats};
+use host::{Device, Gemm, InputType, L2, Load, Title, stats};
 
 /// What all results of one call have in common.
 #[derive(Clone, Copy)]
@@ -12,6 +13,8 @@ pub struct Setting<'a> {
     pub gemm: Gemm,
     /// Of the random matrices; none if they came from files.
     pub seed: Option<u64>,
+    /// The type of A and B, where that is not f32.
+    pub input: Option<InputType>,
     /// The version of cuBLAS, if it takes part.
     pub cublas_version: Option<&'a str>,
     /// What the L2 cache holds when a product starts; none on the software device.
@@ -21,6 +24,12 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
+    /// The peak that speeds are compared with; none on the software device, and for tensor cores, whose
+    /// peak no driver says.
+    pub fn peak(&self) -> Option<Peak> {
+        self.device.info().peak.filter(|_| self.input.is_none())
+    }
+
     /// For JSON.
     pub fn device_kind(&self) -> &'static str {
         if self.device.is_soft() { "soft" } else { "gpu" }

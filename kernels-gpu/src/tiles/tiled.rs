@@ -73,6 +73,17 @@
 //! copies follow each other where M is: see [`skinny_n`](super::skinny_n) and
 //! [`skinny_m`](super::skinny_m) for these.
 //!
+//! # Without slices
+//!
+//! Where there are blocks enough, as in batches of small products, slices are for nothing: tiles
+//! whose names end in their step along K have one, or just as many as make warps of a tiny tile.
+//!
+//! # Rows of C that begin anywhere
+//!
+//! A thread has four neighbours of a row, so that what a warp would store one by one is spread over
+//! four times as many sectors. Where rows of C are not aligned, its tile goes through shared memory
+//! first, and each store of a warp is one run of C.
+//!
 //! # How many blocks fit
 //!
 //! The limits are registers (`min_blocks` keeps the compiler to them) and shared memory; both
@@ -88,167 +99,15 @@ use cuda_std::shared::SharedPtr;
 
 use super::copy::{CopyA, CopyB, row_a, swapped_a};
 use super::geometry::Geometry;
-use super::kernel::{Params, kernel_module};
+use super::kernel::Params;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::epilogue;
 use crate::matrix::Output;
 use crate::swizzle::swizzled_tile;
 
-// A is copied one by one anyway, and the kernel looks at C itself: so only B is vectorized.
-
-kernel_module! {
-    /// Large products with rows that 128-bit accesses do not reach, and batches.
-    tile_128x128x16, tile_128x128x16_unaligned,
-    "128x128 outputs, 8x8 per thread, 8 warps, no slices",
-    Tiled {
-        BM: 128, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// The same for a smaller C.
-    tile_64x128x16, tile_64x128x16_unaligned,
-    "64x128 outputs, 8x8 per thread, 4 warps, no slices",
-    Tiled {
-        BM: 64, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
-    },
-    vectorized [false, true, false], min_blocks 4, "tiled.rs"
-}
-
-kernel_module! {
-    /// Batches of products of about this size.
-    tile_64x64x16, tile_64x64x16_unaligned,
-    "64x64 outputs, 8x4 per thread, 4 warps, no slices",
-    Tiled {
-        BM: 64, BN: 64, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 5
-    },
-    vectorized [false, true, false], min_blocks 5, "tiled.rs"
-}
-
-kernel_module! {
-    /// The same, smaller.
-    tile_32x32x32, tile_32x32x32_unaligned,
-    "32x32 outputs, 4x4 per thread, 2 warps, no slices",
-    Tiled {
-        BM: 32, BN: 32, BK: 32, WM: 16, WN: 32, TM: 4, TN: 4, SLICES: 1, STAGES: 2
-    },
-    vectorized [false, true, false], min_blocks 10, "tiled.rs"
-}
-
-kernel_module! {
-    /// The same, smaller still.
-    tile_16x16x16, tile_16x16x16_unaligned,
-    "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
-    Tiled {
-        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
-    },
-    vectorized [false, true, false], min_blocks 16, "tiled.rs"
-}
-
-kernel_module! {
-    /// For a C that is wide and low: M up to 64.
-    tile_64x128, tile_64x128_unaligned,
-    "64x128 outputs, 8x8 per thread, 2 slices of 4 warps",
-    Tiled {
-        BM: 64, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 2, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// Mid-sized products with splits.
-    tile_64x64, tile_64x64_unaligned,
-    "64x64 outputs, 8x8 per thread, 4 slices of 2 warps",
-    Tiled {
-        BM: 64, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// M up to 32.
-    tile_32x128, tile_32x128_unaligned,
-    "32x128 outputs, 8x8 per thread, 4 slices of 2 warps",
-    Tiled {
-        BM: 32, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 4
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// 512 x 512 is 128 of these, one per multiprocessor.
-    tile_64x32, tile_64x32_unaligned,
-    "64x32 outputs, 8x8 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 64, BN: 32, BK: 64, WM: 64, WN: 32, TM: 8, TN: 8, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// The same for a C that is wide and low.
-    tile_32x64, tile_32x64_unaligned,
-    "32x64 outputs, 8x8 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 32, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// The smallest products.
-    tile_32x32, tile_32x32_unaligned,
-    "32x32 outputs, 8x4 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 32, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// N up to 16: reads A once.
-    tile_128x16, tile_128x16_unaligned,
-    "128x16 outputs, 8x8 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 128, BN: 16, BK: 64, WM: 128, WN: 16, TM: 8, TN: 8, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// M up to 16: reads B once.
-    tile_16x128, tile_16x128_unaligned,
-    "16x128 outputs, 8x8 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 16, BN: 128, BK: 64, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// M up to 8.
-    tile_8x128, tile_8x128_unaligned,
-    "8x128 outputs, 8x4 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 8, BN: 128, BK: 64, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// M up to 4, vector times matrix among them.
-    tile_4x128, tile_4x128_unaligned,
-    "4x128 outputs, 4x4 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 4, BN: 128, BK: 64, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
-struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
+pub(super) struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     /// Threads across a warp's tile, and warps across the block's. A warp may have several slices.
@@ -293,7 +152,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     const STORES: u32 = G::BM / Self::ROWS_C;
 
     /// Shared memory per block: the stages, or what the slices leave there in the end, or C.
-    const SHARED_BYTES: u64 = {
+    pub(super) const SHARED_BYTES: u64 = {
         let stages = G::STAGES * (Self::STAGE_A + Self::STAGE_B);
         let sums = if G::SLICES > 1 { G::SLICES * G::BM * G::BN } else { 0 };
         let c = G::BM * Self::LD_C;
@@ -304,7 +163,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
-    unsafe fn gemm<const ALIGNED: bool>(params: Params) {
+    pub(super) unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };

@@ -86,3 +86,41 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
 fn io(path: &Path, error: &std::io::Error) -> String {
     format!("`{}`: {error}", path.display())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn files(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files(&path, found);
+            } else {
+                found.insert(path);
+            }
+        }
+    }
+
+    /// `cargo generate` takes the whole folder, and fills in what it knows or asks for.
+    #[test]
+    fn the_folder_is_a_template_of_cargo_generate() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template");
+        let mut found = BTreeSet::new();
+        files(&folder, &mut found);
+        let settings = folder.join("cargo-generate.toml");
+        assert!(found.remove(&settings));
+        let made: BTreeSet<PathBuf> = FILES.iter().map(|(file, _)| folder.join(file)).collect();
+        assert_eq!(found, made);
+        let settings = fs::read_to_string(settings).unwrap();
+        for (file, text) in FILES {
+            for name in text.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap()) {
+                let is_known = ["project-name", "crate_name"].contains(&name)
+                    || settings.contains(&format!("[placeholders.{name}]"));
+                assert!(is_known, "{file}: {name}");
+            }
+        }
+    }
+}

@@ -155,6 +155,7 @@ struct Code<'a> {
 
 /// A module, by its names.
 struct Module<'a> {
+    text: &'a str,
     lines: Vec<&'a str>,
     functions: HashMap<&'a str, Code<'a>>,
     /// What the initial values of variables name.
@@ -206,6 +207,7 @@ impl<'a> Module<'a> {
             Some((name, words(lexemes(values)).collect()))
         });
         let mut module = Module {
+            text,
             lines: text.lines().collect(),
             functions,
             variables: variables.collect(),
@@ -257,11 +259,12 @@ impl<'a> Module<'a> {
 
     fn check_calls(&self, kernel: &str, code: &Code<'_>, panic: Panic) -> Result<(), Refused> {
         let kernel = || kernel.to_owned();
-        for statement in &code.statements {
+        for (number, statement) in code.statements.iter().enumerate() {
             let at = || self.site(statement);
             if let Some((opcode, _)) = statement.instruction() {
                 let instruction = || opcode.to_owned();
-                if statement.is_assembly && is_convergent(opcode) {
+                let rest = &code.statements[number..];
+                if statement.is_assembly && is_convergent(opcode) && !self.is_committed(rest) {
                     let (at, instruction) = (at(), instruction());
                     return Err(Refused::Convergent { kernel: kernel(), at, instruction });
                 }
@@ -286,6 +289,33 @@ impl<'a> Module<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether this is a `wgmma` whose basic block goes on to a `wgmma.commit_group` that is LLVM's
+    /// own: see [`convergence`](crate::convergence).
+    fn is_committed(&self, statements: &[StatementText<'_>]) -> bool {
+        let is_wgmma = |opcode: &str| opcode.starts_with("wgmma.");
+        if !statements[0].instruction().is_some_and(|(opcode, _)| is_wgmma(opcode)) {
+            return false;
+        }
+        for pair in statements.windows(2) {
+            let [before, statement] = pair else { break };
+            let (Some(end), Some(start)) = (before.lexemes.last(), statement.lexemes.first())
+            else {
+                return false;
+            };
+            let has_label = lexemes(&self.text[end.end()..start.start])
+                .any(|lexeme| lexeme.kind == Kind::Punct(':'));
+            let opcode = statement.instruction().map_or("", |(opcode, _)| opcode);
+            let branches = ["bra", "brx", "ret", "exit", "trap", "call"];
+            if has_label || branches.contains(&opcode.split('.').next().unwrap_or_default()) {
+                return false;
+            }
+            if !statement.is_assembly && opcode.starts_with("wgmma.commit_group.") {
+                return true;
+            }
+        }
+        false
     }
 
     fn site(&self, statement: &StatementText<'_>) -> Site {
@@ -453,6 +483,30 @@ $L__BB0_1:
         }
         for alone in ["mbarrier.arrive.b64 _, [%r1];", "cp.async.wait_group 0;", "membar.cta;"] {
             assert!(check(&with_body(&assembly(alone))).is_ok());
+        }
+    }
+
+    /// What `cuda_std::wgmma` writes: assembly, and behind it LLVM's own instruction.
+    #[test]
+    fn wgmma_is_taken_in_one_block_with_its_commit() {
+        let wgmma = assembly(
+            "{ .reg .pred p; setp.ne.u32 p, %r1, 0;\n\twgmma.fence.sync.aligned;\n\t\
+             wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%r2}, %rd1, %rd2, p, 1, 1, 0, 0; }",
+        );
+        let commit = "\twgmma.commit_group.sync.aligned;";
+        let between = |lines: &str| check(&with_body(&format!("{wgmma}\n{lines}{commit}")));
+        for nothing in ["", "\t.loc 1 12 5\n", "\tadd.s32 %r3, %r3, 1;\n", &format!("{wgmma}\n")] {
+            assert_eq!(between(nothing), Ok(()), "{nothing}");
+        }
+        let asm_commit = assembly("wgmma.commit_group.sync.aligned;");
+        for block_ends in ["$L__BB0_2:\n", "\t@%p1 bra \t$L__BB0_1;\n", "\t@%p1 exit;\n"] {
+            assert!(matches!(between(block_ends), Err(Refused::Convergent { .. })), "{block_ends}");
+        }
+        for alone in [wgmma.clone(), format!("{wgmma}\n{asm_commit}")] {
+            assert!(
+                matches!(check(&with_body(&alone)), Err(Refused::Convergent { .. })),
+                "{alone}"
+            );
         }
     }
 

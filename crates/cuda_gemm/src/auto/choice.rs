@@ -24,6 +24,12 @@ pub struct Choice {
     pub staged: bool,
 }
 
+/// Parts of a step along K, each of which other threads of a block sum over (slice-K).
+pub(super) fn slices(descriptor: &KernelDescriptor) -> u32 {
+    let tile = descriptor.tile();
+    (descriptor.threads() * tile.tm * tile.tn / (tile.bm * tile.bn)).max(1)
+}
+
 impl PartialEq for Choice {
     fn eq(&self, other: &Self) -> bool {
         // Names are unique.

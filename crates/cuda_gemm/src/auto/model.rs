@@ -36,7 +36,7 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
-use super::choice::Choice;
+use super::choice::{Choice, slices};
 use super::table::{Costs, Pace, Table};
 use crate::gemm::{Decomposition, Gemm, MAX_SPLITS};
 use crate::launch::is_aligned;
@@ -46,6 +46,10 @@ const GROUP: f64 = 8.0;
 
 /// Waves of blocks up to which a tile of C is shared: beyond, there are enough anyway.
 const SHARED_WAVES: u32 = 3;
+
+/// Products that a thread adds to one sum: the error grows with how many, and where C does not fill
+/// the GPU more than a few times, K is split anyway before there are more.
+const LONGEST_CHAIN: u32 = 2048;
 
 /// A choice and the time it should take, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,8 +157,8 @@ impl Model {
             if work.tiles == 0 || staged && !work.staged || !gemm.suits(costs.kernel) {
                 continue;
             }
-            visit(self.estimate(costs, &work, 1));
             if costs.kernel.abi() != KernelAbi::SplitK {
+                visit(self.estimate(costs, &work, 1));
                 continue;
             }
             // The splits that fill whole waves, and a few in between.
@@ -164,10 +168,12 @@ impl Model {
             let most = filling(waves).min(u64::from(work.steps)) as u32;
             let whole = (1..=waves).map(|blocks| filling(blocks) as u32);
             let doubles = (1..u32::BITS).map(|log| 1 << log).take_while(|splits| *splits < most);
-            let mut last = 1;
+            let least = work.whole_splits(costs.least_splits(&work).min(most));
+            visit(self.estimate(costs, &work, least));
+            let mut last = least;
             for splits in whole.chain(doubles) {
                 let splits = work.whole_splits(splits.min(most));
-                if splits > 1 && splits != last {
+                if splits > least && splits != last {
                     last = splits;
                     visit(self.estimate(costs, &work, splits));
                 }
@@ -239,6 +245,11 @@ impl Costs {
     /// That of so many blocks per multiprocessor, with the entry point that this product needs.
     fn pace(&self, work: &Work, blocks: usize) -> Pace {
         work.pace(self.aligned[blocks - 1], self.unaligned.get(blocks - 1).copied())
+    }
+
+    /// As many splits as keep sums short: see [`LONGEST_CHAIN`].
+    fn least_splits(&self, work: &Work) -> u32 {
+        (work.depth as u32).div_ceil(slices(self.kernel) * LONGEST_CHAIN)
     }
 
     /// What a wave after the first takes, likewise.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, TILES, Tile};
 
-use super::choice::Choice;
+use super::choice::{Choice, slices};
 use crate::gemm::Gemm;
 use crate::launch::is_aligned;
 
@@ -46,13 +46,16 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         .filter(|descriptor| covered(gemm, descriptor) <= WASTE * least)
         .collect();
     descriptors.sort_by_key(|descriptor| {
-        // Those for a short K come first.
-        Reverse((is_for_short_k(descriptor), descriptor.tile().bm * descriptor.tile().bn))
+        // Those for a short K come first, and of two tiles of a size the one with more slices.
+        let size = descriptor.tile().bm * descriptor.tile().bn;
+        Reverse((is_for_short_k(descriptor), size, slices(descriptor)))
     });
     let tiles = |descriptor: &KernelDescriptor| {
         covered(gemm, descriptor) / f64::from(descriptor.tile().bm * descriptor.tile().bn)
     };
     let most_splits = |descriptor: &KernelDescriptor| match descriptor.abi() {
+        // A block's own threads share K before blocks do.
+        KernelAbi::SplitK if slices(descriptor) == 1 => 1,
         KernelAbi::SplitK => {
             (gemm.depth().div_ceil(descriptor.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }

@@ -332,7 +332,7 @@ fn an_unknown_device_gets_what_has_room() {
 #[test]
 fn the_rule_without_measurements() {
     let choose = |m, n, k| rule::for_gpu(&Gemm::new(m, n, k), 132, &[]).to_string();
-    assert_eq!(choose(4096, 4096, 4096), "tile_64x128");
+    assert_eq!(choose(4096, 4096, 4096), "tile_128x128x16");
     assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
     assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
     assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
@@ -348,7 +348,7 @@ fn the_rule_without_measurements() {
     let rungs = [crate::find_kernel("async_copy").unwrap()];
     let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).descriptor.name();
     assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
-    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_64x128");
+    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_128x128x16");
 }
 
 /// What needs tensor maps is for devices that have them.

@@ -171,6 +171,23 @@ impl Default for RawExtras {
 }
 
 impl RawExtras {
+    /// As a kernel takes nothing.
+    pub(super) fn none() -> Parameters {
+        let null = std::ptr::null();
+        Parameters {
+            operations: 0,
+            ld_residual: 0,
+            alpha: null,
+            beta: null,
+            scale: null,
+            bias: null,
+            residual: null,
+            stride_scale: 0,
+            stride_bias: 0,
+            stride_residual: 0,
+        }
+    }
+
     /// As a kernel takes them for a launch, whose first product this is.
     pub(super) fn parameters(&self, gemm: &Gemm, launch: &Launch, product: usize) -> Parameters {
         let factors = if gemm.factors_on_device { operations::DEVICE_FACTORS } else { 0 };

@@ -106,7 +106,7 @@ parameters! {
     }
 
     /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
-    /// see [`kinds`].
+    /// see [`kinds`]; and of the kernels for tensor cores.
     struct TensorParameters {
         m: u32,
         n: u32,
@@ -191,7 +191,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{LADDER, TILES};
+    use kernels_gpu::{InputType, LADDER, TENSOR_CORE, TILES};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -215,7 +215,11 @@ mod tests {
             ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
             ("peak_copy", &[Kind::Address; 2]),
         ];
-        entries.filter_map(|(name, kinds)| Some((name?, kinds))).chain(others).collect()
+        let tensor_core = TENSOR_CORE.iter().filter(|_| is_hopper).flat_map(|descriptor| {
+            InputType::ALL.map(|input| (descriptor.entry_point(input), kinds(KernelAbi::TensorMap)))
+        });
+        let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));
+        entries.chain(others).chain(tensor_core).collect()
     }
 
     /// The entry points of a PTX text, with the parameters that they declare.

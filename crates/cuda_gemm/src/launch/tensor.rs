@@ -4,20 +4,24 @@
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use kernels_gpu::Tile;
+use kernels_gpu::tensor_core::{BK, PANEL};
+use kernels_gpu::{InputType, TensorCoreDescriptor, Tile};
 
 use super::staging::Operand;
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch};
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT32`.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32` and `_BFLOAT16`.
+const FLOAT16: c_uint = 6;
 const FLOAT32: c_uint = 7;
+const BFLOAT16: c_uint = 9;
 /// `CU_TENSOR_MAP_INTERLEAVE_NONE`.
 const NO_INTERLEAVE: c_uint = 0;
-/// `CU_TENSOR_MAP_SWIZZLE_NONE` and `CU_TENSOR_MAP_SWIZZLE_64B`.
+/// `CU_TENSOR_MAP_SWIZZLE_NONE`, `_64B` and `_128B`.
 const NO_SWIZZLE: c_uint = 0;
 const SWIZZLE_64B: c_uint = 2;
+const SWIZZLE_128B: c_uint = 3;
 /// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: a whole line for each part of one.
 const PROMOTE_128B: c_uint = 2;
 /// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: zeros outside the matrix.
@@ -33,6 +37,28 @@ pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<()
     }
 }
 
+/// What elements are, and how boxes of them are swizzled.
+#[derive(Clone, Copy)]
+struct Format {
+    data_type: c_uint,
+    bytes: u64,
+    swizzle: c_uint,
+}
+
+impl Format {
+    const fn f32(swizzle: c_uint) -> Self {
+        Self { data_type: FLOAT32, bytes: 4, swizzle }
+    }
+
+    const fn half(input: InputType) -> Self {
+        let data_type = match input {
+            InputType::Bf16 => BFLOAT16,
+            InputType::F16 => FLOAT16,
+        };
+        Self { data_type, bytes: 2, swizzle: SWIZZLE_128B }
+    }
+}
+
 /// Describes the part of a matrix that begins at an element, to bulk copies of boxes.
 fn encode(
     device: &Device,
@@ -40,13 +66,14 @@ fn encode(
     offset: usize,
     [rows, cols]: [u32; 2],
     [box_rows, box_cols]: [u32; 2],
-    swizzle: c_uint,
+    format: Format,
 ) -> Result<sys::CUtensorMap, Error> {
     let mut map = sys::CUtensorMap::default();
-    let address = matrix.address.wrapping_add(4 * offset as u64);
+    let Format { data_type, bytes, swizzle } = format;
+    let address = matrix.address.wrapping_add(bytes * offset as u64);
     // No more than the driver takes, 2^32 elements and 2^40 bytes: see `MAX_DIMENSION`.
     let dims = [cols, rows].map(u64::from);
-    let strides = [4 * u64::from(matrix.ld)];
+    let strides = [bytes * u64::from(matrix.ld)];
     let boxes = [box_cols, box_rows];
     let steps = [1; 2];
     // SAFETY: all lists have two numbers, or one for strides; they and the map outlive the
@@ -54,7 +81,7 @@ fn encode(
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &raw mut map,
-            FLOAT32,
+            data_type,
             2,
             address as *mut c_void,
             dims.as_ptr(),
@@ -85,8 +112,23 @@ pub(super) fn maps(
     let [row, col] = [launch.row, launch.col];
     let (box_a, box_b) = ([tile.bm, tile.bk], [tile.bk, tile.bn]);
     Ok([
-        encode(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?,
-        encode(device, b, col, [k, launch.n], box_b, NO_SWIZZLE)?,
+        encode(device, a, row * a.ld as usize, [launch.m, k], box_a, Format::f32(SWIZZLE_64B))?,
+        encode(device, b, col, [k, launch.n], box_b, Format::f32(NO_SWIZZLE))?,
+    ])
+}
+
+/// The tensor maps of A and B in 16 bits, for a kernel for tensor cores.
+pub(super) fn half_maps(
+    device: &Device,
+    descriptor: &TensorCoreDescriptor,
+    input: InputType,
+    [m, n, k]: [u32; 3],
+    [a, b]: [Operand; 2],
+) -> Result<[sys::CUtensorMap; 2], Error> {
+    let (box_a, box_b) = ([descriptor.rows(), BK], [BK, PANEL]);
+    Ok([
+        encode(device, a, 0, [m, k], box_a, Format::half(input))?,
+        encode(device, b, 0, [k, n], box_b, Format::half(input))?,
     ])
 }
 

@@ -110,10 +110,10 @@ pub(super) unsafe fn copy_from_host<T: Copy>(
 /// At the address there are as many elements, initialised, which only this stream uses. Nobody
 /// touches `to` until the stream has been waited for, with the exclusive right as for
 /// [`copy_from_host`].
-pub(super) unsafe fn copy_to_host(
+pub(super) unsafe fn copy_to_host<T: Copy>(
     stream: &Stream,
     address: u64,
-    to: &mut [f32],
+    to: &mut [T],
 ) -> Result<(), Error> {
     let device = stream.device();
     device.make_current()?;

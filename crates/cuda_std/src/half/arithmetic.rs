@@ -7,7 +7,8 @@ use super::Half;
 use super::pair::{bf16x2, f16x2};
 use super::{bf16, f16};
 
-/// A type that this module's functions compute with: [`f16`], [`bf16`], [`f16x2`] or [`bf16x2`].
+/// A type that this module's functions compute with: [`struct@f16`], [`bf16`], [`f16x2`] or
+/// [`bf16x2`].
 pub trait Arithmetic: Copy {
     /// What comparisons give: a `bool`, or one for each half, the lower one first.
     type Compared;

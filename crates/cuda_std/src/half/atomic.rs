@@ -9,7 +9,7 @@ use crate::shared::SharedPtr;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// A type with an atomic addition: [`f16`] (sm_70), [`f16x2`] (sm_60), [`bf16`] and [`bf16x2`]
+/// A type with an atomic addition: [`struct@f16`] (sm_70), [`f16x2`] (sm_60), [`bf16`] and [`bf16x2`]
 /// (sm_90). Of a pair each half is added atomically, not both together.
 pub trait AtomicAdd: Copy {
     #[doc(hidden)]

@@ -1,11 +1,8 @@
 //! Pairs of 16-bit floats in one register.
 
-use core::ops::{Add, Mul, Neg, Sub};
-
 use cuda_std_macros::gpu_only;
 
 use super::{Half, bf16, f16};
-use crate::half::arithmetic;
 use crate::warp::WarpShuffleValue;
 
 macro_rules! pairs {
@@ -105,38 +102,6 @@ macro_rules! pairs {
             result
         }
 
-        impl Add for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn add(self, other: Self) -> Self {
-                arithmetic::add(self, other)
-            }
-        }
-
-        impl Sub for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn sub(self, other: Self) -> Self {
-                arithmetic::sub(self, other)
-            }
-        }
-
-        impl Mul for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn mul(self, other: Self) -> Self {
-                arithmetic::mul(self, other)
-            }
-        }
-
-        impl Neg for $name {
-            type Output = Self;
-            #[inline(always)]
-            fn neg(self) -> Self {
-                arithmetic::neg(self)
-            }
-        }
-
         impl WarpShuffleValue for $name {
             #[inline(always)]
             fn map_words(self, shuffle: impl Fn(u32) -> u32) -> $name {
@@ -151,7 +116,7 @@ macro_rules! pairs {
 }
 
 pairs! {
-    /// Two [`f16`] in one register (`.f16x2`).
+    /// Two [`struct@f16`] in one register (`.f16x2`).
     f16x2 of f16, narrow_f16x2 = "cvt.rn.f16x2.f32";
     /// Two [`bf16`] in one register (`.bf16x2`).
     bf16x2 of bf16, narrow_bf16x2 = "cvt.rn.bf16x2.f32";

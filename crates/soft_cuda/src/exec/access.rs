@@ -14,10 +14,12 @@ pub(crate) enum AccessKind {
     Copy,
     /// A load through the read-only cache, `ld.global.nc`.
     ReadOnly,
+    /// By a bulk copy or `wgmma`.
+    AsyncLoad,
 }
 
 /// All of [`AccessKind`], in the order of the numbers that operations carry.
-pub(crate) const KINDS: [AccessKind; 7] = [
+pub(crate) const KINDS: [AccessKind; 8] = [
     AccessKind::Load,
     AccessKind::StrongLoad,
     AccessKind::Store,
@@ -25,6 +27,7 @@ pub(crate) const KINDS: [AccessKind; 7] = [
     AccessKind::Atomic,
     AccessKind::Copy,
     AccessKind::ReadOnly,
+    AccessKind::AsyncLoad,
 ];
 
 impl AccessKind {
@@ -46,13 +49,20 @@ impl AccessKind {
     pub(crate) fn reads(self) -> bool {
         matches!(
             self,
-            AccessKind::Load | AccessKind::StrongLoad | AccessKind::Atomic | AccessKind::ReadOnly
+            AccessKind::Load
+                | AccessKind::StrongLoad
+                | AccessKind::Atomic
+                | AccessKind::ReadOnly
+                | AccessKind::AsyncLoad
         )
     }
 
     pub(crate) fn access(self) -> Access {
         match self {
-            AccessKind::Load | AccessKind::StrongLoad | AccessKind::ReadOnly => Access::Load,
+            AccessKind::Load
+            | AccessKind::StrongLoad
+            | AccessKind::ReadOnly
+            | AccessKind::AsyncLoad => Access::Load,
             AccessKind::Store | AccessKind::StrongStore => Access::Store,
             AccessKind::Atomic => Access::Atomic,
             AccessKind::Copy => Access::Copy,

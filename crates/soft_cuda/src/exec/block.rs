@@ -8,8 +8,9 @@ use super::checker::{Checker, LaunchChecks};
 use super::cluster::ClusterBarrier;
 use super::code::Code;
 use super::groups::Groups;
+use super::in_flight::InFlight;
 use super::lines::Lines;
-use super::machine::{BARRIERS, ClusterShape, FULL, LANES, Shape};
+use super::machine::{ALL_BARRIERS, ClusterShape, FULL, LANES, Shape};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
@@ -18,7 +19,6 @@ use super::recorder::{Recorder, WarpFault};
 use super::schedule::{self, Random};
 use super::split::Split;
 use super::warp::{Executed, Stop, Warp};
-use super::wgmma::InFlight;
 use crate::checks::{Checks, Schedule};
 use crate::fault::FaultKind;
 use crate::heap::Heap;
@@ -226,7 +226,7 @@ impl<'k> Worker<'k> {
             predicates: vec![0; code.predicates * warps],
             shared: Lines::new(shared_bytes as usize)?,
             local: Lines::new(launch.local_bytes())?,
-            arrivals: vec![0; BARRIERS as usize * blocks],
+            arrivals: vec![0; ALL_BARRIERS as usize * blocks],
             cluster: ClusterBarrier::new(warps),
             number: 0,
             completions: 0,
@@ -352,9 +352,9 @@ impl<'k> Worker<'k> {
     /// All threads have exited: checks what can only be seen then.
     fn check_end(&self) -> Result<(), BlockError> {
         let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
-        match checker.and_then(|checker| {
-            warpgroup_divergence(&checker.register_changes, self.launch.warps())
-        }) {
+        match checker
+            .and_then(|checker| warpgroup_divergence(&checker.warpgroup_lines, self.launch.warps()))
+        {
             None => Ok(()),
             Some((warp, line)) => {
                 let kind =

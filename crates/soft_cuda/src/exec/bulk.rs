@@ -179,7 +179,7 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         true => Source::Bytes((from, src.space), unsafe { *cx.slot::<u32>(op.c).add(lane) }),
         false => {
             // SAFETY: by contract.
-            let (map, start) = unsafe { tensor(cx, lane, (from, src.space), slots) }?;
+            let (map, start) = unsafe { tensor(cx, lane, (from, src.space), slots, false) }?;
             Source::Tensor(map, start)
         }
     };
@@ -283,7 +283,7 @@ fn plain(
     Ok((at, range(cx, lane as u32, address, bytes, space, access)?))
 }
 
-/// The tensor map at `place`, and the coordinates in `slots`.
+/// The tensor map at `place`, and the coordinates in `slots`, of a store or a load.
 ///
 /// # Safety
 /// `slots` are slots of 32-bit lanes.
@@ -292,6 +292,7 @@ unsafe fn tensor(
     lane: usize,
     place: (u64, AddressSpace),
     slots: &[u32],
+    store: bool,
 ) -> Result<(TensorMap, [i32; 5]), FaultKind> {
     let map = tensor_map(cx, lane, place)?;
     if map.rank() != slots.len() {
@@ -302,6 +303,9 @@ unsafe fn tensor(
     for (at, &slot) in start.iter_mut().zip(slots) {
         // SAFETY: by contract.
         *at = unsafe { *cx.slot::<i32>(slot).add(lane) };
+    }
+    if start[0] % (ALIGN / map.element_bytes()) as i32 != 0 || store && start[0] < 0 {
+        return Err(FaultKind::TensorStart { start: start[0], store });
     }
     Ok((map, start))
 }
@@ -340,7 +344,7 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         (from, bytes, CopyTarget::Bytes { address, bytes })
     } else {
         // SAFETY: by contract.
-        let (map, start) = unsafe { tensor(cx, lane, (address, dst.space), slots) }?;
+        let (map, start) = unsafe { tensor(cx, lane, (address, dst.space), slots, true) }?;
         let from = shared(cx, lane, inner, map.box_bytes(), TENSOR_ALIGN)?;
         (from, map.box_bytes() as u32, CopyTarget::Tensor { map, start })
     };

@@ -32,7 +32,7 @@ unsafe impl Handler for SetMaxRegisters {
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let absent = cx.lanes & !cx.mask;
         if let Some(checker) = &mut cx.checker {
-            checker.register_changes[cx.warp].push(op.x);
+            checker.warpgroup_lines[cx.warp].push(op.x);
         }
         absent != 0 && {
             let warp = cx.warp as u32 % cx.shape.warps;
@@ -42,8 +42,8 @@ unsafe impl Handler for SetMaxRegisters {
     }
 }
 
-/// The warps of a warpgroup that did not all execute the same `setmaxnreg` instructions, which are
-/// `changes` by warp, in a cluster of blocks of so many warps: one of them, and the line of the
+/// The warps of a warpgroup that did not all execute the same `setmaxnreg` and `wgmma`, whose lines
+/// are `changes` by warp, in a cluster of blocks of so many warps: one of them, and the line of the
 /// first that another one lacks.
 pub(super) fn warpgroup_divergence(
     changes: &[Vec<u32>],

@@ -47,7 +47,7 @@ pub(crate) struct Checker<'k> {
     snapshot: &'k Snapshot,
     grid: [u32; 3],
     block: [u32; 3],
-    shared: Shadow,
+    pub(super) shared: Shadow,
     /// Bytes from one block's shared memory to the next one's.
     stride: u32,
     /// Accesses of the shared memory of other blocks.
@@ -58,8 +58,8 @@ pub(crate) struct Checker<'k> {
     copied_by: Vec<usize>,
     initialised: Vec<(usize, u32)>,
     pub local: LocalShadow,
-    /// By warp: the lines of its `setmaxnreg`.
-    pub register_changes: Vec<Vec<u32>>,
+    /// By warp: the lines of what all warps of a warpgroup execute.
+    pub warpgroup_lines: Vec<Vec<u32>>,
     /// Allocations that were accessed last, by lines of the PTX.
     recent: [usize; RECENT],
 }
@@ -90,7 +90,7 @@ impl<'k> Checker<'k> {
             copied_by: Vec::new(),
             initialised: Vec::new(),
             local: LocalShadow::new(warps, facts.local_bytes),
-            register_changes: vec![Vec::new(); warps],
+            warpgroup_lines: vec![Vec::new(); warps],
             recent: [0; RECENT],
         }
     }
@@ -104,11 +104,11 @@ impl<'k> Checker<'k> {
         self.copied_by.clear();
         self.initialised.clear();
         self.local.clear();
-        self.register_changes.iter_mut().for_each(Vec::clear);
+        self.warpgroup_lines.iter_mut().for_each(Vec::clear);
     }
 
     #[inline(always)]
-    fn checks(&self) -> Checks {
+    pub(super) fn checks(&self) -> Checks {
         if self.quiet { Checks::NONE } else { self.launch.checks }
     }
 
@@ -167,7 +167,12 @@ impl<'k> Checker<'k> {
     }
 
     #[cold]
-    fn shared_fault(&self, mut conflict: Conflict, site: Site, offset: u32) -> FaultKind {
+    pub(super) fn shared_fault(
+        &self,
+        mut conflict: Conflict,
+        site: Site,
+        offset: u32,
+    ) -> FaultKind {
         if let Conflict::Race(earlier) | Conflict::ReadOnlyCache(earlier) = &mut conflict {
             let thread = self.thread_of(earlier.agent);
             (earlier.block, earlier.agent) = self.known.place_of(thread);
@@ -393,6 +398,8 @@ impl<'k> Checker<'k> {
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.mbarrier(index);
+        let site = Site { line, kind: AccessKind::Copy, bytes };
+        self.proxied((warp, lane), site, offset, true)?;
         if let Some(place) = remote {
             let copy = (line, AccessKind::Copy);
             self.remote.note(place, (agent, phase), (warp, lane), copy);
@@ -415,18 +422,6 @@ impl<'k> Checker<'k> {
         let site = Site { line, kind: AccessKind::Copy, bytes };
         let result = self.shared.copy(&self.known, self.checks(), writer, site, offset);
         result.map_err(|conflict| self.shared_fault(conflict, site, offset))
-    }
-
-    /// A lane starts a bulk copy from shared memory, which reads there what it may read.
-    pub(crate) fn read_bulk(
-        &mut self,
-        (warp, lane): (usize, usize),
-        line: u32,
-        (offset, bytes): (u32, u32),
-    ) -> Result<(), FaultKind> {
-        let site = Site { line, kind: AccessKind::Load, bytes };
-        let offsets = [offset; LANES];
-        self.shared((warp, 1 << lane), site, &offsets, |_, _| false).map_err(|(_, kind)| kind)
     }
 
     /// Mbarrier number `number` was initialised by a lane.

@@ -15,6 +15,8 @@ type Foreign = HashMap<u64, Arc<[u32]>>;
 pub(crate) struct Clock {
     /// By agent of this cluster.
     times: Vec<u32>,
+    /// The same of what asynchronous accesses see: what came before a `fence.proxy.async`.
+    proxied: Vec<u32>,
     foreign: Option<Arc<Foreign>>,
 }
 
@@ -31,6 +33,16 @@ impl Clock {
     #[inline(always)]
     pub(crate) fn at(&self, agent: usize) -> u32 {
         self.times.get(agent).copied().unwrap_or(0)
+    }
+
+    /// What asynchronous accesses see of what `agent` did.
+    pub(crate) fn proxied_at(&self, agent: usize) -> u32 {
+        self.proxied.get(agent).copied().unwrap_or(0)
+    }
+
+    /// A clock that says of asynchronous accesses alone that they see what this one knows.
+    pub(crate) fn to_proxied(&self) -> Clock {
+        Clock { times: Vec::new(), proxied: self.times.clone(), foreign: None }
     }
 
     pub(crate) fn set(&mut self, agent: usize, time: u32) {
@@ -53,7 +65,7 @@ impl Clock {
 
     /// What it says of this cluster alone.
     pub(crate) fn of_cluster(&self) -> Clock {
-        Clock { times: self.times.clone(), foreign: None }
+        Clock { times: self.times.clone(), proxied: self.proxied.clone(), foreign: None }
     }
 
     /// What is known of `agent` of another cluster.
@@ -65,6 +77,7 @@ impl Clock {
     /// Adds what `other`, a clock of the same cluster, knows.
     pub(crate) fn join(&mut self, other: &Clock) {
         join_times(&mut self.times, &other.times);
+        join_times(&mut self.proxied, &other.proxied);
         if let Some(foreign) = &other.foreign {
             self.join_foreign(foreign);
         }

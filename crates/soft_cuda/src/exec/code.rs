@@ -197,6 +197,8 @@ pub(crate) enum BarrierKind {
     /// Ands or ors the predicates into a predicate.
     And,
     Or,
+    /// Waits for the other warps of the warpgroup.
+    Warpgroup,
     /// Arrives at the barrier of the cluster, with or without release semantics.
     ClusterArrive,
     ClusterArriveRelaxed,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::machine::{BARRIERS, ClusterShape, LANES, bits};
+use super::machine::{ALL_BARRIERS, ClusterShape, LANES, bits};
 
 /// A fence that a thread executed: what it knew then.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Knowledge {
         Knowledge {
             copies,
             warps: (0..warps).map(|_| WarpKnowledge::default()).collect(),
-            arrivals: vec![Clock::default(); BARRIERS as usize * blocks],
+            arrivals: vec![Clock::default(); ALL_BARRIERS as usize * blocks],
             shape,
             block_threads,
             block_warps,
@@ -202,6 +202,20 @@ impl Knowledge {
             || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
+    /// Whether an asynchronous access by `lane` of `warp` sees what `agent` did until `time`.
+    pub(crate) fn sees(&self, warp: usize, lane: usize, agent: usize, time: u32) -> bool {
+        let mine = &self.warps[warp];
+        mine.common.clock.proxied_at(agent) >= time
+            || mine.extra[lane].as_ref().is_some_and(|extra| extra.proxied_at(agent) >= time)
+    }
+
+    /// `lanes` of `warp` execute a `fence.proxy.async`.
+    pub(crate) fn fence_proxy(&mut self, warp: usize, lanes: u32) {
+        let mut clock = Clock::default();
+        self.release(warp, lanes, &mut clock);
+        self.acquire(warp, lanes, &clock.to_proxied());
+    }
+
     /// What all lanes of a warp know that know `clock`, in a block of `threads` threads.
     fn common_of(&self, threads: usize, clock: Clock) -> Common {
         let floor = |warp: usize| clock.least(warp * LANES..((warp + 1) * LANES).min(threads));
@@ -313,7 +327,8 @@ impl Knowledge {
         (rank, id): (usize, u32),
         all: bool,
     ) {
-        let mut clock = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
+        let mut clock =
+            std::mem::take(&mut self.arrivals[rank * ALL_BARRIERS as usize + id as usize]);
         if all {
             // What threads did that have exited comes before the barrier as well.
             let warps = rank * self.block_warps..(rank + 1) * self.block_warps;
@@ -337,7 +352,7 @@ impl Knowledge {
 
     /// `lanes` of `warp` pass `bar.arrive` of barrier `id`.
     pub(crate) fn arrive(&mut self, warp: usize, lanes: u32, id: u32) {
-        let at = warp / self.block_warps * BARRIERS as usize + id as usize;
+        let at = warp / self.block_warps * ALL_BARRIERS as usize + id as usize;
         let mut clock = std::mem::take(&mut self.arrivals[at]);
         self.release(warp, lanes, &mut clock);
         self.arrivals[at] = clock;

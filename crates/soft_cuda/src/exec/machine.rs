@@ -13,6 +13,8 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// Barriers of a block.
 pub(crate) const BARRIERS: u32 = 16;
+/// Those, and one for each warpgroup, whose warps wait for their products together.
+pub(crate) const ALL_BARRIERS: u32 = BARRIERS + 8;
 /// Address of the first byte of shared memory in its own space. As on recent
 /// GPUs it is not 0, so that a null pointer is caught.
 pub(crate) const SHARED_BASE: u32 = 1024;

@@ -77,6 +77,12 @@ unsafe fn transfer(cx: &mut Cx<'_>, op: &Op, access: Access) -> bool {
         unsafe { resolve_lanes(cx, op, (wide != 0, offset), ROW, SPACES[space as usize], access) };
     cx.mask = FULL;
     let Some(rows) = rows else { return true };
+    let outside =
+        |row: &*mut u8| (*row as usize).wrapping_sub(cx.shared as usize) >= cx.shared_size as usize;
+    if let Some(lane) = rows[..SIDE * slots.len()].iter().position(outside) {
+        let reason = "the address is not in the block's shared memory, where it has to be";
+        return cx.fail(lane as u32, FaultKind::BadMatrix { reason: reason.to_owned() });
+    }
     for (rows, &slot) in rows.chunks(SIDE).zip(slots) {
         for (i, &row) in rows.iter().enumerate() {
             for j in 0..SIDE {

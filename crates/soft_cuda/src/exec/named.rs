@@ -2,9 +2,12 @@
 
 use super::block::{BlockError, Worker};
 use super::code::{Barrier, BarrierKind};
-use super::machine::{BARRIERS, FULL, LANES, NO_SLOT, bits};
+use super::machine::{ALL_BARRIERS, BARRIERS, FULL, LANES, NO_SLOT, bits};
 use super::split::{Split, State};
 use crate::fault::FaultKind;
+
+/// Warps of a warpgroup.
+const WARPGROUP: usize = 4;
 
 impl<'k> Worker<'k> {
     /// The splits that wait at a barrier of the block with a rank.
@@ -34,6 +37,9 @@ impl<'k> Worker<'k> {
         &self,
         (warp, split, barrier): (usize, Split, &Barrier),
     ) -> Result<(u32, Option<u32>), BlockError> {
+        if barrier.kind == BarrierKind::Warpgroup {
+            return Ok(self.warpgroup(warp));
+        }
         let lane = split.mask.trailing_zeros();
         let bad = |reason| Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
         let id = self.register(warp, barrier.id, lane);
@@ -53,6 +59,15 @@ impl<'k> Worker<'k> {
         Ok((id, Some(count)))
     }
 
+    /// The barrier of the warpgroup of a warp, and the threads of its warps that have not exited.
+    fn warpgroup(&self, warp: usize) -> (u32, Option<u32>) {
+        let group = warp % self.launch.warps() / WARPGROUP;
+        let first = warp - warp % self.launch.warps() % WARPGROUP;
+        let warps = self.warps[first..].iter().take(WARPGROUP);
+        let live = warps.filter(|warp| warp.live != 0).count();
+        (BARRIERS + group as u32, Some((live * LANES) as u32))
+    }
+
     /// Lets the threads of all barriers that are complete go on. Returns
     /// whether there were any.
     pub(super) fn complete_barriers(&mut self) -> Result<bool, BlockError> {
@@ -66,7 +81,7 @@ impl<'k> Worker<'k> {
     /// The same for the block with a rank.
     fn complete_barriers_of(&mut self, rank: usize) -> Result<bool, BlockError> {
         let mut any = self.take_arrivals(rank)?;
-        for id in 0..BARRIERS {
+        for id in 0..ALL_BARRIERS {
             let mut here = Vec::new();
             let mut expected = None;
             for (warp, index, split, barrier) in self.at_barriers(rank) {
@@ -111,7 +126,7 @@ impl<'k> Worker<'k> {
                 }
             }
             self.reduce(&here);
-            self.arrivals[rank * BARRIERS as usize + id as usize] = 0;
+            self.arrivals[rank * ALL_BARRIERS as usize + id as usize] = 0;
             self.expiries = 0;
             self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), (rank, id));
             if let Some(checker) = &mut self.cx.checker {
@@ -153,7 +168,7 @@ impl<'k> Worker<'k> {
 
     /// Threads at a barrier with a count: whole warps count as 32.
     fn arrived(&self, (rank, id): (usize, u32), here: &[(usize, usize, Split, Barrier)]) -> u32 {
-        let mut threads = self.arrivals[rank * BARRIERS as usize + id as usize];
+        let mut threads = self.arrivals[rank * ALL_BARRIERS as usize + id as usize];
         for w in self.warps_of(rank) {
             let warp = &self.warps[w];
             let mask = here.iter().filter(|h| h.0 == w).fold(0, |mask, h| mask | h.2.mask);
@@ -172,7 +187,7 @@ impl<'k> Worker<'k> {
         for &(warp, index, split, barrier) in arriving.iter().rev() {
             let (id, _) = self.operands((warp, split, barrier))?;
             let whole = split.mask == self.warps[warp].live;
-            self.arrivals[rank * BARRIERS as usize + id as usize] +=
+            self.arrivals[rank * ALL_BARRIERS as usize + id as usize] +=
                 if whole { LANES as u32 } else { split.mask.count_ones() };
             self.cx.order.arrive(warp, id);
             if let Some(checker) = &mut self.cx.checker {

@@ -2,12 +2,12 @@
 
 use super::checker::Checker;
 use super::groups::{CopyToShared, Groups, Store};
+use super::in_flight::InFlight;
 use super::machine::{Shape, bits};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
 use super::recorder::{Recorder, WarpFault};
-use super::wgmma::InFlight;
 use crate::checks::Checks;
 use crate::fault::FaultKind;
 use crate::heap::Heap;

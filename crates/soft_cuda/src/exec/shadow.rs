@@ -12,19 +12,23 @@ use crate::fault::Access;
 
 /// The last write of a word, but for its time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Write {
-    line: u32,
-    agent: u16,
-    kind: u8,
+pub(super) struct Write {
+    pub(super) line: u32,
+    pub(super) agent: u16,
+    pub(super) kind: u8,
 }
 
 /// The last read of each word by the lanes of one warp.
 #[derive(Debug)]
-struct Reads {
-    times: Vec<u32>,
-    lanes: Vec<u32>,
-    lines: Vec<u32>,
+pub(super) struct Reads {
+    pub(super) times: Vec<u32>,
+    pub(super) lanes: Vec<u32>,
+    /// PTX lines, and in the highest bit whether they read asynchronously.
+    pub(super) lines: Vec<u32>,
 }
+
+/// See [`Reads::lines`].
+pub(super) const ASYNC: u32 = 1 << 31;
 
 impl Reads {
     /// Notes a read of words by lanes at `now`, if that is the last one.
@@ -49,14 +53,14 @@ impl Reads {
 pub(crate) struct Shadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
-    base: u32,
+    pub(super) base: u32,
     /// The largest time of this cluster so far.
     latest: u32,
     /// When each word was written last, by the agent's time and `base`.
-    written: Vec<u32>,
-    writes: Vec<Write>,
+    pub(super) written: Vec<u32>,
+    pub(super) writes: Vec<Write>,
     /// By warp, without those in `loads`.
-    reads: Vec<Reads>,
+    pub(super) reads: Vec<Reads>,
     loads: Loads,
     chunks: Chunks,
     /// By warp: the time of its last read.
@@ -130,7 +134,7 @@ impl Shadow {
 
     /// The words of `bytes` bytes at `offset`; none if they are out of bounds, which is the
     /// access's own fault.
-    fn words(&self, offset: u32, bytes: u32) -> std::ops::Range<usize> {
+    pub(super) fn words(&self, offset: u32, bytes: u32) -> std::ops::Range<usize> {
         let first = (offset >> self.shift) as usize;
         let end = (u64::from(offset) + u64::from(bytes)).div_ceil(1 << self.shift) as usize;
         if end <= self.writes.len() { first..end } else { 0..0 }
@@ -171,7 +175,8 @@ impl Shadow {
                 }
             }
             if checks.races && weak {
-                self.reads[warp].note(now, words, group, site.line);
+                let asynchronous = if site.kind == AccessKind::AsyncLoad { ASYNC } else { 0 };
+                self.reads[warp].note(now, words, group, site.line | asynchronous);
             }
         }
         Ok(())
@@ -188,6 +193,10 @@ impl Shadow {
         (line, bytes): (u32, u32),
         offsets: &[u32; LANES],
     ) -> bool {
+        // Those lists forget what only an asynchronous access may come before.
+        if checks.proxies {
+            return false;
+        }
         let now = self.stamp(known.now(warp));
         let Some(listed) = self.loads.listed(line, bytes, offsets) else {
             return false;
@@ -391,8 +400,12 @@ impl Shadow {
             None => Ok(()),
             Some(agent) => {
                 let access = Access::Load;
-                let earlier =
-                    EarlierAccess { block: known.cluster, agent, line: reads.lines[word], access };
+                let earlier = EarlierAccess {
+                    block: known.cluster,
+                    agent,
+                    line: reads.lines[word] & !ASYNC,
+                    access,
+                };
                 Err(Conflict::Race(earlier))
             }
         }

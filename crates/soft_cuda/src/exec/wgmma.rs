@@ -5,6 +5,7 @@
 //! seen every time.
 
 use super::descriptor::{CHUNK, Descriptor};
+use super::in_flight::Pending;
 use super::machine::{FULL, LANES, SHARED_BASE};
 use super::mma::{fragment, whole_warp};
 use super::op::{Cx, Handler, Op};
@@ -85,43 +86,13 @@ impl<'k> Words<'k> {
                     true => tile.mn_major(j as u32, i as u32),
                 };
                 let offset = address.wrapping_sub(SHARED_BASE);
-                if offset > cx.shared_size.saturating_sub(CHUNK) {
+                if u64::from(offset) + u64::from(CHUNK) > cx.shared_size.into() {
                     return Err(outside(cx, address));
                 }
                 chunks.push(cx.rank * cx.shared_stride + offset);
             }
         }
         Ok(chunks)
-    }
-}
-
-/// An instruction that a warp has issued.
-#[derive(Debug)]
-struct Pending {
-    /// Number of the commit group it belongs to.
-    group: u64,
-    /// Where its words are in [`Cx::extra`].
-    x: u32,
-    /// Where the chunks of A are, unless it is in registers, and those of B.
-    a: Vec<u32>,
-    b: Vec<u32>,
-    /// Whether it adds to the accumulators.
-    adds: bool,
-}
-
-/// The instructions of one warp that nobody has waited for.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight {
-    pending: Vec<Pending>,
-    /// Groups committed so far.
-    committed: u64,
-}
-
-impl InFlight {
-    /// Forgets everything, for a new block.
-    pub(crate) fn clear(&mut self) {
-        self.pending.clear();
-        self.committed = 0;
     }
 }
 
@@ -138,9 +109,21 @@ pub(crate) struct Issue;
 unsafe impl Handler for Issue {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let line = Words::of(cx.extra, op.x).line;
+        let words = Words::of(cx.extra, op.x);
+        let line = words.line;
         if !whole_warp(cx, line) {
             return true;
+        }
+        if cx.checks.sync {
+            if let Some(checker) = &mut cx.checker {
+                checker.warpgroup_lines[cx.warp].push(line);
+            }
+            let registers = words.d.iter().chain(words.a);
+            if let Some(reason) = cx.products[cx.warp].unfenced(registers)
+                && cx.found(0, line, bad(reason))
+            {
+                return true;
+            }
         }
         // SAFETY: by the contract of the trait.
         match unsafe { issue(cx, op) } {
@@ -180,8 +163,15 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> Result<(), (usize, FaultKind)> {
     let b = words.chunks(cx, b, words.has(TRANSPOSED_B), (0, words.n)).map_err(first)?;
     note(cx, words.line, &a)?;
     note(cx, words.line, &b)?;
+    let writes = match &cx.checker {
+        Some(checker) if cx.checks.races => [&a, &b].map(|chunks| checker.writes_of(chunks)),
+        _ => Default::default(),
+    };
+    let first = op.x as usize + WORDS;
+    let registers = first..first + words.d.len() + words.a.len();
     let flight = &mut cx.products[cx.warp];
-    flight.pending.push(Pending { group: flight.committed, x: op.x, a, b, adds });
+    let (group, line) = (flight.committed, words.line);
+    flight.pending.push(Pending { group, line, x: op.x, registers, a, b, adds, writes });
     Ok(())
 }
 
@@ -212,6 +202,13 @@ fn outside(cx: &Cx<'_>, address: u32) -> FaultKind {
 
 /// Notes reads of chunks at offsets into the cluster's shared memory.
 fn note(cx: &mut Cx<'_>, line: u32, chunks: &[u32]) -> Result<(), (usize, FaultKind)> {
+    if cx.checker.is_some() && !chunks.is_empty() {
+        let warp = cx.warp;
+        cx.check(0, line, |checker| {
+            checker.read_tiles(warp, line, chunks).map_err(|(_, kind)| kind)
+        })
+        .map_err(|kind| (0, kind))?;
+    }
     if !cx.order.on {
         return Ok(());
     }
@@ -244,7 +241,11 @@ pub(crate) struct Fence;
 unsafe impl Handler for Fence {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        !whole_warp(cx, op.x)
+        if !whole_warp(cx, op.x) {
+            return true;
+        }
+        cx.products[cx.warp].fence();
+        false
     }
 }
 
@@ -275,10 +276,7 @@ unsafe fn wait<A: AddUp>(cx: &mut Cx<'_>, op: &Op) -> bool {
     if !whole_warp(cx, op.d) {
         return true;
     }
-    let flight = &mut cx.products[cx.warp];
-    let due = flight.committed.saturating_sub(op.y.into());
-    let split = flight.pending.partition_point(|pending| pending.group < due);
-    for pending in flight.pending.drain(..split).collect::<Vec<_>>() {
+    for pending in cx.products[cx.warp].take_due(op.y.into()) {
         // SAFETY: the words are those of an operation of the kernel that runs, which checked
         // its tiles.
         if let Err((lane, kind)) = unsafe { compute::<A>(cx, &pending) } {
@@ -293,6 +291,11 @@ unsafe fn wait<A: AddUp>(cx: &mut Cx<'_>, op: &Op) -> bool {
 #[inline(always)]
 unsafe fn compute<A: AddUp>(cx: &mut Cx<'_>, pending: &Pending) -> Result<(), (usize, FaultKind)> {
     let words = Words::of(cx.extra, pending.x);
+    for (chunks, writes) in [&pending.a, &pending.b].into_iter().zip(&pending.writes) {
+        let checked =
+            cx.check(0, words.line, |checker| checker.overwritten(words.line, chunks, writes));
+        checked.map_err(|kind| (0, kind))?;
+    }
     let (_, depth) = words.counts();
     let half = words.has(HALF);
     // The products are computed transposed, N x 16, so that all vectors are whole.

@@ -39,7 +39,8 @@ impl<'m> Lowering<'m> {
                 | "pmevent"
                 | "brx"
         );
-        let waits = base == "mbarrier" && at.mods.iter().any(|m| m.ends_with("_wait"));
+        let waits = base == "mbarrier" && at.mods.iter().any(|m| m.ends_with("_wait"))
+            || base == "wgmma" && at.mods.contains(&"wait_group");
         if !is_control && !waits {
             return Ok(false);
         }
@@ -78,6 +79,7 @@ impl<'m> Lowering<'m> {
                 self.src(at, time, ty)?;
             }
             "mbarrier" => self.mbarrier_wait(at)?,
+            "wgmma" => self.wgmma(at)?,
             "setmaxnreg" => self.setmaxnreg(at)?,
             // A grid does not start before the one in front of it has ended.
             "griddepcontrol" => {

@@ -3,10 +3,11 @@
 use super::address::{Address, space_number};
 use super::check::Accessed;
 use super::context::{Context, Result};
-use super::ir::{Class, Field};
+use super::ir::{Class, Field, InstKind};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
 use crate::exec::access::AccessKind;
+use crate::exec::check_async::ProxyFence;
 use crate::exec::element::Transfer;
 use crate::exec::lanes::Map2;
 use crate::exec::machine::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SPACES};
@@ -69,11 +70,15 @@ impl Lowering<'_> {
             // Between threads and bulk copies: nothing here runs out of order.
             // They do not order threads.
             "fence" if at.take("proxy") => {
-                if at.take_one(&["alias", "async"]).is_none() {
+                let Some(which) = at.take_one(&["alias", "async"]) else {
                     return Err(at.unsupported("only `.alias` and `.async` are available"));
-                }
+                };
                 self.space(at);
                 self.fence_init(at);
+                if which == 1 && self.checks.races {
+                    let run = pick_compact::<ProxyFence>();
+                    self.emit(at, run, [Field::Raw(0); 6]).kind = InstKind::Check;
+                }
             }
             "fence" if at.take("mbarrier_init") => {
                 if !(at.take("release") && at.take("cluster")) {

@@ -21,6 +21,7 @@ mod defined;
 mod encode;
 mod graph;
 mod half;
+mod in_flight;
 mod index;
 mod ir;
 mod layout;
@@ -98,6 +99,9 @@ pub(crate) fn lower<'m>(
             let slots = slots.map_err(|error| too_large(function, &error.to_string()))?;
             defined::watch(&mut body.ir, &slots.entry, &found.names, &mut watched);
         }
+        if checks.sync {
+            in_flight::watch(&mut body.ir, &found.products);
+        }
         bodies.push(body);
     }
     let mut encoder = Encoder::new(path, text, &bodies);
@@ -125,6 +129,8 @@ struct Found {
     allocates: bool,
     /// Of registers.
     names: HashMap<V, String>,
+    /// The registers of all `wgmma.mma_async`.
+    products: Vec<V>,
 }
 
 /// Lowers one function.
@@ -154,6 +160,7 @@ fn body_of<'m>(
         communicates: lowering.communicates,
         allocates: lowering.allocates,
         names: std::mem::take(&mut lowering.names),
+        products: lowering.products.iter().copied().collect(),
     };
     let name = function.name.clone();
     Ok((Body { name, frame, align, sizes, ir: lowering.into_ir() }, found))

@@ -1,10 +1,11 @@
 //! `wgmma`.
 
 use super::context::{Context, Result};
-use super::ir::{Field, InstKind};
+use super::ir::{Field, InstKind, Terminator};
 use super::lowering::Lowering;
 use super::matrix::input;
 use super::ty::Ty;
+use crate::exec::code::BarrierKind;
 use crate::exec::tensor_core::{INPUTS, Input};
 use crate::exec::wgmma::{
     A_IN_REGISTERS, Commit, Fence, HALF, Issue, NEGATED_A, NEGATED_B, TRANSPOSED_A, TRANSPOSED_B,
@@ -45,6 +46,13 @@ impl Lowering<'_> {
                 let fields = [raw(line), raw(0), raw(0), raw(0), raw(0), raw(*left as u32)];
                 let run = pick::<Wait>(self.path);
                 self.emit(at, run, fields).kind = InstKind::ProductWait;
+                // A product is one operation of four warps: it is complete for none of them before
+                // all have issued it.
+                let (kind, id, next) = (BarrierKind::Warpgroup, self.narrow(0), self.new_block());
+                let (aligned, count, dst, src) = (true, None, None, None);
+                let end = Terminator::Barrier { kind, aligned, id, count, dst, src, next };
+                self.finish(end, line, false);
+                self.current = next;
             }
             Some(_) => self.mma_async(at)?,
             None => {

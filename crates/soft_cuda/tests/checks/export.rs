@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Twin, memory, module, races, registers, sync};
+use super::{Twin, memory, module, races, registers, sync, tensor};
 
 /// All of them, with the checks that find each.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
@@ -15,6 +15,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("races", &races::MBARRIERS))
         .chain(of("races", &races::GLOBAL))
         .chain(of("sync", &sync::TWINS))
+        .chain(of("all", &tensor::TWINS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,
@@ -62,7 +63,7 @@ fn table() -> String {
         "| planted bug | software device | compute-sanitizer | alone | clean twin |\n",
     );
     table += "|---|---|---|---|---|\n";
-    let (mut count, mut by_gpu) = (0, 0);
+    let (mut count, mut ran, mut by_gpu) = (0, 0, 0);
     for (check, twin) in all() {
         let name = twin.name;
         let by = |kind: &str| {
@@ -81,13 +82,18 @@ fn table() -> String {
             found => format!("reported by {found}"),
         };
         count += 1;
+        ran += usize::from(alone != "not run");
         by_gpu += usize::from(!found.is_empty());
         let what = twin.found.replace('|', " or ");
-        let gpu = if found.is_empty() { "-" } else { &found };
+        let gpu = match found.as_str() {
+            "" if alone == "not run" => alone,
+            "" => "-",
+            found => found,
+        };
         writeln!(table, "| {name} | {check}: {what} | {gpu} | {alone} | {clean} |").unwrap();
     }
     format!(
-        "{count} planted bugs, which a test finds here every time; compute-sanitizer finds {by_gpu}.\n\n{table}"
+        "{count} planted bugs, which a test finds here every time; compute-sanitizer finds {by_gpu} of the\n{ran} that ran under it.\n\n{table}"
     )
 }
 

@@ -8,6 +8,7 @@ mod races;
 mod registers;
 mod settings;
 mod sync;
+mod tensor;
 
 use soft_cuda::{Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, Schedule};
 

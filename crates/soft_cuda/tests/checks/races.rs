@@ -209,7 +209,8 @@ FIX| mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
         body:
             "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; mbarrier.init.shared.b64 [%r6], 1;
   fence.mbarrier_init.release.cluster;
-INIT: st.shared.b32 [%r4], %r1; bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra PRODUCER;
+INIT: st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0;
+  setp.lt.u32 %p3, %r1, 32; @%p3 bra PRODUCER;
   ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;
 FIX| bar.warp.sync -1;
   setp.eq.u32 %p4, %r1, 32; @%p4 mbarrier.arrive.shared.b64 _, [%r6];
@@ -229,7 +230,8 @@ END:",
 FIX| mbarrier.init.shared.b64 [%r6], 2;
 BUG| mbarrier.init.shared.b64 [%r6], 1;
   fence.mbarrier_init.release.cluster;
-INIT: st.shared.b32 [%r4], %r1; bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra PRODUCER;
+INIT: st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0;
+  setp.lt.u32 %p3, %r1, 32; @%p3 bra PRODUCER;
   ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;
   bar.warp.sync -1; and.b32 %r13, %r1, 31; setp.eq.u32 %p4, %r13, 0;
   @%p4 mbarrier.arrive.shared.b64 _, [%r6];

@@ -19,7 +19,8 @@ fn each_check_is_on_by_itself() {
         let ptx = module(body, "BUG|");
         let twin = Twin { name: "settings", found: "", threads: 64, blocks: 1, body };
         let found = |checks| run(&ptx, &twin, checks, Schedule::InOrder, Isa::Auto).is_some();
-        let others = Checks { races: !own.races, memory: !own.memory, sync: !own.sync };
+        let others =
+            Checks { races: !own.races, memory: !own.memory, sync: !own.sync, proxies: false };
         // The second warp reads what the first one has not written yet: without the check of
         // races, that of memory sees it.
         let seen_otherwise = own.races;

@@ -1,7 +1,7 @@
 //! The texts that are mutated, and what is put into them.
 
 /// Words of PTX, and what looks like one.
-pub const WORDS: [&str; 44] = [
+pub const WORDS: [&str; 46] = [
     ".entry",
     ".func",
     ".shared",
@@ -24,9 +24,11 @@ pub const WORDS: [&str; 44] = [
     ".v4",
     ".reqntid",
     ".maxntid",
+    ".reqnctapercluster",
     "call",
     "bra",
     "bar.sync",
+    "barrier.cluster.wait",
     "mbarrier.init.shared.b64",
     "ld.shared.b32",
     "st.global.v4.b32",
@@ -73,7 +75,7 @@ pub const NUMBERS: [&str; 20] = [
 ];
 
 /// Small kernels that together use most of what there is.
-pub const CORPUS: [&str; 6] = [
+pub const CORPUS: [&str; 8] = [
     ".version 8.0 .target sm_80 .address_size 64
 .shared .align 16 .b8 tile[512];
 .global .align 4 .b32 table[4] = {1, 2, 3, 4};
@@ -173,6 +175,41 @@ OUTER: setp.gt.u32 %p1, %r2, %r1; @%p1 bra DONE; mov.b32 %r3, 0;
 INNER: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r1; @%p2 bra INNER;
   add.u32 %r2, %r2, 1; bra.uni OUTER;
 DONE: bar.sync 0; bra OUTER;
+}
+",
+    ".version 8.0 .target sm_90a .address_size 64
+.shared .align 1024 .b8 tile[4096];
+.entry k(.param .u64 a) {
+  .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<8>;
+  mov.u32 %r1, %tid.x; mov.b32 %r2, tile; mad.lo.u32 %r3, %r1, 16, %r2; mov.f32 %f1, 0f00000000;
+  ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r4, %r5, %r6, %r7}, [%r3+16];
+  stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r3], {%r4, %r5}; movmatrix.sync.aligned.m8n8.trans.b16 %r8, %r4;
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r4, %r5, %r6, %r7}, {%r4, %r5}, {%f1, %f1, %f1, %f1};
+  mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r9, %r10}, {%r4, %r5}, {%r6}, {%r7, %r7};
+  shr.u32 %r11, %r2, 4; cvt.u64.u32 %rd1, %r11; or.b64 %rd1, %rd1, 0x4000004000000000;
+  fence.proxy.async.shared::cta; wgmma.fence.sync.aligned; setp.ne.u32 %p1, %r1, 0;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd1, %p1, 1, -1, 0, 1;
+  wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1, %f2, %f3, %f4}, {%r4, %r5, %r6, %r7}, %rd1, %p1, -1, 1;
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+  ret;
+}
+",
+    ".version 8.0 .target sm_90a .address_size 64
+.shared .align 128 .b8 tile[1024];
+.shared .align 8 .b64 full;
+.entry k(.param .u64 a) .reqnctapercluster 2, 1, 1 {
+  .reg .pred %p<4>; .reg .b16 %h<8>; .reg .b32 %r<20>; .reg .b64 %rd<10>;
+  ld.param.u64 %rd1, [a]; mov.u32 %r1, %cluster_ctarank; xor.b32 %r2, %r1, 1; mov.b32 %r3, full;
+  setp.eq.u32 %p1, %r1, 0; mbarrier.init.shared.b64 [%r3], 32; fence.mbarrier_init.release.cluster;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+  mapa.shared::cluster.u32 %r4, tile, %r2; st.shared::cluster.b32 [%r4+4], %r1; mapa.u64 %rd2, %rd1, %r2;
+  atom.shared::cluster.add.u32 %r5, [%r4], 1; getctarank.shared::cluster.u32 %r6, %r4; mov.u16 %h1, 3;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [tile], [%rd1], 16, [%r3], %h1;
+  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
+  fma.rn.f16x2 %r7, %r1, %r2, %r3; add.bf16 %h2, %h1, %h3; setp.lt.f16x2 %p2|%p3, %r1, %r2;
+  atom.global.add.noftz.f16 %h4, [%rd1], %h2; cvt.rn.relu.bf16x2.f32 %r8, %r1, %r2;
+  barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+  ret;
 }
 ",
 ];

@@ -168,7 +168,7 @@ fn box_at(x: i32, y: i32, columns: i32, rows: i32, outside: f32) -> Vec<f32> {
 
 #[test]
 fn boxes_inside_and_across_every_edge() {
-    for (x, y) in [(0, 0), (32, 24), (3, 5), (-5, -3), (50, 30), (-5, 30), (50, -3)] {
+    for (x, y) in [(0, 0), (32, 24), (4, 5), (-8, -3), (52, 30), (-4, 30), (44, -3)] {
         let got = case(&(load_box(x, y, 1024) + WAIT + &store_tile(256))).run();
         assert_eq!(got[..256], box_at(x, y, 32, 8, 0.0), "{x} {y}");
         assert_eq!(got[256], -1.0);
@@ -176,6 +176,10 @@ fn boxes_inside_and_across_every_edge() {
     for (x, y) in [(64, 0), (-32, 0), (0, 32), (0, -8), (i32::MIN, i32::MAX)] {
         let got = case(&(load_box(x, y, 1024) + WAIT + &store_tile(256))).run();
         assert!(got[..256].iter().all(|&v| v == 0.0), "{x} {y}");
+    }
+    for x in [3, -5, 50] {
+        let fault = case(&(load_box(x, 0, 1024) + WAIT)).fault();
+        assert_eq!(fault.kind, FaultKind::TensorStart { start: x, store: false });
     }
     let mut nan = case(&(load_box(60, 0, 1024) + WAIT + &store_tile(256)));
     nan.map.4 = Fill::Nan;

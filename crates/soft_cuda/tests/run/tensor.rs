@@ -210,3 +210,53 @@ fn bulk_copies_lie_as_wgmma_reads_them() {
         assert!(product(missing).iter().all(|sum| sum.is_nan()), "{missing}");
     }
 }
+
+#[test]
+fn tiles_and_rows_outside_of_shared_memory_are_faults() {
+    let fault = |body: &str| {
+        let ptx = format!(
+            ".version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a)
+{{
+  .reg .pred %p<4>;
+  .reg .b32 %r<9>;
+  .reg .b64 %rd<9>;
+  .shared .align 16 .b8 tile[8];
+  ld.param.u64 %rd1, [a];
+  mov.b32 %r1, tile;
+  mov.b32 %r3, 0;
+  setp.ne.u32 %p1, 0, 0;
+  shr.u32 %r2, %r1, 4;
+  cvt.u64.u32 %rd2, %r2;
+{body}
+  ret;
+}}
+"
+        );
+        let device = Device::new(Config::default());
+        let module = device.load(&ptx).unwrap();
+        let kernel = module.kernel("k").unwrap();
+        let a = device.alloc(64).unwrap();
+        let config = LaunchConfig { grid: [1; 3], block: [128, 1, 1], dynamic_shared: 0 };
+        let error = device.launch(&kernel, config, &a.to_le_bytes()).unwrap_err();
+        error.to_string()
+    };
+    let multiply = "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%r3, %r3, %r3, %r3}";
+    for (body, part) in [
+        ("  ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r1];", "out of bounds"),
+        ("  ldmatrix.sync.aligned.m8n8.x1.b16 {%r3}, [%rd1];", "not in the block's shared memory"),
+        ("  stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r3};", "not in the block's shared memory"),
+        (&format!("  {multiply}, %rd2, %rd2, %p1, 1, 1, 0, 0;"), "out of bounds"),
+        (
+            &format!(
+                "  or.b64 %rd2, %rd2, 0x0002000000000000;\n  {multiply}, %rd2, %rd2, %p1, 1, 1, 0, 0;"
+            ),
+            "base offset",
+        ),
+    ] {
+        let error = fault(body);
+        assert!(error.contains(part), "{body}: {error}");
+    }
+}

@@ -16,7 +16,9 @@ use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The kernel to run: a rung of the ladder or a tile (--list shows them), auto, cublas, or all.
+    /// The kernel to run: a rung of the ladder or a tile (--list shows them), auto, cublas, or
+    /// all; or, with A and B rounded to 16 bits, a kernel for tensor cores, or all of them and cuBLAS: bf16
+    /// or f16.
     ///
     /// auto takes the one that is fastest for this product on this device. cublas is NVIDIA's
     /// library, loaded if it is there; it runs on GPUs. all runs the ladder, auto and cublas on
@@ -144,7 +146,7 @@ impl RunArgs {
             ),
             (self.table.is_some() && !is_for_auto, "--table is for --kernel auto"),
             (
-                self.out.is_some() && choice.is_all(),
+                self.out.is_some() && choice.is_several(),
                 "--out stores one result: name one kernel with --kernel",
             ),
         ];

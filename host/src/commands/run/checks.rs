@@ -12,7 +12,7 @@ const MAX_FINDINGS: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
-    /// Checks of the software device that cost time: none, all, or any of races, memory and sync
+    /// Checks of the software device that cost time: none, all, or any of races, memory, sync and proxies
     /// with commas between them [default: $SOFT_CUDA_CHECK, or none].
     ///
     /// races: accesses of the same memory that nothing orders; memory: reads of memory and

@@ -111,6 +111,26 @@ pub struct Line {
     pub start: f32,
 }
 
+cuda_std::device_fn! {
+    /// A line, with its slope as a power of two.
+    pub struct Power { exponent: i8, start: f32 }
+    |x: f32, _index: usize| -> f32 { (f32::from(exponent)).exp2() * x + start }
+}
+
+cuda_std::device_fn! {
+    /// Another value for each third element.
+    pub struct Thirds { value: f32 }
+    |x: f32, index: usize| -> f32 { if index.is_multiple_of(3) { value } else { x } }
+}
+
+/// `out = f(x)`, with what stands for a closure of the host.
+#[kernel(instances(Power, Thirds))]
+pub fn map<F: DeviceFn<(f32, usize), Output = f32>>(f: F, x: &[f32], mut out: DisjointSlice<f32>) {
+    for (i, out) in out.iter_mut() {
+        *out = f.call((x[i], i));
+    }
+}
+
 /// Values of two types, and a struct.
 ///
 /// # Safety

@@ -1,8 +1,8 @@
 //! Bugs in Rust that the software device's checks find, each with a clean twin: the same function,
 //! compiled with the bug and without. `// BUG` is the line that a finding has to name, also where
 //! the access itself is in a function of `cuda_std`, inlined there.
-
-#![no_std]
+//!
+//! The crate does not say `no_std`, as Rust-CUDA's kernels do not: the builder does.
 
 use cuda_std::prelude::*;
 use cuda_std::{atomic, cp_async, shared_array, warp};

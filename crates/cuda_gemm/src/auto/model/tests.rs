@@ -133,6 +133,17 @@ fn splits() {
     }
 }
 
+/// No thread adds up more than it may, unless C fills the GPU many times.
+#[test]
+fn long_sums_are_split() {
+    let model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
+    // Four slices, each with a quarter of the steps.
+    let steps = |chains: usize| 4 * chains * LONGEST_CHAIN as usize / 64;
+    let splits = |tall, steps| model.fastest(&tiles(tall, 10, steps)).unwrap().choice.splits;
+    assert_eq!([splits(1, steps(1)), splits(1, steps(1) + 1)], [1, 2]);
+    assert_eq!([splits(1, steps(3)), splits(3, steps(3)), splits(4, steps(3))], [3, 1, 1]);
+}
+
 #[test]
 fn memory_is_a_floor() {
     let mut model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);

@@ -1,0 +1,370 @@
+//! Products by tensor cores: A and B in 16 bits, C in f32.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cust::memory::DevicePointer;
+use kernels_gpu::{InputType, TensorCoreDescriptor, wgmma_persistent};
+
+use super::extras::RawExtras;
+use super::parameters::{self, Address, TensorParameters};
+use super::staging::Operand;
+use super::tensor;
+use crate::device::{Device, EntryPoint};
+use crate::error::Error;
+use crate::gemm::Gemm;
+use crate::matrix::{DeviceHalfMatrix, DeviceMatrixMut};
+use crate::stream::Stream;
+
+/// The most tiles of C: their numbers, and one more round of all blocks, fit 32 bits.
+const MOST_TILES: u64 = 1 << 31;
+/// Elements of 16 bytes.
+const VECTOR: u32 = 8;
+
+impl Device {
+    /// A kernel for tensor cores on this device, for inputs of a type. The first call loads it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`].
+    pub fn tensor_core(
+        &self,
+        descriptor: &'static TensorCoreDescriptor,
+        input: InputType,
+    ) -> Result<TensorCoreKernel, Error> {
+        tensor::require_maps(descriptor.name(), self.info())?;
+        let function = self.entry_point(descriptor.entry_point(input))?;
+        if descriptor.shared_bytes() > self.info().limits.shared_default {
+            function.allow_shared(descriptor.shared_bytes())?;
+        }
+        let (device, function) = (self.clone(), Arc::new(function));
+        Ok(TensorCoreKernel { device, descriptor, input, function })
+    }
+
+    /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Device::tensor_core`].
+    pub fn tensor_core_for(
+        &self,
+        gemm: &Gemm,
+        input: InputType,
+    ) -> Result<TensorCoreKernel, Error> {
+        self.tensor_core(best(gemm, self.info().limits.multiprocessors), input)
+    }
+}
+
+/// The kernel that needs the least time for a product, as rounds of all multiprocessors: what a step
+/// along K takes with a tile, next to the largest one, was measured on an H200. A round more or less of
+/// a tenth stands for the beginning and the end, when nothing is multiplied.
+fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
+    const STEPS: [(&TensorCoreDescriptor, f64); 5] = [
+        (&wgmma_persistent::DESCRIPTOR, 1.0),
+        (&wgmma_persistent::TILE_128X192, 0.78),
+        (&wgmma_persistent::TILE_128X128, 0.51),
+        (&wgmma_persistent::TILE_64X128, 0.4),
+        (&wgmma_persistent::TILE_64X64, 0.28),
+    ];
+    let time = |(descriptor, step): &(&TensorCoreDescriptor, f64)| {
+        let rounds = tiles(gemm, descriptor).div_ceil(u64::from(multiprocessors.max(1)));
+        (rounds as f64 + 0.1) * step
+    };
+    let least = STEPS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+    least.map_or(STEPS[0].0, |(descriptor, _)| descriptor)
+}
+
+/// Tiles of C.
+fn tiles(gemm: &Gemm, descriptor: &TensorCoreDescriptor) -> u64 {
+    let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
+    along(gemm.m, descriptor.rows()).saturating_mul(along(gemm.n, descriptor.cols()))
+}
+
+/// A kernel for tensor cores, loaded on a device: see [`TensorCorePlan`]. Clones are the same kernel.
+#[derive(Clone)]
+pub struct TensorCoreKernel {
+    device: Device,
+    descriptor: &'static TensorCoreDescriptor,
+    input: InputType,
+    function: Arc<EntryPoint>,
+}
+
+impl fmt::Debug for TensorCoreKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.descriptor.entry_point(self.input);
+        write!(f, "`{name}` on {}", self.device.info().name)
+    }
+}
+
+impl TensorCoreKernel {
+    /// The kernel.
+    pub fn descriptor(&self) -> &'static TensorCoreDescriptor {
+        self.descriptor
+    }
+
+    /// The type of A's and B's elements.
+    pub fn input(&self) -> InputType {
+        self.input
+    }
+
+    /// Checks a product, once for any number of calls on the device's own stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TensorCoreKernel::prepare_on`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<TensorCorePlan, Error> {
+        let stream = self.device.stream();
+        self.prepare_on(&stream, gemm)
+    }
+
+    /// As [`TensorCoreKernel::prepare`], for another stream of the device.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds; [`Error::TensorCoreShape`] for transposes and batches;
+    /// [`Error::TooLarge`] for a C of too many tiles; [`Error::WrongDevice`].
+    pub fn prepare_on(&self, stream: &Stream, gemm: Gemm) -> Result<TensorCorePlan, Error> {
+        if !stream.device().is_same(&self.device) {
+            return Err(Error::WrongDevice { what: "the stream" });
+        }
+        gemm.validate()?;
+        let kernel = self.descriptor.name();
+        if !gemm.epilogue.is_none() || gemm.factors_on_device || gemm.pointers {
+            return Err(Error::Unsuited { kernel });
+        }
+        if gemm.trans_a || gemm.trans_b {
+            let (what, hint) = ("transposes", "store A and B as they are multiplied");
+            return Err(Error::TensorCoreShape { kernel, what, hint });
+        }
+        if gemm.batch != 1 {
+            let (what, hint) = ("batches", "enqueue one product after the other");
+            return Err(Error::TensorCoreShape { kernel, what, hint });
+        }
+        let tiles = tiles(&gemm, self.descriptor);
+        if tiles >= MOST_TILES {
+            let max = (MOST_TILES - 1) as usize;
+            return Err(Error::TooLarge { what: "C, in tiles,", value: tiles as usize, max });
+        }
+        let (kernel, stream) = (self.clone(), stream.clone());
+        Ok(TensorCorePlan { kernel, stream, gemm, tiles: tiles as u32 })
+    }
+}
+
+/// A product by tensor cores that has been checked: only the matrices are missing.
+///
+/// A and B are `bf16` or `f16`, never silently: the kernel says which, and takes no others. Their
+/// products are exact, and summed in f32; alpha, beta and C are f32.
+///
+/// ```no_run
+/// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
+///
+/// let device = Device::open(DeviceChoice::Gpu)?;
+/// let gemm = Gemm::new(512, 256, 1024);
+/// let product = device.tensor_core_for(&gemm, InputType::Bf16)?.prepare(gemm)?;
+///
+/// let ones = |rows, cols| {
+///     DeviceHalfMatrix::from_host(&device, InputType::Bf16, &Matrix::from_fn(rows, cols, |_, _| 1.0))
+/// };
+/// let (a, b) = (ones(512, 1024)?, ones(1024, 256)?);
+/// let mut c = DeviceMatrix::zeros(&device, 512, 256)?;
+/// product.enqueue(&a, &b, &mut c)?;
+/// assert_eq!(c.download()?.at(7, 7), 1024.0);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TensorCorePlan {
+    kernel: TensorCoreKernel,
+    stream: Stream,
+    gemm: Gemm,
+    tiles: u32,
+}
+
+impl TensorCorePlan {
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &TensorCoreKernel {
+        &self.kernel
+    }
+
+    /// The stream that the product goes to.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Enqueues `C = alpha * A * B + beta * C` on the plan's stream, of matrices with the plan's
+    /// shapes. The leading dimensions of A and B are their own.
+    ///
+    /// A GPU returns at once, the software device when it is done. Either way a fault in the kernel is
+    /// reported by the next [`Stream::synchronize`] or download.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::PlannedType`], [`Error::Shape`] or
+    /// [`Error::PlannedLd`] if a matrix is not what was prepared for; [`Error::Driver`] if the driver
+    /// refuses the launch.
+    pub fn enqueue<'m>(
+        &self,
+        a: &DeviceHalfMatrix,
+        b: &DeviceHalfMatrix,
+        c: impl Into<DeviceMatrixMut<'m>>,
+    ) -> Result<(), Error> {
+        let c = c.into();
+        let c = c.view();
+        let operands = [
+            ("A", a.stream(), [a.rows(), a.cols()]),
+            ("B", b.stream(), [b.rows(), b.cols()]),
+            ("C", c.stream(), [c.rows(), c.cols()]),
+        ];
+        for ((what, stream, [rows, cols]), [need_rows, need_cols]) in
+            operands.into_iter().zip(self.gemm.shapes())
+        {
+            if !stream.is_same(&self.stream) {
+                return Err(match stream.device().is_same(self.stream.device()) {
+                    true => Error::WrongStream { what },
+                    false => Error::WrongDevice { what },
+                });
+            }
+            if [rows, cols] != [need_rows, need_cols] {
+                return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+            }
+        }
+        for (what, matrix) in [("A", a), ("B", b)] {
+            if matrix.input() != self.kernel.input {
+                let (found, planned) = (matrix.input().name(), self.kernel.input.name());
+                return Err(Error::PlannedType { what, found, planned });
+            }
+        }
+        if c.ld() != self.gemm.ldc {
+            let (ld, planned) = (c.ld(), self.gemm.ldc);
+            return Err(Error::PlannedLd { what: "C", ld, planned });
+        }
+        // No more than 2^31: `Gemm::validate` accepted the columns.
+        let [a, b] = [a, b].map(|matrix| Operand {
+            address: matrix.address(),
+            ld: matrix.ld() as u32,
+            stride: 0,
+            is_addressed: false,
+        });
+        // SAFETY: the three matrices are on this device and stream, with the plan's shapes and these
+        // leading dimensions. C is borrowed mutably, and of another type than A and B. They stay
+        // allocated while the kernel runs: freeing device memory waits for the work that was enqueued
+        // before, and other work with them is enqueued on the same stream.
+        unsafe { self.launch([a, b], c.as_device_ptr()) }
+    }
+
+    /// Enqueues the product on bare addresses of 16-bit elements, with the plan's leading dimensions.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TensorCoreShape`] if rows of A or B do not begin on 16 bytes; [`Error::Driver`] if the
+    /// driver refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// With the plan's shapes and leading dimensions:
+    /// - unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in this device's
+    ///   memory;
+    /// - `c` points to C there, initialised unless beta is 0;
+    /// - C is aligned to 4 bytes, and overlaps neither A nor B, and until the work is done nothing
+    ///   frees them, writes A or B, or touches C, but what is enqueued on the same stream.
+    pub unsafe fn enqueue_raw(
+        &self,
+        a: DevicePointer<u16>,
+        b: DevicePointer<u16>,
+        c: DevicePointer<f32>,
+    ) -> Result<(), Error> {
+        let lds = [self.gemm.lda, self.gemm.ldb];
+        let operands = [(a, lds[0]), (b, lds[1])].map(|(pointer, ld)| Operand {
+            address: pointer.as_raw(),
+            // `Gemm::validate` accepted it.
+            ld: ld as u32,
+            stride: 0,
+            is_addressed: false,
+        });
+        // SAFETY: the caller's contract.
+        unsafe { self.launch(operands, c) }
+    }
+
+    /// Enqueues the product.
+    ///
+    /// # Safety
+    ///
+    /// As for [`TensorCorePlan::enqueue_raw`], with these leading dimensions.
+    unsafe fn launch(&self, operands: [Operand; 2], c: DevicePointer<f32>) -> Result<(), Error> {
+        let TensorCoreKernel { device, descriptor, input, function } = &self.kernel;
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let [m, n, k, ldc] =
+            [self.gemm.m, self.gemm.n, self.gemm.depth(), self.gemm.ldc].map(|size| size as u32);
+        if self.tiles == 0 {
+            return Ok(());
+        }
+        let [map_a, map_b] = match k {
+            0 => Default::default(),
+            _ => {
+                let whats = [
+                    "A whose rows do not begin on 16 bytes",
+                    "B whose rows do not begin on 16 bytes",
+                ];
+                for (what, Operand { address, ld, .. }) in whats.into_iter().zip(operands) {
+                    if !address.is_multiple_of(16) || !ld.is_multiple_of(VECTOR) {
+                        let hint = "copy it to a `DeviceHalfMatrix`";
+                        let kernel = descriptor.name();
+                        return Err(Error::TensorCoreShape { kernel, what, hint });
+                    }
+                }
+                tensor::half_maps(device, descriptor, *input, [m, n, k], operands)?
+            }
+        };
+        let mut arguments = TensorParameters {
+            m,
+            n,
+            k,
+            alpha: self.gemm.alpha,
+            map_a,
+            map_b,
+            beta: self.gemm.beta,
+            c: Address(c.as_raw()),
+            ldc,
+            stream_k_tiles: 0,
+            accumulation_steps: 0,
+            partials: Address(0),
+            counters: Address(0),
+            // Not among the parameters of these kernels.
+            epilogue: RawExtras::none(),
+        };
+        let count = parameters::kinds(kernels_gpu::KernelAbi::TensorMap).len();
+        let grid = self.tiles.min(device.info().limits.multiprocessors).max(1);
+        let _exclusive = self.stream.exclusive();
+        // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
+        // `parameters`. The maps describe A and B, the block is the kernel's own, and there are no more
+        // blocks than tiles; the caller vouches for the memory.
+        unsafe {
+            function.launch(
+                &self.stream,
+                grid,
+                descriptor.threads(),
+                descriptor.shared_bytes(),
+                &arguments.pointers()[..count],
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_products_get_small_tiles() {
+        let name = |size| best(&Gemm::new(size, size, size), 132).name();
+        assert_eq!(
+            [512, 1024, 2048, 8192].map(name),
+            ["wgmma_64x64", "wgmma_64x128", "wgmma_128x128", "wgmma_persistent"]
+        );
+        assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_64x64");
+    }
+}

@@ -1,0 +1,106 @@
+//! Kernels for tensor cores: operands in 16 bits, sums in f32.
+
+/// Step along K: elements of 16 bits in a row of 128 bytes.
+pub const BK: u32 = 64;
+/// Columns of a panel of B, as the swizzle of 128 bytes has them.
+pub const PANEL: u32 = 64;
+
+/// Bytes after which the swizzle of 128 bytes repeats itself, and on which its tiles begin.
+pub const ALIGNMENT: u32 = 1024;
+
+/// What the products are of. Sums, alpha, beta and C are f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputType {
+    /// `bf16`: the exponent of f32, and 8 bits of its 24.
+    Bf16,
+    /// `f16`: 11 bits, from 2^-24 to 65504.
+    F16,
+}
+
+impl InputType {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Bf16, Self::F16];
+
+    /// The name: `bf16` or `f16`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+/// A kernel for Hopper's tensor cores: its name, its geometry and what a launch must provide.
+///
+/// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32. It
+/// takes
+///
+/// ```text
+/// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
+/// beta: f32, c: *mut f32, ldc: u32
+/// ```
+///
+/// The maps describe matrices of 16-bit elements, whose dimension 0 walks along a row, with zeros
+/// outside, swizzled by 128 bytes: A with boxes of [`BK`] columns by [`rows`](Self::rows) rows, and B
+/// with boxes of
+/// [`PANEL`] columns by [`BK`] rows. So A's and B's rows must begin on 16 bytes. With k = 0 the
+/// maps are not used, and may be zeros. C may lie anywhere.
+///
+/// The grid has one dimension, of persistent blocks: about one per multiprocessor, and no more than
+/// there are tiles of C, of which there are less than 2^31. The kernel is only in the PTX for compute
+/// capability 9.0 (`sm_90a`).
+#[derive(Clone, Copy)]
+pub struct TensorCoreDescriptor {
+    pub(crate) name: &'static str,
+    pub(crate) f16: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) tile: [u32; 2],
+    pub(crate) threads: u32,
+    pub(crate) shared_bytes: u32,
+    pub(crate) source: &'static str,
+}
+
+impl TensorCoreDescriptor {
+    /// The name: `--kernel NAME`, and the entry point for `bf16`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The entry point for inputs of a type.
+    pub const fn entry_point(&self, input: InputType) -> &'static str {
+        match input {
+            InputType::Bf16 => self.name,
+            InputType::F16 => self.f16,
+        }
+    }
+
+    /// One line for lists.
+    pub const fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    /// Rows of C per block.
+    pub const fn rows(&self) -> u32 {
+        self.tile[0]
+    }
+
+    /// Columns of C per block.
+    pub const fn cols(&self) -> u32 {
+        self.tile[1]
+    }
+
+    /// Threads per block.
+    pub const fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Bytes of dynamic shared memory per block.
+    pub const fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    /// The text of the kernel's file, whose header explains it.
+    pub const fn source(&self) -> &'static str {
+        self.source
+    }
+}

@@ -1,0 +1,156 @@
+//! The shapes of [`tiled`](super::tiled)'s tiles.
+
+use super::kernel::kernel_module;
+use super::tiled::Tiled;
+
+// A is copied one by one anyway, and the kernel looks at C itself: so only B is vectorized.
+
+kernel_module! {
+    /// Large products with rows that 128-bit accesses do not reach, and batches.
+    tile_128x128x16, tile_128x128x16_unaligned,
+    "128x128 outputs, 8x8 per thread, 8 warps, no slices",
+    Tiled {
+        BM: 128, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same for a smaller C.
+    tile_64x128x16, tile_64x128x16_unaligned,
+    "64x128 outputs, 8x8 per thread, 4 warps, no slices",
+    Tiled {
+        BM: 64, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 4, "tiled.rs"
+}
+
+kernel_module! {
+    /// Batches of products of about this size.
+    tile_64x64x16, tile_64x64x16_unaligned,
+    "64x64 outputs, 8x4 per thread, 4 warps, no slices",
+    Tiled {
+        BM: 64, BN: 64, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 5
+    },
+    vectorized [false, true, false], min_blocks 5, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same, smaller.
+    tile_32x32x32, tile_32x32x32_unaligned,
+    "32x32 outputs, 4x4 per thread, 2 warps, no slices",
+    Tiled {
+        BM: 32, BN: 32, BK: 32, WM: 16, WN: 32, TM: 4, TN: 4, SLICES: 1, STAGES: 2
+    },
+    vectorized [false, true, false], min_blocks 10, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same, smaller still.
+    tile_16x16x16, tile_16x16x16_unaligned,
+    "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
+    Tiled {
+        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 16, "tiled.rs"
+}
+
+kernel_module! {
+    /// For a C that is wide and low: M up to 64.
+    tile_64x128, tile_64x128_unaligned,
+    "64x128 outputs, 8x8 per thread, 2 slices of 4 warps",
+    Tiled {
+        BM: 64, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 2, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// Mid-sized products with splits.
+    tile_64x64, tile_64x64_unaligned,
+    "64x64 outputs, 8x8 per thread, 4 slices of 2 warps",
+    Tiled {
+        BM: 64, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 32.
+    tile_32x128, tile_32x128_unaligned,
+    "32x128 outputs, 8x8 per thread, 4 slices of 2 warps",
+    Tiled {
+        BM: 32, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 4
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// 512 x 512 is 128 of these, one per multiprocessor.
+    tile_64x32, tile_64x32_unaligned,
+    "64x32 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 64, BN: 32, BK: 64, WM: 64, WN: 32, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same for a C that is wide and low.
+    tile_32x64, tile_32x64_unaligned,
+    "32x64 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 32, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// The smallest products.
+    tile_32x32, tile_32x32_unaligned,
+    "32x32 outputs, 8x4 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 32, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// N up to 16: reads A once.
+    tile_128x16, tile_128x16_unaligned,
+    "128x16 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 128, BN: 16, BK: 64, WM: 128, WN: 16, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 16: reads B once.
+    tile_16x128, tile_16x128_unaligned,
+    "16x128 outputs, 8x8 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 16, BN: 128, BK: 64, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 8.
+    tile_8x128, tile_8x128_unaligned,
+    "8x128 outputs, 8x4 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 8, BN: 128, BK: 64, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// M up to 4, vector times matrix among them.
+    tile_4x128, tile_4x128_unaligned,
+    "4x128 outputs, 4x4 per thread, 8 slices of 1 warp",
+    Tiled {
+        BM: 4, BN: 128, BK: 64, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 3
+    },
+    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+}

@@ -1,0 +1,309 @@
+//! Tensor cores, `wgmma_persistent`: products of 16-bit tiles by whole warpgroups, in a pipeline that
+//! never stops.
+//!
+//! # The idea
+//!
+//! A `wgmma`, which [`wgmma`](crate::wgmma) teaches, is asynchronous, as are the copies of
+//! [`tma`](crate::tma): so copies, products and stores can go on at the same time, and threads do little
+//! more than wait at the right places:
+//!
+//! ```text
+//!   producer warp   empty[stage] --> copy A and B --> full[stage]
+//!   warpgroup 0     full[stage] --> wgmma x 4 (rows 0 to 63)   --> empty[stage before]
+//!   warpgroup 1     full[stage] --> wgmma x 4 (rows 64 to 127) --> empty[stage before]
+//!
+//!   warpgroup 0   | tile 0          |st| tile 1         |st|
+//!   warpgroup 1      | tile 0          |st| tile 1         |st|
+//! ```
+//!
+//! # What changed
+//!
+//! Against [`wgmma`](crate::wgmma), with what [`persistent`](crate::persistent) does in f32:
+//!
+//! - Two warpgroups share a tile of 128 x 256, and read each B for twice as many products.
+//! - A pipeline of stages, and blocks that take one tile after the other. One thread is the producer; the other warps of its group have returned. The registers that it
+//!   gives back are the consumers', for 128 sums each.
+//! - One group of `wgmma` is in flight while the next is issued, so that the tensor cores have work
+//!   during the wait for a barrier. A stage is released when the group that reads it is done.
+//! - The second warpgroup begins two stages late, and the lag stays: while one stores its
+//!   half of the tile, the other has the tensor cores to itself.
+//!
+//! # What should get better, and what comes next
+//!
+//! From 2048 on the limit is power: the clock falls until the multiprocessors take what the card may.
+//! What is left is to move fewer bytes for the same product.
+
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::shared;
+use cuda_std::tma::{self, TensorMap};
+use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+
+use crate::matrix::Output;
+use crate::swizzle::swizzle;
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreDescriptor};
+
+/// Rows of a warpgroup's sums, which `wgmma` sets.
+const WM: u32 = 64;
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = 128;
+/// Stages by which the second warpgroup lags behind the first.
+const STAGGER: u32 = 2;
+
+const _: () =
+    assert!(BK == PANEL, "a row of a tile of A is 128 bytes, and so is a step's part of B");
+
+/// Declares a kernel for each type of the operands, and its [`TensorCoreDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident = $bf16:ident, $f16:ident: $summary:literal,
+        [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
+            name: stringify!($bf16),
+            f16: stringify!($f16),
+            summary: $summary,
+            tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
+            threads: ($warpgroups + 1) * WARPGROUP,
+            shared_bytes: Storage::<$sums, $warpgroups, $stages>::END,
+            source: include_str!("wgmma_persistent.rs"),
+        };
+        kernels!(@one $bf16, $sums, $warpgroups, $stages, false);
+        kernels!(@one $f16, $sums, $warpgroups, $stages, true);
+    )*};
+    (@one $name:ident, $sums:literal, $warpgroups:literal, $stages:literal, $f16:literal) => {
+        /// `C = alpha * A * B + beta * C`.
+        ///
+        /// # Safety
+        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = ($warpgroups + 1) * WARPGROUP, min_blocks = 1)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+        ) {
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+            let shape = [m, n, k];
+            // SAFETY: the block is as large as these numbers say.
+            unsafe {
+                gemm::<$sums, $warpgroups, $stages, $f16>(shape, [map_a, map_b], c);
+            }
+        }
+    };
+}
+
+kernels! {
+    /// For large products.
+    DESCRIPTOR = wgmma_persistent, wgmma_persistent_f16:
+        "bf16 tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
+        [f32; 128] x 2, 4 stages;
+    /// Where rounds of such tiles leave fewer multiprocessors without one.
+    TILE_128X192 = wgmma_128x192, wgmma_128x192_f16: "the same with 128 x 192 outputs per block",
+        [f32; 96] x 2, 5 stages;
+    /// For products of too few tiles of that size for all multiprocessors.
+    TILE_128X128 = wgmma_128x128, wgmma_128x128_f16: "the same with 128 x 128 outputs per block",
+        [f32; 64] x 2, 6 stages;
+    /// For still fewer.
+    TILE_64X128 = wgmma_64x128, wgmma_64x128_f16: "the same with 64 x 128 outputs per block",
+        [f32; 64] x 1, 8 stages;
+    /// For the smallest products.
+    TILE_64X64 = wgmma_64x64, wgmma_64x64_f16: "the same with 64 x 64 outputs per block",
+        [f32; 32] x 1, 8 stages;
+}
+
+/// What lies in shared memory: the stages of A, those of B, and two barriers for each.
+struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
+
+impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
+    Storage<SUMS, WARPGROUPS, STAGES>
+{
+    /// Elements of a stage.
+    const STAGE_A: u32 = WARPGROUPS * WM * BK;
+    const STAGE_B: u32 = BK * Self::BN;
+    /// Columns of C per block: a warpgroup has so many sums for each of its threads.
+    const BN: u32 = SUMS as u32 * WARPGROUP / WM;
+    /// Offsets in elements.
+    const B_AT: u32 = STAGES * Self::STAGE_A;
+    const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
+    /// one of [`ALIGNMENT`].
+    const END: u32 = Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+}
+
+/// A tile along K, counted on from tile to tile: its stage, and the parity of the phase in which that
+/// is full.
+#[derive(Clone, Copy)]
+struct State {
+    stage: u32,
+    parity: u32,
+}
+
+impl State {
+    const FIRST: Self = State { stage: 0, parity: 0 };
+
+    #[inline(always)]
+    fn next<const STAGES: u32>(self) -> Self {
+        match self.stage + 1 < STAGES {
+            true => State { stage: self.stage + 1, ..self },
+            false => State { stage: 0, parity: self.parity ^ 1 },
+        }
+    }
+}
+
+/// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
+/// `SUMS` sums per thread, and one more that produces.
+///
+/// # Safety
+/// As for [`wgmma_persistent()`]; the block has so many warpgroups.
+#[inline(always)]
+unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, const F16: bool>(
+    [m, n, k]: [u32; 3],
+    maps: [&TensorMap; 2],
+    c: Output,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    let bm = WARPGROUPS * WM;
+    let bn = Storage::<SUMS, WARPGROUPS, STAGES>::BN;
+    let stage_a = Storage::<SUMS, WARPGROUPS, STAGES>::STAGE_A;
+    let stage_b = Storage::<SUMS, WARPGROUPS, STAGES>::STAGE_B;
+    let tid = thread::thread_idx_x();
+    let warpgroup = tid / WARPGROUP;
+    let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
+    let (tiles, steps) = (width * height, k.div_ceil(BK));
+
+    if steps == 0 {
+        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        let mut tile = thread::block_idx_x();
+        while tile < tiles {
+            let (y, x) = swizzle(tile, width, height);
+            for at in (tid..bm * bn).step_by(((WARPGROUPS + 1) * WARPGROUP) as usize) {
+                // SAFETY: one element of the block's tile, this thread's alone.
+                unsafe { c.store(y * bm + at / bn, x * bn + at % bn, 0.0) };
+            }
+            tile += thread::grid_dim_x();
+        }
+        return;
+    }
+
+    let memory = shared::dynamic_shared_mem::<u16>();
+    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
+    let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::B_AT);
+    let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BARRIERS_AT);
+    let full = Mbarrier::at(barriers.cast());
+    let empty = full.add(STAGES);
+    if tid == 0 {
+        // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+        unsafe {
+            for stage in 0..STAGES {
+                full.add(stage).init(1); // the producer, and the bytes that it asks for
+                empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
+            }
+            tma::prefetch(maps[0]);
+            tma::prefetch(maps[1]);
+        }
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+
+    if warpgroup == WARPGROUPS {
+        // SAFETY: a whole warpgroup, the block's last; the others take what it gives.
+        unsafe { thread::warpgroup_reg_dealloc::<40>() };
+        if tid != WARPGROUPS * WARPGROUP {
+            return;
+        }
+        let mut state = State::FIRST;
+        let mut tile = thread::block_idx_x();
+        while tile < tiles {
+            let (y, x) = swizzle(tile, width, height);
+            for step in 0..steps {
+                let full = full.add(state.stage);
+                // SAFETY: both warpgroups have said that the `wgmma` that read the stage are done,
+                // and nobody else reads or writes it.
+                unsafe {
+                    empty.add(state.stage).wait_parity(state.parity ^ 1);
+                    full.arrive_expect_tx(2 * (stage_a + stage_b));
+                    let at = (step * BK).cast_signed();
+                    let to = a_smem.add(state.stage * stage_a);
+                    tma::load(to, maps[0], [at, (y * bm).cast_signed()], full);
+                    for panel in 0..bn / PANEL {
+                        let to = b_smem.add(state.stage * stage_b + panel * (BK * PANEL));
+                        let col = x * bn + panel * PANEL;
+                        tma::load(to, maps[1], [col.cast_signed(), at], full);
+                    }
+                }
+                state = state.next::<STAGES>();
+            }
+            tile += thread::grid_dim_x();
+        }
+        return;
+    }
+
+    // SAFETY: each of the other warpgroups; together they want no more than the block was launched
+    // with.
+    unsafe { thread::warpgroup_reg_alloc::<232>() };
+    let a_mine = a_smem.add(warpgroup * (WM * BK));
+    let lane = warp::lane_id();
+    // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
+    // for a group knows of its own part in it.
+    let release = |stage: u32| unsafe {
+        if lane == 0 {
+            empty.add(stage).arrive();
+        }
+    };
+    if warpgroup == 1 && steps > STAGGER && thread::block_idx_x() < tiles {
+        // SAFETY: its first phase, which lasts until this warpgroup has read the stage, too.
+        unsafe { full.add(STAGGER).wait_parity(0) };
+    }
+    let mut state = State::FIRST;
+    let mut tile = thread::block_idx_x();
+    while tile < tiles {
+        let mut acc = [0.0f32; SUMS];
+        let mut before = state.stage;
+        let mut step = 0;
+        loop {
+            let a = Tile::k_major(a_mine.add(state.stage * stage_a));
+            let b = Tile::mn_major(b_smem.add(state.stage * stage_b));
+            // SAFETY: whole warpgroups come here, since nothing above depends on the thread. The
+            // stage is full, and stays until it is released, when its group is done. Nothing
+            // touches the sums before the wait.
+            unsafe {
+                full.add(state.stage).wait_parity(state.parity);
+                match F16 {
+                    true => acc.multiply_f16(a, b, step > 0),
+                    false => acc.multiply_bf16(a, b, step > 0),
+                }
+                if step > 0 {
+                    wait_group::<1>();
+                    release(before);
+                }
+            }
+            before = state.stage;
+            state = state.next::<STAGES>();
+            step += 1;
+            if step == steps {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { acc.wait() };
+        release(before);
+
+        let (y, x) = swizzle(tile, width, height);
+        let row = y * bm + warpgroup * WM + tid % WARPGROUP / 32 * 16 + lane / 4;
+        let col = x * bn + lane % 4 * 2;
+        // SAFETY: each thread has its own sums, of elements that are nobody else's.
+        unsafe { c.store_fragments(row, col, &acc) };
+        tile += thread::grid_dim_x();
+    }
+}
