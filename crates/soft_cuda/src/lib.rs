@@ -128,8 +128,8 @@
 //!   by vector clocks with one component per thread, per thread's `cp.async` copies, and per
 //!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
-//!   whichever access comes first here. Of many threads that read a word of device memory, two are
-//!   kept. Of a block of a cluster: that what others do in its shared memory comes before it exits.
+//!   whichever access comes first here. Of many warps that read a word of device memory, two are
+//!   kept: a race with a third is missed where the writer has met those two alone. Of a block of a cluster: that what others do in its shared memory comes before it exits.
 //!   Shuffles and votes order nothing, and neither does a wait for a product: it says to a warp
 //!   that its own part is complete. Before others overwrite the tiles, every warp has to arrive.
 //!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared memory they
