@@ -91,8 +91,8 @@
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
 //! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
-//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait, for which the warps of a
-//!   warpgroup meet: a missing wait, and a tile that is overwritten too early, are seen every time. Part of a warp that executes a matrix
+//!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait, which
+//!   ends for all warps of a warpgroup at one time: a missing wait, and a tile that is overwritten too early, are seen every time. Part of a warp that executes a matrix
 //!   instruction is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
@@ -128,9 +128,10 @@
 //!   by vector clocks with one component per thread, per thread's `cp.async` copies, and per
 //!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
-//!   whichever access comes first here. Of many threads that read a word of device memory, two are
-//!   kept. Of a block of a cluster: that what others do in its shared memory comes before it exits.
-//!   Shuffles and votes order nothing; a wait for a product orders the warps of its warpgroup.
+//!   whichever access comes first here. Of many warps that read a word of device memory, two are
+//!   kept: a race with a third is missed where the writer has met those two alone. Of a block of a cluster: that what others do in its shared memory comes before it exits.
+//!   Shuffles and votes order nothing, and neither does a wait for a product: it says to a warp
+//!   that its own part is complete. Before others overwrite the tiles, every warp has to arrive.
 //!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared memory they
 //!   see behind a `fence.proxy.async`, and an mbarrier that was initialised, too. A tile has to stay
 //!   until the product that reads it is complete.

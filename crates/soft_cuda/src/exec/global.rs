@@ -45,7 +45,7 @@ pub(crate) struct GlobalShadow {
 }
 
 /// An access in one word: block plus 1, thread, kind, of a group the logarithm of the words that
-/// each lane reads, and time.
+/// each lane reads, of a read of one word the number in [`TOGETHER`], and time.
 #[derive(Clone, Copy)]
 struct Packed(u64);
 
@@ -54,9 +54,13 @@ const KINDS: [AccessKind; 4] =
     [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
 const READ_ONLY: u64 = 1;
 
+/// Lanes from the first one on that are noted with a read of one word, of those that read it.
+const TOGETHER: [usize; 4] = [1, 2, LANES / 2, LANES];
+
 impl Packed {
     const KIND: u64 = 3 << 20;
     const EACH: u32 = 18;
+    const TOGETHER: u32 = 18;
     /// Of a read: so is the other one that is kept, at the same time and by another warp.
     const PAIR: u64 = 2 << 20;
 
@@ -84,7 +88,21 @@ impl Packed {
     /// The read of word number `word` of a group.
     fn in_group(self, word: u64) -> Packed {
         let each = self.0 >> Packed::EACH & 3;
-        self.lane(((word % GROUP as u64) >> each) as usize)
+        let one = Packed(self.0 & !(3 << Packed::EACH));
+        one.lane(((word % GROUP as u64) >> each) as usize)
+    }
+
+    /// A read of one word by so many lanes, from this one on.
+    #[inline(always)]
+    fn together(self, lanes: usize) -> Packed {
+        let number = TOGETHER.iter().rposition(|&least| least <= lanes).unwrap_or(0);
+        Packed(self.0 | (number as u64) << Packed::TOGETHER)
+    }
+
+    /// Those of a read of one word that are noted.
+    fn each_lane(self) -> impl Iterator<Item = Packed> {
+        let lanes = TOGETHER[(self.0 >> Packed::TOGETHER & 3) as usize];
+        (0..lanes).map(move |lane| self.lane(lane))
     }
 
     /// The same by the lane that is `lane` after it.
@@ -109,8 +127,10 @@ impl Packed {
         (self.0 ^ new.0) & WHEN == 0 && new.time() > ceiling
     }
 
-    /// Whether it is the second of two such reads by different warps. Of those, one does not
-    /// come before any later write that `new` does not come before.
+    /// Whether it is the second of two such reads by different warps. Where threads meet at barriers
+    /// of the whole block alone, one of those does not come before any later write that `new` does
+    /// not come before. Where some of the warps meet, those may be the two, and a race with `new` is
+    /// missed, as it may be with any third read.
     #[inline(always)]
     fn is_pair_beside(self, new: Packed, ceiling: u32) -> bool {
         self.0 & Packed::PAIR != 0 && self.beside(new, ceiling)
@@ -207,12 +227,12 @@ impl Reads {
                 break;
             }
             let old = of(old);
-            let earlier = || old.earlier(lines[at].load(Relaxed), Access::Load);
+            let earlier = |old: Packed| old.earlier(lines[at].load(Relaxed), Access::Load);
             if old.kind() & READ_ONLY != 0 {
-                return Err(Conflict::ReadOnlyCache(earlier()));
+                return Err(Conflict::ReadOnlyCache(earlier(old)));
             }
-            if !old.is_before(known, warp, lane) {
-                return Err(Conflict::Race(earlier()));
+            if let Some(old) = old.each_lane().find(|old| !old.is_before(known, warp, lane)) {
+                return Err(Conflict::Race(earlier(old)));
             }
         }
         Ok(())
@@ -299,28 +319,30 @@ impl GlobalShadow {
         for (a, b) in low.iter().zip(high) {
             differ |= a ^ b;
         }
-        self.note_half(words, (ceiling, new), site, low);
+        let lanes = if differ == 0 { LANES } else { LANES / 2 };
+        self.note_half(words, (ceiling, new), site, (low, lanes));
         if differ != 0 {
-            self.note_half(words, (ceiling, new.lane(LANES / 2)), site, high);
+            self.note_half(words, (ceiling, new.lane(LANES / 2)), site, (high, lanes));
         }
         true
     }
 
-    /// Notes loads by half a warp, of which `new` is the first lane.
+    /// Notes loads by half a warp, of which `new` is the first lane; `lanes` are those that do the
+    /// same from there on.
     #[inline(always)]
     fn note_half(
         &self,
         words: &WordShadow,
         (ceiling, new): (u32, Packed),
         site: Site,
-        offsets: &[u64],
+        (offsets, lanes): (&[u64], usize),
     ) {
         let mut differ = 0;
         for offset in offsets {
             differ |= offset ^ offsets[0];
         }
         if differ == 0 {
-            return self.note_load(words, (ceiling, new), site, offsets[0]);
+            return self.note_load(words, (ceiling, new.together(lanes)), site, offsets[0]);
         }
         let together = match (self.shift, site.bytes) {
             (2, 4) => read_groups::<8>(offsets),
@@ -337,12 +359,11 @@ impl GlobalShadow {
             }
             return;
         }
-        let mut before = u64::MAX;
-        for (lane, &offset) in offsets.iter().enumerate() {
-            if offset != before {
-                self.note_load(words, (ceiling, new.lane(lane)), site, offset);
-            }
-            before = offset;
+        let mut lane = 0;
+        for run in offsets.chunk_by(|a, b| a == b) {
+            let new = new.lane(lane).together(run.len());
+            self.note_load(words, (ceiling, new), site, run[0]);
+            lane += run.len();
         }
     }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::machine::{ALL_BARRIERS, ClusterShape, LANES, bits};
+use super::machine::{BARRIERS, ClusterShape, LANES, bits};
 
 /// A fence that a thread executed: what it knew then.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Knowledge {
         Knowledge {
             copies,
             warps: (0..warps).map(|_| WarpKnowledge::default()).collect(),
-            arrivals: vec![Clock::default(); ALL_BARRIERS as usize * blocks],
+            arrivals: vec![Clock::default(); BARRIERS as usize * blocks],
             shape,
             block_threads,
             block_warps,
@@ -327,8 +327,7 @@ impl Knowledge {
         (rank, id): (usize, u32),
         all: bool,
     ) {
-        let mut clock =
-            std::mem::take(&mut self.arrivals[rank * ALL_BARRIERS as usize + id as usize]);
+        let mut clock = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
         if all {
             // What threads did that have exited comes before the barrier as well.
             let warps = rank * self.block_warps..(rank + 1) * self.block_warps;
@@ -352,7 +351,7 @@ impl Knowledge {
 
     /// `lanes` of `warp` pass `bar.arrive` of barrier `id`.
     pub(crate) fn arrive(&mut self, warp: usize, lanes: u32, id: u32) {
-        let at = warp / self.block_warps * ALL_BARRIERS as usize + id as usize;
+        let at = warp / self.block_warps * BARRIERS as usize + id as usize;
         let mut clock = std::mem::take(&mut self.arrivals[at]);
         self.release(warp, lanes, &mut clock);
         self.arrivals[at] = clock;

@@ -61,6 +61,7 @@ pub(crate) mod print;
 mod printed;
 mod proxies;
 pub(crate) mod racecheck;
+mod reads;
 pub(crate) mod recorder;
 mod remote;
 pub(crate) mod schedule;

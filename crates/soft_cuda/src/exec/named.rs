@@ -128,15 +128,9 @@ impl<'k> Worker<'k> {
             self.reduce(&here);
             self.arrivals[rank * ALL_BARRIERS as usize + id as usize] = 0;
             self.expiries = 0;
-            self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), (rank, id));
-            if let Some(checker) = &mut self.cx.checker {
-                let lanes: Vec<_> = here
-                    .iter()
-                    .map(|&(warp, _, split, _)| {
-                        (warp, split.mask, split.mask == self.warps[warp].live)
-                    })
-                    .collect();
-                checker.known.sync(&lanes, (rank, id), expected.is_none());
+            // A wait for a product orders nothing but that product.
+            if id < BARRIERS {
+                self.order(&here, (rank, id), expected.is_none());
             }
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {
@@ -145,6 +139,19 @@ impl<'k> Worker<'k> {
             any = true;
         }
         Ok(any)
+    }
+
+    /// What those did that leave a barrier together comes before what they do next. `all` says
+    /// whether nobody else in the block is left.
+    fn order(&mut self, here: &[(usize, usize, Split, Barrier)], barrier: (usize, u32), all: bool) {
+        self.cx.order.sync(here.iter().map(|&(warp, ..)| warp), barrier);
+        if let Some(checker) = &mut self.cx.checker {
+            let lanes: Vec<_> = here
+                .iter()
+                .map(|&(warp, _, split, _)| (warp, split.mask, split.mask == self.warps[warp].live))
+                .collect();
+            checker.known.sync(&lanes, barrier, all);
+        }
     }
 
     /// Fails if a thread gives another count for a barrier than those before it, unless it is the

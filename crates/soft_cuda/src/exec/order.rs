@@ -12,7 +12,7 @@
 //! which they run here. Neither makes a kernel that is right look wrong.
 //! Races between accesses of threads are not looked for.
 
-use super::machine::{ALL_BARRIERS, FULL, LANES, SHARED_BASE};
+use super::machine::{BARRIERS, FULL, LANES, SHARED_BASE};
 use crate::fault::{Access, FaultKind};
 
 /// Bytes that are checked together. Bulk copies write whole granules, and no
@@ -115,7 +115,7 @@ impl Order {
             on,
             clocks: vec![WarpClock::default(); warps],
             fences: WarpClock::default(),
-            arrivals: vec![WarpClock::default(); ALL_BARRIERS as usize * blocks],
+            arrivals: vec![WarpClock::default(); BARRIERS as usize * blocks],
             warps,
             block_warps,
             stride,
@@ -171,7 +171,7 @@ impl Order {
         if !self.on {
             return;
         }
-        let at = warp / self.block_warps * ALL_BARRIERS as usize + id as usize;
+        let at = warp / self.block_warps * BARRIERS as usize + id as usize;
         let mut clock = std::mem::take(&mut self.arrivals[at]);
         self.release(warp, &mut clock);
         self.arrivals[at] = clock;
@@ -186,8 +186,7 @@ impl Order {
         if !self.on {
             return;
         }
-        let mut all =
-            std::mem::take(&mut self.arrivals[rank * ALL_BARRIERS as usize + id as usize]);
+        let mut all = std::mem::take(&mut self.arrivals[rank * BARRIERS as usize + id as usize]);
         warps.clone().for_each(|warp| self.release(warp, &mut all));
         warps.for_each(|warp| self.acquire(warp, &all));
     }

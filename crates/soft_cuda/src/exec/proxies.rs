@@ -3,7 +3,7 @@
 use super::access::{EarlierAccess, KINDS, Site};
 use super::knowledge::Knowledge;
 use super::machine::{LANES, bits};
-use super::shadow::{ASYNC, Shadow};
+use super::shadow::Shadow;
 use crate::fault::Access;
 
 impl Shadow {
@@ -30,7 +30,7 @@ impl Shadow {
             self.reads.iter().enumerate().filter(|_| reads).find_map(|(other, reads)| {
                 let (time, line) = (reads.times[word], reads.lines[word]);
                 let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
-                let unseen = (time > self.base && line & ASYNC == 0)
+                let unseen = (time > self.base)
                     .then(|| agents.find(|&a| !known.sees(warp, lane, a, time - self.base)));
                 let (agent, access) = (unseen.flatten()?, Access::Load);
                 Some(EarlierAccess { block: known.cluster, agent, line, access })

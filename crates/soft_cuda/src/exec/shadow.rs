@@ -1,12 +1,11 @@
 //! Who accessed each word of the shared memory of a cluster's blocks last.
 
-use std::ops::Range;
-
 use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
 use super::chunks::{Chunks, State, set_of};
 use super::knowledge::Knowledge;
 use super::loads::Loads;
 use super::machine::{FULL, LANES, bits};
+use super::reads::Reads;
 use crate::checks::Checks;
 use crate::fault::Access;
 
@@ -16,35 +15,6 @@ pub(super) struct Write {
     pub(super) line: u32,
     pub(super) agent: u16,
     pub(super) kind: u8,
-}
-
-/// The last read of each word by the lanes of one warp.
-#[derive(Debug)]
-pub(super) struct Reads {
-    pub(super) times: Vec<u32>,
-    pub(super) lanes: Vec<u32>,
-    /// PTX lines, and in the highest bit whether they read asynchronously.
-    pub(super) lines: Vec<u32>,
-}
-
-/// See [`Reads::lines`].
-pub(super) const ASYNC: u32 = 1 << 31;
-
-impl Reads {
-    /// Notes a read of words by lanes at `now`, if that is the last one.
-    #[inline(always)]
-    fn note(&mut self, now: u32, words: Range<usize>, group: u32, line: u32) {
-        let Reads { times, lanes, lines } = self;
-        for ((time, lanes), old) in
-            times[words.clone()].iter_mut().zip(&mut lanes[words.clone()]).zip(&mut lines[words])
-        {
-            if *time <= now {
-                *lanes = group | if *time == now { *lanes } else { 0 };
-                *time = now;
-                *old = line;
-            }
-        }
-    }
 }
 
 /// Every word of the shared memory of a cluster's blocks, in the order of their ranks. The times of
@@ -61,6 +31,8 @@ pub(crate) struct Shadow {
     pub(super) writes: Vec<Write>,
     /// By warp, without those in `loads`.
     pub(super) reads: Vec<Reads>,
+    /// Those through the async proxy, by warp; empty as long as there is none.
+    async_reads: Vec<Reads>,
     loads: Loads,
     chunks: Chunks,
     /// By warp: the time of its last read.
@@ -97,13 +69,8 @@ impl Shadow {
             latest: 0,
             written: vec![0; words],
             writes: vec![Write::default(); words],
-            reads: (0..warps)
-                .map(|_| Reads {
-                    times: vec![0; words],
-                    lanes: vec![0; words],
-                    lines: vec![0; words],
-                })
-                .collect(),
+            reads: (0..warps).map(|_| Reads::new(words)).collect(),
+            async_reads: Vec::new(),
             loads: Loads::new(warps),
             chunks: Chunks::new(words, warps),
             last_read: vec![0; warps],
@@ -117,7 +84,8 @@ impl Shadow {
     pub(crate) fn clear(&mut self) {
         if self.latest > u32::MAX / 2 {
             self.written.fill(0);
-            self.reads.iter_mut().for_each(|reads| reads.times.fill(0));
+            let all = self.reads.iter_mut().chain(&mut self.async_reads);
+            all.for_each(|reads| reads.times.fill(0));
             self.last_read.fill(0);
             self.latest = 0;
         }
@@ -174,12 +142,26 @@ impl Shadow {
                     }
                 }
             }
-            if checks.races && weak {
-                let asynchronous = if site.kind == AccessKind::AsyncLoad { ASYNC } else { 0 };
-                self.reads[warp].note(now, words, group, site.line | asynchronous);
+            if !checks.races || !weak {
+                continue;
+            }
+            if site.kind == AccessKind::AsyncLoad {
+                // What all lanes read asynchronously is a matrix.
+                let lanes = if mask == FULL { 0 } else { group };
+                self.async_reads(warp).note(now, words, lanes, site.line);
+            } else {
+                self.reads[warp].note(now, words, group, site.line);
             }
         }
         Ok(())
+    }
+
+    fn async_reads(&mut self, warp: usize) -> &mut Reads {
+        if self.async_reads.is_empty() {
+            let words = self.writes.len();
+            self.async_reads = self.reads.iter().map(|_| Reads::new(words)).collect();
+        }
+        &mut self.async_reads[warp]
     }
 
     /// Checks weak loads of `bytes` bytes at `offsets` by all lanes of a warp, and notes them in a
@@ -368,8 +350,12 @@ impl Shadow {
             }
             if checks.races {
                 for &other in &self.unknown {
-                    if self.reads[other].times[word] > self.base + known.floor(warp, other) {
-                        self.check_read(known, (warp, lane), other, word)?;
+                    let floor = self.base + known.floor(warp, other);
+                    let reads = [Some(&self.reads[other]), self.async_reads.get(other)];
+                    for reads in reads.into_iter().flatten() {
+                        if reads.times[word] > floor {
+                            self.check_read(known, (warp, lane), (reads, other), word)?;
+                        }
                     }
                 }
             }
@@ -389,24 +375,15 @@ impl Shadow {
     fn check_read(
         &self,
         known: &Knowledge,
-        (warp, lane): (usize, usize),
-        other: usize,
+        by: (usize, usize),
+        (reads, other): (&Reads, usize),
         word: usize,
     ) -> Result<(), Conflict> {
-        let reads = &self.reads[other];
-        let time = reads.times[word] - self.base;
-        let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
-        match agents.find(|&agent| !known.knows(warp, lane, agent, time)) {
+        match reads.unknown(known, by, (other, self.base), word) {
             None => Ok(()),
             Some(agent) => {
-                let access = Access::Load;
-                let earlier = EarlierAccess {
-                    block: known.cluster,
-                    agent,
-                    line: reads.lines[word] & !ASYNC,
-                    access,
-                };
-                Err(Conflict::Race(earlier))
+                let (line, access) = (reads.lines[word], Access::Load);
+                Err(Conflict::Race(EarlierAccess { block: known.cluster, agent, line, access }))
             }
         }
     }

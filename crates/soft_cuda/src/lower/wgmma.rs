@@ -47,7 +47,7 @@ impl Lowering<'_> {
                 let run = pick::<Wait>(self.path);
                 self.emit(at, run, fields).kind = InstKind::ProductWait;
                 // A product is one operation of four warps: it is complete for none of them before
-                // all have issued it.
+                // all have issued it. That orders nothing else that they do.
                 let (kind, id, next) = (BarrierKind::Warpgroup, self.narrow(0), self.new_block());
                 let (aligned, count, dst, src) = (true, None, None, None);
                 let end = Terminator::Barrier { kind, aligned, id, count, dst, src, next };

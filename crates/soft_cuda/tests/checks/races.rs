@@ -400,8 +400,28 @@ BUG| st.global.b32 [%rd1+64], %r11;",
     },
 ];
 
+/// A warp loads from the addresses `%rd10`, which `$address` computes; lane 0 releases, and another
+/// warp stores to the first word.
+macro_rules! released {
+    ($address:literal) => {
+        concat!(
+            "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
+INIT: bar.sync 0; setp.ge.u32 %p6, %r1, 32; @%p6 bra WRITER;
+  ",
+            $address,
+            "; ld.global.b32 %r10, [%rd10];
+FIX| bar.warp.sync -1;
+  @%p1 mbarrier.arrive.shared.b64 _, [%r5]; st.global.b32 [%rd4], %r10; bra END;
+WRITER: setp.ne.u32 %p7, %r1, 32; @%p7 bra END;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+  st.global.b32 [%rd1], %r1;
+END:"
+        )
+    };
+}
+
 /// Loads of whole warps, which are not noted lane by lane.
-const WHOLE_WARPS: [Twin; 4] = [
+const WHOLE_WARPS: [Twin; 6] = [
     Twin {
         name: "lanes that each load a word, and store to that of another one",
         found: RACE,
@@ -454,11 +474,27 @@ FIX| bar.sync 0;
   xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
   st.shared.b32 [%r13], %r10;",
     },
+    Twin {
+        name: "lane 0 releases a word of device memory that its warp has read",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: released!("mov.b64 %rd10, %rd1"),
+    },
+    Twin {
+        name: "lane 0 releases a word of device memory that four lanes have read",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: released!(
+            "shr.u32 %r11, %r1, 2; mul.wide.u32 %rd10, %r11, 4; add.s64 %rd10, %rd1, %rd10"
+        ),
+    },
 ];
 
 #[test]
 fn after_loads_of_whole_warps() {
-    check(&WHOLE_WARPS, ONLY);
+    check(&WHOLE_WARPS, WITH_SYNC);
 }
 
 #[test]

@@ -41,7 +41,7 @@ macro_rules! multiply_registers {
 
 const FENCE: &str = "MissingProxyFence";
 
-pub const TWINS: [Twin; 19] = [
+pub const TWINS: [Twin; 22] = [
     Twin {
         name: "an accumulator read before wait_group",
         found: "BadMatrix",
@@ -206,6 +206,67 @@ END:"
         ),
     },
     Twin {
+        name: "a tile overwritten before the other warps have waited",
+        found: "DataRace",
+        threads: 128,
+        blocks: 1,
+        body: concat!(
+            ready!(),
+            "  wgmma.fence.sync.aligned;\n",
+            multiply!(),
+            "  wgmma.commit_group.sync.aligned;
+BUG| bar.sync 0;
+  wgmma.wait_group.sync.aligned 0;
+FIX| bar.sync 0;
+  @%p1 st.shared.b32 [%r21], %r2;"
+        ),
+    },
+    Twin {
+        name: "a wait for a product in place of a barrier",
+        found: "DataRace",
+        threads: 128,
+        blocks: 1,
+        body: concat!(
+            ready!(),
+            "  wgmma.fence.sync.aligned;\n",
+            multiply!(),
+            "  wgmma.commit_group.sync.aligned; xor.b32 %r24, %r4, 128;
+  st.shared.b32 [%r4+2048], %r1; wgmma.wait_group.sync.aligned 0;
+FIX| bar.sync 0;
+  ld.shared.b32 %r25, [%r24+2048]; st.global.b32 [%rd4], %r25;"
+        ),
+    },
+    Twin {
+        name: "one arrival for the four warps that have read a tile",
+        found: "DataRace",
+        threads: 160,
+        blocks: 1,
+        body: concat!(
+            "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
+BUG| mbarrier.init.shared.b64 [%r6], 1;
+FIX| mbarrier.init.shared.b64 [%r6], 4;
+  fence.mbarrier_init.release.cluster;
+INIT: setp.ge.u32 %p6, %r1, 128; @%p6 bra READY;
+",
+            tiles!(),
+            "READY: fence.proxy.async.shared::cta; bar.sync 0; @%p6 bra PRODUCER;
+",
+            descriptors!(),
+            "  wgmma.fence.sync.aligned;\n",
+            multiply!(),
+            "  wgmma.commit_group.sync.aligned; and.b32 %r24, %r1, 31; setp.eq.u32 %p7, %r24, 0;
+  wgmma.wait_group.sync.aligned 0;
+BUG| @%p1 mbarrier.arrive.shared.b64 _, [%r6];
+FIX| @%p7 mbarrier.arrive.shared.b64 _, [%r6];
+  st.global.b32 [%rd4], %r30; bra END;
+PRODUCER: setp.ne.u32 %p7, %r1, 128; @%p7 bra END;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra WAIT;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [next], [%rd1], 128, [%r5];
+END:"
+        ),
+    },
+    Twin {
         name: "a tile that not all threads have written yet",
         found: "DataRace|Uninitialised",
         threads: 128,
@@ -332,6 +393,17 @@ fn twins() {
     check(&TWINS, Checks::ALL);
 }
 
+/// Whether a missing fence is found in the bug of `body`, with and without the check of proxies, and
+/// anything in its clean twin.
+fn missing_fence(body: &'static str) -> [Option<&'static str>; 3] {
+    let twin = Twin { name: "proxies", found: FENCE, threads: 32, blocks: 1, body };
+    [("BUG|", true), ("BUG|", false), ("FIX|", true)].map(|(keep, proxies)| {
+        let checks = Checks { proxies, ..Checks::ALL };
+        let fault = run(&module(body, keep), &twin, checks, Schedule::InOrder, Isa::Auto);
+        fault.map(|fault| fault.kind.name())
+    })
+}
+
 /// Only where it is asked for: a GPU does not need it where the value was used.
 #[test]
 fn a_bulk_copy_over_what_threads_have_read() {
@@ -343,12 +415,21 @@ FIX| fence.proxy.async.shared::cta;
   mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
 WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;";
-    let twin = Twin { name: "proxies", found: FENCE, threads: 32, blocks: 1, body };
-    let found = |keep, proxies| {
-        let checks = Checks { proxies, ..Checks::ALL };
-        let fault = run(&module(body, keep), &twin, checks, Schedule::InOrder, Isa::Auto);
-        fault.map(|fault| fault.kind.name())
-    };
-    assert_eq!(found("BUG|", true), Some(FENCE));
-    assert_eq!((found("BUG|", false), found("FIX|", true)), (None, None));
+    assert_eq!(missing_fence(body), [Some(FENCE), None, None]);
+}
+
+/// An asynchronous read behind that of a thread needs no fence; the thread's still does.
+#[test]
+fn a_bulk_copy_over_what_threads_and_then_a_bulk_copy_have_read() {
+    let body = "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta;
+  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
+INIT: bar.sync 0; ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;
+FIX| fence.proxy.async.shared::cta;
+  bar.sync 0; @!%p1 bra WAIT;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2+1024], [tile], 128;
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;";
+    assert_eq!(missing_fence(body), [Some(FENCE), None, None]);
 }

@@ -1,0 +1,55 @@
+//! Who read each word of shared memory last.
+
+use std::ops::Range;
+
+use super::knowledge::Knowledge;
+use super::machine::{LANES, bits};
+
+/// The last read of each word by the lanes of one warp.
+#[derive(Debug)]
+pub(super) struct Reads {
+    pub(super) times: Vec<u32>,
+    /// 0 for a `wgmma`: it is the whole warp's, and complete for each lane that has waited.
+    pub(super) lanes: Vec<u32>,
+    /// PTX lines.
+    pub(super) lines: Vec<u32>,
+}
+
+impl Reads {
+    pub(super) fn new(words: usize) -> Reads {
+        Reads { times: vec![0; words], lanes: vec![0; words], lines: vec![0; words] }
+    }
+
+    /// Notes a read of words by lanes at `now`, if that is the last one.
+    #[inline(always)]
+    pub(super) fn note(&mut self, now: u32, words: Range<usize>, group: u32, line: u32) {
+        let Reads { times, lanes, lines } = self;
+        for ((time, lanes), old) in
+            times[words.clone()].iter_mut().zip(&mut lanes[words.clone()]).zip(&mut lines[words])
+        {
+            if *time <= now {
+                *lanes = group | if *time == now { *lanes } else { 0 };
+                *time = now;
+                *old = line;
+            }
+        }
+    }
+
+    /// The thread of warp `reader`, whose reads these are since `base`, that read a word and that a
+    /// lane does not come after.
+    pub(super) fn unknown(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        (reader, base): (usize, u32),
+        word: usize,
+    ) -> Option<usize> {
+        let time = self.times[word] - base;
+        let knows = |agent: usize| known.knows(warp, lane, agent, time);
+        let first = reader * LANES;
+        match self.lanes[word] {
+            0 => (!(first..first + LANES).any(knows)).then_some(first),
+            lanes => bits(lanes).map(|lane| first + lane).find(|&agent| !knows(agent)),
+        }
+    }
+}
