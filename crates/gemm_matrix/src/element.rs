@@ -98,9 +98,7 @@ impl Element {
     pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
         let halves = bytes.as_chunks().0;
         match self {
-            Self::F32 => {
-                bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
-            }
+            Self::F32 => bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect(),
             Self::Bf16 => halves.iter().map(|&half| bf16::from_le_bytes(half).to_f32()).collect(),
             Self::F16 => halves.iter().map(|&half| f16::from_le_bytes(half).to_f32()).collect(),
         }
