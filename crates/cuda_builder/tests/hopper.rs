@@ -124,7 +124,7 @@ fn bulk_copies_need_no_map() {
 fn swizzled(element: impl Fn(u32, u32) -> f32) -> impl Iterator<Item = u16> {
     (0..LINES).map(move |at| {
         let (line, chunk) = (at / 64, at % 64 / 8);
-        f16::from_f32(element(line, (chunk ^ line % 8) * 8 + at % 8)).to_bits()
+        f16::from_f32(element(line, (chunk ^ (line % 8)) * 8 + at % 8)).to_bits()
     })
 }
 
