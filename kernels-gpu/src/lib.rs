@@ -2,7 +2,9 @@
 //!
 //! Every rung computes `C = alpha * A * B + beta * C` in f32 on row-major matrices, for
 //! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
-//! what changed since the rung before, and why.
+//! what changed since the rung before, and why. Beside the ladder are [`tiles`], for small products, and
+//! [`wgmma`] and [`wgmma_persistent`] ([`TENSOR_CORE`]), for tensor cores, whose A and B are in 16
+//! bits: they are no rungs.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
 //! as an ordinary library, for the [`KernelDescriptor`] of each rung.
@@ -81,8 +83,8 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &persistent::DESCRIPTOR,
 ];
 
-/// The kernels for tensor cores: the rungs, and what is as the last of them with smaller tiles; for the
-/// host.
+/// The kernels for tensor cores: the one that explains `wgmma`, and the persistent one in each size of
+/// its tiles; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &wgmma::DESCRIPTOR,

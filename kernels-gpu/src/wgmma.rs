@@ -123,8 +123,10 @@ macro_rules! kernel {
                             }
                         }
                     }
-                    // SAFETY: the block is one warpgroup, and nothing above depends on the thread. The
-                    // tiles have arrived, and stay until all have met at the barrier.
+                    // SAFETY: the block is one warpgroup, all of which comes here: the conditions of
+                    // both loops are the same for its threads, and those that leave `if tid == 0` or the
+                    // wait earlier are waited for by `wgmma` itself (`.sync`). The tiles have arrived,
+                    // lie as the maps copy them, and stay until all have met at the barrier.
                     unsafe {
                         full.wait_parity(parity);
                         acc.$multiply(Tile::k_major(a_smem), Tile::mn_major(b_smem), true);

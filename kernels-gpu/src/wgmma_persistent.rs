@@ -21,8 +21,9 @@
 //! Against [`wgmma`](crate::wgmma), with what [`persistent`](crate::persistent) does in f32:
 //!
 //! - Two warpgroups share a tile of 128 x 256, and read each B for twice as many products.
-//! - A pipeline of stages, and blocks that take one tile after the other. One thread is the producer; the other warps of its group have returned. The registers that it
-//!   gives back are the consumers', for 128 sums each.
+//! - A pipeline of stages, and blocks that take one tile after the other. One thread is the producer;
+//!   the other warps of its group have returned. Where two warpgroups share the registers with it, it
+//!   gives back most of its own, for the consumers' 128 sums each.
 //! - One group of `wgmma` is in flight while the next is issued, so that the tensor cores have work
 //!   during the wait for a barrier. A stage is released when the group that reads it is done.
 //! - The second warpgroup begins two stages late, and the lag stays: while one stores its
@@ -30,8 +31,9 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! From 2048 on the limit is power: the clock falls until the multiprocessors take what the card may.
-//! What is left is to move fewer bytes for the same product.
+//! Copies, products and stores overlap. What is left is to move fewer bytes for the same product: the
+//! blocks of a cluster could share their tiles. How fast it is next to cuBLAS is recorded in
+//! `runs/2026-11-22-h200-tensor-core`.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
@@ -49,9 +51,18 @@ const WM: u32 = 64;
 const WARPGROUP: u32 = 128;
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
+/// Registers of a thread of the producer warpgroup and of the consumer warpgroups.
+const PRODUCER_REGISTERS: u32 = 40;
+const CONSUMER_REGISTERS: u32 = 232;
 
 const _: () =
     assert!(BK == PANEL, "a row of a tile of A is 128 bytes, and so is a step's part of B");
+
+/// Registers of each thread of so many warpgroups, as a launch of one block per multiprocessor
+/// gives them.
+const fn launched_registers(warpgroups: u32) -> u32 {
+    65536 / (warpgroups * WARPGROUP) / 8 * 8
+}
 
 /// Declares a kernel for each type of the operands, and its [`TensorCoreDescriptor`].
 macro_rules! kernels {
@@ -137,7 +148,28 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
     /// one of [`ALIGNMENT`].
-    const END: u32 = Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+    const END: u32 = {
+        assert!(
+            STAGGER < STAGES,
+            "the producer fills the stages of the lag before any is released"
+        );
+        assert!(Self::BN.is_multiple_of(PANEL), "a tile of B is whole panels");
+        Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128)
+    };
+    /// Whether registers move from the producer to the consumers. With one consumer warpgroup a
+    /// thread has as many as it can name from the launch on, and `setmaxnreg.inc` must not lower that.
+    const MOVES_REGISTERS: bool = {
+        let launched = launched_registers(WARPGROUPS + 1);
+        let moves = launched < CONSUMER_REGISTERS;
+        assert!(
+            !moves
+                || PRODUCER_REGISTERS <= launched
+                    && PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS
+                        <= (WARPGROUPS + 1) * launched,
+            "the consumers wait without end for more registers than the producer gives back"
+        );
+        moves
+    };
 }
 
 /// A tile along K, counted on from tile to tile: its stage, and the parity of the phase in which that
@@ -217,8 +249,11 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
     thread::sync_threads();
 
     if warpgroup == WARPGROUPS {
-        // SAFETY: a whole warpgroup, the block's last; the others take what it gives.
-        unsafe { thread::warpgroup_reg_dealloc::<40>() };
+        if Storage::<SUMS, WARPGROUPS, STAGES>::MOVES_REGISTERS {
+            // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
+            // gives.
+            unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+        }
         if tid != WARPGROUPS * WARPGROUP {
             return;
         }
@@ -249,9 +284,11 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         return;
     }
 
-    // SAFETY: each of the other warpgroups; together they want no more than the block was launched
-    // with.
-    unsafe { thread::warpgroup_reg_alloc::<232>() };
+    if Storage::<SUMS, WARPGROUPS, STAGES>::MOVES_REGISTERS {
+        // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
+        // block was launched with.
+        unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+    }
     let a_mine = a_smem.add(warpgroup * (WM * BK));
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
@@ -274,9 +311,10 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         loop {
             let a = Tile::k_major(a_mine.add(state.stage * stage_a));
             let b = Tile::mn_major(b_smem.add(state.stage * stage_b));
-            // SAFETY: whole warpgroups come here, since nothing above depends on the thread. The
-            // stage is full, and stays until it is released, when its group is done. Nothing
-            // touches the sums before the wait.
+            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
+            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
+            // released, when its group is done. Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
                 match F16 {

@@ -12,10 +12,10 @@
 //!
 //! What remains is `asm!`, which rustc cannot mark. [`finish`](crate::ptx::finish) refuses a kernel
 //! that has a convergent instruction in inline assembly, with one exception: LLVM has no intrinsic for
-//! `wgmma.mma_async`. It has one for the `wgmma.commit_group` that must follow. What is in one basic
-//! block with that is not copied, since no pass copies such a block, and assembly with side effects
-//! stays in its own: so `finish` takes `wgmma` in assembly if the rest of its basic block has a
-//! `wgmma.commit_group` that is not.
+//! `wgmma.mma_async`, before which a `wgmma.fence` belongs. It has one for the `wgmma.commit_group` that
+//! must follow. What is in one basic block with that is not copied, since no pass copies such a block,
+//! and assembly with side effects stays in its own: so `finish` takes these two in assembly, and no other
+//! `wgmma`, if the rest of their basic block has a `wgmma.commit_group` that is not.
 
 /// The flags for rustc.
 pub fn rustflags() -> impl Iterator<Item = String> {

@@ -1,11 +1,15 @@
-//! Bulk copies of tensors of all ranks, for sm_90a.
+//! Bulk copies of tensors of all ranks, and products by tensor cores, for sm_90a.
 
 use std::ffi::c_void;
 
 use api::cluster;
-use api::hopper::{TILE, doubles_1d, doubles_2d, doubles_3d, doubles_4d, doubles_5d, doubles_bulk};
+use api::hopper::{
+    LINES, TILE, doubles_1d, doubles_2d, doubles_3d, doubles_4d, doubles_5d, doubles_bulk,
+    wgmma_tiles,
+};
 use cuda_builder::CudaArch;
 use cuda_driver::sys;
+use cuda_std::half::f16;
 use cuda_std::tma::TensorMap;
 use cust::memory::DeviceBuffer;
 
@@ -114,6 +118,34 @@ fn bulk_copies_need_no_map() {
     unsafe { kernel.launch(&api.stream, (1, TILE), &x, &mut y) }.unwrap();
     let expected: Vec<f32> = values.iter().map(|x| x * 2.0).collect();
     assert_eq!(api.read(&y), expected);
+}
+
+/// A tile of 64 lines of 64, swizzled by 128 bytes.
+fn swizzled(element: impl Fn(u32, u32) -> f32) -> impl Iterator<Item = u16> {
+    (0..LINES).map(move |at| {
+        let (line, chunk) = (at / 64, at % 64 / 8);
+        f16::from_f32(element(line, (chunk ^ (line % 8)) * 8 + at % 8)).to_bits()
+    })
+}
+
+#[test]
+fn wgmma_multiplies_tiles_that_lie_either_way() {
+    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
+    // Small integers, whose sums are exact.
+    let a = |row: u32, k: u32| (row * 5 + k * 3) as f32 % 13.0 - 6.0;
+    let b = |k: u32, col: u32| (k * 7 + col * 11) as f32 % 17.0 - 8.0;
+    let tiles: Vec<u16> =
+        swizzled(a).chain(swizzled(|col, k| b(k, col))).chain(swizzled(b)).collect();
+    let (tiles, c) = (buffer(&tiles), buffer(&[f32::NAN; LINES as usize]));
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { wgmma_tiles::load(&api.module) }.unwrap();
+    // SAFETY: as many elements as the kernel says, and `read` waits.
+    unsafe { kernel.launch(&api.stream, (1, 128), tiles.as_device_ptr(), c.as_device_ptr()) }
+        .unwrap();
+    for (at, found) in (0..).zip(api.read(&c)) {
+        let dot: f32 = (0..64).map(|k| a(at / 64, k) * b(k, at % 64)).sum();
+        assert_eq!(found, 2.0 * dot, "{at}");
+    }
 }
 
 #[test]

@@ -224,10 +224,13 @@ impl<T> ClusterPtr<T> {
     }
 
     /// The rank of the block in whose shared memory it points (`getctarank.shared::cluster`).
+    ///
+    /// # Safety
+    /// It points into the shared memory of a block of the cluster: of another address PTX says nothing.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
-    pub fn getctarank(self) -> u32 {
+    pub unsafe fn getctarank(self) -> u32 {
         let rank: u32;
         // SAFETY: computes with an address; touches no memory.
         unsafe {
@@ -242,10 +245,13 @@ impl<T> ClusterPtr<T> {
     }
 
     /// The generic pointer to the same place (`cvta.shared::cluster`), for what takes a `*mut T`.
+    ///
+    /// # Safety
+    /// As for [`getctarank`](Self::getctarank).
     #[gpu_only]
     #[inline(always)]
     #[must_use]
-    pub fn as_mut_ptr(self) -> *mut T {
+    pub unsafe fn as_mut_ptr(self) -> *mut T {
         let pointer: *mut T;
         // SAFETY: computes an address; touches no memory.
         unsafe {

@@ -132,9 +132,11 @@ impl TensorMap {
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
 /// - Who wrote to that memory before has called [`fence_proxy_async`], and then met this thread at a
-///   barrier. So has who read it; or, by Hopper's promise rather than PTX's (PTX ISA: "Async
-///   proxy"), has met it at a barrier behind machine instructions that use all that was read: see
-///   [`fence_proxy_async`].
+///   barrier. So has who read it by ordinary loads; or, by Hopper's promise rather than PTX's (PTX
+///   ISA: "Async proxy"), has met it at a barrier behind machine instructions that use all that was
+///   read: see [`fence_proxy_async`]. Who read it by `wgmma` has waited for its group
+///   ([`wgmma::wait_group`](crate::wgmma::wait_group)), and then met this thread at a barrier: it needs
+///   no fence, since the completion of an asynchronous operation is one (PTX ISA: "Async proxy").
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]

@@ -57,6 +57,9 @@ const ATOM: u32 = 8 * LINE;
 
 /// A tile of A or B in shared memory: a *matrix descriptor* (PTX ISA: "Matrix Descriptor Format").
 /// `MN_MAJOR` says which way it lies: see the [module](self).
+///
+/// To make one is safe, wherever it points: nothing is read before an [`Accumulator`] multiplies it,
+/// whose contract says how it has to lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<const MN_MAJOR: bool>(u64);
 
@@ -118,12 +121,22 @@ mod sealed {
 /// For every operation the caller makes sure that
 /// - all threads of the warpgroup, warps `4 * i` to `4 * i + 3` of the block, come to the same call
 ///   together;
-/// - from a call that multiplies until [`wait`](Self::wait), nothing else reads or changes the sums:
-///   not even a copy of them;
+/// - from a call that multiplies until [`wait`](Self::wait), nothing but further such calls reads or
+///   changes the sums;
+/// - the tiles lie as the [module](self) shows, and whole in the shared memory of the block: each
+///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as its
+///   [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
+///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major;
 /// - the tiles hold what is multiplied when the call is made. What bulk copies wrote is there when
 ///   their barrier says so; who wrote it otherwise has called
 ///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier.
 ///   Until the group is done, which [`wait_group`] says, nothing writes the tiles.
+///
+/// No caller can promise that the compiler copies no sum to another register in flight. It
+/// has no reason to while the sums stay one local variable, but nothing forbids it. Where it does,
+/// `ptxas` warns that it has serialised the instructions, which is right but slow, and which
+/// `cargo xtask build-ptx` makes an error; the software device stops at an access to a
+/// register in flight.
 pub trait Accumulator: sealed::Sealed {
     /// Columns of B and of the sums.
     const COLS: u32;
@@ -272,7 +285,7 @@ accumulators! {
 /// All threads of the warpgroup come to the same call together.
 #[gpu_only]
 #[inline(always)]
-pub unsafe fn wait_group<const PENDING: u64>() {
+pub unsafe fn wait_group<const PENDING: u32>() {
     // SAFETY: the caller's contract.
-    unsafe { intrinsics::wgmma_wait_group(PENDING) }
+    unsafe { intrinsics::wgmma_wait_group(const { PENDING as u64 }) }
 }

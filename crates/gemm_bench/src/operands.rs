@@ -1,6 +1,6 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
-use cuda_gemm::{Axis, DeviceHalfMatrix, Element, Error as GemmError, Gemm, InputType, Matrix};
+use cuda_gemm::{Axis, DeviceHalfMatrix, Error as GemmError, Gemm, InputType, Matrix};
 use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference};
 
 use crate::error::Error;
@@ -252,7 +252,6 @@ impl Operands {
                 Some(input) => reference?.computed_by(Arithmetic {
                     input: DeviceHalfMatrix::element(input),
                     products: gemm_verify::Products::TensorCore,
-                    output: Element::F32,
                 }),
             })
         });

@@ -1,7 +1,6 @@
 //! Types of elements: what they round to, and how they lie in memory.
 
 use std::fmt;
-use std::str::FromStr;
 
 use half::{bf16, f16};
 
@@ -15,38 +14,28 @@ use half::{bf16, f16};
 /// let bytes = Element::F16.encode(&[1.0, -2.0]);
 /// assert_eq!(bytes, [0, 0x3c, 0, 0xc0]);
 /// assert_eq!(Element::F16.decode(&bytes), [1.0, -2.0]);
-/// let matrix = Matrix::from_vec(1, 2, vec![0.1, 3.0]).rounded(Element::Tf32);
+/// let matrix = Matrix::from_vec(1, 2, vec![0.1, 3.0]).rounded(Element::F16);
 /// assert_eq!(matrix.as_slice(), [0.099975586, 3.0]);
-/// assert_eq!("bf16".parse(), Ok(Element::Bf16));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Element {
     /// 24 bits of precision.
     #[default]
     F32,
-    /// f32 in memory, of which a tensor core takes 11 bits of precision. Rounded to the nearest,
-    /// ties away from zero, as `cvt.rna.tf32.f32` does.
-    Tf32,
     /// The upper half of an f32: 8 bits of precision. Rounded to the nearest, ties to even.
     Bf16,
     /// 11 bits of precision, and numbers up to 65504. Rounded to the nearest, ties to even.
     F16,
 }
 
-/// A name that is no [`Element`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no type of elements `{0}`; use f32, tf32, bf16 or f16")]
-pub struct UnknownElement(pub String);
-
 impl Element {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::Bf16, Self::F16];
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
-            Self::Tf32 => "tf32",
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
         }
@@ -55,7 +44,7 @@ impl Element {
     /// Bytes of an element in memory.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::F32 | Self::Tf32 => 4,
+            Self::F32 => 4,
             Self::Bf16 | Self::F16 => 2,
         }
     }
@@ -64,7 +53,7 @@ impl Element {
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Self::F32 => 1.0 / (1 << 24) as f64,
-            Self::Tf32 | Self::F16 => 1.0 / (1 << 11) as f64,
+            Self::F16 => 1.0 / (1 << 11) as f64,
             Self::Bf16 => 1.0 / (1 << 8) as f64,
         }
     }
@@ -81,8 +70,6 @@ impl Element {
     pub fn max(self) -> f64 {
         match self {
             Self::F32 => f32::MAX.into(),
-            // All bits of the exponent but the last, and of the significand.
-            Self::Tf32 => f32::from_bits(0x7f7f_e000).into(),
             Self::Bf16 => bf16::MAX.to_f64(),
             Self::F16 => f16::MAX.to_f64(),
         }
@@ -93,9 +80,6 @@ impl Element {
     pub fn round(self, x: f32) -> f32 {
         match self {
             Self::F32 => x,
-            Self::Tf32 if !x.is_finite() => x,
-            // A carry goes on into the exponent, and from the largest one to infinity.
-            Self::Tf32 => f32::from_bits((x.to_bits() + 0x1000) & !0x1fff),
             Self::Bf16 => bf16::from_f32(x).to_f32(),
             Self::F16 => f16::from_f32(x).to_f32(),
         }
@@ -104,9 +88,7 @@ impl Element {
     /// The elements as they lie in memory, rounded.
     pub fn encode(self, values: &[f32]) -> Vec<u8> {
         match self {
-            Self::F32 | Self::Tf32 => {
-                values.iter().flat_map(|&x| self.round(x).to_le_bytes()).collect()
-            }
+            Self::F32 => values.iter().flat_map(|&x| x.to_le_bytes()).collect(),
             Self::Bf16 => values.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
             Self::F16 => values.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
         }
@@ -116,9 +98,7 @@ impl Element {
     pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
         let halves = bytes.as_chunks().0;
         match self {
-            Self::F32 | Self::Tf32 => {
-                bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
-            }
+            Self::F32 => bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect(),
             Self::Bf16 => halves.iter().map(|&half| bf16::from_le_bytes(half).to_f32()).collect(),
             Self::F16 => halves.iter().map(|&half| f16::from_le_bytes(half).to_f32()).collect(),
         }
@@ -128,15 +108,6 @@ impl Element {
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Element {
-    type Err = UnknownElement;
-
-    fn from_str(name: &str) -> Result<Self, UnknownElement> {
-        let found = Self::ALL.into_iter().find(|element| element.name() == name);
-        found.ok_or_else(|| UnknownElement(name.to_owned()))
     }
 }
 
@@ -157,15 +128,10 @@ mod tests {
             assert!(element.round(f32::NAN).is_nan());
             assert_eq!(element.round(f32::NEG_INFINITY), f32::NEG_INFINITY);
             assert_eq!(f64::from(element.round(element.max() as f32)), element.max());
-            assert_eq!(element.name().parse(), Ok(element));
         }
-        // Ties: away from zero, and to even.
-        assert_eq!(Element::Tf32.round(1.0 + 1.0 / 2048.0), 1.0 + 1.0 / 1024.0);
-        assert_eq!(Element::Tf32.round(-1.0 - 1.0 / 2048.0), -1.0 - 1.0 / 1024.0);
+        // Ties to even.
         assert_eq!(Element::F16.round(1.0 + 1.0 / 2048.0), 1.0);
         assert_eq!(Element::Bf16.round(1.0 + 3.0 / 256.0), 1.0 + 4.0 / 256.0);
-        assert_eq!(Element::Tf32.round(f32::MAX), f32::INFINITY);
         assert_eq!(Element::F16.round(65520.0), f32::INFINITY);
-        assert!("f64".parse::<Element>().unwrap_err().to_string().contains("`f64`"));
     }
 }

@@ -19,7 +19,7 @@ mod with_faer;
 #[cfg(feature = "ndarray")]
 mod with_ndarray;
 
-pub use element::{Element, UnknownElement};
+pub use element::Element;
 pub use epilogue::{Activation, Axis};
 pub use matrix::Matrix;
 pub use view::{MatrixMut, MatrixRef, ViewError, span};

@@ -12,11 +12,9 @@ pub enum Products {
     Fma,
     /// By tensor cores.
     TensorCore,
-    /// By tensor cores, with each f32 split in a high and a low TF32 part, and three products.
-    Tf32x3,
 }
 
-/// The types and the way in which a product is computed. The default is f32 throughout.
+/// The type and the way in which a product is computed. C is in f32, and the default is that throughout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arithmetic {
     /// The type of A and B. The matrices of the [`Problem`](crate::Problem) are rounded to it
@@ -24,8 +22,6 @@ pub struct Arithmetic {
     pub input: Element,
     /// How they are multiplied.
     pub products: Products,
-    /// The type of C.
-    pub output: Element,
 }
 
 impl Arithmetic {
@@ -36,18 +32,15 @@ impl Arithmetic {
         /// And how much their spread is, at most, per root of a step.
         const SPREAD: f64 = 3.0;
         let k = depth as f64;
-        let (worst, n, split) = match self.products {
-            Products::Fma => return bound.factor(depth),
-            Products::TensorCore => (TENSOR_CORE * k + 4.0, k + 2.0, 0.0),
-            // The low parts of both factors are rounded, and their product is left out: 2^-22 each.
-            Products::Tf32x3 => (3.0 * TENSOR_CORE * k + 4.0, 3.0 * k + 2.0, 12.0 * U),
-        };
-        let worst = worst * U;
+        if self.products == Products::Fma {
+            return bound.factor(depth);
+        }
+        let worst = (TENSOR_CORE * k + 4.0) * U;
         let rounding = match bound {
             Bound::WorstCase => worst,
-            Bound::Probabilistic => (LAMBDA * SPREAD * n.sqrt() * U).exp_m1().min(worst),
+            Bound::Probabilistic => (LAMBDA * SPREAD * (k + 2.0).sqrt() * U).exp_m1().min(worst),
         };
-        (rounding + split) * SLACK
+        rounding * SLACK
     }
 
     /// Numbers smaller than this one lose bits where they are aligned to others: they count as if
@@ -55,19 +48,7 @@ impl Arithmetic {
     pub(super) fn floor(self) -> f64 {
         match self.products {
             Products::Fma => 0.0,
-            _ => self.input.min_positive(),
-        }
-    }
-
-    /// The unit roundoff of the result's last rounding, if that is not f32's own, and the
-    /// spacing of its subnormal numbers.
-    pub(super) fn last_rounding(self) -> (f64, f64) {
-        match self.output {
-            Element::F32 => (0.0, 0.0),
-            output => {
-                let unit = output.unit_roundoff();
-                (unit * SLACK, output.min_positive() * 2.0 * unit)
-            }
+            Products::TensorCore => self.input.min_positive(),
         }
     }
 }

@@ -66,9 +66,6 @@
 //! `2.7 sqrt(K) u`, and 3 is what the probabilistic bound takes in place of 1. A number below the
 //! smallest normal one of its type counts as if it were that, since its exponent does.
 //!
-//! With [`Products::Tf32x3`] there are three products, and `12 u` for what a split leaves out. A result in
-//! another type than f32 is rounded once more.
-//!
 //! # Too large for a full product
 //!
 //! A full f64 product is M N K FMAs. Beyond what takes some seconds, or 2 GiB

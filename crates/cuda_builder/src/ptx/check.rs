@@ -291,11 +291,13 @@ impl<'a> Module<'a> {
         Ok(())
     }
 
-    /// Whether this is a `wgmma` whose basic block goes on to a `wgmma.commit_group` that is LLVM's
-    /// own: see [`convergence`](crate::convergence).
+    /// Whether this is a `wgmma.mma_async`, or a `wgmma.fence` for one, whose basic block goes on to a
+    /// `wgmma.commit_group` that is LLVM's own: see [`convergence`](crate::convergence).
     fn is_committed(&self, statements: &[StatementText<'_>]) -> bool {
-        let is_wgmma = |opcode: &str| opcode.starts_with("wgmma.");
-        if !statements[0].instruction().is_some_and(|(opcode, _)| is_wgmma(opcode)) {
+        let is_product = |opcode: &str| {
+            opcode.starts_with("wgmma.mma_async.") || opcode.starts_with("wgmma.fence.")
+        };
+        if !statements[0].instruction().is_some_and(|(opcode, _)| is_product(opcode)) {
             return false;
         }
         for pair in statements.windows(2) {
@@ -502,10 +504,17 @@ $L__BB0_1:
         for block_ends in ["$L__BB0_2:\n", "\t@%p1 bra \t$L__BB0_1;\n", "\t@%p1 exit;\n"] {
             assert!(matches!(between(block_ends), Err(Refused::Convergent { .. })), "{block_ends}");
         }
-        for alone in [wgmma.clone(), format!("{wgmma}\n{asm_commit}")] {
+        let asm_wait = assembly("wgmma.wait_group.sync.aligned 0;");
+        for refused in [
+            wgmma.clone(),
+            format!("{wgmma}\n{asm_commit}"),
+            // These have intrinsics.
+            format!("{wgmma}\n{asm_commit}\n{commit}"),
+            format!("{asm_wait}\n{wgmma}\n{commit}"),
+        ] {
             assert!(
-                matches!(check(&with_body(&alone)), Err(Refused::Convergent { .. })),
-                "{alone}"
+                matches!(check(&with_body(&refused)), Err(Refused::Convergent { .. })),
+                "{refused}"
             );
         }
     }

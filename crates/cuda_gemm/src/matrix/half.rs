@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gemm_matrix::{Element, Matrix, MatrixRef};
+use gemm_matrix::{Element, Matrix, MatrixRef, ViewError};
 use kernels_gpu::InputType;
 
 use super::memory::{Memory, copy_from_host, copy_to_host};
@@ -15,8 +15,8 @@ const VECTOR: usize = 8;
 /// A row-major matrix of `bf16` or `f16` in a device's memory, whose rows begin on 16 bytes. It belongs
 /// to one [`Stream`].
 ///
-/// On the host its elements are f32: going there is exact, and coming from there rounds to the nearest,
-/// ties to even.
+/// On the host its elements are f32, or the bits of the 16-bit ones. Going to f32 is exact, and coming
+/// from there rounds to the nearest, ties to even.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, InputType, Matrix};
@@ -27,6 +27,16 @@ const VECTOR: usize = 8;
 /// let matrix = DeviceHalfMatrix::from_host(&device, InputType::Bf16, &host)?;
 /// assert_eq!(matrix.download()?.as_slice(), [0.5, 256.0, -3.0]);
 /// assert_eq!((matrix.input(), matrix.ld()), (InputType::Bf16, 8));
+///
+/// // Bits are taken as they are: 1 and -2 as `f16`.
+/// let bits = [0x3c00, 0xc000];
+/// let mut matrix = DeviceHalfMatrix::from_bits(&device, InputType::F16, &bits, 2, 1)?;
+/// assert_eq!(matrix.download()?.as_slice(), [1.0, -2.0]);
+/// matrix.upload(&Matrix::from_vec(2, 1, vec![-2.0, 1.0]))?;
+/// assert_eq!(matrix.download_bits()?, [0xc000, 0x3c00]);
+/// assert_eq!(DeviceHalfMatrix::zeros(&device, InputType::F16, 1, 2)?.download_bits()?, [0, 0]);
+/// assert!(matrix.upload_bits(&bits[1..]).is_err());
+/// assert!(matrix.upload(&Matrix::zeros(1, 2)).is_err());
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct DeviceHalfMatrix {
@@ -46,42 +56,112 @@ impl fmt::Debug for DeviceHalfMatrix {
 }
 
 impl DeviceHalfMatrix {
-    /// Allocates a matrix on a stream, and copies a host matrix into it, rounded; `&device` stands
-    /// for the device's own stream.
+    /// Allocates a matrix of zeros on a stream; `&device` stands for the device's own.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] if the elements cannot be counted; [`Error::Driver`], for one if there is
     /// too little memory.
+    pub fn zeros(
+        on: impl Into<Stream>,
+        input: InputType,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self, Error> {
+        const MAX: usize = isize::MAX as usize / 4;
+        let elements = cols
+            .checked_next_multiple_of(VECTOR)
+            .and_then(|ld| ld.checked_mul(rows))
+            .filter(|&elements| elements <= MAX)
+            .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
+        // Two elements to a word: the leading dimension is even.
+        let memory = Memory::zeroed(&on.into(), elements / 2)?;
+        Ok(Self { memory, input, rows, cols })
+    }
+
+    /// Allocates a matrix, and copies a host matrix into it, rounded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DeviceHalfMatrix::zeros`].
     pub fn from_host<'m>(
         on: impl Into<Stream>,
         input: InputType,
         matrix: impl Into<MatrixRef<'m>>,
     ) -> Result<Self, Error> {
-        let (stream, matrix) = (on.into(), matrix.into());
+        let matrix = matrix.into();
+        let mut copy = Self::zeros(on, input, matrix.rows(), matrix.cols())?;
+        copy.upload(matrix)?;
+        Ok(copy)
+    }
+
+    /// Allocates a matrix, and copies the bits of 16-bit elements into it, row after row, as
+    /// `half::bf16::to_bits` and `half::f16::to_bits` give them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DeviceHalfMatrix::zeros`], and [`Error::View`] if there are too few.
+    pub fn from_bits(
+        on: impl Into<Stream>,
+        input: InputType,
+        bits: &[u16],
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self, Error> {
+        let mut copy = Self::zeros(on, input, rows, cols)?;
+        copy.upload_bits(bits)?;
+        Ok(copy)
+    }
+
+    /// Copies a host matrix of the same shape into this one, rounded, after what the stream was given
+    /// before, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] or [`Error::Driver`].
+    pub fn upload<'m>(&mut self, matrix: impl Into<MatrixRef<'m>>) -> Result<(), Error> {
+        let matrix = matrix.into();
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        let ld = cols.next_multiple_of(VECTOR);
-        const MAX: usize = isize::MAX as usize / 4;
-        let elements = rows
-            .checked_mul(ld)
-            .filter(|&elements| elements <= MAX)
-            .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
-        // Two elements to a word: `ld` is even.
-        let memory = Memory::zeroed(&stream, elements / 2)?;
-        let mut rounded = vec![0u8; 2 * elements];
-        for (row, to) in rounded.chunks_exact_mut((2 * ld).max(1)).enumerate() {
-            to[..2 * cols].copy_from_slice(&Self::element(input).encode(matrix.row(row)));
+        if [rows, cols] != [self.rows, self.cols] {
+            let (need_rows, need_cols) = (self.rows, self.cols);
+            let what = "the host's matrix";
+            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
         }
-        let copied = match elements {
-            0 => Ok(()),
-            _ => {
-                let _exclusive = stream.exclusive();
-                // SAFETY: the memory has these elements, and the next line waits for the copy.
-                let copied = unsafe { copy_from_host(&stream, memory.address(), &rounded) };
-                stream.synchronize().and(copied)
-            }
-        };
-        copied.map(|()| Self { memory, input, rows, cols })
+        let element = Self::element(self.input);
+        self.copy_rows(|row| element.encode(matrix.row(row)))
+    }
+
+    /// As [`DeviceHalfMatrix::upload`], of the bits of 16-bit elements, row after row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::View`] if there are too few; [`Error::Driver`].
+    pub fn upload_bits(&mut self, bits: &[u16]) -> Result<(), Error> {
+        let cols = self.cols;
+        let needed = self.rows as u128 * cols as u128;
+        if (bits.len() as u128) < needed {
+            return Err(ViewError::TooShort { needed, len: bits.len() }.into());
+        }
+        self.copy_rows(|row| {
+            bits[row * cols..][..cols].iter().flat_map(|bits| bits.to_le_bytes()).collect()
+        })
+    }
+
+    /// Copies all rows from the host, each as the bytes of its elements.
+    fn copy_rows(&mut self, row: impl Fn(usize) -> Vec<u8>) -> Result<(), Error> {
+        let pitch = 2 * self.ld();
+        let mut bytes = vec![0u8; pitch * self.rows];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        for (i, to) in bytes.chunks_exact_mut(pitch).enumerate() {
+            to[..2 * self.cols].copy_from_slice(&row(i));
+        }
+        let stream = self.stream();
+        let _exclusive = stream.exclusive();
+        // SAFETY: the memory has these bytes, and the next line waits for the copy.
+        let copied = unsafe { copy_from_host(stream, self.address(), &bytes) };
+        stream.synchronize().and(copied)
     }
 
     /// What a host matrix is on a device: each element rounded to the nearest of the type, ties to
@@ -106,17 +186,35 @@ impl DeviceHalfMatrix {
     ///
     /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
     pub fn download(&self) -> Result<Matrix, Error> {
-        let (stream, ld) = (self.stream(), self.ld());
-        let mut bytes = vec![0u8; 2 * self.rows * ld];
+        let (pitch, bytes) = self.bytes()?;
+        let rows = bytes.chunks_exact(pitch);
+        let elements = rows.flat_map(|row| Self::element(self.input).decode(&row[..2 * self.cols]));
+        Ok(Matrix::from_vec(self.rows, self.cols, elements.collect()))
+    }
+
+    /// As [`DeviceHalfMatrix::download`], as the bits of the elements, row after row.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn download_bits(&self) -> Result<Vec<u16>, Error> {
+        let (pitch, bytes) = self.bytes()?;
+        let rows = bytes.chunks_exact(pitch);
+        let elements = rows.flat_map(|row| row[..2 * self.cols].as_chunks().0);
+        Ok(elements.map(|&bytes| u16::from_le_bytes(bytes)).collect())
+    }
+
+    /// Bytes from one row to the next, at least 1, and all bytes.
+    fn bytes(&self) -> Result<(usize, Vec<u8>), Error> {
+        let (stream, pitch) = (self.stream(), 2 * self.ld());
+        let mut bytes = vec![0u8; pitch * self.rows];
         if !bytes.is_empty() {
             let _exclusive = stream.exclusive();
             // SAFETY: the memory has so many, and nobody looks at them before the next line.
             let copied = unsafe { copy_to_host(stream, self.memory.address(), &mut bytes) };
             stream.synchronize().and(copied)?;
         }
-        let rows = bytes.chunks_exact((2 * ld).max(1));
-        let elements = rows.flat_map(|row| Self::element(self.input).decode(&row[..2 * self.cols]));
-        Ok(Matrix::from_vec(self.rows, self.cols, elements.collect()))
+        Ok((pitch.max(1), bytes))
     }
 
     /// The type of the elements.
@@ -147,5 +245,32 @@ impl DeviceHalfMatrix {
     /// The address of the first element.
     pub fn address(&self) -> u64 {
         self.memory.address()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceChoice};
+
+    #[test]
+    fn shapes_at_the_edges() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        for [rows, cols] in [[0, 3], [3, 0], [0, 0], [3, 9]] {
+            let bits: Vec<u16> = (0..rows * cols).map(|i| i as u16).collect();
+            let matrix = DeviceHalfMatrix::from_bits(&device, InputType::Bf16, &bits, rows, cols);
+            let matrix = matrix.unwrap();
+            assert_eq!(matrix.download_bits().unwrap(), bits);
+            let host = matrix.download().unwrap();
+            assert_eq!((host.rows(), host.cols()), (rows, cols));
+            let again = DeviceHalfMatrix::from_host(&device, InputType::Bf16, &host).unwrap();
+            assert_eq!(again.download_bits().unwrap(), bits);
+        }
+        for [rows, cols] in [[0, usize::MAX], [usize::MAX, 8], [1 << 40, 1 << 40]] {
+            let refused = DeviceHalfMatrix::zeros(&device, InputType::F16, rows, cols);
+            assert!(matches!(refused, Err(Error::TooLarge { .. })), "{rows} x {cols}");
+        }
+        let short = DeviceHalfMatrix::from_bits(&device, InputType::F16, &[1, 2, 3], 2, 2);
+        assert!(matches!(short, Err(Error::View(ViewError::TooShort { needed: 4, len: 3 }))));
     }
 }

@@ -1,8 +1,10 @@
-//! Bulk copies to and from tensors of one to five dimensions, for sm_90a.
+//! Bulk copies to and from tensors of one to five dimensions, and products by tensor cores, for
+//! sm_90a.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
+use cuda_std::wgmma::{Accumulator, Tile};
 
 /// Elements of a tile.
 pub const TILE: u32 = 64;
@@ -86,5 +88,46 @@ pub unsafe fn doubles_bulk(x: *const f32, y: *mut f32) {
             tma::commit_group();
             tma::wait_group_read::<0>();
         }
+    }
+}
+
+/// Elements of a tile of 64 lines of 64.
+pub const LINES: u32 = 64 * 64;
+
+/// `c = 2 * a * b`, 64 x 64 x 64 in f16, by two products: one with B K-major, one with it MN-major.
+///
+/// # Safety
+/// One block of 128 threads. `tiles` has A, B K-major and B MN-major, as they lie in shared memory
+/// ([`cuda_std::wgmma`]), aligned to 16 bytes; `c` has 64 x 64 elements.
+#[kernel(block = 128)]
+pub unsafe fn wgmma_tiles(tiles: *const u16, c: *mut f32) {
+    const BYTES: u32 = 3 * LINES * 2;
+    let tid = thread::thread_idx_x();
+    let memory = shared_array![u16; 3 * LINES as usize + 512];
+    let first = memory.add(memory.address().wrapping_neg() % 1024 / 2);
+    let barrier = Mbarrier::at(*shared_array![u64; 1]);
+    let mut acc = [0.0f32; 32];
+    // SAFETY: thread 0 makes the barrier and asks for the tiles, which begin on 1024 bytes; the whole
+    // warpgroup multiplies them when they are there, and waits before it reads the sums.
+    unsafe {
+        if tid == 0 {
+            barrier.init(1);
+            mbarrier::fence_init();
+            barrier.arrive_expect_tx(BYTES);
+            tma::load_bulk(first, tiles, BYTES, barrier);
+        }
+        thread::sync_threads();
+        barrier.wait_parity(0);
+        let a = Tile::k_major(first);
+        acc.multiply_f16(a, Tile::k_major(first.add(LINES)), false);
+        acc.multiply_f16(a, Tile::mn_major(first.add(2 * LINES)), true);
+        acc.wait();
+    }
+    let lane = warp::lane_id();
+    let (row, col) = (tid / 32 * 16 + lane / 4, lane % 4 * 2);
+    for (i, sum) in (0..).zip(acc) {
+        let at = (row + i / 2 % 2 * 8) * 64 + col + i / 4 * 8 + i % 2;
+        // SAFETY: each element is one thread's.
+        unsafe { *c.add(at as usize) = sum };
     }
 }
