@@ -351,11 +351,14 @@ impl Shadow {
             if checks.races {
                 for &other in &self.unknown {
                     let floor = self.base + known.floor(warp, other);
-                    let reads = [Some(&self.reads[other]), self.async_reads.get(other)];
-                    for reads in reads.into_iter().flatten() {
-                        if reads.times[word] > floor {
-                            self.check_read(known, (warp, lane), (reads, other), word)?;
-                        }
+                    let reads = &self.reads[other];
+                    if reads.times[word] > floor {
+                        self.check_read(known, (warp, lane), (reads, other), word)?;
+                    }
+                    if let Some(reads) = self.async_reads.get(other)
+                        && reads.times[word] > floor
+                    {
+                        self.check_read(known, (warp, lane), (reads, other), word)?;
                     }
                 }
             }

@@ -90,7 +90,6 @@ const SURVIVORS: [(&str, &str, &str); 3] = [
 const STAGGER: &str = "it has the second warpgroup begin later, for speed alone";
 
 #[test]
-#[ignore = "takes minutes"]
 fn mutants_for_tensor_cores_are_killed() {
     let (mut killed, mut unexplained) = (0, 0);
     for (spec, ptx) in entries() {
