@@ -114,6 +114,17 @@ impl Epilogue for Accumulate {
     }
 }
 
+/// An element in global memory: of a pointer in a structure the compiler does not know that.
+///
+/// # Safety
+/// It can be read.
+#[inline(always)]
+unsafe fn element(pointer: *const f32) -> f32 {
+    // SAFETY: the caller's contract.
+    let [element] = unsafe { vec::load(pointer) };
+    element
+}
+
 /// An element for each row, or for each column.
 #[derive(Clone, Copy)]
 struct Vector {
@@ -127,7 +138,7 @@ impl Vector {
     #[inline(always)]
     unsafe fn at(self, row: u32, col: u32) -> f32 {
         // SAFETY: the caller's contract.
-        unsafe { *self.elements.add(if self.per_row { row } else { col } as usize) }
+        unsafe { element(self.elements.add(if self.per_row { row } else { col } as usize)) }
     }
 }
 
@@ -242,7 +253,7 @@ impl Epilogue for Residual {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32) -> f32 {
         // SAFETY: the launch promises a matrix of C's shape.
-        unsafe { *self.elements.add(row as usize * self.ld as usize + col as usize) }
+        unsafe { element(self.elements.add(row as usize * self.ld as usize + col as usize)) }
     }
 
     #[inline(always)]
@@ -301,7 +312,7 @@ impl Output {
         let (mut alpha, mut beta) = (self.alpha, self.beta);
         if epilogue.has(DEVICE_FACTORS) {
             // SAFETY: the launch promises both.
-            unsafe { (alpha, beta) = (*epilogue.alpha, *epilogue.beta) };
+            unsafe { (alpha, beta) = (element(epilogue.alpha), element(epilogue.beta)) };
         }
         for i in 0..count {
             // Nothing is left of A and B with alpha = 0, NaN included.

@@ -1,8 +1,7 @@
 //! The options that say what is computed, which several commands share.
 
+use host::gemm::MAX_DIMENSION;
 use host::{Activation, Axis, Epilogue, Gemm, Shape};
-
-use super::run::args::batch;
 
 #[derive(Debug, clap::Args)]
 pub struct ProductArgs {
@@ -115,4 +114,18 @@ impl ProductArgs {
             ..shape
         }
     }
+}
+
+/// A number of products.
+fn batch(text: &str) -> Result<usize, String> {
+    match size(text) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("a batch has 1 product or more, at most {MAX_DIMENSION}")),
+    }
+}
+
+/// A number of rows or columns.
+pub fn size(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| *size <= MAX_DIMENSION);
+    size.ok_or_else(|| format!("a size is a whole number of 0 or more, at most {MAX_DIMENSION}"))
 }

@@ -84,6 +84,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     }
     let mut reference = None;
 
+    let mut ran = false;
     let (mut outcome, mut clean) = (Outcome::Right, true);
     let mut before: Option<Samples> = None;
     // On a GPU all run in turn. On the software device, whose times mean little, they run
@@ -130,6 +131,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                     continue;
                 }
             };
+            ran = true;
             let result = workload.result(job, group.len() > 1)?;
             let check = progress::portion(
                 "checking against the product in f64",
@@ -166,6 +168,15 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         }
     }
     reporter.end(&setting)?;
+    if !ran && reporter.is_wanted() {
+        return Err(Error::usage(match input {
+            Some(_) => {
+                "nothing ran, for the reasons above; tensor cores take a GPU of compute capability \
+                 9.0, or --device soft-sm90"
+            }
+            None => "nothing ran, for the reasons above",
+        }));
+    }
     if clean {
         checks::conclude(&device);
     }

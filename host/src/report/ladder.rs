@@ -86,10 +86,15 @@ impl Ladder {
                 format!("gaps:    launches of {} may have waited for the host\n", names.join(", "))
             }
         };
+        let ratios = match setting.input {
+            Some(_) => "",
+            None => {
+                "ratios:  the speed-up is over the rung before; both are medians over pairs of \
+                 samples\n"
+            }
+        };
         print(&format!(
-            "{gaps}ratios:  the speed-up is over the rung before; both are medians over pairs of \
-             samples\n\
-             {}check:   {method}\n\
+            "{gaps}{ratios}{}check:   {method}\n\
              result:  {right} right, {wrong} wrong, {refused} refused\n",
             page::speed(setting),
         ))

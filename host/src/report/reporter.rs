@@ -31,7 +31,7 @@ impl Reporter {
         save: Option<&Path>,
         out: Option<&Output>,
     ) -> Result<Self, Error> {
-        let ladder = choice.is_all() && format == Format::Table;
+        let ladder = choice.is_several() && format == Format::Table;
         let ladder = ladder.then(Ladder::default);
         Ok(Self { format, ladder, save: save.map(|save| Save::new(save, out)).transpose()? })
     }

@@ -13,7 +13,7 @@ use crate::fault::Access;
 
 /// The time from which on a block's times are taken to be the same: no race is seen among
 /// accesses so late.
-const LAST_TIME: u32 = (1 << 18) - 1;
+const LAST_TIME: u32 = (1 << 20) - 1;
 
 /// Words of a group: a warp that loads a whole one has that noted once.
 const GROUP: usize = 8;
@@ -58,27 +58,27 @@ const READ_ONLY: u64 = 1;
 const TOGETHER: [usize; 4] = [1, 2, LANES / 2, LANES];
 
 impl Packed {
-    const KIND: u64 = 3 << 20;
-    const EACH: u32 = 18;
-    const TOGETHER: u32 = 18;
+    const KIND: u64 = 3 << 22;
+    const EACH: u32 = 20;
+    const TOGETHER: u32 = 20;
     /// Of a read: so is the other one that is kept, at the same time and by another warp.
-    const PAIR: u64 = 2 << 20;
+    const PAIR: u64 = 2 << 22;
 
     fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
         let time = u64::from(time.min(LAST_TIME));
-        Packed((block + 1) << 32 | (thread as u64) << 22 | kind << 20 | time)
+        Packed((block + 1) << 34 | (thread as u64) << 24 | kind << 22 | time)
     }
 
     fn block(self) -> u64 {
-        (self.0 >> 32) - 1
+        (self.0 >> 34) - 1
     }
 
     fn thread(self) -> usize {
-        (self.0 >> 22 & 0x3ff) as usize
+        (self.0 >> 24 & 0x3ff) as usize
     }
 
     fn kind(self) -> u64 {
-        self.0 >> 20 & 3
+        self.0 >> 22 & 3
     }
 
     fn time(self) -> u32 {
@@ -108,14 +108,14 @@ impl Packed {
     /// The same by the lane that is `lane` after it.
     #[inline(always)]
     fn lane(self, lane: usize) -> Packed {
-        Packed(self.0 + ((lane as u64) << 22))
+        Packed(self.0 + ((lane as u64) << 24))
     }
 
     /// Whether the threads are lanes of one warp.
     #[inline(always)]
     fn same_warp(self, other: Packed) -> bool {
-        const LANE: u64 = (LANES as u64 - 1) << 22;
-        const WHO: u64 = !0 << 22;
+        const LANE: u64 = (LANES as u64 - 1) << 24;
+        const WHO: u64 = !0 << 24;
         (self.0 ^ other.0) & WHO & !LANE == 0
     }
 
@@ -123,7 +123,7 @@ impl Packed {
     /// whose warp knows nothing after `ceiling`.
     #[inline(always)]
     fn beside(self, new: Packed, ceiling: u32) -> bool {
-        const WHEN: u64 = !0 << 32 | READ_ONLY << 20 | LAST_TIME as u64;
+        const WHEN: u64 = !0 << 34 | READ_ONLY << 22 | LAST_TIME as u64;
         (self.0 ^ new.0) & WHEN == 0 && new.time() > ceiling
     }
 
@@ -154,7 +154,7 @@ impl Packed {
 /// The number of a block as [`Packed`] has it: grids of more blocks than fit do not run to
 /// their end in anyone's life.
 fn told_apart(block: u64) -> u64 {
-    block.min(u64::from(u32::MAX - 1))
+    block.min((1 << 30) - 2)
 }
 
 /// A type for which all bytes may be zero.

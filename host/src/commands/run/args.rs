@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use host::gemm::MAX_DIMENSION;
 use host::kernels::KernelAbi;
 use host::{DeviceChoice, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
-use crate::commands::product::ProductArgs;
+use crate::commands::product::{ProductArgs, size};
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::input::{Arrangement, Source};
@@ -191,18 +190,4 @@ impl RunArgs {
         let shape = self.product.shape(shape);
         Source::Random { shape, seed: self.seed.unwrap_or(42) }
     }
-}
-
-/// A number of products.
-pub fn batch(text: &str) -> Result<usize, String> {
-    match size(text) {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(format!("a batch has 1 product or more, at most {MAX_DIMENSION}")),
-    }
-}
-
-/// A number of rows or columns.
-fn size(text: &str) -> Result<usize, String> {
-    let size = text.parse().ok().filter(|size| *size <= MAX_DIMENSION);
-    size.ok_or_else(|| format!("a size is a whole number of 0 or more, at most {MAX_DIMENSION}"))
 }
