@@ -37,6 +37,13 @@ pub fn run(path: &Path) -> Result<(), String> {
             named.display()
         )
     })?;
+    if TAKEN.split(' ').any(|taken| taken == name.replace('-', "_")) {
+        return Err(format!(
+            "`{}`: the project would be `{name}`, which is a word of Rust's or the name of a crate \
+             that it uses; choose another one",
+            named.display()
+        ));
+    }
     let root = root().canonicalize().map_err(|error| io(&root(), &error))?;
     let parent = path.ancestors().skip(1).find_map(|parent| parent.canonicalize().ok());
     if parent.is_some_and(|parent| parent.starts_with(&root)) {
@@ -70,6 +77,12 @@ fn root() -> PathBuf {
     let is_root = |folder: &&Path| folder.join("Cargo.lock").is_file();
     folder.ancestors().find(is_root).unwrap_or(&folder).to_owned()
 }
+
+/// What a project cannot be called: the crates that it uses, and what Cargo refuses.
+const TAKEN: &str = "kernels cust cuda_driver cuda_std cuda_builder find_cuda_helper cust_core \
+                     soft_cuda alloc core std test proc_macro as async await break const continue \
+                     crate dyn else enum extern false fn for if impl in let loop match mod move \
+                     mut pub ref return static struct trait true type use while";
 
 fn is_crate_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');

@@ -50,10 +50,15 @@ fn a_new_project_passes_its_tests_and_sees_what_is_changed() {
 }
 
 #[test]
-fn a_project_lies_outside_of_this_workspace() {
+fn a_project_lies_outside_of_this_workspace_and_has_a_name_of_its_own() {
     let inside = xtask(&Path::new(env!("CARGO_MANIFEST_DIR")).join("inside"));
     assert!(!inside.status.success());
     assert!(text(&inside).contains("lies in this workspace"), "{inside:?}");
+    for name in ["kernels", "std", "cuda-std", "match"] {
+        let taken = xtask(&std::env::temp_dir().join("nowhere").join(name));
+        assert!(!taken.status.success());
+        assert!(text(&taken).contains("choose another one"), "{taken:?}");
+    }
     let unnamed = xtask(Path::new("/nowhere/4 projects"));
     assert!(text(&unnamed).contains("begins with a letter"), "{unnamed:?}");
 }
