@@ -407,7 +407,8 @@ mod tests {
             let lds = rows.map(|rows| rows + PAD);
             let strides = [0, 1, 2].map(|i| lds[i] * cols[i]);
             let [a, b, c] = [0, 1, 2].map(|i| numbers(strides[i] * count, i + 2));
-            for factors in [[1.0, 0.0], [2.0, -1.0], [0.0, 1.0], [0.0, 3.0]] {
+            let all = [[1.0, 0.0], [2.0, -1.0], [0.0, 1.0], [0.0, 3.0], [1.0, 1.0], [2.0, 1.0]];
+            for factors in all {
                 let [alpha, beta] = factors;
                 let right = |i: usize| {
                     let part = |x: usize| i * strides[x]..(i + 1) * strides[x];
@@ -548,5 +549,36 @@ mod tests {
         let mixed = call(nn, [1, 1, 1], [1, 1, 1], Factor::Device(none));
         assert!(matches!(mixed, Err(Error::MixedFactors)));
         assert_eq!(handle.plans(), 0);
+    }
+
+    /// Computes `C = A * B` of 8 x 8 matrices, of which A and B begin this many elements into their
+    /// buffers, and compares it.
+    fn multiply(device: &Device, handle: &mut Handle, [skip_a, skip_b]: [usize; 2], ldc: usize) {
+        const SIZE: usize = 8;
+        let (a, b, c) = (numbers(65, 2), numbers(65, 3), numbers(SIZE * ldc, 5));
+        let (on_a, on_b, on_c) = (upload(device, &a), upload(device, &b), upload(device, &c));
+        let at = |matrix: &DeviceMatrix, skip| {
+            matrix.submatrix(0..1, skip..skip + SIZE * SIZE).unwrap().as_device_ptr()
+        };
+        let (pa, pb, pc) = (at(&on_a, skip_a), at(&on_b, skip_b), on_c.as_device_ptr());
+        let (no, s) = (Op::None, SIZE);
+        // SAFETY: the buffers have room for matrices of these sizes, and nothing else uses them.
+        unsafe { sgemm(handle, no, no, s, s, s, 1.0, pa, s, pb, s, 0.0, pc, ldc) }.unwrap();
+        let (a, b) = ((&a[skip_a..], SIZE), (&b[skip_b..], SIZE));
+        let right = expected([no; 2], [SIZE; 3], [1.0, 0.0], a, b, (&c, ldc));
+        assert_eq!(on_c.download().unwrap().as_slice(), right, "{skip_a} {skip_b} {ldc}");
+    }
+
+    #[test]
+    fn plans_differ_by_ldc_and_by_alignment() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        for [skips, lds] in [[[0, 0], [8, 12]], [[1, 0], [8, 8]], [[0, 1], [8, 8]]] {
+            let mut handle = Handle::new(&device).unwrap();
+            for _ in 0..2 {
+                multiply(&device, &mut handle, [0; 2], lds[0]);
+                multiply(&device, &mut handle, skips, lds[1]);
+                assert_eq!(handle.plans(), 2, "{skips:?} {lds:?}");
+            }
+        }
     }
 }

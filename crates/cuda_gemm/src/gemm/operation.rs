@@ -306,6 +306,8 @@ impl Gemm {
 
 #[cfg(test)]
 mod tests {
+    use gemm_matrix::Axis;
+
     use super::*;
 
     #[test]
@@ -363,5 +365,18 @@ mod tests {
         assert!(gemm.batched(1, [0, 0, 0]).validate().is_ok());
         assert!(gemm.batched(0, [0, 0, 0]).validate().is_ok());
         assert_eq!(gemm.batched(5, [8, 0, 6]).bytes(), 4 * (5 * 8 + 12 + 5 * 6));
+    }
+
+    #[test]
+    fn what_an_epilogue_reads_is_of_each_product() {
+        let gemm = Gemm::new(2, 3, 4).batched(7, [8, 0, 6]);
+        assert_eq!(gemm.canonical().batch, 1);
+        for axis in [Axis::Row, Axis::Column] {
+            for epilogue in [Epilogue::new().bias(axis), Epilogue::new().scale(axis)] {
+                assert_eq!(gemm.then(epilogue).canonical(), gemm.then(epilogue));
+            }
+        }
+        let residual = gemm.then(Epilogue::new().residual());
+        assert_eq!(residual.canonical(), residual);
     }
 }

@@ -198,3 +198,83 @@ impl RawExtras {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceChoice, DeviceMatrix, Epilogue};
+
+    const BIAS: Epilogue = Epilogue::new().bias(Axis::Column);
+    const SCALE: Epilogue = Epilogue::new().scale(Axis::Row);
+    const RESIDUAL: Epilogue = Epilogue::new().residual();
+
+    #[test]
+    fn a_batch_is_one_for_each_product_or_one_for_all() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let stream = device.stream();
+        let gemm = Gemm::new(2, 3, 4).stacked(3);
+        let biases = DeviceMatrix::zeros(&device, 6, 3).unwrap();
+        for (epilogue, rows) in [(BIAS, 1), (RESIDUAL, 2)] {
+            let check = |count: usize| {
+                let part = biases.submatrix(0..count * rows, 0..3).unwrap();
+                let part = part.split_rows(count).unwrap();
+                let extras = match epilogue.residual {
+                    true => Extras::new().residual(part),
+                    false => Extras::new().bias(part),
+                };
+                extras.checked(&stream, &gemm.then(epilogue))
+            };
+            check(1).unwrap();
+            check(3).unwrap();
+            let refused = check(2).unwrap_err();
+            let is_right =
+                matches!(refused, Error::PlannedBatch { count: 2, planned_count: 3, .. });
+            assert!(is_right, "{refused}");
+        }
+    }
+
+    #[test]
+    fn all_are_on_the_stream() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let (stream, other) = (device.stream(), Stream::new(&device).unwrap());
+        let gemm = Gemm::new(2, 3, 4);
+        let [here, there] = [&stream, &other].map(|on| DeviceMatrix::zeros(on, 2, 3).unwrap());
+        let [row, there_row] = [&here, &there].map(|of| of.submatrix(0..1, 0..3).unwrap());
+        let [one, there_one] = [&here, &there].map(|of| of.submatrix(0..1, 0..1).unwrap());
+
+        let check = |gemm: Gemm, extras: Extras<'_>| extras.checked(&stream, &gemm);
+        check(gemm.then(BIAS), Extras::new().bias(row)).unwrap();
+        check(gemm.then(RESIDUAL), Extras::new().residual(&here)).unwrap();
+        check(gemm.device_factors(), Extras::new().factors(one, one)).unwrap();
+        for (gemm, extras, wrong) in [
+            (gemm.then(BIAS), Extras::new().bias(there_row), "the bias"),
+            (gemm.then(RESIDUAL), Extras::new().residual(&there), "the residual"),
+            (gemm.device_factors(), Extras::new().factors(there_one, one), "a factor"),
+            (gemm.device_factors(), Extras::new().factors(one, there_one), "a factor"),
+        ] {
+            let refused = check(gemm, extras).unwrap_err();
+            assert!(matches!(refused, Error::WrongStream { what } if what == wrong), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_column_has_no_gaps() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let stream = device.stream();
+        for (epilogue, len) in [(BIAS, 3), (SCALE, 2)] {
+            let gemm = Gemm::new(2, 3, 4).then(epilogue);
+            let check = |cols| {
+                let matrix = DeviceMatrix::zeros(&device, len, cols).unwrap();
+                let column = matrix.submatrix(0..len, 0..1).unwrap();
+                let extras = match epilogue.bias {
+                    Some(_) => Extras::new().bias(column),
+                    None => Extras::new().scale(column),
+                };
+                extras.checked(&stream, &gemm)
+            };
+            check(1).unwrap();
+            let refused = check(2).unwrap_err();
+            assert!(matches!(refused, Error::Shape { cols: 1, .. }), "{refused}");
+        }
+    }
+}

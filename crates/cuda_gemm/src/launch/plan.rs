@@ -463,3 +463,41 @@ impl Plan {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceChoice, DeviceMatrix};
+
+    #[test]
+    fn batches_of_pointers_are_as_planned() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let plan = device.auto().unwrap().prepare(Gemm::new(2, 3, 4).batched_pointers(2)).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::zeros(&device, rows, cols).unwrap();
+        let (a, b, short_b) = (zeros(2, 4), zeros(4, 3), zeros(3, 3));
+        let [mut c, mut d] = [(); 2].map(|()| zeros(2, 3));
+        let [mut short_c, mut short_d] = [(); 2].map(|()| zeros(1, 3));
+        let [one_b, two_b, two_short_b] =
+            [vec![b.view()], vec![b.view(); 2], vec![short_b.view(); 2]]
+                .map(|views| PointerBatch::new(&views).unwrap());
+        let a = PointerBatch::new(&[a.view(); 2]).unwrap();
+        let run = |b: &PointerBatch<'_>, c: &mut PointerBatchMut<'_>| {
+            plan.enqueue_pointers(&a, b, c, Extras::new())
+        };
+
+        let mut two = PointerBatchMut::new(vec![c.view_mut(), d.view_mut()]).unwrap();
+        run(&two_b, &mut two).unwrap();
+        let refused = run(&two_short_b, &mut two).unwrap_err();
+        assert!(matches!(refused, Error::Shape { what: "B", rows: 3, .. }), "{refused}");
+        let refused = run(&one_b, &mut two).unwrap_err();
+        assert!(matches!(refused, Error::PlannedBatch { what: "B", count: 1, .. }), "{refused}");
+        drop(two);
+
+        let mut one = PointerBatchMut::new(vec![c.view_mut()]).unwrap();
+        let refused = run(&two_b, &mut one).unwrap_err();
+        assert!(matches!(refused, Error::PlannedBatch { what: "C", count: 1, .. }), "{refused}");
+        let mut short = PointerBatchMut::new(vec![short_c.view_mut(), short_d.view_mut()]).unwrap();
+        let refused = run(&two_b, &mut short).unwrap_err();
+        assert!(matches!(refused, Error::Shape { what: "C", rows: 1, .. }), "{refused}");
+    }
+}

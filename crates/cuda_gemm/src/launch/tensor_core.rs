@@ -392,6 +392,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::device::DeviceChoice;
+    use crate::gemm::Epilogue;
+    use crate::matrix::DeviceMatrix;
 
     /// The recorded times of the kernels, next to what was chosen from.
     #[test]
@@ -420,5 +423,54 @@ mod tests {
             }
         }
         assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_64x64");
+    }
+
+    #[test]
+    fn what_was_not_planned_is_refused() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let (input, gemm) = (InputType::Bf16, Gemm::new(8, 8, 8));
+        let kernel = device.tensor_core(&wgmma_persistent::TILE_64X64, input).unwrap();
+        let epilogue = gemm.then(Epilogue::new().residual());
+        for (gemm, wrong) in [
+            (gemm.device_factors(), "alpha and beta in device memory"),
+            (gemm.batched_pointers(1), "batches"),
+            (gemm.batched_pointers(2), "batches"),
+            (epilogue, "epilogues"),
+        ] {
+            let refused = kernel.prepare(gemm).unwrap_err();
+            let is_right = matches!(refused, Error::TensorCoreShape { what, .. } if what == wrong);
+            assert!(is_right, "{refused}");
+        }
+
+        let other = Stream::new(&device).unwrap();
+        let plan = kernel.prepare(gemm).unwrap();
+        let half = |on: &Stream| DeviceHalfMatrix::zeros(on, input, 8, 8).unwrap();
+        let (a, b) = (half(&device.stream()), half(&device.stream()));
+        let mut c = DeviceMatrix::zeros(&device, 8, 8).unwrap();
+        let mut wide = DeviceMatrix::zeros(&device, 8, 9).unwrap();
+        let part = wide.submatrix_mut(0..8, 0..8).unwrap();
+        let refused = plan.enqueue(&a, &b, part).unwrap_err();
+        assert!(matches!(refused, Error::PlannedLd { what: "C", ld: 9, planned: 8 }), "{refused}");
+
+        let mut other_c = DeviceMatrix::zeros(&other, 8, 8).unwrap();
+        for (refused, wrong) in [
+            (plan.enqueue(&half(&other), &b, &mut c), "A"),
+            (plan.enqueue(&a, &half(&other), &mut c), "B"),
+            (plan.enqueue(&a, &b, &mut other_c), "C"),
+        ] {
+            let is_right = matches!(refused, Err(Error::WrongStream { what }) if what == wrong);
+            assert!(is_right, "{refused:?}");
+        }
+
+        // Rows of 16 bytes that do not begin on 16.
+        let at = |matrix: &DeviceHalfMatrix, skip| DevicePointer::from_raw(matrix.address() + skip);
+        for (skips, wrong) in [([2, 0], "A"), ([0, 8], "B")] {
+            let [a, b] = [at(&a, skips[0]), at(&b, skips[1])];
+            // SAFETY: nothing is enqueued.
+            let refused = unsafe { plan.enqueue_raw(a, b, c.as_device_ptr()) }.unwrap_err();
+            let is_right =
+                matches!(refused, Error::TensorCoreShape { what, .. } if what.starts_with(wrong));
+            assert!(is_right, "{refused}");
+        }
     }
 }

@@ -69,8 +69,10 @@ impl DeviceHalfMatrix {
         cols: usize,
     ) -> Result<Self, Error> {
         const MAX: usize = isize::MAX as usize / 4;
+        // The bytes of a row are counted even if there is none.
         let elements = cols
             .checked_next_multiple_of(VECTOR)
+            .filter(|&ld| ld <= MAX)
             .and_then(|ld| ld.checked_mul(rows))
             .filter(|&elements| elements <= MAX)
             .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn shapes_at_the_edges() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        for [rows, cols] in [[0, 3], [3, 0], [0, 0], [3, 9]] {
+        for [rows, cols] in [[0, 3], [3, 0], [0, 0], [3, 9], [usize::MAX, 0]] {
             let bits: Vec<u16> = (0..rows * cols).map(|i| i as u16).collect();
             let matrix = DeviceHalfMatrix::from_bits(&device, InputType::Bf16, &bits, rows, cols);
             let matrix = matrix.unwrap();
@@ -266,7 +268,14 @@ mod tests {
             let again = DeviceHalfMatrix::from_host(&device, InputType::Bf16, &host).unwrap();
             assert_eq!(again.download_bits().unwrap(), bits);
         }
-        for [rows, cols] in [[0, usize::MAX], [usize::MAX, 8], [1 << 40, 1 << 40]] {
+        let too_large = [
+            [0, usize::MAX],
+            [0, usize::MAX - 7],
+            [0, usize::MAX / 2 + 1],
+            [usize::MAX, 8],
+            [1 << 40, 1 << 40],
+        ];
+        for [rows, cols] in too_large {
             let refused = DeviceHalfMatrix::zeros(&device, InputType::F16, rows, cols);
             assert!(matches!(refused, Err(Error::TooLarge { .. })), "{rows} x {cols}");
         }

@@ -116,3 +116,36 @@ impl<'m> PointerBatchMut<'m> {
         &self.batch
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceChoice, DeviceMatrix};
+
+    #[test]
+    fn matrices_of_a_batch_are_alike() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let elsewhere = Device::open(DeviceChoice::Soft).unwrap();
+        let other = Stream::new(&device).unwrap();
+        let mut first = DeviceMatrix::zeros(&device, 2, 3).unwrap();
+        let mut wide = DeviceMatrix::zeros(&device, 2, 4).unwrap();
+        let mut on_other = DeviceMatrix::zeros(&other, 2, 3).unwrap();
+        let far = DeviceMatrix::zeros(&elsewhere, 2, 3).unwrap();
+
+        let view = first.view();
+        assert_eq!(PointerBatch::new(&[view, view]).unwrap().shape(), [2, 3, 3]);
+        let refused = |second| PointerBatch::new(&[view, second]).err().unwrap();
+        let other_ld = refused(wide.submatrix(0..2, 0..3).unwrap());
+        assert!(matches!(other_ld, Error::PlannedLd { ld: 4, planned: 3, .. }), "{other_ld}");
+        let other_shape = refused(wide.view());
+        assert!(matches!(other_shape, Error::Shape { cols: 4, need_cols: 3, .. }));
+        assert!(matches!(refused(on_other.view()), Error::WrongStream { .. }));
+        assert!(matches!(refused(far.view()), Error::WrongDevice { .. }));
+
+        let part = wide.submatrix_mut(0..2, 0..3).unwrap();
+        let other_ld = PointerBatchMut::new(vec![first.view_mut(), part]);
+        assert!(matches!(other_ld, Err(Error::PlannedLd { ld: 4, planned: 3, .. })));
+        let other_stream = PointerBatchMut::new(vec![first.view_mut(), on_other.view_mut()]);
+        assert!(matches!(other_stream, Err(Error::WrongStream { .. })));
+    }
+}
