@@ -91,7 +91,7 @@ pub unsafe fn neighbours(out: *mut u32) {
     }
 }
 
-/// Rounds of [`hands`].
+/// Rounds of [`hands()`].
 pub const ROUNDS: u32 = 5;
 
 /// The first block of each cluster hands numbers to the second one, through two mbarriers: one in
