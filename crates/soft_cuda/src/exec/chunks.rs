@@ -54,10 +54,16 @@ impl Chunks {
         self.versions.iter_mut().for_each(|version| *version += 1);
     }
 
-    /// The chunks of words.
+    /// The chunks of words, of which there is one at least.
     #[inline(always)]
     pub(crate) fn of(&self, words: Range<usize>) -> Range<usize> {
         words.start >> self.shift..((words.end - 1) >> self.shift) + 1
+    }
+
+    /// The chunks of words, of which there may be none, as bits.
+    #[inline(always)]
+    pub(crate) fn set(&self, words: Range<usize>) -> u64 {
+        if words.is_empty() { 0 } else { set_of(self.of(words)) }
     }
 
     /// The words of a chunk.

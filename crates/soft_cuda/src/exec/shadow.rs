@@ -1,7 +1,7 @@
 //! Who accessed each word of the shared memory of a cluster's blocks last.
 
 use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
-use super::chunks::{Chunks, State, set_of};
+use super::chunks::{Chunks, State};
 use super::knowledge::Knowledge;
 use super::loads::Loads;
 use super::machine::{FULL, LANES, bits};
@@ -198,7 +198,7 @@ impl Shadow {
             }
             let unknown = |word: usize| {
                 let (time, agent) = (self.written[word], self.writes[word].agent);
-                time > reach.max(base) && known.common(warp, agent.into()) < time - base
+                time > reach && known.common(warp, agent.into()) < time - base
             };
             if latest > reach && words.into_iter().any(unknown) {
                 State::Unknown
@@ -264,8 +264,7 @@ impl Shadow {
     ) -> Result<(), (usize, Conflict)> {
         let time = known.now(warp);
         let chunks = bits(mask).fold(0, |chunks, lane| {
-            let words = self.words(offsets[lane], site.bytes);
-            if words.is_empty() { chunks } else { chunks | set_of(self.chunks.of(words)) }
+            chunks | self.chunks.set(self.words(offsets[lane], site.bytes))
         });
         self.find_unknown(known, warp, chunks);
         for lane in bits(mask) {
@@ -286,8 +285,7 @@ impl Shadow {
         site: Site,
         offset: u32,
     ) -> Result<(), Conflict> {
-        let words = self.words(offset, site.bytes);
-        let chunks = if words.is_empty() { 0 } else { set_of(self.chunks.of(words)) };
+        let chunks = self.chunks.set(self.words(offset, site.bytes));
         self.find_unknown(known, writer.warp, chunks);
         self.write(known, checks, writer, site, offset, &|_, _| false)
     }
