@@ -58,6 +58,10 @@ impl FromStr for Checks {
     /// `none`, `all`, or any of `races`, `memory`, `sync` and `proxies` with commas between them.
     fn from_str(text: &str) -> Result<Checks, UnknownSetting> {
         let mut checks = Checks::NONE;
+        if text.contains(',') && text.split(',').any(|word| word.trim() == "none") {
+            let known = "`none` alone, or any of all, races, memory, sync, proxies";
+            return Err(UnknownSetting { given: text.to_owned(), known });
+        }
         for word in text.split(',').map(str::trim) {
             match word {
                 "all" => checks = Checks { proxies: checks.proxies, ..Checks::ALL },
@@ -141,6 +145,9 @@ mod tests {
             assert_eq!(schedule.to_string().parse(), Ok(schedule));
         }
         assert!("race".parse::<Checks>().is_err());
+        for both in ["none,all", "all, none", "none,none"] {
+            assert!(both.parse::<Checks>().is_err());
+        }
         assert!("random:x".parse::<Schedule>().is_err());
     }
 }

@@ -71,7 +71,7 @@ impl AccessKind {
 }
 
 /// An instruction that accesses memory, and which bytes of each lane.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Site {
     pub line: u32,
     pub kind: AccessKind,

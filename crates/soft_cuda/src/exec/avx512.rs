@@ -121,27 +121,23 @@ pub(crate) unsafe fn fma_tile<const R: usize, const C: usize>(
         // SAFETY: by contract; each step has `R + C` slots.
         unsafe {
             let at = |slots: &[u32], i: usize| cx.slot::<f32>(*slots.get_unchecked(i)).add(j);
-            for r in 0..R {
-                for c in 0..C {
-                    sums[r][c] = _mm512_loadu_ps(at(first, r * C + c));
-                }
+            for (i, sum) in sums.as_flattened_mut().iter_mut().enumerate() {
+                *sum = _mm512_loadu_ps(at(first, i));
             }
             for step in factors.chunks_exact(R + C) {
-                let mut b = [_mm512_setzero_ps(); C];
-                for c in 0..C {
-                    b[c] = _mm512_loadu_ps(at(step, R + c));
+                let mut columns = [_mm512_setzero_ps(); C];
+                for (c, column) in columns.iter_mut().enumerate() {
+                    *column = _mm512_loadu_ps(at(step, R + c));
                 }
-                for r in 0..R {
-                    let a = _mm512_loadu_ps(at(step, r));
-                    for c in 0..C {
-                        sums[r][c] = _mm512_fmadd_ps(a, b[c], sums[r][c]);
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let row = _mm512_loadu_ps(at(step, r));
+                    for (sum, &column) in sums.iter_mut().zip(&columns) {
+                        *sum = _mm512_fmadd_ps(row, column, *sum);
                     }
                 }
             }
-            for r in 0..R {
-                for c in 0..C {
-                    _mm512_mask_storeu_ps(at(last, r * C + c), mask, sums[r][c]);
-                }
+            for (i, &sum) in sums.as_flattened().iter().enumerate() {
+                _mm512_mask_storeu_ps(at(last, i), mask, sum);
             }
         }
     }

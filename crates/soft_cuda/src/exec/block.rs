@@ -350,7 +350,12 @@ impl<'k> Worker<'k> {
     }
 
     /// All threads have exited: checks what can only be seen then.
-    fn check_end(&self) -> Result<(), BlockError> {
+    fn check_end(&mut self) -> Result<(), BlockError> {
+        let late = self.cx.checker.as_mut().map(|checker| checker.finish()).unwrap_or_default();
+        for (warp, fault) in late {
+            let taken = self.cx.recorder.take(self.cx.place, warp, fault);
+            taken.map_err(|fault| BlockError::Fault { warp, fault })?;
+        }
         let checker = self.cx.checker.as_ref().filter(|_| self.cx.checks.sync);
         match checker
             .and_then(|checker| warpgroup_divergence(&checker.warpgroup_lines, self.launch.warps()))

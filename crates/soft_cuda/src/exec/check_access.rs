@@ -39,7 +39,8 @@ unsafe impl Handler for CheckSharedLoad {
 }
 
 /// Checks a plain load from device memory by 64-bit addresses: fields as for [`CheckSharedLoad`],
-/// and `b` is whether it goes through the read-only cache.
+/// `b` is whether it goes through the read-only cache, and `c` the number of the load in its
+/// function.
 pub(crate) struct CheckGlobalLoad;
 
 // SAFETY: reads only the slot `a`.
@@ -53,7 +54,7 @@ unsafe impl Handler for CheckGlobalLoad {
         let site = Site { line: op.d, kind, bytes: op.y };
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.global_loads((warp, mask), site, (&addresses, offset)) {
+        match checker.global_loads((warp, mask), (op.c, site), (&addresses, offset)) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },

@@ -10,12 +10,15 @@ use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
 use super::loads::Loaded;
 use super::local::LocalShadow;
-use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
+use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, index_in};
+use super::read_log::ReadLog;
+use super::recorder::WarpFault;
 use super::remote::RemoteAccesses;
-use super::shadow::{Shadow, Writer};
+use super::shadow::Shadow;
+use super::writes::Writer;
 use crate::checks::Checks;
 use crate::fault::{self, AddressSpace, FaultKind};
-use crate::memory::{Allocation, Snapshot};
+use crate::memory::Snapshot;
 
 /// What writers of one atomic variable released, by cluster.
 type Released = HashMap<u64, (Clock, bool)>;
@@ -36,7 +39,7 @@ impl LaunchChecks {
 }
 
 /// How many instructions are remembered with the allocation that they accessed.
-const RECENT: usize = 64;
+pub(super) const RECENT: usize = 64;
 
 /// The checks of one cluster.
 pub(crate) struct Checker<'k> {
@@ -45,7 +48,7 @@ pub(crate) struct Checker<'k> {
     pub facts: &'k Facts,
     /// Accesses are noted, and nothing is found: what is wrong with them is known.
     pub quiet: bool,
-    snapshot: &'k Snapshot,
+    pub(super) snapshot: &'k Snapshot,
     grid: [u32; 3],
     block: [u32; 3],
     pub(super) shared: Shadow,
@@ -61,8 +64,12 @@ pub(crate) struct Checker<'k> {
     pub local: LocalShadow,
     /// By warp: the lines of what all warps of a warpgroup execute.
     pub warpgroup_lines: Vec<Vec<u32>>,
+    /// Loads from device memory that are not noted otherwise, and those of them that turned out to
+    /// be races, by warp.
+    pub(super) loads: ReadLog,
+    pub(super) late: Vec<(u32, WarpFault)>,
     /// Allocations that were accessed last, by lines of the PTX.
-    recent: [usize; RECENT],
+    pub(super) recent: [usize; RECENT],
 }
 
 impl<'k> Checker<'k> {
@@ -92,6 +99,8 @@ impl<'k> Checker<'k> {
             initialised: Vec::new(),
             local: LocalShadow::new(warps, facts.local_bytes),
             warpgroup_lines: vec![Vec::new(); warps],
+            loads: ReadLog::new(warps, snapshot.all().len()),
+            late: Vec::new(),
             recent: [0; RECENT],
         }
     }
@@ -105,6 +114,8 @@ impl<'k> Checker<'k> {
         self.copied_by.clear();
         self.initialised.clear();
         self.local.clear();
+        self.loads.clear();
+        self.late.clear();
         self.warpgroup_lines.iter_mut().for_each(Vec::clear);
     }
 
@@ -198,7 +209,7 @@ impl<'k> Checker<'k> {
         self.fault(conflict, site, AddressSpace::Shared, address, self.facts.name_shared(offset))
     }
 
-    fn fault(
+    pub(super) fn fault(
         &self,
         conflict: Conflict,
         site: Site,
@@ -236,133 +247,10 @@ impl<'k> Checker<'k> {
     /// The thread that an agent of the cluster is, or that had it copy.
     fn thread_of(&self, agent: usize) -> usize {
         let threads = self.known.threads;
-        match agent / threads {
-            0 => agent,
-            1 => agent - threads,
-            _ => self.copied_by.get(agent - 2 * threads).copied().unwrap_or(0),
+        match agent.checked_sub(self.known.mbarrier(0)) {
+            Some(number) => self.copied_by.get(number).copied().unwrap_or(0),
+            None => agent % threads,
         }
-    }
-
-    /// Checks and notes plain loads from device memory at `addresses`, each `more` bytes on.
-    #[inline(always)]
-    pub(crate) fn global_loads(
-        &mut self,
-        (warp, mask): (usize, u32),
-        site: Site,
-        (addresses, more): (&[u64; LANES], u64),
-    ) -> Result<(), (u32, FaultKind)> {
-        if self.plain_loads((warp, mask), site, (addresses, more)) {
-            return Ok(());
-        }
-        let addresses = addresses.map(|address| address.wrapping_add(more));
-        self.globals((warp, mask), site, &addresses, &|_, _| false)
-    }
-
-    /// Checks and notes accesses of device memory at `addresses`. `same` is as in
-    /// [`shared`](Checker::shared).
-    pub(crate) fn globals(
-        &mut self,
-        (warp, mask): (usize, u32),
-        site: Site,
-        addresses: &[u64; LANES],
-        same: &dyn Fn(usize, usize) -> bool,
-    ) -> Result<(), (u32, FaultKind)> {
-        for lane in bits(mask) {
-            let result =
-                self.global((warp, lane), site, addresses[lane], |other| same(lane, other));
-            result.map_err(|kind| (lane as u32, kind))?;
-        }
-        Ok(())
-    }
-
-    /// Notes loads of one allocation that holds nothing to be checked. Returns `false` if it is
-    /// not that simple.
-    #[inline(always)]
-    pub(crate) fn plain_loads(
-        &mut self,
-        (warp, mask): (usize, u32),
-        site: Site,
-        (addresses, more): (&[u64; LANES], u64),
-    ) -> bool {
-        let first = addresses[mask.trailing_zeros() as usize].wrapping_add(more);
-        let Some(index) = self.find(site.line, first) else { return false };
-        let allocation = &self.snapshot.all()[index];
-        let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
-        let base = allocation.base.wrapping_sub(more);
-        let (mut offsets, mut signs) = (*addresses, 0);
-        for offset in &mut offsets {
-            *offset = offset.wrapping_sub(base);
-            signs |= *offset | last.wrapping_sub(*offset);
-        }
-        // No allocation is so large that a difference is of another sign.
-        let inside = signs >> 63 == 0 || bits(mask).all(|lane| offsets[lane] <= last);
-        inside
-            && allocation.written.as_ref().is_none_or(|written| written.whole())
-            && self.launch.global.note_loads(
-                &self.known,
-                (index, allocation.size),
-                (warp, mask),
-                site,
-                &offsets,
-            )
-    }
-
-    /// The place in the snapshot of the allocation that contains `address`, for the instruction at
-    /// PTX line `line`.
-    #[inline(always)]
-    fn find(&mut self, line: u32, address: u64) -> Option<usize> {
-        let all = self.snapshot.all();
-        let recent = &mut self.recent[line as usize % RECENT];
-        let inside = |of: &Arc<Allocation>| address.wrapping_sub(of.base) < of.size;
-        if all.get(*recent).is_some_and(inside) {
-            return Some(*recent);
-        }
-        let found = self.snapshot.index_of(address)?;
-        *recent = found;
-        Some(found)
-    }
-
-    /// Checks and notes an access of device memory by one lane.
-    pub(crate) fn global(
-        &mut self,
-        (warp, lane): (usize, usize),
-        site: Site,
-        address: u64,
-        same: impl Fn(usize) -> bool,
-    ) -> Result<(), FaultKind> {
-        // What lies nowhere is the access's own fault.
-        let Some(index) = self.find(site.line, address) else { return Ok(()) };
-        let allocation = &self.snapshot.all()[index];
-        let offset = address - allocation.base;
-        if offset + u64::from(site.bytes) > allocation.size {
-            return Ok(());
-        }
-        let conflict = 'found: {
-            let checks = self.launch.checks;
-            if checks.memory
-                && let Some(written) = &allocation.written
-            {
-                let quiet = self.quiet || !site.kind.reads();
-                if !quiet && !written.covers(offset, site.bytes.into()) {
-                    break 'found Conflict::Uninitialised;
-                }
-                if site.kind.writes() {
-                    written.mark(offset, site.bytes.into());
-                }
-            }
-            let place = (index, allocation.size);
-            let shadow = &self.launch.global;
-            match shadow.access(&self.known, place, (warp, lane), (site, self.quiet), offset, same)
-            {
-                Err(Conflict::Race(_)) if !checks.races => return Ok(()),
-                Err(Conflict::ReadOnlyCache(_)) if !checks.memory => return Ok(()),
-                Err(conflict) => conflict,
-                Ok(()) => return Ok(()),
-            }
-        };
-        let (base, size) = (allocation.base, allocation.size);
-        let place = format!("byte {offset} of the {size}-byte allocation at {base:#x}");
-        Err(self.fault(conflict, site, AddressSpace::Global, address, place))
     }
 
     /// Checks and notes an access of local memory by one lane.

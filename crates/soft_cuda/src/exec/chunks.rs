@@ -78,6 +78,14 @@ impl Chunks {
         self.versions[word >> self.shift] += 1;
     }
 
+    /// Words are written, of which there is one at least.
+    #[inline(always)]
+    pub(crate) fn write_all(&mut self, words: Range<usize>) {
+        for chunk in self.of(words) {
+            self.versions[chunk] += 1;
+        }
+    }
+
     /// What holds of all `chunks` for the lanes of `warp` at its time `now`; `look` finds it out for
     /// the words of one.
     #[inline(always)]

@@ -4,11 +4,33 @@
 //! mbarriers, on whose account bulk copies write. Times count from 1 in every cluster.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// What is known of the agents of other clusters, by cluster.
-type Foreign = HashMap<u64, Arc<[u32]>>;
+type Foreign = HashMap<u64, Arc<[u32]>, BuildHasherDefault<ClusterHasher>>;
+
+/// Hashes the number of a cluster, which nobody chooses to collide.
+#[derive(Default)]
+struct ClusterHasher(u64);
+
+impl Hasher for ClusterHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(self.0 << 8 | u64::from(byte)));
+    }
+
+    #[inline(always)]
+    fn write_u64(&mut self, cluster: u64) {
+        // By the golden ratio.
+        self.0 = cluster.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline(always)]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// A vector clock.
 #[derive(Debug, Clone, Default)]
@@ -50,11 +72,6 @@ impl Clock {
             self.times.resize(agent + 1, 0);
         }
         self.times[agent] = time;
-    }
-
-    /// The latest time of the first `agents` agents.
-    pub(crate) fn latest(&self, agents: usize) -> u32 {
-        self.times.iter().take(agents).max().copied().unwrap_or(0)
     }
 
     /// The least time of some agents.

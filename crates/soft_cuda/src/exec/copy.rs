@@ -111,7 +111,9 @@ unsafe fn note_whole_loads(
     let warp = (cx.warp, cx.mask);
     let site = Site { line, kind: AccessKind::Load, bytes };
     let checker = cx.checker.as_mut().filter(|_| whole);
-    checker.is_some_and(|checker| checker.plain_loads(warp, site, (&addresses, from_offset)))
+    checker.is_some_and(|checker| {
+        checker.plain_loads(warp, (site.line, site), (&addresses, from_offset))
+    })
 }
 
 /// `cp.async.commit_group`.

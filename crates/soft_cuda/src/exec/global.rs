@@ -2,175 +2,46 @@
 //!
 //! Blocks run in parallel, so that the words are atomics. Two blocks that race at the very same
 //! time on the host may overlook each other; one that comes later will not.
+//!
+//! As long as nobody writes to an allocation, its loads are on logs: see [`super::read_log`].
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::access::{AccessKind, Conflict, EarlierAccess, Site};
+use super::access::{AccessKind, Conflict, Site};
 use super::knowledge::Knowledge;
 use super::machine::{FULL, LANES, bits};
-use crate::fault::Access;
+use super::packed::{GROUP, KINDS, Packed, READ_ONLY, told_apart};
+use super::read_log::Record;
+use super::word_reads::{WordReads, zeroed};
 
-/// The time from which on a block's times are taken to be the same: no race is seen among
-/// accesses so late.
-const LAST_TIME: u32 = (1 << 20) - 1;
-
-/// Words of a group: a warp that loads a whole one has that noted once.
-const GROUP: usize = 8;
-
-/// The reads of words, or of whole groups, whose words as many lanes read one after another.
-struct Reads {
-    last: Box<[AtomicU64]>,
-    /// The last read by another warp than that of the last read of all.
-    other: Box<[AtomicU64]>,
-    last_lines: Box<[AtomicU32]>,
-    other_lines: Box<[AtomicU32]>,
-}
+/// The most records of one allocation.
+const RECORDS: usize = 1 << 17;
 
 /// The accesses of one allocation.
+#[derive(Default)]
+struct Accesses {
+    /// Whether they are noted in `words`; before that, in `log`.
+    by_word: AtomicBool,
+    /// Whether there is any write.
+    written: AtomicBool,
+    log: Mutex<Vec<Record>>,
+    words: OnceLock<WordShadow>,
+}
+
+/// Those of each word.
 struct WordShadow {
     writes: Box<[AtomicU64]>,
     write_lines: Box<[AtomicU32]>,
-    reads: Reads,
-    group_reads: Reads,
-    /// Whether there is any write.
-    written: AtomicBool,
+    reads: WordReads,
+    group_reads: WordReads,
 }
 
 /// The accesses of all allocations in one launch, in the order of its snapshot.
 pub(crate) struct GlobalShadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
-    allocations: Vec<OnceLock<WordShadow>>,
-}
-
-/// An access in one word: block plus 1, thread, kind, of a group the logarithm of the words that
-/// each lane reads, of a read of one word the number in [`TOGETHER`], and time.
-#[derive(Clone, Copy)]
-struct Packed(u64);
-
-/// Kinds, as [`Packed`] has them.
-const KINDS: [AccessKind; 4] =
-    [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
-const READ_ONLY: u64 = 1;
-
-/// Lanes from the first one on that are noted with a read of one word, of those that read it.
-const TOGETHER: [usize; 4] = [1, 2, LANES / 2, LANES];
-
-impl Packed {
-    const KIND: u64 = 3 << 22;
-    const EACH: u32 = 20;
-    const TOGETHER: u32 = 20;
-    /// Of a read: so is the other one that is kept, at the same time and by another warp.
-    const PAIR: u64 = 2 << 22;
-
-    fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
-        let time = u64::from(time.min(LAST_TIME));
-        Packed((block + 1) << 34 | (thread as u64) << 24 | kind << 22 | time)
-    }
-
-    fn block(self) -> u64 {
-        (self.0 >> 34) - 1
-    }
-
-    fn thread(self) -> usize {
-        (self.0 >> 24 & 0x3ff) as usize
-    }
-
-    fn kind(self) -> u64 {
-        self.0 >> 22 & 3
-    }
-
-    fn time(self) -> u32 {
-        self.0 as u32 & LAST_TIME
-    }
-
-    /// The read of word number `word` of a group.
-    fn in_group(self, word: u64) -> Packed {
-        let each = self.0 >> Packed::EACH & 3;
-        let one = Packed(self.0 & !(3 << Packed::EACH));
-        one.lane(((word % GROUP as u64) >> each) as usize)
-    }
-
-    /// A read of one word by so many lanes, from this one on.
-    #[inline(always)]
-    fn together(self, lanes: usize) -> Packed {
-        let number = TOGETHER.iter().rposition(|&least| least <= lanes).unwrap_or(0);
-        Packed(self.0 | (number as u64) << Packed::TOGETHER)
-    }
-
-    /// Those of a read of one word that are noted.
-    fn each_lane(self) -> impl Iterator<Item = Packed> {
-        let lanes = TOGETHER[(self.0 >> Packed::TOGETHER & 3) as usize];
-        (0..lanes).map(move |lane| self.lane(lane))
-    }
-
-    /// The same by the lane that is `lane` after it.
-    #[inline(always)]
-    fn lane(self, lane: usize) -> Packed {
-        Packed(self.0 + ((lane as u64) << 24))
-    }
-
-    /// Whether the threads are lanes of one warp.
-    #[inline(always)]
-    fn same_warp(self, other: Packed) -> bool {
-        const LANE: u64 = (LANES as u64 - 1) << 24;
-        const WHO: u64 = !0 << 24;
-        (self.0 ^ other.0) & WHO & !LANE == 0
-    }
-
-    /// Whether it is a read of the same kind, in the same block and at the same time as `new`,
-    /// whose warp knows nothing after `ceiling`.
-    #[inline(always)]
-    fn beside(self, new: Packed, ceiling: u32) -> bool {
-        const WHEN: u64 = !0 << 34 | READ_ONLY << 22 | LAST_TIME as u64;
-        (self.0 ^ new.0) & WHEN == 0 && new.time() > ceiling
-    }
-
-    /// Whether it is the second of two such reads by different warps. Where threads meet at barriers
-    /// of the whole block alone, one of those does not come before any later write that `new` does
-    /// not come before. Where some of the warps meet, those may be the two, and a race with `new` is
-    /// missed, as it may be with any third read.
-    #[inline(always)]
-    fn is_pair_beside(self, new: Packed, ceiling: u32) -> bool {
-        self.0 & Packed::PAIR != 0 && self.beside(new, ceiling)
-    }
-
-    /// Whether it comes before what `lane` of `warp` does now.
-    fn is_before(self, known: &Knowledge, warp: usize, lane: usize) -> bool {
-        let time = self.time();
-        let (cluster, agent) = known.agent(self.block(), self.thread());
-        if cluster == told_apart(known.cluster) {
-            return known.knows(warp, lane, agent, time);
-        }
-        known.knows_foreign((warp, lane), cluster, agent, time)
-    }
-
-    fn earlier(self, line: u32, access: Access) -> EarlierAccess {
-        EarlierAccess { block: self.block(), agent: self.thread(), line, access }
-    }
-}
-
-/// The number of a block as [`Packed`] has it: grids of more blocks than fit do not run to
-/// their end in anyone's life.
-fn told_apart(block: u64) -> u64 {
-    block.min((1 << 30) - 2)
-}
-
-/// A type for which all bytes may be zero.
-///
-/// # Safety
-/// They may.
-unsafe trait Zeroable {}
-// SAFETY: it has the bits of an integer.
-unsafe impl Zeroable for AtomicU32 {}
-// SAFETY: as above.
-unsafe impl Zeroable for AtomicU64 {}
-
-/// Zeros. Fresh pages of the host are zero already, and most are never touched.
-fn zeroed<T: Zeroable>(words: usize) -> Box<[T]> {
-    // SAFETY: by the contract of the trait.
-    unsafe { Box::new_zeroed_slice(words).assume_init() }
+    allocations: Vec<Accesses>,
 }
 
 /// Where the accesses of word number `word` are: not in order, since kernels access matrices
@@ -183,62 +54,6 @@ fn place(word: u64) -> usize {
 /// Words among which [`place`] changes the order.
 const SPREAD: u64 = 512;
 
-impl Reads {
-    fn new(places: usize) -> Reads {
-        Reads {
-            last: zeroed(places),
-            other: zeroed(places),
-            last_lines: zeroed(places),
-            other_lines: zeroed(places),
-        }
-    }
-
-    /// Notes a read. `ceiling` is a time after which the warp knows nothing.
-    #[inline(always)]
-    fn note(&self, ceiling: u32, at: usize, mut new: Packed, line: u32) {
-        let last = Packed(self.last[at].load(Relaxed));
-        if last.0 & !Packed::PAIR == new.0 || last.is_pair_beside(new, ceiling) {
-            return;
-        }
-        if last.0 != 0 && !last.same_warp(new) {
-            if last.beside(new, ceiling) {
-                new.0 |= Packed::PAIR;
-            }
-            self.other_lines[at].store(self.last_lines[at].load(Relaxed), Relaxed);
-            self.other[at].store(last.0, Relaxed);
-        }
-        self.last_lines[at].store(line, Relaxed);
-        self.last[at].store(new.0, Relaxed);
-    }
-
-    /// Checks a write by a lane against them. `of` makes the read of the word that is written of
-    /// one that is noted.
-    #[inline(always)]
-    fn check(
-        &self,
-        known: &Knowledge,
-        (warp, lane): (usize, usize),
-        at: usize,
-        of: impl Fn(Packed) -> Packed,
-    ) -> Result<(), Conflict> {
-        for (reads, lines) in [(&self.last, &self.last_lines), (&self.other, &self.other_lines)] {
-            let old = Packed(reads[at].load(Relaxed));
-            if old.0 == 0 {
-                break;
-            }
-            let old = of(old);
-            let earlier = |old: Packed| old.earlier(lines[at].load(Relaxed), Access::Load);
-            if old.kind() & READ_ONLY != 0 {
-                return Err(Conflict::ReadOnlyCache(earlier(old)));
-            }
-            if let Some(old) = old.each_lane().find(|old| !old.is_before(known, warp, lane)) {
-                return Err(Conflict::Race(earlier(old)));
-            }
-        }
-        Ok(())
-    }
-}
-
 impl WordShadow {
     /// For `words` words.
     fn new(words: u64) -> WordShadow {
@@ -246,9 +61,8 @@ impl WordShadow {
         WordShadow {
             writes: zeroed(words),
             write_lines: zeroed(words),
-            reads: Reads::new(words),
-            group_reads: Reads::new(words / GROUP),
-            written: AtomicBool::new(false),
+            reads: WordReads::new(words),
+            group_reads: WordReads::new(words / GROUP),
         }
     }
 
@@ -279,18 +93,101 @@ impl WordShadow {
 impl GlobalShadow {
     /// For `allocations` allocations, none of which has been accessed.
     pub(crate) fn new(allocations: usize, shift: u32) -> GlobalShadow {
-        GlobalShadow { shift, allocations: (0..allocations).map(|_| OnceLock::new()).collect() }
+        GlobalShadow { shift, allocations: (0..allocations).map(|_| Accesses::default()).collect() }
     }
 
     fn words(&self, (index, size): (usize, u64)) -> &WordShadow {
         let words = || WordShadow::new(size.div_ceil(1 << self.shift));
-        self.allocations[index].get_or_init(words)
+        self.allocations[index].words.get_or_init(words)
+    }
+
+    /// Whether accesses of allocation number `index` are noted word by word.
+    #[inline(always)]
+    pub(crate) fn by_word(&self, index: usize) -> bool {
+        self.allocations[index].by_word.load(Relaxed)
+    }
+
+    /// From now on the accesses of allocation number `index`, of `size` bytes, are noted word by
+    /// word: so are those on its log.
+    #[inline(never)]
+    pub(crate) fn use_words(&self, (index, size): (usize, u64)) {
+        let accesses = &self.allocations[index];
+        let mut log = accesses.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = self.words((index, size));
+        for record in std::mem::take(&mut *log) {
+            self.note_record(words, &record);
+        }
+        accesses.by_word.store(true, Relaxed);
+    }
+
+    /// Puts what the cluster of `known` has loaded on the log of an allocation. If its accesses are
+    /// noted word by word, so is this; then fails if another cluster wrote what was loaded: nothing
+    /// orders the two, since whoever releases what it did has put its loads on the log before.
+    /// Returns the lane and the offset, too.
+    pub(super) fn put(
+        &self,
+        known: &Knowledge,
+        (index, size): (usize, u64),
+        record: Record,
+    ) -> Result<(), (usize, u64, Conflict)> {
+        let accesses = &self.allocations[index];
+        {
+            let mut log = accesses.log.lock().unwrap_or_else(PoisonError::into_inner);
+            if !accesses.by_word.load(Relaxed) {
+                log.push(record);
+                if log.len() < RECORDS {
+                    return Ok(());
+                }
+                drop(log);
+                self.use_words((index, size));
+                return Ok(());
+            }
+        }
+        let words = self.words((index, size));
+        self.note_record(words, &record);
+        if !accesses.written.load(Relaxed) {
+            return Ok(());
+        }
+        let own = told_apart(known.cluster);
+        let mut found = Ok(());
+        record.each(|_, mask, offsets| {
+            for lane in bits(mask) {
+                let (from, bytes) = (offsets[lane], u64::from(record.site.bytes));
+                let end = (from + bytes).div_ceil(1 << self.shift);
+                for word in (from >> self.shift..end).map(place) {
+                    let old = Packed(words.writes[word].load(Relaxed));
+                    if old.0 != 0
+                        && known.agent(old.block(), old.thread()).0 != own
+                        && found.is_ok()
+                    {
+                        let kind = KINDS[old.kind() as usize].access();
+                        let earlier = old.earlier(words.write_lines[word].load(Relaxed), kind);
+                        let conflict = match record.site.kind {
+                            AccessKind::ReadOnly => Conflict::ReadOnlyCache(earlier),
+                            _ => Conflict::Race(earlier),
+                        };
+                        found = Err((lane, from, conflict));
+                    }
+                }
+            }
+        });
+        found
+    }
+
+    /// Notes the loads of a record in their words.
+    fn note_record(&self, words: &WordShadow, record: &Record) {
+        let kind = if record.site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
+        record.each(|time, mask, offsets| {
+            let new = Packed::new(told_apart(record.block), record.thread, kind, time);
+            // What the warp knew then is not known any more.
+            self.note_all(words, |_| false, (new, mask), record.site, offsets);
+        });
     }
 
     /// Notes loads of `site.bytes` bytes at `offsets` into allocation number `index`, of `size`
-    /// bytes, by the lanes `mask` of a warp. Returns `false`, and may have noted nothing, if they
+    /// bytes, by the lanes `mask` of a warp. Returns `false`, and has noted nothing, if they
     /// have to be checked one by one.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn note_loads(
         &self,
         known: &Knowledge,
@@ -299,19 +196,33 @@ impl GlobalShadow {
         site: Site,
         offsets: &[u64; LANES],
     ) -> bool {
-        let words = self.words(allocation);
-        if words.written.load(Relaxed) {
+        if self.allocations[allocation.0].written.load(Relaxed) {
             return false;
         }
         let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
         let (block, first) = known.place(warp);
         let new = Packed::new(told_apart(block), first, kind, known.now(warp));
-        let ceiling = known.ceiling(warp);
+        let before = |old: Packed| old.all_before(known, warp);
+        self.note_all(self.words(allocation), before, (new, mask), site, offsets);
+        true
+    }
+
+    /// Notes loads by the lanes `mask` of a warp, of which `new` is the first. `before` is as for
+    /// [`WordReads::note`].
+    #[inline(always)]
+    fn note_all(
+        &self,
+        words: &WordShadow,
+        before: impl Fn(Packed) -> bool + Copy,
+        (new, mask): (Packed, u32),
+        site: Site,
+        offsets: &[u64; LANES],
+    ) {
         if mask != FULL {
             for lane in bits(mask) {
-                self.note_load(words, (ceiling, new.lane(lane)), site, offsets[lane]);
+                self.note_load(words, before, new.lane(lane), site, offsets[lane]);
             }
-            return true;
+            return;
         }
         // Both halves of a warp often read the same words.
         let (low, high) = offsets.split_at(LANES / 2);
@@ -320,11 +231,10 @@ impl GlobalShadow {
             differ |= a ^ b;
         }
         let lanes = if differ == 0 { LANES } else { LANES / 2 };
-        self.note_half(words, (ceiling, new), site, (low, lanes));
+        self.note_half(words, before, new, site, (low, lanes));
         if differ != 0 {
-            self.note_half(words, (ceiling, new.lane(LANES / 2)), site, (high, lanes));
+            self.note_half(words, before, new.lane(LANES / 2), site, (high, lanes));
         }
-        true
     }
 
     /// Notes loads by half a warp, of which `new` is the first lane; `lanes` are those that do the
@@ -333,7 +243,8 @@ impl GlobalShadow {
     fn note_half(
         &self,
         words: &WordShadow,
-        (ceiling, new): (u32, Packed),
+        before: impl Fn(Packed) -> bool + Copy,
+        new: Packed,
         site: Site,
         (offsets, lanes): (&[u64], usize),
     ) {
@@ -342,7 +253,7 @@ impl GlobalShadow {
             differ |= offset ^ offsets[0];
         }
         if differ == 0 {
-            return self.note_load(words, (ceiling, new.together(lanes)), site, offsets[0]);
+            return self.note_load(words, before, new.together(lanes), site, offsets[0]);
         }
         let together = match (self.shift, site.bytes) {
             (2, 4) => read_groups::<8>(offsets),
@@ -355,14 +266,14 @@ impl GlobalShadow {
             for lane in (0..offsets.len()).step_by(GROUP >> each) {
                 let at = place(offsets[lane] >> self.shift) / GROUP;
                 let new = Packed(new.lane(lane).0 | u64::from(each) << Packed::EACH);
-                words.group_reads.note(ceiling, at, new, site.line);
+                words.group_reads.note(before, at, new, site.line);
             }
             return;
         }
         let mut lane = 0;
         for run in offsets.chunk_by(|a, b| a == b) {
             let new = new.lane(lane).together(run.len());
-            self.note_load(words, (ceiling, new), site, run[0]);
+            self.note_load(words, before, new, site, run[0]);
             lane += run.len();
         }
     }
@@ -372,13 +283,14 @@ impl GlobalShadow {
     fn note_load(
         &self,
         words: &WordShadow,
-        (ceiling, new): (u32, Packed),
+        before: impl Fn(Packed) -> bool + Copy,
+        new: Packed,
         site: Site,
         offset: u64,
     ) {
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
         for word in offset >> self.shift..end {
-            words.reads.note(ceiling, place(word), new, site.line);
+            words.reads.note(before, place(word), new, site.line);
         }
     }
 
@@ -394,6 +306,7 @@ impl GlobalShadow {
         offset: u64,
         same: impl Fn(usize) -> bool,
     ) -> Result<(), Conflict> {
+        let accesses = &self.allocations[allocation.0];
         let words = self.words(allocation);
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
         let (block, first) = known.place(warp);
@@ -406,14 +319,17 @@ impl GlobalShadow {
             _ => 0,
         };
         let new = Packed::new(block, thread, kind, time);
-        let written = words.written.load(Relaxed);
+        let written = accesses.written.load(Relaxed);
+        // The write that the one before came after, and so does this.
+        let mut passed = 0;
         for number in offset >> self.shift..end {
             let word = place(number);
             if written && !quiet {
                 let old = words.writes[word].load(Relaxed);
-                if old != 0 && old != new.0 {
+                if old != 0 && old != new.0 && old != passed {
                     let line = || words.write_lines[word].load(Relaxed);
                     self.after_write(known, (warp, lane), site, Packed(old), line, &same)?;
+                    passed = old;
                 }
             }
             if site.kind.writes() {
@@ -422,11 +338,12 @@ impl GlobalShadow {
                 }
                 words.note_write(word, new, site.line);
             } else if !site.kind.strong() {
-                words.reads.note(known.ceiling(warp), word, new, site.line);
+                let before = |old: Packed| old.all_before(known, warp);
+                words.reads.note(before, word, new, site.line);
             }
         }
         if site.kind.writes() && !written {
-            words.written.store(true, Relaxed);
+            accesses.written.store(true, Relaxed);
         }
         Ok(())
     }

@@ -25,8 +25,6 @@ struct Common {
     floors: Vec<u32>,
     /// The least of `floors`, or 0 where copies have times of their own.
     reach: u32,
-    /// The latest time of a thread.
-    latest: u32,
 }
 
 /// What the lanes of one warp know.
@@ -37,9 +35,9 @@ struct WarpKnowledge {
     /// Agents of the cluster that are threads.
     threads: usize,
     now: u32,
+    /// How often it has waited for products, and 1.
+    products: u32,
     common: Arc<Common>,
-    /// The latest time of a thread that any lane knows.
-    ceiling: u32,
     extra: [Option<Box<Clock>>; LANES],
     /// Lanes that have `extra`.
     beyond: u32,
@@ -106,8 +104,8 @@ impl Knowledge {
             warp.lanes = u32::MAX >> (LANES - lanes);
             warp.threads = threads;
             warp.now = 1;
+            warp.products = 1;
             warp.common = common.clone();
-            warp.ceiling = 0;
             warp.extra = Default::default();
             warp.beyond = 0;
             warp.fences = Default::default();
@@ -147,7 +145,30 @@ impl Knowledge {
 
     /// The agent that stands for mbarrier number `index`.
     pub(crate) fn mbarrier(&self, index: usize) -> usize {
-        2 * self.threads + index
+        2 * self.threads + self.warps.len() + index
+    }
+
+    /// The agent that stands for what `wgmma` reads for a warp.
+    pub(crate) fn products_of(&self, warp: usize) -> usize {
+        2 * self.threads + warp
+    }
+
+    /// The time of that.
+    pub(crate) fn products_now(&self, warp: usize) -> u32 {
+        self.warps[warp].products
+    }
+
+    /// The products are complete that the warps of a warpgroup have waited for. All of them know,
+    /// and know nothing else of each other.
+    pub(crate) fn complete_products(&mut self, warps: &[usize]) {
+        let mut clock = Clock::default();
+        for &warp in warps {
+            clock.set(self.products_of(warp), self.products_now(warp));
+            self.warps[warp].products += 1;
+        }
+        for &warp in warps {
+            self.acquire(warp, self.warps[warp].lanes, &clock);
+        }
     }
 
     #[inline(always)]
@@ -165,12 +186,6 @@ impl Knowledge {
     #[inline(always)]
     pub(crate) fn reach(&self, warp: usize) -> u32 {
         self.warps[warp].common.reach
-    }
-
-    /// A time after which no lane of `warp` knows anything that another thread of its cluster did.
-    #[inline(always)]
-    pub(crate) fn ceiling(&self, warp: usize) -> u32 {
-        self.warps[warp].ceiling
     }
 
     /// What all lanes of `warp` know of all lanes of `other`, at least.
@@ -221,8 +236,7 @@ impl Knowledge {
         let floor = |warp: usize| clock.least(warp * LANES..((warp + 1) * LANES).min(threads));
         let floors: Vec<u32> = (0..self.warps.len()).map(floor).collect();
         let reach = if self.copies { 0 } else { floors.iter().min().copied().unwrap_or(0) };
-        let latest = clock.latest(threads);
-        Common { clock, floors, reach, latest }
+        Common { clock, floors, reach }
     }
 
     /// Adds what `lanes` of `warp` know to `into`; does not advance their time. `before` is a warp
@@ -268,7 +282,6 @@ impl Knowledge {
         for lane in bits(lanes) {
             mine.extra[lane].get_or_insert_default().join(from);
         }
-        mine.ceiling = mine.ceiling.max(from.latest(mine.threads));
         mine.beyond |= lanes;
     }
 
@@ -402,7 +415,6 @@ impl Knowledge {
 impl WarpKnowledge {
     /// All lanes know what `common` says.
     fn know(&mut self, common: Arc<Common>) {
-        self.ceiling = self.ceiling.max(common.latest);
         self.common = common;
     }
 }

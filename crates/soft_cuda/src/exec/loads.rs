@@ -17,7 +17,7 @@ const SEGMENTS: usize = 16;
 /// The most patterns that are told apart in a block.
 const PATTERNS: usize = 64;
 /// How many operations are remembered with the pattern of their last load.
-const RECENT: usize = 64;
+const RECENT: usize = 256;
 
 /// Where the lanes of a warp load from, relative to the first.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Pattern {
 }
 
 /// Loads by all lanes of a warp.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Load {
     /// Of the first lane.
     offset: u32,
@@ -64,9 +64,13 @@ impl<P> Loaded<P> {
     /// Where it is among those that are remembered.
     #[inline(always)]
     fn recent(&self) -> usize {
-        ((self.number ^ self.number >> 8) % RECENT as u64) as usize
+        // By the golden ratio, since numbers are often multiples of each other.
+        (self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT
     }
 }
+
+/// How many loads are remembered as of words that have been written.
+const WRITTEN: usize = 1024;
 
 /// The loads of an operation.
 #[derive(Debug)]
@@ -104,6 +108,8 @@ pub(crate) struct Loads {
     parts: Vec<Parts>,
     places: HashMap<u64, u32>,
     recent: [Recent; RECENT],
+    /// Loads of words all of which have been written, by a hash.
+    written: Vec<Option<Load>>,
     lists: Vec<List>,
     /// Empty ones, for their memory.
     spare: Vec<Segment>,
@@ -126,6 +132,7 @@ impl Loads {
             parts: Vec::new(),
             places: HashMap::new(),
             recent: [Recent::default(); RECENT],
+            written: vec![None; WRITTEN],
             lists,
             spare: Vec::new(),
         }
@@ -133,6 +140,7 @@ impl Loads {
 
     /// Forgets everything, for a new block.
     pub(crate) fn clear(&mut self) {
+        self.written.fill(None);
         for warp in 0..self.lists.len() {
             while self.forget_oldest(warp) {}
         }
@@ -188,9 +196,20 @@ impl Loads {
         Some(self.recent[at])
     }
 
-    /// What is loaded.
-    pub(crate) fn parts(&self, listed: &Listed) -> &[Part] {
-        &self.parts[listed.load.what as usize].all
+    /// Whether `look` finds all words that are loaded to have been written. That stays so.
+    #[inline(always)]
+    pub(crate) fn are_written(&mut self, listed: &Listed, look: impl Fn(&Part) -> bool) -> bool {
+        let load = listed.load;
+        let hash = (load.offset / 4) ^ (load.pattern << 5) ^ (load.what << 3);
+        let at = hash as usize % WRITTEN;
+        if self.written[at] == Some(load) {
+            return true;
+        }
+        let written = self.parts[load.what as usize].all.iter().all(look);
+        if written {
+            self.written[at] = Some(load);
+        }
+        written
     }
 
     /// Whether a load at `time` can be put on the list of `warp`.
@@ -225,10 +244,17 @@ impl Loads {
         }
     }
 
-    /// Whether the list of `warp` has loads from any of `chunks` after `time`.
+    /// Whether the list of `warp` has loads after `time` from any of `bytes`, which are in `chunks`.
     #[inline(always)]
-    pub(crate) fn has(&self, warp: usize, chunks: u64, time: u32) -> bool {
-        self.lists[warp].iter().any(|of| of.chunks & chunks != 0 && of.time > time)
+    pub(crate) fn has(&self, warp: usize, (chunks, bytes): (u64, &Range<u64>), time: u32) -> bool {
+        let near = |load: &Load| {
+            let Pattern { before, after, .. } = self.patterns[load.pattern as usize];
+            let (lane, all) = (u64::from(load.offset), self.parts[load.what as usize].bytes);
+            let end = lane + u64::from(after) + u64::from(all);
+            lane - u64::from(before) < bytes.end && bytes.start < end
+        };
+        let mut segments = self.lists[warp].iter();
+        segments.any(|of| of.chunks & chunks != 0 && of.time > time && of.loads.iter().any(near))
     }
 
     /// Takes the oldest segment from the list of `warp`. Calls `note` with the time, the line, the

@@ -401,6 +401,8 @@ unsafe impl Handler for Fence {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         cx.order.fence(cx.warp);
         if let Some(checker) = &mut cx.checker {
+            // What it loaded comes before what others write who know of this.
+            checker.put_loads();
             checker.known.fence(cx.warp, cx.mask, op.x != 0);
         }
         false

@@ -128,9 +128,16 @@ impl<'k> Worker<'k> {
             self.reduce(&here);
             self.arrivals[rank * ALL_BARRIERS as usize + id as usize] = 0;
             self.expiries = 0;
-            // A wait for a product orders nothing but that product.
-            if id < BARRIERS {
-                self.order(&here, (rank, id), expected.is_none());
+            match id < BARRIERS {
+                true => self.order(&here, (rank, id), expected.is_none()),
+                false => {
+                    // A wait for a product orders nothing but that product, for all its warps.
+                    let warps: Vec<usize> = here.iter().map(|&(warp, ..)| warp).collect();
+                    self.cx.order.complete_products(&warps);
+                    if let Some(checker) = &mut self.cx.checker {
+                        checker.known.complete_products(&warps);
+                    }
+                }
             }
             // From the back, so that removing one split moves none that is still to come.
             for &(warp, index, _, barrier) in here.iter().rev() {

@@ -191,6 +191,14 @@ impl Order {
         warps.for_each(|warp| self.acquire(warp, &all));
     }
 
+    /// `warps` of a warpgroup have waited for their products together. What else they read is not
+    /// told apart from that.
+    pub(crate) fn complete_products(&mut self, warps: &[usize]) {
+        let mut all = WarpClock::default();
+        warps.iter().for_each(|&warp| self.release(warp, &mut all));
+        warps.iter().for_each(|&warp| self.acquire(warp, &all));
+    }
+
     /// What stands for this moment in the life of `warp`; see [`knows`](Order::knows).
     pub(crate) fn now(&self, warp: usize) -> u32 {
         self.clocks.get(warp).map_or(0, |clock| clock.at(warp))

@@ -9,7 +9,6 @@ use super::machine::{LANES, bits};
 #[derive(Debug)]
 pub(super) struct Reads {
     pub(super) times: Vec<u32>,
-    /// 0 for a `wgmma`: it is the whole warp's, and complete for each lane that has waited.
     pub(super) lanes: Vec<u32>,
     /// PTX lines.
     pub(super) lines: Vec<u32>,
@@ -47,9 +46,6 @@ impl Reads {
         let time = self.times[word] - base;
         let knows = |agent: usize| known.knows(warp, lane, agent, time);
         let first = reader * LANES;
-        match self.lanes[word] {
-            0 => (!(first..first + LANES).any(knows)).then_some(first),
-            lanes => bits(lanes).map(|lane| first + lane).find(|&agent| !knows(agent)),
-        }
+        bits(self.lanes[word]).map(|lane| first + lane).find(|&agent| !knows(agent))
     }
 }

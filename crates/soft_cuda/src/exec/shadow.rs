@@ -1,5 +1,7 @@
 //! Who accessed each word of the shared memory of a cluster's blocks last.
 
+use std::ops::Range;
+
 use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Part, Site};
 use super::chunks::{Chunks, State};
 use super::knowledge::Knowledge;
@@ -7,7 +9,6 @@ use super::loads::{Loaded, Loads};
 use super::machine::{FULL, LANES, bits};
 use super::reads::Reads;
 use crate::checks::Checks;
-use crate::fault::Access;
 
 /// The last write of a word, but for its time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +23,7 @@ pub(super) struct Write {
 #[derive(Debug)]
 pub(crate) struct Shadow {
     /// Logarithm of the bytes of a word.
-    shift: u32,
+    pub(super) shift: u32,
     pub(super) base: u32,
     /// The largest time of this cluster so far.
     latest: u32,
@@ -31,27 +32,20 @@ pub(crate) struct Shadow {
     pub(super) writes: Vec<Write>,
     /// By warp, without those in `loads`.
     pub(super) reads: Vec<Reads>,
-    /// Those through the async proxy, by warp; empty as long as there is none.
-    async_reads: Vec<Reads>,
-    loads: Loads,
-    chunks: Chunks,
+    /// Those by bulk copies, and those by `wgmma`, at times of their own, by warp; empty as long as
+    /// there is none.
+    pub(super) async_reads: Vec<Reads>,
+    pub(super) product_reads: Vec<Reads>,
+    pub(super) loads: Loads,
+    pub(super) chunks: Chunks,
     /// By warp: the time of its last read.
-    last_read: Vec<u32>,
+    pub(super) last_read: Vec<u32>,
     /// Bytes between variables of a block: from, to.
-    gaps: Vec<(u32, u32)>,
+    pub(super) gaps: Vec<(u32, u32)>,
     /// Bytes from one block's shared memory to the next one's.
     stride: u32,
     /// The warps of which the one that stores does not know all reads.
-    unknown: Vec<usize>,
-}
-
-/// Who accesses, and on whose account: see [`super::clock`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Writer {
-    pub warp: usize,
-    pub lane: usize,
-    pub agent: usize,
-    pub time: u32,
+    pub(super) unknown: Vec<usize>,
 }
 
 impl Shadow {
@@ -71,6 +65,7 @@ impl Shadow {
             writes: vec![Write::default(); words],
             reads: (0..warps).map(|_| Reads::new(words)).collect(),
             async_reads: Vec::new(),
+            product_reads: Vec::new(),
             loads: Loads::new(warps),
             chunks: Chunks::new(words, warps),
             last_read: vec![0; warps],
@@ -84,7 +79,8 @@ impl Shadow {
     pub(crate) fn clear(&mut self) {
         if self.latest > u32::MAX / 2 {
             self.written.fill(0);
-            let all = self.reads.iter_mut().chain(&mut self.async_reads);
+            let others = self.async_reads.iter_mut().chain(&mut self.product_reads);
+            let all = self.reads.iter_mut().chain(others);
             all.for_each(|reads| reads.times.fill(0));
             self.last_read.fill(0);
             self.latest = 0;
@@ -94,7 +90,7 @@ impl Shadow {
         self.chunks.clear();
     }
 
-    fn stamp(&mut self, time: u32) -> u32 {
+    pub(super) fn stamp(&mut self, time: u32) -> u32 {
         let time = self.base + time;
         self.latest = self.latest.max(time);
         time
@@ -147,13 +143,25 @@ impl Shadow {
             }
             if site.kind == AccessKind::AsyncLoad {
                 // What all lanes read asynchronously is a matrix.
-                let lanes = if mask == FULL { 0 } else { group };
-                self.async_reads(warp).note(now, words, lanes, site.line);
+                match mask {
+                    FULL => self.product_reads(known, warp, words, site.line),
+                    _ => self.async_reads(warp).note(now, words, group, site.line),
+                }
             } else {
                 self.reads[warp].note(now, words, group, site.line);
             }
         }
         Ok(())
+    }
+
+    /// Notes that `wgmma` reads words for a warp.
+    fn product_reads(&mut self, known: &Knowledge, warp: usize, words: Range<usize>, line: u32) {
+        if self.product_reads.is_empty() {
+            let all = self.writes.len();
+            self.product_reads = self.reads.iter().map(|_| Reads::new(all)).collect();
+        }
+        let now = self.stamp(known.products_now(warp));
+        self.product_reads[warp].note(now, words, 1, line);
     }
 
     fn async_reads(&mut self, warp: usize) -> &mut Reads {
@@ -207,12 +215,16 @@ impl Shadow {
                 State::Partial
             }
         });
-        let unwritten = |part: &Part| {
-            let words = |&offset: &u32| self.words(offset + part.offset, part.bytes);
-            offsets.iter().flat_map(words).any(|word| self.written[word] <= base)
+        let (written, shift) = (&self.written, self.shift);
+        let are_written = |part: &Part| {
+            offsets.iter().all(|offset| {
+                let (first, bytes) = (offset + part.offset, part.bytes);
+                let end = (first + bytes).div_ceil(1 << shift);
+                (first >> shift..end).all(|word| written[word as usize] > base)
+            })
         };
         if state == State::Unknown
-            || state == State::Partial && self.loads.parts(&listed).iter().any(unwritten)
+            || state == State::Partial && !self.loads.are_written(&listed, are_written)
         {
             return false;
         }
@@ -243,7 +255,7 @@ impl Shadow {
 
     /// Notes the oldest loads in a warp's list in their words.
     #[inline(never)]
-    fn note_oldest(&mut self, warp: usize) {
+    pub(super) fn note_oldest(&mut self, warp: usize) {
         let (reads, shift) = (&mut self.reads[warp], self.shift);
         self.loads.take_oldest(warp, |time, line, bytes, offsets| {
             for group in Groups::of(FULL, offsets) {
@@ -253,146 +265,7 @@ impl Shadow {
         });
     }
 
-    /// Checks and notes stores of `site.bytes` bytes at `offsets` by the lanes `mask`. `same`
-    /// says whether two lanes store the same value: then it does not matter which comes last.
-    #[inline(always)]
-    pub(crate) fn store(
-        &mut self,
-        known: &Knowledge,
-        checks: Checks,
-        (warp, mask): (usize, u32),
-        site: Site,
-        offsets: &[u32; LANES],
-        same: impl Fn(usize, usize) -> bool,
-    ) -> Result<(), (usize, Conflict)> {
-        let time = known.now(warp);
-        let chunks = bits(mask).fold(0, |chunks, lane| {
-            chunks | self.chunks.set(self.words(offsets[lane], site.bytes))
-        });
-        self.find_unknown(known, warp, chunks);
-        for lane in bits(mask) {
-            let writer = Writer { warp, lane, agent: warp * LANES + lane, time };
-            let result = self.write(known, checks, writer, site, offsets[lane], &same);
-            result.map_err(|conflict| (lane, conflict))?;
-        }
-        Ok(())
-    }
-
-    /// Checks and notes a copy to `site.bytes` bytes at `offset`, on the account of an agent of
-    /// its own.
-    pub(crate) fn copy(
-        &mut self,
-        known: &Knowledge,
-        checks: Checks,
-        writer: Writer,
-        site: Site,
-        offset: u32,
-    ) -> Result<(), Conflict> {
-        let chunks = self.chunks.set(self.words(offset, site.bytes));
-        self.find_unknown(known, writer.warp, chunks);
-        self.write(known, checks, writer, site, offset, &|_, _| false)
-    }
-
-    /// Finds the warps of which `warp` does not know all reads, and notes those from `chunks`.
-    fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64) {
-        self.unknown.clear();
-        for other in 0..self.last_read.len() {
-            let known = self.base + known.floor(warp, other);
-            if self.last_read[other] > known {
-                self.unknown.push(other);
-                while self.loads.has(other, chunks, known) {
-                    self.note_oldest(other);
-                }
-            }
-        }
-    }
-
-    /// Checks and notes a write, for whose warp `unknown` is found.
-    #[inline(always)]
-    fn write(
-        &mut self,
-        known: &Knowledge,
-        checks: Checks,
-        writer: Writer,
-        site: Site,
-        offset: u32,
-        same: &impl Fn(usize, usize) -> bool,
-    ) -> Result<(), Conflict> {
-        let Writer { warp, lane, agent, time } = writer;
-        let now = self.stamp(time);
-        let thread = warp * LANES + lane;
-        let new = Write { line: site.line, agent: agent as u16, kind: site.kind as u8 };
-        for word in self.words(offset, site.bytes) {
-            let (written, old) = (self.written[word], self.writes[word]);
-            if written <= self.base {
-                if checks.memory {
-                    if self.in_gap(word) {
-                        return Err(Conflict::NoVariable);
-                    }
-                    if site.kind == AccessKind::Atomic {
-                        return Err(Conflict::Uninitialised);
-                    }
-                }
-            } else if checks.races
-                && usize::from(old.agent) != thread
-                && known.common(warp, old.agent.into()) < written - self.base
-            {
-                // The lanes of one instruction that store to one place: one of them comes last.
-                let together = written == now
-                    && old.line == site.line
-                    && usize::from(old.agent) / LANES == warp
-                    && agent == thread
-                    && same(lane, usize::from(old.agent) % LANES);
-                if !together {
-                    let checked =
-                        check_write(known, self.base, (warp, 1 << lane), site, (written, old));
-                    checked.map_err(|(_, conflict)| conflict)?;
-                }
-            }
-            if checks.races {
-                for &other in &self.unknown {
-                    let floor = self.base + known.floor(warp, other);
-                    let reads = &self.reads[other];
-                    if reads.times[word] > floor {
-                        self.check_read(known, (warp, lane), (reads, other), word)?;
-                    }
-                    if let Some(reads) = self.async_reads.get(other)
-                        && reads.times[word] > floor
-                    {
-                        self.check_read(known, (warp, lane), (reads, other), word)?;
-                    }
-                }
-            }
-            // A plain store races with what an atomic behind it does not race with.
-            let plain = usize::from(old.agent) == agent
-                && written == now
-                && !KINDS[usize::from(old.kind)].strong();
-            self.chunks.write(word);
-            self.written[word] = now;
-            self.writes[word] = if plain { Write { kind: old.kind, ..new } } else { new };
-        }
-        Ok(())
-    }
-
-    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`.
-    #[inline(never)]
-    fn check_read(
-        &self,
-        known: &Knowledge,
-        by: (usize, usize),
-        (reads, other): (&Reads, usize),
-        word: usize,
-    ) -> Result<(), Conflict> {
-        match reads.unknown(known, by, (other, self.base), word) {
-            None => Ok(()),
-            Some(agent) => {
-                let (line, access) = (reads.lines[word], Access::Load);
-                Err(Conflict::Race(EarlierAccess { block: known.cluster, agent, line, access }))
-            }
-        }
-    }
-
-    fn in_gap(&self, word: usize) -> bool {
+    pub(super) fn in_gap(&self, word: usize) -> bool {
         let at = ((word as u32) << self.shift) % self.stride;
         let after = self.gaps.partition_point(|&(from, _)| from <= at);
         after != 0 && at < self.gaps[after - 1].1
@@ -401,7 +274,7 @@ impl Shadow {
 
 /// Fails if one of `lanes` does not come after `write`.
 #[inline(never)]
-fn check_write(
+pub(super) fn check_write(
     known: &Knowledge,
     base: u32,
     (warp, lanes): (usize, u32),

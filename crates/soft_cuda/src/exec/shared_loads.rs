@@ -56,14 +56,9 @@ unsafe impl<const N: usize> Handler for SharedLoads<N> {
                         let values = at(0).cast::<[u32; W]>().read_unaligned();
                         cx.slot::<[u32; W]>(slots[0]).add(j / W).write(values);
                     } else {
-                        let mut values = [[0; W]; N];
-                        for i in 0..W {
-                            let lane = at(i).read();
-                            for k in 0..N {
-                                values[k][i] = lane[k];
-                            }
-                        }
-                        for (&slot, values) in slots.iter().zip(values) {
+                        let lanes: [[u32; N]; W] = std::array::from_fn(|i| at(i).read());
+                        for (k, &slot) in slots.iter().enumerate() {
+                            let values = lanes.map(|lane| lane[k]);
                             cx.slot::<[u32; W]>(slot).add(j / W).write(values);
                         }
                     }

@@ -46,7 +46,9 @@ impl Lowering<'_> {
             let (line, bytes) = (raw(at.inst.line), raw(of.element * of.count));
             let read_only = raw((of.kind == AccessKind::ReadOnly).into());
             let base = Field::Use(address.base);
-            let fields = [line, base, read_only, raw(0), raw(address.offset), bytes];
+            self.checked_loads += 1;
+            let number = raw(self.checked_loads);
+            let fields = [line, base, read_only, number, raw(address.offset), bytes];
             self.emit(at, run, fields).kind = match shared {
                 true => InstKind::CheckSharedLoad,
                 false => InstKind::Check,

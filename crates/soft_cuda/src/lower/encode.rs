@@ -260,7 +260,7 @@ impl Encoder {
         self.code.segments.push(Segment {
             first,
             last: self.code.ops.len() as u32,
-            instructions: instructions + u32::from(block.counted),
+            instructions: instructions + block.dropped + u32::from(block.counted),
             line: block.line,
             end,
         });

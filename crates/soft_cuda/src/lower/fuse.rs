@@ -8,13 +8,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::graph::{self, TooIntricate};
-use super::ir::{Field, Fixed, Inst, InstKind, Ir, V};
+use super::ir::{Block, Field, Fixed, Inst, InstKind, Ir, V};
 use super::tiles::Chains;
 use crate::exec::shared_loads::SharedLoads;
 use crate::exec::{Path, pick};
 
-/// The most loads that come before the FMAs that use them: each has a register of its own.
-const LOADS: usize = 128;
+/// The most registers that are loaded before the FMAs that use them, so that all stay in the cache.
+const LOADED: usize = 128;
 /// The most FMAs of one operation.
 const FMAS: usize = 1024;
 
@@ -24,18 +24,21 @@ pub(super) fn fuse(ir: &mut Ir, path: Path) -> Result<(), TooIntricate> {
     if !ir.blocks.iter().flat_map(|block| &block.insts).any(of_interest) {
         return Ok(());
     }
-    let facts = Registers::of(ir)?;
+    let mut facts = Registers::of(ir)?;
+    for inst in ir.blocks.iter_mut().flat_map(|block| &mut block.insts) {
+        if matches!(inst.kind, InstKind::LoadShared | InstKind::CheckSharedLoad) {
+            facts.rebase(inst);
+        }
+    }
+    for block in ir.blocks.iter_mut().rev() {
+        facts.drop_unused(block);
+    }
     for block in &mut ir.blocks {
         let mut straight = Straight::new(&facts, path);
-        for mut inst in std::mem::take(&mut block.insts) {
-            if inst.guard.is_none() {
-                if matches!(inst.kind, InstKind::LoadShared | InstKind::CheckSharedLoad) {
-                    facts.rebase(&mut inst);
-                }
-                if straight.takes(&inst) {
-                    straight.push(inst);
-                    continue;
-                }
+        for inst in std::mem::take(&mut block.insts) {
+            if inst.guard.is_none() && straight.takes(&inst) {
+                straight.push(inst);
+                continue;
             }
             straight.finish(&mut block.insts);
             match inst.guard.is_none() && straight.takes(&inst) {
@@ -111,14 +114,39 @@ impl Registers {
     }
 
     /// Makes the address of a load a constant more than a register that is no such sum itself.
-    fn rebase(&self, inst: &mut Inst) {
+    fn rebase(&mut self, inst: &mut Inst) {
         let [_, Field::Use(mut base), _, _, Field::Raw(mut offset), _] = inst.fields else {
             return;
         };
+        self.uses[base as usize] -= 1;
         while let Some((of, more)) = self.sums[base as usize] {
             (base, offset) = (of, offset.wrapping_add(more));
         }
+        self.uses[base as usize] += 1;
         (inst.fields[1], inst.fields[4]) = (Field::Use(base), Field::Raw(offset));
+    }
+}
+
+impl Registers {
+    /// Drops sums that nothing reads any more.
+    fn drop_unused(&mut self, block: &mut Block) {
+        for inst in std::mem::take(&mut block.insts).into_iter().rev() {
+            let unused = match (inst.kind, inst.fields[0]) {
+                (InstKind::Add | InstKind::Copy, Field::Def(d)) => self.uses[d as usize] == 0,
+                _ => false,
+            };
+            if !unused || inst.guard.is_some() {
+                block.insts.push(inst);
+                continue;
+            }
+            block.dropped += 1;
+            for field in inst.operands() {
+                if let Field::Use(v) = field {
+                    self.uses[v as usize] -= 1;
+                }
+            }
+        }
+        block.insts.reverse();
     }
 }
 
@@ -162,7 +190,7 @@ impl<'r> Straight<'r> {
             InstKind::CheckSharedLoad | InstKind::LoadShared => {
                 let Field::Use(base) = inst.fields[1] else { return false };
                 free(base)
-                    && self.loads.len() < 2 * LOADS
+                    && self.loaded.len() < LOADED
                     && destinations(inst).all(|d| {
                         free(d) && d != base && !self.read.contains(&d) && !self.bases.contains(&d)
                     })

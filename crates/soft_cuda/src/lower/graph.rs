@@ -373,7 +373,7 @@ mod tests {
                         next: *next,
                     },
                 };
-                Block { insts: Vec::new(), end, line: 0, counted: true }
+                Block { insts: Vec::new(), end, line: 0, counted: true, dropped: 0 }
             })
             .collect();
         Ir { registers: Vec::new(), blocks }

@@ -211,6 +211,8 @@ pub(crate) struct Block {
     pub line: u32,
     /// Whether the terminator stands for a PTX instruction.
     pub counted: bool,
+    /// How many PTX instructions are not in `insts`, since nothing needs them.
+    pub dropped: u32,
 }
 
 /// A kernel, or a function. Block 0 is the entry.

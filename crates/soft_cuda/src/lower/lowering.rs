@@ -49,6 +49,8 @@ pub(super) struct Lowering<'m> {
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub(super) bulk: bool,
     pub(super) checks: Checks,
+    /// How many plain loads are checked.
+    pub(super) checked_loads: u32,
     pub(super) granule: Granule,
     /// Names of registers, where reads of those that were not written are looked for.
     pub(super) names: HashMap<V, String>,
@@ -87,6 +89,7 @@ impl<'m> Lowering<'m> {
             branch_targets: Vec::new(),
             bulk: false,
             checks,
+            checked_loads: 0,
             granule: Granule::LARGEST,
             names: HashMap::new(),
             communicates: false,
@@ -105,7 +108,7 @@ impl<'m> Lowering<'m> {
             for wait in insts.iter_mut().filter(|inst| inst.kind == InstKind::ProductWait) {
                 wait.extra = products.iter().map(|&v| Field::Use(v)).collect();
             }
-            Block { insts, end, line, counted }
+            Block { insts, end, line, counted, dropped: 0 }
         });
         Ir { blocks: blocks.collect(), registers: self.registers }
     }

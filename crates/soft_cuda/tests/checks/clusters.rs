@@ -4,7 +4,7 @@ use super::{Twin, check};
 use soft_cuda::Checks;
 
 /// Kernels of clusters of two blocks.
-const TWINS: [Twin; 12] = [
+pub const TWINS: [Twin; 12] = [
     Twin {
         name: "device memory that another block of the cluster writes",
         found: "DataRace",

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Twin, memory, module, races, registers, sync, tensor};
+use super::{Twin, clusters, memory, module, races, registers, sync, tensor};
 
 /// All of them, with the checks that find each.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
@@ -16,6 +16,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("races", &races::GLOBAL))
         .chain(of("sync", &sync::TWINS))
         .chain(of("all", &tensor::TWINS))
+        .chain(of("races", &clusters::TWINS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,
@@ -37,27 +38,35 @@ fn write() {
 }
 
 /// Where the planted bugs ran under compute-sanitizer.
-const RUN: &str = "../../runs/2026-11-22-h200-checks";
+const RUNS: [&str; 2] =
+    ["../../runs/2026-11-22-h200-checks", "../../runs/2026-11-22-h200-checks-sm90"];
 const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
 /// What each tool made of each planted bug, as Markdown.
 fn table() -> String {
-    let read = |file: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RUN).join(file);
+    let read = |run: &str, file: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(run).join(file);
         std::fs::read_to_string(path).unwrap()
     };
-    let (list, runs) = (read("twins.csv"), read("findings.csv"));
-    // By name: the number of each in that run.
-    let numbers: HashMap<&str, &str> = list
-        .lines()
-        .map(|line| {
-            let fields: Vec<&str> = line.splitn(6, ',').collect();
-            (fields[5].trim_matches('"'), fields[0])
-        })
-        .collect();
+    // By name, twin and tool.
+    let mut statuses: HashMap<(String, String), String> = HashMap::new();
+    for run in RUNS {
+        let list = read(run, "twins.csv");
+        let names: HashMap<&str, &str> = list
+            .lines()
+            .map(|line| {
+                let fields: Vec<&str> = line.splitn(6, ',').collect();
+                (fields[0], fields[5].trim_matches('"'))
+            })
+            .collect();
+        for line in read(run, "findings.csv").lines().skip(1) {
+            let fields: Vec<&str> = line.splitn(5, ',').collect();
+            let of = (names[fields[0]].to_owned(), format!("{},{}", fields[1], fields[2]));
+            statuses.insert(of, fields[3].to_owned());
+        }
+    }
     let status = |name: &str, twin: &str, tool: &str| {
-        let start = format!("{},{twin},{tool},", numbers.get(name)?);
-        runs.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next())
+        statuses.get(&(name.to_owned(), format!("{twin},{tool}"))).map(String::as_str)
     };
     let mut table = String::from(
         "| planted bug | software device | compute-sanitizer | alone | clean twin |\n",

@@ -5,7 +5,7 @@ use soft_cuda::Checks;
 
 const UNWRITTEN: &str = "Uninitialised";
 
-pub const TWINS: [Twin; 14] = [
+pub const TWINS: [Twin; 15] = [
     Twin {
         name: "shared memory",
         found: UNWRITTEN,
@@ -26,6 +26,17 @@ FIX| st.shared.b32 [tile+12], %r10;
   ld.shared.v4.b32 {%r11, %r12, %r13, %r14}, [tile];
   max.f32 %r11, %r11, %r14; st.global.b32 [%rd4], %r11;
 END:",
+    },
+    Twin {
+        name: "shared memory, a constant distance behind what was written",
+        found: "Uninitialised",
+        threads: 64,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1;
+FIX| st.shared.b32 [%r4+1024], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4]; ld.shared.b32 %r11, [%r4+1024]; add.u32 %r10, %r10, %r11;
+  st.global.b32 [%rd4], %r10;",
     },
     Twin {
         name: "shared memory that the block before has written",

@@ -295,7 +295,7 @@ END:",
     },
 ];
 
-pub const GLOBAL: [Twin; 8] = [
+pub const GLOBAL: [Twin; 11] = [
     Twin {
         name: "two blocks store to one word",
         found: RACE,
@@ -398,6 +398,50 @@ FIX| st.global.b32 [%rd1+64], %r11;
   st.release.gpu.global.b32 [%rd1], 0;
 BUG| st.global.b32 [%rd1+64], %r11;",
     },
+    Twin {
+        name: "two of three warps that load a word meet at a named barrier, and one stores",
+        found: RACE,
+        threads: 96,
+        blocks: 1,
+        body: "  ld.global.b32 %r10, [%rd1];
+  st.global.b32 [%rd4], %r10;
+FIX| bar.sync 0;
+  setp.ge.u32 %p2, %r1, 64; @%p2 bra END;
+  barrier.sync 1, 64;
+  @%p1 st.global.b32 [%rd1], %r1;
+END:",
+    },
+    Twin {
+        name: "a block loads a word, and another one, all of whose warps load it, stores to it",
+        found: RACE,
+        threads: 96,
+        blocks: 2,
+        body: "
+FIX| mul.wide.u32 %rd10, %r2, 4; add.s64 %rd10, %rd1, %rd10;
+BUG| mov.b64 %rd10, %rd1;
+  ld.global.b32 %r10, [%rd10];
+  bar.sync 0;
+  setp.eq.u32 %p2, %r8, 96;
+  @%p2 st.global.b32 [%rd10], %r10;
+  st.global.b32 [%rd4], %r10;",
+    },
+    Twin {
+        name: "a store to what another block loads in two loops",
+        found: RACE,
+        threads: 32,
+        blocks: 2,
+        body: "  mul.wide.u32 %rd10, %r1, 4; add.s64 %rd10, %rd1, %rd10;
+  mov.b32 %r20, 0; mov.b32 %r22, 0;
+OUTER: mov.b32 %r21, 0;
+INNER: ld.global.b32 %r10, [%rd10]; add.u32 %r22, %r22, %r10;
+  add.s64 %rd10, %rd10, 128; add.u32 %r21, %r21, 1; setp.lt.u32 %p2, %r21, 4; @%p2 bra INNER;
+  bar.sync 0;
+  add.s64 %rd10, %rd10, 256; add.u32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, 3; @%p2 bra OUTER;
+  st.global.b32 [%rd4], %r22;
+  setp.eq.u32 %p3, %r8, 32;
+BUG| @%p3 st.global.b32 [%rd1+1680], %r22;
+FIX| @%p3 st.global.b32 [%rd1+520], %r22;",
+    },
 ];
 
 /// A warp loads from the addresses `%rd10`, which `$address` computes; lane 0 releases, and another
@@ -421,7 +465,7 @@ END:"
 }
 
 /// Loads of whole warps, which are not noted lane by lane.
-const WHOLE_WARPS: [Twin; 6] = [
+const WHOLE_WARPS: [Twin; 7] = [
     Twin {
         name: "lanes that each load a word, and store to that of another one",
         found: RACE,
@@ -457,6 +501,18 @@ FIX| st.global.b32 [%rd10+12], %r10;",
 FIX| bar.sync 0;
   xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
   st.shared.b32 [%r13], %r10;",
+    },
+    Twin {
+        name: "a store to what another warp loaded with a word at a constant distance",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1; st.shared.b32 [%r4+1024], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4]; ld.shared.b32 %r11, [%r4+1024];
+FIX| bar.sync 0;
+  xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
+  st.shared.b32 [%r13+1024], %r10;",
     },
     Twin {
         name: "a store to what another warp loaded, after it loaded many times",

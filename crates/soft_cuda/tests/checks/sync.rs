@@ -3,7 +3,7 @@
 use super::{Twin, check};
 use soft_cuda::Checks;
 
-pub const TWINS: [Twin; 14] = [
+pub const TWINS: [Twin; 15] = [
     Twin {
         name: "a bulk copy that may not see its mbarrier initialised",
         found: "BadBarrier",
@@ -136,6 +136,16 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;",
         body: "
 BUG| setp.lt.u32 %p2, %r1, 32; @%p2 bra END;
   setmaxnreg.dec.sync.aligned.u32 40;
+BUG|END:",
+    },
+    Twin {
+        name: "setmaxnreg.inc by part of a warpgroup",
+        found: "WarpgroupDivergence",
+        threads: 128,
+        blocks: 1,
+        body: "
+BUG| setp.ge.u32 %p2, %r1, 96; @%p2 bra END;
+  setmaxnreg.inc.sync.aligned.u32 232;
 BUG|END:",
     },
     Twin {

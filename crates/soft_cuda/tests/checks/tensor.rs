@@ -206,19 +206,19 @@ END:"
         ),
     },
     Twin {
-        name: "a tile overwritten before the other warps have waited",
+        name: "a tile overwritten before the other warpgroup has waited",
         found: "DataRace",
-        threads: 128,
+        threads: 256,
         blocks: 1,
         body: concat!(
             ready!(),
             "  wgmma.fence.sync.aligned;\n",
             multiply!(),
-            "  wgmma.commit_group.sync.aligned;
+            "  wgmma.commit_group.sync.aligned; setp.eq.u32 %p7, %r1, 128;
 BUG| bar.sync 0;
   wgmma.wait_group.sync.aligned 0;
 FIX| bar.sync 0;
-  @%p1 st.shared.b32 [%r21], %r2;"
+  @%p7 st.shared.b32 [%r21], %r2;"
         ),
     },
     Twin {
@@ -237,14 +237,13 @@ FIX| bar.sync 0;
         ),
     },
     Twin {
-        name: "one arrival for the four warps that have read a tile",
+        name: "one arrival for the four warps whose product is complete, and whose threads read as well",
         found: "DataRace",
         threads: 160,
         blocks: 1,
         body: concat!(
             "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
-BUG| mbarrier.init.shared.b64 [%r6], 1;
-FIX| mbarrier.init.shared.b64 [%r6], 4;
+  mbarrier.init.shared.b64 [%r6], 1;
   fence.mbarrier_init.release.cluster;
 INIT: setp.ge.u32 %p6, %r1, 128; @%p6 bra READY;
 ",
@@ -254,10 +253,10 @@ INIT: setp.ge.u32 %p6, %r1, 128; @%p6 bra READY;
             descriptors!(),
             "  wgmma.fence.sync.aligned;\n",
             multiply!(),
-            "  wgmma.commit_group.sync.aligned; and.b32 %r24, %r1, 31; setp.eq.u32 %p7, %r24, 0;
+            "  wgmma.commit_group.sync.aligned; 
+BUG| ld.shared.b32 %r25, [%r22];
   wgmma.wait_group.sync.aligned 0;
-BUG| @%p1 mbarrier.arrive.shared.b64 _, [%r6];
-FIX| @%p7 mbarrier.arrive.shared.b64 _, [%r6];
+  @%p1 mbarrier.arrive.shared.b64 _, [%r6];
   st.global.b32 [%rd4], %r30; bra END;
 PRODUCER: setp.ne.u32 %p7, %r1, 128; @%p7 bra END;
 WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra WAIT;

@@ -1,0 +1,112 @@
+//! An access of a word of device memory in 64 bits.
+
+use super::access::{AccessKind, EarlierAccess};
+use super::knowledge::Knowledge;
+use super::machine::LANES;
+use crate::fault::Access;
+
+/// The time from which on a block's times are taken to be the same: no race is seen among
+/// accesses so late.
+const LAST_TIME: u32 = (1 << 20) - 1;
+
+/// Words of a group: a warp that loads a whole one has that noted once.
+pub(super) const GROUP: usize = 8;
+
+/// An access in one word: block plus 1, thread, kind, of a group the logarithm of the words that
+/// each lane reads, of a read of one word the number in [`TOGETHER`], and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Packed(pub(super) u64);
+
+/// Kinds of writes, as [`Packed`] has them.
+pub(super) const KINDS: [AccessKind; 4] =
+    [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
+pub(super) const READ_ONLY: u64 = 1;
+
+/// Lanes from the first one on that are noted with a read of one word, of those that read it.
+const TOGETHER: [usize; 4] = [1, 2, LANES / 2, LANES];
+
+impl Packed {
+    pub(super) const KIND: u64 = 3 << 22;
+    pub(super) const EACH: u32 = 20;
+    const TOGETHER: u32 = 20;
+
+    pub(super) fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
+        let time = u64::from(time.min(LAST_TIME));
+        Packed((block + 1) << 34 | (thread as u64) << 24 | kind << 22 | time)
+    }
+
+    pub(super) fn block(self) -> u64 {
+        (self.0 >> 34) - 1
+    }
+
+    pub(super) fn thread(self) -> usize {
+        (self.0 >> 24 & 0x3ff) as usize
+    }
+
+    pub(super) fn kind(self) -> u64 {
+        self.0 >> 22 & 3
+    }
+
+    pub(super) fn time(self) -> u32 {
+        self.0 as u32 & LAST_TIME
+    }
+
+    /// The read of word number `word` of a group.
+    pub(super) fn in_group(self, word: u64) -> Packed {
+        let each = self.0 >> Packed::EACH & 3;
+        let one = Packed(self.0 & !(3 << Packed::EACH));
+        one.lane(((word % GROUP as u64) >> each) as usize)
+    }
+
+    /// A read of one word by so many lanes, from this one on.
+    #[inline(always)]
+    pub(super) fn together(self, lanes: usize) -> Packed {
+        let number = TOGETHER.iter().rposition(|&least| least <= lanes).unwrap_or(0);
+        Packed(self.0 | (number as u64) << Packed::TOGETHER)
+    }
+
+    /// Those of a read of one word that are noted.
+    pub(super) fn each_lane(self) -> impl Iterator<Item = Packed> {
+        let lanes = TOGETHER[(self.0 >> Packed::TOGETHER & 3) as usize];
+        (0..lanes).map(move |lane| self.lane(lane))
+    }
+
+    /// The same by the lane that is `lane` after it.
+    #[inline(always)]
+    pub(super) fn lane(self, lane: usize) -> Packed {
+        Packed(self.0 + ((lane as u64) << 24))
+    }
+
+    /// Whether it is by the same lanes, of the same kind.
+    #[inline(always)]
+    pub(super) fn same_lanes(self, other: Packed) -> bool {
+        (self.0 ^ other.0) & !u64::from(LAST_TIME) == 0
+    }
+
+    /// Whether it comes before what `lane` of `warp` does now.
+    pub(super) fn is_before(self, known: &Knowledge, warp: usize, lane: usize) -> bool {
+        let time = self.time();
+        let (cluster, agent) = known.agent(self.block(), self.thread());
+        if cluster == told_apart(known.cluster) {
+            return known.knows(warp, lane, agent, time);
+        }
+        known.knows_foreign((warp, lane), cluster, agent, time)
+    }
+
+    /// Whether a read by any lanes of a warp of this cluster comes before what all lanes of `warp`
+    /// do now.
+    pub(super) fn all_before(self, known: &Knowledge, warp: usize) -> bool {
+        let (cluster, agent) = known.agent(self.block(), self.thread());
+        cluster == told_apart(known.cluster) && known.floor(warp, agent / LANES) >= self.time()
+    }
+
+    pub(super) fn earlier(self, line: u32, access: Access) -> EarlierAccess {
+        EarlierAccess { block: self.block(), agent: self.thread(), line, access }
+    }
+}
+
+/// The number of a block as [`Packed`] has it: grids of more blocks than fit do not run to
+/// their end in anyone's life.
+pub(super) fn told_apart(block: u64) -> u64 {
+    block.min((1 << 30) - 2)
+}

@@ -1,0 +1,282 @@
+//! Writes to shared memory.
+
+use std::ops::Range;
+
+use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
+use super::knowledge::Knowledge;
+use super::machine::{FULL, LANES, bits};
+use super::reads::Reads;
+use super::shadow::{Shadow, Write, check_write};
+use crate::checks::Checks;
+use crate::fault::Access;
+
+/// Who accesses, and on whose account: see [`super::clock`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer {
+    pub warp: usize,
+    pub lane: usize,
+    pub agent: usize,
+    pub time: u32,
+}
+
+impl Shadow {
+    /// Checks and notes stores of `site.bytes` bytes at `offsets` by the lanes `mask`. `same`
+    /// says whether two lanes store the same value: then it does not matter which comes last.
+    #[inline(always)]
+    pub(crate) fn store(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        (warp, mask): (usize, u32),
+        site: Site,
+        offsets: &[u32; LANES],
+        same: impl Fn(usize, usize) -> bool,
+    ) -> Result<(), (usize, Conflict)> {
+        let time = known.now(warp);
+        if mask == FULL
+            && site.kind == AccessKind::Store
+            && self.store_row(known, checks, warp, site, offsets)
+        {
+            return Ok(());
+        }
+        let chunks = bits(mask).fold(0, |chunks, lane| {
+            chunks | self.chunks.set(self.words(offsets[lane], site.bytes))
+        });
+        let least = bits(mask).map(|lane| offsets[lane]).min().unwrap_or(0);
+        let most = bits(mask).map(|lane| offsets[lane]).max().unwrap_or(0);
+        let bytes = least.into()..u64::from(most) + u64::from(site.bytes);
+        self.find_unknown(known, warp, chunks, bytes);
+        for lane in bits(mask) {
+            let writer = Writer { warp, lane, agent: warp * LANES + lane, time };
+            let result = self.write(known, checks, writer, site, offsets[lane], &same);
+            result.map_err(|conflict| (lane, conflict))?;
+        }
+        Ok(())
+    }
+
+    /// Checks and notes stores by all lanes of a warp, one behind another, to words that all lanes may
+    /// write. Returns `false`, and has noted nothing, if it is not that simple.
+    #[inline(always)]
+    fn store_row(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        warp: usize,
+        site: Site,
+        offsets: &[u32; LANES],
+    ) -> bool {
+        let mut differ = offsets[0] & ((1 << self.shift) - 1);
+        for (lane, offset) in offsets.iter().enumerate() {
+            differ |= offset.wrapping_sub(offsets[0]) ^ (lane as u32 * site.bytes);
+        }
+        let words = self.words(offsets[0], site.bytes * LANES as u32);
+        if differ != 0
+            || site.bytes < 1 << self.shift
+            || !self.may_write(known, checks, warp, words.clone())
+        {
+            return false;
+        }
+        let now = self.stamp(known.now(warp));
+        self.chunks.write_all(words.clone());
+        self.written[words.clone()].fill(now);
+        let each = words.len() / LANES;
+        for (lane, writes) in self.writes[words].chunks_exact_mut(each).enumerate() {
+            let agent = (warp * LANES + lane) as u16;
+            writes.fill(Write { line: site.line, agent, kind: site.kind as u8 });
+        }
+        true
+    }
+
+    /// Whether all lanes of `warp` come after all accesses of some words, which lie in variables.
+    /// `false` if there are none, or products read shared memory.
+    fn may_write(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        warp: usize,
+        words: Range<usize>,
+    ) -> bool {
+        if words.is_empty() || !self.product_reads.is_empty() {
+            return false;
+        }
+        let reach = if checks.races { self.base + known.reach(warp) } else { u32::MAX };
+        // The write that the one before came after.
+        let mut passed = (0, 0);
+        for word in words.clone() {
+            let (time, agent) = (self.written[word], self.writes[word].agent);
+            if time <= self.base {
+                if checks.memory && !self.gaps.is_empty() && self.in_gap(word) {
+                    return false;
+                }
+            } else if time > reach && (time, agent) != passed {
+                if known.common(warp, agent.into()) < time - self.base {
+                    return false;
+                }
+                passed = (time, agent);
+            }
+        }
+        if checks.races {
+            let bytes = (words.start as u64) << self.shift..(words.end as u64) << self.shift;
+            self.find_unknown(known, warp, self.chunks.set(words.clone()), bytes);
+            for &other in &self.unknown {
+                let floor = self.base + known.floor(warp, other);
+                let reads = self.reads.get(other).into_iter().chain(self.async_reads.get(other));
+                let mut times = reads.flat_map(|reads| &reads.times[words.clone()]);
+                if times.any(|&time| time > floor) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Checks and notes a copy to `site.bytes` bytes at `offset`, on the account of an agent of
+    /// its own.
+    pub(crate) fn copy(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        writer: Writer,
+        site: Site,
+        offset: u32,
+    ) -> Result<(), Conflict> {
+        let words = self.words(offset, site.bytes);
+        if offset.is_multiple_of(1 << self.shift)
+            && site.bytes.is_multiple_of(1 << self.shift)
+            && self.may_write(known, checks, writer.warp, words.clone())
+        {
+            let (agent, kind) = (writer.agent as u16, site.kind as u8);
+            let now = self.stamp(writer.time);
+            self.chunks.write_all(words.clone());
+            self.written[words.clone()].fill(now);
+            self.writes[words].fill(Write { line: site.line, agent, kind });
+            return Ok(());
+        }
+        let chunks = self.chunks.set(words);
+        let bytes = offset.into()..u64::from(offset) + u64::from(site.bytes);
+        self.find_unknown(known, writer.warp, chunks, bytes);
+        self.write(known, checks, writer, site, offset, &|_, _| false)
+    }
+
+    /// Finds the warps of which `warp` does not know all reads, and notes those from `bytes`, which are
+    /// in `chunks`.
+    fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64, bytes: Range<u64>) {
+        self.unknown.clear();
+        for other in 0..self.last_read.len() {
+            let known = self.base + known.floor(warp, other);
+            if self.last_read[other] > known {
+                self.unknown.push(other);
+                while self.loads.has(other, (chunks, &bytes), known) {
+                    self.note_oldest(other);
+                }
+            }
+        }
+    }
+
+    /// Checks and notes a write, for whose warp `unknown` is found.
+    #[inline(always)]
+    fn write(
+        &mut self,
+        known: &Knowledge,
+        checks: Checks,
+        writer: Writer,
+        site: Site,
+        offset: u32,
+        same: &impl Fn(usize, usize) -> bool,
+    ) -> Result<(), Conflict> {
+        let Writer { warp, lane, agent, time } = writer;
+        let now = self.stamp(time);
+        let thread = warp * LANES + lane;
+        let new = Write { line: site.line, agent: agent as u16, kind: site.kind as u8 };
+        for word in self.words(offset, site.bytes) {
+            let (written, old) = (self.written[word], self.writes[word]);
+            if written <= self.base {
+                if checks.memory {
+                    if self.in_gap(word) {
+                        return Err(Conflict::NoVariable);
+                    }
+                    if site.kind == AccessKind::Atomic {
+                        return Err(Conflict::Uninitialised);
+                    }
+                }
+            } else if checks.races
+                && usize::from(old.agent) != thread
+                && known.common(warp, old.agent.into()) < written - self.base
+            {
+                // The lanes of one instruction that store to one place: one of them comes last.
+                let together = written == now
+                    && old.line == site.line
+                    && usize::from(old.agent) / LANES == warp
+                    && agent == thread
+                    && same(lane, usize::from(old.agent) % LANES);
+                if !together {
+                    let checked =
+                        check_write(known, self.base, (warp, 1 << lane), site, (written, old));
+                    checked.map_err(|(_, conflict)| conflict)?;
+                }
+            }
+            if checks.races {
+                for &other in &self.unknown {
+                    let floor = self.base + known.floor(warp, other);
+                    let reads = &self.reads[other];
+                    if reads.times[word] > floor {
+                        self.check_read(known, (warp, lane), (reads, other), word)?;
+                    }
+                    if let Some(reads) = self.async_reads.get(other)
+                        && reads.times[word] > floor
+                    {
+                        self.check_read(known, (warp, lane), (reads, other), word)?;
+                    }
+                }
+            }
+            if checks.races {
+                self.check_products(known, (warp, lane), word)?;
+            }
+            // A plain store races with what an atomic behind it does not race with.
+            let plain = usize::from(old.agent) == agent
+                && written == now
+                && !KINDS[usize::from(old.kind)].strong();
+            self.chunks.write(word);
+            self.written[word] = now;
+            self.writes[word] = if plain { Write { kind: old.kind, ..new } } else { new };
+        }
+        Ok(())
+    }
+
+    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`.
+    #[inline(never)]
+    fn check_read(
+        &self,
+        known: &Knowledge,
+        by: (usize, usize),
+        (reads, other): (&Reads, usize),
+        word: usize,
+    ) -> Result<(), Conflict> {
+        match reads.unknown(known, by, (other, self.base), word) {
+            None => Ok(()),
+            Some(agent) => {
+                let (line, access) = (reads.lines[word], Access::Load);
+                Err(Conflict::Race(EarlierAccess { block: known.cluster, agent, line, access }))
+            }
+        }
+    }
+
+    /// Fails if a lane does not come after the last products that read a word.
+    #[inline(always)]
+    fn check_products(
+        &self,
+        known: &Knowledge,
+        (warp, lane): (usize, usize),
+        word: usize,
+    ) -> Result<(), Conflict> {
+        for (reader, reads) in self.product_reads.iter().enumerate() {
+            let (time, agent) = (reads.times[word], known.products_of(reader));
+            if time > self.base && !known.knows(warp, lane, agent, time - self.base) {
+                let (line, access) = (reads.lines[word], Access::Load);
+                let (block, agent) = (known.cluster, reader * LANES);
+                return Err(Conflict::Race(EarlierAccess { block, agent, line, access }));
+            }
+        }
+        Ok(())
+    }
+}
