@@ -89,7 +89,7 @@ pub const LADDER: &[&KernelDescriptor] = &[
 /// for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32: &[&KernelDescriptor] = &[
-    &tf32::tf32_128x256::DESCRIPTOR,
+    &tf32::tf32_128x192::DESCRIPTOR,
     &tf32::tf32_128x128::DESCRIPTOR,
     &tf32::tf32_64x64::DESCRIPTOR,
 ];

@@ -44,14 +44,16 @@
 //! finite f32 are right. The `small` of a number below 2^-103 loses bits to TF32's smallest, 2^-136: its error
 //! is at most that.
 
+mod producer;
+
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::tma::fence_proxy_async;
 use cuda_std::vec;
-use cuda_std::wgmma::{Accumulator, Tile, round_to_tf32, wait_group};
+use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
+use self::producer::{BK, Lane, Producer};
 use crate::epilogue;
 use crate::matrix::{Input, Output};
 use crate::swizzle::swizzle;
@@ -59,20 +61,12 @@ use crate::tensor_core::ALIGNMENT;
 use crate::tiles::kernel::{Params, Split};
 use crate::tiles::reduction::is_last_to_arrive;
 
-/// Step along K: 128 bytes.
-const BK: u32 = 32;
 /// Elements that a thread moves at once.
 const QUAD: u32 = 4;
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
 /// Threads of a warpgroup.
-const WARPGROUP: u32 = 128;
-/// Columns of B in what a warp loads at once, and steps along K.
-const WARP_N: u32 = 32;
-const WARP_K: u32 = 16;
-/// The most quads of A, and blocks of four quads of B, that a producer thread has.
-const MOST_QUADS_A: usize = 8;
-const MOST_BLOCKS_B: usize = 4;
+const WARPGROUP: u32 = producer::THREADS;
 
 /// Declares a module for each kernel, with its [`KernelDescriptor`] and its two entry points.
 ///
@@ -81,8 +75,8 @@ macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
         $name:ident, $unaligned:ident: $summary:literal,
-        [f32; $sums:literal] x $consumers:literal, producers $producers:literal, $stages:literal stages,
-        split $split:literal;
+        [f32; $sums:literal] x $consumers:literal, $stages:literal stages, producers $producers:literal,
+        split $split:literal, registers [$producer:literal, $consumer:literal];
     )*) => {$(
         $(#[$doc])*
         pub mod $name {
@@ -93,7 +87,8 @@ macro_rules! kernels {
             use crate::epilogue;
             use crate::tiles::kernel::{Params, entry_point};
 
-            type Kernel = Geometry<$sums, $consumers, $producers, $stages, $split>;
+            type Kernel =
+                Geometry<$sums, $consumers, { 4 * $consumers }, { $sums / 32 }, $stages, $producers, $split, $producer, $consumer>;
 
             const THREADS: u32 = Kernel::THREADS;
 
@@ -111,7 +106,7 @@ macro_rules! kernels {
                     vectorized: [true, true, false],
                 }),
                 abi: KernelAbi::SplitK,
-                source: include_str!("tf32.rs"),
+                source: include_str!("mod.rs"),
             };
 
             entry_point!($name, true, 1);
@@ -122,46 +117,63 @@ macro_rules! kernels {
 
 kernels! {
     /// For large products.
-    tf32_128x256, tf32_128x256_unaligned: "TF32 tensor cores, rounded to nearest: 128 x 256 per block",
-        [f32; 128] x 2, producers 1, 4 stages, split false;
+    tf32_128x192, tf32_128x192_unaligned: "TF32 tensor cores, rounded to nearest: 128 x 192 per block",
+        [f32; 96] x 2, 5 stages, producers 2, split false, registers [112, 144];
     /// For smaller ones.
     tf32_128x128, tf32_128x128_unaligned: "the same with 128 x 128 outputs per block",
-        [f32; 64] x 2, producers 1, 6 stages, split false;
+        [f32; 64] x 2, 6 stages, producers 2, split false, registers [128, 128];
     /// For the smallest.
     tf32_64x64, tf32_64x64_unaligned: "the same with 64 x 64 outputs per block",
-        [f32; 32] x 1, producers 1, 6 stages, split false;
+        [f32; 32] x 1, 6 stages, producers 2, split false, registers [168, 168];
     /// For large products.
     tf32x3_128x128, tf32x3_128x128_unaligned:
         "three TF32 products for the accuracy of f32: 128 x 128 per block",
-        [f32; 64] x 2, producers 1, 3 stages, split true;
+        [f32; 64] x 2, 3 stages, producers 2, split true, registers [104, 152];
     /// For the smallest.
     tf32x3_64x64, tf32x3_64x64_unaligned: "the same with 64 x 64 outputs per block",
-        [f32; 32] x 1, producers 1, 6 stages, split true;
+        [f32; 32] x 1, 6 stages, producers 2, split true, registers [168, 168];
 }
 
 /// A kernel: `CONSUMERS` warpgroups with `SUMS` sums per thread each, and `PRODUCERS` more. `SPLIT`: `tf32x3`.
 struct Geometry<
     const SUMS: usize,
     const CONSUMERS: u32,
-    const PRODUCERS: u32,
+    const QUADS_A: usize,
+    const BLOCKS_B: usize,
     const STAGES: u32,
+    const PRODUCERS: u32,
     const SPLIT: bool,
+    const PRODUCER_REGISTERS: u32,
+    const CONSUMER_REGISTERS: u32,
 >;
 
 impl<
     const SUMS: usize,
     const CONSUMERS: u32,
-    const PRODUCERS: u32,
+    const QUADS_A: usize,
+    const BLOCKS_B: usize,
     const STAGES: u32,
+    const PRODUCERS: u32,
     const SPLIT: bool,
-> Geometry<SUMS, CONSUMERS, PRODUCERS, STAGES, SPLIT>
+    const PRODUCER_REGISTERS: u32,
+    const CONSUMER_REGISTERS: u32,
+>
+    Geometry<
+        SUMS,
+        CONSUMERS,
+        QUADS_A,
+        BLOCKS_B,
+        STAGES,
+        PRODUCERS,
+        SPLIT,
+        PRODUCER_REGISTERS,
+        CONSUMER_REGISTERS,
+    >
 {
     const BM: u32 = CONSUMERS * WM;
     const BN: u32 = SUMS as u32 * WARPGROUP / WM;
     const TILE: crate::Tile =
         crate::Tile { bm: Self::BM, bn: Self::BN, bk: BK, tm: 2, tn: SUMS as u32 / 2 };
-    /// Threads that produce, and all.
-    const PRODUCER_THREADS: u32 = PRODUCERS * WARPGROUP;
     const THREADS: u32 = (CONSUMERS + PRODUCERS) * WARPGROUP;
 
     /// Elements of a part of a stage, and of a stage: `big` of A, `small` of A, `big` of B, `small` of B.
@@ -172,32 +184,25 @@ impl<
     /// Offset of the barriers, in elements.
     const BARRIERS_AT: u32 = STAGES * Self::STAGE;
     /// PTX promises that shared memory begins on a multiple of 128 bytes.
-    const SHARED_BYTES: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+    const SHARED_BYTES: u32 =
+        Self::BARRIERS_AT * 4 + (2 * STAGES + CONSUMERS) * 8 + (ALIGNMENT - 128);
 
-    /// Quads of A that a producer thread has of a step, and rows from one to the next.
-    const QUADS_A: usize = (Self::PART_A / QUAD / Self::PRODUCER_THREADS) as usize;
-    const ROWS_A: u32 = Self::PRODUCER_THREADS / (BK / QUAD);
-    /// Blocks of 4 x 4 elements of B that it has, and columns from one to the next.
-    const BLOCKS_B: usize = (Self::PART_B / (QUAD * QUAD) / Self::PRODUCER_THREADS) as usize;
-    const COLS_B: u32 = Self::PRODUCER_THREADS / 32 / (BK / WARP_K) * WARP_N;
-
-    /// Registers of a thread, where 128 sums leave too few of those that a launch gives to all.
-    const MOVES_REGISTERS: bool = SUMS == 128;
-    const PRODUCER_REGISTERS: u32 = 136;
-    const CONSUMER_REGISTERS: u32 = 184;
+    /// Registers of a thread, as a launch of one block per multiprocessor gives them.
+    const LAUNCHED_REGISTERS: u32 = {
+        let all = 65536 / Self::THREADS / 8 * 8;
+        if all < 248 { all } else { 248 }
+    };
 
     const CONSISTENT: () = {
         assert!(
-            Self::QUADS_A <= MOST_QUADS_A && Self::BLOCKS_B <= MOST_BLOCKS_B,
-            "arrays have room"
+            QUADS_A as u32 * 16 == Self::BM && BLOCKS_B as u32 * 64 == Self::BN,
+            "the producers load all of A and B"
         );
-        assert!(Self::QUADS_A as u32 * Self::ROWS_A == Self::BM, "the producers load all of A");
-        assert!(Self::BLOCKS_B as u32 * Self::COLS_B == Self::BN, "the producers load all of B");
+        assert!(CONSUMERS <= 2, "two take turns");
         assert!(
-            !Self::MOVES_REGISTERS
-                || PRODUCERS * Self::PRODUCER_REGISTERS + CONSUMERS * Self::CONSUMER_REGISTERS
-                    <= 65536 / WARPGROUP,
-            "the consumers wait without end for more registers than the producers give back"
+            PRODUCERS * PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS
+                <= (CONSUMERS + PRODUCERS) * Self::LAUNCHED_REGISTERS,
+            "some wait without end for more registers than the others give back"
         );
     };
 
@@ -222,12 +227,16 @@ impl<
         let smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 4);
         let full = Mbarrier::at(smem.add(Self::BARRIERS_AT).cast());
         let empty = full.add(STAGES);
+        let turn = empty.add(STAGES);
         if tid == 0 {
             // SAFETY: one thread, once, before the block's barrier.
             unsafe {
                 for stage in 0..STAGES {
-                    full.add(stage).init(Self::PRODUCER_THREADS);
+                    full.add(stage).init(WARPGROUP);
                     empty.add(stage).init(4 * CONSUMERS); // a thread of each warp
+                }
+                for warpgroup in 0..CONSUMERS {
+                    turn.add(warpgroup).init(1);
                 }
             }
             mbarrier::fence_init();
@@ -235,75 +244,36 @@ impl<
         thread::sync_threads();
 
         if warpgroup >= CONSUMERS {
-            if Self::MOVES_REGISTERS {
-                // SAFETY: whole warpgroups, with more than that; the others take what they give.
-                unsafe { thread::warpgroup_reg_dealloc::<136>() };
+            // SAFETY: a whole warpgroup, which takes what the others give, or gives it.
+            unsafe {
+                if PRODUCER_REGISTERS > Self::LAUNCHED_REGISTERS {
+                    thread::warpgroup_reg_alloc::<PRODUCER_REGISTERS>();
+                } else if PRODUCER_REGISTERS < Self::LAUNCHED_REGISTERS {
+                    thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>();
+                }
             }
-            // SAFETY: as the launch promises.
-            let (a, b) = unsafe {
-                let Params { m, n, k, a, lda, b, ldb, .. } = params;
-                (Input::new(a, lda, m, k), Input::new(b, ldb, k, n))
-            };
-            let (block_row, block_col) = Self::block();
-            let producer = Producer::<ALIGNED, SPLIT>::new(tid - CONSUMERS * WARPGROUP);
-            let at = |step: u32| {
-                // Once more for each step: so no offset takes registers.
-                let k = black_box(begin + step * BK);
-                (k, black_box(block_row), black_box(block_col))
-            };
-            let load_a = |step: u32| {
-                let (k, row, _) = at(step);
-                let mut quads = [[0.0; 4]; MOST_QUADS_A];
-                for i in 0..Self::QUADS_A {
-                    // SAFETY: the matrix is as the launch promises.
-                    quads[i] = unsafe { producer.load_a(a, row + i as u32 * Self::ROWS_A, k) };
+            let (row, col) = Self::block();
+            let Params { m, n, k: end, a, lda, b, ldb, .. } = params;
+            // SAFETY: as the launch promises; a whole warpgroup.
+            unsafe {
+                let (a, b) = (Input::new(a, lda, m, end), Input::new(b, ldb, end, n));
+                let is_interior = row + Self::BM <= m && col + Self::BN <= n;
+                let (lane, k) = (Lane::new(tid % WARPGROUP), begin);
+                Producer::<QUADS_A, BLOCKS_B, STAGES, PRODUCERS, SPLIT, ALIGNED> {
+                    a,
+                    b,
+                    lane,
+                    row,
+                    k,
+                    col,
+                    is_interior,
+                    end,
+                    steps,
+                    smem,
+                    full,
+                    empty,
                 }
-                quads
-            };
-            let load_b = |step: u32, first: usize, count: usize| {
-                let (k, _, col) = at(step);
-                let mut blocks = [[[0.0; 4]; QUAD as usize]; MOST_BLOCKS_B];
-                for i in first..first + count {
-                    // SAFETY: as above.
-                    blocks[i] = unsafe { producer.load_b(b, k, col + i as u32 * Self::COLS_B) };
-                }
-                blocks
-            };
-            // Single elements with their conditions take more registers than there are for 128 sums.
-            let is_ahead = ALIGNED || !Self::MOVES_REGISTERS;
-            let mut state = State::FIRST;
-            let mut loaded = Default::default();
-            if is_ahead {
-                loaded = (load_a(0), load_b(0, 0, Self::BLOCKS_B));
-            }
-            for step in 0..steps {
-                let stage = smem.add(state.stage * Self::STAGE);
-                let (to_a, to_b) = (stage, stage.add(Self::PARTS * Self::PART_A));
-                // SAFETY: the consumers have said that the `wgmma` that read the stage are done; each
-                // producer thread has its own places there, and orders its stores before theirs.
-                unsafe {
-                    empty.add(state.stage).wait_parity(state.parity ^ 1);
-                    if !is_ahead {
-                        loaded.0 = load_a(step);
-                    }
-                    for i in 0..Self::QUADS_A {
-                        let at = to_a.add(i as u32 * Self::ROWS_A * BK);
-                        producer.store_a(at, loaded.0[i], Self::PART_A);
-                    }
-                    for i in 0..Self::BLOCKS_B {
-                        if !is_ahead {
-                            loaded.1[i] = load_b(step, i, 1)[i];
-                        }
-                        let at = to_b.add(i as u32 * Self::COLS_B * BK);
-                        producer.store_b(at, loaded.1[i], Self::PART_B);
-                    }
-                    fence_proxy_async();
-                    full.add(state.stage).arrive();
-                }
-                if is_ahead && step + 1 < steps {
-                    loaded = (load_a(step + 1), load_b(step + 1, 0, Self::BLOCKS_B));
-                }
-                state = state.next::<STAGES>();
+                .produce(warpgroup - CONSUMERS);
             }
             if split.count > 1 {
                 let (_, counters) = params.workspace(Self::BM * Self::BN);
@@ -313,10 +283,13 @@ impl<
             return;
         }
 
-        if Self::MOVES_REGISTERS {
-            // SAFETY: each of the other warpgroups, with less than that; together they want no more than
-            // the block was launched with.
-            unsafe { thread::warpgroup_reg_alloc::<184>() };
+        // SAFETY: each of the other warpgroups, whole; together all have no more than at the launch.
+        unsafe {
+            if CONSUMER_REGISTERS > Self::LAUNCHED_REGISTERS {
+                thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>();
+            } else if CONSUMER_REGISTERS < Self::LAUNCHED_REGISTERS {
+                thread::warpgroup_reg_dealloc::<CONSUMER_REGISTERS>();
+            }
         }
         let lane = warp::lane_id();
         // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits for a
@@ -343,10 +316,17 @@ impl<
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
                 if SPLIT {
+                    // The warpgroups issue their `wgmma` in turn, so that one adds while the other multiplies.
+                    if CONSUMERS > 1 {
+                        turn.add(warpgroup).wait_parity((step + 1 + warpgroup) % 2);
+                    }
                     let (a_small, b_small) = (tile(a.add(Self::PART_A)), tile(b.add(Self::PART_B)));
                     acc.multiply_tf32(a_small, tile(b), false);
                     acc.multiply_tf32(tile(a), b_small, true);
                     acc.multiply_tf32(tile(a), tile(b), true);
+                    if CONSUMERS > 1 && tid % WARPGROUP == 0 {
+                        turn.add(1 - warpgroup).arrive();
+                    }
                     acc.wait();
                     release(state.stage);
                     for i in 0..SUMS {
@@ -491,108 +471,6 @@ impl State {
         match self.stage + 1 < STAGES {
             true => State { stage: self.stage + 1, ..self },
             false => State { stage: 0, parity: self.parity ^ 1 },
-        }
-    }
-}
-
-/// What a producer thread loads, and where it stores it. A quad is four elements along a row, and becomes 16
-/// bytes along K of a line: line l has its chunk c of 16 bytes at chunk `c ^ (l % 8)`.
-///
-/// Of A eight neighbouring threads have a line. Of B a warp has 16 x 32 elements, and a thread 4 x 4 of them,
-/// which it stores transposed: eight threads that store at once have the four chunks of two lines each, which
-/// lie in eight different places modulo 128 bytes.
-#[derive(Clone, Copy)]
-struct Producer<const ALIGNED: bool, const SPLIT: bool> {
-    row_a: u32,
-    k_a: u32,
-    k_b: u32,
-    col_b: u32,
-}
-
-type BlockB = [F32x4; QUAD as usize];
-
-impl<const ALIGNED: bool, const SPLIT: bool> Producer<ALIGNED, SPLIT> {
-    #[inline(always)]
-    fn new(thread: u32) -> Self {
-        let (warp, lane) = (thread / 32, thread % 32);
-        Self {
-            row_a: thread / (BK / QUAD),
-            k_a: thread % (BK / QUAD) * QUAD,
-            k_b: warp % 2 * WARP_K + lane / 2 % 4 * QUAD,
-            col_b: warp / 2 * WARP_N + (lane % 2 + lane / 8 * 2) * QUAD,
-        }
-    }
-
-    /// A quad of A, whose part begins at (row, k).
-    ///
-    /// # Safety
-    /// As for [`Input::get4`].
-    #[inline(always)]
-    unsafe fn load_a(self, a: Input, row: u32, k: u32) -> F32x4 {
-        // SAFETY: the caller's contract.
-        unsafe { a.get4::<ALIGNED>(row + self.row_a, k + self.k_a) }
-    }
-
-    /// Four quads of B, one below the other.
-    ///
-    /// # Safety
-    /// As for [`Input::get4`].
-    #[inline(always)]
-    unsafe fn load_b(self, b: Input, k: u32, col: u32) -> BlockB {
-        // SAFETY: the caller's contract.
-        [0, 1, 2, 3].map(|j| unsafe { b.get4::<ALIGNED>(k + self.k_b + j, col + self.col_b) })
-    }
-
-    /// Stores a quad of A, and its `small` so many elements further.
-    ///
-    /// # Safety
-    /// `smem` is where its part of a stage begins, which nobody else reads or writes.
-    #[inline(always)]
-    unsafe fn store_a(self, smem: SharedPtr<f32>, quad: F32x4, part: u32) {
-        let at = self.row_a * BK + (self.k_a ^ self.row_a % 8 * QUAD);
-        // SAFETY: the caller's contract; 16 bytes of this thread's.
-        unsafe { Self::store(smem.add(at), quad, part) };
-    }
-
-    /// The same of four quads of B.
-    ///
-    /// # Safety
-    /// As for [`store_a`](Self::store_a).
-    #[inline(always)]
-    unsafe fn store_b(self, smem: SharedPtr<f32>, block: BlockB, part: u32) {
-        for j in 0..QUAD {
-            let col = self.col_b + j;
-            let at = col * BK + (self.k_b ^ col % 8 * QUAD);
-            // SAFETY: the caller's contract; 16 bytes of this thread's.
-            unsafe { Self::store(smem.add(at), block.map(|row| row[j as usize]), part) };
-        }
-    }
-
-    /// # Safety
-    /// Both places are this thread's.
-    #[inline(always)]
-    unsafe fn store(to: SharedPtr<f32>, quad: F32x4, part: u32) {
-        let mut big = quad.map(round_to_tf32);
-        if !SPLIT {
-            // SAFETY: the caller's contract.
-            unsafe { to.store4(0, big) };
-            return;
-        }
-        let mut small: F32x4 = core::array::from_fn(|i| quad[i] - big[i]);
-        // Neither finite, nor is their sum, where x is not or `big` overflows.
-        if !((small[0] + small[1] + (small[2] + small[3])).abs() < f32::INFINITY) {
-            for i in 0..4 {
-                let is_finite = quad[i].abs() < f32::INFINITY;
-                if is_finite && !(big[i].abs() < f32::INFINITY) {
-                    big[i] = f32::from_bits(quad[i].to_bits() & !0x1fff);
-                }
-                small[i] = if is_finite { quad[i] - big[i] } else { 0.0 };
-            }
-        }
-        // SAFETY: the caller's contract.
-        unsafe {
-            to.store4(0, big);
-            to.add(part).store4(0, small.map(round_to_tf32));
         }
     }
 }
