@@ -40,6 +40,8 @@ mod stream_k;
 mod swizzle;
 pub mod tensor_core;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod tensor_output;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
 pub mod tile1d;
 pub mod tile2d;

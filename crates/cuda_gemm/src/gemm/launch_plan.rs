@@ -2,6 +2,7 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
 
+use super::compute::Compute;
 use super::operation::Gemm;
 use super::panel::{Launch, Workspace, panels};
 use super::stream_k;
@@ -81,6 +82,11 @@ impl LaunchPlan {
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
+        if gemm.compute != Compute::F32 {
+            let kernel = descriptor.name();
+            let reason = format!("{kernel} is of f32; `Auto::product` chooses a kernel for it");
+            return Err(gemm.compute.refused(reason));
+        }
         let canonical = gemm.canonical();
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
