@@ -94,7 +94,11 @@ impl Compute {
     }
 
     /// Refuses what there are no kernels for.
-    pub(crate) fn expect_available(self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Compute`].
+    pub fn expect_available(self) -> Result<(), Error> {
         if Self::AVAILABLE.contains(&self) {
             return Ok(());
         }

@@ -66,6 +66,11 @@ impl<'m> Extras<'m> {
         Self { factors: Some([alpha, beta]), ..self }
     }
 
+    /// Where the bias is, if there is one.
+    pub fn bias_pointer(&self) -> Option<DevicePointer<f32>> {
+        self.bias.map(|bias| bias.first().as_device_ptr())
+    }
+
     /// Whether this is what a product was prepared for; its addresses.
     pub(super) fn checked(&self, stream: &Stream, gemm: &Gemm) -> Result<RawExtras, Error> {
         let vector = |what, given, axis: Option<Axis>| {

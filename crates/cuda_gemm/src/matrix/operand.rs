@@ -7,6 +7,7 @@ use super::half::DeviceHalfMatrix;
 use super::half_view::{DeviceHalfMut, DeviceHalfRef};
 use super::owned::DeviceMatrix;
 use super::view::{DeviceMatrixMut, DeviceMatrixRef};
+use crate::error::Error;
 use crate::stream::Stream;
 
 /// A or B, in f32 or in 16 bits: [`Product::enqueue`](crate::Product::enqueue) takes what becomes one.
@@ -28,6 +29,18 @@ pub enum OperandMut<'m> {
 }
 
 impl OperandMut<'_> {
+    /// So many matrices, which lie one below the other in this one; of a batch, in the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Split`] if it does not have rows for so many.
+    pub fn split_rows(self, count: usize) -> Result<Self, Error> {
+        Ok(match self {
+            Self::F32(one) => Self::F32(one.split_rows(count)?),
+            Self::Half(one) => Self::Half(one.split_rows(count)?),
+        })
+    }
+
     /// The same, to be read.
     pub fn view(&self) -> OperandRef<'_> {
         match self {
@@ -58,6 +71,32 @@ impl Layout {
 }
 
 impl<'m> OperandRef<'m> {
+    /// So many matrices, which lie one below the other in this one; of a batch, in the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Split`] if it does not have rows for so many.
+    pub fn split_rows(self, count: usize) -> Result<Self, Error> {
+        Ok(match self {
+            Self::F32(one) => Self::F32(one.first().split_rows(count)?),
+            Self::Half(one) => Self::Half(one.split_rows(count)?),
+        })
+    }
+
+    /// This matrix for so many products; of a batch, the first.
+    #[must_use]
+    pub fn broadcast(self, count: usize) -> Self {
+        match self {
+            Self::F32(one) => Self::F32(one.first().broadcast(count)),
+            Self::Half(one) => Self::Half(one.broadcast(count)),
+        }
+    }
+
+    /// Rows of each matrix.
+    pub fn rows(&self) -> usize {
+        self.layout().shape[0]
+    }
+
     /// The stream that uses the matrices.
     pub fn stream(&self) -> &'m Stream {
         match self {
