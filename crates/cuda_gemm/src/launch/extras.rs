@@ -5,7 +5,7 @@ use gemm_matrix::Axis;
 use kernels_gpu::epilogue::{Parameters, operations};
 
 use crate::error::Error;
-use crate::gemm::{Gemm, Launch};
+use crate::gemm::Gemm;
 use crate::matrix::{DeviceBatchRef, DeviceMatrixRef};
 use crate::stream::Stream;
 
@@ -171,8 +171,13 @@ impl Default for RawExtras {
 }
 
 impl RawExtras {
-    /// As a kernel takes them for a launch, whose first product this is.
-    pub(super) fn parameters(&self, gemm: &Gemm, launch: &Launch, product: usize) -> Parameters {
+    /// As a kernel takes them for a launch, whose first element of C and first product these are.
+    pub(super) fn parameters(
+        &self,
+        gemm: &Gemm,
+        [row, col]: [usize; 2],
+        product: usize,
+    ) -> Parameters {
         let factors = if gemm.factors_on_device { operations::DEVICE_FACTORS } else { 0 };
         let at = |extra: RawExtra, offset: usize| {
             let offset = extra.stride.wrapping_mul(product).wrapping_add(offset);
@@ -180,7 +185,7 @@ impl RawExtras {
             (extra.address.as_raw().wrapping_add(4 * offset as u64)) as *const f32
         };
         let vector = |extra: RawExtra, axis: Option<Axis>| {
-            at(extra, axis.map_or(0, |axis| axis.len(launch.row, launch.col)))
+            at(extra, axis.map_or(0, |axis| axis.len(row, col)))
         };
         let Self { scale, bias, residual, alpha, beta } = *self;
         Parameters {
@@ -191,7 +196,7 @@ impl RawExtras {
             beta: beta.as_ptr(),
             scale: vector(scale, gemm.epilogue.scale),
             bias: vector(bias, gemm.epilogue.bias),
-            residual: at(residual, launch.row.wrapping_mul(residual.ld).wrapping_add(launch.col)),
+            residual: at(residual, row.wrapping_mul(residual.ld).wrapping_add(col)),
             stride_scale: scale.stride as u64,
             stride_bias: bias.stride as u64,
             stride_residual: residual.stride as u64,

@@ -118,7 +118,7 @@ impl<'a> DeviceMatrixMut<'a> {
 }
 
 /// How much of a matrix each of `count` parts has.
-fn part(what: &'static str, all: usize, count: usize) -> Result<usize, Error> {
+pub(super) fn part(what: &'static str, all: usize, count: usize) -> Result<usize, Error> {
     match all.checked_rem(count) {
         Some(0) => Ok(all / count),
         _ => Err(Error::Split { what, all, count }),
