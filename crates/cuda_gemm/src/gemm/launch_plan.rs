@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::gemm::operation::MAX_DIMENSION;
     use crate::launch::find_kernel;
-    use kernels_gpu::{GridOrder, LADDER, TILES, Tile};
+    use kernels_gpu::{GridOrder, LADDER, Tile, f32_kernels};
 
     /// The x axis walks the rows of C, with tiles of 16 x 16.
     fn rows_along_x() -> &'static KernelDescriptor {
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn every_rung_fits_every_device() {
-        for descriptor in LADDER.iter().chain(TILES) {
+        for descriptor in f32_kernels() {
             assert!(descriptor.threads() <= 1024, "{}", descriptor.name());
             plan(descriptor, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.

@@ -237,7 +237,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{LADDER, TENSOR_CORE, TILES};
+    use kernels_gpu::{TENSOR_CORE, f32_kernels, needs_sm_90a};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -247,9 +247,7 @@ mod tests {
     /// What the host passes to every entry point that it may launch on a device of this PTX.
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
-        let descriptors = LADDER.iter().chain(TILES);
-        let descriptors =
-            descriptors.filter(|descriptor| is_hopper || !descriptor.abi().has_tensor_maps());
+        let descriptors = f32_kernels().filter(|kernel| is_hopper || !needs_sm_90a(kernel));
         let entries = descriptors.flat_map(|descriptor| {
             let names = [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)];
             names.map(|name| (name, kinds(descriptor.abi())))
