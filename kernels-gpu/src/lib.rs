@@ -40,6 +40,8 @@ mod stream_k;
 mod swizzle;
 pub mod tensor_core;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod tensor_output;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod tf32;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
@@ -98,6 +100,19 @@ pub const TF32: &[&KernelDescriptor] = &[
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32X3: &[&KernelDescriptor] =
     &[&tf32::tf32x3_128x128::DESCRIPTOR, &tf32::tf32x3_64x64::DESCRIPTOR];
+
+/// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`]; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
+    [LADDER, TILES, TF32, TF32X3].into_iter().flatten().copied()
+}
+
+/// Whether a kernel of [`f32_kernels`] is in the PTX for compute capability 9.0 (`sm_90a`) alone; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn needs_sm_90a(kernel: &KernelDescriptor) -> bool {
+    let mut for_tf32 = TF32.iter().chain(TF32X3);
+    kernel.abi().has_tensor_maps() || for_tf32.any(|one| one.name() == kernel.name())
+}
 
 /// The kernels for tensor cores: the one that explains `wgmma`, and the persistent one in each size of
 /// its tiles; for the host.

@@ -7,12 +7,14 @@
 //! [`KernelDescriptor`]: kernels_gpu::KernelDescriptor
 //! [`Limits`]: crate::Limits
 
+mod compute;
 mod epilogue;
 mod launch_plan;
 mod operation;
 mod panel;
 mod stream_k;
 
+pub use compute::Compute;
 pub use epilogue::Epilogue;
 pub use launch_plan::LaunchPlan;
 pub(crate) use launch_plan::MAX_SPLITS;

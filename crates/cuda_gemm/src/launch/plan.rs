@@ -340,7 +340,7 @@ impl Plan {
                 stride_b,
                 stride_c,
                 pointer_batch,
-                epilogue: extras.parameters(gemm, launch, product),
+                epilogue: extras.parameters(gemm, [launch.row, launch.col], product),
             };
             let pointers = arguments.pointers_for(self.kernel.descriptor().abi());
             // SAFETY: the driver copies the arguments during the call, and they are the
@@ -441,7 +441,7 @@ impl Plan {
                 accumulation_steps: launch.accumulation_steps,
                 partials: Address(partials),
                 counters: Address(counters),
-                epilogue: extras.parameters(gemm, launch, product),
+                epilogue: extras.parameters(gemm, [launch.row, launch.col], product),
             };
             let count = parameters::kinds(descriptor.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
