@@ -44,7 +44,7 @@ use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
-use crate::swizzle::swizzle;
+use crate::swizzle::swizzle_wide as swizzle;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B};
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreDescriptor};
 use crate::tensor_output::{AT_ONCE, STAGING, TensorOutput};

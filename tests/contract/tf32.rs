@@ -103,3 +103,69 @@ fn integers_are_exact() {
         }
     });
 }
+
+/// What the kernels' documentation says of numbers that are not finite, and of large and small ones.
+#[test]
+fn what_is_not_finite_or_overflows() {
+    for_each(|device, descriptor, products| {
+        let gemm = Gemm::new(70, 80, 100);
+        let mut case = Case::random(gemm, 3);
+        let set = |matrix: &mut Matrix, at: [usize; 2], value| {
+            let (rows, cols) = (matrix.rows(), matrix.cols());
+            *matrix = Matrix::from_fn(rows, cols, |row, col| {
+                if [row, col] == at { value } else { matrix.at(row, col) }
+            });
+        };
+        set(&mut case.a, [3, 99], f32::INFINITY);
+        // All bits set: adding to them carries into the sign.
+        set(&mut case.b, [5, 7], f32::from_bits(u32::MAX));
+        // It becomes infinite as TF32, and its product is finite.
+        set(&mut case.a, [20, 30], f32::MAX);
+        // These are exact in two parts, and so is their product.
+        set(&mut case.a, [40, 10], f32::from_bits(0x3f80_0fff));
+        set(&mut case.b, [30, 50], 1.0 / 1024.0);
+        let c = case.run(device, descriptor);
+        for row in 0..70 {
+            for col in 0..80 {
+                let (value, name) = (c.at(row, col), descriptor.name());
+                let right = match (row, col) {
+                    (_, 7) => value.is_nan(),
+                    (3, _) => !value.is_finite(),
+                    (20, _) if products != Products::Tf32x3 => value.is_infinite(),
+                    _ => value.is_finite(),
+                };
+                assert!(right, "{name}: {row} {col}: {value}");
+            }
+        }
+
+        // Multiplied by 1, every number that has two parts comes back as it is, and one below the least loses
+        // no more than that.
+        let numbers =
+            [1.0, -1.5e-39, f32::from_bits(0x3f80_0fff), f32::MAX, 1e-36, f32::from_bits(1)];
+        let make = |rows, cols, which: u64| {
+            Matrix::from_fn(rows, cols, |row, col| match which {
+                1 if col == 0 => numbers[row],
+                2 if row == 0 => 1.0,
+                _ => 0.0,
+            })
+        };
+        let case = Case::new(Gemm::new(numbers.len(), 3, 5), make);
+        let c = case.run(device, descriptor);
+        for (row, number) in numbers.into_iter().enumerate() {
+            let expected = if products == Products::Tf32x3 { number } else { round(number) };
+            let least = 2.0f64.powi(-137);
+            let off = (f64::from(c.at(row, 1)) - f64::from(expected)).abs();
+            let right = off <= least || c.at(row, 1) == expected;
+            assert!(right, "{}: {number:e} became {:e}", descriptor.name(), c.at(row, 1));
+        }
+    });
+}
+
+#[test]
+fn the_same_bits_each_time() {
+    for_each(|device, descriptor, _| {
+        let case = Case { splits: 3, ..Case::random(Gemm::new(200, 300, 500), 5) };
+        let [one, other] = [(); 2].map(|()| case.run(device, descriptor));
+        assert!(one == other, "{}", descriptor.name());
+    });
+}

@@ -24,15 +24,22 @@
 //! Against [`wgmma_persistent`](crate::wgmma_persistent):
 //!
 //! ```text
-//!   producers     ld.global (next step)   empty[stage] --> round, st.shared, fence --> full[stage]
-//!   warpgroup 0   full[stage] --> wgmma (rows 0 to 63)   --> empty[stage]   += (tf32x3)
-//!   warpgroup 1   full[stage] --> wgmma (rows 64 to 127) --> empty[stage]   += (tf32x3)
+//!   producers 0   ld.global (step 2)   empty[0] --> round, st.shared, fence --> full[0]
+//!   producers 1   ld.global (step 3)   empty[1] --> round, st.shared, fence --> full[1]
+//!   warpgroup 0   full[s] --> wgmma (rows 0 to 63)   --> empty[s]   += (tf32x3)
+//!   warpgroup 1   full[s] --> wgmma (rows 64 to 127) --> empty[s]   += (tf32x3)
 //! ```
 //!
-//! - Producers are whole warpgroups. What they load for a step is in flight while they wait for its stage.
-//!   Their stores are ordered before `wgmma`'s reads by `fence.proxy.async` and the barrier.
+//! - Producers are two whole warpgroups, which take steps in turn. What one loads is in flight while the other
+//!   rounds and stores. Their stores are ordered before `wgmma`'s reads by `fence.proxy.async` and the barrier.
+//! - With `tf32x3` the consumers issue their `wgmma` in turn, too: one adds while the other multiplies.
 //! - A block has one tile of C, or with split-K a part of its sum, and there are batches and
 //!   [epilogues](crate::epilogue), as in [`tiles`](crate::tiles).
+//!
+//! # What should get better, and what comes next
+//!
+//! `tf32x3` is as accurate as f32 and twice as fast. `tf32` waits for its loads: they go through registers, where
+//! bulk copies would keep more bytes in flight, which round nothing (`runs/2026-11-22-h200-tf32`).
 //!
 //! # Arithmetic
 //!
