@@ -16,7 +16,7 @@ mod tensor;
 mod tensor_core;
 mod workspace;
 
-pub(crate) use alignment::is_aligned;
+pub(crate) use alignment::{is_aligned, wide_rows};
 pub use builder::PlanBuilder;
 pub use expected::expect_planned;
 pub use extras::{Extras, RawExtra, RawExtras};

@@ -1,7 +1,7 @@
 //! The operation: GEMM in f32, as BLAS has it.
 
 use gemm_matrix::span;
-use kernels_gpu::{KernelAbi, KernelDescriptor};
+use kernels_gpu::KernelDescriptor;
 
 use super::epilogue::Epilogue;
 use crate::error::Error;
@@ -140,7 +140,7 @@ impl Gemm {
     pub fn suits(&self, descriptor: &KernelDescriptor) -> bool {
         let abi = descriptor.abi();
         let is_plain = self.epilogue.is_none() && !self.factors_on_device;
-        (is_plain || abi.has_epilogue()) && (!self.pointers || abi == KernelAbi::SplitK)
+        (is_plain || abi.has_epilogue()) && (!self.pointers || abi.has_batches())
     }
 
     /// A strided batch of such products, with the strides of A, B and C in elements.

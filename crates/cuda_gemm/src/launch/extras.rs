@@ -5,7 +5,7 @@ use gemm_matrix::Axis;
 use kernels_gpu::epilogue::{Parameters, operations};
 
 use crate::error::Error;
-use crate::gemm::{Gemm, Launch};
+use crate::gemm::{Gemm, KernelForm, Launch};
 use crate::matrix::{DeviceBatchRef, DeviceMatrixRef};
 use crate::stream::Stream;
 
@@ -172,7 +172,15 @@ impl Default for RawExtras {
 
 impl RawExtras {
     /// As a kernel takes them for a launch, whose first product this is.
-    pub(super) fn parameters(&self, gemm: &Gemm, launch: &Launch, product: usize) -> Parameters {
+    pub(super) fn parameters(
+        &self,
+        form: &KernelForm,
+        launch: &Launch,
+        product: usize,
+    ) -> Parameters {
+        let gemm = &form.gemm;
+        // Of C as it lies.
+        let [row, col] = form.order([launch.row, launch.col]);
         let factors = if gemm.factors_on_device { operations::DEVICE_FACTORS } else { 0 };
         let at = |extra: RawExtra, offset: usize| {
             let offset = extra.stride.wrapping_mul(product).wrapping_add(offset);
@@ -180,7 +188,7 @@ impl RawExtras {
             (extra.address.as_raw().wrapping_add(4 * offset as u64)) as *const f32
         };
         let vector = |extra: RawExtra, axis: Option<Axis>| {
-            at(extra, axis.map_or(0, |axis| axis.len(launch.row, launch.col)))
+            at(extra, axis.map_or(0, |axis| axis.len(row, col)))
         };
         let Self { scale, bias, residual, alpha, beta } = *self;
         Parameters {
@@ -191,7 +199,7 @@ impl RawExtras {
             beta: beta.as_ptr(),
             scale: vector(scale, gemm.epilogue.scale),
             bias: vector(bias, gemm.epilogue.bias),
-            residual: at(residual, launch.row.wrapping_mul(residual.ld).wrapping_add(launch.col)),
+            residual: at(residual, row.wrapping_mul(residual.ld).wrapping_add(col)),
             stride_scale: scale.stride as u64,
             stride_bias: bias.stride as u64,
             stride_residual: residual.stride as u64,

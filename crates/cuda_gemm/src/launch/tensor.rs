@@ -110,11 +110,15 @@ pub(super) fn maps(
     let k = gemm.depth() as u32;
     // A panel begins with a whole tile, so on 16 bytes like the matrix.
     let [row, col] = [launch.row, launch.col];
-    let (box_a, box_b) = ([tile.bm, tile.bk], [tile.bk, tile.bn]);
-    Ok([
-        encode(device, a, row * a.ld as usize, [launch.m, k], box_a, Format::f32(SWIZZLE_64B))?,
-        encode(device, b, col, [k, launch.n], box_b, Format::f32(NO_SWIZZLE))?,
-    ])
+    let map_a = if a.transposed {
+        let box_a = [tile.bk, tile.bm];
+        encode(device, a, row, [k, launch.m], box_a, Format::f32(NO_SWIZZLE))?
+    } else {
+        let box_a = [tile.bm, tile.bk];
+        encode(device, a, row * a.ld as usize, [launch.m, k], box_a, Format::f32(SWIZZLE_64B))?
+    };
+    let box_b = [tile.bk, tile.bn];
+    Ok([map_a, encode(device, b, col, [k, launch.n], box_b, Format::f32(NO_SWIZZLE))?])
 }
 
 /// The tensor maps of A and B in 16 bits, for a kernel for tensor cores.

@@ -282,8 +282,7 @@ impl TensorCorePlan {
         let [a, b] = [a, b].map(|matrix| Operand {
             address: matrix.address(),
             ld: matrix.ld() as u32,
-            stride: 0,
-            is_addressed: false,
+            ..Operand::default()
         });
         // SAFETY: the three matrices are on this device and stream, with the plan's shapes and these
         // leading dimensions. C is borrowed mutably, and of another type than A and B. They stay
@@ -318,8 +317,7 @@ impl TensorCorePlan {
             address: pointer.as_raw(),
             // `Gemm::validate` accepted it.
             ld: ld as u32,
-            stride: 0,
-            is_addressed: false,
+            ..Operand::default()
         });
         // SAFETY: the caller's contract.
         unsafe { self.launch(operands, c) }
