@@ -27,6 +27,17 @@ pub fn swizzled_tile() -> (u32, u32) {
 /// ```
 #[inline(always)]
 pub fn swizzle(number: u32, width: u32, height: u32) -> (u32, u32) {
+    swizzle_by::<GROUP>(number, width, height)
+}
+
+/// The same down 16 rows: for tiles that are wider than high.
+#[inline(always)]
+pub fn swizzle_wide(number: u32, width: u32, height: u32) -> (u32, u32) {
+    swizzle_by::<16>(number, width, height)
+}
+
+#[inline(always)]
+fn swizzle_by<const GROUP: u32>(number: u32, width: u32, height: u32) -> (u32, u32) {
     let first = number / (width * GROUP).max(1) * GROUP;
     // The last group may be lower.
     let rows = (height - first).clamp(1, GROUP);

@@ -6,9 +6,9 @@
 
 mod copy;
 mod geometry;
-mod kernel;
+pub(crate) mod kernel;
 pub mod outer;
-mod reduction;
+pub(crate) mod reduction;
 pub mod skinny_m;
 pub mod skinny_n;
 pub mod tile_shapes;
@@ -32,7 +32,6 @@ pub const TILES: &[&KernelDescriptor] = &[
     &tile_shapes::tile_16x16x16::DESCRIPTOR,
     &tile_shapes::tile_128x16::DESCRIPTOR,
     &tile_shapes::tile_16x128::DESCRIPTOR,
-    &tile_shapes::tile_8x128::DESCRIPTOR,
     &tile_shapes::tile_4x128::DESCRIPTOR,
     &outer::outer_64x128::DESCRIPTOR,
     &outer::outer_32x128::DESCRIPTOR,
@@ -42,6 +41,7 @@ pub const TILES: &[&KernelDescriptor] = &[
     &skinny_m::skinny_m_8x128::DESCRIPTOR,
     &skinny_m::skinny_m_4x128::DESCRIPTOR,
     &skinny_m::skinny_m_2x32::DESCRIPTOR,
+    &skinny_n::skinny_n_32x16::DESCRIPTOR,
     &skinny_n::skinny_n_32x8::DESCRIPTOR,
     &skinny_n::skinny_n_32x4::DESCRIPTOR,
     &skinny_n::skinny_n_32x2::DESCRIPTOR,

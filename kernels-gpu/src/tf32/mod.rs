@@ -1,0 +1,487 @@
+//! Tensor cores on f32 matrices: `tf32` rounds A and B to TF32, `tf32x3` has the accuracy of f32.
+//!
+//! # The idea
+//!
+//! A *TF32* number is an f32 of which 10 bits of the mantissa are left. Tensor cores multiply tiles of
+//! them, half as many in a cycle as of `bf16`, and read them as f32, of which they ignore the last 13 bits:
+//! who wants them rounded to nearest does that before. `wgmma` takes TF32 from shared memory with K along
+//! the lines alone, and a row-major B has N there. So producer warps bring the tiles, as in
+//! [`transposed`](crate::transposed): they load quads to registers, transpose those of B, round, and store
+//! both as `wgmma` reads them. Matrices may begin anywhere, and nothing is copied first.
+//!
+//! `tf32x3` splits each number in two, `big = round(x)` and `small = round(x - big)`, which together are
+//! x but for its last bit, and adds three products:
+//!
+//! ```text
+//!   A * B = A_small * B_big + A_big * B_small + A_big * B_big     (+ A_small * B_small: 2^-22 of it)
+//! ```
+//!
+//! Tensor cores truncate their sums, so that errors of a long sum are all of one sign. So each step
+//! along K has sums of its own, the small products first, which FADDs then add to those in f32.
+//!
+//! # What changed
+//!
+//! Against [`wgmma_persistent`](crate::wgmma_persistent):
+//!
+//! ```text
+//!   producers 0   ld.global (step 2)   empty[0] --> round, st.shared, fence --> full[0]
+//!   producers 1   ld.global (step 3)   empty[1] --> round, st.shared, fence --> full[1]
+//!   warpgroup 0   full[s] --> wgmma (rows 0 to 63)   --> empty[s]   += (tf32x3)
+//!   warpgroup 1   full[s] --> wgmma (rows 64 to 127) --> empty[s]   += (tf32x3)
+//! ```
+//!
+//! - Producers are two whole warpgroups, which take steps in turn. What one loads is in flight while the other
+//!   rounds and stores. Their stores are ordered before `wgmma`'s reads by `fence.proxy.async` and the barrier.
+//! - With `tf32x3` the consumers issue their `wgmma` in turn, too: one adds while the other multiplies.
+//! - A block has one tile of C, or with split-K a part of its sum, and there are batches and
+//!   [epilogues](crate::epilogue), as in [`tiles`](crate::tiles).
+//!
+//! # What should get better, and what comes next
+//!
+//! `tf32x3` is as accurate as f32 and twice as fast. `tf32` waits for its loads: they go through registers, where
+//! bulk copies would keep more bytes in flight, which round nothing (`runs/2026-11-22-h200-tf32`).
+//!
+//! # Arithmetic
+//!
+//! `tf32`: every element is rounded to the nearest TF32 number, ties away from zero (`cvt.rna`). An f32
+//! within 2^-12 of the largest becomes infinite.
+//!
+//! `tf32x3`: NaN goes where f32 has it. Where A or B is infinite, so is the result or it is NaN, where f32 would
+//! say which: infinity times a `small` of zero is NaN. What overflows as TF32 is truncated instead, so that all
+//! finite f32 are right. The `small` of a number below 2^-103 loses bits to TF32's smallest, 2^-136: its error
+//! is at most that.
+
+mod producer;
+
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::vec;
+use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+
+use self::producer::{BK, Lane, Producer};
+use crate::epilogue;
+use crate::matrix::{Input, Output};
+use crate::swizzle::swizzle;
+use crate::tensor_core::ALIGNMENT;
+use crate::tiles::kernel::{Params, Split};
+use crate::tiles::reduction::is_last_to_arrive;
+
+/// Elements that a thread moves at once.
+const QUAD: u32 = 4;
+/// Rows of a warpgroup's sums, which `wgmma` sets.
+const WM: u32 = 64;
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = producer::THREADS;
+
+/// Declares a module for each kernel, with its [`KernelDescriptor`] and its two entry points.
+///
+/// [`KernelDescriptor`]: crate::KernelDescriptor
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident: $summary:literal,
+        [f32; $sums:literal] x $consumers:literal, $stages:literal stages, producers $producers:literal,
+        split $split:literal, registers [$producer:literal, $consumer:literal];
+    )*) => {$(
+        $(#[$doc])*
+        pub mod $name {
+            use cuda_std::prelude::*;
+
+            use super::Geometry;
+            use crate::descriptor::{
+                GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Unaligned,
+            };
+            use crate::epilogue;
+            use crate::tiles::kernel::{Params, entry_point};
+
+            type Kernel =
+                Geometry<$sums, $consumers, { 4 * $consumers }, { $sums / 32 }, $stages, $producers, $split, $producer, $consumer>;
+
+            const THREADS: u32 = Kernel::THREADS;
+
+            /// What the host needs to launch this kernel.
+            pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+                name: stringify!($name),
+                summary: $summary,
+                origin: None,
+                tile: Kernel::TILE,
+                block: [THREADS, 1],
+                grid: GridOrder::ColumnsAlongX,
+                shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES as u64),
+                unaligned: Some(Unaligned {
+                    name: stringify!($unaligned),
+                    vectorized: [true, true, false],
+                    transposed: [Reads::Copied; 2],
+                    transposes_c: false,
+                }),
+                abi: KernelAbi::SplitK,
+                source: include_str!("mod.rs"),
+            };
+
+            entry_point!($name, true, 1);
+            entry_point!($unaligned, false, 1);
+        }
+    )*};
+}
+
+kernels! {
+    /// For large products.
+    tf32_128x192, tf32_128x192_unaligned: "TF32 tensor cores, rounded to nearest: 128 x 192 per block",
+        [f32; 96] x 2, 5 stages, producers 2, split false, registers [112, 144];
+    /// For smaller ones.
+    tf32_128x128, tf32_128x128_unaligned: "the same with 128 x 128 outputs per block",
+        [f32; 64] x 2, 6 stages, producers 2, split false, registers [128, 128];
+    /// For the smallest.
+    tf32_64x64, tf32_64x64_unaligned: "the same with 64 x 64 outputs per block",
+        [f32; 32] x 1, 6 stages, producers 2, split false, registers [168, 168];
+    /// For large products.
+    tf32x3_128x128, tf32x3_128x128_unaligned:
+        "three TF32 products for the accuracy of f32: 128 x 128 per block",
+        [f32; 64] x 2, 3 stages, producers 2, split true, registers [104, 152];
+    /// For the smallest.
+    tf32x3_64x64, tf32x3_64x64_unaligned: "the same with 64 x 64 outputs per block",
+        [f32; 32] x 1, 6 stages, producers 2, split true, registers [168, 168];
+}
+
+/// A kernel: `CONSUMERS` warpgroups with `SUMS` sums per thread each, and `PRODUCERS` more. `SPLIT`: `tf32x3`.
+struct Geometry<
+    const SUMS: usize,
+    const CONSUMERS: u32,
+    const QUADS_A: usize,
+    const BLOCKS_B: usize,
+    const STAGES: u32,
+    const PRODUCERS: u32,
+    const SPLIT: bool,
+    const PRODUCER_REGISTERS: u32,
+    const CONSUMER_REGISTERS: u32,
+>;
+
+impl<
+    const SUMS: usize,
+    const CONSUMERS: u32,
+    const QUADS_A: usize,
+    const BLOCKS_B: usize,
+    const STAGES: u32,
+    const PRODUCERS: u32,
+    const SPLIT: bool,
+    const PRODUCER_REGISTERS: u32,
+    const CONSUMER_REGISTERS: u32,
+>
+    Geometry<
+        SUMS,
+        CONSUMERS,
+        QUADS_A,
+        BLOCKS_B,
+        STAGES,
+        PRODUCERS,
+        SPLIT,
+        PRODUCER_REGISTERS,
+        CONSUMER_REGISTERS,
+    >
+{
+    const BM: u32 = CONSUMERS * WM;
+    const BN: u32 = SUMS as u32 * WARPGROUP / WM;
+    const TILE: crate::Tile =
+        crate::Tile { bm: Self::BM, bn: Self::BN, bk: BK, tm: 2, tn: SUMS as u32 / 2 };
+    const THREADS: u32 = (CONSUMERS + PRODUCERS) * WARPGROUP;
+
+    /// Elements of a part of a stage, and of a stage: `big` of A, `small` of A, `big` of B, `small` of B.
+    const PART_A: u32 = Self::BM * BK;
+    const PART_B: u32 = Self::BN * BK;
+    const PARTS: u32 = if SPLIT { 2 } else { 1 };
+    const STAGE: u32 = Self::PARTS * (Self::PART_A + Self::PART_B);
+    /// Offset of the barriers, in elements.
+    const BARRIERS_AT: u32 = STAGES * Self::STAGE;
+    /// PTX promises that shared memory begins on a multiple of 128 bytes.
+    const SHARED_BYTES: u32 =
+        Self::BARRIERS_AT * 4 + (2 * STAGES + CONSUMERS) * 8 + (ALIGNMENT - 128);
+
+    /// Registers of a thread, as a launch of one block per multiprocessor gives them.
+    const LAUNCHED_REGISTERS: u32 = {
+        let all = 65536 / Self::THREADS / 8 * 8;
+        if all < 248 { all } else { 248 }
+    };
+
+    const CONSISTENT: () = {
+        assert!(
+            QUADS_A as u32 * 16 == Self::BM && BLOCKS_B as u32 * 64 == Self::BN,
+            "the producers load all of A and B"
+        );
+        assert!(CONSUMERS <= 2, "two take turns");
+        assert!(
+            PRODUCERS * PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS
+                <= (CONSUMERS + PRODUCERS) * Self::LAUNCHED_REGISTERS,
+            "some wait without end for more registers than the others give back"
+        );
+    };
+
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn gemm<const ALIGNED: bool>(params: Params)
+    where
+        [f32; SUMS]: Accumulator,
+    {
+        const { Self::CONSISTENT };
+        // SAFETY: as the launch promises.
+        let (params, split) = unsafe { params.of_block() };
+        let (begin, end) = params.range(split);
+        // An empty sum is a step of zeros: a second way to the sums would have the assembler serialise all
+        // `wgmma`.
+        let steps = end.saturating_sub(begin).div_ceil(BK).max(1);
+        let tid = thread::thread_idx_x();
+        let warpgroup = tid / WARPGROUP;
+
+        let memory = shared::dynamic_shared_mem::<f32>();
+        let smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 4);
+        let full = Mbarrier::at(smem.add(Self::BARRIERS_AT).cast());
+        let empty = full.add(STAGES);
+        let turn = empty.add(STAGES);
+        if tid == 0 {
+            // SAFETY: one thread, once, before the block's barrier.
+            unsafe {
+                for stage in 0..STAGES {
+                    full.add(stage).init(WARPGROUP);
+                    empty.add(stage).init(4 * CONSUMERS); // a thread of each warp
+                }
+                for warpgroup in 0..CONSUMERS {
+                    turn.add(warpgroup).init(1);
+                }
+            }
+            mbarrier::fence_init();
+        }
+        thread::sync_threads();
+
+        if warpgroup >= CONSUMERS {
+            // SAFETY: a whole warpgroup, which takes what the others give, or gives it.
+            unsafe {
+                if PRODUCER_REGISTERS > Self::LAUNCHED_REGISTERS {
+                    thread::warpgroup_reg_alloc::<PRODUCER_REGISTERS>();
+                } else if PRODUCER_REGISTERS < Self::LAUNCHED_REGISTERS {
+                    thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>();
+                }
+            }
+            let (row, col) = Self::block();
+            let Params { m, n, k: end, a, lda, b, ldb, .. } = params;
+            // SAFETY: as the launch promises; a whole warpgroup.
+            unsafe {
+                let (a, b) = (Input::new(a, lda, m, end), Input::new(b, ldb, end, n));
+                let is_interior = row + Self::BM <= m && col + Self::BN <= n;
+                let (lane, k) = (Lane::new(tid % WARPGROUP), begin);
+                Producer::<QUADS_A, BLOCKS_B, STAGES, PRODUCERS, SPLIT, ALIGNED> {
+                    a,
+                    b,
+                    lane,
+                    row,
+                    k,
+                    col,
+                    is_interior,
+                    end,
+                    steps,
+                    smem,
+                    full,
+                    empty,
+                }
+                .produce(warpgroup - CONSUMERS);
+            }
+            if split.count > 1 {
+                let (_, counters) = params.workspace(Self::BM * Self::BN);
+                // SAFETY: as the launch promises; the consumers come to theirs.
+                unsafe { is_last_to_arrive(split.count, counters, tile_number()) };
+            }
+            return;
+        }
+
+        // SAFETY: each of the other warpgroups, whole; together all have no more than at the launch.
+        unsafe {
+            if CONSUMER_REGISTERS > Self::LAUNCHED_REGISTERS {
+                thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>();
+            } else if CONSUMER_REGISTERS < Self::LAUNCHED_REGISTERS {
+                thread::warpgroup_reg_dealloc::<CONSUMER_REGISTERS>();
+            }
+        }
+        let lane = warp::lane_id();
+        // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits for a
+        // group knows of its own part in it.
+        let release = |stage: u32| unsafe {
+            if lane == 0 {
+                empty.add(stage).arrive();
+            }
+        };
+        let mut state = State::FIRST;
+        let mut before = 0;
+        let mut step = 0;
+        let mut acc = [0.0f32; SUMS];
+        let mut sums = [0.0f32; SUMS];
+        loop {
+            let stage = smem.add(state.stage * Self::STAGE);
+            let a = stage.add(warpgroup * (WM * BK));
+            let b = stage.add(Self::PARTS * Self::PART_A);
+            let tile = |part: SharedPtr<f32>| Tile::k_major(part.cast());
+            // SAFETY: whole warpgroups come here: the loop's condition is the same for their threads, and those
+            // that leave a wait or a release earlier are waited for by `wgmma` itself (`.sync`). The stage is
+            // full, lies as `Producer` stores it, and stays until it is released, when its groups are done.
+            // Nothing touches the sums of `wgmma` before the wait.
+            unsafe {
+                full.add(state.stage).wait_parity(state.parity);
+                if SPLIT {
+                    // The warpgroups issue their `wgmma` in turn, so that one adds while the other multiplies.
+                    if CONSUMERS > 1 {
+                        turn.add(warpgroup).wait_parity((step + 1 + warpgroup) % 2);
+                    }
+                    let (a_small, b_small) = (tile(a.add(Self::PART_A)), tile(b.add(Self::PART_B)));
+                    acc.multiply_tf32(a_small, tile(b), false);
+                    acc.multiply_tf32(tile(a), b_small, true);
+                    acc.multiply_tf32(tile(a), tile(b), true);
+                    if CONSUMERS > 1 && tid % WARPGROUP == 0 {
+                        turn.add(1 - warpgroup).arrive();
+                    }
+                    acc.wait();
+                    release(state.stage);
+                    for i in 0..SUMS {
+                        sums[i] += acc[i];
+                    }
+                } else {
+                    acc.multiply_tf32(tile(a), tile(b), step > 0);
+                    if step > 0 {
+                        wait_group::<1>();
+                        release(before);
+                    }
+                }
+            }
+            before = state.stage;
+            state = state.next::<STAGES>();
+            step += 1;
+            if step == steps {
+                break;
+            }
+        }
+        if !SPLIT {
+            // SAFETY: as above. Nobody waits for the last stage.
+            unsafe { acc.wait() };
+            sums = acc;
+        }
+
+        // SAFETY: as the launch promises; all consumers come here.
+        unsafe {
+            if split.count > 1 && !Self::reduce(params, split, &mut sums) {
+                return;
+            }
+            // Once more, so that it takes no registers in the loop.
+            let tid = black_box(thread::thread_idx_x());
+            let (block_row, block_col) = Self::block();
+            let row = block_row + tid / 32 * 16 + tid % 32 / 4;
+            let col = block_col + tid % 4 * 2;
+            Self::store(params.output(), params, row, col, &sums);
+        }
+    }
+
+    /// Where the block's tile begins, worked out where it is needed: so it takes no registers before.
+    #[inline(always)]
+    fn block() -> (u32, u32) {
+        let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
+        let (y, x) = swizzle(black_box(tile_number()), width, height);
+        (y * Self::BM, x * Self::BN)
+    }
+
+    /// The split-K reduction, for the consumers: see [`reduction`](crate::tiles::reduction).
+    ///
+    /// # Safety
+    /// As for the entry points; all consumer threads come here, and all producer threads to
+    /// [`is_last_to_arrive`].
+    #[inline(always)]
+    unsafe fn reduce(params: Params, split: Split, sums: &mut [f32; SUMS]) -> bool {
+        let elements = Self::BM * Self::BN;
+        let (partials, counters) = params.workspace(elements);
+        let first = tile_number() as usize * split.count as usize * elements as usize
+            + (thread::thread_idx_x() * QUAD) as usize;
+        let place = |of: u32, quad: usize| {
+            let offset = of * elements + quad as u32 * (CONSUMERS * WARPGROUP * QUAD);
+            partials.wrapping_add(first + offset as usize)
+        };
+        // SAFETY: room for a tile per block, of which each thread has its own quads; the others' were stored
+        // before the last block came.
+        unsafe {
+            for quad in 0..SUMS / 4 {
+                let four = core::array::from_fn(|i| sums[quad * 4 + i]);
+                vec::store4_cg(place(split.index, quad), four);
+            }
+            if !is_last_to_arrive(split.count, counters, tile_number()) {
+                return false;
+            }
+            *sums = [0.0; SUMS];
+            let mut of = 0;
+            while of < split.count {
+                for quad in 0..SUMS / 4 {
+                    let four = vec::load4_cg(place(of, quad));
+                    for i in 0..4 {
+                        sums[quad * 4 + i] += four[i];
+                    }
+                }
+                of += 1;
+            }
+        }
+        true
+    }
+
+    /// Stores a thread's sums, the first at (row, col): see [`Output::store_fragments`].
+    ///
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn store(c: Output, params: Params, row: u32, col: u32, sums: &[f32; SUMS]) {
+        if !params.epilogue.is_some() {
+            // SAFETY: each element belongs to one thread.
+            unsafe { c.store_fragments(row, col, sums) };
+            return;
+        }
+        /// Sums that registers are left for.
+        const PART: usize = 8;
+        let epilogue = params.epilogue();
+        let mut next = 0;
+        while next < SUMS / PART {
+            // The compiler knows nothing of it: one piece of code for all parts.
+            let part = black_box(next as u32) as usize;
+            let mut values = [0.0; epilogue::MOST];
+            for i in 0..SUMS {
+                if i / PART == part {
+                    values[i % PART] = sums[i];
+                }
+            }
+            let at = |i: usize| {
+                let i = (part * PART + i) as u32;
+                (row + i / 2 % 2 * 8, col + i / 4 * 8 + i % 2)
+            };
+            // SAFETY: as above.
+            unsafe { c.store_epilogue(epilogue, false, PART, at, values) };
+            next = part + 1;
+        }
+    }
+}
+
+/// The number of the block's tile of C, for what the blocks of a tile share.
+#[inline(always)]
+fn tile_number() -> u32 {
+    thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()
+}
+
+/// A step along K: its stage, and the parity of the phase in which that is full.
+#[derive(Clone, Copy)]
+struct State {
+    stage: u32,
+    parity: u32,
+}
+
+impl State {
+    const FIRST: Self = State { stage: 0, parity: 0 };
+
+    #[inline(always)]
+    fn next<const STAGES: u32>(self) -> Self {
+        match self.stage + 1 < STAGES {
+            true => State { stage: self.stage + 1, ..self },
+            false => State { stage: 0, parity: self.parity ^ 1 },
+        }
+    }
+}
