@@ -11,6 +11,10 @@ pub struct Product {
     k: u32,
     /// What leading dimensions are multiples of, plus 1 if matrices are not aligned.
     odd: u32,
+    /// What is added to the leading dimension of C: 1 if its rows are not aligned.
+    odd_c: u32,
+    /// Splits of K.
+    splits: u32,
 }
 
 /// Splits of K, where a kernel can split it.
@@ -20,9 +24,16 @@ const BLOCKS: u32 = 3;
 
 impl Product {
     /// Those that take two blocks along each dimension of C, and between one and more steps along
-    /// K than any pipeline has stages.
+    /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
+    /// that are not aligned, which go through shared memory.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
-        [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into()
+        let mut all: Vec<Product> =
+            [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into();
+        if spec.abi() == KernelAbi::SplitK {
+            let whole = [2, 3, 4].map(|steps| Product::of(spec, unaligned, steps));
+            all.extend(whole.map(|of| Product { splits: 1, odd_c: 1 - of.odd, ..of }));
+        }
+        all
     }
 
     fn of(spec: &KernelDescriptor, unaligned: bool, steps: u32) -> Product {
@@ -34,6 +45,8 @@ impl Product {
             n: tile.bn + 4 + odd,
             k: (steps - 1) * tile.bk.max(8) + 4 + odd,
             odd,
+            odd_c: 0,
+            splits: if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 },
         }
     }
 
@@ -51,17 +64,17 @@ impl Product {
         let &Product { m, n, k, .. } = self;
         let tile = spec.tile();
         let value = |i: u32, salt: u32| ((i.wrapping_mul(31) + salt * 17) % 13) as f32 - 6.0;
-        let matrix = |rows: u32, columns: u32, salt: u32| {
-            let ld = self.ld(columns);
+        let matrix = |rows: u32, columns: u32, salt: u32, odd: u32| {
+            let ld = self.ld(columns) + odd;
             let values: Vec<f32> = (0..rows * ld).map(|i| value(i, salt)).collect();
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
             let address = device.alloc(bytes.len() as u64).map_err(|e| e.to_string())?;
             device.write(address, &bytes).map_err(|e| e.to_string())?;
             Ok::<_, String>((address, ld, values))
         };
-        let (a, lda, a_values) = matrix(m, k, 1)?;
-        let (b, ldb, b_values) = matrix(k, n, 2)?;
-        let (c, ldc, c_values) = matrix(m, n, 3)?;
+        let (a, lda, a_values) = matrix(m, k, 1, 0)?;
+        let (b, ldb, b_values) = matrix(k, n, 2, 0)?;
+        let (c, ldc, c_values) = matrix(m, n, 3, self.odd_c)?;
         let (rows, columns) = (m.div_ceil(tile.bm), n.div_ceil(tile.bn));
         let tiles = rows * columns;
         let steps = k.div_ceil(tile.bk);
@@ -92,7 +105,7 @@ impl Product {
         } else {
             vec![long(a), word(lda), long(b), word(ldb)]
         };
-        let shares = if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 };
+        let shares = self.splits;
         let depth = steps.div_ceil(shares) * tile.bk;
         let rest = match spec.abi() {
             KernelAbi::Gemm | KernelAbi::TensorMap => vec![],
