@@ -782,6 +782,19 @@ fn tables_that_cannot_be_used() {
     expect_refusal(&soft(&other), &other, &["--table is for --kernel auto"]);
 }
 
+/// Simulated times are no table for a GPU, unless somebody asks for them.
+#[test]
+fn tune_without_a_gpu_writes_nothing() {
+    let files = Files::new();
+    let out = files.path("table.json");
+    // Hides the GPUs of a machine that has some.
+    let arguments = ["tune", "--quick", "--out", &out];
+    let ran = finish(command(&arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    assert!(ran.stderr.contains("add --device soft"), "{}", ran.stderr);
+    assert!(!Path::new(&out).exists());
+}
+
 /// The whole of `tune`, with little to measure.
 #[test]
 fn tune_makes_a_table_that_auto_takes() {

@@ -60,7 +60,7 @@ pub mod wgmma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_persistent;
 
-pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Tile, Unaligned};
 pub use tensor_core::{InputType, TensorCoreDescriptor};
 pub use tiles::TILES;
 

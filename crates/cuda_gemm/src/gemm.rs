@@ -9,6 +9,7 @@
 
 mod compute;
 mod epilogue;
+mod form;
 mod launch_plan;
 mod operation;
 mod panel;
@@ -16,6 +17,7 @@ mod stream_k;
 
 pub use compute::Compute;
 pub use epilogue::Epilogue;
+pub(crate) use form::KernelForm;
 pub use launch_plan::LaunchPlan;
 pub(crate) use launch_plan::MAX_SPLITS;
 pub use operation::{Gemm, MAX_DIMENSION};

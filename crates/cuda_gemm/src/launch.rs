@@ -18,7 +18,7 @@ mod tensor_core;
 mod tensor_plan;
 mod workspace;
 
-pub(crate) use alignment::is_aligned;
+pub(crate) use alignment::{is_aligned, wide_rows};
 pub use builder::PlanBuilder;
 pub use expected::expect_planned;
 pub use extras::{Extras, RawExtra, RawExtras};

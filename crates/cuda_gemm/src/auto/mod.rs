@@ -42,7 +42,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, f32_kernels};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, is_aligned};
+use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, wide_rows};
 use crate::matrix::DeviceMatrix;
 
 pub use changes::Change;
@@ -252,14 +252,10 @@ impl Auto {
         let Gemm { m, n, k, .. } = *gemm;
         // Single products of densely stored matrices were measured; others may need other entry
         // points.
-        let measured = Gemm::new(m, n, k);
         let alike = gemm.depth() == k
             && gemm.batch == 1
-            && (0..3).all(|i| {
-                let mut one = [false; 3];
-                one[i] = true;
-                is_aligned(one, gemm, [0; 3]) == is_aligned(one, &measured, [0; 3])
-            });
+            && !(gemm.trans_a || gemm.trans_b)
+            && wide_rows(gemm, [0; 3]) == wide_rows(&Gemm::new(m, n, k), [0; 3]);
         exceptions.get(&[m, n, k]).copied().filter(|one| alike && gemm.suits(one.descriptor))
     }
 

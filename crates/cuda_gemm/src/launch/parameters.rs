@@ -101,7 +101,7 @@ parameters! {
         stride_a: u64,
         stride_b: u64,
         stride_c: u64,
-        pointer_batch: u32,
+        layout: u32,
         epilogue: epilogue::Parameters,
     }
 
@@ -121,6 +121,7 @@ parameters! {
         accumulation_steps: u32,
         partials: Address,
         counters: Address,
+        layout: u32,
         epilogue: epilogue::Parameters,
     }
 
@@ -191,25 +192,6 @@ impl TensorCoreParameters {
     }
 }
 
-/// The first eleven, and an epilogue.
-const fn with_epilogue(all: &[Kind]) -> [Kind; 12] {
-    let mut kinds = [Kind::Epilogue; 12];
-    kinds.split_at_mut(11).0.copy_from_slice(all.split_at(11).0);
-    kinds
-}
-
-impl GemmParameters {
-    /// Where those of a kernel with this ABI are: the first of the list, which has an epilogue last.
-    pub(crate) fn pointers_for(&mut self, abi: KernelAbi) -> impl AsRef<[*mut c_void]> {
-        let mut pointers = self.pointers();
-        let count = kinds(abi).len();
-        if abi == KernelAbi::GemmEpilogue {
-            pointers[count - 1] = pointers[pointers.len() - 1];
-        }
-        Pointers { pointers, count }
-    }
-}
-
 /// The first so many of the pointers to parameters.
 struct Pointers<const N: usize> {
     pointers: [*mut c_void; N],
@@ -226,8 +208,7 @@ impl<const N: usize> AsRef<[*mut c_void]> for Pointers<N> {
 pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
         KernelAbi::Gemm => GemmParameters::KINDS.split_at(11).0,
-        KernelAbi::GemmEpilogue => const { &with_epilogue(GemmParameters::KINDS) },
-        KernelAbi::SplitK => GemmParameters::KINDS,
+        KernelAbi::Batched | KernelAbi::SplitK => GemmParameters::KINDS,
         KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
         KernelAbi::StreamK => TensorParameters::KINDS,
     }

@@ -117,11 +117,14 @@ pub(super) fn maps(
     let k = gemm.depth() as u32;
     // A panel begins with a whole tile, so on 16 bytes like the matrix.
     let [row, col] = [launch.row, launch.col];
-    let (box_a, box_b) = ([tile.bm, tile.bk], [tile.bk, tile.bn]);
-    Ok([
-        encode_part(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?,
-        encode_part(device, b, col, [k, launch.n], box_b, NO_SWIZZLE)?,
-    ])
+    let map_a = match a.transposed {
+        true => encode_part(device, a, row, [k, launch.m], [tile.bk, tile.bm], NO_SWIZZLE)?,
+        false => {
+            let box_a = [tile.bm, tile.bk];
+            encode_part(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?
+        }
+    };
+    Ok([map_a, encode_part(device, b, col, [k, launch.n], [tile.bk, tile.bn], NO_SWIZZLE)?])
 }
 
 /// Bytes that a stride of a tensor map stays below.
