@@ -67,6 +67,12 @@ fn linear_layer() {
 }
 
 #[test]
+fn mixed_precision() {
+    let printed = stdout("mixed_precision", &[]);
+    assert_eq!(printed, "bf16 scores are the f32 ones, rounded once: true\n");
+}
+
+#[test]
 fn graph() {
     assert_eq!(stdout("graph", &[]), "20 rotations: row 0 was row 20\n");
 }

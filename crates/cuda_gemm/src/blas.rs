@@ -34,7 +34,7 @@ use cust::memory::DevicePointer;
 use crate::auto::Auto;
 use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::Gemm;
+use crate::gemm::{Gemm, MAX_DIMENSION};
 use crate::launch::{Plan, RawExtras};
 use crate::stream::Stream;
 
@@ -219,6 +219,13 @@ fn row_major(
     [m, n, k]: [usize; 3],
     lds: [(usize, u32); 3],
 ) -> Result<Gemm, Error> {
+    // By the names that the caller knows: what is planned is the transpose.
+    let [(lda, _), (ldb, _), (ldc, _)] = lds;
+    for (what, value) in [("m", m), ("n", n), ("k", k), ("lda", lda), ("ldb", ldb), ("ldc", ldc)] {
+        if value > MAX_DIMENSION {
+            return Err(Error::TooLarge { what, value, max: MAX_DIMENSION });
+        }
+    }
     let is_transposed = [transa, transb].map(|op| op == Op::Transpose);
     let rows = [if is_transposed[0] { k } else { m }, if is_transposed[1] { n } else { k }, m];
     for (i, what) in ["lda", "ldb", "ldc"].into_iter().enumerate() {
@@ -227,7 +234,6 @@ fn row_major(
             return Err(Error::BlasArgument { routine, what, parameter, value, least });
         }
     }
-    let [(lda, _), (ldb, _), (ldc, _)] = lds;
     let gemm = Gemm::new(n, m, k).transposed(is_transposed[1], is_transposed[0]);
     Ok(gemm.strided(ldb, lda, ldc))
 }
@@ -542,6 +548,8 @@ mod tests {
         }
         let zero = call(nn, [0, 0, 0], [0, 1, 1], one);
         assert!(matches!(zero, Err(Error::BlasArgument { what: "lda", least: 1, .. })));
+        let long = row_major("sgemm", [Op::None; 2], [MAX_DIMENSION + 1, 1, 1], [(1, 8); 3]);
+        assert!(matches!(long, Err(Error::TooLarge { what: "m", .. })));
         call(nn, [0, 3, 0], [1, 1, 1], one).unwrap();
         call(nn, [2, 3, 0], [2, 1, 2], one).unwrap();
         let nan = call(nn, [1, 1, 1], [1, 1, 1], Factor::Host(f32::NAN));

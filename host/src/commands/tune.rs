@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
 use crate::error::{Error, no_baseline, not_compared};
+use crate::io::device::DeviceArg;
 use crate::io::output::Output;
 use crate::io::progress::Steps;
 use crate::io::{device, stdio};
@@ -31,6 +32,11 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     }
     let clock = Instant::now();
     let device = device::open(args.device.choice())?;
+    if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
+        let message = "there is no GPU here to measure, and simulated times are no use to auto; for a \
+                       trial add --device soft, and `host doctor` says what a GPU needs";
+        return Err(Error::usage_of("tune", message));
+    }
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
     expect_table(&path)?;

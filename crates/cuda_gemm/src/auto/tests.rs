@@ -306,7 +306,7 @@ fn a_device_that_tells_no_clocks_gets_the_costs_as_they_are() {
 fn room_is_what_the_driver_says() {
     for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
         let device = Device::open(choice).unwrap();
-        for descriptor in LADDER.iter().chain(TILES) {
+        for descriptor in LADDER.iter().chain(kernels_gpu::TILES) {
             let (room, asked) =
                 (scale::room(device.info(), descriptor), device.resident_blocks(descriptor));
             assert_eq!(room, asked.unwrap(), "{}", descriptor.name());

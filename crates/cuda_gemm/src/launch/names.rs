@@ -1,6 +1,6 @@
 //! Kernels by their names.
 
-use kernels_gpu::{KernelDescriptor, f32_kernels};
+use kernels_gpu::{KernelDescriptor, TENSOR_CORE, f32_kernels};
 
 use crate::error::Error;
 
@@ -17,10 +17,15 @@ use crate::error::Error;
 ///
 /// # Errors
 ///
-/// [`Error::UnknownKernel`], with the name that looks most like it.
+/// [`Error::UnknownKernel`], with the name that looks most like it; [`Error::Compute`] for a kernel for
+/// tensor cores of 16-bit matrices.
 pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
     if let Some(descriptor) = f32_kernels().find(|descriptor| descriptor.name() == name) {
         return Ok(descriptor);
+    }
+    if TENSOR_CORE.iter().any(|kernel| kernel.name() == name) {
+        let reason = format!("{name} takes matrices in 16 bits: `Device::tensor_core` has it");
+        return Err(Error::Compute { compute: "f32".to_owned(), reason });
     }
     let known: Vec<_> = f32_kernels().map(|descriptor| descriptor.name()).collect();
     let nearest = nearest_name(name, &known);
@@ -67,5 +72,7 @@ mod tests {
         }
         assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
         assert!(find_kernel("").is_err());
+        let other = find_kernel(TENSOR_CORE[0].name()).err().map(|error| error.to_string());
+        assert!(other.is_some_and(|error| error.contains("`Device::tensor_core` has it")));
     }
 }

@@ -11,7 +11,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Where to run: auto takes a GPU if there is one, else the software device.
+    /// Where to run: auto takes a GPU. A table of a software device's times is for a trial alone.
     #[arg(long, value_enum, default_value_t)]
     pub device: DeviceArg,
 
