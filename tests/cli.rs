@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use approx::assert_relative_eq;
-use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TILES};
+use host::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TILES, f32_kernels};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -598,7 +598,7 @@ fn list_shows_all_kernels() {
     let table = run(&["--list"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
     let lines = run(&["--list", "--format", "json"]);
-    assert_eq!(lines.stdout.lines().count(), LADDER.len() + TILES.len() + TENSOR_CORE.len() + 1);
+    assert_eq!(lines.stdout.lines().count(), f32_kernels().count() + TENSOR_CORE.len() + 1);
     let last: Value = serde_json::from_str(lines.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["kernel"], "auto");
     assert!(table.stdout.lines().last().unwrap().starts_with("auto: "), "{}", table.stdout);
@@ -635,6 +635,11 @@ fn tensor_cores_are_asked_for() {
             assert!(line["percent_of_peak"].is_null());
         }
     }
+    for compute in ["tf32", "tf32x3"] {
+        let ran = with("soft-sm90", "all", &["--compute", compute]);
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("TF32") && ran.stdout.contains(" 0 wrong"), "{}", ran.stdout);
+    }
     let all = with("soft-sm90", "all", &["--compute", "bf16", "--format", "json"]);
     assert_eq!(all.code, Some(0), "{}", all.stderr);
     let status = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"].clone();
@@ -649,7 +654,7 @@ fn tensor_cores_are_asked_for() {
     for (kernel, more, says) in [
         ("wgmma", &[][..], "it is for bf16 and f16"),
         ("tile2d", &["--compute", "bf16"][..], "it is for f32"),
-        ("auto", &["--compute", "tf32"][..], "there are no kernels for it yet"),
+        ("tf32_64x64", &["--compute", "tf32x3"][..], "it is for tf32"),
         ("auto", &["--compute", "f64"][..], "there is none of this name"),
         ("auto", &["--output", "bf16"][..], "C cannot be stored as bf16"),
         ("bf16", &[][..], "there is no kernel `bf16`"),

@@ -1,9 +1,9 @@
 //! C of the kernels for tensor cores: in f32, or in 16 bits like A and B, with an epilogue.
 //!
-//! Where C is not read, nothing is done to the sums but `alpha`, and pairs of outputs begin on whole
-//! pairs, a warp stores its sums as `wgmma` leaves them: four lanes store eight neighbours of a row. All
-//! else goes through shared memory, 16 rows by 32 columns at a time, so that a warp's accesses are
-//! whole rows, wherever they begin, and the epilogue is in the code once.
+//! Where rows begin on 8 bytes, four lanes store whole sectors of a row, as `wgmma` leaves the sums, or in
+//! 16 bits nearly so. Other rows, and edges, go through shared memory, 16 rows by 32 columns at a time, so
+//! that a warp's accesses are whole rows, wherever they begin. Where there is an epilogue, or C is read, so
+//! many sums at a time are moved to the same registers, so that the epilogue is in the code once.
 
 use core::array;
 
@@ -22,13 +22,12 @@ const STAGED_COLS: u32 = 32;
 const ROWS: u32 = 16;
 /// A lane's sums of as many columns.
 const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
-/// Outputs of a lane that an epilogue is applied to at once: more would not fit the registers beside
-/// the sums.
+/// Outputs of a thread where nothing is summed.
 pub const AT_ONCE: usize = 8;
 /// Elements of shared memory that a warp stages its sums in.
 pub const STAGING: u32 = ROWS * STAGED_COLS;
 
-const _: () = assert!(AT_ONCE <= MOST, "an epilogue takes no more");
+const _: () = assert!(AT_ONCE <= MOST && STAGED_SUMS == MOST, "an epilogue takes no more");
 
 /// Where an output is staged, in elements: eight lanes of a row's columns store at once, of four rows,
 /// whose parts are exchanged so that they are in different banks.
@@ -113,33 +112,21 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores what becomes of a lane's sums, whose places are `at`, if they are inside.
+    /// Stores what becomes of a sum of nothing in a few elements, whose places are `at`, if they are
+    /// inside.
     ///
     /// # Safety
     /// No other thread stores these elements.
     #[inline(always)]
-    pub unsafe fn store_each(self, at: impl Fn(usize) -> (u32, u32) + Copy, sums: [f32; AT_ONCE]) {
+    pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
         let old = |beta| Accumulate { c: self, beta };
-        let mut values = array::from_fn(|i| if i < AT_ONCE { sums[i] } else { 0.0 });
+        let mut values = [0.0; MOST];
         // SAFETY: as the launch promises; C can be read as well.
         unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, old, &mut values) };
         for i in 0..AT_ONCE {
             let (row, col) = at(i);
-            if row < self.c.rows && col < self.c.cols {
-                let at = self.offset(row, col);
-                // SAFETY: inside, and this thread's own.
-                unsafe {
-                    if self.is_half {
-                        let bits = match F16 {
-                            true => f16::narrow(values[i]).to_bits(),
-                            false => bf16::narrow(values[i]).to_bits(),
-                        };
-                        vec::store(self.c.pointer.cast::<u16>().add(at), [bits]);
-                    } else {
-                        vec::store(self.c.pointer.add(at), [values[i]]);
-                    }
-                }
-            }
+            // SAFETY: the caller's contract.
+            unsafe { self.store(row, col, values[i]) };
         }
     }
 
@@ -159,62 +146,136 @@ impl<const F16: bool> TensorOutput<F16> {
     ) {
         // What follows is not kept in registers during the loop along K.
         let lane = black_box(warp::lane_id());
-        let pair_bytes = if self.is_half { 4 } else { 8 };
-        let is_paired = !self.epilogue.is_some()
-            && self.c.beta == 0.0
-            && (self.c.pointer as usize).is_multiple_of(pair_bytes)
-            && self.c.ld.is_multiple_of(2)
+        let quad = if self.is_half { 4 } else { 2 };
+        let is_direct = (self.c.pointer as usize).is_multiple_of(8)
+            && self.c.ld.is_multiple_of(quad)
             && row + ROWS <= self.c.rows
             && col + SUMS as u32 * 2 <= self.c.cols;
-        if is_paired {
-            let first = self.offset(row + lane / 4, col + lane % 4 * 2);
-            for (i, pair) in acc.chunks_exact(2).enumerate() {
-                let at = first + i % 2 * 8 * self.c.ld as usize + i / 2 * 8;
-                let pair = [self.c.alpha * pair[0], self.c.alpha * pair[1]];
-                // SAFETY: inside, on as many bytes, and this thread's own.
-                unsafe {
-                    if self.is_half {
-                        let bits = match F16 {
-                            true => f16x2::narrow(pair).to_bits(),
-                            false => bf16x2::narrow(pair).to_bits(),
-                        };
-                        vec::store(self.c.pointer.cast::<u16>().wrapping_add(at).cast(), [bits]);
-                    } else {
-                        vec::store(self.c.pointer.wrapping_add(at), pair);
-                    }
-                }
+        if is_direct && !self.epilogue.is_some() && self.c.beta == 0.0 {
+            for i in 0..SUMS / STAGED_SUMS {
+                let first = col + i as u32 * STAGED_COLS;
+                let sums = array::from_fn(|j| self.c.alpha * acc[i * STAGED_SUMS + j]);
+                // SAFETY: inside, and aligned; the warp is together.
+                unsafe { self.store_direct(row, first, lane, sums) };
             }
             return;
         }
         if row >= self.c.rows {
             return;
         }
-        // Not known to the compiler, so that the loops are not unrolled.
-        let (parts, rows) = (black_box((SUMS / STAGED_SUMS) as u32), black_box(ROWS));
+        // Not known to the compiler, so that the loop is not unrolled.
+        let parts = black_box((SUMS / STAGED_SUMS) as u32);
         for part in 0..parts {
             let first = col + part * STAGED_COLS;
             if first >= self.c.cols {
                 break;
             }
-            // SAFETY: the warp's own memory, which all have read when the loop begins anew.
+            // Nor are addresses kept in registers from one part to the next.
+            let (lane, row) = (black_box(lane), black_box(row));
+            let mut values = [0.0; MOST];
+            for i in 0..SUMS / STAGED_SUMS {
+                // Registers have no addresses: each part has moves of its own, behind a branch, since what
+                // is in it cannot be computed ahead.
+                if i as u32 == black_box(part) {
+                    let sum = |j: usize| acc[i * STAGED_SUMS + j];
+                    values = array::from_fn(sum);
+                    values[0] = f32::from_bits(black_box(sum(0).to_bits()));
+                }
+            }
+            let place = |i: usize| {
+                let (down, right) = (i as u32 / 2 % 2 * 8, i as u32 / 4 * 8 + i as u32 % 2);
+                (lane / 4 + down, lane % 4 * 2 + right)
+            };
+            let at = |i: usize| (row + place(i).0, first + place(i).1);
+            let old = |beta| Accumulate { c: self, beta };
+            // SAFETY: as the launch promises; C can be read as well.
+            unsafe { self.c.apply_epilogue(self.epilogue, MOST, at, old, &mut values) };
+            // SAFETY: inside, and aligned, or else the warp's own memory, which all have read when the
+            // loop begins anew; the warp is together.
             unsafe {
-                for i in 0..SUMS / STAGED_SUMS {
-                    // Registers have no addresses: each part has its own stores.
-                    if i as u32 == part {
-                        for pair in 0..STAGED_SUMS / 2 {
-                            let sum = i * STAGED_SUMS + pair * 2;
-                            let (row, col) = (pair as u32 % 2 * 8, pair as u32 / 2 * 8);
-                            let to = staged(row + lane / 4, col + lane % 4 * 2);
-                            staging.store_vec(to, [acc[sum], acc[sum + 1]]);
-                        }
-                    }
+                if is_direct {
+                    self.store_direct(row, first, lane, values);
+                    continue;
+                }
+                for i in (0..MOST).step_by(2) {
+                    let (down, right) = place(i);
+                    staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
                 }
                 warp::sync_warp(u32::MAX);
-                for down in (0..rows).step_by(AT_ONCE) {
-                    let values = array::from_fn(|i| staging.load(staged(down + i as u32, lane)));
-                    self.store_each(|i| (row + down + i as u32, first + lane), values);
+                for i in 0..ROWS {
+                    self.store(row + i, first + lane, staging.load(staged(i, lane)));
                 }
                 warp::sync_warp(u32::MAX);
+            }
+        }
+    }
+
+    /// Stores a thread's sums of 32 columns, those of its warp from (row, col) on. Four lanes store 32
+    /// bytes of a row, a whole sector: in 16 bits, eight neighbours of each of two sums that they have.
+    ///
+    /// # Safety
+    /// They are inside, C begins on 8 bytes and so do its rows. A whole warp calls this together, and
+    /// no other thread stores these elements.
+    #[inline(always)]
+    unsafe fn store_direct(self, row: u32, col: u32, lane: u32, values: [f32; STAGED_SUMS]) {
+        let ld = self.c.ld as usize;
+        let first = self.offset(row + lane / 4, col);
+        if !self.is_half {
+            for i in (0..STAGED_SUMS).step_by(2) {
+                let at = first + i / 2 % 2 * 8 * ld + i / 4 * 8 + (lane % 4 * 2) as usize;
+                // SAFETY: inside, on 8 bytes, and this thread's own.
+                unsafe {
+                    vec::store(self.c.pointer.wrapping_add(at), [values[i], values[i + 1]]);
+                }
+            }
+            return;
+        }
+        let pair = |i: usize| match F16 {
+            true => f16x2::narrow([values[i], values[i + 1]]).to_bits(),
+            false => bf16x2::narrow([values[i], values[i + 1]]).to_bits(),
+        };
+        let (is_upper, is_odd) = (lane & 2 != 0, lane & 1 != 0);
+        for i in (0..STAGED_SUMS).step_by(8) {
+            for down in 0..2 {
+                // Of 16 neighbours in a row, a lane has two of the first eight and two of the others. Lanes 0
+                // and 1 get the first, those of lanes 2 and 3; then each pair of lanes exchanges one pair.
+                let [near, far] = [pair(i + down * 2), pair(i + 4 + down * 2)];
+                let (keep, send) = if is_upper { (far, near) } else { (near, far) };
+                // SAFETY: the warp is together.
+                let (got, _) = unsafe { warp::warp_shuffle_xor(u32::MAX, send, 2, 32) };
+                // In the order of the columns.
+                let [one, other] = if is_upper { [got, keep] } else { [keep, got] };
+                let (keep, send) = if is_odd { (other, one) } else { (one, other) };
+                // SAFETY: as above.
+                let (got, _) = unsafe { warp::warp_shuffle_xor(u32::MAX, send, 1, 32) };
+                let four = if is_odd { [got, keep] } else { [keep, got] };
+                let at = first + down * 8 * ld + i / 8 * 16 + (lane % 4 * 4) as usize;
+                // SAFETY: inside, on 8 bytes, and this thread's own.
+                unsafe { vec::store(self.c.pointer.cast::<u16>().wrapping_add(at).cast(), four) };
+            }
+        }
+    }
+
+    /// Stores an element, if it is inside.
+    ///
+    /// # Safety
+    /// No other thread stores it.
+    #[inline(always)]
+    unsafe fn store(self, row: u32, col: u32, value: f32) {
+        if row >= self.c.rows || col >= self.c.cols {
+            return;
+        }
+        let at = self.offset(row, col);
+        // SAFETY: inside, and this thread's own.
+        unsafe {
+            if self.is_half {
+                let bits = match F16 {
+                    true => f16::narrow(value).to_bits(),
+                    false => bf16::narrow(value).to_bits(),
+                };
+                vec::store(self.c.pointer.cast::<u16>().add(at), [bits]);
+            } else {
+                vec::store(self.c.pointer.add(at), [value]);
             }
         }
     }

@@ -305,7 +305,7 @@ unsafe fn gemm<
             {
                 let (row, col) = (row + at / bn * AT_ONCE as u32, col + at % bn);
                 // SAFETY: elements of the block's tile, this thread's alone.
-                unsafe { c.store_each(|i| (row + i as u32, col), [0.0; AT_ONCE]) };
+                unsafe { c.store_empty(|i| (row + i as u32, col)) };
             }
             tile += thread::grid_dim_x();
         }

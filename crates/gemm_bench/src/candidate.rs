@@ -48,8 +48,10 @@ pub enum Selection {
     Rung(&'static KernelDescriptor),
     /// A kernel for tensor cores.
     TensorCore(&'static TensorCoreDescriptor),
-    /// The kernels for tensor cores, the choice, and cuBLAS.
+    /// The kernels for tensor cores of 16-bit matrices, the choice, and cuBLAS.
     AllTensorCore,
+    /// Those of f32 matrices that compute in some precision, the choice, and cuBLAS.
+    AllTf32(Compute),
 }
 
 impl Selection {
@@ -99,7 +101,6 @@ impl Selection {
     /// [`GemmError::Compute`] for a precision that there are no kernels for, or that this one does not
     /// compute in.
     pub fn computing(self, compute: Compute) -> Result<Self, Error> {
-        compute.expect_available()?;
         let is_half = compute.input().is_some();
         let refused = |kernel: &str, others: &str| {
             let reason = format!("{kernel} does not compute in it; it is for {others}");
@@ -107,7 +108,10 @@ impl Selection {
         };
         match self {
             Self::All if is_half => Ok(Self::AllTensorCore),
-            Self::Rung(kernel) if is_half => refused(kernel.name(), Compute::F32.name()),
+            Self::All if compute != Compute::F32 => Ok(Self::AllTf32(compute)),
+            Self::Rung(kernel) if Compute::of_kernel(kernel) != compute => {
+                refused(kernel.name(), Compute::of_kernel(kernel).name())
+            }
             Self::TensorCore(kernel) if !is_half => refused(kernel.name(), "bf16 and f16"),
             one => Ok(one),
         }
@@ -120,13 +124,17 @@ impl Selection {
             Self::AllTensorCore => {
                 TENSOR_CORE.iter().copied().map(Self::TensorCore).chain([Self::Auto]).collect()
             }
+            Self::AllTf32(compute) => {
+                let kernels = compute.tf32_kernels().iter().copied();
+                kernels.map(Self::Rung).chain([Self::Auto]).collect()
+            }
             one => vec![one],
         }
     }
 
     /// Whether it stands for several results.
     pub fn is_several(self) -> bool {
-        matches!(self, Self::All | Self::AllTensorCore)
+        matches!(self, Self::All | Self::AllTensorCore | Self::AllTf32(_))
     }
 
     /// Whether it is everything in f32.
@@ -159,6 +167,7 @@ impl Selection {
             Self::All => LADDER,
             Self::Auto | Self::Cublas | Self::TensorCore(_) | Self::AllTensorCore => &[],
             Self::Rung(descriptor) => std::slice::from_ref(descriptor),
+            Self::AllTf32(compute) => compute.tf32_kernels(),
         };
         let rungs = descriptors.iter().map(|descriptor| {
             let place = LADDER.iter().position(|other| other.name() == descriptor.name());
@@ -172,17 +181,17 @@ impl Selection {
         let tensor_core = match &self {
             Self::AllTensorCore => TENSOR_CORE,
             Self::TensorCore(descriptor) => std::slice::from_ref(descriptor),
-            Self::All | Self::Auto | Self::Cublas | Self::Rung(_) => &[],
+            Self::All | Self::Auto | Self::Cublas | Self::Rung(_) | Self::AllTf32(_) => &[],
         };
         wanted.extend(tensor_core.iter().map(|descriptor| {
             let code = Code::TensorCore(device.clone(), descriptor);
             (descriptor.name(), None, Ok(code))
         }));
-        if matches!(self, Self::All | Self::AllTensorCore | Self::Auto) {
+        if self.is_several() || matches!(self, Self::Auto) {
             let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
             wanted.push((auto::NAME, None, auto.map(Code::Auto).map_err(Error::from)));
         }
-        if matches!(self, Self::All | Self::AllTensorCore | Self::Cublas) {
+        if self.is_several() || matches!(self, Self::Cublas) {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
@@ -280,7 +289,7 @@ impl Loaded {
                 let plan = kernel.plan(gemm).splits(asked_splits).staged(staged);
                 choice.tolerate(self.aligned(plan).prepare().map(Job::rung))?
             }
-            Ok(Code::Auto(auto)) if gemm.compute == Compute::F32 => {
+            Ok(Code::Auto(auto)) if gemm.compute.input().is_none() => {
                 let fastest = auto.choose(&gemm)?;
                 (chosen, staged) = (Some(fastest.descriptor), fastest.staged);
                 let plan = auto.plan_choice(gemm, fastest);

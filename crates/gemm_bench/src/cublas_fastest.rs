@@ -4,18 +4,18 @@
 //! It is chosen once, on the matrices of the first call, from `cublasGemmEx`, with a pass over C for an
 //! epilogue, and from `cublasLtMatmul` by every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns.
 //! All compute with the types of the product, and f32 for the sums, alpha and beta
-//! (`CUBLAS_COMPUTE_32F`).
+//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32).
 
 use std::cell::OnceCell;
 use std::ffi::{c_int, c_longlong, c_void};
 
 use cuda_gemm::{
-    DeviceHalfMatrix, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, OperandMut,
+    Compute, DeviceHalfMatrix, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, OperandMut,
     OperandRef,
 };
 
 use crate::cublas::{Cublas, EpiloguePass, OP_N, OP_T, Started, check};
-use crate::cublas_lt::{COMPUTE_32F, Layout, LtProduct, R_32F, epilogue};
+use crate::cublas_lt::{Layout, LtProduct, R_32F, compute_type, epilogue};
 use crate::error::Error;
 use crate::operands::elements;
 use crate::timer::Timer;
@@ -57,7 +57,8 @@ impl CublasFastest {
     /// Whether this is what a product is compared with, rather than `cublasSgemm`.
     pub(crate) fn is_for(gemm: &Gemm) -> bool {
         let is_plain = gemm.epilogue.is_none();
-        gemm.compute.input().is_some() || !is_plain && epilogue(&gemm.epilogue).is_some()
+        let is_f32 = matches!(gemm.compute, Compute::F32 | Compute::Tf32x3);
+        !is_f32 || !is_plain && epilogue(&gemm.epilogue).is_some()
     }
 
     /// Checks a product, once for any number of calls.
@@ -283,7 +284,7 @@ impl CublasFastest {
                     c,
                     kind_c,
                     ldc,
-                    COMPUTE_32F,
+                    compute_type(&self.gemm),
                     DEFAULT_ALGORITHM,
                 );
                 return check("cublasGemmEx", status);
@@ -310,7 +311,7 @@ impl CublasFastest {
                 ldc,
                 stride_c,
                 size(batch),
-                COMPUTE_32F,
+                compute_type(&self.gemm),
                 DEFAULT_ALGORITHM,
             )
         };

@@ -6,7 +6,7 @@ use std::ffi::{c_float, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-use cuda_gemm::{Activation, Axis, Device, DeviceMatrix, Epilogue, Gemm};
+use cuda_gemm::{Activation, Axis, Compute, Device, DeviceMatrix, Epilogue, Gemm};
 use libloading::Library;
 
 use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check};
@@ -27,9 +27,13 @@ const WORKSPACE: usize = 32 << 20;
 /// The most algorithms that are asked for.
 const MOST: usize = 64;
 
-/// `CUBLAS_COMPUTE_32F` and `CUDA_R_32F`.
-pub(crate) const COMPUTE_32F: c_int = 68;
+/// `CUDA_R_32F`.
 pub(crate) const R_32F: c_int = 0;
+
+/// The `cublasComputeType_t` of a product: `CUBLAS_COMPUTE_32F_FAST_TF32` or `CUBLAS_COMPUTE_32F`.
+pub(crate) fn compute_type(gemm: &Gemm) -> c_int {
+    if gemm.compute == Compute::Tf32 { 77 } else { 68 }
+}
 
 /// `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
@@ -187,7 +191,7 @@ impl LtProduct {
         let workspace = DeviceMatrix::zeros(device, 1, WORKSPACE / 4)?;
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is valid for the write.
-        let status = unsafe { (functions.create_desc)(&raw mut raw, COMPUTE_32F, R_32F) };
+        let status = unsafe { (functions.create_desc)(&raw mut raw, compute_type(gemm), R_32F) };
         check("cublasLtMatmulDescCreate", status)?;
         let desc = Owned(raw, functions.destroy_desc);
         let op = |trans| if trans { OP_T } else { OP_N };

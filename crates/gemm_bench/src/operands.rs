@@ -69,6 +69,18 @@ pub fn elements(gemm: &Gemm) -> [Element; 3] {
     [gemm.compute.element(), gemm.compute.element(), gemm.output]
 }
 
+/// What a kernel multiplies, so that every rounding gives the same: TF32 is f32 without 13 bits.
+fn rounded(matrix: Matrix, compute: Compute) -> Matrix {
+    if compute != Compute::Tf32 {
+        return matrix.rounded(compute.element());
+    }
+    let nearest = |x: f32| {
+        let bits = x.to_bits().wrapping_add(0x1000) & !0x1fff;
+        if x.is_nan() { x } else { f32::from_bits(bits) }
+    };
+    Matrix::from_fn(matrix.rows(), matrix.cols(), |row, col| nearest(matrix.at(row, col)))
+}
+
 /// Bytes of A, B and C with what leading dimensions put between their rows.
 pub fn stored_bytes(gemm: &Gemm) -> u128 {
     let lds = [gemm.lda, gemm.ldb, gemm.ldc];
@@ -161,7 +173,7 @@ impl Operands {
         c: Option<Matrix>,
         [scale, bias, residual]: [Option<Matrix>; 3],
     ) -> Self {
-        let [a, b] = [a, b].map(|matrix| matrix.rounded(gemm.compute.element()));
+        let [a, b] = [a, b].map(|matrix| rounded(matrix, gemm.compute));
         let c = c.map(|c| c.rounded(gemm.output));
         let [part_a, part_b, part_c] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
@@ -252,7 +264,10 @@ impl Operands {
                 Compute::F32 => reference,
                 compute => reference.computed_by(Arithmetic {
                     input: compute.element(),
-                    products: gemm_verify::Products::TensorCore,
+                    products: match compute {
+                        Compute::Tf32x3 => gemm_verify::Products::Tf32x3,
+                        _ => gemm_verify::Products::TensorCore,
+                    },
                 }),
             })
         });

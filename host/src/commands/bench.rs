@@ -102,7 +102,9 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
     let epilogue = setting.gemm.epilogue;
     let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
     let cublas = match (setting.cublas_version, setting.gemm.compute) {
-        (Some(version), Compute::F32) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
+        (Some(version), Compute::F32 | Compute::Tf32x3) => {
+            format!("cuBLAS {version}, f32 arithmetic (no TF32)")
+        }
         (Some(version), _) => {
             format!("cuBLAS {version}, the fastest of cublasGemmEx and cublasLt's algorithms")
         }

@@ -67,7 +67,11 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
             "`--kernel cublas` runs it, and `bench` compares with it".to_owned()
         }
         Ok(
-            Selection::All | Selection::Auto | Selection::TensorCore(_) | Selection::AllTensorCore,
+            Selection::All
+            | Selection::Auto
+            | Selection::TensorCore(_)
+            | Selection::AllTensorCore
+            | Selection::AllTf32(_),
         ) => "`explain` without a name lists the rungs".to_owned(),
         Err(_) => {
             let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());

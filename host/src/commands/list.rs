@@ -1,6 +1,6 @@
 //! `list`: the kernels.
 
-use host::kernels::{LADDER, TILES};
+use host::kernels::{LADDER, TF32, TF32X3, TILES};
 
 use super::outcome::Outcome;
 use crate::error::Error;
@@ -12,6 +12,8 @@ pub fn run(format: Format) -> Result<Outcome, Error> {
     page::list(format, "The ladder, in f32:", LADDER)?;
     page::list(format, "Tiles, in f32:", TILES)?;
     page::list_tensor_core(format)?;
+    page::list(format, "TF32 on tensor cores, with --compute tf32:", TF32)?;
+    page::list(format, "The same to f32's accuracy, with --compute tf32x3:", TF32X3)?;
     page::list_auto(format)?;
     Ok(Outcome::Right)
 }

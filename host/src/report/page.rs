@@ -195,6 +195,10 @@ pub fn types(gemm: &Gemm) -> String {
     let inputs = gemm.compute.element();
     match gemm.output {
         _ if gemm.compute == Compute::F32 => String::new(),
+        _ if gemm.compute == Compute::Tf32x3 => "; f32 in two parts of TF32 each".to_owned(),
+        _ if gemm.compute == Compute::Tf32 => {
+            "; A and B rounded to TF32, the rest is f32".to_owned()
+        }
         Element::F32 => format!("; A and B rounded to {inputs}, the rest is f32"),
         output => format!("; A, B and C rounded to {inputs}, sums in f32, C stored as {output}"),
     }
@@ -242,10 +246,12 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
 /// What a speed is to be compared with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
-        Some(version) if setting.gemm.compute != Compute::F32 => format!(
-            "cuBLAS:  {version}, the fastest of cublasGemmEx and cublasLt's algorithms, of the same \
+        Some(version) if !matches!(setting.gemm.compute, Compute::F32 | Compute::Tf32x3) => {
+            format!(
+                "cuBLAS:  {version}, the fastest of cublasGemmEx and cublasLt's algorithms, of the same \
              types, sums in f32\n"
-        ),
+            )
+        }
         Some(version) => format!("cuBLAS:  {version}, f32 arithmetic (no TF32)\n"),
         None => String::new(),
     };

@@ -30,17 +30,18 @@ mod scale;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod tf32;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use cust::function::BlockSize;
-use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES};
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, f32_kernels};
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::Gemm;
+use crate::gemm::{Compute, Gemm};
 use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, wide_rows};
 use crate::matrix::DeviceMatrix;
 
@@ -191,7 +192,7 @@ impl Device {
 
 impl Auto {
     fn new(device: &Device, basis: Basis) -> Self {
-        let kernels = LADDER.iter().chain(TILES).map(|descriptor| (*descriptor, OnceLock::new()));
+        let kernels = f32_kernels().map(|descriptor| (descriptor, OnceLock::new()));
         Self { device: device.clone(), basis, kernels: kernels.collect() }
     }
 
@@ -199,10 +200,8 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// [`Error::Compute`] if there are no kernels for it; those of [`Auto::plan`] and
-    /// [`Device::tensor_core`].
+    /// Those of [`Auto::plan`] and [`Device::tensor_core`].
     pub fn product(&self, gemm: Gemm) -> Result<ProductBuilder, Error> {
-        gemm.compute.expect_available()?;
         match gemm.compute.input() {
             None => Ok(ProductBuilder::F32(self.plan(gemm)?)),
             Some(input) => {
@@ -217,13 +216,21 @@ impl Auto {
         &self.basis
     }
 
-    /// The kernel and the splits for a product. It takes some microseconds.
+    /// The kernel and the splits for a product of f32 matrices. It takes some microseconds.
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`].
+    /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
+        let kernels = gemm.compute.tf32_kernels();
+        if !kernels.is_empty() {
+            return Ok(tf32::choose(gemm, kernels, self.device.info().limits.multiprocessors));
+        }
+        if gemm.compute != Compute::F32 {
+            let reason = "it has kernels of its own: use `Auto::product`".to_owned();
+            return Err(gemm.compute.refused(reason));
+        }
         Ok(match &self.basis {
             Basis::Measured { model, .. } => match self.exception(gemm) {
                 Some(choice) => choice,

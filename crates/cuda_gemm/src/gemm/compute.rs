@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gemm_matrix::Element;
-use kernels_gpu::InputType;
+use kernels_gpu::{InputType, KernelDescriptor, TF32, TF32X3};
 
 use crate::error::Error;
 
@@ -44,9 +44,6 @@ impl Compute {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::F32, Self::Tf32x3, Self::Tf32, Self::Bf16, Self::F16];
 
-    /// Those that there are kernels for.
-    pub const AVAILABLE: &[Self] = &[Self::F32, Self::Bf16, Self::F16];
-
     /// The name, as in `bf16`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,6 +81,23 @@ impl Compute {
         }
     }
 
+    /// The kernels for f32 matrices that compute so, those with the largest tiles first; none in `F32`,
+    /// whose kernels are all others.
+    pub const fn tf32_kernels(self) -> &'static [&'static KernelDescriptor] {
+        match self {
+            Self::F32 | Self::Bf16 | Self::F16 => &[],
+            Self::Tf32x3 => TF32X3,
+            Self::Tf32 => TF32,
+        }
+    }
+
+    /// How a kernel for f32 matrices computes.
+    pub fn of_kernel(descriptor: &KernelDescriptor) -> Self {
+        let has =
+            |one: &Self| one.tf32_kernels().iter().any(|kernel| kernel.name() == descriptor.name());
+        Self::ALL.into_iter().find(has).unwrap_or_default()
+    }
+
     /// Refuses a C that is neither of f32 nor of the type of A and B.
     pub(super) fn expect_output(self, output: Element) -> Result<(), Error> {
         if output == Element::F32 || output == self.element() {
@@ -91,19 +105,6 @@ impl Compute {
         }
         let reason = format!("C cannot be stored as {output}; store it as f32, or as A and B are");
         Err(self.refused(reason))
-    }
-
-    /// Refuses what there are no kernels for.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Compute`].
-    pub fn expect_available(self) -> Result<(), Error> {
-        if Self::AVAILABLE.contains(&self) {
-            return Ok(());
-        }
-        let known = names(Self::AVAILABLE);
-        Err(self.refused(format!("there are no kernels for it yet; there are for {known}")))
     }
 
     /// The error of a product in this precision.

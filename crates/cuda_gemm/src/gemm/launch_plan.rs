@@ -83,11 +83,13 @@ impl LaunchPlan {
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
-        if gemm.compute != Compute::F32 {
+        let own = Compute::of_kernel(descriptor);
+        if gemm.compute != own && gemm.compute != Compute::F32 {
             let kernel = descriptor.name();
-            let reason = format!("{kernel} is of f32; `Auto::product` chooses a kernel for it");
+            let reason = format!("{kernel} is for {own}; `Auto::product` chooses a kernel for it");
             return Err(gemm.compute.refused(reason));
         }
+        let gemm = gemm.computed_in(own);
         let form = KernelForm::new(&gemm, descriptor);
         let canonical = &form.gemm;
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {

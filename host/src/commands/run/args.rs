@@ -15,8 +15,8 @@ use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The kernel to run: a rung of the ladder or a tile, or with --compute bf16 or f16 a kernel for
-    /// tensor cores (--list shows them); auto, cublas, or all.
+    /// The kernel to run: a rung of the ladder or a tile, or with --compute a kernel for tensor cores
+    /// (--list shows them); auto, cublas, or all.
     ///
     /// auto takes the one that is fastest for this product on this device. cublas is NVIDIA's
     /// library, loaded if it is there; it runs on GPUs. all runs the ladder, or the kernels for
