@@ -211,12 +211,6 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let (block_y, block_x) = swizzled_tile();
         let (block_row, block_col) = (block_y * G::BM, block_x * G::BN);
 
-        if params.epilogue.is_some() {
-            let place = [block_row + tid, block_col + tid];
-            // SAFETY: as the launch promises.
-            unsafe { params.epilogue().prefetch(place, [m, n]) };
-        }
-
         // What this thread computes: its slice of every step.
         let (slice_k, in_slice) = (tid / G::SLICE_THREADS * G::SLICE_K, tid % G::SLICE_THREADS);
         let [[warp_row, warp_col], [lane_row, lane_col]] = Self::place(in_slice);
