@@ -4,7 +4,7 @@
 //! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
 //! what changed since the rung before, and why. Beside the ladder are [`tiles`], for small products, and
 //! [`wgmma`] and [`wgmma_persistent`] ([`TENSOR_CORE`]), for tensor cores, whose A and B are in 16
-//! bits: they are no rungs.
+//! bits, and [`tf32`], for those of f32: they are no rungs.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
 //! as an ordinary library, for the [`KernelDescriptor`] of each rung.
@@ -39,6 +39,10 @@ pub mod staging;
 mod stream_k;
 mod swizzle;
 pub mod tensor_core;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod tensor_output;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod tf32;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
 pub mod tile1d;
@@ -82,6 +86,33 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &warp_specialized::DESCRIPTOR,
     &persistent::DESCRIPTOR,
 ];
+
+/// The kernels for tensor cores on f32 matrices that are rounded to TF32, from the largest tile to the smallest;
+/// for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TF32: &[&KernelDescriptor] = &[
+    &tf32::tf32_128x256::DESCRIPTOR,
+    &tf32::tf32_128x128::DESCRIPTOR,
+    &tf32::tf32_64x64::DESCRIPTOR,
+];
+
+/// Those that have the accuracy of f32.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TF32X3: &[&KernelDescriptor] =
+    &[&tf32::tf32x3_128x128::DESCRIPTOR, &tf32::tf32x3_64x64::DESCRIPTOR];
+
+/// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`]; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
+    [LADDER, TILES, TF32, TF32X3].into_iter().flatten().copied()
+}
+
+/// Whether a kernel of [`f32_kernels`] is in the PTX for compute capability 9.0 (`sm_90a`) alone; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn needs_sm_90a(kernel: &KernelDescriptor) -> bool {
+    let mut for_tf32 = TF32.iter().chain(TF32X3);
+    kernel.abi().has_tensor_maps() || for_tf32.any(|one| one.name() == kernel.name())
+}
 
 /// The kernels for tensor cores: the one that explains `wgmma`, and the persistent one in each size of
 /// its tiles; for the host.

@@ -7,6 +7,7 @@
 //! [`KernelDescriptor`]: kernels_gpu::KernelDescriptor
 //! [`Limits`]: crate::Limits
 
+mod compute;
 mod epilogue;
 mod form;
 mod launch_plan;
@@ -14,6 +15,7 @@ mod operation;
 mod panel;
 mod stream_k;
 
+pub use compute::Compute;
 pub use epilogue::Epilogue;
 pub(crate) use form::KernelForm;
 pub use launch_plan::LaunchPlan;

@@ -5,7 +5,11 @@ pub mod args;
 use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile, Unaligned};
+use host::kernels::tensor_core::BK;
+use host::kernels::{
+    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, TensorCoreDescriptor,
+    Tile, Unaligned,
+};
 use host::limit::profile::Profile;
 use host::{Device, DeviceChoice, Selection, auto, nearest_name};
 use serde::Serialize;
@@ -29,7 +33,7 @@ const EXAMPLE_K: u64 = 7;
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
         args.expect_none_for_auto()?;
-        page::list(args.format, LADDER)?;
+        page::list(args.format, "The ladder, in f32:", LADDER)?;
         if args.format == Format::Table {
             print("`explain NAME` says more about one of them.\n")?;
         }
@@ -38,8 +42,11 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     if name == auto::NAME {
         return choices::run(args);
     }
-    let descriptor = find_rung(name)?;
     args.expect_none_for_auto()?;
+    if let Some(descriptor) = TENSOR_CORE.iter().find(|one| one.name() == name) {
+        return tensor_core(descriptor, args.format);
+    }
+    let descriptor = find_rung(name)?;
     match args.format {
         Format::Json => print(&json::line(&Explanation::of(descriptor))),
         Format::Table => print(&text(descriptor)),
@@ -59,20 +66,58 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
         Ok(Selection::Cublas) => {
             "`--kernel cublas` runs it, and `bench` compares with it".to_owned()
         }
-        Ok(Selection::TensorCore(..) | Selection::Half(_)) => {
-            format!("`--kernel {name}` runs it, and its file in `kernels-gpu/src` explains it")
-        }
-        Ok(Selection::All | Selection::Auto) => {
-            "`explain` without a name lists the rungs".to_owned()
-        }
+        Ok(
+            Selection::All | Selection::Auto | Selection::TensorCore(_) | Selection::AllTensorCore,
+        ) => "`explain` without a name lists the rungs".to_owned(),
         Err(_) => {
-            let known: Vec<_> =
-                LADDER.iter().map(|descriptor| descriptor.name()).chain([auto::NAME]).collect();
+            let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());
+            let ladder = LADDER.iter().map(|descriptor| descriptor.name());
+            let known: Vec<_> = ladder.chain(tensor_core).chain([auto::NAME]).collect();
             let nearest = nearest_name(name, &known);
             return Err(GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into());
         }
     };
     Err(Error::NoRung { name: name.to_owned(), instead })
+}
+
+/// A kernel for tensor cores, in JSON.
+#[derive(Serialize)]
+struct TensorCoreExplanation {
+    kernel: &'static str,
+    summary: &'static str,
+    block_tile: [u32; 3],
+    threads: u32,
+    shared_bytes: u32,
+    /// Multiply-adds for each element of A and B that a block reads.
+    multiply_adds_per_element: f64,
+}
+
+/// Explains a kernel for tensor cores: the header of its file, and its geometry.
+fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> Result<Outcome, Error> {
+    let [bm, bn] = [descriptor.rows(), descriptor.cols()];
+    let explanation = TensorCoreExplanation {
+        kernel: descriptor.name(),
+        summary: descriptor.summary(),
+        block_tile: [bm, bn, BK],
+        threads: descriptor.threads(),
+        shared_bytes: descriptor.shared_bytes(),
+        multiply_adds_per_element: f64::from(bm) * f64::from(bn) / f64::from(bm + bn),
+    };
+    let header = descriptor.source().lines().map_while(|line| line.strip_prefix("//!"));
+    let header = plain(header.map(|line| line.strip_prefix(' ').unwrap_or(line)));
+    print(&match format {
+        Format::Json => json::line(&explanation),
+        Format::Table => format!(
+            "{header}{}  tile of C:      {bm} x {bn}, in steps of {BK} along K\n  threads:        {} \
+             per block\n  shared memory:  {} bytes per block\n  reuse:          {:.1} multiply-adds \
+             for each element of A and B that a block reads\n",
+            title("Geometry"),
+            explanation.threads,
+            explanation.shared_bytes,
+            explanation.multiply_adds_per_element,
+        ),
+    })?;
+    Ok(Outcome::Right)
 }
 
 /// The place in the ladder, from 0.

@@ -279,4 +279,4 @@ macro_rules! entry_point {
         }
     };
 }
-pub(super) use entry_point;
+pub(crate) use entry_point;

@@ -41,7 +41,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::Gemm;
-use crate::launch::{Kernel, Plan, PlanBuilder, wide_rows};
+use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, wide_rows};
 use crate::matrix::DeviceMatrix;
 
 pub use changes::Change;
@@ -193,6 +193,23 @@ impl Auto {
     fn new(device: &Device, basis: Basis) -> Self {
         let kernels = LADDER.iter().chain(TILES).map(|descriptor| (*descriptor, OnceLock::new()));
         Self { device: device.clone(), basis, kernels: kernels.collect() }
+    }
+
+    /// How to prepare a product in whichever precision it says, by the kernel that is fastest for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Compute`] if there are no kernels for it; those of [`Auto::plan`] and
+    /// [`Device::tensor_core`].
+    pub fn product(&self, gemm: Gemm) -> Result<ProductBuilder, Error> {
+        gemm.compute.expect_available()?;
+        match gemm.compute.input() {
+            None => Ok(ProductBuilder::F32(self.plan(gemm)?)),
+            Some(input) => {
+                let kernel = self.device.tensor_core_for(&gemm, input)?;
+                Ok(ProductBuilder::TensorCore(kernel.plan(gemm)))
+            }
+        }
     }
 
     /// What choices are based on.

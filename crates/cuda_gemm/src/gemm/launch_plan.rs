@@ -2,6 +2,7 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
 
+use super::compute::Compute;
 use super::form::KernelForm;
 use super::operation::Gemm;
 use super::panel::{Launch, Workspace, panels};
@@ -82,6 +83,11 @@ impl LaunchPlan {
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
+        if gemm.compute != Compute::F32 {
+            let kernel = descriptor.name();
+            let reason = format!("{kernel} is of f32; `Auto::product` chooses a kernel for it");
+            return Err(gemm.compute.refused(reason));
+        }
         let form = KernelForm::new(&gemm, descriptor);
         let canonical = &form.gemm;
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
@@ -233,7 +239,7 @@ mod tests {
     use super::*;
     use crate::gemm::operation::MAX_DIMENSION;
     use crate::launch::find_kernel;
-    use kernels_gpu::{GridOrder, LADDER, TILES, Tile};
+    use kernels_gpu::{GridOrder, LADDER, Tile, f32_kernels};
 
     /// The x axis walks the rows of C, with tiles of 16 x 16.
     fn rows_along_x() -> &'static KernelDescriptor {
@@ -257,7 +263,7 @@ mod tests {
 
     #[test]
     fn every_rung_fits_every_device() {
-        for descriptor in LADDER.iter().chain(TILES) {
+        for descriptor in f32_kernels() {
             assert!(descriptor.threads() <= 1024, "{}", descriptor.name());
             plan(descriptor, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.

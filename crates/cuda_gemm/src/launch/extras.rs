@@ -5,7 +5,7 @@ use gemm_matrix::Axis;
 use kernels_gpu::epilogue::{Parameters, operations};
 
 use crate::error::Error;
-use crate::gemm::{Gemm, KernelForm, Launch};
+use crate::gemm::Gemm;
 use crate::matrix::{DeviceBatchRef, DeviceMatrixRef};
 use crate::stream::Stream;
 
@@ -64,6 +64,11 @@ impl<'m> Extras<'m> {
     #[must_use]
     pub fn factors(self, alpha: DeviceMatrixRef<'m>, beta: DeviceMatrixRef<'m>) -> Self {
         Self { factors: Some([alpha, beta]), ..self }
+    }
+
+    /// Where the bias is, if there is one.
+    pub fn bias_pointer(&self) -> Option<DevicePointer<f32>> {
+        self.bias.map(|bias| bias.first().as_device_ptr())
     }
 
     /// Whether this is what a product was prepared for; its addresses.
@@ -171,16 +176,13 @@ impl Default for RawExtras {
 }
 
 impl RawExtras {
-    /// As a kernel takes them for a launch, whose first product this is.
+    /// As a kernel takes them for a launch, whose first element of C and first product these are.
     pub(super) fn parameters(
         &self,
-        form: &KernelForm,
-        launch: &Launch,
+        gemm: &Gemm,
+        [row, col]: [usize; 2],
         product: usize,
     ) -> Parameters {
-        let gemm = &form.gemm;
-        // Of C as it lies.
-        let [row, col] = form.order([launch.row, launch.col]);
         let factors = if gemm.factors_on_device { operations::DEVICE_FACTORS } else { 0 };
         let at = |extra: RawExtra, offset: usize| {
             let offset = extra.stride.wrapping_mul(product).wrapping_add(offset);

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
-use kernels_gpu::{KernelAbi, epilogue};
+use kernels_gpu::{InputType, KernelAbi, TensorCoreDescriptor, epilogue};
 
 /// What a parameter is in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,9 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of the kernels for tensor cores.
+    /// Those of the kernels for tensor cores; one without [layouts] takes the first [`PLAIN`].
+    ///
+    /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
     struct TensorCoreParameters {
         m: u32,
         n: u32,
@@ -136,6 +138,21 @@ parameters! {
         beta: f32,
         c: Address,
         ldc: u32,
+        batch: u32,
+        stride_c: u64,
+        options: u32,
+        epilogue: epilogue::Parameters,
+    }
+
+    /// Those of [`stage_halves`](kernels_gpu::staging::stage_halves).
+    struct StageHalves {
+        from: Address,
+        ld: u32,
+        stride: u64,
+        to: Address,
+        ld_to: u32,
+        rows: u32,
+        cols: u32,
     }
 
     /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).
@@ -159,6 +176,34 @@ parameters! {
     }
 }
 
+/// How many parameters a kernel for tensor cores has that computes no more than one product.
+const PLAIN: usize = 9;
+
+impl TensorCoreParameters {
+    /// Where those of a kernel are.
+    pub(crate) fn pointers_for(
+        &mut self,
+        descriptor: &TensorCoreDescriptor,
+    ) -> impl AsRef<[*mut c_void]> {
+        let (pointers, has_layouts) =
+            (self.pointers(), descriptor.layouts(InputType::Bf16).is_some());
+        let count = if has_layouts { pointers.len() } else { PLAIN };
+        Pointers { pointers, count }
+    }
+}
+
+/// The first so many of the pointers to parameters.
+struct Pointers<const N: usize> {
+    pointers: [*mut c_void; N],
+    count: usize,
+}
+
+impl<const N: usize> AsRef<[*mut c_void]> for Pointers<N> {
+    fn as_ref(&self) -> &[*mut c_void] {
+        &self.pointers[..self.count]
+    }
+}
+
 /// The parameters of a kernel's entry points.
 pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
@@ -173,7 +218,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{InputType, LADDER, TENSOR_CORE, TILES};
+    use kernels_gpu::{TENSOR_CORE, f32_kernels, needs_sm_90a};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -183,14 +228,13 @@ mod tests {
     /// What the host passes to every entry point that it may launch on a device of this PTX.
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
-        let descriptors = LADDER.iter().chain(TILES);
-        let descriptors =
-            descriptors.filter(|descriptor| is_hopper || !descriptor.abi().has_tensor_maps());
+        let descriptors = f32_kernels().filter(|kernel| is_hopper || !needs_sm_90a(kernel));
         let entries = descriptors.flat_map(|descriptor| {
             let names = [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)];
             names.map(|name| (name, kinds(descriptor.abi())))
         });
         let others = [
+            ("stage_halves", StageHalves::KINDS),
             ("stage_operands", StageOperands::KINDS),
             ("stage_transposed", StageOperands::KINDS),
             // What `gemm_bench` passes to the kernels that measure peaks.
@@ -198,7 +242,13 @@ mod tests {
             ("peak_copy", &[Kind::Address; 2]),
         ];
         let tensor_core = TENSOR_CORE.iter().filter(|_| is_hopper).flat_map(|descriptor| {
-            InputType::ALL.map(|input| (descriptor.entry_point(input), TensorCoreParameters::KINDS))
+            InputType::ALL.into_iter().flat_map(|input| match descriptor.layouts(input) {
+                Some(names) => names.map(|name| (name, TensorCoreParameters::KINDS)).to_vec(),
+                None => {
+                    let name = descriptor.entry_point(input);
+                    vec![(name, &TensorCoreParameters::KINDS[..PLAIN])]
+                }
+            })
         });
         let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));
         entries.chain(others).chain(tensor_core).collect()

@@ -10,7 +10,7 @@ use super::extras::{Extras, RawExtras};
 use super::kernel::{EntryPoints, Kernel};
 use super::parameters::{self, Address, GemmParameters, TensorParameters};
 use super::staging::{Operand, Staging, layout};
-use super::tensor;
+use super::tensor::LastMaps;
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch, LaunchPlan};
@@ -58,6 +58,7 @@ pub struct Plan {
     plan: LaunchPlan,
     buffers: Option<Buffers>,
     staging: Box<Staging>,
+    last_maps: LastMaps,
 }
 
 impl fmt::Debug for Plan {
@@ -79,7 +80,7 @@ impl Plan {
         buffers: Option<Buffers>,
         staging: Box<Staging>,
     ) -> Self {
-        Self { kernel, stream, plan, buffers, staging }
+        Self { kernel, stream, plan, buffers, staging, last_maps: LastMaps::default() }
     }
 
     /// The launches.
@@ -315,6 +316,8 @@ impl Plan {
             let (a_at, stride_a) = a.part(a.offset(row, 0));
             let (b_at, stride_b) = b.part(b.offset(0, col));
             let (c_at, stride_c) = c.part(c.offset(row, col));
+            // Where the part of C begins, as C lies.
+            let of_c = self.plan.form().order([launch.row, launch.col]);
             let mut arguments = GemmParameters {
                 m: launch.m,
                 n: launch.n,
@@ -335,7 +338,7 @@ impl Plan {
                 stride_b,
                 stride_c,
                 layout,
-                epilogue: extras.parameters(self.plan.form(), launch, product),
+                epilogue: extras.parameters(gemm, of_c, product),
             };
             let count = parameters::kinds(self.kernel.descriptor().abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the
@@ -424,11 +427,12 @@ impl Plan {
                 None => Default::default(),
                 Some(operands) => {
                     let operands = operands.map(|operand| operand.of_product(product));
-                    tensor::maps(device, descriptor.tile(), gemm, launch, operands)?
+                    self.last_maps.get(device, descriptor.tile(), gemm, launch, operands)?
                 }
             };
             let offset = first_c.offset(launch.row as u64, launch.col as u64);
             let layout = operands.map_or(0, |[a, b]| layout([&a, &b, &first_c]));
+            let of_c = self.plan.form().order([launch.row, launch.col]);
             let mut arguments = TensorParameters {
                 m,
                 n,
@@ -444,7 +448,7 @@ impl Plan {
                 partials: Address(partials),
                 counters: Address(counters),
                 layout,
-                epilogue: extras.parameters(self.plan.form(), launch, product),
+                epilogue: extras.parameters(gemm, of_c, product),
             };
             let count = parameters::kinds(descriptor.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
