@@ -274,26 +274,6 @@ impl Parameters {
         self.operations & operations != 0
     }
 
-    /// Has what is read for this row and this column brought nearer, if they are among so many, before
-    /// anybody waits for it.
-    ///
-    /// # Safety
-    /// The parameters are as the launch promises.
-    #[inline(always)]
-    pub unsafe fn prefetch(self, [row, col]: [u32; 2], [rows, cols]: [u32; 2]) {
-        use operations::{BIAS_COLUMN, BIAS_ROW, SCALE_COLUMN, SCALE_ROW};
-        let fetch = |which: u32, elements: *const f32, at: u32, count: u32| {
-            if self.has(which) && at < count {
-                // SAFETY: the caller's contract.
-                unsafe { vec::prefetch_l2(elements.wrapping_add(at as usize)) };
-            }
-        };
-        fetch(SCALE_ROW, self.scale, row, rows);
-        fetch(SCALE_COLUMN, self.scale, col, cols);
-        fetch(BIAS_ROW, self.bias, row, rows);
-        fetch(BIAS_COLUMN, self.bias, col, cols);
-    }
-
     /// Those of a product of the batch.
     #[inline(always)]
     pub fn of_product(mut self, product: u32) -> Self {

@@ -287,11 +287,13 @@ fn floats_round_as_they_say() {
 #[test]
 fn asynchronous_copies_arrive_at_the_wait() {
     let Some(launch) = Launch::new() else { return };
-    let x = launch.alloc(&bits(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]));
-    let out = launch.alloc(&[1; 10]);
+    let values: Vec<f32> = (1..=14_u8).map(f32::from).collect();
+    let x = launch.alloc(&bits(&values));
+    let out = launch.alloc(&[1; 14]);
     launch.run("async_copies", [1; 3], [1, 1, 1], 0, &[x, out]);
-    let expected = bits(&[1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0, 9.0, 0.0]);
-    assert_eq!(launch.read(out, 10), expected);
+    let copied = [[1.0, 2.0, 3.0, 4.0], [0.0; 4]].concat();
+    let expected = [copied, vec![9.0, 0.0, 11.0, 12.0, 0.0, 0.0]].concat();
+    assert_eq!(launch.read(out, 14), bits(&expected));
 }
 
 #[test]

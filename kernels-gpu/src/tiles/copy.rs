@@ -309,3 +309,36 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         };
     }
 }
+
+/// A thread's shares of the tiles of A and B.
+pub struct Copies<G, const ALIGNED: bool> {
+    pub a: CopyA<G, ALIGNED>,
+    pub b: CopyB<G, ALIGNED>,
+    /// Whether every tile of the block lies inside, but for the last step along K.
+    pub is_interior: bool,
+}
+
+impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
+    const STAGE_A: u32 = row_a(G::BM, G::BK);
+    const STAGE_B: u32 = row_b(G::BN, ALIGNED, G::BK);
+
+    /// Copies the next tiles to a stage, where `left` of K is left; if none is, zeros or nothing.
+    ///
+    /// # Safety
+    /// As for [`CopyA::copy`] and [`CopyB::copy`].
+    #[inline(always)]
+    pub unsafe fn copy_tile(&mut self, left: u32, stage: u32, zeros: bool) {
+        let (to_a, to_b) = (stage * Self::STAGE_A, stage * Self::STAGE_B);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_interior && left >= G::BK {
+                self.a.copy::<true>(to_a, left);
+                self.b.copy::<true>(to_b, left);
+            } else if left > 0 || zeros {
+                self.a.copy::<false>(to_a, left);
+                self.b.copy::<false>(to_b, left);
+            }
+        }
+        cp_async::commit_group();
+    }
+}

@@ -98,51 +98,17 @@
 
 use core::marker::PhantomData;
 
-use cuda_std::cp_async;
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{CopyA, CopyB, row_a, row_b, swapped_a};
+use super::copy::{Copies, CopyA, CopyB, row_a, row_b, swapped_a};
 use super::geometry::Geometry;
 use super::kernel::Params;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::epilogue;
 use crate::matrix::{Output, TRANSPOSED_A, TRANSPOSED_B};
 use crate::swizzle::swizzled_tile;
-
-/// A thread's shares of the tiles of A and B.
-struct Copies<G, const ALIGNED: bool> {
-    a: CopyA<G, ALIGNED>,
-    b: CopyB<G, ALIGNED>,
-    /// Whether every tile of the block lies inside, but for the last step along K.
-    is_interior: bool,
-}
-
-impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
-    const STAGE_A: u32 = row_a(G::BM, G::BK);
-    const STAGE_B: u32 = row_b(G::BN, ALIGNED, G::BK);
-
-    /// Copies the next tiles to a stage, where `left` of K is left; if none is, zeros or nothing.
-    ///
-    /// # Safety
-    /// As for [`CopyA::copy`] and [`CopyB::copy`].
-    #[inline(always)]
-    unsafe fn copy_tile(&mut self, left: u32, stage: u32, zeros: bool) {
-        let (to_a, to_b) = (stage * Self::STAGE_A, stage * Self::STAGE_B);
-        // SAFETY: the caller's contract.
-        unsafe {
-            if self.is_interior && left >= G::BK {
-                self.a.copy::<true>(to_a, left);
-                self.b.copy::<true>(to_b, left);
-            } else if left > 0 || zeros {
-                self.a.copy::<false>(to_a, left);
-                self.b.copy::<false>(to_b, left);
-            }
-        }
-        cp_async::commit_group();
-    }
-}
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
@@ -210,12 +176,6 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let tid = thread::thread_idx_x();
         let (block_y, block_x) = swizzled_tile();
         let (block_row, block_col) = (block_y * G::BM, block_x * G::BN);
-
-        if params.epilogue.is_some() {
-            let place = [block_row + tid, block_col + tid];
-            // SAFETY: as the launch promises.
-            unsafe { params.epilogue().prefetch(place, [m, n]) };
-        }
 
         // What this thread computes: its slice of every step.
         let (slice_k, in_slice) = (tid / G::SLICE_THREADS * G::SLICE_K, tid % G::SLICE_THREADS);

@@ -51,6 +51,9 @@ const SHARED_WAVES: u32 = 3;
 /// how they store whole tiles.
 const MOST_WASTE: f64 = 4.0;
 
+/// The most steps along K of these.
+const MOST_STEPS: u32 = 8;
+
 /// Products that a thread adds to one sum: the error grows with how many, and where C does not fill
 /// the GPU more than a few times, K is split anyway before there are more.
 const LONGEST_CHAIN: u32 = 2048;
@@ -158,7 +161,8 @@ impl Model {
         let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
         for (costs, staged) in both {
             let work = Work::new(gemm, costs.kernel, staged);
-            let is_wasted = costs.kernel.abi() == KernelAbi::Batched && work.waste > MOST_WASTE;
+            let is_wasted = costs.kernel.abi() == KernelAbi::Batched
+                && (work.waste > MOST_WASTE || work.steps > MOST_STEPS);
             if work.tiles == 0 || staged && !work.staged || !gemm.suits(costs.kernel) || is_wasted {
                 continue;
             }

@@ -10,7 +10,7 @@ use super::extras::{Extras, RawExtras};
 use super::kernel::{EntryPoints, Kernel};
 use super::parameters::{self, Address, GemmParameters, TensorParameters};
 use super::staging::{Operand, Staging, layout};
-use super::tensor;
+use super::tensor::LastMaps;
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch, LaunchPlan};
@@ -58,6 +58,7 @@ pub struct Plan {
     plan: LaunchPlan,
     buffers: Option<Buffers>,
     staging: Box<Staging>,
+    last_maps: LastMaps,
 }
 
 impl fmt::Debug for Plan {
@@ -79,7 +80,7 @@ impl Plan {
         buffers: Option<Buffers>,
         staging: Box<Staging>,
     ) -> Self {
-        Self { kernel, stream, plan, buffers, staging }
+        Self { kernel, stream, plan, buffers, staging, last_maps: LastMaps::default() }
     }
 
     /// The launches.
@@ -426,7 +427,7 @@ impl Plan {
                 None => Default::default(),
                 Some(operands) => {
                     let operands = operands.map(|operand| operand.of_product(product));
-                    tensor::maps(device, descriptor.tile(), gemm, launch, operands)?
+                    self.last_maps.get(device, descriptor.tile(), gemm, launch, operands)?
                 }
             };
             let offset = first_c.offset(launch.row as u64, launch.col as u64);

@@ -2,6 +2,7 @@
 //! copies do not reach their rows.
 
 use std::ffi::{c_uint, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use cuda_driver::sys;
 use kernels_gpu::tensor_core::{BK, PANEL};
@@ -105,8 +106,40 @@ fn encode_part(
     encode(device, address, dims, [4 * u64::from(matrix.ld), 0], [box_cols, box_rows], format)
 }
 
+/// The tensor maps of a plan's last launch: who calls again with the same matrices gets the same ones,
+/// and the driver need not make them anew.
+#[derive(Default)]
+pub(super) struct LastMaps(Mutex<Option<(MapKey, [sys::CUtensorMap; 2])>>);
+
+/// What a plan's maps depend on: where the launch's part of C begins, and the operands.
+type MapKey = ([usize; 2], [Operand; 2]);
+
+impl LastMaps {
+    /// The tensor maps of a launch's parts of A and B.
+    pub(super) fn get(
+        &self,
+        device: &Device,
+        tile: Tile,
+        gemm: &Gemm,
+        launch: &Launch,
+        operands: [Operand; 2],
+    ) -> Result<[sys::CUtensorMap; 2], Error> {
+        let key = ([launch.row, launch.col], operands);
+        // Whole, whoever panicked with it.
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, maps)) = &*last
+            && *of == key
+        {
+            return Ok(*maps);
+        }
+        let maps = maps(device, tile, gemm, launch, operands)?;
+        *last = Some((key, maps));
+        Ok(maps)
+    }
+}
+
 /// The tensor maps of a launch's parts of A and B.
-pub(super) fn maps(
+fn maps(
     device: &Device,
     tile: Tile,
     gemm: &Gemm,
