@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TensorCoreDescriptor};
+use cuda_gemm::kernels::{
+    KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
+};
 use cuda_gemm::{
     Auto, Device, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrixMut, DeviceMatrixRef,
     Error as GemmError, Extras, Gemm, InputType, Kernel, Plan, PlanBuilder, Table,
@@ -165,7 +167,9 @@ impl Selection {
         for one in self.rungs() {
             if let Self::TensorCore(descriptor, input) = one {
                 let kernel = device.tensor_core(descriptor, input).map(Code::TensorCore);
-                wanted.push((descriptor.entry_point(input), None, kernel.map_err(Error::from)));
+                let mut ladder = TENSOR_CORE_LADDER.iter();
+                let place = ladder.position(|other| other.name() == descriptor.name());
+                wanted.push((descriptor.entry_point(input), place, kernel.map_err(Error::from)));
             }
         }
         if let Self::Half(input) = self {

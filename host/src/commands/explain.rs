@@ -5,9 +5,12 @@ pub mod args;
 use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::{GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, Tile, Unaligned};
+use host::kernels::{
+    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, TensorCoreAbi,
+    TensorCoreDescriptor, Tile, Unaligned,
+};
 use host::limit::profile::Profile;
-use host::{Device, DeviceChoice, Selection, auto, nearest_name};
+use host::{Device, DeviceChoice, InputType, Selection, auto, nearest_name};
 use serde::Serialize;
 
 use super::choices;
@@ -37,6 +40,14 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     };
     if name == auto::NAME {
         return choices::run(args);
+    }
+    if let Some(descriptor) = TENSOR_CORE.iter().find(|descriptor| descriptor.name() == name) {
+        args.expect_none_for_auto()?;
+        match args.format {
+            Format::Json => print(&json::line(&TensorCoreExplanation::of(descriptor))),
+            Format::Table => print(&tensor_core_text(descriptor)),
+        }?;
+        return Ok(Outcome::Right);
     }
     let descriptor = find_rung(name)?;
     args.expect_none_for_auto()?;
@@ -98,6 +109,30 @@ fn text(descriptor: &KernelDescriptor) -> String {
         peak,
     ]
     .concat()
+}
+
+fn tensor_core_text(descriptor: &TensorCoreDescriptor) -> String {
+    let (bm, bn, threads) = (descriptor.rows(), descriptor.cols(), descriptor.threads());
+    let [bf16, f16] = InputType::ALL.map(|input| descriptor.entry_point(input));
+    let grid = match descriptor.is_persistent() {
+        true => "persistent blocks, one for each multiprocessor",
+        false => "a block for each tile of C",
+    };
+    let needs = match descriptor.abi() {
+        TensorCoreAbi::TensorMap => "compute capability 9.0 (sm_90a)",
+        TensorCoreAbi::Pointer => "compute capability 8.0 or later",
+    };
+    let geometry = format!(
+        "  block's tile    BM = {bm}, BN = {bn}, BK = {}\n\
+         \u{20} threads         {threads} per block\n\
+         \u{20} shared memory   {} bytes per block\n\
+         \u{20} grid            {grid}\n\
+         \u{20} entry points    {bf16} for bf16, {f16} for f16\n\
+         \u{20} needs           {needs}\n",
+        descriptor.bk(),
+        descriptor.shared_bytes()
+    );
+    [plain(descriptor.header()), title("Geometry"), geometry].concat()
 }
 
 fn title(text: &str) -> String {
@@ -286,6 +321,30 @@ fn peak() -> Result<String, String> {
     Ok(format!("{}: {peak}", info.name))
 }
 
+/// An explanation of a kernel for tensor cores in JSON.
+#[derive(Serialize)]
+struct TensorCoreExplanation {
+    kernel: &'static str,
+    summary: &'static str,
+    text: String,
+    block_tile: [u32; 3],
+    threads: u32,
+    shared_bytes: u32,
+}
+
+impl TensorCoreExplanation {
+    fn of(descriptor: &TensorCoreDescriptor) -> Self {
+        Self {
+            kernel: descriptor.name(),
+            summary: descriptor.summary(),
+            text: plain(descriptor.header()),
+            block_tile: [descriptor.rows(), descriptor.cols(), descriptor.bk()],
+            threads: descriptor.threads(),
+            shared_bytes: descriptor.shared_bytes(),
+        }
+    }
+}
+
 /// An explanation in JSON. Loads are per result and step along K.
 #[derive(Serialize)]
 struct Explanation {
@@ -370,6 +429,16 @@ mod tests {
             // The last section is as long as the driver's words.
             let (explanation, _) = text.split_once("Peak of the GPU").unwrap();
             assert!(explanation.lines().all(|line| line.len() <= 100), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_kernel_for_tensor_cores_is_explained() {
+        for descriptor in TENSOR_CORE {
+            let text = tensor_core_text(descriptor);
+            assert!(text.contains(descriptor.name()) && text.contains("The idea"), "{text}");
+            assert!(!text.contains("```") && !text.contains("]("), "{text}");
+            assert!(text.lines().all(|line| line.len() <= 110), "{text}");
         }
     }
 

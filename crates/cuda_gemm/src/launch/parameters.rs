@@ -124,7 +124,22 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of the kernels for tensor cores.
+    /// Those of [`TensorCoreAbi::Pointer`](kernels_gpu::TensorCoreAbi::Pointer).
+    struct TensorCorePointers {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        a: Address,
+        lda: u32,
+        b: Address,
+        ldb: u32,
+        beta: f32,
+        c: Address,
+        ldc: u32,
+    }
+
+    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap).
     struct TensorCoreParameters {
         m: u32,
         n: u32,
@@ -204,7 +219,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{InputType, LADDER, TENSOR_CORE, TILES};
+    use kernels_gpu::{InputType, LADDER, TENSOR_CORE, TILES, TensorCoreAbi};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -228,8 +243,14 @@ mod tests {
             ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
             ("peak_copy", &[Kind::Address; 2]),
         ];
-        let tensor_core = TENSOR_CORE.iter().filter(|_| is_hopper).flat_map(|descriptor| {
-            InputType::ALL.map(|input| (descriptor.entry_point(input), TensorCoreParameters::KINDS))
+        let is_here = |abi| is_hopper || abi == TensorCoreAbi::Pointer;
+        let tensor_core = TENSOR_CORE.iter().filter(|descriptor| is_here(descriptor.abi()));
+        let tensor_core = tensor_core.flat_map(|descriptor| {
+            let kinds = match descriptor.abi() {
+                TensorCoreAbi::TensorMap => TensorCoreParameters::KINDS,
+                TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
+            };
+            InputType::ALL.map(|input| (descriptor.entry_point(input), kinds))
         });
         let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));
         entries.chain(others).chain(tensor_core).collect()

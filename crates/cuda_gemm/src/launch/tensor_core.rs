@@ -1,13 +1,14 @@
 //! Products by tensor cores: A and B in 16 bits, C in f32.
 
+use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
 use cust::memory::DevicePointer;
 use kernels_gpu::tensor_core::BK;
-use kernels_gpu::{InputType, TensorCoreDescriptor, wgmma_persistent};
+use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma, wgmma_persistent};
 
-use super::parameters::{Address, TensorCoreParameters};
+use super::parameters::{Address, TensorCoreParameters, TensorCorePointers};
 use super::staging::Operand;
 use super::tensor;
 use crate::device::{Device, EntryPoint};
@@ -32,7 +33,9 @@ impl Device {
         descriptor: &'static TensorCoreDescriptor,
         input: InputType,
     ) -> Result<TensorCoreKernel, Error> {
-        tensor::require_maps(descriptor.name(), self.info())?;
+        if descriptor.abi() == TensorCoreAbi::TensorMap {
+            tensor::require_maps(descriptor.name(), self.info())?;
+        }
         let function = self.entry_point(descriptor.entry_point(input))?;
         if descriptor.shared_bytes() > self.info().limits.shared_default {
             function.allow_shared(descriptor.shared_bytes())?;
@@ -41,7 +44,8 @@ impl Device {
         Ok(TensorCoreKernel { device, descriptor, input, function })
     }
 
-    /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type.
+    /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type: with `wgmma` on
+    /// compute capability 9.0, with `mma.sync` on others.
     ///
     /// # Errors
     ///
@@ -51,7 +55,12 @@ impl Device {
         gemm: &Gemm,
         input: InputType,
     ) -> Result<TensorCoreKernel, Error> {
-        self.tensor_core(best(gemm, self.info().limits.multiprocessors), input)
+        let info = self.info();
+        let best = match tensor::require_maps(mma::DESCRIPTOR.name(), info) {
+            Ok(()) => best,
+            Err(_) => best_of_mma,
+        };
+        self.tensor_core(best(gemm, info.limits.multiprocessors), input)
     }
 }
 
@@ -102,6 +111,13 @@ fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
     let time = |cost: &&Cost| cost.of(gemm, multiprocessors);
     let least = COSTS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
     least.map_or(&wgmma_persistent::DESCRIPTOR, |cost| cost.kernel)
+}
+
+/// The kernel with `mma.sync` for a product: of the largest tiles of which each multiprocessor gets one.
+fn best_of_mma(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
+    let large = [&mma::DESCRIPTOR, &mma::TILE_128X128].into_iter();
+    let mut enough = large.filter(|kernel| tiles(gemm, kernel) >= multiprocessors.into());
+    enough.next().unwrap_or(&mma::TILE_64X64)
 }
 
 /// Tiles of C.
@@ -338,47 +354,43 @@ impl TensorCorePlan {
         if self.tiles == 0 {
             return Ok(());
         }
-        let [map_a, map_b] = match k {
-            0 => Default::default(),
-            _ => {
-                let whats = [
-                    "A whose rows do not begin on 16 bytes",
-                    "B whose rows do not begin on 16 bytes",
-                ];
-                for (what, Operand { address, ld, .. }) in whats.into_iter().zip(operands) {
-                    if !address.is_multiple_of(16) || !ld.is_multiple_of(VECTOR) {
-                        let hint = "copy it to a `DeviceHalfMatrix`";
-                        let kernel = descriptor.name();
-                        return Err(Error::TensorCoreShape { kernel, what, hint });
-                    }
-                }
-                tensor::half_maps(device, descriptor, *input, [m, n, k], operands)?
+        let whats =
+            ["A whose rows do not begin on 16 bytes", "B whose rows do not begin on 16 bytes"];
+        for (what, Operand { address, ld, .. }) in whats.into_iter().zip(operands) {
+            if k > 0 && !(address.is_multiple_of(16) && ld.is_multiple_of(VECTOR)) {
+                let hint = "copy it to a `DeviceHalfMatrix`";
+                return Err(Error::TensorCoreShape { kernel: descriptor.name(), what, hint });
             }
+        }
+        let (alpha, beta, c) = (self.gemm.alpha, self.gemm.beta, Address(c.as_raw()));
+        let grid = match descriptor.is_persistent() {
+            true => self.tiles.min(device.info().limits.multiprocessors).max(1),
+            false => self.tiles,
         };
-        let mut arguments = TensorCoreParameters {
-            m,
-            n,
-            k,
-            alpha: self.gemm.alpha,
-            map_a,
-            map_b,
-            beta: self.gemm.beta,
-            c: Address(c.as_raw()),
-            ldc,
+        let launch = |arguments: &[*mut c_void]| {
+            let _exclusive = self.stream.exclusive();
+            let (threads, shared) = (descriptor.threads(), descriptor.shared_bytes());
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
+            // `parameters`. They describe A and B, the block is the kernel's own, and the grid has as many
+            // blocks as the kernel wants; the caller vouches for the memory.
+            unsafe { function.launch(&self.stream, grid, threads, shared, arguments) }
         };
-        let grid = self.tiles.min(device.info().limits.multiprocessors).max(1);
-        let _exclusive = self.stream.exclusive();
-        // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
-        // `parameters`. The maps describe A and B, the block is the kernel's own, and there are no more
-        // blocks than tiles; the caller vouches for the memory.
-        unsafe {
-            function.launch(
-                &self.stream,
-                grid,
-                descriptor.threads(),
-                descriptor.shared_bytes(),
-                &arguments.pointers(),
-            )
+        match descriptor.abi() {
+            TensorCoreAbi::TensorMap => {
+                let [map_a, map_b] = match k {
+                    0 => Default::default(),
+                    _ => tensor::half_maps(device, descriptor, *input, [m, n, k], operands)?,
+                };
+                let mut arguments =
+                    TensorCoreParameters { m, n, k, alpha, map_a, map_b, beta, c, ldc };
+                launch(&arguments.pointers())
+            }
+            TensorCoreAbi::Pointer => {
+                let [(a, lda), (b, ldb)] = operands.map(|one| (Address(one.address), one.ld));
+                let mut arguments =
+                    TensorCorePointers { m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
+                launch(&arguments.pointers())
+            }
         }
     }
 }
