@@ -32,6 +32,8 @@ mod splits;
 mod stream_k;
 #[path = "contract/tensor_core.rs"]
 mod tensor_core;
+#[path = "contract/tf32.rs"]
+mod tf32;
 #[path = "contract/transposed.rs"]
 mod transposed;
 #[path = "contract/views.rs"]

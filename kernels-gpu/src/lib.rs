@@ -3,8 +3,8 @@
 //! Every rung computes `C = alpha * A * B + beta * C` in f32 on row-major matrices, for
 //! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
 //! what changed since the rung before, and why. A second ladder, [`TENSOR_CORE_LADDER`], is for tensor
-//! cores, whose A and B are in 16 bits. Beside the ladders are [`tiles`], for small products: they are no
-//! rungs.
+//! cores, whose A and B are in 16 bits. Beside the ladders are [`tiles`], for small products, and
+//! [`tf32`], for tensor cores and matrices of f32: they are no rungs.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
 //! as an ordinary library, for the [`KernelDescriptor`] of each rung.
@@ -40,6 +40,8 @@ pub mod staging;
 mod stream_k;
 mod swizzle;
 pub mod tensor_core;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod tf32;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
 pub mod tile1d;
@@ -85,6 +87,20 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &warp_specialized::DESCRIPTOR,
     &persistent::DESCRIPTOR,
 ];
+
+/// The kernels for tensor cores on f32 matrices that are rounded to TF32, from the largest tile to the smallest;
+/// for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TF32: &[&KernelDescriptor] = &[
+    &tf32::tf32_128x256::DESCRIPTOR,
+    &tf32::tf32_128x128::DESCRIPTOR,
+    &tf32::tf32_64x64::DESCRIPTOR,
+];
+
+/// Those that have the accuracy of f32.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TF32X3: &[&KernelDescriptor] =
+    &[&tf32::tf32x3_128x128::DESCRIPTOR, &tf32::tf32x3_64x64::DESCRIPTOR];
 
 /// The ladder of tensor cores, whose A and B are in 16 bits: every rung, in its order; for the host.
 #[cfg(not(target_arch = "nvptx64"))]

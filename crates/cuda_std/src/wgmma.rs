@@ -38,7 +38,7 @@
 //!
 //! # Arithmetic
 //!
-//! Products of two `bf16`, or of two `f16`, are exact. Sums are in f32 of which the tensor cores
+//! Products of two `bf16`, of two `f16`, or of two TF32 numbers, are exact. Sums are in f32 of which the tensor cores
 //! keep no more than its 24 bits, and truncate where f32 would round to nearest.
 
 use cuda_std_macros::gpu_only;
@@ -100,7 +100,8 @@ impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
         self.0
     }
 
-    /// The descriptor of its part that a single instruction takes, 16 elements along K.
+    /// The descriptor of its part that a single instruction takes, 32 bytes along K: 16 elements, or 8 of
+    /// TF32.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn part(self, part: u32) -> u64 {
@@ -164,6 +165,13 @@ pub trait Accumulator: sealed::Sealed {
         accumulate: bool,
     );
 
+    /// As [`multiply_bf16`](Self::multiply_bf16), of TF32: f32 whose last 13 bits are ignored, see
+    /// [`round_to_tf32`]. Tiles are 32 elements along K, and there are no other than K-major ones.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool);
+
     /// Waits for all groups of this thread (`wgmma.wait_group 0`): the sums may be read.
     ///
     /// # Safety
@@ -176,17 +184,20 @@ pub trait Accumulator: sealed::Sealed {
 /// `cuda_builder` checks that both are in one basic block.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! multiply {
-    ($acc:ident, $a:ident, $b:ident, $accumulate:ident, $op:expr, $($i:literal)*) => {
+    (
+        $acc:ident, $a:ident, $b:ident, $accumulate:ident, $op:expr,
+        $majors:literal [$($major:tt)*], $($i:literal)*
+    ) => {
         // SAFETY: the caller's contract.
         unsafe {
             asm!(
                 "{{ .reg .pred all, first;",
                 "setp.eq.u32 all, {accumulate}, {accumulate}; setp.ne.u32 first, {accumulate}, 0;",
                 "wgmma.fence.sync.aligned;",
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a0}, {b0}, first, 1, 1, {ta}, {tb};"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a1}, {b1}, all, 1, 1, {ta}, {tb};"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a2}, {b2}, all, 1, 1, {ta}, {tb};"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a3}, {b3}, all, 1, 1, {ta}, {tb}; }}"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a0}, {b0}, first, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a1}, {b1}, all, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a2}, {b2}, all, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a3}, {b3}, all, 1, 1", $majors, "; }}"),
                 inout(reg32) $acc[0],
                 $(inout(reg32) $acc[$i],)*
                 accumulate = in(reg32) u32::from($accumulate),
@@ -198,8 +209,7 @@ macro_rules! multiply {
                 b1 = in(reg64) $b.part(1),
                 b2 = in(reg64) $b.part(2),
                 b3 = in(reg64) $b.part(3),
-                ta = const A as u32,
-                tb = const B as u32,
+                $($major)*
                 options(nostack, preserves_flags),
             );
             intrinsics::wgmma_commit_group();
@@ -223,7 +233,8 @@ macro_rules! accumulators {
                 accumulate: bool,
             ) {
                 multiply!(self, a, b, accumulate,
-                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k16.f32.bf16.bf16"), $($i)*);
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k16.f32.bf16.bf16"),
+                    ", {ta}, {tb}" [ta = const A as u32, tb = const B as u32,], $($i)*);
             }
 
             #[gpu_only]
@@ -235,7 +246,16 @@ macro_rules! accumulators {
                 accumulate: bool,
             ) {
                 multiply!(self, a, b, accumulate,
-                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k16.f32.f16.f16"), $($i)*);
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k16.f32.f16.f16"),
+                    ", {ta}, {tb}" [ta = const A as u32, tb = const B as u32,], $($i)*);
+            }
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool) {
+                multiply!(self, a, b, accumulate,
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k8.f32.tf32.tf32"),
+                    "" [], $($i)*);
             }
 
             #[gpu_only]
@@ -275,6 +295,25 @@ accumulators! {
         64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93
         94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117
         118 119 120 121 122 123 124 125 126 127;
+}
+
+/// An f32, rounded to the nearest TF32 number, ties away from zero (`cvt.rna.tf32.f32`): its last 13 bits are
+/// zeros. What is beyond the largest such number becomes infinite.
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub fn round_to_tf32(value: f32) -> f32 {
+    let rounded: f32;
+    // SAFETY: touches no memory.
+    unsafe {
+        asm!(
+            "cvt.rna.tf32.f32 {}, {};",
+            out(reg32) rounded,
+            in(reg32) value,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    rounded
 }
 
 /// Waits until at most the latest `PENDING` groups of this thread are in flight

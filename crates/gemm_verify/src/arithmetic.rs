@@ -12,6 +12,9 @@ pub enum Products {
     Fma,
     /// By tensor cores.
     TensorCore,
+    /// By tensor cores, of f32 in two parts of TF32 each, the sums of 32 products in them and all others by
+    /// FADDs.
+    Tf32x3,
 }
 
 /// The type and the way in which a product is computed. C is in f32, and the default is that throughout.
@@ -35,6 +38,14 @@ impl Arithmetic {
         if self.products == Products::Fma {
             return bound.factor(depth);
         }
+        if self.products == Products::Tf32x3 {
+            // Two roundings of each factor, and the product of the small parts, which is left out, beside
+            // the sum's own.
+            const SPLIT: f64 = 12.0;
+            const STEP: f64 = 32.0;
+            let additions = bound.factor((k / STEP).ceil() as usize);
+            return (TENSOR_CORE * k.min(STEP) + SPLIT) * U * SLACK + additions;
+        }
         let worst = (TENSOR_CORE * k + 4.0) * U;
         let rounding = match bound {
             Bound::WorstCase => worst,
@@ -49,6 +60,8 @@ impl Arithmetic {
         match self.products {
             Products::Fma => 0.0,
             Products::TensorCore => self.input.min_positive(),
+            // Where the lower part of a number is no longer a whole one of TF32.
+            Products::Tf32x3 => f32::MIN_POSITIVE as f64 * (1u32 << 23) as f64,
         }
     }
 }

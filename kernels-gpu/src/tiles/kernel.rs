@@ -258,4 +258,4 @@ macro_rules! entry_point {
         }
     };
 }
-pub(super) use entry_point;
+pub(crate) use entry_point;

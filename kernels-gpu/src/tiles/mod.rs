@@ -6,9 +6,9 @@
 
 mod copy;
 mod geometry;
-mod kernel;
+pub(crate) mod kernel;
 pub mod outer;
-mod reduction;
+pub(crate) mod reduction;
 pub mod skinny_m;
 pub mod skinny_n;
 pub mod tile_shapes;

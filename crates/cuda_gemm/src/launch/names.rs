@@ -1,10 +1,10 @@
 //! Kernels by their names.
 
-use kernels_gpu::{KernelDescriptor, LADDER, TILES};
+use kernels_gpu::{KernelDescriptor, LADDER, TF32, TF32X3, TILES};
 
 use crate::error::Error;
 
-/// Finds a kernel by its name: a rung of the ladder, or a tile.
+/// Finds a kernel by its name: a rung of the ladder, a tile, or one for TF32.
 ///
 /// ```
 /// use cuda_gemm::{Error, find_kernel};
@@ -19,7 +19,7 @@ use crate::error::Error;
 ///
 /// [`Error::UnknownKernel`], with the name that looks most like it.
 pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
-    let kernels = LADDER.iter().chain(TILES);
+    let kernels = LADDER.iter().chain(TILES).chain(TF32).chain(TF32X3);
     if let Some(descriptor) = kernels.clone().find(|descriptor| descriptor.name() == name) {
         return Ok(descriptor);
     }
@@ -64,7 +64,7 @@ mod tests {
                 panic!("{typed}")
             };
             assert_eq!(nearest, Some(meant));
-            assert_eq!(known.len(), LADDER.len() + TILES.len());
+            assert_eq!(known.len(), LADDER.len() + TILES.len() + TF32.len() + TF32X3.len());
         }
         assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
         assert!(find_kernel("").is_err());
