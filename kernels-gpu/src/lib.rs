@@ -116,7 +116,7 @@ pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &mma::DESCRIPTOR,
-    &mma::TILE_128X128,
+    &mma::TILE_128X256,
     &mma::TILE_64X64,
     &wgmma::DESCRIPTOR,
     &wgmma_pipelined::DESCRIPTOR,

@@ -11,29 +11,29 @@
 //! memory: four matrices of 8 x 8 at once, 16 bytes of a row for each lane, and B's transposed.
 //!
 //! The eight rows of such a matrix should come from different banks. So a tile lies *swizzled*: the
-//! chunks of 16 bytes of a row change places, by the number of the row.
+//! chunks of 16 bytes of a row change places, by the number of the row. A row of A has 8 chunks, which are
+//! all banks, and a row of B several times as many.
 //!
 //! ```text
-//!   A: 32 elements, 4 chunks in a row          B: 256 elements, 32 chunks in a row
-//!
-//!   row 0, 1   0 1 2 3 | 0 1 2 3               row 0   0 1 2 3 4 5 6 7 | 8 ...
-//!   row 2, 3   1 0 3 2 | 1 0 3 2               row 1   1 0 3 2 5 4 7 6 | 9 ...
-//!   row 4, 5   2 3 0 1 | 2 3 0 1               row 2   2 3 0 1 6 7 4 5 | 10 ...
-//!   row 6, 7   3 2 1 0 | 3 2 1 0                 ...
+//!   row 0   0 1 2 3 4 5 6 7 | 8 9 ...         of chunk 2, rows 0 to 7
+//!   row 1   1 0 3 2 5 4 7 6 | 9 8 ...         lie at 2, 3, 0, 1, 6, 7, 4, 5
+//!   row 2   2 3 0 1 6 7 4 5 | 10 11 ...
+//!     ...
 //! ```
 //!
 //! # What changed
 //!
 //! Against [`async_copy`](crate::async_copy), whose pipeline of `cp.async` it has: a warp's tile of 64 x
 //! 64 is 4 x 8 products of matrices for 16 steps along K, in place of 2048 FMAs of each thread. No copy
-//! transposes A: all are of 16 bytes, and `ldmatrix` brings what `mma.sync` wants. The fragments of
-//! the next 16 steps are loaded before the products of these, across the barrier too.
+//! transposes A: all are of 16 bytes, and `ldmatrix` brings what `mma.sync` wants. A step along K is of 64,
+//! in four parts. The fragments of the next part are loaded before the products of this one, across the
+//! barrier too, and a quarter of a later tile is asked for meanwhile.
 //!
 //! # What should get better, and what comes next
 //!
-//! Sixteen times the operations for an instruction of the same issue slot. But each product waits for
-//! fragments: a warp reads 4 KB from shared memory for 32 of them, more than half of what shared memory
-//! can deliver meanwhile. On Hopper `mma.sync` reaches less than two thirds of the peak. `wgmma` reads
+//! One instruction of a warp has 64 times the operations of an FMA's. But each product waits for
+//! fragments: a warp reads 4 KB from shared memory for 32 of them, and their registers are more than half
+//! of those that a thread can have. On Hopper `mma.sync` comes to half of what cuBLAS reaches. `wgmma` reads
 //! shared memory itself.
 
 use cuda_std::cp_async;
@@ -43,17 +43,18 @@ use cuda_std::shared::SharedPtr;
 
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
-use crate::tensor_core::{POINTER_BK as BK, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor};
 
-/// What one instruction multiplies along K: half of a step.
+/// What one instruction multiplies along K, and the parts of a step.
 const MMA_K: u32 = 16;
+const PARTS: u32 = BK / MMA_K;
 /// Stages of the pipeline: one tile is multiplied, the others are in flight.
-const STAGES: u32 = 4;
-/// Elements of a chunk of 16 bytes, and chunks of a row of a tile of A.
+const STAGES: u32 = 3;
+/// Elements of a chunk of 16 bytes.
 const CHUNK: u32 = 8;
-const CHUNKS_A: u32 = BK / CHUNK;
 
-const _: () = assert!(BK == 2 * MMA_K, "the fragments of a step are loaded in two parts");
+const _: () =
+    assert!(PARTS.is_multiple_of(2), "the fragments of its parts are in two sets, in turn");
 
 /// Declares a kernel for each type of the operands, and its [`TensorCoreDescriptor`].
 macro_rules! kernels {
@@ -110,13 +111,13 @@ macro_rules! kernels {
 }
 
 kernels! {
-    /// For large products.
-    DESCRIPTOR = mma, mma_f16: "bf16 mma.sync: ldmatrix from swizzled tiles, cp.async in four stages",
-        2 x 4 warps of 4 x 8, 32 sums;
-    /// For products of too few tiles of that size for all multiprocessors.
-    TILE_128X128 = mma_128x128, mma_128x128_f16: "the same with 128 x 128 outputs per block",
+    /// Two blocks fit on a multiprocessor that has 192 KB of shared memory.
+    DESCRIPTOR = mma, mma_f16: "mma.sync of fragments that ldmatrix loads from swizzled tiles",
         2 x 2 warps of 4 x 8, 32 sums;
-    /// For still fewer.
+    /// For large products, where a block may have 144 KB of shared memory.
+    TILE_128X256 = mma_128x256, mma_128x256_f16: "the same with 128 x 256 outputs per block",
+        2 x 4 warps of 4 x 8, 32 sums;
+    /// For products of too few tiles of these sizes for all multiprocessors.
     TILE_64X64 = mma_64x64, mma_64x64_f16: "the same with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, 16 sums;
 }
@@ -149,7 +150,14 @@ unsafe fn gemm<
     b: Input,
     c: Output,
 ) {
-    const { assert!(NT.is_multiple_of(2) && SUMS == NT * 4, "ldmatrix loads two matrices of B") };
+    const {
+        assert!(NT.is_multiple_of(2) && SUMS == NT * 4, "ldmatrix loads two matrices of B");
+        let rows = WARPS_M * WARPS_N * 32 / (WARPS_N * NT as u32 * 8 / CHUNK);
+        assert!(
+            rows.is_multiple_of(8),
+            "the swizzle is the same for all rows that a thread copies"
+        );
+    }
     let (wm, wn) = (MT as u32 * 16, NT as u32 * 8);
     let (bm, bn) = (WARPS_M * wm, WARPS_N * wn);
     let threads = WARPS_M * WARPS_N * 32;
@@ -164,20 +172,21 @@ unsafe fn gemm<
     let b_smem = a_smem.add(STAGES * bm * BK); // (STAGES, BK, bn)
 
     let whole = block_row + bm <= m && block_col + bn <= n;
-    let copy_tile = |k0: u32, stage: u32| {
+    // A part of a tile: some rows of both, so that the copies are spread over the products of a step.
+    let copy_part = |k0: u32, stage: u32, part: u32| {
+        let whole = whole && k0 + BK <= k;
+        let (row_a, row_b) = (part * (bm / PARTS), part * MMA_K);
         // SAFETY: nobody uses the stage; the rows of both begin on 16 bytes.
         unsafe {
-            let whole = whole && k0 + BK <= k;
-            let to = a_smem.add(stage * bm * BK);
-            copy::<CHUNKS_A>(a, block_row, k0, to, bm, [tid, threads], whole);
-            let to = b_smem.add(stage * BK * bn);
+            let to = a_smem.add((stage * bm + row_a) * BK);
+            copy::<{ BK / CHUNK }>(a, block_row + row_a, k0, to, bm / PARTS, [tid, threads], whole);
+            let (from, to) = (k0 + row_b, b_smem.add((stage * BK + row_b) * bn));
             match bn {
-                256 => copy::<32>(b, k0, block_col, to, BK, [tid, threads], whole),
-                128 => copy::<16>(b, k0, block_col, to, BK, [tid, threads], whole),
-                _ => copy::<8>(b, k0, block_col, to, BK, [tid, threads], whole),
+                256 => copy::<32>(b, from, block_col, to, MMA_K, [tid, threads], whole),
+                128 => copy::<16>(b, from, block_col, to, MMA_K, [tid, threads], whole),
+                _ => copy::<8>(b, from, block_col, to, MMA_K, [tid, threads], whole),
             }
         }
-        cp_async::commit_group();
     };
 
     let mut acc = [[0.0f32; SUMS]; MT];
@@ -188,7 +197,7 @@ unsafe fn gemm<
     let (row, side) = (lane % 16, lane / 16);
     let load =
         |stage: u32, part: u32, a: &mut [FragmentA<T, 4>; MT], b: &mut [FragmentB<T, 2>; NT]| {
-            let chunk = swizzled::<CHUNKS_A>(row, part * (MMA_K / CHUNK) + side);
+            let chunk = swizzled(row, part * (MMA_K / CHUNK) + side);
             let a_from = a_smem.add(stage * bm * BK + (warp_row + row) * BK + chunk * CHUNK);
             let b_from = b_smem.add(stage * BK * bn + (part * MMA_K + row) * bn);
             for i in 0..MT {
@@ -196,7 +205,7 @@ unsafe fn gemm<
                 a[i] = FragmentA::from_bits(unsafe { ldmatrix_x4(a_from.add(i as u32 * 16 * BK)) });
             }
             for j in 0..NT / 2 {
-                let chunk = swizzled::<8>(row, warp_col / CHUNK + j as u32 * 2 + side);
+                let chunk = swizzled(row, warp_col / CHUNK + j as u32 * 2 + side);
                 // SAFETY: as above.
                 let [b0, b1, b2, b3] = unsafe { ldmatrix_x4_trans(b_from.add(chunk * CHUNK)) };
                 b[2 * j] = FragmentB::from_bits([b0, b1]);
@@ -205,7 +214,10 @@ unsafe fn gemm<
         };
 
     for stage in 0..STAGES - 1 {
-        copy_tile(stage * BK, stage);
+        for part in 0..PARTS {
+            copy_part(stage * BK, stage, part);
+        }
+        cp_async::commit_group();
     }
     cp_async::wait_group::<{ STAGES - 2 }>();
     thread::sync_threads();
@@ -216,22 +228,25 @@ unsafe fn gemm<
     while k0 < k {
         let next = if stage + 1 == STAGES { 0 } else { stage + 1 };
         let free = if stage == 0 { STAGES - 1 } else { stage - 1 };
-        for part in 0..2 {
-            if part == 0 {
-                load(stage, 1, &mut frag_a[1], &mut frag_b[1]);
-                copy_tile(k0 + (STAGES - 1) * BK, free);
+        for part in 0..PARTS {
+            let (this, other) = (part as usize % 2, (part as usize + 1) % 2);
+            if part + 1 < PARTS {
+                load(stage, part + 1, &mut frag_a[other], &mut frag_b[other]);
+                copy_part(k0 + (STAGES - 1) * BK, free, part);
             } else {
+                copy_part(k0 + (STAGES - 1) * BK, free, part);
+                cp_async::commit_group();
                 // The next tile has arrived, and all have loaded what they need of this one.
                 cp_async::wait_group::<{ STAGES - 2 }>();
                 thread::sync_threads();
-                load(next, 0, &mut frag_a[0], &mut frag_b[0]);
+                load(next, 0, &mut frag_a[other], &mut frag_b[other]);
             }
             for i in 0..MT {
                 for j in 0..NT {
                     let at = j * 4;
                     let sums = [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]];
                     // SAFETY: the block is whole warps, and no thread leaves the loop before the others.
-                    let sums = unsafe { T::multiply(frag_a[part][i], frag_b[part][j], sums) };
+                    let sums = unsafe { T::multiply(frag_a[this][i], frag_b[this][j], sums) };
                     [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]] = sums;
                 }
             }
@@ -248,14 +263,10 @@ unsafe fn gemm<
     }
 }
 
-/// Where the chunk of a row lies, of a tile with so many chunks in a row.
+/// Where a chunk of a row of a tile lies in it.
 #[inline(always)]
-fn swizzled<const CHUNKS: u32>(row: u32, chunk: u32) -> u32 {
-    // Rows of less than 128 bytes share them: those of one line of banks need not be told apart.
-    match CHUNKS < 8 {
-        true => chunk ^ (row / (8 / CHUNKS) % CHUNKS),
-        false => chunk ^ (row % 8),
-    }
+fn swizzled(row: u32, chunk: u32) -> u32 {
+    chunk ^ (row % 8)
 }
 
 /// Asks for this thread's share of a tile of `rows` rows of `CHUNKS` chunks, whose first element is
@@ -275,7 +286,7 @@ unsafe fn copy<const CHUNKS: u32>(
 ) {
     let (within, chunk) = (tid / CHUNKS, tid % CHUNKS);
     let step = threads / CHUNKS;
-    let to = to.add((within * CHUNKS + swizzled::<CHUNKS>(within, chunk)) * CHUNK);
+    let to = to.add((within * CHUNKS + swizzled(within, chunk)) * CHUNK);
     let (row, col) = (row + within, col + chunk * CHUNK);
     let mut address = from.pointer.wrapping_add(row as usize * from.ld as usize + col as usize);
     let (apart, address_step) = (step * CHUNKS * CHUNK, step as usize * from.ld as usize);

@@ -4,8 +4,6 @@ use crate::descriptor::header;
 
 /// Step along K: elements of 16 bits in a row of 128 bytes.
 pub const BK: u32 = 64;
-/// Step along K of kernels that read A and B where they lie.
-pub const POINTER_BK: u32 = 32;
 /// Columns of a panel of B, as the swizzle of 128 bytes has them.
 pub const PANEL: u32 = 64;
 
@@ -107,14 +105,6 @@ impl TensorCoreDescriptor {
     /// Columns of C per block.
     pub const fn cols(&self) -> u32 {
         self.tile[1]
-    }
-
-    /// Columns of A, and rows of B, per step of the K loop.
-    pub const fn bk(&self) -> u32 {
-        match self.abi {
-            TensorCoreAbi::TensorMap => BK,
-            TensorCoreAbi::Pointer => POINTER_BK,
-        }
     }
 
     /// Threads per block.

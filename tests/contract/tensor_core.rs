@@ -145,8 +145,9 @@ fn the_same_bits_each_time() {
 fn products_of_any_size_run_without_wgmma() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let multiprocessors = device.info().limits.multiprocessors as usize;
-    for (tile, name) in [(256, "mma"), (128, "mma_128x128"), (64, "mma_64x64")] {
-        let gemm = Gemm::new(128.min(tile) * multiprocessors, tile, 8);
+    let cases = [(128, 256, "mma_128x256"), (128, 128, "mma"), (64, 64, "mma_64x64")];
+    for (rows, cols, name) in cases {
+        let gemm = Gemm::new(rows * multiprocessors, cols, 8);
         for input in InputType::ALL {
             let kernel = device.tensor_core_for(&gemm, input).unwrap();
             assert_eq!(kernel.descriptor().name(), name);

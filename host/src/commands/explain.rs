@@ -5,6 +5,7 @@ pub mod args;
 use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
+use host::kernels::tensor_core::BK;
 use host::kernels::{
     GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, TensorCoreAbi,
     TensorCoreDescriptor, Tile, Unaligned,
@@ -123,13 +124,12 @@ fn tensor_core_text(descriptor: &TensorCoreDescriptor) -> String {
         TensorCoreAbi::Pointer => "compute capability 8.0 or later",
     };
     let geometry = format!(
-        "  block's tile    BM = {bm}, BN = {bn}, BK = {}\n\
+        "  block's tile    BM = {bm}, BN = {bn}, BK = {BK}\n\
          \u{20} threads         {threads} per block\n\
          \u{20} shared memory   {} bytes per block\n\
          \u{20} grid            {grid}\n\
          \u{20} entry points    {bf16} for bf16, {f16} for f16\n\
          \u{20} needs           {needs}\n",
-        descriptor.bk(),
         descriptor.shared_bytes()
     );
     [plain(descriptor.header()), title("Geometry"), geometry].concat()
@@ -338,7 +338,7 @@ impl TensorCoreExplanation {
             kernel: descriptor.name(),
             summary: descriptor.summary(),
             text: plain(descriptor.header()),
-            block_tile: [descriptor.rows(), descriptor.cols(), descriptor.bk()],
+            block_tile: [descriptor.rows(), descriptor.cols(), BK],
             threads: descriptor.threads(),
             shared_bytes: descriptor.shared_bytes(),
         }

@@ -2,6 +2,7 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use host::kernels::tensor_core::BK;
 use host::kernels::{KernelAbi, KernelDescriptor, TENSOR_CORE};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
@@ -52,7 +53,7 @@ pub fn list_tensor_core(format: Format) -> Result<(), Error> {
         TENSOR_CORE.iter().map(|descriptor| Listed {
             kernel: descriptor.name(),
             summary: descriptor.summary(),
-            block_tile: [descriptor.rows(), descriptor.cols(), descriptor.bk()],
+            block_tile: [descriptor.rows(), descriptor.cols(), BK],
             thread_tile: None,
             threads: descriptor.threads(),
             shared_bytes: Some(descriptor.shared_bytes().into()),

@@ -60,7 +60,7 @@ impl Device {
             Ok(()) => best,
             Err(_) => best_of_mma,
         };
-        self.tensor_core(best(gemm, info.limits.multiprocessors), input)
+        self.tensor_core(best(gemm, &info.limits), input)
     }
 }
 
@@ -107,17 +107,24 @@ const COSTS: [Cost; 5] = [
 ];
 
 /// The kernel that should take the least time for a product.
-fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
+fn best(gemm: &Gemm, limits: &Limits) -> &'static TensorCoreDescriptor {
+    let multiprocessors = limits.multiprocessors;
     let time = |cost: &&Cost| cost.of(gemm, multiprocessors);
     let least = COSTS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
     least.map_or(&wgmma_persistent::DESCRIPTOR, |cost| cost.kernel)
 }
 
-/// The kernel with `mma.sync` for a product: of the largest tiles of which each multiprocessor gets one.
-fn best_of_mma(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
-    let large = [&mma::DESCRIPTOR, &mma::TILE_128X128].into_iter();
-    let mut enough = large.filter(|kernel| tiles(gemm, kernel) >= multiprocessors.into());
-    enough.next().unwrap_or(&mma::TILE_64X64)
+/// The kernel with `mma.sync` for a product: of those for which the device has the shared memory, the one
+/// with the fewest outputs for a multiprocessor, those of tiles that are not whole counted in, and of such
+/// the one with the largest tiles.
+fn best_of_mma(gemm: &Gemm, limits: &Limits) -> &'static TensorCoreDescriptor {
+    let outputs = |kernel: &&TensorCoreDescriptor| {
+        let rounds = tiles(gemm, kernel).div_ceil(u64::from(limits.multiprocessors.max(1)));
+        rounds.saturating_mul((kernel.rows() * kernel.cols()).into())
+    };
+    let kernels = [&mma::TILE_128X256, &mma::DESCRIPTOR, &mma::TILE_64X64].into_iter();
+    let kernels = kernels.filter(|kernel| kernel.shared_bytes() <= limits.shared_max);
+    kernels.min_by_key(outputs).unwrap_or(&mma::TILE_64X64)
 }
 
 /// Tiles of C.
