@@ -615,33 +615,55 @@ fn list_shows_all_kernels() {
 
 /// Nobody gets bf16 who has not asked for it, and whoever has is told.
 #[test]
-fn tensor_cores_are_asked_for_by_name() {
+fn tensor_cores_are_asked_for() {
     let size = ["--m", "70", "--n", "90", "--k", "100"];
     let with = |device, kernel, more: &[&str]| {
         run(&[&["--device", device, "--kernel", kernel][..], &size, more].concat())
     };
-    for (kernel, input) in [("wgmma_persistent", "bf16"), ("wgmma_64x64_f16", "f16")] {
-        let ran = with("soft-sm90", kernel, &[]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
-        let says = format!("A and B rounded to {input}, the rest is f32\n");
-        assert!(ran.stdout.contains(&says) && ran.stdout.contains("PASS"), "{}", ran.stdout);
-        let line = json(&with("soft-sm90", kernel, &["--format", "json"]));
-        assert_eq!((&line["input"], &line["status"]), (&input.into(), &"PASS".into()));
-        assert!(line["percent_of_peak"].is_null());
+    for (kernel, compute) in [("wgmma_persistent", "bf16"), ("auto", "f16")] {
+        let more = ["--compute", compute, "--trans-b", "--batch", "2", "--epilogue", "gelu"];
+        for output in ["f32", compute] {
+            let more = [&more[..], &["--bias", "column", "--output", output]].concat();
+            let ran = with("soft-sm90", kernel, &more);
+            assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+            let says = format!("rounded to {compute}, ");
+            assert!(ran.stdout.contains(&says) && ran.stdout.contains("PASS"), "{}", ran.stdout);
+            let line =
+                json(&with("soft-sm90", kernel, &[&more[..], &["--format", "json"]].concat()));
+            assert_eq!((&line["compute"], &line["status"]), (&compute.into(), &"PASS".into()));
+            assert_eq!(line["output"].is_null(), output == "f32");
+            assert!(line["percent_of_peak"].is_null());
+        }
     }
-    let all = with("soft-sm90", "bf16", &["--format", "json"]);
+    let all = with("soft-sm90", "all", &["--compute", "bf16", "--format", "json"]);
     assert_eq!(all.code, Some(0), "{}", all.stderr);
     let status = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"].clone();
     let statuses: Vec<_> = all.stdout.lines().map(status).collect();
-    assert_eq!(statuses.iter().filter(|status| **status == "PASS").count(), TENSOR_CORE.len());
+    assert_eq!(statuses.iter().filter(|status| **status == "PASS").count(), TENSOR_CORE.len() + 1);
     assert_eq!(statuses.last().unwrap(), "REFUSED", "cuBLAS, without a GPU");
 
-    let old = with("soft", "wgmma_persistent", &[]);
+    let old = with("soft", "wgmma_persistent", &["--compute", "bf16"]);
     assert!(old.code == Some(2) && old.stderr.contains("9.0 (sm_90a)"), "{}", old.stderr);
-    let transposed = with("soft-sm90", "wgmma_persistent", &["--trans-a"]);
+    let transposed = with("soft-sm90", "wgmma", &["--compute", "f16", "--trans-a"]);
     assert!(transposed.stderr.contains("takes no transposes"), "{}", transposed.stderr);
-    let bench = run(&["bench", "--kernels", "bf16", "--sizes", "64"]);
-    assert!(bench.code == Some(2) && bench.stderr.contains("--kernel bf16"), "{}", bench.stderr);
+    for (kernel, more, says) in [
+        ("wgmma", &[][..], "it is for bf16 and f16"),
+        ("tile2d", &["--compute", "bf16"][..], "it is for f32"),
+        ("auto", &["--compute", "tf32"][..], "there are no kernels for it yet"),
+        ("auto", &["--compute", "f64"][..], "there is none of this name"),
+        ("auto", &["--output", "bf16"][..], "C cannot be stored as bf16"),
+        ("bf16", &[][..], "there is no kernel `bf16`"),
+    ] {
+        let refused = with("soft-sm90", kernel, more);
+        let is_right = refused.code == Some(2) && refused.stderr.contains(says);
+        assert!(is_right, "{kernel} {more:?}: {}", refused.stderr);
+    }
+    let explained = run(&["explain", "wgmma"]);
+    assert!(explained.code == Some(0) && explained.stdout.contains("warpgroup"));
+    // What a rung does not have is a reason, and the others run.
+    let epilogue = soft(&["--kernel", "all", "--size", "20", "--epilogue", "relu"]);
+    assert_eq!(epilogue.code, Some(0), "{}", epilogue.stderr);
+    assert!(epilogue.stdout.contains("has no epilogue") && epilogue.stdout.contains("PASS"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The program's library: [`cuda_gemm`], [`gemm_bench`] and [`gemm_verify`] under one name.
 //!
 //! ```
-//! use host::{Device, DeviceChoice, DeviceMatrix, Gemm, InputType, Matrix};
+//! use host::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
 //!
 //! # fn main() -> Result<(), host::Error> {
 //! let device = Device::open(DeviceChoice::Soft)?;
@@ -29,14 +29,14 @@
 pub mod doctor;
 
 pub use cuda_gemm::{
-    Activation, Auto, Axis, CUresult, Choice, Device, DeviceChoice, DeviceHalfMatrix, DeviceInfo,
-    DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Epilogue, Extras, Gemm, Graph,
-    InputType, Kernel, LaunchPlan, Layout, Limits, Matrix, MatrixMut, MatrixRef, Plan, PlanBuilder,
-    Stream, Table, TensorCoreKernel, TensorCorePlan, auto, device, environment, find_kernel, gemm,
-    kernels, launch, limits, nearest_name, npy, ptx,
+    Activation, Auto, Axis, CUresult, Choice, Compute, Device, DeviceChoice, DeviceHalfMatrix,
+    DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, Epilogue,
+    Extras, Gemm, Graph, InputType, Kernel, LaunchPlan, Layout, Limits, Matrix, MatrixMut,
+    MatrixRef, Plan, PlanBuilder, Product, Stream, Table, TensorCoreKernel, TensorCorePlan, auto,
+    device, environment, find_kernel, gemm, kernels, launch, limits, nearest_name, npy, ptx,
 };
 pub use gemm_bench::{
-    Baseline, Candidate, Cublas, CublasHalf, CublasProduct, Error, Job, L2, Limit, Load, Loaded,
+    Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, L2, Limit, Load, Loaded,
     Operands, RotatingBuffers, Selection, Shape, SideBySide, Timer, Title, baseline, batch,
     buffers, candidate, compare, cublas, explain, forecast, limit, operands, require_memory,
     roofline, shape, side_by_side, stats, telemetry, time, timer, tune, workload,

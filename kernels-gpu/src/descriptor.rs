@@ -59,12 +59,30 @@ pub struct Unaligned {
     /// aligned: the pointer a multiple of 16 bytes, the leading dimension and the length of rows
     /// multiples of 4 elements.
     pub vectorized: [bool; 3],
+    /// How the entry points take A and B that lie as their transposes.
+    pub transposed: [Reads; 2],
+    /// Whether C may lie as its transpose.
+    pub transposes_c: bool,
+}
+
+/// How a kernel reads an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Every entry point does, wherever it lies.
+    Anywhere,
+    /// The first entry point needs it aligned: see [`Unaligned::vectorized`].
+    Aligned,
+    /// Only the entry point for matrices that are not aligned does.
+    Unaligned,
+    /// No entry point does: it takes a copy, made by
+    /// [`stage_transposed()`](crate::staging::stage_transposed).
+    Copied,
 }
 
 impl Unaligned {
     /// For a rung that needs all three matrices aligned.
     pub const fn of_all(name: &'static str) -> Self {
-        Self { name, vectorized: [true; 3] }
+        Self { name, vectorized: [true; 3], transposed: [Reads::Copied; 2], transposes_c: false }
     }
 }
 
@@ -80,14 +98,15 @@ pub enum KernelAbi {
     ///
     /// `lda`, `ldb` and `ldc` are the leading dimensions, in elements.
     Gemm,
-    /// Those of `Gemm`, and `epilogue: epilogue::Parameters`.
-    GemmEpilogue,
-    /// Those of `Gemm`, and what splitting K and strided batches need:
+    /// The parameters of `SplitK`, where K is never split: `splits` is 1, or 0 for one product, and
+    /// `depth`, `partials` and `counters` are not looked at.
+    Batched,
+    /// Those of `Gemm`, and what splitting K, batches and transposes need:
     ///
     /// ```text
     /// depth: u32, partials: *mut f32, counters: *mut u32,
     /// splits: u32, stride_a: u64, stride_b: u64, stride_c: u64,
-    /// pointer_batch: u32, epilogue: epilogue::Parameters
+    /// layout: u32, epilogue: epilogue::Parameters
     /// ```
     ///
     /// The grid's z axis walks the splits of one product after the other: block z is for product
@@ -98,9 +117,11 @@ pub enum KernelAbi {
     /// touched. With more, `partials` has room for `BM * BN` elements per block, and `counters` for
     /// one zero per tile of each C, which is zero again at the end.
     ///
-    /// If `splits` is not 0, `pointer_batch` says which of A, B and C are arrays of as many addresses as
-    /// there are products, as a sum of [`POINTERS_A`](crate::matrix::POINTERS_A) and its like; their
-    /// strides say how many elements from there the launch's parts of them begin.
+    /// `layout` says how the matrices lie. Those that have
+    /// [`TRANSPOSED_A`](crate::matrix::TRANSPOSED_A) or its like in it lie as their transposes, if the
+    /// entry point takes them so: see [`KernelDescriptor::reads`]. If `splits` is not 0, those that have
+    /// [`POINTERS_A`](crate::matrix::POINTERS_A) or its like are arrays of as many addresses as there are
+    /// products; their strides say how many elements from there the launch's parts of them begin.
     SplitK,
     /// The product with A and B behind tensor maps:
     ///
@@ -121,8 +142,11 @@ pub enum KernelAbi {
     ///
     /// ```text
     /// stream_k_tiles: u32, accumulation_steps: u32, partials: *mut f32, counters: *mut u32,
-    /// epilogue: epilogue::Parameters
+    /// layout: u32, epilogue: epilogue::Parameters
     /// ```
+    ///
+    /// If `layout` is [`TRANSPOSED_A`](crate::matrix::TRANSPOSED_A) and not 0, A's map describes its
+    /// transpose, with boxes of BM columns by BK rows, not swizzled.
     ///
     /// The grid has one dimension, of persistent blocks: about one per multiprocessor. They share
     /// the steps along K of the first `stream_k_tiles` tiles of C, in equal parts, and take the
@@ -140,7 +164,12 @@ pub enum KernelAbi {
 impl KernelAbi {
     /// Whether the last parameter is an [epilogue](crate::epilogue).
     pub const fn has_epilogue(self) -> bool {
-        matches!(self, Self::GemmEpilogue | Self::SplitK | Self::StreamK)
+        matches!(self, Self::Batched | Self::SplitK | Self::StreamK)
+    }
+
+    /// Whether a launch takes all products of a batch.
+    pub const fn has_batches(self) -> bool {
+        matches!(self, Self::Batched | Self::SplitK)
     }
 
     /// Whether A and B lie behind tensor maps: such a kernel needs compute capability 9.0.
@@ -224,6 +253,20 @@ impl KernelDescriptor {
     /// aligned. `None`: the rung takes any matrix.
     pub const fn unaligned(&self) -> Option<Unaligned> {
         self.unaligned
+    }
+
+    /// How A, or B, is read if it lies as it is, or as its transpose.
+    pub const fn reads(&self, is_b: bool, transposed: bool) -> Reads {
+        let which = is_b as usize;
+        match (self.abi, self.unaligned) {
+            (KernelAbi::TensorMap | KernelAbi::StreamK, _) if !transposed => Reads::Aligned,
+            (KernelAbi::StreamK, _) if !is_b => Reads::Aligned,
+            (KernelAbi::Batched, _) => Reads::Anywhere,
+            (_, Some(unaligned)) if transposed => unaligned.transposed[which],
+            (_, Some(unaligned)) if unaligned.vectorized[which] => Reads::Aligned,
+            _ if transposed => Reads::Copied,
+            _ => Reads::Anywhere,
+        }
     }
 
     /// The parameters of both entry points.

@@ -274,6 +274,26 @@ impl Parameters {
         self.operations & operations != 0
     }
 
+    /// Has what is read for this row and this column brought nearer, if they are among so many, before
+    /// anybody waits for it.
+    ///
+    /// # Safety
+    /// The parameters are as the launch promises.
+    #[inline(always)]
+    pub unsafe fn prefetch(self, [row, col]: [u32; 2], [rows, cols]: [u32; 2]) {
+        use operations::{BIAS_COLUMN, BIAS_ROW, SCALE_COLUMN, SCALE_ROW};
+        let fetch = |which: u32, elements: *const f32, at: u32, count: u32| {
+            if self.has(which) && at < count {
+                // SAFETY: the caller's contract.
+                unsafe { vec::prefetch_l2(elements.wrapping_add(at as usize)) };
+            }
+        };
+        fetch(SCALE_ROW, self.scale, row, rows);
+        fetch(SCALE_COLUMN, self.scale, col, cols);
+        fetch(BIAS_ROW, self.bias, row, rows);
+        fetch(BIAS_COLUMN, self.bias, col, cols);
+    }
+
     /// Those of a product of the batch.
     #[inline(always)]
     pub fn of_product(mut self, product: u32) -> Self {
@@ -301,49 +321,9 @@ impl Output {
         at: impl Fn(usize) -> (u32, u32) + Copy,
         mut values: [f32; MOST],
     ) {
-        use operations::{
-            ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, RELU, RESIDUAL,
-            SCALE_COLUMN, SCALE_ROW, SILU,
-        };
-        // Not known to be the same each time: else a loop around this would become one for each set of
-        // operations.
-        let operations = black_box(epilogue.operations);
-        let epilogue = Parameters { operations, ..epilogue };
-        let (mut alpha, mut beta) = (self.alpha, self.beta);
-        if epilogue.has(DEVICE_FACTORS) {
-            // SAFETY: the launch promises both.
-            unsafe { (alpha, beta) = (element(epilogue.alpha), element(epilogue.beta)) };
-        }
-        for i in 0..count {
-            // Nothing is left of A and B with alpha = 0, NaN included.
-            values[i] = if alpha == 0.0 { 0.0 } else { alpha * values[i] };
-        }
-        let values = &mut values;
-        let vector = |elements, per_row| Vector { elements, per_row: epilogue.has(per_row) };
-        // SAFETY: C is a matrix that can be read as well; the rest is the launch's promise.
-        unsafe {
-            if beta != 0.0 {
-                let old = Accumulate { c: self.pointer, ld: self.ld, beta };
-                self.visit(old, count, at, values);
-            }
-            if epilogue.has(SCALE_ROW | SCALE_COLUMN) {
-                self.visit(Scale(vector(epilogue.scale, SCALE_ROW)), count, at, values);
-            }
-            if epilogue.has(BIAS_ROW | BIAS_COLUMN) {
-                self.visit(Bias(vector(epilogue.bias, BIAS_ROW)), count, at, values);
-            }
-            match epilogue.operations & ACTIVATION {
-                RELU => self.visit(Relu, count, at, values),
-                GELU => self.visit(Gelu, count, at, values),
-                GELU_TANH => self.visit(GeluTanh, count, at, values),
-                SILU => self.visit(Silu, count, at, values),
-                _ => {}
-            }
-            if epilogue.has(RESIDUAL) {
-                let residual = Residual { elements: epilogue.residual, ld: epilogue.ld_residual };
-                self.visit(residual, count, at, values);
-            }
-        }
+        let old = |beta| Accumulate { c: self.pointer, ld: self.ld, beta };
+        // SAFETY: the caller's contract. C is a matrix that can be read as well.
+        unsafe { self.apply_epilogue(epilogue, count, at, old, &mut values) };
         let place = |row: u32, col: u32| {
             self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize)
         };
@@ -364,6 +344,63 @@ impl Output {
             if row < self.rows && col < self.cols {
                 // SAFETY: in bounds, and this thread's own.
                 unsafe { *place(row, col) = values[i] };
+            }
+        }
+    }
+
+    /// What an epilogue makes of `count` sums, whose places are `at`, before they are stored. With a
+    /// beta that is not 0, `old` adds what is in C.
+    ///
+    /// # Safety
+    /// The parameters are as the launch promises, and what `old` loads inside C is there.
+    #[inline(always)]
+    pub(crate) unsafe fn apply_epilogue<E: Epilogue>(
+        self,
+        epilogue: Parameters,
+        count: usize,
+        at: impl Fn(usize) -> (u32, u32) + Copy,
+        old: impl FnOnce(f32) -> E,
+        values: &mut [f32; MOST],
+    ) {
+        use operations::{
+            ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, RELU, RESIDUAL,
+            SCALE_COLUMN, SCALE_ROW, SILU,
+        };
+        // Not known to be the same each time: else a loop around this would become one for each set of
+        // operations.
+        let operations = black_box(epilogue.operations);
+        let epilogue = Parameters { operations, ..epilogue };
+        let (mut alpha, mut beta) = (self.alpha, self.beta);
+        if epilogue.has(DEVICE_FACTORS) {
+            // SAFETY: the launch promises both.
+            unsafe { (alpha, beta) = (element(epilogue.alpha), element(epilogue.beta)) };
+        }
+        for i in 0..count {
+            // Nothing is left of A and B with alpha = 0, NaN included.
+            values[i] = if alpha == 0.0 { 0.0 } else { alpha * values[i] };
+        }
+        let vector = |elements, per_row| Vector { elements, per_row: epilogue.has(per_row) };
+        // SAFETY: the caller's contract.
+        unsafe {
+            if beta != 0.0 {
+                self.visit(old(beta), count, at, values);
+            }
+            if epilogue.has(SCALE_ROW | SCALE_COLUMN) {
+                self.visit(Scale(vector(epilogue.scale, SCALE_ROW)), count, at, values);
+            }
+            if epilogue.has(BIAS_ROW | BIAS_COLUMN) {
+                self.visit(Bias(vector(epilogue.bias, BIAS_ROW)), count, at, values);
+            }
+            match epilogue.operations & ACTIVATION {
+                RELU => self.visit(Relu, count, at, values),
+                GELU => self.visit(Gelu, count, at, values),
+                GELU_TANH => self.visit(GeluTanh, count, at, values),
+                SILU => self.visit(Silu, count, at, values),
+                _ => {}
+            }
+            if epilogue.has(RESIDUAL) {
+                let residual = Residual { elements: epilogue.residual, ld: epilogue.ld_residual };
+                self.visit(residual, count, at, values);
             }
         }
     }

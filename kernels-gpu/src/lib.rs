@@ -41,6 +41,8 @@ mod stream_k;
 mod swizzle;
 pub mod tensor_core;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod tensor_output;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod tf32;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
@@ -61,7 +63,7 @@ pub mod wgmma_persistent;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_pipelined;
 
-pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Tile, Unaligned};
 pub use tensor_core::{InputType, TensorCoreAbi, TensorCoreDescriptor};
 pub use tiles::TILES;
 
@@ -101,6 +103,19 @@ pub const TF32: &[&KernelDescriptor] = &[
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32X3: &[&KernelDescriptor] =
     &[&tf32::tf32x3_128x128::DESCRIPTOR, &tf32::tf32x3_64x64::DESCRIPTOR];
+
+/// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`]; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
+    [LADDER, TILES, TF32, TF32X3].into_iter().flatten().copied()
+}
+
+/// Whether a kernel of [`f32_kernels`] is in the PTX for compute capability 9.0 (`sm_90a`) alone; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn needs_sm_90a(kernel: &KernelDescriptor) -> bool {
+    let mut for_tf32 = TF32.iter().chain(TF32X3);
+    kernel.abi().has_tensor_maps() || for_tf32.any(|one| one.name() == kernel.name())
+}
 
 /// The ladder of tensor cores, whose A and B are in 16 bits: every rung, in its order; for the host.
 #[cfg(not(target_arch = "nvptx64"))]

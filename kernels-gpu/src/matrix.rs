@@ -15,13 +15,19 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// Which operands of a batch lie behind an array of addresses, as a parameter that is a sum of these:
-/// A.
+/// How the operands lie, as a parameter that is a sum of these. A is behind an array of addresses, one
+/// for each product of a batch.
 pub const POINTERS_A: u32 = 1;
-/// B.
+/// B is.
 pub const POINTERS_B: u32 = 2;
-/// C.
+/// C is.
 pub const POINTERS_C: u32 = 4;
+/// A lies as its transpose: k x m elements, with `lda >= m`.
+pub const TRANSPOSED_A: u32 = 8;
+/// B lies as its transpose: n x k elements, with `ldb >= k`.
+pub const TRANSPOSED_B: u32 = 16;
+/// C lies as its transpose: n x m elements, with `ldc >= m`.
+pub const TRANSPOSED_C: u32 = 32;
 
 /// An address of an array of them, as a step from the array: so the compiler knows that it is global,
 /// as the array is.

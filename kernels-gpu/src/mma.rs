@@ -67,6 +67,7 @@ macro_rules! kernels {
         pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
             name: stringify!($bf16),
             f16: stringify!($f16),
+            layouts: None,
             summary: $summary,
             tile: [$warps_m * $mt * 16, $warps_n * $nt * 8],
             threads: $warps_m * $warps_n * 32,

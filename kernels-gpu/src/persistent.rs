@@ -29,6 +29,7 @@
 //! - Fix-up: blocks that share a tile add up their partial sums through global memory.
 //! - Sums are stored after a number of steps, and new ones begun: with the length of a sum in
 //!   registers grows its error.
+//! - An A that lies as its transpose arrives as it is needed, and nobody transposes it.
 //! - A stage is said to be empty half a tile later, and without `fence.proxy.async`, which costs
 //!   1 %: see ARRIVALS_TO_RELEASE.
 //! - Nothing but the loop's own values stays in registers during the loop. The assembler makes of
@@ -52,7 +53,7 @@ use cuda_std::tma::TensorMap;
 
 use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
 use crate::epilogue;
-use crate::matrix::Output;
+use crate::matrix::{Output, TRANSPOSED_A};
 use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
 use crate::stream_k::{Fixup, MailboxEntry, Scheduler};
 use crate::swizzle::swizzle;
@@ -126,6 +127,7 @@ pub unsafe fn persistent(
     accumulation_steps: u32,
     partials: *mut f32,
     counters: *mut u32,
+    layout: u32,
     epilogue: epilogue::Parameters,
 ) {
     let tid = thread::thread_idx_x();
@@ -157,6 +159,7 @@ pub unsafe fn persistent(
             // SAFETY: the producers waited until the stage was empty; each thread has its own part.
             unsafe { transposer.transpose::<4, false>(tile) };
         };
+        let a_transposed = layout & TRANSPOSED_A != 0;
         let mut state = PipelineState(0);
         let mut entry = 0;
         while let Some(work) = work_tiles.next()
@@ -174,12 +177,21 @@ pub unsafe fn persistent(
                 // SAFETY: all have used what they read of the stages: of A and B as it is told at
                 // ARRIVALS_TO_RELEASE, of raw A by storing it before the barrier of these warps.
                 unsafe {
+                    let (maps, from) = ([map_a, map_b], [y * BM, at, x * BN]);
                     wait_until_empty(storage, state);
                     if tid == CONSUMERS {
-                        storage.copy_tile(state, [map_a, map_b], [y * BM, at, x * BN]);
+                        if a_transposed {
+                            storage.copy_transposed_tile(state, maps, from);
+                        } else {
+                            storage.copy_tile(state, maps, from);
+                        }
                     }
                 }
-                if state.0 > 0 {
+                if a_transposed {
+                    // Nothing is left to do for the tile.
+                    // SAFETY: initialised before the block's barrier.
+                    unsafe { storage.full(state).arrive() };
+                } else if state.0 > 0 {
                     transpose(state.previous());
                 }
                 // All have read the raw tile, and stored it, so that it is read for sure.
@@ -189,7 +201,7 @@ pub unsafe fn persistent(
                 at += BK;
             }
         }
-        if state.0 > 0 {
+        if state.0 > 0 && !a_transposed {
             transpose(state.previous());
         }
         // A tile of nothing, and an entry that says so.

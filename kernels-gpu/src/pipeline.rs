@@ -169,6 +169,27 @@ impl SharedStorage {
         }
     }
 
+    /// As [`copy_tile`](Self::copy_tile), of an A that lies as its transpose: it arrives as it is needed.
+    ///
+    /// # Safety
+    /// As there, and A's map is of its transpose, as
+    /// [`KernelAbi::StreamK`](crate::KernelAbi::StreamK) says.
+    #[inline(always)]
+    pub unsafe fn copy_transposed_tile(
+        self,
+        tile: PipelineState,
+        [map_a, map_b]: [&TensorMap; 2],
+        [row, at, col]: [u32; 3],
+    ) {
+        let (full, stage) = (self.full(tile), tile.stage::<STAGES>());
+        // SAFETY: the caller's contract; the barrier expects what the copies bring.
+        unsafe {
+            full.arrive_expect_tx((STAGE_A + STAGE_B) * 4);
+            tma::load_2d(self.a.add(stage * STAGE_A), map_a, row, at, full);
+            tma::load_2d(self.b.add(stage * STAGE_B), map_b, col, at, full);
+        }
+    }
+
     /// What a thread transposes of each tile of A: columns `4 * group` to `4 * group + 3`, from
     /// row `row` on.
     #[inline(always)]

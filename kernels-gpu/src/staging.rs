@@ -220,3 +220,58 @@ pub unsafe fn stage_transposed(
         tile += blocks;
     }
 }
+
+/// Copies a matrix of 16-bit elements for each product of a batch, which the grid's y axis walks.
+///
+/// `rows` x `cols` elements at `from`, with the leading dimension `ld`, go to `to`, with `ld_to`; what is
+/// left of a row there gets zeros. The next product's matrix follows at `stride` elements, and goes to
+/// where this one's ends.
+///
+/// # Safety
+/// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x.
+/// - `rows` and `cols` are not 0. No dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols`,
+///   rounded up to a multiple of eight. `from` points to the elements, and `to`, a multiple of 16, to
+///   room for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches
+///   the latter during the launch.
+#[kernel(block = THREADS, min_blocks = BLOCKS)]
+pub unsafe fn stage_halves(
+    from: *const u16,
+    ld: u32,
+    stride: u64,
+    to: *mut u16,
+    ld_to: u32,
+    rows: u32,
+    cols: u32,
+) {
+    const VECTOR: u32 = 8;
+    let product = thread::block_idx_y() as usize;
+    let from = from.wrapping_add(product * stride as usize);
+    let to = to.wrapping_add(product * rows as usize * ld_to as usize);
+    // As rows and vectors, so that all numbers fit 32 bits.
+    let per_row = (ld_to / VECTOR).max(1);
+    let threads = thread::grid_dim_x() * THREADS;
+    let first = thread::block_idx_x() * THREADS + thread::thread_idx_x();
+    let (mut row, mut vector) = (first / per_row, first % per_row);
+    let (row_step, vector_step) = (threads / per_row, threads % per_row);
+    while row < rows {
+        let mut values = [0u16; VECTOR as usize];
+        let start = row as usize * ld as usize;
+        for j in 0..VECTOR {
+            // Without a branch, so that all loads are in flight at once: past the end of the row its
+            // last element is loaded for nothing.
+            let col = vector * VECTOR + j;
+            // SAFETY: inside.
+            let value = unsafe { *from.add(start + col.min(cols - 1) as usize) };
+            values[j as usize] = if col < cols { value } else { 0 };
+        }
+        let at = row as usize * ld_to as usize + (vector * VECTOR) as usize;
+        // SAFETY: inside, a multiple of eight, and this thread's own.
+        unsafe { vec::store(to.add(at), values) };
+        row += row_step;
+        vector += vector_step;
+        if vector >= per_row {
+            vector -= per_row;
+            row += 1;
+        }
+    }
+}

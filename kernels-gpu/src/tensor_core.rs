@@ -10,6 +10,16 @@ pub const PANEL: u32 = 64;
 /// Bytes after which the swizzle of 128 bytes repeats itself, and on which its tiles begin.
 pub const ALIGNMENT: u32 = 1024;
 
+/// What [`TensorCoreDescriptor`]'s parameter `options` is a sum of.
+pub mod options {
+    /// All products of a batch have the same A, whose map has one.
+    pub const SHARED_A: u32 = 1;
+    /// The same of B.
+    pub const SHARED_B: u32 = 1 << 1;
+    /// C is of the type of A and B, rounded to the nearest, ties to even.
+    pub const HALF_OUTPUT: u32 = 1 << 2;
+}
+
 /// What the products are of. Sums, alpha, beta and C are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputType {
@@ -58,6 +68,9 @@ pub enum TensorCoreAbi {
     Pointer,
 }
 
+/// The entry points of a kernel for A and B as they lie: neither, A, B, or both as their transposes.
+pub type Layouts = [&'static str; 4];
+
 /// A kernel for tensor cores: its name, its geometry and what a launch must provide.
 ///
 /// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
@@ -65,10 +78,25 @@ pub enum TensorCoreAbi {
 ///
 /// The grid has one dimension: of blocks of which each takes one tile of C, or several in turn if it
 /// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
+///
+/// # Batches, transposes, epilogues
+///
+/// A kernel that has [`layouts`](Self::layouts) computes
+/// `C = epilogue(alpha * op(A) * op(B) + beta * C)` of each product of a strided batch. It also takes
+///
+/// ```text
+/// batch: u32, stride_c: u64, options: u32, epilogue: Parameters
+/// ```
+///
+/// `options` is a sum of [`options`], and there are less than 2^31 tiles of all C together. The maps
+/// have a third dimension, the product, of which a box has one. The map of a transposed A has boxes of
+/// [`PANEL`] columns by [`BK`] rows, and that of a transposed B boxes of [`BK`] columns by
+/// [`cols`](Self::cols) rows.
 #[derive(Clone, Copy)]
 pub struct TensorCoreDescriptor {
     pub(crate) name: &'static str,
     pub(crate) f16: &'static str,
+    pub(crate) layouts: Option<[Layouts; 2]>,
     pub(crate) summary: &'static str,
     pub(crate) tile: [u32; 2],
     pub(crate) threads: u32,
@@ -89,6 +117,16 @@ impl TensorCoreDescriptor {
         match input {
             InputType::Bf16 => self.name,
             InputType::F16 => self.f16,
+        }
+    }
+
+    /// The entry points for inputs of a type, for A and B as they lie; none if the kernel computes one
+    /// product at a time, of A and B as they are multiplied, to an f32 C without an epilogue.
+    pub const fn layouts(&self, input: InputType) -> Option<&Layouts> {
+        match (&self.layouts, input) {
+            (None, _) => None,
+            (Some([bf16, _]), InputType::Bf16) => Some(bf16),
+            (Some([_, f16]), InputType::F16) => Some(f16),
         }
     }
 

@@ -89,7 +89,9 @@ macro_rules! kernels {
             use cuda_std::prelude::*;
 
             use super::Geometry;
-            use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Unaligned};
+            use crate::descriptor::{
+                GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Unaligned,
+            };
             use crate::epilogue;
             use crate::tiles::kernel::{Params, entry_point};
 
@@ -109,6 +111,8 @@ macro_rules! kernels {
                 unaligned: Some(Unaligned {
                     name: stringify!($unaligned),
                     vectorized: [true, true, false],
+                    transposed: [Reads::Copied; 2],
+                    transposes_c: false,
                 }),
                 abi: KernelAbi::SplitK,
                 source: include_str!("tf32.rs"),

@@ -58,6 +58,7 @@ const _: () = assert!(<[f32; SUMS] as Accumulator>::COLS == BN, "one instruction
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     name: "wgmma",
     f16: "wgmma_f16",
+    layouts: None,
     summary: "bf16 tensor cores: a warpgroup multiplies what one thread asked for",
     tile: [BM, BN],
     threads: THREADS,

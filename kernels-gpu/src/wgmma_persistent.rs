@@ -31,15 +31,19 @@
 //! blocks of a cluster could share their tiles. How fast it is next to cuBLAS is recorded in
 //! `runs/2026-11-22-h200-tensor-core`.
 
+use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared;
 use cuda_std::tma::{self, TensorMap};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
+use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
+use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B};
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_output::{AT_ONCE, STAGING, TensorOutput};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -60,17 +64,30 @@ const fn launched_registers(warpgroups: u32) -> u32 {
     65536 / (warpgroups * WARPGROUP) / 8 * 8
 }
 
-/// Declares a kernel for each type of the operands, and its [`TensorCoreDescriptor`].
+macro_rules! names {
+    ($($name:ident)*) => {
+        [$(stringify!($name)),*]
+    };
+}
+
+/// Declares a kernel for each type of the operands and each way that they lie, and its
+/// [`TensorCoreDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident = $bf16:ident, $f16:ident: $summary:literal,
-        [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages;
+        $descriptor:ident: $summary:literal,
+        [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages,
+        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
+        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
     )*) => {$(
         $(#[$doc])*
         pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
             name: stringify!($bf16),
             f16: stringify!($f16),
+            layouts: Some([
+                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
+                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
+            ]),
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: ($warpgroups + 1) * WARPGROUP,
@@ -79,11 +96,20 @@ macro_rules! kernels {
             persistent: true,
             source: include_str!("wgmma_persistent.rs"),
         };
-        kernels!(@one $bf16, $sums, $warpgroups, $stages, false);
-        kernels!(@one $f16, $sums, $warpgroups, $stages, true);
+        kernels!(@one $bf16, $sums, $warpgroups, $stages, false, false, false);
+        kernels!(@one $bf16_ta, $sums, $warpgroups, $stages, false, true, false);
+        kernels!(@one $bf16_tb, $sums, $warpgroups, $stages, false, false, true);
+        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $stages, false, true, true);
+        kernels!(@one $f16, $sums, $warpgroups, $stages, true, false, false);
+        kernels!(@one $f16_ta, $sums, $warpgroups, $stages, true, true, false);
+        kernels!(@one $f16_tb, $sums, $warpgroups, $stages, true, false, true);
+        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $stages, true, true, true);
     )*};
-    (@one $name:ident, $sums:literal, $warpgroups:literal, $stages:literal, $f16:literal) => {
-        /// `C = alpha * A * B + beta * C`.
+    (
+        @one $name:ident, $sums:literal, $warpgroups:literal, $stages:literal, $f16:literal,
+        $trans_a:literal, $trans_b:literal
+    ) => {
+        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
@@ -99,13 +125,28 @@ macro_rules! kernels {
             beta: f32,
             c: *mut f32,
             ldc: u32,
+            batch: u32,
+            stride_c: u64,
+            options: u32,
+            epilogue: Parameters,
         ) {
             // SAFETY: the caller keeps the contract, and there is no other output.
-            let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+            let c = unsafe {
+                let c = Output::new(c, ldc, m, n, alpha, beta);
+                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+            };
+            let batch = Batch {
+                products: batch,
+                stride_c,
+                step_a: u32::from(options & SHARED_A == 0),
+                step_b: u32::from(options & SHARED_B == 0),
+            };
             let shape = [m, n, k];
             // SAFETY: the block is as large as these numbers say.
             unsafe {
-                gemm::<$sums, $warpgroups, $stages, $f16>(shape, [map_a, map_b], c);
+                gemm::<$sums, $warpgroups, $stages, $f16, $trans_a, $trans_b>(
+                    shape, batch, [map_a, map_b], c,
+                );
             }
         }
     };
@@ -113,24 +154,47 @@ macro_rules! kernels {
 
 kernels! {
     /// For large products.
-    DESCRIPTOR = wgmma_persistent, wgmma_persistent_f16:
+    DESCRIPTOR:
         "bf16 tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
-        [f32; 128] x 2, 4 stages;
+        [f32; 128] x 2, 4 stages,
+        bf16: wgmma_persistent wgmma_persistent_ta wgmma_persistent_tb wgmma_persistent_ta_tb,
+        f16: wgmma_persistent_f16 wgmma_persistent_ta_f16 wgmma_persistent_tb_f16
+            wgmma_persistent_ta_tb_f16;
     /// Where rounds of such tiles leave fewer multiprocessors without one.
-    TILE_128X192 = wgmma_128x192, wgmma_128x192_f16: "the same with 128 x 192 outputs per block",
-        [f32; 96] x 2, 5 stages;
+    TILE_128X192: "the same with 128 x 192 outputs per block",
+        [f32; 96] x 2, 5 stages,
+        bf16: wgmma_128x192 wgmma_128x192_ta wgmma_128x192_tb wgmma_128x192_ta_tb,
+        f16: wgmma_128x192_f16 wgmma_128x192_ta_f16 wgmma_128x192_tb_f16 wgmma_128x192_ta_tb_f16;
     /// For products of too few tiles of that size for all multiprocessors.
-    TILE_128X128 = wgmma_128x128, wgmma_128x128_f16: "the same with 128 x 128 outputs per block",
-        [f32; 64] x 2, 6 stages;
+    TILE_128X128: "the same with 128 x 128 outputs per block",
+        [f32; 64] x 2, 6 stages,
+        bf16: wgmma_128x128 wgmma_128x128_ta wgmma_128x128_tb wgmma_128x128_ta_tb,
+        f16: wgmma_128x128_f16 wgmma_128x128_ta_f16 wgmma_128x128_tb_f16 wgmma_128x128_ta_tb_f16;
     /// For still fewer.
-    TILE_64X128 = wgmma_64x128, wgmma_64x128_f16: "the same with 64 x 128 outputs per block",
-        [f32; 64] x 1, 8 stages;
+    TILE_64X128: "the same with 64 x 128 outputs per block",
+        [f32; 64] x 1, 8 stages,
+        bf16: wgmma_64x128 wgmma_64x128_ta wgmma_64x128_tb wgmma_64x128_ta_tb,
+        f16: wgmma_64x128_f16 wgmma_64x128_ta_f16 wgmma_64x128_tb_f16 wgmma_64x128_ta_tb_f16;
     /// For the smallest products.
-    TILE_64X64 = wgmma_64x64, wgmma_64x64_f16: "the same with 64 x 64 outputs per block",
-        [f32; 32] x 1, 8 stages;
+    TILE_64X64: "the same with 64 x 64 outputs per block",
+        [f32; 32] x 1, 8 stages,
+        bf16: wgmma_64x64 wgmma_64x64_ta wgmma_64x64_tb wgmma_64x64_ta_tb,
+        f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
 }
 
-/// What lies in shared memory: the stages of A, those of B, and two barriers for each.
+/// The products of a launch.
+#[derive(Clone, Copy)]
+struct Batch {
+    products: u32,
+    /// Elements from one C to the next.
+    stride_c: u64,
+    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    step_a: u32,
+    step_b: u32,
+}
+
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and two
+/// barriers for each stage.
 struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
 
 impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
@@ -143,7 +207,8 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     const BN: u32 = SUMS as u32 * WARPGROUP / WM;
     /// Offsets in elements.
     const B_AT: u32 = STAGES * Self::STAGE_A;
-    const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    const STAGING_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    const BARRIERS_AT: u32 = Self::STAGING_AT + WARPGROUPS * WARPGROUP / 32 * STAGING * 2;
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
     /// one of [`ALIGNMENT`].
     const END: u32 = {
@@ -196,10 +261,18 @@ impl State {
 /// # Safety
 /// As for [`wgmma_persistent()`]; the block has so many warpgroups.
 #[inline(always)]
-unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, const F16: bool>(
+unsafe fn gemm<
+    const SUMS: usize,
+    const WARPGROUPS: u32,
+    const STAGES: u32,
+    const F16: bool,
+    const TRANS_A: bool,
+    const TRANS_B: bool,
+>(
     [m, n, k]: [u32; 3],
+    batch: Batch,
     maps: [&TensorMap; 2],
-    c: Output,
+    c: TensorOutput<F16>,
 ) where
     [f32; SUMS]: Accumulator,
 {
@@ -210,16 +283,27 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
     let tid = thread::thread_idx_x();
     let warpgroup = tid / WARPGROUP;
     let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
-    let (tiles, steps) = (width * height, k.div_ceil(BK));
+    let (tiles, steps) = (width * height * batch.products, k.div_ceil(BK));
+    // The product of a tile, and the tile's row and column in it.
+    let place = |tile: u32| {
+        let product = tile / (width * height).max(1);
+        let (y, x) = swizzle(tile - product * (width * height), width, height);
+        (product, y * bm, x * bn)
+    };
 
     if steps == 0 {
         // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
         let mut tile = thread::block_idx_x();
         while tile < tiles {
-            let (y, x) = swizzle(tile, width, height);
-            for at in (tid..bm * bn).step_by(((WARPGROUPS + 1) * WARPGROUP) as usize) {
-                // SAFETY: one element of the block's tile, this thread's alone.
-                unsafe { c.store(y * bm + at / bn, x * bn + at % bn, 0.0) };
+            let (product, row, col) = place(tile);
+            let c = c.of_product(product, batch.stride_c);
+            // One column of the tile for each thread, a few rows at a time.
+            for at in
+                (tid..bm / AT_ONCE as u32 * bn).step_by(((WARPGROUPS + 1) * WARPGROUP) as usize)
+            {
+                let (row, col) = (row + at / bn * AT_ONCE as u32, col + at % bn);
+                // SAFETY: elements of the block's tile, this thread's alone.
+                unsafe { c.store_each(|i| (row + i as u32, col), [0.0; AT_ONCE]) };
             }
             tile += thread::grid_dim_x();
         }
@@ -230,6 +314,7 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
     let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
     let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::B_AT);
     let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BARRIERS_AT);
+    let staging = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::STAGING_AT).cast::<f32>();
     let full = Mbarrier::at(barriers.cast());
     let empty = full.add(STAGES);
     if tid == 0 {
@@ -258,7 +343,9 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         let mut state = State::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles {
-            let (y, x) = swizzle(tile, width, height);
+            let (product, row, col) = place(tile);
+            let [product_a, product_b] =
+                [product * batch.step_a, product * batch.step_b].map(u32::cast_signed);
             for step in 0..steps {
                 let full = full.add(state.stage);
                 // SAFETY: both warpgroups have said that the `wgmma` that read the stage are done,
@@ -268,11 +355,24 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
                     full.arrive_expect_tx(2 * (stage_a + stage_b));
                     let at = (step * BK).cast_signed();
                     let to = a_smem.add(state.stage * stage_a);
-                    tma::load(to, maps[0], [at, (y * bm).cast_signed()], full);
-                    for panel in 0..bn / PANEL {
-                        let to = b_smem.add(state.stage * stage_b + panel * (BK * PANEL));
-                        let col = x * bn + panel * PANEL;
-                        tma::load(to, maps[1], [col.cast_signed(), at], full);
+                    if TRANS_A {
+                        for panel in 0..WARPGROUPS {
+                            let row = (row + panel * WM).cast_signed();
+                            let to = to.add(panel * (WM * BK));
+                            tma::load(to, maps[0], [row, at, product_a], full);
+                        }
+                    } else {
+                        tma::load(to, maps[0], [at, row.cast_signed(), product_a], full);
+                    }
+                    let to = b_smem.add(state.stage * stage_b);
+                    if TRANS_B {
+                        tma::load(to, maps[1], [at, col.cast_signed(), product_b], full);
+                    } else {
+                        for panel in 0..bn / PANEL {
+                            let col = (col + panel * PANEL).cast_signed();
+                            let to = to.add(panel * (BK * PANEL));
+                            tma::load(to, maps[1], [col, at, product_b], full);
+                        }
                     }
                 }
                 state = state.next::<STAGES>();
@@ -307,17 +407,39 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         let mut before = state.stage;
         let mut step = 0;
         loop {
-            let a = Tile::k_major(a_mine.add(state.stage * stage_a));
-            let b = Tile::mn_major(b_smem.add(state.stage * stage_b));
+            let a = a_mine.add(state.stage * stage_a);
+            let b = b_smem.add(state.stage * stage_b);
             // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
             // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
             // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
             // released, when its group is done. Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
-                match F16 {
-                    true => acc.multiply_f16(a, b, step > 0),
-                    false => acc.multiply_bf16(a, b, step > 0),
+                match (TRANS_A, TRANS_B) {
+                    (false, false) => multiply::<SUMS, F16, _, _>(
+                        &mut acc,
+                        Tile::k_major(a),
+                        Tile::mn_major(b),
+                        step > 0,
+                    ),
+                    (true, false) => multiply::<SUMS, F16, _, _>(
+                        &mut acc,
+                        Tile::mn_major(a),
+                        Tile::mn_major(b),
+                        step > 0,
+                    ),
+                    (false, true) => multiply::<SUMS, F16, _, _>(
+                        &mut acc,
+                        Tile::k_major(a),
+                        Tile::k_major(b),
+                        step > 0,
+                    ),
+                    (true, true) => multiply::<SUMS, F16, _, _>(
+                        &mut acc,
+                        Tile::mn_major(a),
+                        Tile::k_major(b),
+                        step > 0,
+                    ),
                 }
                 if step > 0 {
                     wait_group::<1>();
@@ -335,11 +457,35 @@ unsafe fn gemm<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32, cons
         unsafe { acc.wait() };
         release(before);
 
-        let (y, x) = swizzle(tile, width, height);
-        let row = y * bm + warpgroup * WM + tid % WARPGROUP / 32 * 16 + lane / 4;
-        let col = x * bn + lane % 4 * 2;
-        // SAFETY: each thread has its own sums, of elements that are nobody else's.
-        unsafe { c.store_fragments(row, col, &acc) };
+        let (product, row, col) = place(tile);
+        let warp = black_box(tid) / 32;
+        let row = row + warp * 16;
+        let staging = staging.add(warp * STAGING);
+        let c = c.of_product(product, batch.stride_c);
+        // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
+        unsafe { c.store_fragments(row, col, staging, &acc) };
         tile += thread::grid_dim_x();
+    }
+}
+
+/// One step along K.
+///
+/// # Safety
+/// As for [`Accumulator::multiply_bf16`].
+#[inline(always)]
+unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
+    acc: &mut [f32; SUMS],
+    a: Tile<A>,
+    b: Tile<B>,
+    accumulate: bool,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    // SAFETY: the caller's contract.
+    unsafe {
+        match F16 {
+            true => acc.multiply_f16(a, b, accumulate),
+            false => acc.multiply_bf16(a, b, accumulate),
+        }
     }
 }

@@ -78,6 +78,7 @@ const _: () = assert!(
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     name: "wgmma_pipelined",
     f16: "wgmma_pipelined_f16",
+    layouts: None,
     summary: "four stages, a producer and two consumer warpgroups, registers that move",
     tile: [BM, BN],
     threads: THREADS,

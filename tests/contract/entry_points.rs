@@ -49,7 +49,7 @@ fn wide_entry_points_are_chosen_exactly_where_they_work() {
             let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
             let [a, b, c] = [measures[0], measures[1], measures[2]].map(pointer);
             let expected = match descriptor.unaligned() {
-                Some(Unaligned { name, vectorized: wide })
+                Some(Unaligned { name, vectorized: wide, .. })
                     if (0..3).any(|i| wide[i] && !aligned[i]) =>
                 {
                     name

@@ -16,7 +16,7 @@ use crate::common::devices;
 fn every_kernel_of_batches_takes_pointers() {
     for_each_kernel(|device, descriptor| {
         let kernel = device.kernel(descriptor).unwrap();
-        if descriptor.abi() != KernelAbi::SplitK {
+        if !descriptor.abi().has_batches() {
             let refused = kernel.prepare(Gemm::new(2, 2, 2).batched_pointers(2));
             assert!(matches!(refused, Err(Error::Unsuited { .. })));
             return;
@@ -32,7 +32,8 @@ fn every_kernel_of_batches_takes_pointers() {
             let gemm = Gemm::new(m, n, k).scaled(1.5, -0.5).transposed(trans_a, trans_b);
             let gemm = gemm.batched_pointers(count).then(epilogue);
             let limits = Limits { grid: [blocks; 3], ..device.info().limits };
-            let plan = kernel.plan(gemm).splits(2).staged(staged);
+            let splits = if descriptor.abi() == KernelAbi::SplitK { 2 } else { 1 };
+            let plan = kernel.plan(gemm).splits(splits).staged(staged);
             let plan = plan.within(&limits.min(&device.info().limits)).prepare().unwrap();
             let host = |i: usize| {
                 let [rows, cols] = gemm.shapes()[i];

@@ -5,7 +5,10 @@ use cust::memory::DevicePointer;
 use host::kernels::tensor_core::BK;
 use host::kernels::{TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor, wgmma};
 use host::verify::Bound;
-use host::{Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
+use host::{
+    Activation, Axis, Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Epilogue,
+    Extras, Gemm, InputType, Job, Matrix, Operands, RotatingBuffers,
+};
 
 use crate::case::Case;
 use crate::common::devices;
@@ -159,14 +162,122 @@ fn products_of_any_size_run_without_wgmma() {
     }
 }
 
+/// What the kernels with layouts can do besides, in combinations: each is there with several others.
+fn variants(gemm: Gemm, input: InputType) -> Vec<Gemm> {
+    let half = DeviceHalfMatrix::element(input);
+    let bias = Epilogue::new().bias(Axis::Column).activation(Activation::Gelu);
+    let all =
+        Epilogue::new().scale(Axis::Row).bias(Axis::Row).activation(Activation::Silu).residual();
+    let shared = |gemm: Gemm| {
+        let [stride_a, _, stride_c] = gemm.stacked(3).strides();
+        gemm.batched(3, [stride_a, 0, stride_c])
+    };
+    let products = [
+        gemm.transposed(true, false),
+        gemm.transposed(false, true).scaled(-1.5, 0.5).stored_as(half),
+        gemm.transposed(true, true).then(bias),
+        gemm.stored_as(half).then(bias),
+        gemm.transposed(true, false).stacked(2).scaled(2.0, -1.0).stored_as(half).then(all),
+        shared(gemm.transposed(false, true)).then(all),
+        gemm.transposed(true, true).stacked(3).stored_as(half),
+        shared(gemm).scaled(0.0, 2.0).stored_as(half).then(bias),
+    ];
+    products.map(|gemm| gemm.computed_in(Compute::of(input))).to_vec()
+}
+
+#[test]
+fn transposes_batches_outputs_and_epilogues() {
+    for_each(|device, descriptor, input| {
+        if descriptor.layouts(input).is_none() {
+            return;
+        }
+        let (m, n) = (descriptor.rows() as usize, descriptor.cols() as usize);
+        // Whole tiles, and edges on all sides with rows that begin anywhere.
+        for (odd, [m, n, k]) in [(0, [m, n, 2 * BK as usize]), (1, [m + 17, n - 27, 75])] {
+            // Leading dimensions for any transpose.
+            let ld = m.max(n).max(k) + 3 * odd;
+            for gemm in variants(Gemm::new(m, n, k).strided(ld, ld, ld), input) {
+                let kernel = device.tensor_core(descriptor, input).unwrap();
+                let plan = kernel.plan(gemm);
+                let plan = if odd == 0 { plan } else { plan.any_alignment() };
+                let job = Job::TensorCore(Box::new(plan.prepare().unwrap()));
+                let operands = Operands::random(&gemm, 11);
+                let buffers = RotatingBuffers::within(device, &operands, 1, 3 * odd);
+                let result = buffers.unwrap().result(&job, operands.c()).unwrap();
+                let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+                let check = reference.check(&result).unwrap();
+                let name = (descriptor.entry_point(input), &device.info().name);
+                assert!(check.passed(), "{name:?}: {gemm:?}: {check:?}");
+                assert_eq!(check.elements, (gemm.batch * m * n) as u64);
+            }
+        }
+    });
+}
+
+/// C in 16 bits is the f32 one, rounded once.
+#[test]
+fn sixteen_bits_are_rounded_to_nearest_even() {
+    for_each(|device, descriptor, input| {
+        if descriptor.layouts(input).is_none() {
+            return;
+        }
+        let auto = device.auto().unwrap();
+        let gemm = Gemm::new(70, 131, 90).computed_in(Compute::of(input)).scaled(3.0, 0.0);
+        let element = DeviceHalfMatrix::element(input);
+        let operands = Operands::random(&gemm, 3);
+        let half = |matrix| DeviceHalfMatrix::from_host(device, input, matrix).unwrap();
+        let (a, b) = (half(operands.a()), half(operands.b()));
+        let mut wide = DeviceMatrix::zeros(device, 70, 131).unwrap();
+        let mut narrow = DeviceHalfMatrix::zeros(device, input, 70, 131).unwrap();
+        let kernel = device.tensor_core(descriptor, input).unwrap();
+        kernel.prepare(gemm).unwrap().enqueue(&a, &b, &mut wide).unwrap();
+        let plan = kernel.prepare(gemm.stored_as(element)).unwrap();
+        plan.enqueue(&a, &b, &mut narrow).unwrap();
+        let expected = wide.download().unwrap().rounded(element);
+        assert!(narrow.download().unwrap() == expected, "{}", descriptor.entry_point(input));
+
+        // Numbers that are too large for f16 are infinite in it, as everywhere.
+        let large = gemm.scaled(1e6, 0.0).stored_as(element);
+        let product = auto.product(large).unwrap().prepare().unwrap();
+        product.enqueue(&a, &b, &mut narrow).unwrap();
+        let is_infinite = narrow.download().unwrap().as_slice().iter().any(|x| x.is_infinite());
+        assert_eq!(is_infinite, input == InputType::F16);
+    });
+}
+
+/// Alpha and beta in device memory, with a C in 16 bits.
+#[test]
+fn factors_in_device_memory() {
+    for_each(|device, descriptor, input| {
+        if descriptor.layouts(input).is_none() {
+            return;
+        }
+        let element = DeviceHalfMatrix::element(input);
+        let half = |elements| {
+            let matrix = Matrix::from_vec(1, 1, vec![elements]);
+            DeviceHalfMatrix::from_host(device, input, &matrix).unwrap()
+        };
+        let factor =
+            |value| DeviceMatrix::from_host(device, &Matrix::from_vec(1, 1, vec![value])).unwrap();
+        let gemm = Gemm::new(1, 1, 1).device_factors().stored_as(element);
+        let gemm = gemm.computed_in(Compute::of(input));
+        let plan = device.tensor_core(descriptor, input).unwrap().prepare(gemm).unwrap();
+        let (a, b, mut c) = (half(2.0), half(3.0), half(8.0));
+        let (alpha, beta) = (factor(5.0), factor(0.5));
+        let extras = Extras::new().factors(alpha.view(), beta.view());
+        plan.enqueue_with(&a, &b, &mut c, extras).unwrap();
+        assert_eq!(c.download().unwrap().as_slice(), [34.0]);
+        assert!(matches!(plan.enqueue(&a, &b, &mut c), Err(Error::Extras { .. })));
+    });
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let gemm = Gemm::new(4, 5, 6);
     let kernel = device.tensor_core_for(&gemm, InputType::Bf16).unwrap();
-    for other in [gemm.transposed(true, false), gemm.transposed(false, true), gemm.stacked(2)] {
-        assert!(matches!(kernel.prepare(other), Err(Error::TensorCoreShape { .. })), "{other:?}");
-    }
+    let pointers = kernel.prepare(gemm.batched_pointers(2));
+    assert!(matches!(pointers, Err(Error::TensorCoreShape { .. })));
     assert!(matches!(kernel.prepare(gemm.scaled(f32::NAN, 0.0)), Err(Error::NotFinite { .. })));
 
     let plan = kernel.prepare(gemm).unwrap();
@@ -190,7 +301,7 @@ fn what_does_not_fit_is_refused() {
     let [a, b] = [&a, &b].map(|matrix| DevicePointer::<u16>::from_raw(matrix.address()));
     // SAFETY: nothing is enqueued.
     let unaligned = unsafe { plan.enqueue_raw(a, b, c.as_device_ptr()) }.unwrap_err();
-    assert!(unaligned.to_string().contains("do not begin on 16 bytes"), "{unaligned}");
+    assert!(matches!(unaligned, Error::PlannedAlignment { what: "A" }), "{unaligned}");
 
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let refused = device.tensor_core(&wgmma::DESCRIPTOR, InputType::F16).unwrap_err();

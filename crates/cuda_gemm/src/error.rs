@@ -108,6 +108,15 @@ pub enum Error {
         ldc: usize,
     },
 
+    /// A [`Compute`](crate::Compute) that there is not, or that does not go with the rest.
+    #[error("compute type {}: {reason}", excerpt(.compute))]
+    Compute {
+        /// Its name.
+        compute: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+
     /// A kernel without splits was asked for some.
     #[error("{kernel} does not split K")]
     CannotSplit {

@@ -7,13 +7,17 @@
 //! [`KernelDescriptor`]: kernels_gpu::KernelDescriptor
 //! [`Limits`]: crate::Limits
 
+mod compute;
 mod epilogue;
+mod form;
 mod launch_plan;
 mod operation;
 mod panel;
 mod stream_k;
 
+pub use compute::Compute;
 pub use epilogue::Epilogue;
+pub(crate) use form::KernelForm;
 pub use launch_plan::LaunchPlan;
 pub(crate) use launch_plan::MAX_SPLITS;
 pub use operation::{Gemm, MAX_DIMENSION};

@@ -56,18 +56,20 @@ pub use cuda_driver::sys::CUresult;
 pub use cuda_driver::{soft, soft_cuda};
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
-pub use gemm::{Epilogue, Gemm, LaunchPlan};
+pub use gemm::{Compute, Epilogue, Gemm, LaunchPlan};
 pub use gemm_matrix::{Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
 pub use kernels_gpu::InputType;
 pub use launch::{
-    Extras, Kernel, Plan, PlanBuilder, TensorCoreKernel, TensorCorePlan, find_kernel, nearest_name,
+    Extras, Kernel, Plan, PlanBuilder, Product, ProductBuilder, TensorCoreBuilder,
+    TensorCoreKernel, TensorCorePlan, find_kernel, nearest_name,
 };
 pub use limits::Limits;
 pub use matrix::{
-    DeviceBatchMut, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut,
-    DeviceMatrixRef, Layout, PointerBatch, PointerBatchMut,
+    DeviceBatchMut, DeviceBatchRef, DeviceHalfMatrix, DeviceHalfMut, DeviceHalfRef, DeviceMatrix,
+    DeviceMatrixMut, DeviceMatrixRef, Layout, OperandMut, OperandRef, PointerBatch,
+    PointerBatchMut,
 };
 pub use queue::Exclusive;
 pub use stream::Stream;

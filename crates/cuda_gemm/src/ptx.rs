@@ -67,7 +67,7 @@ fn renumbered(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::{LADDER, TILES};
+    use kernels_gpu::f32_kernels;
     use ptx_syntax::outline::declarations;
 
     use super::*;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_kernel_is_cut_out_with_its_own_arrays() {
-        for descriptor in LADDER.iter().chain(TILES) {
+        for descriptor in f32_kernels() {
             let one = extract(SM_90A, descriptor.name()).unwrap();
             let declarations: Vec<_> = declarations(&one).collect();
             let entries = declarations.iter().filter(|declaration| declaration.is_entry());

@@ -61,6 +61,8 @@ macro_rules! copies {
 copies! {
     /// Copies one f32 to `to` (`cp.async.ca.shared.global`, 4 bytes).
     copy, copy_zfill = "cp.async.ca.shared.global", 4;
+    /// Copies two f32 to `to` (`cp.async.ca.shared.global`, 8 bytes).
+    copy2, copy2_zfill = "cp.async.ca.shared.global", 8;
     /// Copies four f32 to `to` (`cp.async.cg.shared.global`, 16 bytes).
     copy4, copy4_zfill = "cp.async.cg.shared.global", 16;
 }

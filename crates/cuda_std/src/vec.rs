@@ -194,3 +194,17 @@ f32x4_stores! {
     /// Stores four f32 to the L2 cache (`st.global.cg.v4.b32`): for what another block loads.
     store4_cg = "st.global.cg.v4.b32";
 }
+
+/// Has the line of an address brought to the L2 cache (`prefetch.global.L2`), and goes on: a load of it
+/// waits for less afterwards. A hint.
+///
+/// # Safety
+/// The address is in global memory.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn prefetch_l2<T>(from: *const T) {
+    // SAFETY: the caller's contract; it changes nothing that can be seen.
+    unsafe {
+        asm!("prefetch.global.L2 [{}];", in(reg64) from, options(nostack, preserves_flags));
+    }
+}

@@ -4,17 +4,20 @@
 use std::ops::Range;
 
 use cuda_gemm::{
-    Device, DeviceHalfMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Extras, Matrix,
+    Device, DeviceHalfMatrix, DeviceMatrix, Element, Extras, InputType, Matrix, OperandMut,
+    OperandRef,
 };
 use serde::Serialize;
 
 use crate::candidate::Job;
 use crate::error::Error;
-use crate::operands::{Operands, shapes};
+use crate::operands::{Operands, elements, shapes};
 
 /// A quiet NaN that no product makes: C holds it before a run whose result is looked at, so that a
 /// kernel that reads C, or leaves out an element, is found out.
 pub const POISON: u32 = 0x7fc0_dead;
+/// The same of a C in 16 bits: NaN in `bf16` and in `f16`.
+const HALF_POISON: u16 = 0x7fad;
 
 /// How often the L2 cache would have to be as large to hold what is used between two launches
 /// on one set. Twice would do, if it kept what was used last.
@@ -98,52 +101,105 @@ pub struct RotatingBuffers {
 
 /// A matrix on the device: some columns of a wider one, or all.
 struct Part {
-    whole: DeviceMatrix,
+    whole: Whole,
     cols: Range<usize>,
+}
+
+enum Whole {
+    F32(DeviceMatrix),
+    Half(DeviceHalfMatrix),
 }
 
 impl Part {
     /// Zeros, of `rows` x `cols`, with so many more columns left of them and the leading dimension
-    /// `ld`.
+    /// `ld`, which is rounded up to 16 bytes for 16-bit elements.
     fn zeros(
         device: &Device,
+        element: Element,
         [rows, cols]: [usize; 2],
         ld: usize,
         left: usize,
     ) -> Result<Self, Error> {
-        let whole = DeviceMatrix::zeros(device, rows, ld.max(left + cols))?;
+        let wide = ld.max(left + cols);
+        let half = |input| DeviceHalfMatrix::zeros(device, input, rows, wide).map(Whole::Half);
+        let whole = match element {
+            Element::F32 => DeviceMatrix::zeros(device, rows, wide).map(Whole::F32),
+            Element::Bf16 => half(InputType::Bf16),
+            Element::F16 => half(InputType::F16),
+        }?;
         Ok(Self { whole, cols: left..left + cols })
     }
 
-    fn view(&self) -> Result<DeviceMatrixRef<'_>, Error> {
-        Ok(self.whole.submatrix(0..self.whole.rows(), self.cols.clone())?)
+    fn upload(&mut self, matrix: &Matrix) -> Result<(), Error> {
+        let cols = self.cols.clone();
+        match &mut self.whole {
+            Whole::F32(whole) => {
+                whole.submatrix_mut(0..matrix.rows(), cols)?.upload(matrix)?;
+            }
+            Whole::Half(whole) => {
+                let at = |row, col| {
+                    if cols.contains(&col) { matrix.at(row, col - cols.start) } else { 0.0 }
+                };
+                whole.upload(&Matrix::from_fn(whole.rows(), whole.cols(), at))?;
+            }
+        }
+        Ok(())
     }
 
-    fn view_mut(&mut self) -> Result<DeviceMatrixMut<'_>, Error> {
-        let rows = 0..self.whole.rows();
-        Ok(self.whole.submatrix_mut(rows, self.cols.clone())?)
+    fn download(&self) -> Result<Matrix, Error> {
+        match &self.whole {
+            Whole::F32(whole) => {
+                Ok(whole.submatrix(0..whole.rows(), self.cols.clone())?.download()?)
+            }
+            Whole::Half(whole) => {
+                let (all, first) = (whole.download()?, self.cols.start);
+                Ok(Matrix::from_fn(all.rows(), self.cols.len(), |row, col| {
+                    all.at(row, first + col)
+                }))
+            }
+        }
+    }
+
+    fn poison(&mut self) -> Result<(), Error> {
+        match &mut self.whole {
+            Whole::F32(whole) => whole.fill_buffer(POISON)?,
+            Whole::Half(whole) => whole.fill_buffer(HALF_POISON)?,
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> Result<OperandRef<'_>, Error> {
+        Ok(match &self.whole {
+            Whole::F32(whole) => whole.submatrix(0..whole.rows(), self.cols.clone())?.into(),
+            Whole::Half(whole) => {
+                whole.view().submatrix(0..whole.rows(), self.cols.clone())?.into()
+            }
+        })
+    }
+
+    fn view_mut(&mut self) -> Result<OperandMut<'_>, Error> {
+        Ok(match &mut self.whole {
+            Whole::F32(whole) => {
+                let rows = 0..whole.rows();
+                whole.submatrix_mut(rows, self.cols.clone())?.into()
+            }
+            Whole::Half(whole) => {
+                let rows = 0..whole.rows();
+                whole.view_mut().submatrix(rows, self.cols.clone())?.into()
+            }
+        })
     }
 }
 
 struct Set {
-    inputs: Inputs,
+    inputs: [Part; 2],
     c: Part,
     residual: Option<DeviceMatrix>,
 }
 
-/// A and B.
-enum Inputs {
-    F32([Part; 2]),
-    Half([DeviceHalfMatrix; 2]),
-}
-
 /// Enqueues a product on a set.
 fn enqueue(job: &Job, set: &mut Set, vectors: &[Option<DeviceMatrix>; 2]) -> Result<(), Error> {
-    let Set { inputs, c, residual } = set;
-    let [a, b] = match inputs {
-        Inputs::F32(inputs) => inputs,
-        Inputs::Half([a, b]) => return job.enqueue_half(a, b, c.view_mut()?),
-    };
+    let Set { inputs: [a, b], c, residual } = set;
     let mut extras = Extras::new();
     if let Some(scale) = &vectors[0] {
         extras = extras.scale(scale);
@@ -181,20 +237,15 @@ impl RotatingBuffers {
     ) -> Result<Self, Error> {
         let gemm = operands.gemm();
         let [shape_a, shape_b, shape_c] = shapes(gemm);
-        let inputs = || match operands.input() {
-            None => {
-                let mut parts = [
-                    Part::zeros(device, shape_a, gemm.lda, left)?,
-                    Part::zeros(device, shape_b, gemm.ldb, left)?,
-                ];
-                parts[0].view_mut()?.upload(operands.a())?;
-                parts[1].view_mut()?.upload(operands.b())?;
-                Ok::<_, Error>(Inputs::F32(parts))
-            }
-            Some(input) => {
-                let matrix = |matrix| DeviceHalfMatrix::from_host(device, input, matrix);
-                Ok(Inputs::Half([matrix(operands.a())?, matrix(operands.b())?]))
-            }
+        let [element_a, element_b, element_c] = elements(gemm);
+        let inputs = || {
+            let mut parts = [
+                Part::zeros(device, element_a, shape_a, gemm.lda, left)?,
+                Part::zeros(device, element_b, shape_b, gemm.ldb, left)?,
+            ];
+            parts[0].upload(operands.a())?;
+            parts[1].upload(operands.b())?;
+            Ok::<_, Error>(parts)
         };
         let [scale, bias, residual] = operands.extras();
         let copy = |matrix: Option<&Matrix>| {
@@ -203,7 +254,7 @@ impl RotatingBuffers {
         let set = || {
             Ok(Set {
                 inputs: inputs()?,
-                c: Part::zeros(device, shape_c, gemm.ldc, left)?,
+                c: Part::zeros(device, element_c, shape_c, gemm.ldc, left)?,
                 residual: copy(residual)?,
             })
         };
@@ -237,8 +288,8 @@ impl RotatingBuffers {
     pub fn reset(&mut self, old: Option<&Matrix>) -> Result<(), Error> {
         let c = &mut self.sets[0].c;
         match old {
-            Some(old) => Ok(c.view_mut()?.upload(old)?),
-            None => Ok(c.whole.fill_buffer(POISON)?),
+            Some(old) => c.upload(old),
+            None => c.poison(),
         }
     }
 
@@ -248,7 +299,7 @@ impl RotatingBuffers {
     ///
     /// A fault of a kernel, or [`cuda_gemm::Error::Driver`].
     pub fn first(&self) -> Result<Matrix, Error> {
-        Ok(self.sets[0].c.view()?.download()?)
+        self.sets[0].c.download()
     }
 
     /// What a job computes from the old C, or from one of NaN ([`POISON`]) where it is not read;
@@ -319,7 +370,7 @@ mod tests {
             buffers.enqueue(job).unwrap();
         }
         assert_eq!((buffers.len(), buffers.next), (3, 0));
-        assert!(buffers.sets.iter().all(|set| set.c.whole.download().unwrap() == result));
+        assert!(buffers.sets.iter().all(|set| set.c.download().unwrap() == result));
     }
 
     /// What is around C stays as it was.
@@ -336,7 +387,8 @@ mod tests {
             let operands = Operands::new(gemm, a.clone(), b.clone(), None).unwrap();
             let mut buffers = RotatingBuffers::within(&device, &operands, 1, left).unwrap();
             let result = buffers.result(job, None).unwrap();
-            (result, buffers.sets[0].c.whole.download().unwrap())
+            let Whole::F32(around) = &buffers.sets[0].c.whole else { panic!() };
+            (result, around.download().unwrap())
         };
         let (expected, _) = result(dense.stacked(2), 0);
         let (in_part, around) = result(wide, 1);

@@ -6,13 +6,12 @@ use cuda_gemm::kernels::{
     KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
 };
 use cuda_gemm::{
-    Auto, Device, DeviceBatchRef, DeviceHalfMatrix, DeviceMatrixMut, DeviceMatrixRef,
-    Error as GemmError, Extras, Gemm, InputType, Kernel, Plan, PlanBuilder, Table,
-    TensorCoreKernel, TensorCorePlan, auto, find_kernel, nearest_name,
+    Auto, Compute, Device, Error as GemmError, Extras, Gemm, InputType, Kernel, OperandMut,
+    OperandRef, Plan, PlanBuilder, Product, Table, TensorCorePlan, auto, find_kernel, nearest_name,
 };
 
 use crate::cublas::{Cublas, CublasProduct};
-use crate::cublas_half::CublasHalf;
+use crate::cublas_fastest::CublasFastest;
 use crate::error::Error;
 
 /// The names of the baseline, and of everything.
@@ -49,10 +48,10 @@ pub enum Selection {
     Cublas,
     /// A rung of the ladder, or a tile.
     Rung(&'static KernelDescriptor),
-    /// A kernel for tensor cores, of A and B in 16 bits.
-    TensorCore(&'static TensorCoreDescriptor, InputType),
-    /// All of them, and cuBLAS with the same matrices.
-    Half(InputType),
+    /// A kernel for tensor cores.
+    TensorCore(&'static TensorCoreDescriptor),
+    /// The kernels for tensor cores, the choice, and cuBLAS.
+    AllTensorCore,
 }
 
 impl Selection {
@@ -66,38 +65,53 @@ impl Selection {
             ALL => Ok(Self::All),
             auto::NAME => Ok(Self::Auto),
             CUBLAS => Ok(Self::Cublas),
-            name if let Some(choice) = Self::half(name) => Ok(choice),
-            name => find_kernel(name).map(Self::Rung).map_err(|error| match error {
-                GemmError::UnknownKernel { name, mut known, .. } => {
-                    known.extend(InputType::ALL.iter().flat_map(|input| {
-                        let kernels = TENSOR_CORE.iter().map(|one| one.entry_point(*input));
-                        kernels.chain([input.name()])
-                    }));
-                    known.extend([auto::NAME, CUBLAS, ALL]);
-                    let nearest = nearest_name(&name, &known);
-                    GemmError::UnknownKernel { name, nearest, known }.into()
+            name => {
+                let tensor_core = TENSOR_CORE.iter().find(|kernel| kernel.name() == name);
+                if let Some(kernel) = tensor_core {
+                    return Ok(Self::TensorCore(kernel));
                 }
-                error => error.into(),
-            }),
+                find_kernel(name).map(Self::Rung).map_err(|error| match error {
+                    GemmError::UnknownKernel { name, mut known, .. } => {
+                        known.extend(TENSOR_CORE.iter().map(|kernel| kernel.name()));
+                        known.extend([auto::NAME, CUBLAS, ALL]);
+                        let nearest = nearest_name(&name, &known);
+                        GemmError::UnknownKernel { name, nearest, known }.into()
+                    }
+                    error => error.into(),
+                })
+            }
         }
     }
 
-    /// What a name for 16-bit inputs stands for: their type's, or that of a kernel's entry point.
-    fn half(name: &str) -> Option<Self> {
-        InputType::ALL.into_iter().find_map(|input| {
-            let kernel = TENSOR_CORE.iter().find(|kernel| kernel.entry_point(input) == name);
-            match kernel {
-                Some(kernel) => Some(Self::TensorCore(kernel, input)),
-                None => (input.name() == name).then_some(Self::Half(input)),
-            }
-        })
-    }
-
-    /// The type of A and B, where that is not f32.
-    pub fn input(self) -> Option<InputType> {
+    /// The same for a product in some precision: all are the kernels that compute in it.
+    ///
+    /// ```
+    /// use cuda_gemm::Compute;
+    /// use gemm_bench::Selection;
+    ///
+    /// let all = Selection::parse("all")?.computing(Compute::F16)?;
+    /// assert!(all.rungs().iter().all(|one| one.computing(Compute::F16).is_ok()));
+    /// assert!(Selection::parse("naive")?.computing(Compute::F16).is_err());
+    /// assert!(Selection::parse("wgmma")?.computing(Compute::F32).is_err());
+    /// # Ok::<(), gemm_bench::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`GemmError::Compute`] for a precision that there are no kernels for, or that this one does not
+    /// compute in.
+    pub fn computing(self, compute: Compute) -> Result<Self, Error> {
+        compute.expect_available()?;
+        let is_half = compute.input().is_some();
+        let refused = |kernel: &str, others: &str| {
+            let reason = format!("{kernel} does not compute in it; it is for {others}");
+            Err(GemmError::Compute { compute: compute.name().to_owned(), reason }.into())
+        };
         match self {
-            Self::TensorCore(_, input) | Self::Half(input) => Some(input),
-            Self::All | Self::Auto | Self::Cublas | Self::Rung(_) => None,
+            Self::All if is_half => Ok(Self::AllTensorCore),
+            Self::Rung(kernel) if is_half => refused(kernel.name(), Compute::F32.name()),
+            Self::TensorCore(kernel) if !is_half => refused(kernel.name(), "bf16 and f16"),
+            one => Ok(one),
         }
     }
 
@@ -105,8 +119,8 @@ impl Selection {
     pub fn rungs(self) -> Vec<Self> {
         match self {
             Self::All => LADDER.iter().copied().map(Self::Rung).chain([Self::Auto]).collect(),
-            Self::Half(input) => {
-                TENSOR_CORE.iter().map(|kernel| Self::TensorCore(kernel, input)).collect()
+            Self::AllTensorCore => {
+                TENSOR_CORE.iter().copied().map(Self::TensorCore).chain([Self::Auto]).collect()
             }
             one => vec![one],
         }
@@ -114,7 +128,7 @@ impl Selection {
 
     /// Whether it stands for several results.
     pub fn is_several(self) -> bool {
-        matches!(self, Self::All | Self::Half(_))
+        matches!(self, Self::All | Self::AllTensorCore)
     }
 
     /// Whether it is everything in f32.
@@ -145,7 +159,7 @@ impl Selection {
     ) -> Result<Vec<Loaded>, Error> {
         let descriptors = match &self {
             Self::All => LADDER,
-            Self::Auto | Self::Cublas | Self::TensorCore(..) | Self::Half(_) => &[],
+            Self::Auto | Self::Cublas | Self::TensorCore(_) | Self::AllTensorCore => &[],
             Self::Rung(descriptor) => std::slice::from_ref(descriptor),
         };
         let rungs = descriptors.iter().map(|descriptor| {
@@ -157,24 +171,21 @@ impl Selection {
             )
         });
         let mut wanted: Vec<_> = rungs.collect();
-        if matches!(self, Self::All | Self::Auto) {
+        let tensor_core = match &self {
+            Self::AllTensorCore => TENSOR_CORE,
+            Self::TensorCore(descriptor) => std::slice::from_ref(descriptor),
+            Self::All | Self::Auto | Self::Cublas | Self::Rung(_) => &[],
+        };
+        wanted.extend(tensor_core.iter().map(|descriptor| {
+            let code = Code::TensorCore(device.clone(), descriptor);
+            (descriptor.name(), None, Ok(code))
+        }));
+        if matches!(self, Self::All | Self::AllTensorCore | Self::Auto) {
             let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
             wanted.push((auto::NAME, None, auto.map(Code::Auto).map_err(Error::from)));
         }
-        if matches!(self, Self::All | Self::Cublas) {
+        if matches!(self, Self::All | Self::AllTensorCore | Self::Cublas) {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
-        }
-        for one in self.rungs() {
-            if let Self::TensorCore(descriptor, input) = one {
-                let kernel = device.tensor_core(descriptor, input).map(Code::TensorCore);
-                let mut ladder = TENSOR_CORE_LADDER.iter();
-                let place = ladder.position(|other| other.name() == descriptor.name());
-                wanted.push((descriptor.entry_point(input), place, kernel.map_err(Error::from)));
-            }
-        }
-        if let Self::Half(input) = self {
-            let cublas = Cublas::open(device).map(|cublas| Code::CublasHalf(cublas, input));
-            wanted.push((CUBLAS, None, cublas));
         }
         let loaded = wanted.into_iter().map(|(name, place, code)| {
             let rung = place.map(|place| place + 1);
@@ -196,6 +207,8 @@ impl Selection {
                     | GemmError::NotInPtx { .. }
                     | GemmError::NeedsHopper { .. }
                     | GemmError::NeedsTensorMaps { .. }
+                    | GemmError::TensorCoreShape { .. }
+                    | GemmError::Unsuited { .. }
             ),
             error => error.is_of_cublas(),
         };
@@ -219,8 +232,7 @@ enum Code {
     Rung(Kernel),
     Auto(Auto),
     Cublas(Cublas),
-    TensorCore(TensorCoreKernel),
-    CublasHalf(Cublas, InputType),
+    TensorCore(Device, &'static TensorCoreDescriptor),
 }
 
 impl Loaded {
@@ -232,6 +244,22 @@ impl Loaded {
 
     fn aligned(&self, plan: PlanBuilder) -> PlanBuilder {
         if self.any_alignment { plan.any_alignment() } else { plan }
+    }
+
+    fn tensor_core(
+        &self,
+        device: &Device,
+        descriptor: &'static TensorCoreDescriptor,
+        gemm: Gemm,
+    ) -> Result<Job, Error> {
+        let Some(input) = gemm.compute.input() else {
+            let reason = format!("{} does not compute in it", descriptor.name());
+            let compute = gemm.compute.name().to_owned();
+            return Err(GemmError::Compute { compute, reason }.into());
+        };
+        let plan = device.tensor_core(descriptor, input)?.plan(gemm);
+        let plan = if self.any_alignment { plan.any_alignment() } else { plan };
+        Ok(Job::TensorCore(Box::new(plan.prepare()?)))
     }
 
     /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
@@ -254,20 +282,28 @@ impl Loaded {
                 let plan = kernel.plan(gemm).splits(asked_splits).staged(staged);
                 choice.tolerate(self.aligned(plan).prepare().map(Job::rung))?
             }
-            Ok(Code::Auto(auto)) => {
+            Ok(Code::Auto(auto)) if gemm.compute == Compute::F32 => {
                 let fastest = auto.choose(&gemm)?;
                 (chosen, staged) = (Some(fastest.descriptor), fastest.staged);
                 let plan = auto.plan_choice(gemm, fastest);
                 let prepared = plan.and_then(|plan| self.aligned(plan).prepare());
                 choice.tolerate(prepared.map(Job::rung))?
             }
-            Ok(Code::Cublas(cublas)) => choice.tolerate(cublas.prepare(gemm).map(Job::Cublas))?,
-            Ok(Code::TensorCore(kernel)) => {
-                let plan = kernel.prepare(gemm).map(|plan| Job::TensorCore(Box::new(plan)));
-                choice.tolerate(plan)?
+            Ok(Code::Auto(auto)) => {
+                let prepared = auto.product(gemm).and_then(|builder| match self.any_alignment {
+                    true => builder.any_alignment().prepare(),
+                    false => builder.prepare(),
+                });
+                choice.tolerate(prepared.map(Job::product))?
             }
-            Ok(Code::CublasHalf(cublas, input)) => {
-                choice.tolerate(CublasHalf::new(cublas, gemm, *input).map(Job::CublasHalf))?
+            Ok(Code::Cublas(cublas)) => choice.tolerate(match CublasFastest::is_for(&gemm) {
+                false => cublas.prepare(gemm).map(Job::Cublas),
+                true => {
+                    CublasFastest::new(cublas, gemm).map(|one| Job::CublasFastest(Box::new(one)))
+                }
+            })?,
+            Ok(Code::TensorCore(device, descriptor)) => {
+                choice.tolerate(self.tensor_core(device, descriptor, gemm))?
             }
             Err(reason) => Err(Arc::clone(reason)),
         };
@@ -283,7 +319,12 @@ impl Loaded {
             }
             _ => None,
         };
-        let chosen = chosen.map(|descriptor| descriptor.name());
+        let chosen = match (&job, &self.code) {
+            (Ok(Job::TensorCore(plan)), Ok(Code::Auto(_))) => {
+                Some(plan.kernel().descriptor().name())
+            }
+            _ => chosen.map(|descriptor| descriptor.name()),
+        };
         let Self { name, rung, .. } = *self;
         Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, staged }, job })
     }
@@ -291,7 +332,7 @@ impl Loaded {
     /// The version, as in `12.8.5`, of a cuBLAS that was loaded; `None` for all else.
     pub fn cublas_version(&self) -> Option<&str> {
         match &self.code {
-            Ok(Code::Cublas(cublas) | Code::CublasHalf(cublas, _)) => Some(cublas.version()),
+            Ok(Code::Cublas(cublas)) => Some(cublas.version()),
             _ => None,
         }
     }
@@ -357,8 +398,8 @@ pub enum Job {
     Cublas(CublasProduct),
     /// By a kernel for tensor cores.
     TensorCore(Box<TensorCorePlan>),
-    /// By cuBLAS, of A and B in 16 bits.
-    CublasHalf(CublasHalf),
+    /// By the fastest that cuBLAS has.
+    CublasFastest(Box<CublasFastest>),
 }
 
 impl Job {
@@ -367,59 +408,44 @@ impl Job {
         Self::Rung(Box::new(prepared))
     }
 
+    /// A product that a kernel of this library computes, in any precision.
+    pub fn product(prepared: Product) -> Self {
+        match prepared {
+            Product::F32(plan) => Self::rung(plan),
+            Product::TensorCore(plan) => Self::TensorCore(Box::new(plan)),
+        }
+    }
+
     /// The product.
     pub fn gemm(&self) -> &Gemm {
         match self {
             Self::Rung(plan) => plan.launch_plan().gemm(),
             Self::Cublas(product) => product.gemm(),
             Self::TensorCore(plan) => plan.gemm(),
-            Self::CublasHalf(product) => product.gemm(),
+            Self::CublasFastest(product) => product.gemm(),
         }
     }
 
-    /// The type of A and B, where that is not f32.
-    pub fn input(&self) -> Option<InputType> {
+    /// Which of several was the fastest that cuBLAS has, in words, once it has run.
+    pub fn chosen_by_cublas(&self) -> Option<String> {
         match self {
-            Self::Rung(_) | Self::Cublas(_) => None,
-            Self::TensorCore(plan) => Some(plan.kernel().input()),
-            Self::CublasHalf(product) => Some(product.input()),
-        }
-    }
-
-    /// Enqueues the product of A and B in 16 bits on the device's stream, and returns at once.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`TensorCorePlan::enqueue`], or [`Error::Cublas`]; [`GemmError::PlannedType`] for a job
-    /// of f32.
-    pub fn enqueue_half(
-        &self,
-        a: &DeviceHalfMatrix,
-        b: &DeviceHalfMatrix,
-        c: DeviceMatrixMut<'_>,
-    ) -> Result<(), Error> {
-        match self {
-            Self::TensorCore(plan) => Ok(plan.enqueue(a, b, c)?),
-            Self::CublasHalf(product) => product.enqueue(a, b, c),
-            Self::Rung(_) | Self::Cublas(_) => {
-                let (what, found) = ("A", a.input().name());
-                Err(GemmError::PlannedType { what, found, planned: "f32" }.into())
-            }
+            Self::CublasFastest(product) => product.chosen(),
+            Self::Rung(_) | Self::Cublas(_) | Self::TensorCore(_) => None,
         }
     }
 
     /// Enqueues the product on the device's stream, and returns at once. The matrices have its
-    /// [`shapes`](crate::operands::shapes).
+    /// [`shapes`](crate::operands::shapes) and [types](crate::operands::elements).
     ///
     /// # Errors
     ///
-    /// Those of [`Plan::enqueue`] or [`CublasProduct::enqueue`]; [`GemmError::PlannedType`] for a job
-    /// of A and B in 16 bits.
+    /// Those of [`Plan::enqueue`], [`TensorCorePlan::enqueue`] or [`CublasProduct::enqueue`];
+    /// [`GemmError::PlannedType`] for matrices of another type.
     pub fn enqueue<'m>(
         &self,
-        a: impl Into<DeviceMatrixRef<'m>>,
-        b: impl Into<DeviceMatrixRef<'m>>,
-        c: impl Into<DeviceMatrixMut<'m>>,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
     ) -> Result<(), Error> {
         self.enqueue_with(a, b, c, Extras::new())
     }
@@ -431,37 +457,43 @@ impl Job {
     /// As there, and those of [`Plan::enqueue_with`].
     pub fn enqueue_with<'m>(
         &self,
-        a: impl Into<DeviceMatrixRef<'m>>,
-        b: impl Into<DeviceMatrixRef<'m>>,
-        c: impl Into<DeviceMatrixMut<'m>>,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
         extras: Extras<'m>,
     ) -> Result<(), Error> {
-        let (batch, [shape_a, shape_b, _]) = (self.gemm().batch, self.gemm().shapes());
-        let (a, b) = (operand(a.into(), batch, shape_a)?, operand(b.into(), batch, shape_b)?);
-        let c = c.into();
-        let c = if batch == 1 { c.into() } else { c.split_rows(batch)? };
-        match self {
-            Self::Rung(prepared) => Ok(prepared.enqueue_with(a, b, c, extras)?),
-            Self::Cublas(product) => Ok(product.enqueue_with(a, b, c, extras)?),
-            Self::TensorCore(_) | Self::CublasHalf(_) => {
-                let planned = self.input().map_or("f32", InputType::name);
-                Err(GemmError::PlannedType { what: "A", found: "f32", planned }.into())
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let (batch, [[rows_a, _], [rows_b, _], _]) = (self.gemm().batch, self.gemm().shapes());
+        // Matrices of a batch lie one below the other, or one is for all.
+        let operand = |matrix: OperandRef<'m>, rows| match batch {
+            1 => Ok(matrix),
+            _ if matrix.rows() == rows => Ok(matrix.broadcast(batch)),
+            _ => matrix.split_rows(batch),
+        };
+        let (a, b) = (operand(a, rows_a)?, operand(b, rows_b)?);
+        let c = if batch == 1 { c } else { c.split_rows(batch)? };
+        let of_f32 = |operand| match operand {
+            OperandRef::F32(batch) => Ok(batch),
+            OperandRef::Half(half) => Err(not_f32(half.input())),
+        };
+        match (self, c) {
+            (Self::TensorCore(plan), c) => Ok(plan.enqueue_with(a, b, c, extras)?),
+            (Self::CublasFastest(product), c) => product.enqueue_with(a, b, c, extras),
+            (_, OperandMut::Half(c)) => Err(not_f32(c.view().input())),
+            (Self::Rung(plan), OperandMut::F32(c)) => {
+                Ok(plan.enqueue_with(of_f32(a)?, of_f32(b)?, c, extras)?)
+            }
+            (Self::Cublas(product), OperandMut::F32(c)) => {
+                product.enqueue_with(of_f32(a)?, of_f32(b)?, c, extras)
             }
         }
     }
 }
 
-/// The matrices of a batch, which lie one below the other, or one for all.
-fn operand(
-    matrix: DeviceMatrixRef<'_>,
-    batch: usize,
-    [rows, _]: [usize; 2],
-) -> Result<DeviceBatchRef<'_>, GemmError> {
-    match batch {
-        1 => Ok(matrix.into()),
-        _ if matrix.rows() == rows => Ok(matrix.broadcast(batch)),
-        _ => matrix.split_rows(batch),
-    }
+/// The error of a matrix for a product in f32.
+fn not_f32(found: InputType) -> Error {
+    let (what, found, planned) = ("a matrix", found.name(), "f32");
+    GemmError::PlannedType { what, found, planned }.into()
 }
 
 #[cfg(test)]
@@ -484,7 +516,7 @@ mod tests {
         };
         assert_eq!(
             (nearest, known.len()),
-            (Some("cublas"), LADDER.len() + TILES.len() + 2 * TENSOR_CORE.len() + 5)
+            (Some("cublas"), LADDER.len() + TILES.len() + TENSOR_CORE.len() + 3)
         );
     }
 

@@ -21,8 +21,8 @@ use std::rc::Rc;
 
 use cuda_gemm::launch::expect_planned;
 use cuda_gemm::{
-    Device, DeviceBatchMut, DeviceBatchRef, DeviceMatrix, Error as GemmError, Extras, Gemm, Plan,
-    Stream, find_kernel,
+    Compute, Device, DeviceBatchMut, DeviceBatchRef, DeviceMatrix, Error as GemmError, Extras,
+    Gemm, Plan, Stream, find_kernel,
 };
 use host_system::toolkit;
 use libloading::Library;
@@ -49,7 +49,7 @@ pub(crate) type CublasStatus = c_int;
 
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`: a matrix as it is, or its transpose.
 pub(crate) const OP_N: c_int = 0;
-const OP_T: c_int = 1;
+pub(crate) const OP_T: c_int = 1;
 /// `CUBLAS_DEFAULT_MATH`: f32 arithmetic for f32 products.
 const DEFAULT_MATH: c_int = 0;
 
@@ -119,6 +119,34 @@ pub(crate) type GemmEx = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
+/// `cublasGemmStridedBatchedEx`: the same with a stride after each leading dimension, and the number of
+/// products.
+pub(crate) type GemmStridedBatchedEx = unsafe extern "system" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    *const c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    c_int,
+    c_int,
+    c_int,
+) -> CublasStatus;
+
 /// The functions that are called, with the types of `cublas_api.h`. They stay valid as
 /// long as the process runs: see [`Functions::load`].
 #[derive(Clone, Copy)]
@@ -131,6 +159,7 @@ pub(crate) struct Functions {
     sgemm: Sgemm,
     sgemm_strided_batched: SgemmStridedBatched,
     pub(crate) gemm_ex: GemmEx,
+    pub(crate) gemm_strided_batched_ex: GemmStridedBatchedEx,
 }
 
 impl Functions {
@@ -158,6 +187,7 @@ impl Functions {
                 sgemm: *library.get(c"cublasSgemm_v2")?,
                 sgemm_strided_batched: *library.get(c"cublasSgemmStridedBatched")?,
                 gemm_ex: *library.get(c"cublasGemmEx")?,
+                gemm_strided_batched_ex: *library.get(c"cublasGemmStridedBatchedEx")?,
             })
         }
     }
@@ -305,7 +335,7 @@ pub struct CublasProduct {
 
 /// The epilogue alone: a product with nothing to sum up, added to C, by a kernel that is made to write
 /// a large C.
-struct EpiloguePass {
+pub(crate) struct EpiloguePass {
     plan: Plan,
     /// A and B of no elements.
     empty: [DeviceMatrix; 2],
@@ -315,15 +345,20 @@ impl EpiloguePass {
     /// The kernel.
     const KERNEL: &str = "outer_32x128";
 
-    fn new(device: &Device, gemm: &Gemm) -> Result<Self, Error> {
+    pub(crate) fn new(device: &Device, gemm: &Gemm) -> Result<Self, Error> {
         let alone = Gemm { k: 0, lda: 0, ldb: gemm.n, stride_a: 0, stride_b: 0, ..*gemm };
         let alone = Gemm { trans_a: false, trans_b: false, ..alone }.scaled(1.0, 1.0);
+        let alone = alone.computed_in(Compute::F32);
         let plan = device.kernel(find_kernel(Self::KERNEL)?)?.prepare(alone)?;
         let empty = |rows, cols| DeviceMatrix::zeros(device, rows, cols);
         Ok(Self { plan, empty: [empty(gemm.m, 0)?, empty(0, gemm.n)?] })
     }
 
-    fn enqueue<'m>(&'m self, c: DeviceBatchMut<'m>, extras: Extras<'m>) -> Result<(), Error> {
+    pub(crate) fn enqueue<'m>(
+        &'m self,
+        c: DeviceBatchMut<'m>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
         let batch = self.plan.launch_plan().gemm().batch;
         let [a, b] = self.empty.each_ref().map(|empty| empty.view().broadcast(batch));
         Ok(self.plan.enqueue_with(a, b, c, extras)?)

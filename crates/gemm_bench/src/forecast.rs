@@ -61,11 +61,6 @@ impl Forecast {
         }
         let small = small(gemm, rayon::current_num_threads());
         let operands = Operands::random(&small, 1);
-        let input = candidates.iter().find_map(|one| one.job.as_ref().ok()?.input());
-        let operands = match input {
-            Some(input) => operands.rounded(input),
-            None => operands,
-        };
         let mut workload = Workload::new(device, &operands, Some(1), L2::Warm)?;
         let mut each = Vec::new();
         for (candidate, small_candidate) in candidates.iter().zip(&prepare(small)?) {
@@ -100,7 +95,8 @@ fn small(gemm: &Gemm, threads: usize) -> Gemm {
     let part = |size: usize, most: usize| if size <= most { size } else { most + size % 4 };
     let (m, n, k) = (part(gemm.m, side), part(gemm.n, side), part(gemm.k, DEPTH));
     let small = Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta);
-    small.transposed(gemm.trans_a, gemm.trans_b)
+    let small = small.transposed(gemm.trans_a, gemm.trans_b);
+    small.computed_in(gemm.compute).stored_as(gemm.output)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
-use cuda_gemm::{Axis, DeviceHalfMatrix, Error as GemmError, Gemm, InputType, Matrix};
+use cuda_gemm::{Axis, Compute, Element, Error as GemmError, Gemm, Matrix};
 use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference};
 
 use crate::error::Error;
 
 /// A, B and, where it is read, the old C of a product, as they lie in memory; those of a batch one
-/// below the other, or one for all products.
+/// below the other, or one for all products. They are rounded to the types that the product has, and
+/// so is the reference.
 ///
 /// ```
 /// use cuda_gemm::{Gemm, Matrix};
@@ -32,8 +33,6 @@ pub struct Operands {
     a: Matrix,
     b: Matrix,
     c: Option<Matrix>,
-    /// What A and B were rounded to, if they were.
-    input: Option<InputType>,
     /// What the epilogue reads: vectors for all products, and the residual of each.
     scale: Option<Matrix>,
     bias: Option<Matrix>,
@@ -65,14 +64,27 @@ pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
     [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
 }
 
+/// The types of A, B and C.
+pub fn elements(gemm: &Gemm) -> [Element; 3] {
+    [gemm.compute.element(), gemm.compute.element(), gemm.output]
+}
+
 /// Bytes of A, B and C with what leading dimensions put between their rows.
 pub fn stored_bytes(gemm: &Gemm) -> u128 {
     let lds = [gemm.lda, gemm.ldb, gemm.ldc];
-    let matrices = shapes(gemm).into_iter().zip(lds);
-    matrices.map(|([rows, cols], ld)| 4 * rows as u128 * cols.max(ld) as u128).sum()
+    let matrices = shapes(gemm).into_iter().zip(lds).zip(elements(gemm));
+    let bytes = |(([rows, cols], ld), element): (([usize; 2], usize), Element)| {
+        element.bytes() as u128 * rows as u128 * cols.max(ld) as u128
+    };
+    matrices.map(bytes).sum()
 }
 
-/// Bytes of the results of all products.
+/// Bytes of A, B and C on the host, where all are f32.
+pub fn host_bytes(gemm: &Gemm) -> u128 {
+    gemm.computed_in(Compute::F32).stored_as(Element::F32).bytes()
+}
+
+/// Bytes of the results of all products on the host.
 pub fn result_bytes(gemm: &Gemm) -> u128 {
     4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128)
 }
@@ -88,7 +100,7 @@ const PER_PRODUCT: u128 = 512;
 /// Bytes on the host beside the operands and results: of the reference, and of the operands of each
 /// product where they are not what lies in memory.
 pub fn reference_bytes(gemm: &Gemm) -> u128 {
-    let copies = if is_plain(gemm) { 0 } else { gemm.bytes() };
+    let copies = if is_plain(gemm) { 0 } else { host_bytes(gemm) };
     let copies = copies.saturating_add(PER_PRODUCT * gemm.batch as u128);
     method(gemm)
         .bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
@@ -149,6 +161,8 @@ impl Operands {
         c: Option<Matrix>,
         [scale, bias, residual]: [Option<Matrix>; 3],
     ) -> Self {
+        let [a, b] = [a, b].map(|matrix| matrix.rounded(gemm.compute.element()));
+        let c = c.map(|c| c.rounded(gemm.output));
         let [part_a, part_b, part_c] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
         let products = if is_plain(&gemm) || is_empty { 0 } else { gemm.batch };
@@ -164,21 +178,7 @@ impl Operands {
             (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c, residual)
         });
         let products = products.collect();
-        Self { gemm, a, b, c, input: None, scale, bias, residual, products }
-    }
-
-    /// The same with A and B rounded to the nearest of a type in 16 bits, ties to even: what a
-    /// kernel for tensor cores multiplies. The reference is of these.
-    #[must_use]
-    pub fn rounded(self, input: InputType) -> Self {
-        let Self { gemm, a, b, c, scale, bias, residual, .. } = self;
-        let [a, b] = [a, b].map(|matrix| DeviceHalfMatrix::rounded(input, &matrix));
-        Self { input: Some(input), ..Self::of(gemm, a, b, c, [scale, bias, residual]) }
-    }
-
-    /// What A and B are rounded to; none where they are f32.
-    pub fn input(&self) -> Option<InputType> {
-        self.input
+        Self { gemm, a, b, c, scale, bias, residual, products }
     }
 
     /// The product.
@@ -247,10 +247,11 @@ impl Operands {
             }
         };
         let references = references.into_iter().map(|reference| {
-            Ok::<_, gemm_verify::Error>(match self.input {
-                None => reference?,
-                Some(input) => reference?.computed_by(Arithmetic {
-                    input: DeviceHalfMatrix::element(input),
+            let reference = reference?.stored_as(self.gemm.output);
+            Ok::<_, gemm_verify::Error>(match self.gemm.compute {
+                Compute::F32 => reference,
+                compute => reference.computed_by(Arithmetic {
+                    input: compute.element(),
                     products: gemm_verify::Products::TensorCore,
                 }),
             })

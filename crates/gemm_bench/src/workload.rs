@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use cuda_gemm::{Device, Gemm, Matrix};
+use cuda_gemm::{Compute, Device, Gemm, Matrix};
 
 use crate::buffers::{self, L2, RotatingBuffers};
 use crate::candidate::{Candidate, Job};
@@ -165,7 +165,7 @@ impl<'a> Workload<'a> {
             let job = candidate.job.as_ref()?;
             let (samples, roofs) = measured.next().expect("one for each job");
             // The roofs are those of f32.
-            let roofs = roofs.filter(|_| job.input().is_none());
+            let roofs = roofs.filter(|_| job.gemm().compute == Compute::F32);
             let load = roofs.map(|(rates, launch_ms)| {
                 let ms = samples.median();
                 Load::new(candidate, gemm, device.info(), ms, (&rates, launch_ms), *l2)

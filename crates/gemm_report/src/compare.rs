@@ -48,6 +48,15 @@ pub struct Change {
     /// The shape of the product.
     #[serde(flatten)]
     pub shape: Shape,
+    /// What is done to each element, as in `bias column, gelu`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epilogue: Option<String>,
+    /// How the product is computed, if not in f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute: Option<String>,
+    /// The type of C, if it is not f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// What was compared.
     pub measure: Measure,
     /// Its median before: a ratio, or milliseconds.
@@ -159,6 +168,8 @@ struct Key {
     l2: Option<String>,
     factors: [f64; 2],
     epilogue: Option<String>,
+    compute: Option<String>,
+    output: Option<String>,
     /// Splits and staging, unless `auto` chose them.
     options: Option<(Option<u64>, bool)>,
 }
@@ -173,6 +184,8 @@ impl Key {
             l2: row.l2.clone(),
             factors: [row.alpha.unwrap_or(1.0), row.beta.unwrap_or(0.0)],
             epilogue: row.epilogue.clone(),
+            compute: row.compute.clone(),
+            output: row.output.clone(),
             options: (!is_chosen).then_some((row.splits, row.packed.unwrap_or(false))),
         }
     }
@@ -267,6 +280,9 @@ fn change(old: &Group<'_>, new: &Group<'_>, threshold: f64) -> Option<Change> {
     Some(Change {
         kernel: old.key.kernel.clone(),
         shape: old.key.shape,
+        epilogue: old.key.epilogue.clone(),
+        compute: old.key.compute.clone(),
+        output: old.key.output.clone(),
         measure,
         before: median(&before),
         after: median(&after),

@@ -144,6 +144,11 @@ pub struct Row {
     pub beta: Option<f64>,
     /// What is done to each element, as in `bias column, gelu`.
     pub epilogue: Option<String>,
+    /// How the product is computed, if not in f32; in older files the type of A and B.
+    #[serde(alias = "input")]
+    pub compute: Option<String>,
+    /// The type of C, if it is not f32.
+    pub output: Option<String>,
     /// What the L2 cache held.
     pub l2: Option<String>,
 

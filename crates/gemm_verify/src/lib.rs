@@ -53,6 +53,11 @@
 //! Each step of an [`Epilogue`] carries the tolerance on: a factor multiplies it, an activation by the
 //! largest slope that it has (1.13), and each adds its own rounding, an activation eight.
 //!
+//! # Results in 16 bits
+//!
+//! [`Reference::stored_as`] says what results are rounded to. That adds half a unit in the last place of
+//! that type to the tolerance, of what the element may be.
+//!
 //! # Tensor cores
 //!
 //! [`Reference::computed_by`] says how a product is computed, where that is not by FMAs in f32. A and

@@ -1,6 +1,6 @@
 //! The reference of a product, and the comparison with it.
 
-use gemm_matrix::Matrix;
+use gemm_matrix::{Element, Matrix};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -27,6 +27,8 @@ pub struct Reference<'a> {
     method: Method,
     values: Values,
     epilogue: Epilogue<'a>,
+    /// What results are rounded to.
+    output: Element,
 }
 
 enum Values {
@@ -82,6 +84,7 @@ impl<'a> Reference<'a> {
             method,
             values: Values::Full(Vec::new()),
             epilogue: Epilogue::default(),
+            output: Element::F32,
         };
         reference.values = match method {
             Method::Full => reference.full(),
@@ -127,6 +130,37 @@ impl<'a> Reference<'a> {
         self.row_norms = row_norms(a, self.depth, floor);
         self.col_norms = col_norms(b, self.depth, floor);
         self
+    }
+
+    /// The same reference for results that are rounded to a type in the end, to the nearest.
+    ///
+    /// ```
+    /// use gemm_matrix::{Element, Matrix};
+    /// use gemm_verify::{Bound, Method, Problem, Reference};
+    ///
+    /// let (a, b) = (Matrix::from_vec(1, 1, vec![257.0]), Matrix::from_vec(1, 1, vec![1.0]));
+    /// let problem =
+    ///     Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound: Bound::WorstCase };
+    /// let exact = Reference::compute(problem, Method::Full, 0)?;
+    /// let result = Matrix::from_vec(1, 1, vec![256.0]);
+    /// assert!(!exact.check(&result)?.passed());
+    /// let rounded = exact.stored_as(Element::Bf16);
+    /// assert!(rounded.check(&result)?.passed());
+    /// assert!(!rounded.check(&Matrix::from_vec(1, 1, vec![260.0]))?.passed());
+    /// # Ok::<(), gemm_verify::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stored_as(self, output: Element) -> Self {
+        Self { output, ..self }
+    }
+
+    /// What a number of this size is off by at most when it is rounded to the type of the results:
+    /// nothing for f32, whose rounding is among the product's.
+    fn rounding(&self, value: f64) -> f64 {
+        if self.output == Element::F32 || !value.is_finite() {
+            return 0.0;
+        }
+        self.output.unit_roundoff() * value.abs().max(self.output.min_positive())
     }
 
     fn full(&self) -> Values {
@@ -238,18 +272,20 @@ impl<'a> Reference<'a> {
         let groups = b.cols().div_ceil(*group);
         for (g, got) in result.row(row).chunks(*group).enumerate() {
             let first = g * group;
-            let (mut sum, mut squares, mut old_squares) = (0.0, 0.0, 0.0);
+            let (mut sum, mut squares, mut old_squares, mut roundings) = (0.0, 0.0, 0.0, 0.0);
             for (j, got) in (first..).zip(got) {
                 let old = self.old(row, j);
                 sum += signs[j] * (f64::from(*got) - old);
                 squares += self.col_norms[j].powi(2);
                 old_squares += if beta == 0.0 { 0.0 } else { old.powi(2) };
+                roundings += self.rounding(f64::from(*got)).powi(2);
             }
             let count = got.len() as f64;
             // The norm of a sum is at most the sum of the norms.
             let norm = self.factor * f64::from(alpha).abs() * self.row_norms[row] * squares.sqrt()
                 + 2.0 * U * SLACK * old_squares.sqrt()
-                + self.underflow() * count.sqrt();
+                + self.underflow() * count.sqrt()
+                + roundings.sqrt();
             // The sum of the tolerances themselves is at most sqrt(count) times the norm.
             let tolerance = LAMBDA.min(count.sqrt()) * norm;
             let error = (sum - sums[row * groups + g]).abs();
@@ -300,6 +336,7 @@ impl<'a> Reference<'a> {
         let old = if old.is_finite() { old } else { 0.0 };
         let tolerance = self.factor * scaled + 2.0 * U * SLACK * old + self.underflow();
         let (expected, tolerance) = self.epilogue.apply(row, col, expected, tolerance);
+        let tolerance = tolerance + self.rounding(expected.abs() + tolerance);
         let got = f64::from(got);
         if !got.is_finite() {
             if expected == got || expected.is_nan() && got.is_nan() {
@@ -307,6 +344,10 @@ impl<'a> Reference<'a> {
             }
             let max = f64::from(f32::MAX);
             if norms + tolerance > max || scaled + old + tolerance > max {
+                return Verdict::Overflowed;
+            }
+            let is_too_large = expected.abs() + tolerance > self.output.max();
+            if is_too_large && got.is_infinite() && got.signum() == expected.signum() {
                 return Verdict::Overflowed;
             }
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cuda_gemm::error::no_gpu;
 use host::compare::{Comparison, Note, Observer, Row, Step};
 use host::telemetry::Telemetry;
-use host::{Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline, shape};
+use host::{Compute, Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline, shape};
 
 use super::outcome::Outcome;
 use crate::error::{Error, few_sets, no_baseline, not_compared};
@@ -26,13 +26,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     // Mistakes are found in the order of what it costs to find them.
     let mut choices = Vec::new();
     for name in args.kernels() {
-        let choice = Selection::parse(name)?;
-        if choice.input().is_some() {
-            let message = "bench compares products in f32; `--kernel bf16` and `--kernel f16` without \
-                           `bench` time the kernels for tensor cores next to cuBLAS";
-            return Err(Error::usage(message));
-        }
-        choices.extend(choice.rungs());
+        choices.extend(Selection::parse(name)?.computing(args.compute())?.rungs());
     }
     let mut shapes = args.sizes.clone();
     if let Some(file) = &args.shapes {
@@ -87,7 +81,6 @@ fn measure(
         device,
         gemm: products[0],
         seed: Some(args.options().seed),
-        input: None,
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
         l2: Some(args.options().l2),
         samples: args.options().samples,
@@ -108,13 +101,16 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
     let (info, options) = (comparison.device().info(), comparison.options());
     let epilogue = setting.gemm.epilogue;
     let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
-    let cublas = match setting.cublas_version {
-        Some(version) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
-        None => "nothing".to_owned(),
+    let cublas = match (setting.cublas_version, setting.gemm.compute) {
+        (Some(version), Compute::F32) => format!("cuBLAS {version}, f32 arithmetic (no TF32)"),
+        (Some(version), _) => {
+            format!("cuBLAS {version}, the fastest of cublasGemmEx and cublasLt's algorithms")
+        }
+        (None, _) => "nothing".to_owned(),
     };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {} A B + {} C{then}, random matrices, seed {}\n\
+         product: C = {} A B + {} C{then}, random matrices, seed {}{}\n\
          against: {cublas}\n\
          {}\
          columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \
@@ -125,6 +121,7 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
         setting.gemm.alpha,
         setting.gemm.beta,
         options.seed,
+        page::types(&setting.gemm),
         page::method_of_timing(info, options.l2, options.samples, options.sample_ms),
     )
 }

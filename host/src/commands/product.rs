@@ -1,7 +1,10 @@
 //! The options that say what is computed, which several commands share.
 
+use std::fmt;
+
+use cuda_gemm::Error as GemmError;
 use host::gemm::MAX_DIMENSION;
-use host::{Activation, Axis, Epilogue, Gemm, Shape};
+use host::{Activation, Axis, Compute, Element, Epilogue, Gemm, Shape};
 
 #[derive(Debug, clap::Args)]
 pub struct ProductArgs {
@@ -28,15 +31,46 @@ pub struct ProductArgs {
     #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
     pub beta: f32,
 
+    /// How products are computed: in f32, or on tensor cores of A and B rounded to bf16 or f16. Sums,
+    /// alpha and beta are f32.
+    #[arg(long, value_name = "TYPE", default_value_t = ComputeArg(Compute::F32),
+          value_parser = compute)]
+    compute: ComputeArg,
+
+    /// The type of C: f32, or that of A and B [default: f32].
+    #[arg(long, value_name = "TYPE", value_parser = element)]
+    output: Option<Element>,
+
     #[command(flatten)]
     epilogue: EpilogueArgs,
+}
+
+/// A way to compute, as it is written.
+#[derive(Clone, Copy, Debug)]
+struct ComputeArg(Compute);
+
+impl fmt::Display for ComputeArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+fn compute(text: &str) -> Result<ComputeArg, String> {
+    let compute: Compute = text.parse().map_err(|error: GemmError| error.to_string())?;
+    compute.expect_available().map_err(|error| error.to_string())?;
+    Ok(ComputeArg(compute))
+}
+
+fn element(text: &str) -> Result<Element, String> {
+    let found = Element::ALL.into_iter().find(|element| element.name() == text);
+    found.ok_or_else(|| format!("C is of {}", Element::ALL.map(Element::name).join(", ")))
 }
 
 /// What is done to each element before it is stored, in this order: scale, bias, a function, residual.
 #[derive(Debug, clap::Args)]
 pub struct EpilogueArgs {
-    /// A function of each element of the result, for auto and the tiles: it is computed before the
-    /// element is stored, after scale and bias.
+    /// A function of each element of the result, for auto, the tiles and the persistent kernels: it is
+    /// computed before the element is stored, after scale and bias.
     #[arg(long, value_name = "FUNCTION", value_enum)]
     epilogue: Option<ActivationArg>,
 
@@ -102,7 +136,13 @@ impl ProductArgs {
 
     /// The same for a product that has its shape already.
     pub fn apply(&self, gemm: Gemm) -> Gemm {
-        gemm.scaled(self.alpha, self.beta).then(self.epilogue())
+        let gemm = gemm.scaled(self.alpha, self.beta).then(self.epilogue());
+        gemm.computed_in(self.compute()).stored_as(self.output.unwrap_or_default())
+    }
+
+    /// How products are computed.
+    pub fn compute(&self) -> Compute {
+        self.compute.0
     }
 
     /// A shape with what the options add to it.

@@ -9,7 +9,7 @@ use host::forecast::Forecast;
 use host::time::Samples;
 use host::verify::Check;
 use host::workload::{Timed, Workload, samples};
-use host::{Device, Gemm, Matrix, Selection, Shape, Table};
+use host::{Compute, Device, Gemm, Matrix, Selection, Shape, Table};
 
 use super::list;
 use super::outcome::Outcome;
@@ -32,6 +32,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     }
     // Mistakes are found in the order of what it costs to find them.
     let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
+    let choice = choice.computing(args.product.compute())?;
     args.check(choice)?;
     let source = Input::open(args.source()?)?;
     let gemm = args.product.apply(source.gemm()?);
@@ -64,19 +65,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         ));
     }
     let (seed, bound) = (source.seed(), source.bound());
-    let input = choice.input();
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
     let samples = samples(&device, args.repeat);
-    let setting = Setting { device: &device, gemm, seed, input, cublas_version, l2, samples };
+    let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
-    let operands = progress::step("preparing the matrices", || {
-        let operands = source.read(&gemm)?;
-        Ok::<_, Error>(match input {
-            Some(input) => operands.rounded(input),
-            None => operands,
-        })
-    })?;
+    let operands = progress::step("preparing the matrices", || source.read(&gemm))?;
     let mut workload = Workload::new(&device, &operands, args.repeat, args.l2())?;
     let (sets, wanted) = workload.sets();
     if sets < wanted {
@@ -169,12 +163,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     }
     reporter.end(&setting)?;
     if !ran && reporter.is_wanted() {
-        return Err(Error::usage(match input {
-            Some(_) => {
+        return Err(Error::usage(match gemm.compute {
+            Compute::F32 => "nothing ran, for the reasons above",
+            _ => {
                 "nothing ran, for the reasons above; tensor cores take a GPU of compute capability \
                  9.0, or --device soft-sm90"
             }
-            None => "nothing ran, for the reasons above",
         }));
     }
     if clean {
@@ -215,7 +209,8 @@ fn require_memory(device: &Device, gemm: &Gemm) -> Result<(), Error> {
     let old = if gemm.beta == 0.0 { 0 } else { host::operands::result_bytes(gemm) };
     let reference = host::operands::reference_bytes(gemm);
     let soft = if device.is_soft() { needed } else { 0 };
-    Ok(host::require_memory(needed + old + reference + soft, device.is_soft())?)
+    let on_host = host::operands::host_bytes(gemm);
+    Ok(host::require_memory(on_host + old + reference + soft, device.is_soft())?)
 }
 
 #[cfg(test)]

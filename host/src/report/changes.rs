@@ -49,7 +49,7 @@ pub fn json(report: &Report) -> String {
 /// A row for each change, and what they say.
 pub fn table(report: &Report, threshold: f64) -> String {
     let header =
-        ["kernel", "M x N x K", "before", "after", "speed", "95 %", "p", "samples", "verdict"];
+        ["kernel", "product", "before", "after", "speed", "95 %", "p", "samples", "verdict"];
     let mut table = page::table(header, 1..8);
     for change in &report.changes {
         table.add_row(cells(change));
@@ -105,7 +105,7 @@ fn cells(change: &Change) -> [String; 9] {
     let reason = change.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     [
         change.kernel.clone(),
-        change.shape.to_string(),
+        product(change),
         value(change.before),
         value(change.after),
         change.speedup.map_or("-".to_owned(), |speedup| format!("{speedup:.3} x")),
@@ -114,6 +114,14 @@ fn cells(change: &Change) -> [String; 9] {
         format!("{} + {}", change.samples[0], change.samples[1]),
         format!("{verdict}{reason}"),
     ]
+}
+
+/// The shape, and what else makes the product.
+fn product(change: &Change) -> String {
+    let output = change.output.as_ref().map(|output| format!("C in {output}"));
+    let parts = [Some(change.shape.to_string()), change.compute.clone(), output];
+    let parts = parts.into_iter().chain([change.epilogue.clone()]).flatten();
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Of what four digits do not show, only that it is small.

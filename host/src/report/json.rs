@@ -11,7 +11,7 @@ use host::environment::Environment;
 use host::format::is_control_or_format;
 use host::timer::Clock;
 use host::verify::{Bound, Method};
-use host::{InputType, L2, Limit, Load, Title};
+use host::{Compute, Element, L2, Limit, Load, Title};
 use serde::Serialize;
 
 use super::format::percent;
@@ -129,9 +129,11 @@ struct Subject<'a> {
     epilogue: Option<String>,
     /// Null if the matrices came from files.
     seed: Option<u64>,
-    /// What A and B were rounded to; not there if they are f32.
+    /// How the product is computed, and the type of C; not there if they are f32.
     #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<&'static str>,
+    compute: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'static str>,
     /// Null if cuBLAS does not take part.
     cublas_version: Option<&'a str>,
     /// What the software device checks, the order in which it runs warps and blocks, and the warp
@@ -164,7 +166,8 @@ impl<'a> Subject<'a> {
             beta: gemm.beta,
             epilogue: (!gemm.epilogue.is_none()).then(|| gemm.epilogue.to_string()),
             seed: setting.seed,
-            input: setting.input.map(InputType::name),
+            compute: (gemm.compute != Compute::F32).then(|| gemm.compute.name()),
+            output: (gemm.output != Element::F32).then(|| gemm.output.name()),
             cublas_version: setting.cublas_version,
             checks: config.map(|config| config.checks.to_string()),
             schedule: config.map(|config| config.schedule.to_string()),

@@ -5,6 +5,7 @@ use super::page;
 use super::record::{Record, Setting};
 use crate::error::Error;
 use crate::io::stdio::{accent, print, print_styled};
+use host::Compute;
 use host::side_by_side::SAMPLE_MS;
 
 /// Widths of the columns after the first, which is [`NAME`] wide.
@@ -86,9 +87,9 @@ impl Ladder {
                 format!("gaps:    launches of {} may have waited for the host\n", names.join(", "))
             }
         };
-        let ratios = match setting.input {
-            Some(_) => "",
-            None => {
+        let ratios = match setting.gemm.compute != Compute::F32 {
+            true => "",
+            false => {
                 "ratios:  the speed-up is over the rung before; both are medians over pairs of \
                  samples\n"
             }

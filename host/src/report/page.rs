@@ -6,7 +6,7 @@ use host::kernels::tensor_core::BK;
 use host::kernels::{KernelAbi, KernelDescriptor, TENSOR_CORE};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{DeviceInfo, Gemm, InputType, L2, Load, auto};
+use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, auto};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
@@ -31,9 +31,10 @@ struct Listed {
 }
 
 /// Prints kernels.
-pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
+pub fn list(format: Format, title: &str, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
     print_listed(
         format,
+        title,
         descriptors.iter().map(|descriptor| Listed {
             kernel: descriptor.name(),
             summary: descriptor.summary(),
@@ -50,6 +51,7 @@ pub fn list(format: Format, descriptors: &[&KernelDescriptor]) -> Result<(), Err
 pub fn list_tensor_core(format: Format) -> Result<(), Error> {
     print_listed(
         format,
+        "Tensor cores, with --compute bf16 or f16:",
         TENSOR_CORE.iter().map(|descriptor| Listed {
             kernel: descriptor.name(),
             summary: descriptor.summary(),
@@ -62,7 +64,11 @@ pub fn list_tensor_core(format: Format) -> Result<(), Error> {
     )
 }
 
-fn print_listed(format: Format, kernels: impl Iterator<Item = Listed>) -> Result<(), Error> {
+fn print_listed(
+    format: Format,
+    title: &str,
+    kernels: impl Iterator<Item = Listed>,
+) -> Result<(), Error> {
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),
         Format::Table => {
@@ -81,7 +87,7 @@ fn print_listed(format: Format, kernels: impl Iterator<Item = Listed>) -> Result
                     listed.summary.to_owned(),
                 ]);
             }
-            print(&format!("{table}\n"))
+            print(&format!("{title}\n{table}\n"))
         }
     }
 }
@@ -184,6 +190,16 @@ fn share(record: &Record<'_>) -> String {
     format!("speed:   {median:.3} x cuBLAS{}\n", interval.unwrap_or_default())
 }
 
+/// What the product's types are, where they are not f32 throughout.
+pub fn types(gemm: &Gemm) -> String {
+    let inputs = gemm.compute.element();
+    match gemm.output {
+        _ if gemm.compute == Compute::F32 => String::new(),
+        Element::F32 => format!("; A and B rounded to {inputs}, the rest is f32"),
+        output => format!("; A, B and C rounded to {inputs}, sums in f32, C stored as {output}"),
+    }
+}
+
 /// What runs where.
 pub fn product(setting: &Setting<'_>) -> String {
     let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, epilogue, .. } = setting.gemm;
@@ -194,11 +210,7 @@ pub fn product(setting: &Setting<'_>) -> String {
         Some(seed) => format!("random matrices, seed {seed}"),
         None => "matrices from files".to_owned(),
     };
-    let input = setting.input.map_or("", InputType::name);
-    let rounded = match setting.input {
-        Some(_) => format!("; A and B rounded to {input}, the rest is f32"),
-        None => String::new(),
-    };
+    let rounded = types(&setting.gemm);
     format!(
         "device:  {}, compute capability {}\n\
          product: C = {alpha} A{} B{} + {beta} C, M {m} N {n} K {k}{batch}{then}, {matrices}{rounded}\n",
@@ -230,9 +242,10 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
 /// What a speed is to be compared with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
-        Some(version) if setting.input.is_some() => {
-            format!("cuBLAS:  {version}, cublasGemmEx of the same types, sums in f32\n")
-        }
+        Some(version) if setting.gemm.compute != Compute::F32 => format!(
+            "cuBLAS:  {version}, the fastest of cublasGemmEx and cublasLt's algorithms, of the same \
+             types, sums in f32\n"
+        ),
         Some(version) => format!("cuBLAS:  {version}, f32 arithmetic (no TF32)\n"),
         None => String::new(),
     };

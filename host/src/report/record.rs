@@ -4,7 +4,7 @@ use cuda_driver::soft_cuda::Findings;
 use host::device::Peak;
 use host::time::Samples;
 use host::verify::Check;
-use host::{Device, Gemm, InputType, L2, Load, Title, stats};
+use host::{Compute, Device, Gemm, L2, Load, Title, stats};
 
 /// What all results of one call have in common.
 #[derive(Clone, Copy)]
@@ -13,8 +13,6 @@ pub struct Setting<'a> {
     pub gemm: Gemm,
     /// Of the random matrices; none if they came from files.
     pub seed: Option<u64>,
-    /// The type of A and B, where that is not f32.
-    pub input: Option<InputType>,
     /// The version of cuBLAS, if it takes part.
     pub cublas_version: Option<&'a str>,
     /// What the L2 cache holds when a product starts; none on the software device.
@@ -27,7 +25,7 @@ impl Setting<'_> {
     /// The peak that speeds are compared with; none on the software device, and for tensor cores, whose
     /// peak no driver says.
     pub fn peak(&self) -> Option<Peak> {
-        self.device.info().peak.filter(|_| self.input.is_none())
+        self.device.info().peak.filter(|_| self.gemm.compute == Compute::F32)
     }
 
     /// For JSON.

@@ -7,6 +7,7 @@
 use core::marker::PhantomData;
 
 use cuda_std::cp_async;
+use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
@@ -28,48 +29,83 @@ const fn min(x: u32, y: u32) -> u32 {
     if x < y { x } else { y }
 }
 
-/// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed.
-pub struct CopyA<G> {
+const fn max(x: u32, y: u32) -> u32 {
+    if x > y { x } else { y }
+}
+
+/// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed. Of an A that
+/// lies as its transpose two elements are copied at a time where `ALIGNED`: the swapped pairs stay whole.
+pub struct CopyA<G, const ALIGNED: bool> {
     /// The first element of the share in the next tile.
     from: *const f32,
     lda: u32,
     /// The place of that element in the first stage.
     to: SharedPtr<f32>,
-    /// Its column in the tile.
-    col: u32,
-    /// Rows from there to the edge of A.
+    /// Rows from the tile's first to the edge of A.
     rows: u32,
+    /// Whether A lies as its transpose.
+    transposed: bool,
     geometry: PhantomData<G>,
 }
 
-impl<G: Geometry> CopyA<G> {
+impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
     /// Rows and columns that the block copies in one go. Two rows of sixteen per warp were the
     /// fastest; a tile of few rows needs more columns.
     const ROWS: u32 = min(G::THREADS / 16, G::BM);
     const COLS: u32 = G::THREADS / Self::ROWS;
 
+    /// The same of the transpose, whose neighbours are rows of A, so many of which a thread copies at
+    /// once.
+    const WIDTH: u32 = if ALIGNED { 2 } else { 1 };
+    const ROWS_T: u32 = min(G::BM, 32 * Self::WIDTH);
+    const COLS_T: u32 = G::THREADS * Self::WIDTH / Self::ROWS_T;
+
     const EVEN: () = assert!(
         G::BM.is_multiple_of(Self::ROWS)
             && Self::ROWS.is_multiple_of(4)
             && G::BK.is_multiple_of(Self::COLS)
-            && Self::COLS.is_multiple_of(2),
-        "every thread copies the same share of A"
+            && Self::COLS.is_multiple_of(2)
+            && G::BM.is_multiple_of(Self::ROWS_T)
+            && Self::ROWS_T.is_multiple_of(4)
+            && (G::BK.is_multiple_of(Self::COLS_T) || Self::COLS_T > G::BK)
+            && Self::COLS_T.is_multiple_of(2),
+        "every thread that copies has the same share of A"
     );
 
     /// For the tiles that begin at `row` of A, `m` rows in all, and go on from column `k0`.
     #[inline(always)]
-    pub fn new(a: *const f32, lda: u32, m: u32, row: u32, k0: u32, smem: SharedPtr<f32>) -> Self {
+    pub fn new(
+        a: *const f32,
+        lda: u32,
+        transposed: bool,
+        m: u32,
+        row: u32,
+        k0: u32,
+        smem: SharedPtr<f32>,
+    ) -> Self {
         const { Self::EVEN };
-        let (tid_row, col) =
-            (thread::thread_idx_x() / Self::COLS, thread::thread_idx_x() % Self::COLS);
-        let first = (row + tid_row) as usize * lda as usize + (k0 + col) as usize;
+        let [tid_row, col] = Self::place(thread::thread_idx_x(), transposed);
+        let (rows, k) = (m.saturating_sub(row), (k0 + col) as usize);
+        let row = (row + tid_row) as usize;
+        let first = if transposed { k * lda as usize + row } else { row * lda as usize + k };
         CopyA {
             from: a.wrapping_add(first),
             lda,
             to: smem.add(row_a(G::BM, col) + swapped_a(tid_row, col)),
-            col,
-            rows: m.saturating_sub(row + tid_row),
+            rows,
+            transposed,
             geometry: PhantomData,
+        }
+    }
+
+    /// The row and the column of a tile where a thread's share begins.
+    #[inline(always)]
+    fn place(tid: u32, transposed: bool) -> [u32; 2] {
+        let lanes_t = Self::ROWS_T / Self::WIDTH;
+        if transposed {
+            [tid % lanes_t * Self::WIDTH, tid / lanes_t]
+        } else {
+            [tid / Self::COLS, tid % Self::COLS]
         }
     }
 
@@ -81,7 +117,26 @@ impl<G: Geometry> CopyA<G> {
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
-        let cols = k_left.saturating_sub(self.col);
+        // Worked out anew for each step: so it takes no registers in between.
+        let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), self.transposed);
+        let (rows, cols) = (self.rows.saturating_sub(tid_row), k_left.saturating_sub(tid_col));
+        if self.transposed {
+            let lda = black_box(self.lda) as usize;
+            if Self::COLS_T <= G::BK || tid_col < G::BK {
+                for col in (0..G::BK).step_by(Self::COLS_T as usize) {
+                    for row in (0..G::BM).step_by(Self::ROWS_T as usize) {
+                        let to = to.add(row_a(G::BM, col) + row);
+                        let from = from.wrapping_add(row as usize);
+                        let inside = WHOLE || row < rows && col < cols;
+                        // SAFETY: as below; two together where they are two.
+                        unsafe { Self::copy_transposed::<WHOLE>(to, from, inside) };
+                    }
+                    from = from.wrapping_add(Self::COLS_T as usize * lda);
+                }
+            }
+            self.from = self.from.wrapping_add(G::BK as usize * lda);
+            return;
+        }
         for row in (0..G::BM).step_by(Self::ROWS as usize) {
             for col in (0..G::BK).step_by(Self::COLS as usize) {
                 let (to, from) = (to.add(row_a(G::BM, col) + row), from.wrapping_add(col as usize));
@@ -90,7 +145,7 @@ impl<G: Geometry> CopyA<G> {
                     if WHOLE {
                         cp_async::copy(to, from);
                     } else {
-                        cp_async::copy_zfill(to, from, row < self.rows && col < cols);
+                        cp_async::copy_zfill(to, from, row < rows && col < cols);
                     }
                 }
             }
@@ -98,18 +153,43 @@ impl<G: Geometry> CopyA<G> {
         }
         self.from = self.from.wrapping_add(G::BK as usize);
     }
+
+    /// # Safety
+    /// As for [`copy`](Self::copy); zeros if not `inside`.
+    #[inline(always)]
+    unsafe fn copy_transposed<const WHOLE: bool>(
+        to: SharedPtr<f32>,
+        from: *const f32,
+        inside: bool,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match (ALIGNED, WHOLE) {
+                (true, true) => cp_async::copy2(to, from),
+                (true, false) => cp_async::copy2_zfill(to, from, inside),
+                (false, true) => cp_async::copy(to, from),
+                (false, false) => cp_async::copy_zfill(to, from, inside),
+            }
+        }
+    }
 }
 
-/// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`.
+/// Where row `k` of a tile of B begins. A tile whose B may lie transposed is padded, so that the eight
+/// columns and four rows of the transpose that a warp copies at a time go to 32 banks.
+pub const fn row_b(bn: u32, aligned: bool, k: u32) -> u32 {
+    k * if aligned { bn } else { bn + 4 }
+}
+
+/// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`. Where not,
+/// B may lie as its transpose.
 pub struct CopyB<G, const ALIGNED: bool> {
     /// As in [`CopyA`].
     from: *const f32,
     ldb: u32,
     to: SharedPtr<f32>,
-    /// The row of the share in its tile.
-    row: u32,
-    /// Columns from there to the edge of B.
+    /// Columns from the tile's first to the edge of B.
     cols: u32,
+    transposed: bool,
     geometry: PhantomData<G>,
 }
 
@@ -120,27 +200,54 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     const COLS: u32 = if ALIGNED { G::BN } else { min(G::BN, 32) };
     const ROWS: u32 = G::THREADS * Self::WIDTH / Self::COLS;
 
+    /// The same of the transpose, whose neighbours are rows of B.
+    const ROWS_T: u32 = max(8, G::THREADS / G::BN);
+    const COLS_T: u32 = G::THREADS / Self::ROWS_T;
+
     const EVEN: () = assert!(
         G::BN.is_multiple_of(Self::COLS)
-            && (G::BK.is_multiple_of(Self::ROWS) || Self::ROWS > G::BK),
+            && (G::BK.is_multiple_of(Self::ROWS) || Self::ROWS > G::BK)
+            && G::BN.is_multiple_of(Self::COLS_T)
+            && G::BK.is_multiple_of(Self::ROWS_T),
         "every thread that copies has the same share of B"
     );
 
     /// For the tiles that begin at column `col` of B, `n` columns in all, and go on from row
     /// `k0`.
     #[inline(always)]
-    pub fn new(b: *const f32, ldb: u32, n: u32, k0: u32, col: u32, smem: SharedPtr<f32>) -> Self {
+    pub fn new(
+        b: *const f32,
+        ldb: u32,
+        transposed: bool,
+        n: u32,
+        k0: u32,
+        col: u32,
+        smem: SharedPtr<f32>,
+    ) -> Self {
         const { Self::EVEN };
-        let at = thread::thread_idx_x() * Self::WIDTH;
-        let (row, tid_col) = (at / Self::COLS, at % Self::COLS);
-        let first = (k0 + row) as usize * ldb as usize + (col + tid_col) as usize;
+        let transposed = !ALIGNED && transposed;
+        let [row, tid_col] = Self::place(thread::thread_idx_x(), transposed);
+        let (cols, k) = (n.saturating_sub(col), (k0 + row) as usize);
+        let col = (col + tid_col) as usize;
+        let first = if transposed { col * ldb as usize + k } else { k * ldb as usize + col };
         CopyB {
             from: b.wrapping_add(first),
             ldb,
-            to: smem.add(row * G::BN + tid_col),
-            row,
-            cols: n.saturating_sub(col + tid_col),
+            to: smem.add(row_b(G::BN, ALIGNED, row) + tid_col),
+            cols,
+            transposed,
             geometry: PhantomData,
+        }
+    }
+
+    /// As [`CopyA::place`].
+    #[inline(always)]
+    fn place(tid: u32, transposed: bool) -> [u32; 2] {
+        let at = tid * Self::WIDTH;
+        if transposed {
+            [tid % Self::ROWS_T, tid / Self::ROWS_T]
+        } else {
+            [at / Self::COLS, at % Self::COLS]
         }
     }
 
@@ -151,12 +258,35 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
-        let rows = k_left.saturating_sub(self.row);
-        if Self::ROWS <= G::BK || self.row < G::BK {
+        let transposed = !ALIGNED && self.transposed;
+        let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), transposed);
+        let (rows, cols) = (k_left.saturating_sub(tid_row), self.cols.saturating_sub(tid_col));
+        if transposed {
+            let ldb = black_box(self.ldb) as usize;
+            for col in (0..G::BN).step_by(Self::COLS_T as usize) {
+                for row in (0..G::BK).step_by(Self::ROWS_T as usize) {
+                    let to = to.add(row_b(G::BN, ALIGNED, row) + col);
+                    let from = from.wrapping_add(row as usize);
+                    // SAFETY: as below.
+                    unsafe {
+                        if WHOLE {
+                            cp_async::copy(to, from);
+                        } else {
+                            cp_async::copy_zfill(to, from, row < rows && col < cols);
+                        }
+                    }
+                }
+                from = from.wrapping_add(Self::COLS_T as usize * ldb);
+            }
+            self.from = self.from.wrapping_add(G::BK as usize);
+            return;
+        }
+        if Self::ROWS <= G::BK || tid_row < G::BK {
             for row in (0..G::BK).step_by(Self::ROWS as usize) {
                 for col in (0..G::BN).step_by(Self::COLS as usize) {
-                    let (to, from) = (to.add(row * G::BN + col), from.wrapping_add(col as usize));
-                    let inside = row < rows && col < self.cols;
+                    let to = to.add(row_b(G::BN, ALIGNED, row) + col);
+                    let from = from.wrapping_add(col as usize);
+                    let inside = row < rows && col < cols;
                     // SAFETY: this thread's own words of the stage; inside B where they are
                     // read, four together where they are four.
                     unsafe {

@@ -4,7 +4,7 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 
 use crate::epilogue;
-use crate::matrix::{Output, POINTERS_A, POINTERS_B, POINTERS_C, addressed};
+use crate::matrix::{Output, POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_C, addressed};
 
 /// The parameters of every entry point: see [`KernelAbi::SplitK`](crate::KernelAbi::SplitK).
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub struct Params {
     pub stride_a: u64,
     pub stride_b: u64,
     pub stride_c: u64,
-    pub pointer_batch: u32,
+    pub layout: u32,
     pub epilogue: epilogue::Parameters,
 }
 
@@ -69,7 +69,7 @@ impl Params {
     /// As for [`Params::of_block`].
     #[inline(always)]
     unsafe fn operand(self, first: *mut f32, stride: u64, which: u32, product: u32) -> *mut f32 {
-        if self.pointer_batch & which == 0 {
+        if self.layout & which == 0 {
             return first.wrapping_add(product as usize * stride as usize);
         }
         // SAFETY: an address for each product.
@@ -113,6 +113,22 @@ impl Params {
         }
     }
 
+    /// The same for a kernel whose C may lie as its transpose, and whether it does: rows of the output
+    /// are then columns of what the kernel computes.
+    ///
+    /// # Safety
+    /// As for [`output`](Self::output).
+    #[inline(always)]
+    pub unsafe fn output_or_transpose(self) -> (Output, bool) {
+        let transposed = self.layout & TRANSPOSED_C != 0;
+        // SAFETY: the caller's contract.
+        let c = unsafe { self.output() };
+        if !transposed {
+            return (c, false);
+        }
+        (Output { rows: c.cols, cols: c.rows, ..c }, true)
+    }
+
     /// The part of K that a split has: from, and to. Nothing if the former is not less.
     #[inline(always)]
     pub fn range(self, split: Split) -> (u32, u32) {
@@ -124,13 +140,15 @@ impl Params {
 /// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its two entry
 /// points, which call `gemm` of `$kernel` for a [`Geometry`](super::geometry::Geometry) with the
 /// constants that are listed. `vectorized` says for A, B and C
-/// whether the first entry point needs it aligned; `min_blocks` is what registers are left for.
+/// whether the first entry point needs it aligned, `transposed` how the entry points read A and B that lie
+/// as their transposes, and `transposes_c` whether C may; `min_blocks` is what registers are left for.
 macro_rules! kernel_module {
     (
         $(#[$doc:meta])*
         $name:ident, $unaligned:ident, $summary:literal,
         $kernel:ident { $($constant:ident: $value:literal),* },
-        vectorized $vectorized:expr, min_blocks $min_blocks:literal, $source:literal
+        vectorized $vectorized:expr, transposed $transposed:expr, transposes_c $transposes_c:literal,
+        min_blocks $min_blocks:literal, $source:literal
     ) => {
         $(#[$doc])*
         #[doc = concat!("\n\nBlocks per multiprocessor: ", $min_blocks, ".")]
@@ -139,7 +157,7 @@ macro_rules! kernel_module {
             use cuda_std::prelude::*;
 
             use super::$kernel;
-            use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Unaligned};
+            use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Unaligned};
             use crate::epilogue;
             use crate::tiles::geometry::Geometry;
             use crate::tiles::kernel::{Params, entry_point};
@@ -175,6 +193,8 @@ macro_rules! kernel_module {
                 unaligned: Some(Unaligned {
                     name: stringify!($unaligned),
                     vectorized: $vectorized,
+                    transposed: $transposed,
+                    transposes_c: $transposes_c,
                 }),
                 abi: KernelAbi::SplitK,
                 source: include_str!($source),
@@ -197,7 +217,8 @@ macro_rules! entry_point {
         /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits of
         ///   all products.
         /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`; those of the
+        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`, or to their
+        ///   transposes where the `layout` says so and the [`DESCRIPTOR`] allows it; those of the
         ///   next product follow at `stride_a`, `stride_b` and `stride_c` elements, or they are
         ///   behind arrays of addresses. No two C overlap.
         /// - Nothing else writes A or B, or touches C, during the launch.
@@ -205,7 +226,7 @@ macro_rules! entry_point {
         ///   else touches the latter two during the launch; `partials` is a multiple of 16.
         /// - What the `epilogue` reads is there, and nothing writes it during the launch.
         /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls
-        ///   vectorized are aligned as it says. Rows may be no multiples of 4 elements long, if
+        ///   vectorized, and transposes that it calls aligned, are so as it says. Rows may be no multiples of 4 elements long, if
         ///   zeros follow up to the next one.
         #[kernel(block = THREADS, min_blocks = $min_blocks)]
         pub unsafe fn $name(
@@ -227,7 +248,7 @@ macro_rules! entry_point {
             stride_a: u64,
             stride_b: u64,
             stride_c: u64,
-            pointer_batch: u32,
+            layout: u32,
             epilogue: epilogue::Parameters,
         ) {
             // SAFETY: the same contract.
@@ -251,7 +272,7 @@ macro_rules! entry_point {
                     stride_a,
                     stride_b,
                     stride_c,
-                    pointer_batch,
+                    layout,
                     epilogue,
                 })
             }

@@ -19,8 +19,8 @@
 //!
 //! Copies to shared memory are of single elements, for A and for B, so that one entry point takes
 //! matrices of any alignment, and no operand is staged. Neither is transposed: a lane loads four
-//! k of a row of A at once, all lanes of the row the same, and four rows of B. There is no slice-K
-//! and no split-K. A longer K takes more steps through a circular buffer.
+//! k of a row of A at once, all lanes of the row the same, and four rows of B. Either may lie as its
+//! transpose. There is no slice-K and no split-K. A longer K takes more steps through a circular buffer.
 
 use core::marker::PhantomData;
 
@@ -29,10 +29,11 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::CopyB;
+use super::copy::{CopyB, row_b};
 use super::geometry::Geometry;
+use super::kernel::Params;
 use crate::epilogue;
-use crate::matrix::Output;
+use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
 
 /// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its entry point, for
 /// a [`Geometry`] with the constants that are listed. `unrolled`: see [`Outer`]. `min_blocks` is what
@@ -54,8 +55,8 @@ macro_rules! outer_module {
             use super::Outer;
             use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared};
             use crate::epilogue;
-            use crate::matrix::Output;
             use crate::tiles::geometry::Geometry;
+            use crate::tiles::kernel::{Params, entry_point};
 
             struct Shape;
 
@@ -89,38 +90,11 @@ macro_rules! outer_module {
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES),
                 unaligned: None,
-                abi: KernelAbi::GemmEpilogue,
+                abi: KernelAbi::Batched,
                 source: include_str!("outer.rs"),
             };
 
-            /// `C = alpha * A * B + beta * C`.
-            ///
-            /// # Safety
-            /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
-            /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-            ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
-            /// - Nothing else writes A, B or what the epilogue reads, or touches C, during the launch.
-            #[kernel(block = THREADS, min_blocks = $min_blocks)]
-            pub unsafe fn $name(
-                m: u32,
-                n: u32,
-                k: u32,
-                alpha: f32,
-                a: *const f32,
-                lda: u32,
-                b: *const f32,
-                ldb: u32,
-                beta: f32,
-                c: *mut f32,
-                ldc: u32,
-                epilogue: epilogue::Parameters,
-            ) {
-                // SAFETY: as the launch promises.
-                unsafe {
-                    let c = Output::new(c, ldc, m, n, alpha, beta);
-                    Kernel::gemm(m, n, k, a, lda, b, ldb, c, epilogue)
-                }
-            }
+            entry_point!($name, false, $min_blocks);
         }
     };
 }
@@ -176,11 +150,15 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
     const LD_A: u32 = G::BK + 4;
     /// Elements from one stage to the next.
     const STAGE_A: u32 = G::BM * Self::LD_A;
-    const STAGE_B: u32 = G::BK * G::BN;
-    /// Rows of A that the block copies in one go.
+    const fn stage_b(aligned: bool) -> u32 {
+        row_b(G::BN, aligned, G::BK)
+    }
+    /// Rows of A that the block copies in one go; and columns of it, if it lies as its transpose, of
+    /// which all have the same place in a step.
     const ROWS_A: u32 = G::THREADS / G::BK;
+    const COLS_A: u32 = G::THREADS / G::BM;
 
-    const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
+    const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::stage_b(false))) as u64 * 4;
 
     const CONSISTENT: () = {
         assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
@@ -188,7 +166,10 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         assert!(G::BM.is_multiple_of(G::WM) && G::BN.is_multiple_of(G::WN), "warps fill a block");
         assert!(G::SLICES == 1 && G::BK.is_multiple_of(4), "steps along K are in fours");
         assert!(
-            G::THREADS.is_multiple_of(G::BK) && G::BM.is_multiple_of(Self::ROWS_A),
+            G::THREADS.is_multiple_of(G::BK)
+                && G::BM.is_multiple_of(Self::ROWS_A)
+                && G::THREADS.is_multiple_of(G::BM)
+                && G::BK.is_multiple_of(Self::COLS_A),
             "every thread copies the same share of A"
         );
     };
@@ -196,18 +177,11 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
-    unsafe fn gemm(
-        m: u32,
-        n: u32,
-        k: u32,
-        a: *const f32,
-        lda: u32,
-        b: *const f32,
-        ldb: u32,
-        c: Output,
-        epilogue: epilogue::Parameters,
-    ) {
+    unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
+        // SAFETY: as the launch promises.
+        let (params, _) = unsafe { params.of_block() };
+        let Params { m, n, k, a, lda, b, ldb, layout, .. } = params;
         let tid = thread::thread_idx_x();
         let (warp, lane) = (tid / 32, tid % 32);
         let (block_row, block_col) = (thread::block_idx_y() * G::BM, thread::block_idx_x() * G::BN);
@@ -221,35 +195,55 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BK, BN)
         let (a_frag, b_frag) = (a_smem.add(row * Self::LD_A), b_smem.add(col));
 
-        // What this thread copies of A in each step: an element of every `ROWS_A` rows.
-        let (row_a, col_a) = (tid / G::BK, tid % G::BK);
-        let mut from_a =
-            a.wrapping_add((block_row + row_a) as usize * lda as usize + col_a as usize);
+        // What this thread copies of A in each step: an element of every `ROWS_A` rows, or, of the
+        // transpose, of every `COLS_A` columns.
+        let [a_transposed, b_transposed] =
+            [TRANSPOSED_A, TRANSPOSED_B].map(|which| layout & which != 0);
+        let (row_a, col_a) =
+            if a_transposed { (tid % G::BM, tid / G::BM) } else { (tid / G::BK, tid % G::BK) };
+        let (across, along) = (block_row as usize + row_a as usize, col_a as usize);
+        let mut from_a = a.wrapping_add(match a_transposed {
+            true => along * lda as usize + across,
+            false => across * lda as usize + along,
+        });
         let to_a = a_smem.add(row_a * Self::LD_A + col_a);
         let rows = m.saturating_sub(block_row + row_a);
-        let mut copy_b = CopyB::<G, false>::new(b, ldb, n, 0, block_col, b_smem);
+        let mut copy_b = CopyB::<G, ALIGNED>::new(b, ldb, b_transposed, n, 0, block_col, b_smem);
         // Copies the next step, where `left` of K is left; nothing if none is.
         let mut copy = |left: u32, stage: u32| {
             if left > 0 {
                 let (mut to, mut from) = (to_a.add(stage * Self::STAGE_A), from_a);
-                for row in (0..G::BM).step_by(Self::ROWS_A as usize) {
-                    // SAFETY: this thread's own place in a stage that nobody uses before the
-                    // copies are waited for; inside A where it is read.
-                    unsafe { cp_async::copy_zfill(to, from, row < rows && col_a < left) };
-                    to = to.add(Self::ROWS_A * Self::LD_A);
-                    from = from.wrapping_add(Self::ROWS_A as usize * lda as usize);
+                if a_transposed {
+                    for col in (0..G::BK).step_by(Self::COLS_A as usize) {
+                        // SAFETY: as below.
+                        unsafe { cp_async::copy_zfill(to, from, rows > 0 && col + col_a < left) };
+                        to = to.add(Self::COLS_A);
+                        from = from.wrapping_add(Self::COLS_A as usize * lda as usize);
+                    }
+                    from_a = from;
+                } else {
+                    for row in (0..G::BM).step_by(Self::ROWS_A as usize) {
+                        // SAFETY: this thread's own place in a stage that nobody uses before the
+                        // copies are waited for; inside A where it is read.
+                        unsafe { cp_async::copy_zfill(to, from, row < rows && col_a < left) };
+                        to = to.add(Self::ROWS_A * Self::LD_A);
+                        from = from.wrapping_add(Self::ROWS_A as usize * lda as usize);
+                    }
+                    from_a = from_a.wrapping_add(G::BK as usize);
                 }
-                from_a = from_a.wrapping_add(G::BK as usize);
                 // SAFETY: as above, of B.
-                unsafe { copy_b.copy::<false>(stage * Self::STAGE_B, left) };
+                unsafe { copy_b.copy::<false>(stage * Self::stage_b(ALIGNED), left) };
             }
             cp_async::commit_group();
         };
 
         let mut acc = [[0.0f32; TN]; TM];
         let mut left = k;
-        for stage in 0..G::STAGES - 1 {
+        let mut stage = 0;
+        while stage < G::STAGES - 1 {
             copy(left.saturating_sub(stage * G::BK), stage);
+            // One piece of code for all stages, since there are many ways to copy.
+            stage = black_box(stage + 1);
         }
         let mut stage = 0;
         while left > 0 {
@@ -261,26 +255,29 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             copy(left.saturating_sub((G::STAGES - 1) * G::BK), free);
 
             let a_tile = a_frag.add(stage * Self::STAGE_A);
-            let b_tile = b_frag.add(stage * Self::STAGE_B);
+            let b_tile = b_frag.add(stage * Self::stage_b(ALIGNED));
             // SAFETY: inside the stage, which was waited for before the barrier; what is past the
             // end of K in the last four is zeros.
             unsafe {
                 if UNROLLED && k > BY_FOURS && left >= G::BK {
                     for k in (0..G::BK).step_by(4) {
-                        let (a, b) = (a_tile.add(k), b_tile.add(k * G::BN));
-                        Self::outer_products::<false>(a, b, &mut acc);
+                        let (a, b) = (a_tile.add(k), b_tile.add(row_b(G::BN, ALIGNED, k)));
+                        Self::outer_products::<false, ALIGNED>(a, b, &mut acc);
                     }
                 } else {
                     for k in (0..left.min(G::BK)).step_by(4) {
-                        let (a, b) = (a_tile.add(k), b_tile.add(k * G::BN));
-                        Self::outer_products::<true>(a, b, &mut acc);
+                        let (a, b) = (a_tile.add(k), b_tile.add(row_b(G::BN, ALIGNED, k)));
+                        Self::outer_products::<true, ALIGNED>(a, b, &mut acc);
                     }
                 }
             }
             stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
             left = left.saturating_sub(G::BK);
         }
-        if epilogue.is_some() {
+        // SAFETY: as the launch promises.
+        let c = unsafe { params.output() };
+        if params.epilogue.is_some() {
+            let epilogue = params.epilogue();
             let mut next = 0;
             while next < G::TM {
                 // The compiler knows nothing of it: one piece of code for all rows.
@@ -315,7 +312,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
     /// # Safety
     /// They were stored to shared memory before the last barrier; `a` is a multiple of four.
     #[inline(always)]
-    unsafe fn outer_products<const GROUPED: bool>(
+    unsafe fn outer_products<const GROUPED: bool, const ALIGNED: bool>(
         a: SharedPtr<f32>,
         b: SharedPtr<f32>,
         acc: &mut [[f32; TN]; TM],
@@ -323,7 +320,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         let mut frag_b = [[0.0f32; TN]; 4];
         for k in 0..4 {
             for j in 0..TN {
-                let at = k as u32 * G::BN + j as u32 * Self::LANES_N;
+                let at = row_b(G::BN, ALIGNED, k as u32) + j as u32 * Self::LANES_N;
                 // SAFETY: the caller's contract.
                 frag_b[k][j] = unsafe { b.load(at) };
             }

@@ -32,8 +32,10 @@ use cuda_std::prelude::*;
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
+use crate::matrix::TRANSPOSED_A;
 
-// A is small, and copied one by one, and the kernel looks at C itself: so only B is vectorized.
+// A is small, and copied one by one, and the kernel looks at C itself: so only B is vectorized, and A and
+// C may lie as their transposes: see `skinny_n`.
 
 kernel_module! {
     /// M up to 8.
@@ -42,7 +44,8 @@ kernel_module! {
     SkinnyM {
         BM: 8, BN: 128, BK: 32, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 6
     },
-    vectorized [false, true, false], min_blocks 2, "skinny_m.rs"
+    vectorized [false, true, false], transposed [Reads::Anywhere, Reads::Copied],
+    transposes_c true, min_blocks 2, "skinny_m.rs"
 }
 
 kernel_module! {
@@ -52,7 +55,8 @@ kernel_module! {
     SkinnyM {
         BM: 4, BN: 128, BK: 32, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 6
     },
-    vectorized [false, true, false], min_blocks 2, "skinny_m.rs"
+    vectorized [false, true, false], transposed [Reads::Anywhere, Reads::Copied],
+    transposes_c true, min_blocks 2, "skinny_m.rs"
 }
 
 kernel_module! {
@@ -63,7 +67,8 @@ kernel_module! {
     SkinnyM {
         BM: 2, BN: 32, BK: 128, WM: 2, WN: 32, TM: 2, TN: 4, SLICES: 32, STAGES: 6
     },
-    vectorized [false, true, false], min_blocks 2, "skinny_m.rs"
+    vectorized [false, true, false], transposed [Reads::Anywhere, Reads::Copied],
+    transposes_c true, min_blocks 2, "skinny_m.rs"
 }
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
@@ -100,7 +105,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         const { Self::CONSISTENT };
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
-        let Params { m, n, a, lda, b, ldb, .. } = params;
+        let Params { m, n, a, lda, b, ldb, layout, .. } = params;
         let tid = thread::thread_idx_x();
         let (slice, lane) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
         let (block_row, block_col) = (thread::block_idx_y() * G::BM, thread::block_idx_x() * G::BN);
@@ -116,8 +121,12 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // by side or as far apart as there are lanes, and an element of A.
         let (width, apart) = if ALIGNED { (4, G::BN) } else { (1, G::SLICE_THREADS) };
         let (row_a, col_a) = (tid / G::BK, tid % G::BK);
-        let mut from_a =
-            a.wrapping_add((block_row + row_a) as usize * lda as usize + (begin + col_a) as usize);
+        // From one row of A to the next, and from one column.
+        let [to_row, to_col] =
+            if layout & TRANSPOSED_A != 0 { [1, lda as usize] } else { [lda as usize, 1] };
+        let mut from_a = a.wrapping_add(
+            (block_row + row_a) as usize * to_row + (begin + col_a) as usize * to_col,
+        );
         let to_a = a_smem.add(tid);
         let has_row = block_row + row_a < m;
         let mut from_b = b.wrapping_add(
@@ -152,7 +161,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                     // SAFETY: as above, one element of A.
                     unsafe { cp_async::copy_zfill(to, from_a, has_row && col_a < left) };
                 }
-                from_a = from_a.wrapping_add(G::BK as usize);
+                from_a = from_a.wrapping_add(G::BK as usize * to_col);
                 from_b = from_b.wrapping_add(G::BK as usize * ldb as usize);
             }
             cp_async::commit_group();
@@ -209,16 +218,19 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
             }
         }
         // SAFETY: as the launch promises.
-        let c = unsafe { params.output() };
+        let (c, c_transposed) = unsafe { params.output_or_transpose() };
         // The launch only promises that B is aligned.
-        let aligned = ALIGNED && c.is_aligned();
-        if params.epilogue.is_some() {
+        let aligned = ALIGNED && !c_transposed && c.is_aligned();
+        if params.epilogue.is_some() || c_transposed {
             let epilogue = params.epilogue();
             for i in 0..Self::OWN {
                 if outputs.has::<G>(i) {
                     let (row, col) = (block_row + outputs.quad::<G>(i), block_col + lane * 4);
                     let values = core::array::from_fn(|j| if j < 4 { sums[i][j] } else { 0.0 });
-                    let at = |j: usize| (row, col + j as u32);
+                    let at = |j: usize| {
+                        let (row, col) = (row, col + j as u32);
+                        if c_transposed { (col, row) } else { (row, col) }
+                    };
                     // SAFETY: as below.
                     unsafe { c.store_epilogue(epilogue, aligned, 4, at, values) };
                 }

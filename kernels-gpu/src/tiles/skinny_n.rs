@@ -26,11 +26,16 @@
 //! costs no registers: 64 to 80 KiB of A for each block, two to three times the 26 KB that hide the
 //! latency of a multiprocessor's share of memory.
 //!
+//! # Few rows instead of few columns
+//!
+//! `C^T = B^T * A^T`: where B lies as its transpose, a C of few rows is one of few columns, if C is stored
+//! as its transpose. So the kernel takes a B and a C that lie either way.
+//!
 //! # The sum
 //!
 //! A lane adds up four products, and then adds these sums: its accumulation is a quarter as long,
 //! and what rounding loses grows with its length. In the end the lanes halve the number of values
-//! that each has, and double what these stand for, until each has one: the same order every time.
+//! that each has, and double what these stand for, until each has its own: the same order every time.
 
 use core::marker::PhantomData;
 
@@ -40,8 +45,21 @@ use cuda_std::{cp_async, vec, warp};
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
 use super::reduction::is_last_to_arrive;
+use crate::matrix::TRANSPOSED_B;
 
-// B and C are small, and moved one by one: so only A is vectorized.
+// B and C are small, and moved one by one: so only A is vectorized, and B and C may lie as their
+// transposes.
+
+kernel_module! {
+    /// N up to 16, and some more.
+    skinny_n_32x16, skinny_n_32x16_unaligned,
+    "32x16 outputs, 4 rows per warp, lanes along K",
+    SkinnyN {
+        BM: 32, BN: 16, BK: 128, WM: 4, WN: 16, TM: 4, TN: 16, SLICES: 32, STAGES: 4
+    },
+    vectorized [true, false, false], transposed [Reads::Copied, Reads::Anywhere],
+    transposes_c true, min_blocks 2, "skinny_n.rs"
+}
 
 kernel_module! {
     /// N up to 8.
@@ -50,7 +68,8 @@ kernel_module! {
     SkinnyN {
         BM: 32, BN: 8, BK: 128, WM: 4, WN: 8, TM: 4, TN: 8, SLICES: 32, STAGES: 5
     },
-    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+    vectorized [true, false, false], transposed [Reads::Copied, Reads::Anywhere],
+    transposes_c true, min_blocks 2, "skinny_n.rs"
 }
 
 kernel_module! {
@@ -60,7 +79,8 @@ kernel_module! {
     SkinnyN {
         BM: 32, BN: 4, BK: 128, WM: 4, WN: 4, TM: 4, TN: 4, SLICES: 32, STAGES: 6
     },
-    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+    vectorized [true, false, false], transposed [Reads::Copied, Reads::Anywhere],
+    transposes_c true, min_blocks 2, "skinny_n.rs"
 }
 
 kernel_module! {
@@ -70,7 +90,8 @@ kernel_module! {
     SkinnyN {
         BM: 32, BN: 2, BK: 128, WM: 4, WN: 2, TM: 4, TN: 2, SLICES: 32, STAGES: 6
     },
-    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+    vectorized [true, false, false], transposed [Reads::Copied, Reads::Anywhere],
+    transposes_c true, min_blocks 2, "skinny_n.rs"
 }
 
 kernel_module! {
@@ -80,11 +101,13 @@ kernel_module! {
     SkinnyN {
         BM: 32, BN: 1, BK: 128, WM: 4, WN: 1, TM: 4, TN: 1, SLICES: 32, STAGES: 6
     },
-    vectorized [true, false, false], min_blocks 2, "skinny_n.rs"
+    vectorized [true, false, false], transposed [Reads::Copied, Reads::Anywhere],
+    transposes_c true, min_blocks 2, "skinny_n.rs"
 }
 
-/// Values that a lane has at most: those of four rows and eight columns.
-const MAX_VALUES: usize = 32;
+/// Values that a lane has at most: those of four rows and sixteen columns; and in the end.
+const MAX_VALUES: usize = 64;
+const MAX_OWN: usize = 2;
 /// Splits whose sums are in flight at once.
 const AT_ONCE: u32 = 8;
 
@@ -99,9 +122,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     /// Elements from one stage to the next.
     const STAGE_A: u32 = G::BM * G::BK;
     const STAGE_B: u32 = G::BN * Self::LD_B;
-    /// Sums of a warp, and lanes that have the same one in the end.
+    /// Sums of a warp; how many a lane has in the end, and lanes that have the same ones.
     const VALUES: u32 = G::WM * G::WN;
-    const ALIKE: u32 = 32 / Self::VALUES;
+    const OWN: u32 = Self::VALUES.div_ceil(32);
+    const ALIKE: u32 = 32 * Self::OWN / Self::VALUES;
     /// Rows of B that the block copies in one go.
     const ROWS_B: u32 = G::THREADS / G::BN;
 
@@ -114,7 +138,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
         assert!(
             Self::VALUES <= MAX_VALUES as u32 && Self::VALUES.is_power_of_two(),
-            "a lane has one in the end"
+            "a lane has two in the end at most"
         );
         assert!(G::THREADS.is_multiple_of(G::BN), "every thread copies one column of B");
     };
@@ -126,7 +150,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         const { Self::CONSISTENT };
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
-        let Params { m, n, a, lda, b, ldb, .. } = params;
+        let Params { m, n, a, lda, b, ldb, layout, .. } = params;
         let tid = thread::thread_idx_x();
         let (warp, lane) = (tid / 32, tid % 32);
         let (block_row, block_col) = (thread::block_idx_y() * G::BM, thread::block_idx_x() * G::BN);
@@ -144,9 +168,17 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         let mut from_a =
             a.wrapping_add(row as usize * lda as usize + (begin + lane * width) as usize);
         let to_a = a_smem.add(lane * width);
-        let (row_b, col_b) = (tid / G::BN, tid % G::BN);
-        let mut from_b =
-            b.wrapping_add((begin + row_b) as usize * ldb as usize + (block_col + col_b) as usize);
+        // From one row of B to the next, and from one column; neighbouring threads copy neighbours.
+        let b_transposed = layout & TRANSPOSED_B != 0;
+        let [to_row, to_col] = if b_transposed { [1, ldb as usize] } else { [ldb as usize, 1] };
+        let (row_b, col_b) = if b_transposed {
+            (tid % Self::ROWS_B, tid / Self::ROWS_B)
+        } else {
+            (tid / G::BN, tid % G::BN)
+        };
+        let mut from_b = b.wrapping_add(
+            (begin + row_b) as usize * to_row + (block_col + col_b) as usize * to_col,
+        );
         let to_b = b_smem.add(col_b * Self::LD_B + row_b);
         let has_col = block_col + col_b < n;
         // Copies the next step, where `left` of K is left; nothing if none is.
@@ -173,7 +205,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 let to = to_b.add(stage * Self::STAGE_B);
                 for k in (0..G::BK).step_by(Self::ROWS_B as usize) {
                     if Self::ROWS_B <= G::BK || row_b < G::BK {
-                        let from = from_b.wrapping_add(k as usize * ldb as usize);
+                        let from = from_b.wrapping_add(k as usize * to_row);
                         // SAFETY: as above, one element of B.
                         unsafe {
                             cp_async::copy_zfill(to.add(k), from, has_col && row_b + k < left);
@@ -181,7 +213,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                     }
                 }
                 from_a = from_a.wrapping_add(G::BK as usize);
-                from_b = from_b.wrapping_add(G::BK as usize * ldb as usize);
+                from_b = from_b.wrapping_add(G::BK as usize * to_row);
             }
             cp_async::commit_group();
         };
@@ -201,19 +233,19 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
 
             let a_tile = a_smem.add(stage * Self::STAGE_A);
             let b_tile = b_smem.add(stage * Self::STAGE_B);
-            let mut fours_b = [[0.0f32; 4]; TN];
-            for j in 0..TN {
+            let mut fours_a = [[0.0f32; 4]; TM];
+            for i in 0..TM {
                 // SAFETY: inside the stage, which was waited for before the barrier; a multiple
                 // of four.
-                fours_b[j] = unsafe { b_tile.load4(j as u32 * Self::LD_B + lane * 4) };
+                fours_a[i] = unsafe { a_tile.load4(i as u32 * G::BK + lane * 4) };
             }
-            for i in 0..TM {
+            for j in 0..TN {
                 // SAFETY: as above.
-                let four_a = unsafe { a_tile.load4(i as u32 * G::BK + lane * 4) };
-                for j in 0..TN {
-                    let mut sum = four_a[0] * fours_b[j][0];
+                let four_b = unsafe { b_tile.load4(j as u32 * Self::LD_B + lane * 4) };
+                for i in 0..TM {
+                    let mut sum = fours_a[i][0] * four_b[0];
                     for e in 1..4 {
-                        sum = fma(four_a[e], fours_b[j][e], sum);
+                        sum = fma(fours_a[i][e], four_b[e], sum);
                     }
                     sums[i][j] += sum;
                 }
@@ -222,19 +254,27 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             left = left.saturating_sub(G::BK);
         }
 
-        // The number of this lane's sum among those of its block, as rows of C.
-        let sum = Self::add_lanes(lane, &sums);
-        let number = warp * Self::VALUES + lane / Self::ALIKE;
-        let position = |number: u32| (block_row + number / G::BN, block_col + number % G::BN);
+        // The number of this lane's first sum among those of its block, as rows of C.
+        let own = Self::add_lanes(lane, &sums);
+        let number = warp * Self::VALUES + lane / Self::ALIKE * Self::OWN;
         let is_owner = lane % Self::ALIKE == 0;
         // SAFETY: as the launch promises.
-        let c = unsafe { params.output() };
+        let (c, c_transposed) = unsafe { params.output_or_transpose() };
+        let position = |number: u32| {
+            let (row, col) = (block_row + number / G::BN, block_col + number % G::BN);
+            if c_transposed { (col, row) } else { (row, col) }
+        };
         let splits = split.count;
         if splits == 1 {
-            let (row, col) = position(number);
+            let at = |i: usize| position(number + i as u32);
             if is_owner {
-                // SAFETY: one lane of one warp has this element.
-                unsafe { c.store_each(params.epilogue(), [sum], |_| (row, col)) };
+                // SAFETY: one lane of one warp has these elements.
+                unsafe {
+                    match Self::OWN {
+                        1 => c.store_each(params.epilogue(), [own[0]], at),
+                        _ => c.store_each(params.epilogue(), own, at),
+                    }
+                }
             }
             return;
         }
@@ -245,8 +285,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         let first = partials.wrapping_add((tile * splits) as usize * (G::BM * G::BN) as usize);
         let part = |z: u32| first.wrapping_add((z * G::BM * G::BN) as usize);
         if is_owner {
-            // SAFETY: room for a tile per block, of which this one fills its own.
-            unsafe { *part(split.index).add(number as usize) = sum };
+            for i in 0..Self::OWN as usize {
+                // SAFETY: room for a tile per block, of which this one fills its own.
+                unsafe { *part(split.index).add(number as usize + i) = own[i] };
+            }
         }
         // SAFETY: as the launch promises; every thread of the block comes here.
         if !unsafe { is_last_to_arrive(splits, counters, tile) } || tid * 4 >= G::BM * G::BN {
@@ -281,10 +323,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         unsafe { c.store_each(params.epilogue(), total, |e| position(tid * 4 + e as u32)) };
     }
 
-    /// Adds up the sums of all lanes. A lane gets that with the number `lane / ALIKE`, counted
+    /// Adds up the sums of all lanes. A lane gets those from the number `lane / ALIKE * OWN` on, counted
     /// along rows of C.
     #[inline(always)]
-    fn add_lanes(lane: u32, sums: &[[f32; TN]; TM]) -> f32 {
+    fn add_lanes(lane: u32, sums: &[[f32; TN]; TM]) -> [f32; MAX_OWN] {
         let mut values = [0.0f32; MAX_VALUES];
         for i in 0..TM {
             for j in 0..TN {
@@ -309,6 +351,6 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 values[v] = kept + got;
             }
         }
-        values[0]
+        [values[0], values[1]]
     }
 }

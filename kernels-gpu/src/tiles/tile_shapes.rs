@@ -12,7 +12,8 @@ kernel_module! {
     Tiled {
         BM: 128, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -22,7 +23,8 @@ kernel_module! {
     Tiled {
         BM: 64, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
     },
-    vectorized [false, true, false], min_blocks 4, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 4, "tiled.rs"
 }
 
 kernel_module! {
@@ -32,7 +34,8 @@ kernel_module! {
     Tiled {
         BM: 64, BN: 64, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 5
     },
-    vectorized [false, true, false], min_blocks 5, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 5, "tiled.rs"
 }
 
 kernel_module! {
@@ -42,7 +45,8 @@ kernel_module! {
     Tiled {
         BM: 32, BN: 32, BK: 32, WM: 16, WN: 32, TM: 4, TN: 4, SLICES: 1, STAGES: 2
     },
-    vectorized [false, true, false], min_blocks 10, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 10, "tiled.rs"
 }
 
 kernel_module! {
@@ -52,7 +56,8 @@ kernel_module! {
     Tiled {
         BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
     },
-    vectorized [false, true, false], min_blocks 16, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 16, "tiled.rs"
 }
 
 kernel_module! {
@@ -62,7 +67,8 @@ kernel_module! {
     Tiled {
         BM: 64, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 2, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -72,7 +78,8 @@ kernel_module! {
     Tiled {
         BM: 64, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -82,7 +89,8 @@ kernel_module! {
     Tiled {
         BM: 32, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 4
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -92,7 +100,8 @@ kernel_module! {
     Tiled {
         BM: 64, BN: 32, BK: 64, WM: 64, WN: 32, TM: 8, TN: 8, SLICES: 8, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -102,7 +111,8 @@ kernel_module! {
     Tiled {
         BM: 32, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 8, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -112,7 +122,8 @@ kernel_module! {
     Tiled {
         BM: 32, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 8, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -122,7 +133,8 @@ kernel_module! {
     Tiled {
         BM: 128, BN: 16, BK: 64, WM: 128, WN: 16, TM: 8, TN: 8, SLICES: 8, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -132,17 +144,8 @@ kernel_module! {
     Tiled {
         BM: 16, BN: 128, BK: 64, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 8, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// M up to 8.
-    tile_8x128, tile_8x128_unaligned,
-    "8x128 outputs, 8x4 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 8, BN: 128, BK: 64, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }
 
 kernel_module! {
@@ -152,5 +155,6 @@ kernel_module! {
     Tiled {
         BM: 4, BN: 128, BK: 64, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 3
     },
-    vectorized [false, true, false], min_blocks 2, "tiled.rs"
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
 }

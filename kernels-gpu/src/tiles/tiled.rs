@@ -78,6 +78,12 @@
 //! Where there are blocks enough, as in batches of small products, slices are for nothing: tiles
 //! whose names end in their step along K have one, or just as many as make warps of a tiny tile.
 //!
+//! # Transposed operands
+//!
+//! Each operand may lie as its transpose: which of two ways of copying is taken is one branch, the same
+//! for all threads, in front of the copies of a step, and the tiles in shared memory are the same. What
+//! lies across is transposed by copies of single elements: a plain A, and a transposed B.
+//!
 //! # Rows of C that begin anywhere
 //!
 //! A thread has four neighbours of a row, so that what a warp would store one by one is spread over
@@ -97,13 +103,46 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{CopyA, CopyB, row_a, swapped_a};
+use super::copy::{CopyA, CopyB, row_a, row_b, swapped_a};
 use super::geometry::Geometry;
 use super::kernel::Params;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::epilogue;
-use crate::matrix::Output;
+use crate::matrix::{Output, TRANSPOSED_A, TRANSPOSED_B};
 use crate::swizzle::swizzled_tile;
+
+/// A thread's shares of the tiles of A and B.
+struct Copies<G, const ALIGNED: bool> {
+    a: CopyA<G, ALIGNED>,
+    b: CopyB<G, ALIGNED>,
+    /// Whether every tile of the block lies inside, but for the last step along K.
+    is_interior: bool,
+}
+
+impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
+    const STAGE_A: u32 = row_a(G::BM, G::BK);
+    const STAGE_B: u32 = row_b(G::BN, ALIGNED, G::BK);
+
+    /// Copies the next tiles to a stage, where `left` of K is left; if none is, zeros or nothing.
+    ///
+    /// # Safety
+    /// As for [`CopyA::copy`] and [`CopyB::copy`].
+    #[inline(always)]
+    unsafe fn copy_tile(&mut self, left: u32, stage: u32, zeros: bool) {
+        let (to_a, to_b) = (stage * Self::STAGE_A, stage * Self::STAGE_B);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_interior && left >= G::BK {
+                self.a.copy::<true>(to_a, left);
+                self.b.copy::<true>(to_b, left);
+            } else if left > 0 || zeros {
+                self.a.copy::<false>(to_a, left);
+                self.b.copy::<false>(to_b, left);
+            }
+        }
+        cp_async::commit_group();
+    }
+}
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
@@ -117,7 +156,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
 
     /// Elements from one stage to the next.
     const STAGE_A: u32 = row_a(G::BM, G::BK);
-    const STAGE_B: u32 = G::BK * G::BN;
+    const STAGE_B: [u32; 2] = [row_b(G::BN, false, G::BK), row_b(G::BN, true, G::BK)];
 
     /// Quads of a thread; those in a row of them; how many are its own after the slice-K
     /// reduction; and how many of these it stores at a time.
@@ -153,7 +192,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
 
     /// Shared memory per block: the stages, or what the slices leave there in the end, or C.
     pub(super) const SHARED_BYTES: u64 = {
-        let stages = G::STAGES * (Self::STAGE_A + Self::STAGE_B);
+        let stages = G::STAGES * (Self::STAGE_A + Self::STAGE_B[0]);
         let sums = if G::SLICES > 1 { G::SLICES * G::BM * G::BN } else { 0 };
         let c = G::BM * Self::LD_C;
         let most = if stages > sums { stages } else { sums };
@@ -167,10 +206,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         const { Self::CONSISTENT };
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
-        let Params { m, n, a, lda, b, ldb, .. } = params;
+        let Params { m, n, a, lda, b, ldb, layout, .. } = params;
         let tid = thread::thread_idx_x();
         let (block_y, block_x) = swizzled_tile();
         let (block_row, block_col) = (block_y * G::BM, block_x * G::BN);
+
+        if params.epilogue.is_some() {
+            let place = [block_row + tid, block_col + tid];
+            // SAFETY: as the launch promises.
+            unsafe { params.epilogue().prefetch(place, [m, n]) };
+        }
 
         // What this thread computes: its slice of every step.
         let (slice_k, in_slice) = (tid / G::SLICE_THREADS * G::SLICE_K, tid % G::SLICE_THREADS);
@@ -180,41 +225,35 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem; // (STAGES, BK, BM), padded
-        let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BK, BN)
+        let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BK, BN), padded if not aligned
         let a_frag = a_smem.add(row_a(G::BM, slice_k) + warp_row);
-        let b_frag = b_smem.add(slice_k * G::BN + warp_col);
+        let b_frag = b_smem.add(row_b(G::BN, ALIGNED, slice_k) + warp_col);
 
-        let mut copy_a = CopyA::<G>::new(a, lda, m, block_row, begin, a_smem);
-        let mut copy_b = CopyB::<G, ALIGNED>::new(b, ldb, n, begin, block_col, b_smem);
-        // Whether every tile of this block lies inside, but for the last step along K.
-        let interior = block_row + G::BM <= m && block_col + G::BN <= n;
-        // Copies the next tile, where `left` of K is left; if none is, zeros or nothing.
-        let mut copy_tile = |left: u32, stage: u32, zeros: bool| {
-            let (to_a, to_b) = (stage * Self::STAGE_A, stage * Self::STAGE_B);
-            // SAFETY: the matrices are as the launch promises, and nobody uses the stage before
-            // the copies are waited for.
-            unsafe {
-                if interior && left >= G::BK {
-                    copy_a.copy::<true>(to_a, left);
-                    copy_b.copy::<true>(to_b, left);
-                } else if left > 0 || zeros {
-                    copy_a.copy::<false>(to_a, left);
-                    copy_b.copy::<false>(to_b, left);
-                }
-            }
-            cp_async::commit_group();
-        };
+        let [a_transposed, b_transposed] =
+            [TRANSPOSED_A, TRANSPOSED_B].map(|which| layout & which != 0);
+        let copy_a = CopyA::<G, ALIGNED>::new(a, lda, a_transposed, m, block_row, begin, a_smem);
+        let copy_b = CopyB::<G, ALIGNED>::new(b, ldb, b_transposed, n, begin, block_col, b_smem);
+        let is_interior = block_row + G::BM <= m && block_col + G::BN <= n;
+        let mut copies = Copies { a: copy_a, b: copy_b, is_interior };
 
         let mut acc = [[0.0f32; TN]; TM];
 
         let mut left = end.saturating_sub(begin);
-        for stage in 0..G::STAGES - 1 {
+        let mut stage = 0;
+        while stage < G::STAGES - 1 {
             // An empty sum is a step of zeros: a way around the loop would make it slower.
-            copy_tile(left.saturating_sub(stage * G::BK), stage, stage == 0);
+            let left = left.saturating_sub(stage * G::BK);
+            // SAFETY: the matrices are as the launch promises, and nobody uses the stage before the
+            // copies are waited for.
+            unsafe { copies.copy_tile(left, stage, stage == 0) };
+            // One piece of code for all stages, since there are many ways to copy.
+            stage = black_box(stage + 1);
         }
 
-        let tile =
-            |stage: u32| (a_frag.add(stage * Self::STAGE_A), b_frag.add(stage * Self::STAGE_B));
+        let tile = |stage: u32| {
+            let stage_b = stage * Self::STAGE_B[ALIGNED as usize];
+            (a_frag.add(stage * Self::STAGE_A), b_frag.add(stage_b))
+        };
         let mut frag_a = [[0.0f32; TM]; 2];
         let mut frag_b = [[0.0f32; TN]; 2];
         let mut stage = 0;
@@ -231,13 +270,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         loop {
             // All have read what was in the stage before this one.
             let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
-            copy_tile(left.saturating_sub((G::STAGES - 1) * G::BK), free, false);
+            // SAFETY: as above.
+            unsafe { copies.copy_tile(left.saturating_sub((G::STAGES - 1) * G::BK), free, false) };
             for kk in 0..G::SLICE_K - 1 {
                 let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
                 // SAFETY: as above.
                 unsafe {
-                    let (a_row, b_row) =
-                        (a_tile.add(row_a(G::BM, kk + 1)), b_tile.add((kk + 1) * G::BN));
+                    let (a_row, b_row) = (
+                        a_tile.add(row_a(G::BM, kk + 1)),
+                        b_tile.add(row_b(G::BN, ALIGNED, kk + 1)),
+                    );
                     let stored = Self::fragment_a(a_row, lane_row);
                     frag_a[next] =
                         core::array::from_fn(|i| stored[swapped_a(i as u32, kk + 1) as usize]);

@@ -41,7 +41,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, TILES};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::Gemm;
-use crate::launch::{Kernel, Plan, PlanBuilder, is_aligned};
+use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, wide_rows};
 use crate::matrix::DeviceMatrix;
 
 pub use changes::Change;
@@ -195,6 +195,23 @@ impl Auto {
         Self { device: device.clone(), basis, kernels: kernels.collect() }
     }
 
+    /// How to prepare a product in whichever precision it says, by the kernel that is fastest for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Compute`] if there are no kernels for it; those of [`Auto::plan`] and
+    /// [`Device::tensor_core`].
+    pub fn product(&self, gemm: Gemm) -> Result<ProductBuilder, Error> {
+        gemm.compute.expect_available()?;
+        match gemm.compute.input() {
+            None => Ok(ProductBuilder::F32(self.plan(gemm)?)),
+            Some(input) => {
+                let kernel = self.device.tensor_core_for(&gemm, input)?;
+                Ok(ProductBuilder::TensorCore(kernel.plan(gemm)))
+            }
+        }
+    }
+
     /// What choices are based on.
     pub fn basis(&self) -> &Basis {
         &self.basis
@@ -228,14 +245,10 @@ impl Auto {
         let Gemm { m, n, k, .. } = *gemm;
         // Single products of densely stored matrices were measured; others may need other entry
         // points.
-        let measured = Gemm::new(m, n, k);
         let alike = gemm.depth() == k
             && gemm.batch == 1
-            && (0..3).all(|i| {
-                let mut one = [false; 3];
-                one[i] = true;
-                is_aligned(one, gemm, [0; 3]) == is_aligned(one, &measured, [0; 3])
-            });
+            && !(gemm.trans_a || gemm.trans_b)
+            && wide_rows(gemm, [0; 3]) == wide_rows(&Gemm::new(m, n, k), [0; 3]);
         exceptions.get(&[m, n, k]).copied().filter(|one| alike && gemm.suits(one.descriptor))
     }
 

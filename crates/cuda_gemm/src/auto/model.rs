@@ -25,27 +25,31 @@
 //!
 //! # Batches
 //!
-//! Products of a batch share a launch where a kernel can split K, and then are so many more tiles;
+//! Products of a batch share a launch where a kernel takes batches, and then are so many more tiles;
 //! other kernels compute one after the other.
 //!
 //! # Operand staging
 //!
-//! Of a transposed operand every kernel takes a copy. Where a leading dimension is no multiple of 16
-//! bytes, tensor maps need a copy of that matrix first; other kernels have the choice: to stage A and
-//! B, or to take another entry point.
+//! Of a transposed operand a kernel takes a copy, if it cannot read it as it lies. Where a leading
+//! dimension is no multiple of 16 bytes, tensor maps need a copy of that matrix first; other kernels have
+//! the choice: to stage A and B, or to take another entry point.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor};
+use kernels_gpu::{KernelAbi, KernelDescriptor, Reads};
 
 use super::choice::{Choice, slices};
 use super::table::{Costs, Pace, Table};
-use crate::gemm::{Decomposition, Gemm, MAX_SPLITS};
-use crate::launch::is_aligned;
+use crate::gemm::{Decomposition, Gemm, KernelForm, MAX_SPLITS};
+use crate::launch::{is_aligned, wide_rows};
 
 /// Rows of tiles that run at the same time: see `kernels_gpu`'s `grouped`.
 const GROUP: f64 = 8.0;
 
 /// Waves of blocks up to which a tile of C is shared: beyond, there are enough anyway.
 const SHARED_WAVES: u32 = 3;
+
+/// How much of C tiles for a short K may cover for each element that it has: what is measured of them is
+/// how they store whole tiles.
+const MOST_WASTE: f64 = 4.0;
 
 /// Products that a thread adds to one sum: the error grows with how many, and where C does not fill
 /// the GPU more than a few times, K is split anyway before there are more.
@@ -154,7 +158,8 @@ impl Model {
         let both = self.kernels.iter().flat_map(|costs| [(costs, false), (costs, true)]);
         for (costs, staged) in both {
             let work = Work::new(gemm, costs.kernel, staged);
-            if work.tiles == 0 || staged && !work.staged || !gemm.suits(costs.kernel) {
+            let is_wasted = costs.kernel.abi() == KernelAbi::Batched && work.waste > MOST_WASTE;
+            if work.tiles == 0 || staged && !work.staged || !gemm.suits(costs.kernel) || is_wasted {
                 continue;
             }
             if costs.kernel.abi() != KernelAbi::SplitK {
@@ -186,10 +191,9 @@ impl Model {
         let memory = work.bytes(self, costs) / self.copy;
         let (blocks, reduction) = match costs.kernel.abi() {
             KernelAbi::StreamK => self.persistent(costs, work),
-            KernelAbi::Gemm
-            | KernelAbi::GemmEpilogue
-            | KernelAbi::SplitK
-            | KernelAbi::TensorMap => self.in_waves(costs, work, splits),
+            KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK | KernelAbi::TensorMap => {
+                self.in_waves(costs, work, splits)
+            }
         };
         let staging = match work.staged_bytes {
             0.0 => 0.0,
@@ -283,6 +287,8 @@ struct Work {
     staged: bool,
     /// Whether the rows of C are aligned.
     stores_aligned: bool,
+    /// Elements that the tiles cover for each one of C.
+    waste: f64,
     /// Rows and columns of tiles.
     rows: f64,
     cols: f64,
@@ -297,16 +303,16 @@ struct Work {
 impl Work {
     /// With copies of A and B, if `staged`, where they let the kernel's first entry point serve.
     fn new(gemm: &Gemm, descriptor: &KernelDescriptor, staged: bool) -> Self {
-        let gemm = &gemm.canonical();
+        let form = KernelForm::new(gemm, descriptor);
+        let gemm = &form.gemm;
         let tile = descriptor.tile();
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
         let rows = gemm.m.div_ceil(tile.bm as usize);
         let cols = gemm.n.div_ceil(tile.bn as usize);
         let touched = if gemm.beta == 0.0 { 1.0 } else { 2.0 };
-        let wide = descriptor.unaligned().map_or([false; 3], |other| other.vectorized);
-        let serves = |which| is_aligned(which, gemm, [0; 3]);
+        let wide = wide_rows(gemm, [0; 3]);
         let batch = gemm.batch as f64;
-        let is_batched = descriptor.abi() == KernelAbi::SplitK;
+        let is_batched = descriptor.abi().has_batches();
         let (products, rounds) = if is_batched { (batch, 1.0) } else { (1.0, batch) };
         // What all products share is read once.
         let is_one = |stride: usize| stride == 0 && !gemm.pointers;
@@ -314,32 +320,31 @@ impl Work {
         let inputs = [(4.0 * m * k, gemm.stride_a), (4.0 * k * n, gemm.stride_b)];
         let bytes = inputs.map(|(bytes, stride)| bytes * count(stride, batch));
         let read = inputs.map(|(bytes, stride)| bytes * count(stride, products));
-        let ragged = match descriptor.abi() {
-            KernelAbi::Gemm | KernelAbi::GemmEpilogue => [false; 2],
-            KernelAbi::TensorMap | KernelAbi::StreamK => {
-                [(gemm.trans_a, gemm.lda), (gemm.trans_b, gemm.ldb)]
-                    .map(|(transposed, ld)| !transposed && !ld.is_multiple_of(4))
-            }
-            KernelAbi::SplitK => {
-                let [a, b, _] = wide;
-                [!serves([a, false, false]), !serves([false, b, false])]
-            }
+        let reads = form.reads(descriptor);
+        let has_maps = descriptor.abi().has_tensor_maps();
+        // What can be copied first, or need not be.
+        let could_be = |i: usize| match reads[i] {
+            Reads::Aligned => !wide[i],
+            Reads::Unaligned => true,
+            Reads::Anywhere | Reads::Copied => false,
         };
         let is_choice = descriptor.abi() == KernelAbi::SplitK;
-        let staged = staged && is_choice && ragged != [false; 2] && serves([false, false, wide[2]]);
-        let transposed = [gemm.trans_a, gemm.trans_b];
-        let copied = |i: usize| {
-            let is_copied = transposed[i] || ragged[i] && (staged || !is_choice);
-            if is_copied { bytes[i] } else { 0.0 }
-        };
+        let staged = staged && is_choice && (could_be(0) || could_be(1));
+        let is_copied = [0, 1].map(|i| match reads[i] {
+            Reads::Copied => true,
+            Reads::Aligned if has_maps => ![gemm.lda, gemm.ldb][i].is_multiple_of(4),
+            _ => staged && could_be(i),
+        });
+        let copied = |i: usize| if is_copied[i] { bytes[i] } else { 0.0 };
         Self {
             // Each of the first two fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: (rows as u64 * cols as u64).saturating_mul(products as u64),
             rounds,
             steps: gemm.depth().div_ceil(tile.bk as usize) as u32,
-            aligned: staged || serves(wide),
+            aligned: is_aligned(descriptor, &form, [0; 3], is_copied),
             staged,
-            stores_aligned: serves([false, false, true]),
+            stores_aligned: wide[2],
+            waste: (rows * tile.bm as usize) as f64 * (cols * tile.bn as usize) as f64 / (m * n),
             rows: rows as f64,
             cols: cols as f64,
             depth: k,

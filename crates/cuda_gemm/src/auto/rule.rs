@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use kernels_gpu::{KernelAbi, KernelDescriptor, TILES, Tile};
 
 use super::choice::{Choice, slices};
-use crate::gemm::Gemm;
+use crate::gemm::{Gemm, KernelForm};
 use crate::launch::is_aligned;
 
 /// A split has at least this many steps along K: fewer are not worth meeting for.
@@ -34,10 +34,10 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
             (gemm.trans_a || gemm.lda.is_multiple_of(4))
                 && (gemm.trans_b || gemm.ldb.is_multiple_of(4))
         }
-        KernelAbi::Gemm | KernelAbi::GemmEpilogue => {
-            descriptor.unaligned().is_none_or(|other| is_aligned(other.vectorized, gemm, [0; 3]))
+        KernelAbi::Gemm => {
+            is_aligned(descriptor, &KernelForm::new(gemm, descriptor), [0; 3], [false; 2])
         }
-        KernelAbi::SplitK => true,
+        KernelAbi::Batched | KernelAbi::SplitK => true,
     };
     let tiles_for_k = tiles_for_k(gemm);
     let least =
@@ -59,7 +59,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         KernelAbi::SplitK => {
             (gemm.depth().div_ceil(descriptor.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
-        KernelAbi::Gemm | KernelAbi::GemmEpilogue | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
+        KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
     };
     let fills = |descriptor: &&&'static KernelDescriptor| {
         tiles(descriptor) * f64::from(most_splits(descriptor)) >= full
@@ -90,7 +90,7 @@ pub fn for_software(gemm: &Gemm) -> Choice {
 
 /// Tiles without splits are for a K of one step.
 fn is_for_short_k(descriptor: &KernelDescriptor) -> bool {
-    descriptor.abi() == KernelAbi::GemmEpilogue
+    descriptor.abi() == KernelAbi::Batched
 }
 
 /// The tiles that are for a K as long as this.

@@ -2,6 +2,8 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
 
+use super::compute::Compute;
+use super::form::KernelForm;
 use super::operation::Gemm;
 use super::panel::{Launch, Workspace, panels};
 use super::stream_k;
@@ -35,7 +37,7 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 #[derive(Clone, Debug)]
 pub struct LaunchPlan {
     gemm: Gemm,
-    canonical: Gemm,
+    form: KernelForm,
     products_per_launch: u32,
     block: [u32; 2],
     shared_bytes: u32,
@@ -52,7 +54,7 @@ impl LaunchPlan {
     /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
     /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
     /// with [`KernelAbi::StreamK`] has persistent blocks, about one per multiprocessor. The products
-    /// of a batch share launches if the kernel has [`KernelAbi::SplitK`].
+    /// of a batch share launches if the kernel has [`KernelAbi::SplitK`] or [`KernelAbi::Batched`].
     ///
     /// # Errors
     ///
@@ -81,7 +83,13 @@ impl LaunchPlan {
         device: &str,
     ) -> Result<Self, Error> {
         gemm.validate()?;
-        let canonical = gemm.canonical();
+        if gemm.compute != Compute::F32 {
+            let kernel = descriptor.name();
+            let reason = format!("{kernel} is of f32; `Auto::product` chooses a kernel for it");
+            return Err(gemm.compute.refused(reason));
+        }
+        let form = KernelForm::new(&gemm, descriptor);
+        let canonical = &form.gemm;
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
@@ -111,20 +119,16 @@ impl LaunchPlan {
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
         let products_per_launch = match descriptor.abi() {
             // `validate` accepted the batch.
-            KernelAbi::SplitK => (most_splits / splits).clamp(1, canonical.batch.max(1) as u32),
-            KernelAbi::Gemm
-            | KernelAbi::GemmEpilogue
-            | KernelAbi::TensorMap
-            | KernelAbi::StreamK => 1,
+            KernelAbi::Batched | KernelAbi::SplitK => {
+                (most_splits / splits).clamp(1, canonical.batch.max(1) as u32)
+            }
+            KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
         };
         let (launches, workspace) = match descriptor.abi() {
             _ if canonical.batch == 0 => Default::default(),
-            KernelAbi::StreamK => stream_k::launches(descriptor, &canonical, limits),
-            KernelAbi::Gemm
-            | KernelAbi::GemmEpilogue
-            | KernelAbi::SplitK
-            | KernelAbi::TensorMap => {
-                let launches = panels(descriptor, &canonical, [limits.grid[0], limits.grid[1]]);
+            KernelAbi::StreamK => stream_k::launches(descriptor, canonical, limits),
+            KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK | KernelAbi::TensorMap => {
+                let launches = panels(descriptor, canonical, [limits.grid[0], limits.grid[1]]);
                 let workspace = split_workspace(descriptor, splits, products_per_launch, &launches);
                 (launches, workspace)
             }
@@ -133,7 +137,7 @@ impl LaunchPlan {
         let block = descriptor.block();
         Ok(Self {
             gemm,
-            canonical,
+            form,
             products_per_launch,
             block,
             shared_bytes,
@@ -145,14 +149,15 @@ impl LaunchPlan {
     }
 
     /// The product this plan computes. Its launches may be those of another form of it: products of
-    /// a batch that share B, and whose A and C follow each other, are one product of more rows.
+    /// a batch that share B, and whose A and C follow each other, are one product of more rows, and a
+    /// kernel for few columns computes a C of few rows as its transpose.
     pub fn gemm(&self) -> &Gemm {
         &self.gemm
     }
 
     /// The product in the form that is launched.
-    pub(crate) fn canonical(&self) -> &Gemm {
-        &self.canonical
+    pub(crate) fn form(&self) -> &KernelForm {
+        &self.form
     }
 
     /// How many products of a batch each launch computes at most; there is one launch after the
@@ -164,14 +169,14 @@ impl LaunchPlan {
     /// Launches in all, for all products of a batch.
     pub fn launch_count(&self) -> u64 {
         let each = u64::from(self.products_per_launch);
-        (self.canonical.batch as u64).div_ceil(each) * self.launches.len() as u64
+        (self.form.gemm.batch as u64).div_ceil(each) * self.launches.len() as u64
     }
 
     /// Blocks of all launches.
     pub fn block_count(&self) -> u64 {
         let grids = self.launches.iter().map(|launch| launch.grid.map(u64::from));
         let blocks: u64 = grids.map(|[x, y]| x * y).sum();
-        blocks * u64::from(self.splits) * self.canonical.batch as u64
+        blocks * u64::from(self.splits) * self.form.gemm.batch as u64
     }
 
     /// Threads per block, along x and y.
@@ -234,7 +239,7 @@ mod tests {
     use super::*;
     use crate::gemm::operation::MAX_DIMENSION;
     use crate::launch::find_kernel;
-    use kernels_gpu::{GridOrder, LADDER, TILES, Tile};
+    use kernels_gpu::{GridOrder, LADDER, Tile, f32_kernels};
 
     /// The x axis walks the rows of C, with tiles of 16 x 16.
     fn rows_along_x() -> &'static KernelDescriptor {
@@ -258,7 +263,7 @@ mod tests {
 
     #[test]
     fn every_rung_fits_every_device() {
-        for descriptor in LADDER.iter().chain(TILES) {
+        for descriptor in f32_kernels() {
             assert!(descriptor.threads() <= 1024, "{}", descriptor.name());
             plan(descriptor, Gemm::new(300, 200, 100)).unwrap();
             // So that a panel of an aligned matrix is aligned: B and C are cut into columns.

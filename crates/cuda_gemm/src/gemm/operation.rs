@@ -1,8 +1,9 @@
-//! The operation: GEMM in f32, as BLAS has it.
+//! The operation: GEMM, as BLAS has it.
 
-use gemm_matrix::span;
-use kernels_gpu::{KernelAbi, KernelDescriptor};
+use gemm_matrix::{Element, span};
+use kernels_gpu::KernelDescriptor;
 
+use super::compute::Compute;
 use super::epilogue::Epilogue;
 use crate::error::Error;
 
@@ -13,7 +14,7 @@ pub const MAX_DIMENSION: usize = i32::MAX as usize;
 /// The most elements that strides of a batch go: any device has less memory.
 const MAX_REACH: usize = 1 << 48;
 
-/// `C = alpha * op(A) * op(B) + beta * C` in f32, all matrices row-major: op(A) is m x k, op(B) is
+/// `C = alpha * op(A) * op(B) + beta * C`, all matrices row-major: op(A) is m x k, op(B) is
 /// k x n, C is m x n. A is op(A) as it is, or, with `trans_a`, its transpose: k x m; B likewise.
 /// Leading dimensions are in elements.
 ///
@@ -22,7 +23,8 @@ const MAX_REACH: usize = 1 << 48;
 /// Of a strided batch, there are `batch` such products, whose matrices follow each other at strides
 /// in memory; of a batch of pointers they lie anywhere.
 ///
-/// An [`Epilogue`] makes something else of each element before it is stored.
+/// An [`Epilogue`] makes something else of each element before it is stored. A [`Compute`] says in
+/// which precision all this is done: f32, unless the caller says otherwise.
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
 /// neither A nor B is read.
@@ -88,6 +90,10 @@ pub struct Gemm {
     pub factors_on_device: bool,
     /// What becomes of an element before it is stored.
     pub epilogue: Epilogue,
+    /// How the product is computed.
+    pub compute: Compute,
+    /// The type of C's elements: f32, or that of A and B.
+    pub output: Element,
 }
 
 impl Gemm {
@@ -111,7 +117,21 @@ impl Gemm {
             pointers: false,
             factors_on_device: false,
             epilogue: Epilogue::new(),
+            compute: Compute::F32,
+            output: Element::F32,
         }
+    }
+
+    /// The same product, computed in another precision.
+    #[must_use]
+    pub const fn computed_in(self, compute: Compute) -> Self {
+        Self { compute, ..self }
+    }
+
+    /// The same product with a C of this type, rounded to the nearest, ties to even.
+    #[must_use]
+    pub const fn stored_as(self, output: Element) -> Self {
+        Self { output, ..self }
     }
 
     /// The same product, and what becomes of each element before it is stored.
@@ -140,7 +160,7 @@ impl Gemm {
     pub fn suits(&self, descriptor: &KernelDescriptor) -> bool {
         let abi = descriptor.abi();
         let is_plain = self.epilogue.is_none() && !self.factors_on_device;
-        (is_plain || abi.has_epilogue()) && (!self.pointers || abi == KernelAbi::SplitK)
+        (is_plain || abi.has_epilogue()) && (!self.pointers || abi.has_batches())
     }
 
     /// A strided batch of such products, with the strides of A, B and C in elements.
@@ -238,8 +258,9 @@ impl Gemm {
     /// # Errors
     ///
     /// [`Error::TooLarge`], [`Error::LeadingDimension`], [`Error::NotFinite`],
-    /// [`Error::StrideTooLarge`] or [`Error::Overlap`].
+    /// [`Error::StrideTooLarge`], [`Error::Overlap`] or [`Error::Compute`].
     pub fn validate(&self) -> Result<(), Error> {
+        self.compute.expect_output(self.output)?;
         let sizes = [
             ("m", self.m),
             ("n", self.n),
@@ -298,9 +319,16 @@ impl Gemm {
             (batch, _) => batch as u128,
         };
         // Each product of two `usize` fits; others may not.
-        let elements = [(m * k, self.stride_a), (k * n, self.stride_b), (m * n, self.stride_c)]
-            .map(|(elements, stride)| elements.saturating_mul(count(stride)));
-        elements.into_iter().fold(0, u128::saturating_add).saturating_mul(4)
+        let [input, output] = [self.compute.element(), self.output].map(Element::bytes);
+        let matrices = [
+            (m * k, self.stride_a, input),
+            (k * n, self.stride_b, input),
+            (m * n, self.stride_c, output),
+        ];
+        let bytes = matrices.map(|(elements, stride, bytes)| {
+            elements.saturating_mul(count(stride)).saturating_mul(bytes as u128)
+        });
+        bytes.into_iter().fold(0, u128::saturating_add)
     }
 }
 

@@ -1,20 +1,38 @@
 //! Which rows 128-bit accesses reach.
 
-use crate::gemm::Gemm;
+use kernels_gpu::{KernelDescriptor, Reads};
 
-/// Whether 128-bit accesses reach every row of those matrices, at these addresses, of which a
-/// rung makes such: see `KernelDescriptor::unaligned`. Of a transposed operand it gets a copy, whose
-/// rows they reach.
-pub(crate) fn is_aligned(wide: [bool; 3], gemm: &Gemm, addresses: [u64; 3]) -> bool {
-    let gemm = gemm.canonical();
-    let rows = [(gemm.lda, gemm.depth()), (gemm.ldb, gemm.n), (gemm.ldc, gemm.n)];
-    let is_copied = [gemm.trans_a, gemm.trans_b, false];
-    (0..3).all(|i| {
+use crate::gemm::{Gemm, KernelForm};
+
+/// Whether a kernel's first entry point takes matrices at these addresses, where some operands may have
+/// copies that it takes.
+pub(crate) fn is_aligned(
+    descriptor: &KernelDescriptor,
+    form: &KernelForm,
+    addresses: [u64; 3],
+    has_copy: [bool; 2],
+) -> bool {
+    let wide = wide_rows(&form.gemm, addresses);
+    let reads = form.reads(descriptor);
+    let operands = (0..2).all(|i| match reads[i] {
+        _ if has_copy[i] => true,
+        Reads::Aligned => wide[i],
+        Reads::Unaligned => false,
+        Reads::Anywhere | Reads::Copied => true,
+    });
+    let stores_wide = descriptor.unaligned().is_some_and(|unaligned| unaligned.vectorized[2]);
+    operands && (wide[2] || !stores_wide)
+}
+
+/// Whether 128-bit accesses reach every row of A, B and C, at these addresses.
+pub(crate) fn wide_rows(gemm: &Gemm, addresses: [u64; 3]) -> [bool; 3] {
+    let [[_, cols_a], [_, cols_b], [_, cols_c]] = Gemm { k: gemm.depth(), ..*gemm }.shapes();
+    let rows = [(gemm.lda, cols_a), (gemm.ldb, cols_b), (gemm.ldc, cols_c)];
+    core::array::from_fn(|i| {
         // Nobody on the host knows where a batch of pointers lies.
-        let is_wide = !gemm.pointers
+        !gemm.pointers
             && is_wide(addresses[i], rows[i].0, rows[i].1)
-            && gemm.strides()[i].is_multiple_of(4);
-        !wide[i] || is_copied[i] || is_wide
+            && gemm.strides()[i].is_multiple_of(4)
     })
 }
 
@@ -27,33 +45,53 @@ pub(super) fn is_wide(address: u64, ld: usize, cols: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::find_kernel;
 
     #[test]
     fn alignment_is_of_everything() {
         let gemm = Gemm::new(5, 8, 12);
-        let all = [true; 3];
-        assert!(is_aligned(all, &gemm, [16, 256, 0]));
-        for bad in [[4, 0, 0], [0, 8, 0], [0, 0, 12]] {
-            assert!(!is_aligned(all, &gemm, bad));
+        assert_eq!(wide_rows(&gemm, [16, 256, 0]), [true; 3]);
+        for i in 0..3 {
+            let mut addresses = [0; 3];
+            addresses[i] = 8;
+            let mut expected = [true; 3];
+            expected[i] = false;
+            assert_eq!(wide_rows(&gemm, addresses), expected);
         }
-        for bad in [Gemm::new(5, 9, 12), Gemm::new(5, 8, 13), gemm.strided(14, 8, 8)] {
-            assert!(!is_aligned(all, &bad, [0; 3]));
+        for (gemm, expected) in [
+            (Gemm::new(5, 9, 12), [true, false, false]),
+            (Gemm::new(5, 8, 13), [false, true, true]),
+            (gemm.strided(14, 8, 8), [false, true, true]),
+            (gemm.transposed(true, true), [false, true, true]),
+            (gemm.batched(2, [60, 98, 40]), [true, false, true]),
+            (gemm.batched_pointers(2), [false; 3]),
+            // Where nothing is summed, rows of A are not read, whatever their length.
+            (Gemm::new(5, 8, 13).scaled(0.0, 1.0).strided(16, 8, 8), [true; 3]),
+        ] {
+            assert_eq!(wide_rows(&gemm, [0; 3]), expected, "{gemm:?}");
         }
-        // Where nothing is summed, rows of A and B are not read, whatever their length.
-        assert!(is_aligned(all, &Gemm::new(5, 8, 13).scaled(0.0, 1.0).strided(16, 8, 8), [0; 3]));
     }
 
     #[test]
     fn alignment_is_of_what_is_wide() {
-        let b = [false, true, false];
-        assert!(is_aligned(b, &Gemm::new(5, 8, 13).strided(13, 8, 9), [4, 16, 4]));
-        assert!(!is_aligned(b, &Gemm::new(5, 8, 13), [0, 4, 0]));
-        assert!(!is_aligned(b, &Gemm::new(5, 7, 12).strided(12, 8, 8), [0; 3]));
-        assert!(is_aligned([false; 3], &Gemm::new(5, 7, 11), [4; 3]));
-        let all = [true; 3];
-        let batch = |stride| Gemm::new(5, 8, 12).batched(2, [0, stride, 40]);
-        assert!(is_aligned(all, &batch(96), [0; 3]) && !is_aligned(all, &batch(98), [0; 3]));
-        assert!(is_aligned(all, &Gemm::new(5, 8, 13).transposed(true, false), [4, 16, 16]));
-        assert!(!is_aligned(all, &Gemm::new(5, 8, 13).transposed(false, true), [16; 3]));
+        let serves = |name, gemm: Gemm, has_copy| {
+            let descriptor = find_kernel(name).unwrap();
+            is_aligned(descriptor, &KernelForm::new(&gemm, descriptor), [0; 3], has_copy)
+        };
+        let neither = [false; 2];
+        // A tile copies a plain A one by one, and a transposed B.
+        assert!(serves("tile_64x64", Gemm::new(5, 8, 13), neither));
+        assert!(!serves("tile_64x64", Gemm::new(5, 7, 12), neither));
+        assert!(serves("tile_64x64", Gemm::new(5, 7, 12), [false, true]));
+        assert!(serves("tile_64x64", Gemm::new(8, 8, 13).transposed(true, false), neither));
+        assert!(!serves("tile_64x64", Gemm::new(9, 8, 12).transposed(true, false), neither));
+        assert!(!serves("tile_64x64", Gemm::new(8, 8, 8).transposed(false, true), neither));
+        assert!(serves("tile_64x64", Gemm::new(8, 8, 8).transposed(false, true), [false, true]));
+        // One row: B as it lies is A of the transpose.
+        assert!(serves("skinny_n_32x1", Gemm::new(1, 9, 12).transposed(false, true), neither));
+        assert!(!serves("skinny_n_32x1", Gemm::new(1, 8, 13).transposed(false, true), neither));
+        assert!(!serves("warptile", Gemm::new(8, 8, 13), neither));
+        assert!(!serves("warptile", Gemm::new(8, 9, 16).transposed(true, true), neither));
+        assert!(serves("outer_32x64", Gemm::new(5, 7, 11).transposed(true, false), neither));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use kernels_gpu::KernelAbi;
+use kernels_gpu::{KernelAbi, Reads};
 
 use super::kernel::{EntryPoints, Kernel};
 use super::plan::Plan;
@@ -80,8 +80,8 @@ impl PlanBuilder {
     }
 
     /// Operand staging, for a kernel that can split K: where 128-bit accesses do not reach A or
-    /// B, it computes with copies of them, made anew by each call, instead of copying one by one.
-    /// Where they do, or for another kernel, that changes nothing.
+    /// B, or an operand lies across, it computes with copies of them, made anew by each call, instead of
+    /// copying one by one. Where they do, or for another kernel, that changes nothing.
     pub fn staged(self, staged: bool) -> Self {
         Self { staged, ..self }
     }
@@ -125,15 +125,14 @@ impl PlanBuilder {
             }
         }
         let buffers = Buffers::new(&stream, plan.workspace())?;
-        let wide = descriptor.unaligned().map_or([false; 3], |unaligned| unaligned.vectorized);
-        let requirements = match descriptor.abi() {
-            KernelAbi::TensorMap | KernelAbi::StreamK => [Requirement::AlignedRows; 2],
-            KernelAbi::SplitK if staged => [wide[0], wide[1]].map(|wide| match wide {
-                true => Requirement::WholeVectors,
-                false => Requirement::None,
-            }),
-            KernelAbi::Gemm | KernelAbi::GemmEpilogue | KernelAbi::SplitK => [Requirement::None; 2],
-        };
+        let staged = staged && descriptor.abi() == KernelAbi::SplitK;
+        let requirements = plan.form().reads(descriptor).map(|reads| match reads {
+            Reads::Copied => Requirement::Copy,
+            Reads::Aligned if descriptor.abi().has_tensor_maps() => Requirement::AlignedRows,
+            Reads::Aligned if staged => Requirement::WholeVectors,
+            Reads::Unaligned if staged => Requirement::Copy,
+            Reads::Aligned | Reads::Unaligned | Reads::Anywhere => Requirement::None,
+        });
         let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
         Ok(Plan::new(kernel, stream, plan, buffers, staging))
     }

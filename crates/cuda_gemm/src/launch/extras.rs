@@ -5,7 +5,7 @@ use gemm_matrix::Axis;
 use kernels_gpu::epilogue::{Parameters, operations};
 
 use crate::error::Error;
-use crate::gemm::{Gemm, Launch};
+use crate::gemm::Gemm;
 use crate::matrix::{DeviceBatchRef, DeviceMatrixRef};
 use crate::stream::Stream;
 
@@ -64,6 +64,11 @@ impl<'m> Extras<'m> {
     #[must_use]
     pub fn factors(self, alpha: DeviceMatrixRef<'m>, beta: DeviceMatrixRef<'m>) -> Self {
         Self { factors: Some([alpha, beta]), ..self }
+    }
+
+    /// Where the bias is, if there is one.
+    pub fn bias_pointer(&self) -> Option<DevicePointer<f32>> {
+        self.bias.map(|bias| bias.first().as_device_ptr())
     }
 
     /// Whether this is what a product was prepared for; its addresses.
@@ -171,8 +176,13 @@ impl Default for RawExtras {
 }
 
 impl RawExtras {
-    /// As a kernel takes them for a launch, whose first product this is.
-    pub(super) fn parameters(&self, gemm: &Gemm, launch: &Launch, product: usize) -> Parameters {
+    /// As a kernel takes them for a launch, whose first element of C and first product these are.
+    pub(super) fn parameters(
+        &self,
+        gemm: &Gemm,
+        [row, col]: [usize; 2],
+        product: usize,
+    ) -> Parameters {
         let factors = if gemm.factors_on_device { operations::DEVICE_FACTORS } else { 0 };
         let at = |extra: RawExtra, offset: usize| {
             let offset = extra.stride.wrapping_mul(product).wrapping_add(offset);
@@ -180,7 +190,7 @@ impl RawExtras {
             (extra.address.as_raw().wrapping_add(4 * offset as u64)) as *const f32
         };
         let vector = |extra: RawExtra, axis: Option<Axis>| {
-            at(extra, axis.map_or(0, |axis| axis.len(launch.row, launch.col)))
+            at(extra, axis.map_or(0, |axis| axis.len(row, col)))
         };
         let Self { scale, bias, residual, alpha, beta } = *self;
         Parameters {
@@ -191,7 +201,7 @@ impl RawExtras {
             beta: beta.as_ptr(),
             scale: vector(scale, gemm.epilogue.scale),
             bias: vector(bias, gemm.epilogue.bias),
-            residual: at(residual, launch.row.wrapping_mul(residual.ld).wrapping_add(launch.col)),
+            residual: at(residual, row.wrapping_mul(residual.ld).wrapping_add(col)),
             stride_scale: scale.stride as u64,
             stride_bias: bias.stride as u64,
             stride_residual: residual.stride as u64,

@@ -1,6 +1,6 @@
 //! Kernels by their names.
 
-use kernels_gpu::{KernelDescriptor, LADDER, TF32, TF32X3, TILES};
+use kernels_gpu::{KernelDescriptor, f32_kernels};
 
 use crate::error::Error;
 
@@ -19,11 +19,10 @@ use crate::error::Error;
 ///
 /// [`Error::UnknownKernel`], with the name that looks most like it.
 pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
-    let kernels = LADDER.iter().chain(TILES).chain(TF32).chain(TF32X3);
-    if let Some(descriptor) = kernels.clone().find(|descriptor| descriptor.name() == name) {
+    if let Some(descriptor) = f32_kernels().find(|descriptor| descriptor.name() == name) {
         return Ok(descriptor);
     }
-    let known: Vec<_> = kernels.map(|descriptor| descriptor.name()).collect();
+    let known: Vec<_> = f32_kernels().map(|descriptor| descriptor.name()).collect();
     let nearest = nearest_name(name, &known);
     Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
 }
@@ -52,7 +51,7 @@ mod tests {
 
     #[test]
     fn kernels_are_found_by_name() {
-        for descriptor in LADDER.iter().chain(TILES) {
+        for descriptor in f32_kernels() {
             assert_eq!(find_kernel(descriptor.name()).unwrap().name(), descriptor.name());
         }
     }
@@ -64,7 +63,7 @@ mod tests {
                 panic!("{typed}")
             };
             assert_eq!(nearest, Some(meant));
-            assert_eq!(known.len(), LADDER.len() + TILES.len() + TF32.len() + TF32X3.len());
+            assert_eq!(known.len(), f32_kernels().count());
         }
         assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
         assert!(find_kernel("").is_err());

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
-use kernels_gpu::{KernelAbi, epilogue};
+use kernels_gpu::{InputType, KernelAbi, TensorCoreDescriptor, epilogue};
 
 /// What a parameter is in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ parameters! {
         stride_a: u64,
         stride_b: u64,
         stride_c: u64,
-        pointer_batch: u32,
+        layout: u32,
         epilogue: epilogue::Parameters,
     }
 
@@ -121,6 +121,7 @@ parameters! {
         accumulation_steps: u32,
         partials: Address,
         counters: Address,
+        layout: u32,
         epilogue: epilogue::Parameters,
     }
 
@@ -139,7 +140,9 @@ parameters! {
         ldc: u32,
     }
 
-    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap).
+    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
+    ///
+    /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
     struct TensorCoreParameters {
         m: u32,
         n: u32,
@@ -150,6 +153,21 @@ parameters! {
         beta: f32,
         c: Address,
         ldc: u32,
+        batch: u32,
+        stride_c: u64,
+        options: u32,
+        epilogue: epilogue::Parameters,
+    }
+
+    /// Those of [`stage_halves`](kernels_gpu::staging::stage_halves).
+    struct StageHalves {
+        from: Address,
+        ld: u32,
+        stride: u64,
+        to: Address,
+        ld_to: u32,
+        rows: u32,
+        cols: u32,
     }
 
     /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).
@@ -173,21 +191,18 @@ parameters! {
     }
 }
 
-/// The first eleven, and an epilogue.
-const fn with_epilogue(all: &[Kind]) -> [Kind; 12] {
-    let mut kinds = [Kind::Epilogue; 12];
-    kinds.split_at_mut(11).0.copy_from_slice(all.split_at(11).0);
-    kinds
-}
+/// How many parameters a kernel for tensor cores has that computes no more than one product.
+const PLAIN: usize = 9;
 
-impl GemmParameters {
-    /// Where those of a kernel with this ABI are: the first of the list, which has an epilogue last.
-    pub(crate) fn pointers_for(&mut self, abi: KernelAbi) -> impl AsRef<[*mut c_void]> {
-        let mut pointers = self.pointers();
-        let count = kinds(abi).len();
-        if abi == KernelAbi::GemmEpilogue {
-            pointers[count - 1] = pointers[pointers.len() - 1];
-        }
+impl TensorCoreParameters {
+    /// Where those of a kernel are.
+    pub(crate) fn pointers_for(
+        &mut self,
+        descriptor: &TensorCoreDescriptor,
+    ) -> impl AsRef<[*mut c_void]> {
+        let (pointers, has_layouts) =
+            (self.pointers(), descriptor.layouts(InputType::Bf16).is_some());
+        let count = if has_layouts { pointers.len() } else { PLAIN };
         Pointers { pointers, count }
     }
 }
@@ -208,8 +223,7 @@ impl<const N: usize> AsRef<[*mut c_void]> for Pointers<N> {
 pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
         KernelAbi::Gemm => GemmParameters::KINDS.split_at(11).0,
-        KernelAbi::GemmEpilogue => const { &with_epilogue(GemmParameters::KINDS) },
-        KernelAbi::SplitK => GemmParameters::KINDS,
+        KernelAbi::Batched | KernelAbi::SplitK => GemmParameters::KINDS,
         KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
         KernelAbi::StreamK => TensorParameters::KINDS,
     }
@@ -219,7 +233,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{InputType, LADDER, TENSOR_CORE, TILES, TensorCoreAbi};
+    use kernels_gpu::{TENSOR_CORE, TensorCoreAbi, f32_kernels, needs_sm_90a};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -229,14 +243,13 @@ mod tests {
     /// What the host passes to every entry point that it may launch on a device of this PTX.
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
-        let descriptors = LADDER.iter().chain(TILES);
-        let descriptors =
-            descriptors.filter(|descriptor| is_hopper || !descriptor.abi().has_tensor_maps());
+        let descriptors = f32_kernels().filter(|kernel| is_hopper || !needs_sm_90a(kernel));
         let entries = descriptors.flat_map(|descriptor| {
             let names = [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)];
             names.map(|name| (name, kinds(descriptor.abi())))
         });
         let others = [
+            ("stage_halves", StageHalves::KINDS),
             ("stage_operands", StageOperands::KINDS),
             ("stage_transposed", StageOperands::KINDS),
             // What `gemm_bench` passes to the kernels that measure peaks.
@@ -246,11 +259,16 @@ mod tests {
         let is_here = |abi| is_hopper || abi == TensorCoreAbi::Pointer;
         let tensor_core = TENSOR_CORE.iter().filter(|descriptor| is_here(descriptor.abi()));
         let tensor_core = tensor_core.flat_map(|descriptor| {
-            let kinds = match descriptor.abi() {
-                TensorCoreAbi::TensorMap => TensorCoreParameters::KINDS,
-                TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
-            };
-            InputType::ALL.map(|input| (descriptor.entry_point(input), kinds))
+            InputType::ALL.into_iter().flat_map(|input| match descriptor.layouts(input) {
+                Some(names) => names.map(|name| (name, TensorCoreParameters::KINDS)).to_vec(),
+                None => {
+                    let kinds = match descriptor.abi() {
+                        TensorCoreAbi::TensorMap => &TensorCoreParameters::KINDS[..PLAIN],
+                        TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
+                    };
+                    vec![(descriptor.entry_point(input), kinds)]
+                }
+            })
         });
         let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));
         entries.chain(others).chain(tensor_core).collect()

@@ -3,14 +3,13 @@
 use std::fmt;
 
 use cust::memory::DevicePointer;
-use kernels_gpu::Unaligned;
 
 use super::alignment::is_aligned;
 use super::expected::{expect_matrix, expect_planned};
 use super::extras::{Extras, RawExtras};
 use super::kernel::{EntryPoints, Kernel};
 use super::parameters::{self, Address, GemmParameters, TensorParameters};
-use super::staging::{Operand, Staging, pointer_batch};
+use super::staging::{Operand, Staging, layout};
 use super::tensor;
 use super::workspace::Buffers;
 use crate::error::Error;
@@ -111,13 +110,10 @@ impl Plan {
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
     fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
-        let Some(Unaligned { vectorized: [a, b, c], .. }) = self.kernel.descriptor().unaligned()
-        else {
-            return true;
-        };
-        let [meets_a, meets_b] = self.staging.meets_every_requirement();
-        let wide = [a && !meets_a, b && !meets_b, c];
-        is_aligned(wide, self.plan.gemm(), pointers.map(|pointer| pointer.as_raw()))
+        let [a, b, c] = pointers.map(|pointer| pointer.as_raw());
+        let [a, b] = self.plan.form().order([a, b]);
+        let has_copy = self.staging.meets_every_requirement();
+        is_aligned(self.kernel.descriptor(), self.plan.form(), [a, b, c], has_copy)
     }
 
     /// The stream that the product goes to.
@@ -133,7 +129,8 @@ impl Plan {
     ///
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
     /// computes with a copy of such a matrix, made anew by each call; so does one with
-    /// [`PlanBuilder::staged`](super::PlanBuilder::staged), and every kernel of a transposed operand.
+    /// [`PlanBuilder::staged`](super::PlanBuilder::staged), and a kernel that does not take a transposed
+    /// operand as it lies: see [`reads`](kernels_gpu::KernelDescriptor::reads).
     ///
     /// # Errors
     ///
@@ -300,26 +297,26 @@ impl Plan {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
             _ => function,
         };
-        let gemm = self.plan.canonical();
+        let gemm = &self.plan.form().gemm;
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [k, lda, ldb] = [gemm.depth(), gemm.lda, gemm.ldb].map(|size| size as u32);
         // SAFETY: the caller's contract.
-        let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
+        let operands = unsafe { self.stage([a, b]) }?;
         // Where nothing is summed, they are not read.
-        let [a, b] = operands.unwrap_or([
-            Operand { address: a.as_raw(), ld: lda, stride: 0, is_addressed: false },
-            Operand { address: b.as_raw(), ld: ldb, stride: 0, is_addressed: false },
-        ]);
+        let unread = |ld| Operand { ld, ..Operand::default() };
+        let [a, b] = operands.unwrap_or([unread(lda), unread(ldb)]);
         let c = self.output(c);
         let [partials, counters] = self.workspace();
         let is_single = gemm.batch == 1 && !gemm.pointers;
         for (product, products, launch) in self.launches() {
             let [a, b, c] = [a, b, c].map(|operand| operand.of_product(product));
             let [row, col] = [launch.row, launch.col].map(|at| at as u64);
-            let pointer_batch = pointer_batch([&a, &b, &c]);
-            let (a_at, stride_a) = a.part(row * u64::from(a.ld));
-            let (b_at, stride_b) = b.part(col);
-            let (c_at, stride_c) = c.part(row * u64::from(c.ld) + col);
+            let layout = layout([&a, &b, &c]);
+            let (a_at, stride_a) = a.part(a.offset(row, 0));
+            let (b_at, stride_b) = b.part(b.offset(0, col));
+            let (c_at, stride_c) = c.part(c.offset(row, col));
+            // Where the part of C begins, as C lies.
+            let of_c = self.plan.form().order([launch.row, launch.col]);
             let mut arguments = GemmParameters {
                 m: launch.m,
                 n: launch.n,
@@ -339,10 +336,10 @@ impl Plan {
                 stride_a,
                 stride_b,
                 stride_c,
-                pointer_batch,
-                epilogue: extras.parameters(gemm, launch, product),
+                layout,
+                epilogue: extras.parameters(gemm, of_c, product),
             };
-            let pointers = arguments.pointers_for(self.kernel.descriptor().abi());
+            let count = parameters::kinds(self.kernel.descriptor().abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the
             // kernel's: see `parameters`. The grid covers this panel of C and no more, for as many
             // products as a launch may have, the block is the rung's own, the matrices are aligned
@@ -355,7 +352,7 @@ impl Plan {
                     (launch.grid[0], launch.grid[1], self.plan.splits() * products),
                     (self.plan.block()[0], self.plan.block()[1]),
                     self.plan.shared_bytes(),
-                    pointers.as_ref(),
+                    &arguments.pointers()[..count],
                 )?;
             }
         }
@@ -364,15 +361,17 @@ impl Plan {
 
     /// C as the kernel takes it.
     fn output(&self, c: DevicePointer<f32>) -> Operand {
-        let Gemm { ldc, stride_c, pointers, .. } = *self.plan.canonical();
+        let form = self.plan.form();
+        let Gemm { ldc, stride_c, pointers, .. } = form.gemm;
         // `Gemm::validate` accepted the leading dimension.
         let (ld, stride) = (ldc as u32, stride_c as u64);
-        Operand { address: c.as_raw(), ld, stride, is_addressed: pointers }
+        let (address, transposed) = (c.as_raw(), form.transposes_c);
+        Operand { address, ld, stride, is_addressed: pointers, transposed }
     }
 
     /// All launches: the first product that each is for, and how many.
     fn launches(&self) -> impl Iterator<Item = (usize, u32, &Launch)> {
-        let (batch, each) = (self.plan.canonical().batch, self.plan.products_per_launch());
+        let (batch, each) = (self.plan.form().gemm.batch, self.plan.products_per_launch());
         (0..batch).step_by(each as usize).flat_map(move |product| {
             // It fits, being no more than `each`.
             let products = (batch - product).min(each as usize) as u32;
@@ -386,10 +385,14 @@ impl Plan {
     /// # Safety
     ///
     /// As for [`Plan::enqueue_raw`].
-    unsafe fn stage(&self, addresses: [u64; 2]) -> Result<Option<[Operand; 2]>, Error> {
+    unsafe fn stage(
+        &self,
+        operands: [DevicePointer<f32>; 2],
+    ) -> Result<Option<[Operand; 2]>, Error> {
         if !self.plan.reads_operands() {
             return Ok(None);
         }
+        let addresses = self.plan.form().order(operands).map(|pointer| pointer.as_raw());
         // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
         // copies was allocated for this stream.
         unsafe { self.staging.operands(&self.stream, addresses) }.map(Some)
@@ -410,12 +413,12 @@ impl Plan {
     ) -> Result<(), Error> {
         let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
         let function = &self.kernel.entry_points().function;
-        let gemm = self.plan.canonical();
+        let gemm = &self.plan.form().gemm;
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
         let [partials, counters] = self.workspace();
         // SAFETY: the caller's contract.
-        let operands = unsafe { self.stage([a.as_raw(), b.as_raw()]) }?;
+        let operands = unsafe { self.stage([a, b]) }?;
         let first_c = self.output(c);
         for (product, _, launch) in self.launches() {
             let [m, n] = [launch.m, launch.n];
@@ -426,7 +429,9 @@ impl Plan {
                     tensor::maps(device, descriptor.tile(), gemm, launch, operands)?
                 }
             };
-            let offset = launch.row as u64 * u64::from(ldc) + launch.col as u64;
+            let offset = first_c.offset(launch.row as u64, launch.col as u64);
+            let layout = operands.map_or(0, |[a, b]| layout([&a, &b, &first_c]));
+            let of_c = self.plan.form().order([launch.row, launch.col]);
             let mut arguments = TensorParameters {
                 m,
                 n,
@@ -441,7 +446,8 @@ impl Plan {
                 accumulation_steps: launch.accumulation_steps,
                 partials: Address(partials),
                 counters: Address(counters),
-                epilogue: extras.parameters(gemm, launch, product),
+                layout,
+                epilogue: extras.parameters(gemm, of_c, product),
             };
             let count = parameters::kinds(descriptor.abi()).len();
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:

@@ -1,8 +1,10 @@
 //! Operand staging: a kernel takes A and B where the caller has them, or copies of them, made by
-//! [`kernels_gpu::staging`] before each product: of a transposed operand, and for a kernel that makes
-//! 128-bit or bulk copies of one that is not aligned for it.
+//! [`kernels_gpu::staging`] before each product: of one that lies across, for a kernel that does not take
+//! it so, and for a kernel that makes 128-bit or bulk copies of one that is not aligned for it.
 
-use kernels_gpu::matrix::{POINTERS_A, POINTERS_B, POINTERS_C};
+use kernels_gpu::matrix::{
+    POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B, TRANSPOSED_C,
+};
 use kernels_gpu::staging;
 
 use super::alignment::is_wide;
@@ -29,6 +31,8 @@ pub(super) enum Requirement {
     AlignedRows,
     /// The same, and consist of whole vectors of four elements.
     WholeVectors,
+    /// It takes a copy, however the operand is aligned.
+    Copy,
 }
 
 /// The staging of a plan's A and B.
@@ -49,7 +53,7 @@ struct Source {
     rows: u32,
     cols: u32,
     ld: u32,
-    /// Whether the kernel takes the transpose of this.
+    /// Whether the operand lies as its transpose; its copy does not.
     transposed: bool,
     /// Elements from one product's matrix to the next one's, and how many products there are; one
     /// for all if they have the same.
@@ -63,12 +67,14 @@ struct Source {
 
 /// A matrix as the kernel takes it: its address, its leading dimension, and elements from one
 /// product's to the next one's; or the address of an array of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) ld: u32,
     pub(super) stride: u64,
     pub(super) is_addressed: bool,
+    /// Whether it lies as its transpose.
+    pub(super) transposed: bool,
 }
 
 impl Operand {
@@ -79,6 +85,12 @@ impl Operand {
         }
         let offset = self.stride.wrapping_mul(product as u64);
         Self { address: self.address.wrapping_add(4 * offset), ..self }
+    }
+
+    /// Elements from the first to that of the operand at (row, col).
+    pub(super) fn offset(self, row: u64, col: u64) -> u64 {
+        let [row, col] = if self.transposed { [col, row] } else { [row, col] };
+        row * u64::from(self.ld) + col
     }
 
     /// The part from an element on, and its stride: of an array of addresses that is how far from there
@@ -102,7 +114,7 @@ impl Staging {
         requirements: [Requirement; 2],
         any_alignment: bool,
     ) -> Result<Self, Error> {
-        let gemm = plan.canonical();
+        let gemm = &plan.form().gemm;
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let [lda, ldb] = [gemm.lda, gemm.ldb].map(|ld| ld as u32);
@@ -133,7 +145,9 @@ impl Staging {
     /// Whether A and B meet the requirements of 128-bit accesses, wherever they are: by a copy, if
     /// need be.
     pub(super) fn meets_every_requirement(&self) -> [bool; 2] {
-        [0, 1].map(|i| self.sources[i].requirement == Requirement::WholeVectors)
+        [0, 1].map(|i| {
+            matches!(self.sources[i].requirement, Requirement::WholeVectors | Requirement::Copy)
+        })
     }
 
     /// A and B where they serve, or else their copies, which are enqueued, with one launch for both
@@ -230,10 +244,17 @@ impl Staging {
 }
 
 /// Which of A, B and C are arrays of addresses, as kernels take it.
-pub(super) fn pointer_batch<const N: usize>(operands: [&Operand; N]) -> u32 {
+fn pointer_batch<const N: usize>(operands: [&Operand; N]) -> u32 {
     let numbers = [POINTERS_A, POINTERS_B, POINTERS_C];
     let addressed = operands.iter().zip(numbers).filter(|(operand, _)| operand.is_addressed);
     addressed.map(|(_, number)| number).sum()
+}
+
+/// How A, B and C lie, as kernels take it.
+pub(super) fn layout(operands: [&Operand; 3]) -> u32 {
+    let numbers = [TRANSPOSED_A, TRANSPOSED_B, TRANSPOSED_C];
+    let transposed = operands.iter().zip(numbers).filter(|(operand, _)| operand.transposed);
+    pointer_batch(operands) + transposed.map(|(_, number)| number).sum::<u32>()
 }
 
 /// How many of `most` blocks, two at least, copy A and B, for which so many are wanted.
@@ -270,14 +291,16 @@ impl Source {
 
     /// The caller's matrices, the first at this address.
     fn at(&self, address: u64) -> Operand {
-        Operand { address, ld: self.ld, stride: self.stride, is_addressed: self.is_addressed }
+        let Self { ld, stride, is_addressed, transposed, .. } = *self;
+        Operand { address, ld, stride, is_addressed, transposed }
     }
 
     /// The copies, the first at this address.
     fn copied_to(&self, address: u64) -> Operand {
         let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
         let stride = if self.stride == 0 && !self.is_addressed { 0 } else { rows * ld };
-        Operand { address, ld: self.copy_ld(), stride, is_addressed: false }
+        let ld = self.copy_ld();
+        Operand { address, ld, stride, is_addressed: false, transposed: false }
     }
 
     /// Whether the kernel takes the matrix as it is, if it is at this address.
@@ -286,12 +309,12 @@ impl Source {
         let is_wide = |cols| {
             !self.is_addressed && is_strided_by_vectors && is_wide(address, self.ld as usize, cols)
         };
-        !self.transposed
-            && match self.requirement {
-                Requirement::None => true,
-                Requirement::AlignedRows => is_wide(VECTOR as usize),
-                Requirement::WholeVectors => is_wide(self.cols as usize),
-            }
+        match self.requirement {
+            Requirement::None => true,
+            Requirement::AlignedRows => is_wide(VECTOR as usize),
+            Requirement::WholeVectors => is_wide(self.cols as usize),
+            Requirement::Copy => false,
+        }
     }
 
     /// Rows and columns of the copy.
@@ -342,9 +365,10 @@ mod tests {
         let copy_ld = |cols, ld| source(cols, ld, Requirement::AlignedRows).copy_ld();
         assert_eq!([copy_ld(5, 6), copy_ld(8, 9)], [8, 8]);
         assert_eq!(copy_ld(i32::MAX as u32, i32::MAX as u32), 1 << 31);
-        // A transposed operand never serves; the kernel takes it as 3 x 5, and its copy is so.
-        let transposed = Source::new([3, 5], 4, true, Requirement::None);
+        // The kernel takes a transposed operand as 3 x 5, and its copy is so.
+        let transposed = Source::new([3, 5], 4, true, Requirement::Copy);
         assert!(!transposed.serves(0));
+        assert!(Source::new([3, 5], 4, true, Requirement::AlignedRows).serves(0));
         assert_eq!([transposed.rows, transposed.cols], [5, 3]);
         assert_eq!((transposed.copied(), transposed.copy_ld()), ([3, 5], 8));
         assert_eq!(Source::new([65, 128], 65, true, Requirement::None).wanted_blocks(), 4);

@@ -11,6 +11,7 @@ use super::staging::Operand;
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch};
+use crate::matrix::OperandLayout;
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32` and `_BFLOAT16`.
 const FLOAT16: c_uint = 6;
@@ -41,61 +42,67 @@ pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<()
 #[derive(Clone, Copy)]
 struct Format {
     data_type: c_uint,
-    bytes: u64,
     swizzle: c_uint,
 }
 
 impl Format {
-    const fn f32(swizzle: c_uint) -> Self {
-        Self { data_type: FLOAT32, bytes: 4, swizzle }
-    }
-
     const fn half(input: InputType) -> Self {
         let data_type = match input {
             InputType::Bf16 => BFLOAT16,
             InputType::F16 => FLOAT16,
         };
-        Self { data_type, bytes: 2, swizzle: SWIZZLE_128B }
+        Self { data_type, swizzle: SWIZZLE_128B }
     }
 }
 
-/// Describes the part of a matrix that begins at an element, to bulk copies of boxes.
-fn encode(
+/// Describes a tensor to bulk copies of boxes: sizes, of which the first is that without gaps, and the
+/// bytes from one to the next in each of the other dimensions.
+fn encode<const RANK: usize>(
     device: &Device,
-    matrix: Operand,
-    offset: usize,
-    [rows, cols]: [u32; 2],
-    [box_rows, box_cols]: [u32; 2],
+    address: u64,
+    dims: [u64; RANK],
+    strides: [u64; RANK],
+    boxes: [u32; RANK],
     format: Format,
 ) -> Result<sys::CUtensorMap, Error> {
     let mut map = sys::CUtensorMap::default();
-    let Format { data_type, bytes, swizzle } = format;
-    let address = matrix.address.wrapping_add(bytes * offset as u64);
-    // No more than the driver takes, 2^32 elements and 2^40 bytes: see `MAX_DIMENSION`.
-    let dims = [cols, rows].map(u64::from);
-    let strides = [bytes * u64::from(matrix.ld)];
-    let boxes = [box_cols, box_rows];
-    let steps = [1; 2];
-    // SAFETY: all lists have two numbers, or one for strides; they and the map outlive the
-    // call. The address is only stored.
+    let steps = [1; RANK];
+    // SAFETY: all lists have as many numbers, and that of strides one more than is read; they and the
+    // map outlive the call. The address is only stored.
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &raw mut map,
-            data_type,
-            2,
+            format.data_type,
+            RANK as c_uint,
             address as *mut c_void,
             dims.as_ptr(),
             strides.as_ptr(),
             boxes.as_ptr(),
             steps.as_ptr(),
             NO_INTERLEAVE,
-            swizzle,
+            format.swizzle,
             PROMOTE_128B,
             FILL_ZEROS,
         )
     };
     device.check("cuTensorMapEncodeTiled", result)?;
     Ok(map)
+}
+
+/// Describes the part of a matrix of f32 that begins at an element.
+fn encode_part(
+    device: &Device,
+    matrix: Operand,
+    offset: usize,
+    [rows, cols]: [u32; 2],
+    [box_rows, box_cols]: [u32; 2],
+    swizzle: c_uint,
+) -> Result<sys::CUtensorMap, Error> {
+    let format = Format { data_type: FLOAT32, swizzle };
+    let address = matrix.address.wrapping_add(4 * offset as u64);
+    // No more than the driver takes, 2^32 elements and 2^40 bytes: see `MAX_DIMENSION`.
+    let dims = [cols, rows].map(u64::from);
+    encode(device, address, dims, [4 * u64::from(matrix.ld), 0], [box_cols, box_rows], format)
 }
 
 /// The tensor maps of a launch's parts of A and B.
@@ -110,26 +117,55 @@ pub(super) fn maps(
     let k = gemm.depth() as u32;
     // A panel begins with a whole tile, so on 16 bytes like the matrix.
     let [row, col] = [launch.row, launch.col];
-    let (box_a, box_b) = ([tile.bm, tile.bk], [tile.bk, tile.bn]);
-    Ok([
-        encode(device, a, row * a.ld as usize, [launch.m, k], box_a, Format::f32(SWIZZLE_64B))?,
-        encode(device, b, col, [k, launch.n], box_b, Format::f32(NO_SWIZZLE))?,
-    ])
+    let map_a = match a.transposed {
+        true => encode_part(device, a, row, [k, launch.m], [tile.bk, tile.bm], NO_SWIZZLE)?,
+        false => {
+            let box_a = [tile.bm, tile.bk];
+            encode_part(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?
+        }
+    };
+    Ok([map_a, encode_part(device, b, col, [k, launch.n], [tile.bk, tile.bn], NO_SWIZZLE)?])
 }
 
-/// The tensor maps of A and B in 16 bits, for a kernel for tensor cores.
+/// Bytes that a stride of a tensor map stays below.
+const MAX_STRIDE: u64 = 1 << 40;
+
+/// Whether bulk copies reach the rows of matrices of 16-bit elements.
+pub(super) fn reaches_halves(matrices: &OperandLayout) -> bool {
+    let stride = 2 * matrices.stride as u64;
+    matrices.address.is_multiple_of(16)
+        && matrices.ld.is_multiple_of(8)
+        && (matrices.count == 1 || stride.is_multiple_of(16) && stride < MAX_STRIDE)
+}
+
+/// The tensor maps of so many products' A and B in 16 bits, for a kernel for tensor cores.
 pub(super) fn half_maps(
     device: &Device,
     descriptor: &TensorCoreDescriptor,
     input: InputType,
-    [m, n, k]: [u32; 3],
-    [a, b]: [Operand; 2],
+    gemm: &Gemm,
+    [a, b]: [OperandLayout; 2],
+    products: u64,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
-    let (box_a, box_b) = ([descriptor.rows(), BK], [BK, PANEL]);
-    Ok([
-        encode(device, a, 0, [m, k], box_a, Format::half(input))?,
-        encode(device, b, 0, [k, n], box_b, Format::half(input))?,
-    ])
+    let box_a = if gemm.trans_a { [BK, PANEL] } else { [descriptor.rows(), BK] };
+    let box_b = if gemm.trans_b { [descriptor.cols(), BK] } else { [BK, PANEL] };
+    let format = Format::half(input);
+    let map = |matrices: OperandLayout, [box_rows, box_cols]: [u32; 2]| {
+        let [rows, cols] = matrices.shape.map(|size| size as u64);
+        let row_bytes = 2 * matrices.ld as u64;
+        if descriptor.layouts(input).is_none() {
+            let (dims, boxes) = ([cols, rows], [box_cols, box_rows]);
+            return encode(device, matrices.address, dims, [row_bytes, 0], boxes, format);
+        }
+        // What all products share is there once, and where there is one, no stride is used.
+        let (products, stride) = match (matrices.count, matrices.stride) {
+            (1, _) | (_, 0) => (1, row_bytes),
+            (_, stride) => (products, 2 * stride as u64),
+        };
+        let (dims, boxes) = ([cols, rows, products], [box_cols, box_rows, 1]);
+        encode(device, matrices.address, dims, [row_bytes, stride, 0], boxes, format)
+    };
+    Ok([map(a, box_a)?, map(b, box_b)?])
 }
 
 #[cfg(test)]

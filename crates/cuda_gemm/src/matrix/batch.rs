@@ -117,8 +117,15 @@ impl<'a> DeviceMatrixMut<'a> {
     }
 }
 
+impl DeviceBatchMut<'_> {
+    /// So many matrices, which lie one below the other in the only one.
+    pub(super) fn split_rows(self, count: usize) -> Result<Self, Error> {
+        Ok(Self { batch: self.batch.first.split_rows(count)?, ..self })
+    }
+}
+
 /// How much of a matrix each of `count` parts has.
-fn part(what: &'static str, all: usize, count: usize) -> Result<usize, Error> {
+pub(super) fn part(what: &'static str, all: usize, count: usize) -> Result<usize, Error> {
     match all.checked_rem(count) {
         Some(0) => Ok(all / count),
         _ => Err(Error::Split { what, all, count }),

@@ -34,6 +34,8 @@ const VECTOR: usize = 8;
 /// assert_eq!(matrix.download()?.as_slice(), [1.0, -2.0]);
 /// matrix.upload(&Matrix::from_vec(2, 1, vec![-2.0, 1.0]))?;
 /// assert_eq!(matrix.download_bits()?, [0xc000, 0x3c00]);
+/// matrix.fill_buffer(0x3c00)?;
+/// assert_eq!(matrix.download()?.as_slice(), [1.0, 1.0]);
 /// assert_eq!(DeviceHalfMatrix::zeros(&device, InputType::F16, 1, 2)?.download_bits()?, [0, 0]);
 /// assert!(matrix.upload_bits(&bits[1..]).is_err());
 /// assert!(matrix.upload(&Matrix::zeros(1, 2)).is_err());
@@ -164,6 +166,15 @@ impl DeviceHalfMatrix {
         // SAFETY: the memory has these bytes, and the next line waits for the copy.
         let copied = unsafe { copy_from_host(stream, self.address(), &bytes) };
         stream.synchronize().and(copied)
+    }
+
+    /// Enqueues the setting of every element to these bits, also of those that fill rows up to 16 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn fill_buffer(&mut self, bits: u16) -> Result<(), Error> {
+        self.memory.fill(u32::from(bits) << 16 | u32::from(bits))
     }
 
     /// What a host matrix is on a device: each element rounded to the nearest of the type, ties to

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::{Device, Gemm};
+use cuda_gemm::{Compute, Device, Gemm};
 use gemm_verify::Bound;
 
 use super::row::{Row, Status};
@@ -228,14 +228,14 @@ impl Comparison {
         let device = self.device();
         let stored = operands::stored_bytes(gemm);
         let available = device.require_memory(stored)?;
-        let needed = gemm.bytes();
+        let needed = operands::host_bytes(gemm);
         // Two results are compared with each other.
         let second = operands::result_bytes(gemm);
         let reference = operands::reference_bytes(gemm);
         require_memory(needed.saturating_add(second).saturating_add(reference), false)?;
 
         // Both fit 64 bits, as the free memory does.
-        let wanted = buffers::count(l2, needed as u64, device.info().l2_bytes);
+        let wanted = buffers::count(l2, gemm.bytes() as u64, device.info().l2_bytes);
         let count = buffers::possible(wanted, stored as u64, available);
         let operands = Operands::random(gemm, seed);
         let buffers = RotatingBuffers::within(device, &operands, count, left)?;
@@ -293,13 +293,17 @@ impl Comparison {
             return observer.row(row.without_time(Status::Unstable, reason), &[], &[]);
         }
         row.status = Status::Pass;
+        row.baseline = baseline.and_then(|baseline| baseline.job.chosen_by_cublas());
         let gemm = reference.operands().gemm();
         row.times(gemm, &own, cublas.as_ref(), &rates);
         if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
             row.enqueue(&own, cublas.as_ref());
-            let info = self.device().info();
-            let l2 = self.options.l2;
-            row.load(&Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2));
+            // The roofs are those of f32.
+            if gemm.compute == Compute::F32 {
+                let info = self.device().info();
+                let l2 = self.options.l2;
+                row.load(&Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2));
+            }
         }
         row.conditions(&conditions);
         observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))

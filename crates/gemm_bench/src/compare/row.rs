@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::Gemm;
+use cuda_gemm::{Compute, Element, Gemm};
 use gemm_verify::{Check, Method};
 use serde::Serialize;
 
@@ -93,9 +93,15 @@ pub struct Row {
     pub alpha: f32,
     /// The factor of the old C.
     pub beta: f32,
-    /// What is done to each element, as in `bias column, gelu`. cuBLAS's time has a pass for it, over
-    /// what it stored.
+    /// What is done to each element, as in `bias column, gelu`. Where cublasLt has not the same,
+    /// cuBLAS's time has a pass for it, over what it stored.
     pub epilogue: Option<String>,
+    /// What of cuBLAS the kernel is compared with, where that was chosen as the fastest of several.
+    pub baseline: Option<String>,
+    /// How the product is computed, if not in f32.
+    pub compute: Option<&'static str>,
+    /// The type of C, if it is not f32.
+    pub output: Option<&'static str>,
     /// What came of it.
     pub status: Status,
     /// Why, unless it passed.
@@ -218,10 +224,12 @@ impl Row {
     pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
         let Title { name: kernel, rung, chosen, splits, staged, .. } = *title;
         let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
-        let Gemm { alpha, beta, epilogue, .. } = *gemm;
+        let Gemm { alpha, beta, epilogue, compute, output, .. } = *gemm;
         let epilogue = (!epilogue.is_none()).then(|| epilogue.to_string());
+        let compute = (compute != Compute::F32).then(|| compute.name());
+        let output = (output != Element::F32).then(|| output.name());
         let shape = Self { m, n, k, trans_a, trans_b, batch, alpha, beta, ..Self::default() };
-        let shape = Self { epilogue, ..shape };
+        let shape = Self { epilogue, compute, output, ..shape };
         Self { kernel, rung, chosen, splits, staged, seed, ..shape }
     }
 

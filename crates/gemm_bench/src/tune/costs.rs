@@ -90,7 +90,7 @@ pub fn measure(
     }
     let pace = costs.aligned[0];
     match descriptor.abi() {
-        KernelAbi::Gemm | KernelAbi::GemmEpilogue | KernelAbi::TensorMap => {}
+        KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap => {}
         KernelAbi::SplitK => [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?,
         KernelAbi::StreamK => {
             [costs.reduction_ns, costs.partial_ns] = benchmark.stream_k_fixup(pace)?;
@@ -211,7 +211,7 @@ fn depths(descriptor: &KernelDescriptor) -> [u32; 2] {
     let has_slices = descriptor.threads() * tile.tm * tile.tn > tile.bm * tile.bn;
     match descriptor.abi() {
         _ if !is_tile => DEPTHS,
-        KernelAbi::GemmEpilogue => SHORT_DEPTHS,
+        KernelAbi::Batched => SHORT_DEPTHS,
         _ if tile.bk <= SHORT_DEPTHS[0] || !has_slices => MEDIUM_DEPTHS,
         _ => DEPTHS,
     }

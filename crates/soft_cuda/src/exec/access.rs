@@ -100,3 +100,12 @@ pub(crate) struct EarlierAccess {
     pub line: u32,
     pub access: Access,
 }
+
+/// One of the loads that an operation makes at constant distances.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// From the operation's offsets to those of the load.
+    pub offset: u32,
+    pub bytes: u32,
+    pub line: u32,
+}

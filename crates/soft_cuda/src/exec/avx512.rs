@@ -2,15 +2,18 @@
 //! compared in a few of them; and for the sums of a tensor core.
 
 use std::arch::x86_64::{
-    __m512, __m512i, _mm512_add_epi32, _mm512_castsi512_ps, _mm512_cmpgt_epu32_mask,
-    _mm512_cmpgt_epu64_mask, _mm512_cvttps_epi32, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_max_epi32, _mm512_mul_ps, _mm512_mullo_epi32, _mm512_or_si512, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_si512, _mm512_slli_epi32,
-    _mm512_storeu_si512, _mm512_sub_epi32, _mm512_sub_epi64, _mm512_test_epi32_mask,
-    _mm512_test_epi64_mask, _mm512_xor_si512,
+    __m512, __m512i, __mmask16, _mm512_add_epi32, _mm512_castsi512_ps, _mm512_cmpgt_epu32_mask,
+    _mm512_cmpgt_epu64_mask, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_max_epi32, _mm512_mul_ps, _mm512_mullo_epi32,
+    _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_set1_ps, _mm512_setr_epi32,
+    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_slli_epi32, _mm512_storeu_si512,
+    _mm512_sub_epi32, _mm512_sub_epi64, _mm512_test_epi32_mask, _mm512_test_epi64_mask,
+    _mm512_xor_si512,
 };
 
 use super::lanes::W;
+use super::machine::LANES;
+use super::op::Cx;
 use super::tensor_core::{AddUp, FRACTION, Factors, LEAST, NOTHING, Row, Sums};
 
 /// Whether all of 32 addresses, less `base`, are at most `limit` and multiples of `align`.
@@ -97,6 +100,51 @@ pub(crate) unsafe fn progression32(lanes: *const u32, step: u32) -> bool {
 unsafe fn load<T>(at: *const T) -> __m512i {
     // SAFETY: by contract.
     unsafe { _mm512_loadu_si512(at.cast()) }
+}
+
+/// Adds a tile of `R` rows and `C` columns of chains of FMAs up, in registers. The slots are those of
+/// the accumulators' first values, of their last ones, and, step by step, of the factors of each row
+/// and of each column.
+///
+/// # Safety
+/// The host has AVX-512F, and the slots have 32-bit lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) unsafe fn fma_tile<const R: usize, const C: usize>(
+    cx: &Cx<'_>,
+    [first, last, factors]: [&[u32]; 3],
+) {
+    assert!(first.len() == R * C && last.len() == R * C);
+    for j in (0..LANES).step_by(W) {
+        let mask = (cx.mask >> j) as __mmask16;
+        let mut sums = [[_mm512_setzero_ps(); C]; R];
+        // SAFETY: by contract; each step has `R + C` slots.
+        unsafe {
+            let at = |slots: &[u32], i: usize| cx.slot::<f32>(*slots.get_unchecked(i)).add(j);
+            for r in 0..R {
+                for c in 0..C {
+                    sums[r][c] = _mm512_loadu_ps(at(first, r * C + c));
+                }
+            }
+            for step in factors.chunks_exact(R + C) {
+                let mut b = [_mm512_setzero_ps(); C];
+                for c in 0..C {
+                    b[c] = _mm512_loadu_ps(at(step, R + c));
+                }
+                for r in 0..R {
+                    let a = _mm512_loadu_ps(at(step, r));
+                    for c in 0..C {
+                        sums[r][c] = _mm512_fmadd_ps(a, b[c], sums[r][c]);
+                    }
+                }
+            }
+            for r in 0..R {
+                for c in 0..C {
+                    _mm512_mask_storeu_ps(at(last, r * C + c), mask, sums[r][c]);
+                }
+            }
+        }
+    }
 }
 
 /// [`AddUp`] on a host that has AVX-512F.

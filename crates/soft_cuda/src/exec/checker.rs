@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::access::{AccessKind, Conflict, EarlierAccess, Site};
+use super::access::{AccessKind, Conflict, EarlierAccess, Part, Site};
 use super::clock::Clock;
 use super::facts::Facts;
 use super::global::GlobalShadow;
 use super::knowledge::Knowledge;
+use super::loads::Loaded;
 use super::local::LocalShadow;
 use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, bits, index_in};
 use super::remote::RemoteAccesses;
@@ -123,11 +124,26 @@ impl<'k> Checker<'k> {
         let checks = self.checks();
         if mask == FULL
             && checks.accesses()
-            && self.shared.list(&self.known, checks, warp, (line, bytes), offsets)
+            && self.shared.list(&self.known, checks, warp, Loaded::one(line, bytes), offsets)
         {
             return Ok(());
         }
         self.shared_loads_one_by_one((warp, mask), (line, bytes), AccessKind::Load, offsets)
+    }
+
+    /// Notes weak loads by all lanes of a warp from the cluster's shared memory, at constant distances
+    /// from `offsets`: their number among the operations of the kernel, and what they are. Returns
+    /// `false`, and has noted nothing, if they have to be checked one by one.
+    #[inline(always)]
+    pub(crate) fn shared_loads_together(
+        &mut self,
+        warp: usize,
+        (number, parts): (u32, impl Iterator<Item = Part>),
+        offsets: &[u32; LANES],
+    ) -> bool {
+        let checks = self.checks();
+        let loaded = Loaded::many(number, parts);
+        checks.accesses() && self.shared.list(&self.known, checks, warp, loaded, offsets)
     }
 
     #[inline(never)]

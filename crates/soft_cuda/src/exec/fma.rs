@@ -1,40 +1,112 @@
-//! Runs of `fma.rn.f32`, which most of a GEMM is.
+//! Many `fma.rn.f32` at once, which most of a GEMM is.
 
-use super::float::{Fma, Plain};
-use super::lanes::Map3;
+use super::lanes::{W, chunk, write_chunk};
+use super::machine::LANES;
 use super::op::{Cx, Handler, Op};
 
-/// A run of `c` `fma.rn.f32` operations, whose slots `[d, a, b, c]` start at
-/// word `x` of [`Cx::extra`]; saves their dispatch. `full` and masked alike.
-pub(crate) struct FmaRun;
+/// The most rows and columns of a tile.
+pub(crate) const SIDE: usize = 4;
+
+/// `c` tiles of chains of FMAs, whose words start at `x` of [`Cx::extra`]. Each tile has three words,
+/// rows, columns and steps, and then slots: the accumulators' first and last values, row by row, and
+/// for each step a factor for each row and one for each column. No result shares its slot with
+/// what is read, but with the first value of its own accumulator.
+pub(crate) struct FmaTiles;
+
+/// Calls the `$tile` of so many `$rows` and `$columns`.
+macro_rules! by_shape {
+    ($tile:ident, $of:expr, $arguments:tt) => {
+        match ($of.rows, $of.columns) {
+            (4, 4) => $tile::<4, 4> $arguments,
+            (4, 2) => $tile::<4, 2> $arguments,
+            (4, _) => $tile::<4, 1> $arguments,
+            (2, 4) => $tile::<2, 4> $arguments,
+            (2, 2) => $tile::<2, 2> $arguments,
+            (2, _) => $tile::<2, 1> $arguments,
+            (_, 4) => $tile::<1, 4> $arguments,
+            (_, 2) => $tile::<1, 2> $arguments,
+            _ => $tile::<1, 1> $arguments,
+        }
+    };
+}
 
 // SAFETY: touches only the slots listed.
-unsafe impl Handler for FmaRun {
+unsafe impl Handler for FmaTiles {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        // No function that takes a closure, which might not be inlined, and then not be compiled
-        // for the instruction set.
-        for &[d, a, b, c] in operands(cx, op) {
+        let mut words = &cx.extra[op.x as usize..];
+        for _ in 0..op.c {
+            let (of, rest) = Words::split(words);
             // SAFETY: the words are slots of 32-bit lanes.
-            unsafe { OneFma::run(cx, &Op { d, a, b, c, ..*op }) };
+            unsafe { by_shape!(fma_tile, of, (cx, of.slots)) };
+            words = rest;
         }
         false
     }
 
-    unsafe fn compact(cx: &mut Cx<'_>, op: &Op) -> bool {
-        for &[d, a, b, c] in operands(cx, op) {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
+        use super::avx512::fma_tile as avx512_tile;
+        let mut words = &cx.extra[op.x as usize..];
+        for _ in 0..op.c {
+            let (of, rest) = Words::split(words);
             // SAFETY: as above.
-            unsafe { OneFma::compact(cx, &Op { d, a, b, c, ..*op }) };
+            unsafe { by_shape!(avx512_tile, of, (cx, of.slots)) };
+            words = rest;
         }
         false
     }
 }
 
-/// `fma.rn.f32` without flags.
-type OneFma = Map3<Plain<Fma<f32>>>;
+/// The words of a tile.
+struct Words<'k> {
+    rows: u32,
+    columns: u32,
+    /// The slots of the first values, of the last ones, and of the factors, step by step.
+    slots: [&'k [u32]; 3],
+}
 
-/// The slots of each operation of a run.
+impl<'k> Words<'k> {
+    #[inline(always)]
+    fn split(words: &'k [u32]) -> (Words<'k>, &'k [u32]) {
+        let [rows, columns, steps] = [words[0], words[1], words[2]];
+        let (first, rest) = words[3..].split_at((rows * columns) as usize);
+        let (last, rest) = rest.split_at((rows * columns) as usize);
+        let (factors, rest) = rest.split_at(((rows + columns) * steps) as usize);
+        (Words { rows, columns, slots: [first, last, factors] }, rest)
+    }
+}
+
+/// # Safety
+/// The words are slots of 32-bit lanes, of a tile of this shape.
 #[inline(always)]
-fn operands<'k>(cx: &Cx<'k>, op: &Op) -> &'k [[u32; 4]] {
-    cx.extra[op.x as usize..][..4 * op.c as usize].as_chunks::<4>().0
+unsafe fn fma_tile<const R: usize, const C: usize>(
+    cx: &Cx<'_>,
+    [first, last, factors]: [&[u32]; 3],
+) {
+    for j in (0..LANES).step_by(W) {
+        let mut sums = [[[0.0f32; W]; C]; R];
+        // SAFETY: by contract.
+        unsafe {
+            for (sum, &slot) in sums.as_flattened_mut().iter_mut().zip(first) {
+                *sum = chunk(cx, slot, j);
+            }
+            for step in factors.chunks_exact(R + C) {
+                let (a, b) = step.split_at(R);
+                for (sums, &a) in sums.iter_mut().zip(a) {
+                    let a: [f32; W] = chunk(cx, a, j);
+                    for (sum, &b) in sums.iter_mut().zip(b) {
+                        let b: [f32; W] = chunk(cx, b, j);
+                        for i in 0..W {
+                            sum[i] = a[i].mul_add(b[i], sum[i]);
+                        }
+                    }
+                }
+            }
+            for (sum, &slot) in sums.as_flattened().iter().zip(last) {
+                write_chunk(cx, slot, j, *sum);
+            }
+        }
+    }
 }

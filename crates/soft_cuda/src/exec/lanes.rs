@@ -58,21 +58,29 @@ lane! {
 /// `d` is a slot of lanes the size of `S`.
 #[inline(always)]
 pub(crate) unsafe fn write_lanes<S: Copy>(cx: &Cx<'_>, d: u32, f: impl Fn(usize) -> [S; W]) {
+    // One call of `f` in the text, so that it is inlined here, for this instruction set.
+    for j in (0..LANES).step_by(W) {
+        // SAFETY: by contract.
+        unsafe { write_chunk(cx, d, j, f(j)) };
+    }
+}
+
+/// Writes the active lanes of the chunk of slot `d` that starts at lane `j`.
+///
+/// # Safety
+/// `d` is a slot of lanes the size of `S`, and `j` is the first of a chunk.
+#[inline(always)]
+pub(crate) unsafe fn write_chunk<S: Copy>(cx: &Cx<'_>, d: u32, j: usize, mut new: [S; W]) {
     // SAFETY: `d` is a slot of `S` lanes, so every chunk is inside it.
     unsafe {
-        let d = cx.slot::<S>(d);
-        // One call of `f` in the text, so that it is inlined here, for this instruction set.
-        for j in (0..LANES).step_by(W) {
-            let mut new = f(j);
-            let at = d.add(j).cast::<[S; W]>();
-            if cx.mask != FULL {
-                let old = at.read();
-                for i in 0..W {
-                    new[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { old[i] };
-                }
+        let at = cx.slot::<S>(d).add(j).cast::<[S; W]>();
+        if cx.mask != FULL {
+            let old = at.read();
+            for i in 0..W {
+                new[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { old[i] };
             }
-            at.write(new);
         }
+        at.write(new);
     }
 }
 

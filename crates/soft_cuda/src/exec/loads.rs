@@ -4,9 +4,10 @@
 //! put on its warp's list, and noted in its words only when a write comes near it that might not
 //! come after it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use super::access::Part;
 use super::chunks::set_of;
 use super::machine::LANES;
 
@@ -15,7 +16,7 @@ const LOADS: usize = 2048;
 const SEGMENTS: usize = 16;
 /// The most patterns that are told apart in a block.
 const PATTERNS: usize = 64;
-/// How many instructions are remembered with the pattern of their last load.
+/// How many operations are remembered with the pattern of their last load.
 const RECENT: usize = 64;
 
 /// Where the lanes of a warp load from, relative to the first.
@@ -28,13 +29,58 @@ struct Pattern {
     after: u32,
 }
 
-/// A load by all lanes of a warp.
+/// Loads by all lanes of a warp.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     /// Of the first lane.
     offset: u32,
+    pattern: u32,
+    /// Number of what is loaded.
+    what: u32,
+}
+
+/// What an operation loads: a number that no other operation of the kernel has, and its loads.
+pub(crate) struct Loaded<P> {
+    number: u64,
+    parts: P,
+}
+
+impl Loaded<std::iter::Once<Part>> {
+    /// The load at a PTX line of so many bytes.
+    #[inline(always)]
+    pub(crate) fn one(line: u32, bytes: u32) -> Self {
+        let parts = std::iter::once(Part { offset: 0, bytes, line });
+        Loaded { number: u64::from(line) << 8 | u64::from(bytes), parts }
+    }
+}
+
+impl<P> Loaded<P> {
+    /// Several loads, by the number of their operation.
+    #[inline(always)]
+    pub(crate) fn many(number: u32, parts: P) -> Self {
+        Loaded { number: 1 << 63 | u64::from(number), parts }
+    }
+
+    /// Where it is among those that are remembered.
+    #[inline(always)]
+    fn recent(&self) -> usize {
+        ((self.number ^ self.number >> 8) % RECENT as u64) as usize
+    }
+}
+
+/// The loads of an operation.
+#[derive(Debug)]
+struct Parts {
+    all: Box<[Part]>,
+    /// The bytes from a lane's offset to the end of the last load.
     bytes: u32,
-    line: u32,
+}
+
+/// An operation with the pattern of its last load.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    number: u64,
+    what: u32,
     pattern: u32,
 }
 
@@ -54,8 +100,10 @@ type List = VecDeque<Segment>;
 #[derive(Debug)]
 pub(crate) struct Loads {
     patterns: Vec<Pattern>,
-    /// Numbers of patterns, by lines of the PTX.
-    recent: [u32; RECENT],
+    /// What operations load, and the place of each by its number.
+    parts: Vec<Parts>,
+    places: HashMap<u64, u32>,
+    recent: [Recent; RECENT],
     lists: Vec<List>,
     /// Empty ones, for their memory.
     spare: Vec<Segment>,
@@ -73,7 +121,14 @@ pub(crate) struct Listed {
 impl Loads {
     pub(crate) fn new(warps: usize) -> Loads {
         let lists = (0..warps).map(|_| List::default()).collect();
-        Loads { patterns: Vec::new(), recent: [0; RECENT], lists, spare: Vec::new() }
+        Loads {
+            patterns: Vec::new(),
+            parts: Vec::new(),
+            places: HashMap::new(),
+            recent: [Recent::default(); RECENT],
+            lists,
+            spare: Vec::new(),
+        }
     }
 
     /// Forgets everything, for a new block.
@@ -83,32 +138,36 @@ impl Loads {
         }
         if self.patterns.len() == PATTERNS {
             self.patterns.clear();
-            self.recent = [0; RECENT];
+            self.recent = [Recent::default(); RECENT];
         }
     }
 
-    /// The load of `bytes` bytes at each of `offsets`; `None` if there are too many patterns, or it
-    /// wraps around.
+    /// Loads at each of `offsets`; `None` if there are too many patterns, or they wrap around.
     #[inline(always)]
     pub(crate) fn listed(
         &mut self,
-        line: u32,
-        bytes: u32,
+        loaded: Loaded<impl Iterator<Item = Part>>,
         offsets: &[u32; LANES],
     ) -> Option<Listed> {
-        let recent = self.recent[line as usize % RECENT];
-        let pattern = match self.patterns.get(recent as usize) {
-            Some(pattern) if pattern.fits(offsets) => recent,
-            _ => self.intern(line, offsets)?,
+        let recent = self.recent[loaded.recent()];
+        let known = recent.number == loaded.number;
+        let Recent { what, pattern, .. } = match self.patterns.get(recent.pattern as usize) {
+            Some(pattern) if known && pattern.fits(offsets) => recent,
+            _ => self.intern(loaded, offsets)?,
         };
         let Pattern { before, after, .. } = self.patterns[pattern as usize];
         let from = offsets[0].checked_sub(before)?;
+        let bytes = self.parts[what as usize].bytes;
         let span = u64::from(before) + u64::from(after) + u64::from(bytes);
-        Some(Listed { load: Load { offset: offsets[0], bytes, line, pattern }, from, span })
+        Some(Listed { load: Load { offset: offsets[0], pattern, what }, from, span })
     }
 
     #[inline(never)]
-    fn intern(&mut self, line: u32, offsets: &[u32; LANES]) -> Option<u32> {
+    fn intern(
+        &mut self,
+        loaded: Loaded<impl Iterator<Item = Part>>,
+        offsets: &[u32; LANES],
+    ) -> Option<Recent> {
         let found = self.patterns.iter().position(|pattern| pattern.fits(offsets));
         let pattern = match found {
             Some(found) => found,
@@ -118,8 +177,20 @@ impl Loads {
                 self.patterns.len() - 1
             }
         } as u32;
-        self.recent[line as usize % RECENT] = pattern;
-        Some(pattern)
+        let (at, number, parts) = (loaded.recent(), loaded.number, &mut self.parts);
+        let what = *self.places.entry(number).or_insert_with(|| {
+            let all: Box<[Part]> = loaded.parts.collect();
+            let bytes = all.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0);
+            parts.push(Parts { all, bytes });
+            (parts.len() - 1) as u32
+        });
+        self.recent[at] = Recent { number, what, pattern };
+        Some(self.recent[at])
+    }
+
+    /// What is loaded.
+    pub(crate) fn parts(&self, listed: &Listed) -> &[Part] {
+        &self.parts[listed.load.what as usize].all
     }
 
     /// Whether a load at `time` can be put on the list of `warp`.
@@ -168,9 +239,13 @@ impl Loads {
         mut note: impl FnMut(u32, u32, u32, &[u32; LANES]),
     ) {
         if let Some(Segment { time, loads, .. }) = self.lists[warp].front() {
-            for &Load { offset, bytes, line, pattern } in loads {
+            for &Load { offset, pattern, what } in loads {
                 let relative = &self.patterns[pattern as usize].relative;
-                note(*time, line, bytes, &relative.map(|lane| lane.wrapping_add(offset)));
+                for part in &self.parts[what as usize].all {
+                    let from = offset.wrapping_add(part.offset);
+                    let offsets = relative.map(|lane| lane.wrapping_add(from));
+                    note(*time, part.line, part.bytes, &offsets);
+                }
             }
         }
         self.forget_oldest(warp);

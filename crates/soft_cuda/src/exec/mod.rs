@@ -66,6 +66,7 @@ pub(crate) mod recorder;
 mod remote;
 pub(crate) mod schedule;
 pub(crate) mod shadow;
+pub(crate) mod shared_loads;
 pub(crate) mod special;
 mod split;
 mod stuck;

@@ -130,6 +130,8 @@ pub(crate) const CACHE: usize = 64;
 #[derive(Debug)]
 pub(crate) struct LaneFault {
     pub lane: u32,
+    /// The PTX line, if the operation stands for several.
+    pub line: Option<u32>,
     pub kind: FaultKind,
 }
 
@@ -207,7 +209,7 @@ impl Cx<'_> {
     /// Records why an operation failed, and returns `true` to pass on.
     #[cold]
     pub(crate) fn fail(&mut self, lane: u32, kind: FaultKind) -> bool {
-        self.fault = Some(Box::new(LaneFault { lane, kind }));
+        self.fault = Some(Box::new(LaneFault { lane, line: None, kind }));
         true
     }
 

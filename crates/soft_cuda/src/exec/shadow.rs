@@ -1,9 +1,9 @@
 //! Who accessed each word of the shared memory of a cluster's blocks last.
 
-use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Site};
+use super::access::{AccessKind, Conflict, EarlierAccess, KINDS, Part, Site};
 use super::chunks::{Chunks, State};
 use super::knowledge::Knowledge;
-use super::loads::Loads;
+use super::loads::{Loaded, Loads};
 use super::machine::{FULL, LANES, bits};
 use super::reads::Reads;
 use crate::checks::Checks;
@@ -164,15 +164,14 @@ impl Shadow {
         &mut self.async_reads[warp]
     }
 
-    /// Checks weak loads of `bytes` bytes at `offsets` by all lanes of a warp, and notes them in a
-    /// list. Returns `false`, and has noted nothing, if they have to be looked at one by one.
+    /// Checks weak loads by all lanes of a warp at `offsets`, and notes them in a list. Returns `false`, and has noted nothing, if they have to be looked at one by one.
     #[inline(always)]
     pub(crate) fn list(
         &mut self,
         known: &Knowledge,
         checks: Checks,
         warp: usize,
-        (line, bytes): (u32, u32),
+        loaded: Loaded<impl Iterator<Item = Part>>,
         offsets: &[u32; LANES],
     ) -> bool {
         // Those lists forget what only an asynchronous access may come before.
@@ -180,7 +179,7 @@ impl Shadow {
             return false;
         }
         let now = self.stamp(known.now(warp));
-        let Some(listed) = self.loads.listed(line, bytes, offsets) else {
+        let Some(listed) = self.loads.listed(loaded, offsets) else {
             return false;
         };
         let end = (u64::from(listed.from) + listed.span).div_ceil(1 << self.shift);
@@ -208,9 +207,13 @@ impl Shadow {
                 State::Partial
             }
         });
-        let unwritten =
-            |&offset: &u32| self.words(offset, bytes).any(|word| self.written[word] <= base);
-        if state == State::Unknown || state == State::Partial && offsets.iter().any(unwritten) {
+        let unwritten = |part: &Part| {
+            let words = |&offset: &u32| self.words(offset + part.offset, part.bytes);
+            offsets.iter().flat_map(words).any(|word| self.written[word] <= base)
+        };
+        if state == State::Unknown
+            || state == State::Partial && self.loads.parts(&listed).iter().any(unwritten)
+        {
             return false;
         }
         if checks.races {

@@ -473,7 +473,9 @@ fn operation_fault(code: &Code, cx: &mut Cx<'_>, op: &Op) -> WarpFault {
     let offset = std::ptr::from_ref(op) as usize - code.ops.as_ptr() as usize;
     let line = code.lines[offset / size_of::<Op>()];
     match cx.fault.take() {
-        Some(fault) => WarpFault { lane: fault.lane, line, kind: fault.kind },
+        Some(fault) => {
+            WarpFault { lane: fault.lane, line: fault.line.unwrap_or(line), kind: fault.kind }
+        }
         None => WarpFault { lane: cx.mask.trailing_zeros(), line, kind: FaultKind::Trap },
     }
 }

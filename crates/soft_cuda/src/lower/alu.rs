@@ -195,7 +195,11 @@ impl Lowering<'_> {
             true => pick_bits!(self.path, ty, Map2, Add),
             false => pick_bits!(self.path, ty, Map2, Sub),
         };
-        self.apply_or(at, run, ty, &[ty, ty], 0)
+        self.apply_or(at, run, ty, &[ty, ty], 0)?;
+        if add && ty.bits == 32 {
+            self.mark(InstKind::Add);
+        }
+        Ok(())
     }
 
     fn carry_chain(&mut self, base: &str, at: &mut Context<'_>, reads: bool) -> Result<()> {
@@ -275,11 +279,8 @@ impl Lowering<'_> {
             false => None,
         };
         self.apply_or(at, run, ty, &[ty, ty, ty], flags)?;
-        if ty.bits == 32
-            && flags == 0
-            && let Some(inst) = self.blocks[self.current as usize].insts.last_mut()
-        {
-            inst.kind = InstKind::Fma;
+        if ty.bits == 32 && flags == 0 {
+            self.mark(InstKind::Fma);
         }
         Ok(())
     }

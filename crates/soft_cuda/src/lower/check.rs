@@ -47,7 +47,10 @@ impl Lowering<'_> {
             let read_only = raw((of.kind == AccessKind::ReadOnly).into());
             let base = Field::Use(address.base);
             let fields = [line, base, read_only, raw(0), raw(address.offset), bytes];
-            self.emit(at, run, fields).kind = InstKind::Check;
+            self.emit(at, run, fields).kind = match shared {
+                true => InstKind::CheckSharedLoad,
+                false => InstKind::Check,
+            };
             return;
         }
         let run = pick::<CheckAccess>(self.path);

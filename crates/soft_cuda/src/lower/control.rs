@@ -186,7 +186,15 @@ impl<'m> Lowering<'m> {
 
     fn collective_inst(&self, at: &Context<'_>, run: OpFn, fields: [Field; 6]) -> Inst {
         let kind = InstKind::Plain;
-        Inst { run, fields, extra: Vec::new(), line: at.inst.line, guard: None, kind }
+        Inst {
+            run,
+            fields,
+            extra: Vec::new(),
+            parts: Vec::new(),
+            line: at.inst.line,
+            guard: None,
+            kind,
+        }
     }
 
     fn end_collective(&mut self, inst: Inst, members: V, anywhere: bool) {

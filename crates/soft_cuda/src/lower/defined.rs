@@ -99,5 +99,13 @@ fn around<'a>(
 fn blank(line: u32) -> Inst {
     let run = pick_compact::<CheckRegister>();
     let fields = [Field::Raw(0); 6];
-    Inst { run, fields, extra: Vec::new(), line, guard: None, kind: InstKind::Check }
+    Inst {
+        run,
+        fields,
+        extra: Vec::new(),
+        parts: Vec::new(),
+        line,
+        guard: None,
+        kind: InstKind::Check,
+    }
 }

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::graph::{self, Slots, TooIntricate};
-use super::ir::{Block, Callee, Class, Field, Fixed, Inst, InstKind, Ir, Terminator};
+use super::ir::{Block, Callee, Class, Field, Fixed, Inst, Ir, Terminator};
 use super::layout::MAX_LOCAL;
 use crate::exec::code::{
     Barrier, Call, Code, Collective, Constant, End, Function, Initial, NO_RECONVERGENCE, Segment,
     Target, Wait,
 };
 use crate::exec::facts::Facts;
-use crate::exec::fma::FmaRun;
-use crate::exec::{Guarded, NO_SLOT, Op, Path, pick, pick_compact};
+use crate::exec::{Guarded, NO_SLOT, Op, pick_compact};
 
 /// A kernel, or a function that it may call, over virtual registers.
 pub(super) struct Body {
@@ -34,7 +33,6 @@ const STACK_BYTES: u32 = 16 << 10;
 /// Decodes bodies, the kernel's first.
 pub(super) struct Encoder {
     code: Code,
-    path: Path,
     /// Of the body that is being decoded.
     slots: Slots,
     /// By register: whether anything reads it.
@@ -48,7 +46,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(path: Path, text: Arc<[String]>, bodies: &[Body]) -> Encoder {
+    pub(super) fn new(text: Arc<[String]>, bodies: &[Body]) -> Encoder {
         let code = Code {
             segments: Vec::new(),
             ops: Vec::new(),
@@ -74,7 +72,7 @@ impl Encoder {
         let slots = Slots { of: Vec::new(), bytes: 0, predicates: 0, entry: Vec::new() };
         let align = bodies.iter().map(|body| body.align).fold(FRAME_ALIGN, u32::max);
         let read = Vec::new();
-        Encoder { code, path, slots, read, first_block: 0, frame: 0, align, callees: Vec::new() }
+        Encoder { code, slots, read, first_block: 0, frame: 0, align, callees: Vec::new() }
     }
 
     /// Decodes a body that lies at `address`.
@@ -223,13 +221,18 @@ impl Encoder {
     }
 
     fn op(&mut self, inst: &Inst) -> Op {
-        let [d, a, b, c, mut x, y] = inst.fields.map(|field| self.field(field));
+        let [mut d, a, b, c, mut x, y] = inst.fields.map(|field| self.field(field));
         if !inst.extra.is_empty() {
             x = self.code.extra.len() as u32;
             for &field in &inst.extra {
                 let word = self.field(field);
                 self.code.extra.push(word);
             }
+        }
+        if !inst.parts.is_empty() {
+            let parts: Vec<Op> = inst.parts.iter().map(|part| self.op(part)).collect();
+            d = self.code.guarded.len() as u32;
+            self.code.guarded.extend(parts);
         }
         let op = Op { run: inst.run, d, a, b, c, x, y };
         let Some((predicate, negated)) = inst.guard else { return op };
@@ -247,35 +250,20 @@ impl Encoder {
 
     fn block(&mut self, block: &Block, reconverge: u32) {
         let first = self.code.ops.len() as u32;
-        let plain_fma = |inst: &Inst| inst.kind == InstKind::Fma && inst.guard.is_none();
-        let mut rest = block.insts.as_slice();
-        while let Some(inst) = rest.first() {
-            let run = rest.iter().take_while(|inst| plain_fma(inst)).count();
-            let (op, taken) =
-                if run >= 2 { (self.fma_run(&rest[..run]), run) } else { (self.op(inst), 1) };
+        for inst in &block.insts {
+            let op = self.op(inst);
             self.code.ops.push(op);
             self.code.lines.push(inst.line);
-            rest = &rest[taken..];
         }
         let end = self.end(&block.end, reconverge);
-        let instructions = block.insts.iter().filter(|inst| inst.kind != InstKind::Check).count();
+        let instructions = block.insts.iter().map(Inst::instructions).sum::<u32>();
         self.code.segments.push(Segment {
             first,
             last: self.code.ops.len() as u32,
-            instructions: instructions as u32 + u32::from(block.counted),
+            instructions: instructions + u32::from(block.counted),
             line: block.line,
             end,
         });
-    }
-
-    fn fma_run(&mut self, insts: &[Inst]) -> Op {
-        let x = self.code.extra.len() as u32;
-        for inst in insts {
-            let words = [0, 1, 2, 3].map(|i| self.field(inst.fields[i]));
-            self.code.extra.extend(words);
-        }
-        let c = insts.len() as u32;
-        Op { run: pick::<FmaRun>(self.path), d: 0, a: 0, b: 0, c, x, y: 0 }
     }
 
     fn end(&mut self, end: &Terminator, reconverge: u32) -> End {

@@ -12,8 +12,11 @@ pub(super) fn watch(ir: &mut Ir, products: &[V]) {
     for Block { insts, end, .. } in &mut ir.blocks {
         for inst in std::mem::take(insts) {
             let (before, after) = match inst.kind {
-                InstKind::Plain | InstKind::Fma => around(&products, &inst),
-                InstKind::Check | InstKind::Product | InstKind::ProductWait => Default::default(),
+                InstKind::Check
+                | InstKind::CheckSharedLoad
+                | InstKind::Product
+                | InstKind::ProductWait => Default::default(),
+                _ => around(&products, &inst),
             };
             insts.extend(before);
             insts.push(inst);
@@ -33,6 +36,7 @@ fn around(products: &HashSet<V>, inst: &Inst) -> (Vec<Inst>, Vec<Inst>) {
         run: pick_compact::<CheckProductRegister>(),
         fields: [raw(0), Field::Use(v), raw(0), raw(0), raw(inst.line), raw(0)],
         extra: Vec::new(),
+        parts: Vec::new(),
         line: inst.line,
         guard: inst.guard,
         kind: InstKind::Check,

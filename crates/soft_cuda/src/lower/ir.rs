@@ -52,6 +52,8 @@ pub(crate) struct Inst {
     pub fields: [Field; 6],
     /// Further operands; if there are any, `x` becomes their place.
     pub extra: Vec<Field>,
+    /// The operations that it stands for, one by one.
+    pub parts: Vec<Inst>,
     pub line: u32,
     /// Runs only where the predicate is true (or false, if negated).
     pub guard: Option<(V, bool)>,
@@ -62,10 +64,20 @@ pub(crate) struct Inst {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InstKind {
     Plain,
-    /// A plain `fma.rn.f32`, which may become part of a run.
+    /// A plain `fma.rn.f32`, which may become part of a tile.
     Fma,
+    /// A sum of 32-bit integers, of which one may be a constant.
+    Add,
+    /// A copy of a 32-bit register.
+    Copy,
+    /// A load of 32-bit elements from shared memory by a 32-bit address.
+    LoadShared,
     /// A check that stands for no PTX instruction.
     Check,
+    /// That of a load from shared memory by a 32-bit address.
+    CheckSharedLoad,
+    /// So many instructions at once.
+    Fused(u32),
     /// A `wgmma.mma_async`.
     Product,
     /// A `wgmma.wait_group`: the registers of all products live until there.
@@ -83,6 +95,15 @@ impl Inst {
             field => field,
         });
         fields.chain(guard)
+    }
+
+    /// How many PTX instructions it stands for.
+    pub(crate) fn instructions(&self) -> u32 {
+        match self.kind {
+            InstKind::Check | InstKind::CheckSharedLoad => 0,
+            InstKind::Fused(all) => all,
+            _ => 1,
+        }
     }
 }
 

@@ -171,11 +171,19 @@ impl<'m> Lowering<'m> {
             self.current = self.new_block();
         }
         let line = at.inst.line;
-        let inst = Inst { run, fields, extra, line, guard: at.guard, kind: InstKind::Plain };
+        let (parts, kind) = (Vec::new(), InstKind::Plain);
+        let inst = Inst { run, fields, extra, parts, line, guard: at.guard, kind };
         let insts = &mut self.blocks[self.current as usize].insts;
         insts.push(inst);
         let last = insts.len() - 1;
         &mut insts[last]
+    }
+
+    /// Says what is special about the operation that was appended last.
+    pub(super) fn mark(&mut self, kind: InstKind) {
+        if let Some(inst) = self.blocks[self.current as usize].insts.last_mut() {
+            inst.kind = kind;
+        }
     }
 
     pub(super) fn declare(&mut self, name: &'m str, binding: Binding, line: u32) -> Result<()> {

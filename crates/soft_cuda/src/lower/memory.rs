@@ -204,7 +204,10 @@ impl Lowering<'_> {
         if let Some(run) = fast {
             let part = |i: usize| parts.get(i).copied().unwrap_or(raw(0));
             let fields = [part(0), base, part(1), part(2), raw(address.offset), part(3)];
-            self.emit(at, run, fields);
+            let inst = self.emit(at, run, fields);
+            if load && address.space == Some(Space::Shared) && transfer.bytes == 4 {
+                inst.kind = InstKind::LoadShared;
+            }
             return;
         }
         let run = if load { pick_compact::<LoadAny>() } else { pick_compact::<StoreAny>() };

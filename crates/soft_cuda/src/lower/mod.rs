@@ -19,6 +19,7 @@ mod convert;
 mod copy;
 mod defined;
 mod encode;
+mod fuse;
 mod graph;
 mod half;
 mod in_flight;
@@ -33,6 +34,7 @@ mod names;
 mod pick;
 mod scopes;
 mod shared;
+mod tiles;
 mod ty;
 mod wgmma;
 
@@ -102,9 +104,11 @@ pub(crate) fn lower<'m>(
         if checks.sync {
             in_flight::watch(&mut body.ir, &found.products);
         }
+        let fused = fuse::fuse(&mut body.ir, path);
+        fused.map_err(|error| too_large(function, &error.to_string()))?;
         bodies.push(body);
     }
-    let mut encoder = Encoder::new(path, text, &bodies);
+    let mut encoder = Encoder::new(text, &bodies);
     for (function, body) in reach.functions.iter().zip(&bodies) {
         let encoded = encoder.function(body, index.address(&function.name));
         encoded.map_err(|error| too_large(function, &error.to_string()))?;

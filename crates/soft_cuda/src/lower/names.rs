@@ -1,7 +1,7 @@
 //! What an operand refers to.
 
 use super::context::{Context, Result};
-use super::ir::{Class, Field, Fixed, V};
+use super::ir::{Class, Field, Fixed, InstKind, V};
 use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
@@ -276,7 +276,11 @@ impl Lowering<'_> {
                     Class::Wide => pick::<Map1<alu::Mov<u64>>>(self.path),
                     _ => pick::<Map1<alu::Mov<u32>>>(self.path),
                 };
-                self.emit(at, run, [Field::Def(d), Field::Use(a), raw(0), raw(0), raw(0), raw(0)]);
+                let fields = [Field::Def(d), Field::Use(a), raw(0), raw(0), raw(0), raw(0)];
+                let inst = self.emit(at, run, fields);
+                if class == Class::Narrow {
+                    inst.kind = InstKind::Copy;
+                }
             }
         }
     }

@@ -92,19 +92,19 @@ impl Product {
         } else {
             vec![long(a), word(lda), long(b), word(ldb)]
         };
-        let depth = steps.div_ceil(SPLITS) * tile.bk;
+        let shares = if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 };
+        let depth = steps.div_ceil(shares) * tile.bk;
         let rest = match spec.abi() {
             KernelAbi::Gemm | KernelAbi::TensorMap => vec![],
-            KernelAbi::GemmEpilogue => vec![vec![0; size_of::<Parameters>()]],
-            KernelAbi::SplitK => {
+            KernelAbi::Batched | KernelAbi::SplitK => {
                 let strides = [long(0), long(0), long(0)];
-                let splits = [word(depth), long(partials), long(counters), word(SPLITS)];
+                let splits = [word(depth), long(partials), long(counters), word(shares)];
                 let rest = [word(0), vec![0; size_of::<Parameters>()]];
                 splits.into_iter().chain(strides).chain(rest).collect()
             }
             KernelAbi::StreamK => {
                 let epilogue = vec![0; size_of::<Parameters>()];
-                vec![word(tiles), word(3), long(partials), long(counters), epilogue]
+                vec![word(tiles), word(3), long(partials), long(counters), word(0), epilogue]
             }
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);
@@ -118,13 +118,13 @@ impl Product {
             (_, GridOrder::RowsAlongX) => [rows, columns, 1],
             (_, GridOrder::ColumnsAlongX) => [columns, rows, 1],
         };
-        let z = if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 };
         let [x, y] = spec.block();
         let dynamic_shared = match spec.shared() {
             Shared::Static(_) => 0,
             Shared::Dynamic(bytes) => bytes(k) as u32,
         };
-        let config = LaunchConfig { grid: [grid[0], grid[1], z], block: [x, y, 1], dynamic_shared };
+        let config =
+            LaunchConfig { grid: [grid[0], grid[1], shares], block: [x, y, 1], dynamic_shared };
         device.launch(kernel, config, &params).map_err(|error| error.to_string())?;
         let mut bytes = vec![0; c_values.len() * 4];
         device.read(c, &mut bytes).map_err(|error| error.to_string())?;

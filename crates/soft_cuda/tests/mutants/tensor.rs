@@ -30,10 +30,15 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
         let address = device.alloc(bytes.len() as u64).unwrap();
         device.write(address, &bytes).unwrap();
         if has_maps {
-            let (dims, stride) = ([cols, rows].map(u64::from), 2 * u64::from(cols));
+            // One product of a batch, where the kernel takes batches.
+            let rank = if spec.layouts(InputType::Bf16).is_some() { 3 } else { 2 };
+            let dims = [cols, rows, 1].map(u64::from);
+            let strides = [2 * u64::from(cols), 2 * u64::from(cols * rows)];
+            let boxes = [boxes[0], boxes[1], 1];
+            let (dims, strides, boxes) = (&dims[..rank], &strides[..rank - 1], &boxes[..rank]);
             let layout = (Swizzle::Bytes128, Fill::Zeros);
             let element = TensorElement::Bf16;
-            let map = TensorMap::of(element, address, &dims, &[stride], &boxes, layout).unwrap();
+            let map = TensorMap::of(element, address, dims, strides, boxes, layout).unwrap();
             params.resize(params.len().next_multiple_of(64), 0);
             params.extend(map.to_bytes());
         } else {
@@ -47,6 +52,11 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
     let c = device.alloc(u64::from(4 * m * n)).unwrap();
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
+    if spec.layouts(InputType::Bf16).is_some() {
+        params.extend(1u32.to_le_bytes());
+    }
+    // No options, and no epilogue.
+    params.resize(kernel.params_size(), 0);
     let config = LaunchConfig {
         grid: [if spec.is_persistent() { BLOCKS } else { 4 }, 1, 1],
         block: [spec.threads(), 1, 1],

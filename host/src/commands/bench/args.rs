@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cuda_gemm::Error as GemmError;
 use host::compare::Options;
-use host::{Gemm, Shape, auto, shape};
+use host::{Compute, Gemm, Shape, auto, shape};
 
 use crate::commands::l2::L2Arg;
 use crate::commands::product::ProductArgs;
@@ -90,6 +90,11 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
+    /// How products are computed.
+    pub fn compute(&self) -> Compute {
+        self.product.compute()
+    }
+
     /// The names of the kernels, `auto` if none is named.
     pub fn kernels(&self) -> Vec<&str> {
         match &self.kernels[..] {

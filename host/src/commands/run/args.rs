@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host::kernels::KernelAbi;
-use host::{DeviceChoice, L2, Selection, Shape};
+use host::{Compute, DeviceChoice, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
@@ -15,14 +15,13 @@ use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The kernel to run: a rung of the ladder or a tile (--list shows them), auto, cublas, or
-    /// all; or, with A and B rounded to 16 bits, a kernel for tensor cores, or all of them and cuBLAS: bf16
-    /// or f16.
+    /// The kernel to run: a rung of the ladder or a tile, or with --compute bf16 or f16 a kernel for
+    /// tensor cores (--list shows them); auto, cublas, or all.
     ///
     /// auto takes the one that is fastest for this product on this device. cublas is NVIDIA's
-    /// library, loaded if it is there; it runs on GPUs. all runs the ladder, auto and cublas on
-    /// the same matrices, and compares them; what cannot run says why,
-    /// and one wrong result makes the exit status 1.
+    /// library, loaded if it is there; it runs on GPUs. all runs the ladder, or the kernels for
+    /// tensor cores, auto and cublas on the same matrices, and compares them; what cannot run says
+    /// why, and one wrong result makes the exit status 1.
     #[arg(long, value_name = "NAME", required_unless_present = "list")]
     pub kernel: Option<String>,
 
@@ -133,7 +132,8 @@ impl RunArgs {
             Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
             _ => (false, false),
         };
-        let is_for_auto = matches!(choice, Selection::Auto | Selection::All);
+        let is_for_auto = matches!(choice, Selection::Auto | Selection::All)
+            && self.product.compute() == Compute::F32;
         let mistakes = [
             (
                 self.splits > 1 && !is_one,
@@ -143,7 +143,7 @@ impl RunArgs {
                 self.staged && !is_split,
                 "--staged is for one that splits K: name a tile with --kernel (--list)",
             ),
-            (self.table.is_some() && !is_for_auto, "--table is for --kernel auto"),
+            (self.table.is_some() && !is_for_auto, "--table is for --kernel auto in f32"),
             (
                 self.out.is_some() && choice.is_several(),
                 "--out stores one result: name one kernel with --kernel",

@@ -1,0 +1,60 @@
+//! The form in which a kernel computes a product.
+
+use kernels_gpu::{KernelDescriptor, Reads};
+
+use super::operation::Gemm;
+
+/// A product as a kernel computes it: `C = A * B`, or `C^T = B^T * A^T` for a kernel that stores C as its
+/// transpose, where that saves copies of operands, or tiles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelForm {
+    /// The product, with A and B as the kernel takes them. C has this one's leading dimension and
+    /// stride.
+    pub(crate) gemm: Gemm,
+    /// Whether A and B have changed places, and C lies as the transpose of what is computed.
+    pub(crate) transposes_c: bool,
+}
+
+impl KernelForm {
+    pub(crate) fn new(gemm: &Gemm, descriptor: &KernelDescriptor) -> Self {
+        let gemm = gemm.canonical();
+        let direct = Self { gemm, transposes_c: false };
+        if !descriptor.unaligned().is_some_and(|unaligned| unaligned.transposes_c) {
+            return direct;
+        }
+        let other = Self {
+            gemm: Gemm {
+                m: gemm.n,
+                n: gemm.m,
+                trans_a: !gemm.trans_b,
+                trans_b: !gemm.trans_a,
+                lda: gemm.ldb,
+                ldb: gemm.lda,
+                stride_a: gemm.stride_b,
+                stride_b: gemm.stride_a,
+                ..gemm
+            },
+            transposes_c: true,
+        };
+        let cost = |form: &Self| {
+            let reads = form.reads(descriptor);
+            let copies = reads.iter().filter(|reads| **reads == Reads::Copied).count();
+            let [rows, cols] =
+                [descriptor.tile().bm, descriptor.tile().bn].map(|size| size as usize);
+            // Sizes fit 31 bits, or are refused.
+            (copies, form.gemm.m.div_ceil(rows) as u128 * form.gemm.n.div_ceil(cols) as u128)
+        };
+        if cost(&other) < cost(&direct) { other } else { direct }
+    }
+
+    /// How the kernel reads A and B.
+    pub(crate) fn reads(&self, descriptor: &KernelDescriptor) -> [Reads; 2] {
+        let Gemm { trans_a, trans_b, .. } = self.gemm;
+        [descriptor.reads(false, trans_a), descriptor.reads(true, trans_b)]
+    }
+
+    /// What belongs to A and B, in the order in which the kernel takes these.
+    pub(crate) fn order<T>(&self, [a, b]: [T; 2]) -> [T; 2] {
+        if self.transposes_c { [b, a] } else { [a, b] }
+    }
+}

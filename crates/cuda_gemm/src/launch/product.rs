@@ -1,0 +1,153 @@
+//! Products in any precision, by whichever kernels compute in it.
+
+use super::builder::PlanBuilder;
+use super::extras::Extras;
+use super::plan::Plan;
+use super::tensor_plan::{TensorCoreBuilder, TensorCorePlan};
+use crate::error::Error;
+use crate::gemm::Gemm;
+use crate::matrix::{OperandMut, OperandRef};
+use crate::stream::Stream;
+
+/// How a product is prepared, in whichever precision it says: see
+/// [`Auto::product`](crate::Auto::product).
+#[derive(Debug)]
+#[must_use]
+pub enum ProductBuilder {
+    /// By a kernel for f32.
+    F32(PlanBuilder),
+    /// By a kernel for tensor cores.
+    TensorCore(TensorCoreBuilder),
+}
+
+impl ProductBuilder {
+    /// The stream that the product goes to, of the kernel's device; its own one until told otherwise.
+    /// A, B and C belong to the same stream.
+    pub fn on(self, stream: &Stream) -> Self {
+        match self {
+            Self::F32(builder) => Self::F32(builder.on(stream)),
+            Self::TensorCore(builder) => Self::TensorCore(builder.on(stream)),
+        }
+    }
+
+    /// A and B may begin at any element, rather than on 16 bytes: see
+    /// [`PlanBuilder::any_alignment`] and [`TensorCoreBuilder::any_alignment`].
+    pub fn any_alignment(self) -> Self {
+        match self {
+            Self::F32(builder) => Self::F32(builder.any_alignment()),
+            Self::TensorCore(builder) => Self::TensorCore(builder.any_alignment()),
+        }
+    }
+
+    /// Checks the product, and allocates the memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PlanBuilder::prepare`] or [`TensorCoreBuilder::prepare`].
+    pub fn prepare(self) -> Result<Product, Error> {
+        Ok(match self {
+            Self::F32(builder) => Product::F32(builder.prepare()?),
+            Self::TensorCore(builder) => Product::TensorCore(builder.prepare()?),
+        })
+    }
+}
+
+/// A product in whichever precision it says, checked: only the matrices are missing.
+///
+/// ```
+/// use cuda_gemm::{
+///     Activation, Axis, Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Element,
+///     Epilogue, Extras, Gemm, InputType, Matrix,
+/// };
+///
+/// let device = Device::open(DeviceChoice::SoftSm90)?;
+/// // relu(A B^T + bias) in bf16.
+/// let epilogue = Epilogue::new().bias(Axis::Column).activation(Activation::Relu);
+/// let gemm = Gemm::new(2, 3, 1).transposed(false, true).then(epilogue);
+/// let gemm = gemm.computed_in(Compute::Bf16).stored_as(Element::Bf16);
+/// let linear = device.auto()?.product(gemm)?.prepare()?;
+///
+/// let half = |rows, cols, elements| {
+///     DeviceHalfMatrix::from_host(&device, InputType::Bf16, &Matrix::from_vec(rows, cols, elements))
+/// };
+/// let (a, b) = (half(2, 1, vec![1.0, 2.0])?, half(3, 1, vec![1.0, 2.0, 3.0])?);
+/// let bias = DeviceMatrix::from_host(&device, &Matrix::from_vec(1, 3, vec![0.0, -3.0, 1.0]))?;
+/// let mut c = DeviceHalfMatrix::zeros(&device, InputType::Bf16, 2, 3)?;
+/// linear.enqueue_with(&a, &b, &mut c, Extras::new().bias(&bias))?;
+/// assert_eq!(c.download()?.as_slice(), [1.0, 0.0, 4.0, 2.0, 1.0, 7.0]);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+#[derive(Debug)]
+pub enum Product {
+    /// By a kernel for f32.
+    F32(Plan),
+    /// By a kernel for tensor cores.
+    TensorCore(TensorCorePlan),
+}
+
+impl Product {
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        match self {
+            Self::F32(plan) => plan.launch_plan().gemm(),
+            Self::TensorCore(plan) => plan.gemm(),
+        }
+    }
+
+    /// The stream that the product goes to.
+    pub fn stream(&self) -> &Stream {
+        match self {
+            Self::F32(plan) => plan.stream(),
+            Self::TensorCore(plan) => plan.stream(),
+        }
+    }
+
+    /// Enqueues `C = alpha * op(A) * op(B) + beta * C` on the plan's stream: see [`Plan::enqueue`] and
+    /// [`TensorCorePlan::enqueue`].
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::PlannedType`] for matrices of another type than the product's.
+    pub fn enqueue<'m>(
+        &self,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
+    ) -> Result<(), Error> {
+        self.enqueue_with(a, b, c, Extras::new())
+    }
+
+    /// As [`Product::enqueue`], with what the product's epilogue reads, and alpha and beta in device
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::Extras`] if something is missing, or was not prepared for.
+    pub fn enqueue_with<'m>(
+        &self,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
+        let plan = match self {
+            Self::F32(plan) => plan,
+            Self::TensorCore(plan) => return plan.enqueue_with(a, b, c, extras),
+        };
+        let planned = "f32";
+        let of_f32 = |what, operand| match operand {
+            OperandRef::F32(batch) => Ok(batch),
+            OperandRef::Half(half) => {
+                Err(Error::PlannedType { what, found: half.input().name(), planned })
+            }
+        };
+        let (a, b) = (of_f32("A", a.into())?, of_f32("B", b.into())?);
+        match c.into() {
+            OperandMut::F32(c) => plan.enqueue_with(a, b, c, extras),
+            OperandMut::Half(c) => {
+                let found = c.view().input().name();
+                Err(Error::PlannedType { what: "C", found, planned })
+            }
+        }
+    }
+}

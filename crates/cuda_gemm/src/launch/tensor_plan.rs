@@ -1,0 +1,580 @@
+//! Products by tensor cores that are checked, and wait for their matrices.
+
+use std::sync::Arc;
+
+use cust::memory::{DeviceCopy, DevicePointer};
+use gemm_matrix::Element;
+use kernels_gpu::TensorCoreAbi;
+use kernels_gpu::staging::{BLOCKS, THREADS};
+use kernels_gpu::tensor_core::options;
+
+use super::extras::{Extras, RawExtras};
+use super::parameters::{Address, StageHalves, TensorCoreParameters, TensorCorePointers};
+use super::tensor::{half_maps, reaches_halves};
+use super::tensor_core::{MOST_TILES, TensorCoreKernel, tiles};
+use crate::device::EntryPoint;
+use crate::error::Error;
+use crate::gemm::{Compute, Gemm};
+use crate::matrix::{Memory, OperandLayout, OperandMut, OperandRef};
+use crate::stream::Stream;
+
+/// Elements of 16 bytes.
+const VECTOR: usize = 8;
+
+impl TensorCoreKernel {
+    /// Checks a product, once for any number of calls on the device's own stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TensorCoreBuilder::prepare`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<TensorCorePlan, Error> {
+        self.plan(gemm).prepare()
+    }
+
+    /// How to prepare a product: as [`TensorCoreKernel::prepare`] does, until told otherwise. It is
+    /// [computed](Gemm::compute) in the kernel's type, whatever the product says.
+    pub fn plan(&self, gemm: Gemm) -> TensorCoreBuilder {
+        let gemm = gemm.computed_in(Compute::of(self.input()));
+        let stream = self.device().stream();
+        TensorCoreBuilder { kernel: self.clone(), gemm, stream, any_alignment: false }
+    }
+}
+
+/// How a product by tensor cores is prepared: see [`TensorCoreKernel::plan`].
+#[derive(Debug)]
+#[must_use]
+pub struct TensorCoreBuilder {
+    kernel: TensorCoreKernel,
+    gemm: Gemm,
+    stream: Stream,
+    any_alignment: bool,
+}
+
+impl TensorCoreBuilder {
+    /// The stream that the product goes to, of the kernel's device; its own one until told otherwise.
+    /// A, B and C belong to the same stream.
+    pub fn on(self, stream: &Stream) -> Self {
+        Self { stream: stream.clone(), ..self }
+    }
+
+    /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
+    /// them is allocated, which a call makes where it needs them.
+    pub fn any_alignment(self) -> Self {
+        Self { any_alignment: true, ..self }
+    }
+
+    /// Checks the product, and allocates the memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds; [`Error::TensorCoreShape`] for a batch of pointers, and for all
+    /// but a single plain product if the kernel has no [layouts]; [`Error::TooLarge`] for a C of too
+    /// many tiles; [`Error::WrongDevice`]; [`Error::DeviceMemory`] and those of
+    /// [`Device::kernel`](crate::Device::kernel).
+    ///
+    /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
+    pub fn prepare(self) -> Result<TensorCorePlan, Error> {
+        let Self { kernel, gemm, stream, any_alignment } = self;
+        if !stream.device().is_same(kernel.device()) {
+            return Err(Error::WrongDevice { what: "the stream" });
+        }
+        gemm.validate()?;
+        let (descriptor, input) = (kernel.descriptor(), kernel.input());
+        let refused =
+            |what, hint| Err(Error::TensorCoreShape { kernel: descriptor.name(), what, hint });
+        if gemm.pointers {
+            return refused("batches of pointers", "enqueue one product after the other");
+        }
+        let hint = match descriptor.abi() {
+            TensorCoreAbi::TensorMap => "`Device::tensor_core_for` chooses a kernel that does",
+            TensorCoreAbi::Pointer => "there are kernels that do for compute capability 9.0",
+        };
+        let layouts = descriptor.layouts(input);
+        for (is_asked, what) in [
+            (gemm.trans_a || gemm.trans_b, "transposes"),
+            (gemm.batch != 1, "batches"),
+            (!gemm.epilogue.is_none(), "epilogues"),
+            (gemm.factors_on_device, "alpha and beta in device memory"),
+            (gemm.output != Element::F32, "C in 16 bits"),
+        ] {
+            if is_asked && layouts.is_none() {
+                return refused(what, hint);
+            }
+        }
+        let tiles = tiles(&gemm, descriptor);
+        if tiles >= MOST_TILES {
+            let max = (MOST_TILES - 1) as usize;
+            return Err(Error::TooLarge { what: "C, in tiles,", value: tiles as usize, max });
+        }
+        let name = layouts.map_or(descriptor.entry_point(input), |layouts| {
+            layouts[usize::from(gemm.trans_a) + 2 * usize::from(gemm.trans_b)]
+        });
+        let device = kernel.device();
+        let function = Arc::new(device.entry_point(name)?);
+        if descriptor.shared_bytes() > device.info().limits.shared_default {
+            function.allow_shared(descriptor.shared_bytes())?;
+        }
+        let is_read = tiles > 0 && gemm.depth() > 0 && gemm.batch > 0;
+        let copies = match any_alignment && is_read {
+            true => Some(Copies::new(&stream, &gemm)?),
+            false => None,
+        };
+        Ok(TensorCorePlan { kernel, stream, gemm, tiles: tiles as u32, function, copies })
+    }
+}
+
+/// A product by tensor cores that has been checked: only the matrices are missing.
+///
+/// A and B are `bf16` or `f16`, never silently: the kernel says which, and takes no others. Their
+/// products are exact, and summed in f32, as are alpha, beta and all that an epilogue reads; C is of
+/// f32, or of the type of A and B, as the product [says](Gemm::output).
+///
+/// ```no_run
+/// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
+///
+/// let device = Device::open(DeviceChoice::Gpu)?;
+/// let gemm = Gemm::new(512, 256, 1024);
+/// let product = device.tensor_core_for(&gemm, InputType::Bf16)?.prepare(gemm)?;
+///
+/// let ones = |rows, cols| {
+///     DeviceHalfMatrix::from_host(&device, InputType::Bf16, &Matrix::from_fn(rows, cols, |_, _| 1.0))
+/// };
+/// let (a, b) = (ones(512, 1024)?, ones(1024, 256)?);
+/// let mut c = DeviceMatrix::zeros(&device, 512, 256)?;
+/// product.enqueue(&a, &b, &mut c)?;
+/// assert_eq!(c.download()?.at(7, 7), 1024.0);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+pub struct TensorCorePlan {
+    kernel: TensorCoreKernel,
+    stream: Stream,
+    gemm: Gemm,
+    /// Of one product.
+    tiles: u32,
+    function: Arc<EntryPoint>,
+    copies: Option<Copies>,
+}
+
+impl std::fmt::Debug for TensorCorePlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kernel, stream, gemm, .. } = self;
+        let mut parts = f.debug_struct("TensorCorePlan");
+        parts.field("kernel", kernel).field("stream", stream).field("gemm", gemm);
+        parts.finish_non_exhaustive()
+    }
+}
+
+impl TensorCorePlan {
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &TensorCoreKernel {
+        &self.kernel
+    }
+
+    /// The stream that the product goes to.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Enqueues `C = alpha * op(A) * op(B) + beta * C` on the plan's stream, of matrices with the
+    /// plan's [shapes](Gemm::shapes). Leading dimensions and strides of A and B, and of a C in 16
+    /// bits, are their own; those of an f32 C are the plan's.
+    ///
+    /// A GPU returns at once, the software device when it is done. Either way a fault in the kernel is
+    /// reported by the next [`Stream::synchronize`] or download.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::PlannedType`], [`Error::Shape`],
+    /// [`Error::PlannedBatch`] or [`Error::PlannedLd`] if a matrix is not what was prepared for;
+    /// [`Error::PlannedAlignment`] if bulk copies do not reach the rows of A or B: see
+    /// [`TensorCoreBuilder::any_alignment`]; [`Error::Driver`] if the driver refuses the launch.
+    pub fn enqueue<'m>(
+        &self,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
+    ) -> Result<(), Error> {
+        self.enqueue_with(a, b, c, Extras::new())
+    }
+
+    /// As [`TensorCorePlan::enqueue`], with what the product's epilogue reads, and alpha and beta in
+    /// device memory.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::Extras`] if something is missing, or was not prepared for.
+    pub fn enqueue_with<'m>(
+        &self,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let operands = [a, b, c.view()];
+        let elements = [self.gemm.compute.element(), self.gemm.compute.element(), self.gemm.output];
+        for (i, what) in ["A", "B", "C"].into_iter().enumerate() {
+            self.stream.expect(what, operands[i].stream())?;
+            self.expect(what, &operands[i].layout(), elements[i], i)?;
+        }
+        let extras = extras.checked(&self.stream, &self.gemm)?;
+        // SAFETY: the three are on this device and stream, with the plan's shapes and these leading
+        // dimensions and strides, as are the extras. C is borrowed mutably, so it is none of the
+        // others. They stay allocated while the kernel runs: freeing device memory waits for the work
+        // that was enqueued before, and other work with them is enqueued on the same stream.
+        unsafe { self.launch(operands.map(|operand| operand.layout()), extras) }
+    }
+
+    /// Whether matrices are what was planned for A, B or C.
+    fn expect(
+        &self,
+        what: &'static str,
+        layout: &OperandLayout,
+        element: Element,
+        i: usize,
+    ) -> Result<(), Error> {
+        let OperandLayout { element: found, shape: [rows, cols], ld, count, stride, .. } = *layout;
+        let gemm = &self.gemm;
+        if found != element {
+            let (found, planned) = (found.name(), element.name());
+            return Err(Error::PlannedType { what, found, planned });
+        }
+        let [need_rows, need_cols] = gemm.shapes()[i];
+        if [rows, cols] != [need_rows, need_cols] {
+            return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+        }
+        let is_c = i == 2;
+        if is_c && found == Element::F32 && ld != gemm.ldc {
+            return Err(Error::PlannedLd { what, ld, planned: gemm.ldc });
+        }
+        if ld > crate::gemm::MAX_DIMENSION {
+            return Err(Error::TooLarge { what: "ld", value: ld, max: crate::gemm::MAX_DIMENSION });
+        }
+        // Those of a batch come one below the other, so that no two C overlap.
+        if count != gemm.batch {
+            let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
+            return Err(Error::PlannedBatch { what, count, stride, planned_count, planned_stride });
+        }
+        Ok(())
+    }
+
+    /// Enqueues the product on bare addresses, of 16-bit elements for A and B and of the planned ones
+    /// for C, with the plan's leading dimensions and strides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlannedAlignment`] (see [`TensorCorePlan::enqueue`]); [`Error::Extras`] if the product
+    /// needs some; [`Error::Driver`] if the driver refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// With the plan's shapes, leading dimensions and, if it is of a batch, strides:
+    /// - unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in this device's
+    ///   memory;
+    /// - `c` points to C there, initialised unless beta is 0;
+    /// - all are aligned as elements are, C overlaps neither A nor B, and until the work is done
+    ///   nothing frees them, writes A or B, or touches C, but what is enqueued on the same stream.
+    pub unsafe fn enqueue_raw<T: DeviceCopy>(
+        &self,
+        a: DevicePointer<u16>,
+        b: DevicePointer<u16>,
+        c: DevicePointer<T>,
+    ) -> Result<(), Error> {
+        Extras::new().checked(&self.stream, &self.gemm)?;
+        // SAFETY: the caller's contract, and no extras are read.
+        unsafe { self.enqueue_raw_with(a, b, c, RawExtras::default()) }
+    }
+
+    /// As [`TensorCorePlan::enqueue_raw`], with what the product's epilogue reads, and alpha and beta
+    /// in device memory.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// As there; and of the extras, what the product was prepared for is at these addresses, as C is
+    /// with `beta`.
+    pub unsafe fn enqueue_raw_with<T: DeviceCopy>(
+        &self,
+        a: DevicePointer<u16>,
+        b: DevicePointer<u16>,
+        c: DevicePointer<T>,
+        extras: RawExtras,
+    ) -> Result<(), Error> {
+        let Gemm { lda, ldb, ldc, compute, output, .. } = self.gemm;
+        let addresses = [a.as_raw(), b.as_raw(), c.as_raw()];
+        let (lds, elements) = ([lda, ldb, ldc], [compute.element(), compute.element(), output]);
+        let operands = [0, 1, 2].map(|i| OperandLayout {
+            address: addresses[i],
+            element: elements[i],
+            shape: self.gemm.shapes()[i],
+            ld: lds[i],
+            count: self.gemm.batch,
+            stride: self.gemm.strides()[i],
+        });
+        // SAFETY: the caller's contract.
+        unsafe { self.launch(operands, extras) }
+    }
+
+    /// Enqueues the product.
+    ///
+    /// # Safety
+    ///
+    /// As for [`TensorCorePlan::enqueue_raw_with`], with these leading dimensions and strides, which fit
+    /// 31 bits.
+    unsafe fn launch(&self, [a, b, c]: [OperandLayout; 3], extras: RawExtras) -> Result<(), Error> {
+        let Self { kernel, stream, gemm, tiles, function, .. } = self;
+        let (device, descriptor) = (kernel.device(), kernel.descriptor());
+        if *tiles == 0 || gemm.batch == 0 {
+            return Ok(());
+        }
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
+        let _exclusive = stream.exclusive();
+        let [a, b] = match k {
+            0 => [a, b],
+            // SAFETY: the caller vouches for the matrices, which are not empty.
+            _ => unsafe { self.staged([a, b]) }?,
+        };
+        // So many that all tiles can be counted.
+        let most = ((MOST_TILES - 1) / u64::from(*tiles)) as usize;
+        if descriptor.abi() == TensorCoreAbi::Pointer {
+            // SAFETY: the caller's contract.
+            return unsafe { self.launch_plain([m, n, k], [a, b, c]) };
+        }
+        for first in (0..gemm.batch).step_by(most) {
+            let products = most.min(gemm.batch - first);
+            let [a, b, c] = [a, b, c].map(|operand| operand.of_product(first));
+            let [map_a, map_b] = match k {
+                0 => Default::default(),
+                _ => half_maps(device, descriptor, kernel.input(), gemm, [a, b], products as u64)?,
+            };
+            let is_shared = |operand: OperandLayout| operand.stride == 0;
+            let options = [
+                (is_shared(a), options::SHARED_A),
+                (is_shared(b), options::SHARED_B),
+                (gemm.output != Element::F32, options::HALF_OUTPUT),
+            ];
+            let mut arguments = TensorCoreParameters {
+                m,
+                n,
+                k,
+                alpha: gemm.alpha,
+                map_a,
+                map_b,
+                beta: gemm.beta,
+                c: Address(c.address),
+                ldc: c.ld as u32,
+                batch: products as u32,
+                stride_c: c.stride as u64,
+                options: options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum(),
+                epilogue: extras.parameters(gemm, [0; 2], first),
+            };
+            let all = u64::from(*tiles) * products as u64;
+            let grid = match descriptor.is_persistent() {
+                true => all.min(device.info().limits.multiprocessors.max(1).into()),
+                false => all,
+            } as u32;
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
+            // `parameters`. The maps describe A and B, the block is the kernel's own, and there are no
+            // more blocks than tiles; the caller vouches for the memory.
+            unsafe {
+                function.launch(
+                    stream,
+                    grid,
+                    descriptor.threads(),
+                    descriptor.shared_bytes(),
+                    arguments.pointers_for(descriptor).as_ref(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues the product by a kernel that reads A and B where they lie.
+    ///
+    /// # Safety
+    ///
+    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes.
+    unsafe fn launch_plain(
+        &self,
+        [m, n, k]: [u32; 3],
+        [a, b, c]: [OperandLayout; 3],
+    ) -> Result<(), Error> {
+        let descriptor = self.kernel.descriptor();
+        let Gemm { alpha, beta, .. } = self.gemm;
+        let [lda, ldb, ldc] = [a, b, c].map(|operand| operand.ld as u32);
+        let [a, b, c] = [a, b, c].map(|operand| Address(operand.address));
+        let mut arguments = TensorCorePointers { m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
+        let (threads, shared) = (descriptor.threads(), descriptor.shared_bytes());
+        // SAFETY: as in `launch`; there is a block for each tile.
+        unsafe {
+            self.function.launch(&self.stream, self.tiles, threads, shared, &arguments.pointers())
+        }
+    }
+
+    /// A and B where bulk copies reach their rows, or else copies of them, which are enqueued.
+    ///
+    /// # Safety
+    ///
+    /// The matrices are there, and not empty.
+    unsafe fn staged(&self, operands: [OperandLayout; 2]) -> Result<[OperandLayout; 2], Error> {
+        let mut staged = operands;
+        for (i, what) in ["A", "B"].into_iter().enumerate() {
+            if reaches_halves(&operands[i]) {
+                continue;
+            }
+            let copies = self.copies.as_ref().ok_or(Error::PlannedAlignment { what })?;
+            // SAFETY: the caller's contract.
+            staged[i] = unsafe { copies.copy(&self.stream, i, operands[i]) }?;
+        }
+        Ok(staged)
+    }
+}
+
+/// Memory for copies of A and B whose rows begin on 16 bytes, and what makes them. Work on one stream
+/// uses it one launch after the other.
+struct Copies {
+    memory: [Memory; 2],
+    function: EntryPoint,
+}
+
+impl Copies {
+    fn new(stream: &Stream, gemm: &Gemm) -> Result<Self, Error> {
+        let words = |i: usize| {
+            let [rows, cols] = gemm.shapes()[i];
+            // A stride of 0 is one matrix for all; another may be given with a call.
+            let products = gemm.batch as u128;
+            rows as u128 * cols.next_multiple_of(VECTOR) as u128 * products / 2
+        };
+        let words = [words(0), words(1)];
+        stream.device().require_memory(4 * (words[0] + words[1]))?;
+        // They fit, since the bytes are no more than the device has. The copy stores every element
+        // before any is loaded.
+        let memory = |words| Memory::uninitialized(stream, words as usize);
+        let function = stream.device().entry_point("stage_halves")?;
+        Ok(Self { memory: [memory(words[0])?, memory(words[1])?], function })
+    }
+
+    /// Enqueues a copy of A or B.
+    ///
+    /// # Safety
+    ///
+    /// The matrices are there, and not empty.
+    unsafe fn copy(
+        &self,
+        stream: &Stream,
+        which: usize,
+        from: OperandLayout,
+    ) -> Result<OperandLayout, Error> {
+        let limits = &stream.device().info().limits;
+        let [rows, cols] = from.shape;
+        let ld = cols.next_multiple_of(VECTOR);
+        let products = if from.stride == 0 { 1 } else { from.count };
+        let stride = if products == 1 { 0 } else { rows * ld };
+        let to = OperandLayout { address: self.memory[which].address(), ld, stride, ..from };
+        let wanted = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());
+        let blocks = wanted.min((limits.multiprocessors.clamp(1, 1 << 16) * BLOCKS).into()) as u32;
+        let most = limits.grid[1].max(1) as usize;
+        for first in (0..products).step_by(most) {
+            let (from, to) = (from.of_product(first), to.of_product(first));
+            let mut arguments = StageHalves {
+                from: Address(from.address),
+                // They fit, as `launch` asks.
+                ld: from.ld as u32,
+                stride: from.stride as u64,
+                to: Address(to.address),
+                ld_to: ld as u32,
+                rows: rows as u32,
+                cols: cols as u32,
+            };
+            let grid = (blocks, most.min(products - first) as u32);
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's; the
+            // grid and the block are as it asks. The caller vouches for the matrices, and the copies
+            // have room; they are freed after all work.
+            unsafe { self.function.launch(stream, grid, THREADS, 0, &arguments.pointers())? };
+        }
+        Ok(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernels_gpu::{InputType, wgmma, wgmma_persistent};
+
+    use super::*;
+    use crate::device::{Device, DeviceChoice};
+    use crate::gemm::Epilogue;
+    use crate::matrix::{DeviceHalfMatrix, DeviceMatrix};
+
+    #[test]
+    fn what_was_not_planned_is_refused() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let (input, gemm) = (InputType::Bf16, Gemm::new(8, 8, 8));
+        let kernel = device.tensor_core(&wgmma_persistent::TILE_64X64, input).unwrap();
+        let plain = device.tensor_core(&wgmma::DESCRIPTOR, input).unwrap();
+        let epilogue = gemm.then(Epilogue::new().residual());
+        for (gemm, wrong) in [
+            (gemm.transposed(true, false), "transposes"),
+            (gemm.device_factors(), "alpha and beta in device memory"),
+            (gemm.stacked(2), "batches"),
+            (gemm.batched_pointers(2), "batches of pointers"),
+            (epilogue, "epilogues"),
+            (gemm.stored_as(Element::Bf16), "C in 16 bits"),
+        ] {
+            let refused = plain.prepare(gemm).unwrap_err();
+            let is_right = matches!(refused, Error::TensorCoreShape { what, .. } if what == wrong);
+            assert!(is_right, "{refused}");
+            assert_eq!(kernel.prepare(gemm).is_ok(), !gemm.pointers, "{wrong}");
+        }
+        let refused = kernel.prepare(gemm.stored_as(Element::F16)).unwrap_err();
+        assert!(matches!(refused, Error::Compute { .. }), "{refused}");
+
+        let other = Stream::new(&device).unwrap();
+        let plan = kernel.prepare(gemm).unwrap();
+        let half = |on: &Stream| DeviceHalfMatrix::zeros(on, input, 8, 8).unwrap();
+        let (a, b) = (half(&device.stream()), half(&device.stream()));
+        let mut c = DeviceMatrix::zeros(&device, 8, 8).unwrap();
+        let mut wide = DeviceMatrix::zeros(&device, 8, 9).unwrap();
+        let part = wide.submatrix_mut(0..8, 0..8).unwrap();
+        let refused = plan.enqueue(&a, &b, part).unwrap_err();
+        assert!(matches!(refused, Error::PlannedLd { what: "C", ld: 9, planned: 8 }), "{refused}");
+
+        let mut other_c = DeviceMatrix::zeros(&other, 8, 8).unwrap();
+        for (refused, wrong) in [
+            (plan.enqueue(&half(&other), &b, &mut c), "A"),
+            (plan.enqueue(&a, &half(&other), &mut c), "B"),
+            (plan.enqueue(&a, &b, &mut other_c), "C"),
+        ] {
+            let is_right = matches!(refused, Err(Error::WrongStream { what }) if what == wrong);
+            assert!(is_right, "{refused:?}");
+        }
+        let mut half_c = half(&device.stream());
+        let f32_a = DeviceMatrix::zeros(&device, 8, 8).unwrap();
+        for (refused, wrong) in
+            [(plan.enqueue(&a, &b, &mut half_c), "C"), (plan.enqueue(&f32_a, &b, &mut c), "A")]
+        {
+            let is_right = matches!(refused, Err(Error::PlannedType { what, .. }) if what == wrong);
+            assert!(is_right, "{refused:?}");
+        }
+        let refused = plan.enqueue(a.view().broadcast(2), &b, &mut c).unwrap_err();
+        assert!(matches!(refused, Error::PlannedBatch { what: "A", count: 2, .. }), "{refused}");
+
+        // Rows of 16 bytes that do not begin on 16.
+        let at = |matrix: &DeviceHalfMatrix, skip| DevicePointer::from_raw(matrix.address() + skip);
+        for (skips, wrong) in [([2, 0], "A"), ([0, 8], "B")] {
+            let [a, b] = [at(&a, skips[0]), at(&b, skips[1])];
+            // SAFETY: nothing is enqueued.
+            let refused = unsafe { plan.enqueue_raw(a, b, c.as_device_ptr()) }.unwrap_err();
+            let is_right = matches!(refused, Error::PlannedAlignment { what, .. } if what == wrong);
+            assert!(is_right, "{refused}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The fastest that cuBLAS has for a product: the baseline of tensor cores, and of epilogues that
+//! cublasLt has, too.
+//!
+//! It is chosen once, on the matrices of the first call, from `cublasGemmEx`, with a pass over C for an
+//! epilogue, and from `cublasLtMatmul` by every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns.
+//! All compute with the types of the product, and f32 for the sums, alpha and beta
+//! (`CUBLAS_COMPUTE_32F`).
+
+use std::cell::OnceCell;
+use std::ffi::{c_int, c_longlong, c_void};
+
+use cuda_gemm::{
+    DeviceHalfMatrix, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, OperandMut,
+    OperandRef,
+};
+
+use crate::cublas::{Cublas, EpiloguePass, OP_N, OP_T, Started, check};
+use crate::cublas_lt::{COMPUTE_32F, Layout, LtProduct, R_32F, epilogue};
+use crate::error::Error;
+use crate::operands::elements;
+use crate::timer::Timer;
+
+/// `CUDA_R_16F` and `CUDA_R_16BF`.
+const R_16F: c_int = 2;
+const R_16BF: c_int = 14;
+/// `CUBLAS_GEMM_DEFAULT`: cuBLAS chooses the algorithm.
+const DEFAULT_ALGORITHM: c_int = -1;
+
+/// Milliseconds for which each way is timed, and the most launches.
+const TIMED_MS: f64 = 1.0;
+const MOST_LAUNCHES: f64 = 40.0;
+
+/// A product that cuBLAS can compute: only the matrices are missing.
+pub struct CublasFastest {
+    cublas: Cublas,
+    gemm: Gemm,
+    /// What follows `cublasGemmEx`, if there is an epilogue; none if nothing can.
+    pass: Option<EpiloguePass>,
+    chosen: OnceCell<Chosen>,
+}
+
+/// What was fastest.
+struct Chosen {
+    /// The algorithm of cublasLt; none for `cublasGemmEx`.
+    algorithm: Option<usize>,
+    lt: Option<LtProduct>,
+}
+
+/// A matrix as it lies in device memory, and where.
+#[derive(Clone, Copy)]
+struct Matrix {
+    address: u64,
+    layout: Layout,
+}
+
+impl CublasFastest {
+    /// Whether this is what a product is compared with, rather than `cublasSgemm`.
+    pub(crate) fn is_for(gemm: &Gemm) -> bool {
+        let is_plain = gemm.epilogue.is_none();
+        gemm.compute.input().is_some() || !is_plain && epilogue(&gemm.epilogue).is_some()
+    }
+
+    /// Checks a product, once for any number of calls.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds; [`cuda_gemm::Error::Unsuited`] for what cuBLAS does not have.
+    pub fn new(cublas: &Cublas, gemm: Gemm) -> Result<Self, Error> {
+        gemm.validate()?;
+        let has_pass = !gemm.epilogue.is_none() && gemm.output == Element::F32;
+        let is_known = has_pass || epilogue(&gemm.epilogue).is_some();
+        if gemm.factors_on_device || gemm.pointers || !is_known {
+            return Err(GemmError::Unsuited { kernel: "cublas" }.into());
+        }
+        let pass =
+            has_pass.then(|| EpiloguePass::new(cublas.0.stream.device(), &gemm)).transpose()?;
+        Ok(Self { cublas: cublas.clone(), gemm, pass, chosen: OnceCell::new() })
+    }
+
+    /// The product.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// What was fastest, in words; none before the first call.
+    pub fn chosen(&self) -> Option<String> {
+        let Chosen { algorithm, lt } = self.chosen.get()?;
+        let count = lt.as_ref().map_or(0, LtProduct::len);
+        Some(match algorithm {
+            None => format!("cublasGemmEx, before {count} algorithms of cublasLt"),
+            Some(algorithm) => {
+                format!("cublasLt's algorithm {} of {count}", algorithm + 1)
+            }
+        })
+    }
+
+    /// Enqueues the product on the device's stream, and returns at once, but for the first call, which
+    /// times all that there is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gemm`] if a matrix is not what was prepared for; [`Error::Cublas`] if the call fails.
+    pub fn enqueue_with<'m>(
+        &self,
+        a: impl Into<OperandRef<'m>>,
+        b: impl Into<OperandRef<'m>>,
+        c: impl Into<OperandMut<'m>>,
+        extras: Extras<'m>,
+    ) -> Result<(), Error> {
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        let stream = &self.cublas.0.stream;
+        let Gemm { m, n, batch, .. } = self.gemm;
+        let operands =
+            [self.matrix("A", a, 0)?, self.matrix("B", b, 1)?, self.matrix("C", c.view(), 2)?];
+        if m == 0 || n == 0 || batch == 0 {
+            return Ok(());
+        }
+        let bias = extras.bias_pointer().map(|pointer| pointer.as_raw());
+        stream.device().make_current()?;
+        let _exclusive = stream.exclusive();
+        let chosen = match self.chosen.get() {
+            Some(chosen) => chosen,
+            None => {
+                let chosen = self.choose(operands, bias, extras)?;
+                self.chosen.get_or_init(|| chosen)
+            }
+        };
+        // SAFETY: the matrices are on the handle's device, and lie so. C is borrowed mutably, so it is
+        // neither A nor B. All stay allocated until the work is done, because freeing device memory
+        // waits for it.
+        unsafe { self.enqueue_by(chosen.algorithm, chosen.lt.as_ref(), operands, bias)? };
+        match (&self.pass, chosen.algorithm, c) {
+            (Some(pass), None, OperandMut::F32(c)) => pass.enqueue(c, extras),
+            _ => Ok(()),
+        }
+    }
+
+    /// A matrix as it lies, if it is what was prepared for.
+    fn matrix(
+        &self,
+        what: &'static str,
+        operand: OperandRef<'_>,
+        i: usize,
+    ) -> Result<Matrix, Error> {
+        let (stream, gemm) = (&self.cublas.0.stream, &self.gemm);
+        if !operand.stream().is_same(stream) {
+            return Err(GemmError::WrongStream { what }.into());
+        }
+        let (address, element, shape, ld, count, stride) = match operand {
+            OperandRef::F32(batch) => {
+                let one = batch.first();
+                let shape = [one.rows(), one.cols()];
+                let address = one.as_device_ptr().as_raw();
+                (address, Element::F32, shape, one.ld(), batch.count(), batch.stride())
+            }
+            OperandRef::Half(half) => {
+                let shape = [half.rows(), half.cols()];
+                let element = DeviceHalfMatrix::element(half.input());
+                (half.address(), element, shape, half.ld(), half.count(), half.stride())
+            }
+        };
+        let planned = elements(gemm)[i];
+        if element != planned {
+            let (found, planned) = (element.name(), planned.name());
+            return Err(GemmError::PlannedType { what, found, planned }.into());
+        }
+        let ([rows, cols], [need_rows, need_cols]) = (shape, gemm.shapes()[i]);
+        if shape != [need_rows, need_cols] {
+            return Err(GemmError::Shape { what, rows, cols, need_rows, need_cols }.into());
+        }
+        if count != gemm.batch {
+            let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
+            let error =
+                GemmError::PlannedBatch { what, count, stride, planned_count, planned_stride };
+            return Err(error.into());
+        }
+        let kind = match element {
+            Element::F32 => R_32F,
+            Element::F16 => R_16F,
+            Element::Bf16 => R_16BF,
+        };
+        Ok(Matrix { address, layout: Layout { kind, shape, ld, stride } })
+    }
+
+    /// Times all ways on A and B, and a C that is thrown away.
+    fn choose(
+        &self,
+        [a, b, c]: [Matrix; 3],
+        bias: Option<u64>,
+        extras: Extras<'_>,
+    ) -> Result<Chosen, Error> {
+        let Started { stream, handle, .. } = &*self.cublas.0;
+        let device = stream.device();
+        let Layout { shape: [rows, cols], ld, stride, .. } = c.layout;
+        // As many elements as C has, and more than it needs if those are in 16 bits.
+        let all_rows = rows + (stride * (self.gemm.batch - 1)).div_ceil(ld);
+        device.require_memory(4 * all_rows as u128 * ld as u128)?;
+        let mut scratch = DeviceMatrix::zeros(device, all_rows, ld)?;
+        let c = Matrix { address: scratch.as_device_ptr().as_raw(), ..c };
+        let operands = [a, b, c];
+        let layouts = operands.map(|matrix| matrix.layout);
+        let lt = LtProduct::new(device, *handle, self.cublas.version(), &self.gemm, layouts)
+            .unwrap_or(None);
+        let timer = Timer::new(device)?;
+        let mut time = |algorithm: Option<usize>| {
+            let mut launch = |times: u32| -> Result<f64, Error> {
+                timer.milliseconds(|| {
+                    for _ in 0..times {
+                        // SAFETY: as in `enqueue_with`; C is this function's own.
+                        unsafe { self.enqueue_by(algorithm, lt.as_ref(), operands, bias)? };
+                        if let (Some(pass), None) = (&self.pass, algorithm) {
+                            let c = scratch.submatrix_mut(0..all_rows, 0..cols)?;
+                            pass.enqueue(c.split_rows(self.gemm.batch)?, extras)?;
+                        }
+                    }
+                    Ok(())
+                })
+            };
+            launch(1)?;
+            let once = launch(1)?.max(1e-3);
+            let times = (TIMED_MS / once).clamp(1.0, MOST_LAUNCHES) as u32;
+            Ok::<f64, Error>(launch(times)?.min(launch(times)?) / f64::from(times))
+        };
+        let own = (self.gemm.epilogue.is_none() || self.pass.is_some()).then_some(None);
+        let count = lt.as_ref().map_or(0, LtProduct::len);
+        let ways = own.into_iter().chain((0..count).map(Some));
+        // An algorithm that fails is none to compare with.
+        let timed = ways.filter_map(|way| Some((way, time(way).ok()?)));
+        let fastest = timed.min_by(|one, other| one.1.total_cmp(&other.1));
+        let (algorithm, _) = fastest.ok_or(GemmError::Unsuited { kernel: "cublas" })?;
+        Ok(Chosen { algorithm, lt })
+    }
+
+    /// Enqueues the product one way.
+    ///
+    /// # Safety
+    ///
+    /// As for [`LtProduct::enqueue`].
+    unsafe fn enqueue_by(
+        &self,
+        algorithm: Option<usize>,
+        lt: Option<&LtProduct>,
+        [a, b, c]: [Matrix; 3],
+        bias: Option<u64>,
+    ) -> Result<(), Error> {
+        let Started { stream, functions, handle, .. } = &*self.cublas.0;
+        let Gemm { m, n, trans_a, trans_b, alpha, beta, batch, .. } = self.gemm;
+        if let (Some(algorithm), Some(lt)) = (algorithm, lt) {
+            let on = (*handle, stream.as_raw().0);
+            let addresses = [a.address, b.address, c.address];
+            // SAFETY: the caller's contract.
+            return unsafe { lt.enqueue(algorithm, on, [alpha, beta], addresses, bias) };
+        }
+        // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1 for cuBLAS.
+        let size = |value: usize| value as c_int;
+        let op = |trans| if trans { OP_T } else { OP_N };
+        let [lda, ldb, ldc] = [a, b, c].map(|matrix| size(matrix.layout.ld.max(1)));
+        let [stride_a, stride_b, stride_c] =
+            [a, b, c].map(|matrix| matrix.layout.stride as c_longlong);
+        let [kind_a, kind_b, kind_c] = [a, b, c].map(|matrix| matrix.layout.kind);
+        let [a, b, c] = [a, b, c].map(|matrix| matrix.address as *mut c_void);
+        let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
+        // cuBLAS counts columns where we count rows: C^T = op(B)^T op(A)^T is computed.
+        let [m, n, k] = [size(m), size(n), size(self.gemm.depth())];
+        // SAFETY: the caller's contract. The factors are read during the call.
+        let status = unsafe {
+            if batch == 1 {
+                let status = (functions.gemm_ex)(
+                    *handle,
+                    op(trans_b),
+                    op(trans_a),
+                    n,
+                    m,
+                    k,
+                    alpha,
+                    b,
+                    kind_b,
+                    ldb,
+                    a,
+                    kind_a,
+                    lda,
+                    beta,
+                    c,
+                    kind_c,
+                    ldc,
+                    COMPUTE_32F,
+                    DEFAULT_ALGORITHM,
+                );
+                return check("cublasGemmEx", status);
+            }
+            (functions.gemm_strided_batched_ex)(
+                *handle,
+                op(trans_b),
+                op(trans_a),
+                n,
+                m,
+                k,
+                alpha,
+                b,
+                kind_b,
+                ldb,
+                stride_b,
+                a,
+                kind_a,
+                lda,
+                stride_a,
+                beta,
+                c,
+                kind_c,
+                ldc,
+                stride_c,
+                size(batch),
+                COMPUTE_32F,
+                DEFAULT_ALGORITHM,
+            )
+        };
+        check("cublasGemmStridedBatchedEx", status)
+    }
+}

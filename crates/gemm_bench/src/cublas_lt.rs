@@ -1,0 +1,315 @@
+//! cublasLt: products with a layout, an epilogue and an algorithm of one's own choice.
+//!
+//! The types and numbers are those of `cublasLt.h`.
+
+use std::ffi::{c_float, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use cuda_gemm::{Activation, Axis, Device, DeviceMatrix, Epilogue, Gemm};
+use libloading::Library;
+
+use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check};
+use crate::error::Error;
+
+/// `CUBLASLT_MATMUL_DESC_TRANSA`, `_TRANSB`, `_EPILOGUE` and `_BIAS_POINTER`.
+const TRANS_A: c_int = 3;
+const TRANS_B: c_int = 4;
+const EPILOGUE: c_int = 7;
+const BIAS_POINTER: c_int = 8;
+/// `CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT` and `_STRIDED_BATCH_OFFSET`.
+const BATCH_COUNT: c_int = 5;
+const STRIDE: c_int = 6;
+/// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
+const MAX_WORKSPACE: c_int = 1;
+/// Bytes of workspace, as many as cuBLAS takes itself on Hopper.
+const WORKSPACE: usize = 32 << 20;
+/// The most algorithms that are asked for.
+const MOST: usize = 64;
+
+/// `CUBLAS_COMPUTE_32F` and `CUDA_R_32F`.
+pub(crate) const COMPUTE_32F: c_int = 68;
+pub(crate) const R_32F: c_int = 0;
+
+/// `cublasLtMatmulHeuristicResult_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Heuristic {
+    algorithm: [u64; 8],
+    workspace: usize,
+    state: CublasStatus,
+    waves: c_float,
+    reserved: [c_int; 4],
+}
+
+type Opaque = *mut c_void;
+type Create2 = unsafe extern "system" fn(*mut Opaque, c_int, c_int) -> CublasStatus;
+type CreateLayout = unsafe extern "system" fn(*mut Opaque, c_int, u64, u64, i64) -> CublasStatus;
+type Set = unsafe extern "system" fn(Opaque, c_int, *const c_void, usize) -> CublasStatus;
+type Destroy = unsafe extern "system" fn(Opaque) -> CublasStatus;
+type GetHeuristic = unsafe extern "system" fn(
+    Handle,
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    Opaque,
+    c_int,
+    *mut Heuristic,
+    *mut c_int,
+) -> CublasStatus;
+type Matmul = unsafe extern "system" fn(
+    Handle,
+    Opaque,
+    *const c_void,
+    *const c_void,
+    Opaque,
+    *const c_void,
+    Opaque,
+    *const c_void,
+    *const c_void,
+    Opaque,
+    *mut c_void,
+    Opaque,
+    *const [u64; 8],
+    *mut c_void,
+    usize,
+    *mut c_void,
+) -> CublasStatus;
+
+#[derive(Clone, Copy)]
+struct Functions {
+    create_desc: Create2,
+    destroy_desc: Destroy,
+    set_desc: Set,
+    create_layout: CreateLayout,
+    destroy_layout: Destroy,
+    set_layout: Set,
+    create_preference: unsafe extern "system" fn(*mut Opaque) -> CublasStatus,
+    destroy_preference: Destroy,
+    set_preference: Set,
+    get_heuristic: GetHeuristic,
+    matmul: Matmul,
+}
+
+impl Functions {
+    /// Those of the cublasLt that a cuBLAS of this version has loaded.
+    fn load(version: &str) -> Option<Self> {
+        let major = version.split('.').next()?;
+        let name = match cfg!(windows) {
+            true => format!("cublasLt64_{major}.dll"),
+            false => format!("libcublasLt.so.{major}"),
+        };
+        // SAFETY: NVIDIA's library, which is loaded already, and never unloaded. The functions have these
+        // types in all its versions.
+        unsafe {
+            let library = ManuallyDrop::new(Library::new(name).ok()?);
+            Some(Self {
+                create_desc: *library.get(c"cublasLtMatmulDescCreate").ok()?,
+                destroy_desc: *library.get(c"cublasLtMatmulDescDestroy").ok()?,
+                set_desc: *library.get(c"cublasLtMatmulDescSetAttribute").ok()?,
+                create_layout: *library.get(c"cublasLtMatrixLayoutCreate").ok()?,
+                destroy_layout: *library.get(c"cublasLtMatrixLayoutDestroy").ok()?,
+                set_layout: *library.get(c"cublasLtMatrixLayoutSetAttribute").ok()?,
+                create_preference: *library.get(c"cublasLtMatmulPreferenceCreate").ok()?,
+                destroy_preference: *library.get(c"cublasLtMatmulPreferenceDestroy").ok()?,
+                set_preference: *library.get(c"cublasLtMatmulPreferenceSetAttribute").ok()?,
+                get_heuristic: *library.get(c"cublasLtMatmulAlgoGetHeuristic").ok()?,
+                matmul: *library.get(c"cublasLtMatmul").ok()?,
+            })
+        }
+    }
+}
+
+/// A matrix of a product, as it lies: its `cudaDataType_t`, rows and columns as we count them, its
+/// leading dimension, and elements from one product's to the next one's.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) kind: c_int,
+    pub(crate) shape: [usize; 2],
+    pub(crate) ld: usize,
+    pub(crate) stride: usize,
+}
+
+/// What a descriptor is destroyed by.
+struct Owned(Opaque, Destroy);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: it was made, and is not used again. A failure leaves nothing to be done.
+        unsafe { (self.1)(self.0) };
+    }
+}
+
+/// The number that cublasLt has for an epilogue, if it has it: bias for each column, and ReLU or the GELU
+/// by tanh.
+pub(crate) fn epilogue(epilogue: &Epilogue) -> Option<c_int> {
+    if epilogue.scale.is_some() || epilogue.residual {
+        return None;
+    }
+    match (epilogue.bias, epilogue.activation) {
+        (None, None) => Some(1),
+        (None, Some(Activation::Relu)) => Some(2),
+        (Some(Axis::Column), None) => Some(4),
+        (Some(Axis::Column), Some(Activation::Relu)) => Some(6),
+        (None, Some(Activation::GeluTanh)) => Some(32),
+        (Some(Axis::Column), Some(Activation::GeluTanh)) => Some(36),
+        _ => None,
+    }
+}
+
+/// A product that cublasLt can compute, and the algorithms that its heuristics have for it.
+pub(crate) struct LtProduct {
+    functions: Functions,
+    desc: Owned,
+    layouts: [Owned; 3],
+    heuristics: Vec<Heuristic>,
+    workspace: DeviceMatrix,
+}
+
+impl LtProduct {
+    /// All algorithms for a product of matrices that lie so; none if there is no cublasLt, or it has not
+    /// this epilogue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cublas`], or [`cuda_gemm::Error::Driver`] for the workspace.
+    pub(crate) fn new(
+        device: &Device,
+        handle: Handle,
+        version: &str,
+        gemm: &Gemm,
+        [a, b, c]: [Layout; 3],
+    ) -> Result<Option<Self>, Error> {
+        let Some(number) = epilogue(&gemm.epilogue) else { return Ok(None) };
+        let Some(functions) = Functions::load(version) else { return Ok(None) };
+        let workspace = DeviceMatrix::zeros(device, 1, WORKSPACE / 4)?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is valid for the write.
+        let status = unsafe { (functions.create_desc)(&raw mut raw, COMPUTE_32F, R_32F) };
+        check("cublasLtMatmulDescCreate", status)?;
+        let desc = Owned(raw, functions.destroy_desc);
+        let op = |trans| if trans { OP_T } else { OP_N };
+        // cuBLAS counts columns where we count rows: C^T = op(B)^T op(A)^T is computed.
+        let attributes =
+            [(TRANS_A, op(gemm.trans_b)), (TRANS_B, op(gemm.trans_a)), (EPILOGUE, number)];
+        for (attribute, value) in attributes {
+            // SAFETY: the descriptor was made, and these attributes are 32-bit numbers.
+            let status =
+                unsafe { (functions.set_desc)(desc.0, attribute, (&raw const value).cast(), 4) };
+            check("cublasLtMatmulDescSetAttribute", status)?;
+        }
+        let layout = |of: Layout| {
+            let Layout { kind, shape: [rows, cols], ld, stride } = of;
+            let mut raw = ptr::null_mut();
+            // SAFETY: `raw` is valid for the write.
+            let status = unsafe {
+                let [rows, cols] = [rows, cols].map(|size| size as u64);
+                (functions.create_layout)(&raw mut raw, kind, cols, rows, ld.max(1) as i64)
+            };
+            check("cublasLtMatrixLayoutCreate", status)?;
+            let layout = Owned(raw, functions.destroy_layout);
+            let (count, stride) = (gemm.batch as i32, stride as i64);
+            // SAFETY: the layout was made, and the attributes are numbers of 32 and 64 bits.
+            unsafe {
+                let count = (functions.set_layout)(raw, BATCH_COUNT, (&raw const count).cast(), 4);
+                check("cublasLtMatrixLayoutSetAttribute", count)?;
+                let stride = (functions.set_layout)(raw, STRIDE, (&raw const stride).cast(), 8);
+                check("cublasLtMatrixLayoutSetAttribute", stride)?;
+            }
+            Ok::<_, Error>(layout)
+        };
+        let layouts = [layout(b)?, layout(a)?, layout(c)?];
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is valid for the write.
+        check("cublasLtMatmulPreferenceCreate", unsafe {
+            (functions.create_preference)(&raw mut raw)
+        })?;
+        let preference = Owned(raw, functions.destroy_preference);
+        let bytes = WORKSPACE as u64;
+        // SAFETY: the preference was made, and the attribute is a 64-bit number.
+        check("cublasLtMatmulPreferenceSetAttribute", unsafe {
+            (functions.set_preference)(preference.0, MAX_WORKSPACE, (&raw const bytes).cast(), 8)
+        })?;
+        let mut heuristics = vec![Heuristic::default(); MOST];
+        let mut count = 0;
+        let [first, second, out] = layouts.each_ref().map(|layout| layout.0);
+        // SAFETY: all were made, and there is room for so many results. A handle of cuBLAS is one of
+        // cublasLt, too.
+        let status = unsafe {
+            (functions.get_heuristic)(
+                handle,
+                desc.0,
+                first,
+                second,
+                out,
+                out,
+                preference.0,
+                MOST as c_int,
+                heuristics.as_mut_ptr(),
+                &raw mut count,
+            )
+        };
+        check("cublasLtMatmulAlgoGetHeuristic", status)?;
+        heuristics.truncate(usize::try_from(count).unwrap_or(0));
+        heuristics.retain(|one| one.state == 0 && one.workspace <= WORKSPACE);
+        Ok(Some(Self { functions, desc, layouts, heuristics, workspace }))
+    }
+
+    /// How many algorithms there are.
+    pub(crate) fn len(&self) -> usize {
+        self.heuristics.len()
+    }
+
+    /// Enqueues the product by one of the algorithms.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cublas`].
+    ///
+    /// # Safety
+    ///
+    /// Matrices that lie as was said are at these addresses on the handle's device, and a bias for each
+    /// column if the product has one; all stay until the work is done, and nothing else touches C.
+    pub(crate) unsafe fn enqueue(
+        &self,
+        algorithm: usize,
+        (handle, stream): (Handle, *mut c_void),
+        [alpha, beta]: [f32; 2],
+        [a, b, c]: [u64; 3],
+        bias: Option<u64>,
+    ) -> Result<(), Error> {
+        let Self { functions, desc, layouts, heuristics, workspace } = self;
+        if let Some(bias) = bias {
+            // SAFETY: the descriptor was made, and the attribute is an address.
+            let status =
+                unsafe { (functions.set_desc)(desc.0, BIAS_POINTER, (&raw const bias).cast(), 8) };
+            check("cublasLtMatmulDescSetAttribute", status)?;
+        }
+        let [first, second, out] = layouts.each_ref().map(|layout| layout.0);
+        // SAFETY: the caller's contract; the factors are read during the call, and the workspace is as
+        // large as was said.
+        let status = unsafe {
+            (functions.matmul)(
+                handle,
+                desc.0,
+                (&raw const alpha).cast(),
+                b as *const c_void,
+                first,
+                a as *const c_void,
+                second,
+                (&raw const beta).cast(),
+                c as *const c_void,
+                out,
+                c as *mut c_void,
+                out,
+                &raw const heuristics[algorithm].algorithm,
+                workspace.as_device_ptr().as_raw() as *mut c_void,
+                WORKSPACE,
+                stream,
+            )
+        };
+        check("cublasLtMatmul", status)
+    }
+}
