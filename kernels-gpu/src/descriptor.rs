@@ -281,8 +281,7 @@ impl KernelDescriptor {
 
     /// The header of the rung's file, as Markdown.
     pub fn header(&self) -> impl Iterator<Item = &'static str> {
-        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
-        lines.map(|line| line.strip_prefix(' ').unwrap_or(line))
+        header(self.source)
     }
 
     /// Threads per block.
@@ -297,4 +296,10 @@ impl KernelDescriptor {
             Shared::Dynamic(bytes) => Some(bytes(0)).filter(|&least| least == bytes(u32::MAX)),
         }
     }
+}
+
+/// The header of a source, as Markdown.
+pub(crate) fn header(source: &'static str) -> impl Iterator<Item = &'static str> {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    lines.map(|line| line.strip_prefix(' ').unwrap_or(line))
 }

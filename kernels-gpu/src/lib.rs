@@ -2,9 +2,9 @@
 //!
 //! Every rung computes `C = alpha * A * B + beta * C` in f32 on row-major matrices, for
 //! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
-//! what changed since the rung before, and why. Beside the ladder are [`tiles`], for small products, and
-//! [`wgmma`] and [`wgmma_persistent`] ([`TENSOR_CORE`]), for tensor cores, whose A and B are in 16
-//! bits, and [`tf32`], for those of f32: they are no rungs.
+//! what changed since the rung before, and why. A second ladder, [`TENSOR_CORE_LADDER`], is for tensor
+//! cores, whose A and B are in 16 bits. Beside the ladders are [`tiles`], for small products, and
+//! [`tf32`], for tensor cores and matrices of f32: they are no rungs.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
 //! as an ordinary library, for the [`KernelDescriptor`] of each rung.
@@ -21,6 +21,7 @@ pub mod epilogue;
 pub mod frag_prefetch;
 mod fragment;
 pub mod matrix;
+pub mod mma;
 pub mod naive;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod persistent;
@@ -59,9 +60,11 @@ pub mod warptile;
 pub mod wgmma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_persistent;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod wgmma_pipelined;
 
 pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Tile, Unaligned};
-pub use tensor_core::{InputType, TensorCoreDescriptor};
+pub use tensor_core::{InputType, TensorCoreAbi, TensorCoreDescriptor};
 pub use tiles::TILES;
 
 /// Every rung, in the order of the ladder; for the host.
@@ -114,11 +117,24 @@ pub fn needs_sm_90a(kernel: &KernelDescriptor) -> bool {
     kernel.abi().has_tensor_maps() || for_tf32.any(|one| one.name() == kernel.name())
 }
 
-/// The kernels for tensor cores: the one that explains `wgmma`, and the persistent one in each size of
-/// its tiles; for the host.
+/// The ladder of tensor cores, whose A and B are in 16 bits: every rung, in its order; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
+    &mma::DESCRIPTOR,
+    &wgmma::DESCRIPTOR,
+    &wgmma_pipelined::DESCRIPTOR,
+    &wgmma_persistent::DESCRIPTOR,
+];
+
+/// All kernels for tensor cores with A and B in 16 bits: the rungs of [`TENSOR_CORE_LADDER`], and `mma` and
+/// `wgmma_persistent` in other sizes of their tiles; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
+    &mma::DESCRIPTOR,
+    &mma::TILE_128X256,
+    &mma::TILE_64X64,
     &wgmma::DESCRIPTOR,
+    &wgmma_pipelined::DESCRIPTOR,
     &wgmma_persistent::DESCRIPTOR,
     &wgmma_persistent::TILE_128X192,
     &wgmma_persistent::TILE_128X128,

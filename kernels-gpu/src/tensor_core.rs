@@ -1,5 +1,7 @@
 //! Kernels for tensor cores: operands in 16 bits, sums in f32.
 
+use crate::descriptor::header;
+
 /// Step along K: elements of 16 bits in a row of 128 bytes.
 pub const BK: u32 = 64;
 /// Columns of a panel of B, as the swizzle of 128 bytes has them.
@@ -40,28 +42,42 @@ impl InputType {
     }
 }
 
+/// What a kernel for tensor cores takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorCoreAbi {
+    /// A and B behind tensor maps:
+    ///
+    /// ```text
+    /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
+    /// beta: f32, c: *mut f32, ldc: u32
+    /// ```
+    ///
+    /// The maps describe matrices of 16-bit elements, whose dimension 0 walks along a row, with zeros
+    /// outside, swizzled by 128 bytes: A with boxes of [`BK`] columns by
+    /// [`rows`](TensorCoreDescriptor::rows) rows, and B with boxes of [`PANEL`] columns by [`BK`] rows.
+    /// With k = 0 the maps are not used, and may be zeros.
+    ///
+    /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
+    TensorMap,
+    /// A and B where they lie:
+    ///
+    /// ```text
+    /// m: u32, n: u32, k: u32, alpha: f32, a: *const u16, lda: u32,
+    /// b: *const u16, ldb: u32, beta: f32, c: *mut f32, ldc: u32
+    /// ```
+    Pointer,
+}
+
 /// The entry points of a kernel for A and B as they lie: neither, A, B, or both as their transposes.
 pub type Layouts = [&'static str; 4];
 
-/// A kernel for Hopper's tensor cores: its name, its geometry and what a launch must provide.
+/// A kernel for tensor cores: its name, its geometry and what a launch must provide.
 ///
-/// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32. It
-/// takes
+/// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
+/// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes. C may lie anywhere.
 ///
-/// ```text
-/// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
-/// beta: f32, c: *mut f32, ldc: u32
-/// ```
-///
-/// The maps describe matrices of 16-bit elements, whose dimension 0 walks along a row, with zeros
-/// outside, swizzled by 128 bytes: A with boxes of [`BK`] columns by [`rows`](Self::rows) rows, and B
-/// with boxes of
-/// [`PANEL`] columns by [`BK`] rows. So A's and B's rows must begin on 16 bytes. With k = 0 the
-/// maps are not used, and may be zeros. C may lie anywhere.
-///
-/// The grid has one dimension, of persistent blocks: about one per multiprocessor, and no more than
-/// there are tiles of C, of which there are less than 2^31. The kernel is only in the PTX for compute
-/// capability 9.0 (`sm_90a`).
+/// The grid has one dimension: of blocks of which each takes one tile of C, or several in turn if it
+/// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
 ///
 /// # Batches, transposes, epilogues
 ///
@@ -85,6 +101,8 @@ pub struct TensorCoreDescriptor {
     pub(crate) tile: [u32; 2],
     pub(crate) threads: u32,
     pub(crate) shared_bytes: u32,
+    pub(crate) abi: TensorCoreAbi,
+    pub(crate) persistent: bool,
     pub(crate) source: &'static str,
 }
 
@@ -137,8 +155,24 @@ impl TensorCoreDescriptor {
         self.shared_bytes
     }
 
+    /// What it takes.
+    pub const fn abi(&self) -> TensorCoreAbi {
+        self.abi
+    }
+
+    /// Whether a block takes one tile after the other, so that one per multiprocessor is enough, and
+    /// there may be any number of them, up to that of the tiles. If not, there is a block for each tile.
+    pub const fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
     /// The text of the kernel's file, whose header explains it.
     pub const fn source(&self) -> &'static str {
         self.source
+    }
+
+    /// The header of the kernel's file, as Markdown.
+    pub fn header(&self) -> impl Iterator<Item = &'static str> {
+        header(self.source)
     }
 }

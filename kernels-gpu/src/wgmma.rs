@@ -2,10 +2,9 @@
 //!
 //! # The idea
 //!
-//! An FMA takes three registers for two operations. A tensor core takes tiles. On Hopper four warps, a
-//! *warpgroup*, together issue one `wgmma`, which multiplies 64 x 16 elements of A by 16 x 128 of B, both
-//! in shared memory, and adds them to 64 x 128 sums in their registers: 262144 operations. Inputs are
-//! `bf16` or `f16`, whose products are exact; sums are f32.
+//! Tensor cores wait for fragments less if nobody loads any. On Hopper four warps, a *warpgroup*,
+//! together issue one `wgmma`, which multiplies 64 x 16 elements of A by 16 x 128 of B, both in shared
+//! memory, and adds them to 64 x 128 sums in their registers: 262144 operations.
 //!
 //! The instruction wants to know how its tiles lie: a *matrix descriptor* says where they begin, and how
 //! they are swizzled. The copy engine of [`tma`](crate::tma) brings them just so, in lines of 128 bytes:
@@ -21,15 +20,15 @@
 //!
 //! # What changed
 //!
-//! Against [`tma`](crate::tma): one instruction in place of thousands of FMAs, and no thread loads a
-//! fragment, or transposes A. There is one stage, so that the parts are to be seen: one thread asks for a
+//! Against [`mma`](crate::mma): one instruction in place of 64, and no `ldmatrix`; the copies of
+//! [`tma`](crate::tma), of which one thread asks for all. There is one stage, so that the parts are to be seen: one thread asks for a
 //! step's tiles; all wait for their bytes; the warpgroup multiplies, and waits until that is done; then
 //! the next tiles may come.
 //!
 //! # What should get better, and what comes next
 //!
-//! The tensor cores are idle while tiles are copied, and the copy engine while they are multiplied.
-//! `wgmma_persistent` has both at work all the time.
+//! The tensor cores are idle while tiles are copied, and the copy engine while they are multiplied: alone,
+//! the faster instruction is slower than `mma` with its pipeline. `wgmma_pipelined` has both at work.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
@@ -39,7 +38,7 @@ use cuda_std::wgmma::{Accumulator, Tile};
 
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
-use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreDescriptor};
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
 
 /// Rows and columns of C per block.
 const BM: u32 = 64;
@@ -64,6 +63,8 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     tile: [BM, BN],
     threads: THREADS,
     shared_bytes: FULL_AT * 2 + 8 + ALIGNMENT - 128,
+    abi: TensorCoreAbi::TensorMap,
+    persistent: true,
     source: include_str!("wgmma.rs"),
 };
 

@@ -3,31 +3,27 @@
 //!
 //! # The idea
 //!
-//! A `wgmma`, which [`wgmma`](crate::wgmma) teaches, is asynchronous, as are the copies of
-//! [`tma`](crate::tma): so copies, products and stores can go on at the same time, and threads do little
-//! more than wait at the right places:
+//! Copies, products and stores can all go on at the same time, if a block goes from tile to tile: the
+//! producer fills the pipeline for the next tile while this one is multiplied, and one warpgroup stores
+//! while the other one multiplies.
 //!
 //! ```text
-//!   producer warp   empty[stage] --> copy A and B --> full[stage]
-//!   warpgroup 0     full[stage] --> wgmma x 4 (rows 0 to 63)   --> empty[stage before]
-//!   warpgroup 1     full[stage] --> wgmma x 4 (rows 64 to 127) --> empty[stage before]
-//!
+//!   producer      | tile 0 ... | tile 1 ...     | tile 2 ...
 //!   warpgroup 0   | tile 0          |st| tile 1         |st|
 //!   warpgroup 1      | tile 0          |st| tile 1         |st|
 //! ```
 //!
 //! # What changed
 //!
-//! Against [`wgmma`](crate::wgmma), with what [`persistent`](crate::persistent) does in f32:
+//! Against [`wgmma_pipelined`](crate::wgmma_pipelined):
 //!
-//! - Two warpgroups share a tile of 128 x 256, and read each B for twice as many products.
-//! - A pipeline of stages, and blocks that take one tile after the other. One thread is the producer;
-//!   the other warps of its group have returned. Where two warpgroups share the registers with it, it
-//!   gives back most of its own, for the consumers' 128 sums each.
-//! - One group of `wgmma` is in flight while the next is issued, so that the tensor cores have work
-//!   during the wait for a barrier. A stage is released when the group that reads it is done.
+//! - The grid has one block per multiprocessor, which takes one tile after the other, as
+//!   [`persistent`](crate::persistent) does in f32. Stages and their phases are counted on from tile to
+//!   tile.
 //! - The second warpgroup begins two stages late, and the lag stays: while one stores its
 //!   half of the tile, the other has the tensor cores to itself.
+//! - Smaller tiles, for products of which there would be too few: with one consumer warpgroup no
+//!   registers move.
 //!
 //! # What should get better, and what comes next
 //!
@@ -46,7 +42,7 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::swizzle::swizzle_wide as swizzle;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B};
-use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreDescriptor};
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
 use crate::tensor_output::{AT_ONCE, STAGING, TensorOutput};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
@@ -96,6 +92,8 @@ macro_rules! kernels {
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: ($warpgroups + 1) * WARPGROUP,
             shared_bytes: Storage::<$sums, $warpgroups, $stages>::END,
+            abi: TensorCoreAbi::TensorMap,
+            persistent: true,
             source: include_str!("wgmma_persistent.rs"),
         };
         kernels!(@one $bf16, $sums, $warpgroups, $stages, false, false, false);

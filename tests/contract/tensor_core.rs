@@ -3,7 +3,7 @@
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::tensor_core::BK;
-use host::kernels::{TENSOR_CORE, TensorCoreDescriptor};
+use host::kernels::{TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor, wgmma};
 use host::verify::Bound;
 use host::{
     Activation, Axis, Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Epilogue,
@@ -15,8 +15,12 @@ use crate::common::devices;
 
 /// Runs a test for every kernel and type on every device that can run it.
 fn for_each(test: impl Fn(&Device, &'static TensorCoreDescriptor, InputType)) {
-    for device in devices().iter().filter(|device| device.info().capability == (9, 0)) {
-        for descriptor in TENSOR_CORE {
+    for device in &devices() {
+        let has_maps = device.info().capability == (9, 0);
+        let runs = |descriptor: &&TensorCoreDescriptor| {
+            has_maps || descriptor.abi() == TensorCoreAbi::Pointer
+        };
+        for descriptor in TENSOR_CORE.iter().copied().filter(runs) {
             for input in InputType::ALL {
                 test(device, descriptor, input);
             }
@@ -137,6 +141,25 @@ fn the_same_bits_each_time() {
         let [one, other] = [(); 2].map(|()| run(&case, device, descriptor, input));
         assert!(one == other, "{}", descriptor.entry_point(input));
     });
+}
+
+/// Where there is no `wgmma`, the library takes a kernel with `mma.sync`, of tiles that suit the product.
+#[test]
+fn products_of_any_size_run_without_wgmma() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let multiprocessors = device.info().limits.multiprocessors as usize;
+    let cases = [(128, 256, "mma_128x256"), (128, 128, "mma"), (64, 64, "mma_64x64")];
+    for (rows, cols, name) in cases {
+        let gemm = Gemm::new(rows * multiprocessors, cols, 8);
+        for input in InputType::ALL {
+            let kernel = device.tensor_core_for(&gemm, input).unwrap();
+            assert_eq!(kernel.descriptor().name(), name);
+        }
+        let case = rounded(Case::random(gemm, 2), InputType::Bf16);
+        let descriptor = device.tensor_core_for(&gemm, InputType::Bf16).unwrap().descriptor();
+        let c = run(&case, &device, descriptor, InputType::Bf16);
+        assert!(case.verify(&c, Bound::Probabilistic).passed(), "{name}");
+    }
 }
 
 /// What the kernels with layouts can do besides, in combinations: each is there with several others.
@@ -281,6 +304,6 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(unaligned, Error::PlannedAlignment { what: "A" }), "{unaligned}");
 
     let device = Device::open(DeviceChoice::Soft).unwrap();
-    let refused = device.tensor_core(TENSOR_CORE[0], InputType::F16).unwrap_err();
+    let refused = device.tensor_core(&wgmma::DESCRIPTOR, InputType::F16).unwrap_err();
     assert!(matches!(refused, Error::NeedsHopper { .. }), "{refused}");
 }

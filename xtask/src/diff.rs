@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::ExitCode;
 
-use kernels_gpu::LADDER;
 use similar::{ChangeTag, TextDiff};
 
+use crate::ladders::ladders;
 use crate::stdio;
 
 /// Show what changes from one rung of the ladder to another
@@ -14,7 +14,7 @@ use crate::stdio;
 /// that changed outside comments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A rung, such as tile2d
+    /// A rung of a ladder, such as tile2d
     from: String,
 
     /// The rung to compare it with, such as vec4
@@ -35,11 +35,12 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
 /// A rung's source without its header.
 fn source(rung: &str) -> Result<String, String> {
-    if !LADDER.iter().any(|descriptor| descriptor.name() == rung) {
-        let names: Vec<_> = LADDER.iter().map(|descriptor| descriptor.name()).collect();
+    let rungs = ladders().concat();
+    if !rungs.iter().any(|known| known.name == rung) {
+        let names: Vec<_> = rungs.iter().map(|known| known.name).collect();
         // As much of it as a line holds, and nothing that a terminal obeys.
         let rung: String = rung.escape_debug().take(60).collect();
-        return Err(format!("unknown rung `{rung}`; the ladder has {}", names.join(", ")));
+        return Err(format!("unknown rung `{rung}`; the ladders have {}", names.join(", ")));
     }
     let path = crate::root().join("kernels-gpu/src").join(format!("{rung}.rs"));
     let text =
@@ -79,9 +80,9 @@ mod tests {
 
     #[test]
     fn every_rung_has_a_file_of_its_name_without_its_header() {
-        for descriptor in LADDER {
-            let source = source(descriptor.name()).unwrap();
-            assert!(source.starts_with("use "), "{}", descriptor.name());
+        for rung in ladders().concat() {
+            let source = source(rung.name).unwrap();
+            assert!(source.starts_with("use "), "{}", rung.name);
         }
     }
 

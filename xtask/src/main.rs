@@ -4,6 +4,7 @@ mod book;
 mod build_ptx;
 mod diff;
 mod files;
+mod ladders;
 mod markdown;
 mod pictures;
 mod ptxas;

@@ -8,8 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kernels_gpu::LADDER;
-
+use crate::ladders::ladders;
 use crate::{files, pictures, stdio};
 
 /// Fill in what the README and the book have from the ladder, its sources and the recorded runs
@@ -20,6 +19,7 @@ use crate::{files, pictures, stdio};
 ///   FILE                  the table of what `host --save` or `host bench --save` wrote
 ///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
+///   tensor-cores FOLDER   those of the ladder of tensor cores
 ///   examples LINK         the examples with kernels; LINK leads from the page to their folder
 ///   nav LANGUAGE RUNG     links to the pages before and after, to the source and the translation
 ///   idea RUNG             the documentation at the head of the rung's source
@@ -40,15 +40,17 @@ pub struct Args {
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
 
-/// Where the pages of the rungs are.
+/// Where the pages of the rungs are, and those of the ladder of tensor cores.
 const PAGES: [&str; 2] = ["docs/ladder", "docs/zh/ladder"];
+const TENSOR_CORE_PAGES: &str = "docs/tensor-cores";
 
 /// Fills in, or checks.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
-    for descriptor in LADDER {
-        for pages in PAGES {
-            let page = format!("{pages}/{}.md", descriptor.name());
+    for rung in ladders().concat() {
+        let pages: &[&str] = if rung.is_translated { &PAGES } else { &[TENSOR_CORE_PAGES] };
+        for pages in pages {
+            let page = format!("{pages}/{}.md", rung.name);
             if !root.join(&page).exists() {
                 return Err(format!("`{page}` is missing: each rung has a page"));
             }
@@ -109,7 +111,8 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
     let file = |path: &str| files::read(&root.join(path));
     let words: Vec<&str> = what.split_whitespace().collect();
     match words[..] {
-        ["ladder", folder] => Ok(tables::ladder(folder)),
+        ["ladder", folder] => Ok(tables::ladder(folder, &ladders()[0])),
+        ["tensor-cores", folder] => Ok(tables::ladder(folder, &ladders()[1])),
         ["ratios", ..] => {
             let mut table = tables::ratios_head();
             for line in what.lines().skip(1).filter(|line| !line.trim().is_empty()) {
@@ -120,9 +123,9 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
         }
         ["examples", link] => examples(root, link),
         ["nav", language, name] => rung::nav(language, name),
-        ["idea", name] => Ok(rung::idea(rung::rung(name)?.header())),
-        ["picture", name] => Ok(rung::picture(rung::rung(name)?.header())),
-        ["code", name] => rung::code(rung::rung(name)?.source()),
+        ["idea", name] => Ok(rung::idea(rung::rung(name)?.header.into_iter())),
+        ["picture", name] => Ok(rung::picture(rung::rung(name)?.header.into_iter())),
+        ["code", name] => rung::code(rung::rung(name)?.source),
         ["times", language, name, run] => rung::times(language, name, &file(run)?),
         ["profile", language, name, csv] => rung::profile(language, name, &file(csv)?),
         [path] => tables::run(&file(path)?),

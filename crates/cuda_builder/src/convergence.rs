@@ -11,11 +11,13 @@
 //!   convergent: as clang does it for CUDA. See "Convergent Operation Semantics" in LLVM's manual.
 //!
 //! What remains is `asm!`, which rustc cannot mark. [`finish`](crate::ptx::finish) refuses a kernel
-//! that has a convergent instruction in inline assembly, with one exception: LLVM has no intrinsic for
-//! `wgmma.mma_async`, before which a `wgmma.fence` belongs. It has one for the `wgmma.commit_group` that
-//! must follow. What is in one basic block with that is not copied, since no pass copies such a block,
-//! and assembly with side effects stays in its own: so `finish` takes these two in assembly, and no other
-//! `wgmma`, if the rest of their basic block has a `wgmma.commit_group` that is not.
+//! that has a convergent instruction in inline assembly, with two exceptions. LLVM has no intrinsic for
+//! `wgmma.mma_async`, before which a `wgmma.fence` belongs; it has one for the `wgmma.commit_group` that
+//! must follow. And its intrinsics for `mma`, `ldmatrix` and `stmatrix` are not convergent: a loop around
+//! one is unrolled with a remainder. Behind these stands `activemask`, whose result nobody uses. What is
+//! in one basic block with a convergent intrinsic is not copied, since no pass copies such a block, and
+//! assembly with side effects stays in its own: so `finish` takes these in assembly, and no other `wgmma`,
+//! if the rest of their basic block has a `wgmma.commit_group` or an `activemask` that is not.
 
 /// The flags for rustc.
 pub fn rustflags() -> impl Iterator<Item = String> {

@@ -27,6 +27,12 @@ type Expected = fn(i: usize, values: &[u32; THREADS]) -> u32;
 struct Probe(&'static str, &'static str, usize, Expected);
 
 const BOTH: &[Probe] = &[
+    Probe("ldmatrix", "ldmatrix.sync.aligned.m8n8.x1.shared.b16", 1, |i, v| {
+        (v[i / 32 * 32 + i % 32 / 4] & 0xffff) * 0x1_0001
+    }),
+    Probe("mma_bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 1, own),
+    Probe("mma_f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 1, own),
+    Probe("mma_tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 1, own),
     Probe("sync_threads", "barrier.sync", 1, own),
     Probe("sync_threads_aligned", "bar.sync", 1, own),
     Probe("sync_threads_count", "barrier.red.popc.u32", 1, |_, v| count(v, |x| x % 3 == 0)),
@@ -56,6 +62,7 @@ const BOTH: &[Probe] = &[
 ];
 
 const HOPPER: &[Probe] = &[
+    Probe("stmatrix", "stmatrix.sync.aligned.m8n8.x1.shared.b16", 1, own),
     Probe("elect_sync", "elect.sync", 1, |_, _| 1),
     Probe("cluster_sync", "barrier.cluster.arrive", 1, own),
     Probe("cluster_arrive", "barrier.cluster.wait", 1, own),

@@ -67,6 +67,28 @@ copies! {
     copy4, copy4_zfill = "cp.async.cg.shared.global", 16;
 }
 
+/// Copies the first `bytes` of 16 bytes to `to`, and stores zeros for the rest
+/// (`cp.async.cg.shared.global`).
+///
+/// # Safety
+/// - `bytes` is at most 16. `from` is in global memory, aligned to 16 bytes, and valid for reading
+///   `bytes`, which nothing writes before the copy is done.
+/// - `to` is aligned to 16 bytes, and nothing else reads or writes those before the copy is done.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn copy16_zfill<T>(to: SharedPtr<T>, from: *const T, bytes: u32) {
+    // SAFETY: the caller's contract; no more than `bytes` is read.
+    unsafe {
+        asm!(
+            "cp.async.cg.shared.global [{}], [{}], 16, {};",
+            in(reg32) to.address(),
+            in(reg64) from,
+            in(reg32) bytes,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// Makes a group of the copies issued since the last one (`cp.async.commit_group`). The
 /// group may be empty.
 #[gpu_only]

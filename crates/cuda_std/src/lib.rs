@@ -48,7 +48,8 @@
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
-//! | [`wgmma`] | products of tiles by tensor cores |
+//! | [`mma`] | matrices in the registers of a warp, and products of them by tensor cores |
+//! | [`wgmma`] | products of tiles in shared memory by the tensor cores of a warpgroup |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
@@ -122,6 +123,7 @@ pub mod math;
 pub mod mbarrier;
 pub mod mem;
 pub mod misc;
+pub mod mma;
 #[cfg(target_arch = "nvptx64")]
 mod panic;
 pub mod ptr;

@@ -107,8 +107,7 @@ fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> Result<Outc
         shared_bytes: descriptor.shared_bytes(),
         multiply_adds_per_element: f64::from(bm) * f64::from(bn) / f64::from(bm + bn),
     };
-    let header = descriptor.source().lines().map_while(|line| line.strip_prefix("//!"));
-    let header = plain(header.map(|line| line.strip_prefix(' ').unwrap_or(line)));
+    let header = plain(descriptor.header());
     print(&match format {
         Format::Json => json::line(&explanation),
         Format::Table => format!(

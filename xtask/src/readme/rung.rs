@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kernels_gpu::{KernelDescriptor, LADDER};
+use crate::ladders::{Rung, ladders};
 
 use super::tables::{cells, values};
 use crate::markdown::replace_links;
@@ -97,21 +97,25 @@ fn words(language: &str) -> Result<&'static Words, String> {
     }
 }
 
-/// Where a rung is in the ladder.
-fn place(name: &str) -> Result<usize, String> {
-    let at = LADDER.iter().position(|rung| rung.name() == name);
-    at.ok_or_else(|| format!("`{name}` is no rung"))
+/// The ladder that a rung is of, and its place there.
+fn place(name: &str) -> Result<(Vec<Rung>, usize), String> {
+    let mut places = ladders().into_iter().filter_map(|ladder| {
+        let at = ladder.iter().position(|rung| rung.name == name)?;
+        Some((ladder, at))
+    });
+    places.next().ok_or_else(|| format!("`{name}` is no rung"))
 }
 
 /// A rung.
-pub fn rung(name: &str) -> Result<&'static KernelDescriptor, String> {
-    Ok(LADDER[place(name)?])
+pub fn rung(name: &str) -> Result<Rung, String> {
+    let (mut ladder, at) = place(name)?;
+    Ok(ladder.swap_remove(at))
 }
 
 /// The names of the rungs before and after this one.
 fn neighbours(name: &str) -> Result<[Option<&'static str>; 2], String> {
-    let at = place(name)?;
-    let rung = |at: Option<usize>| at.and_then(|at| LADDER.get(at)).map(|rung| rung.name());
+    let (ladder, at) = place(name)?;
+    let rung = |at: Option<usize>| at.and_then(|at| ladder.get(at)).map(|rung| rung.name);
     Ok([rung(at.checked_sub(1)), rung(at.checked_add(1))])
 }
 
@@ -125,8 +129,10 @@ pub fn nav(language: &str, name: &str) -> Result<String, String> {
     }
     let source = format!("kernels-gpu/src/{name}.rs");
     links.push(format!("[`{source}`]({}/{source})", words.root));
-    let (folder, other) = words.other;
-    links.push(format!("[{other}]({folder}/{name}.md)"));
+    if rung(name)?.is_translated {
+        let (folder, other) = words.other;
+        links.push(format!("[{other}]({folder}/{name}.md)"));
+    }
     Ok(links.join(" · ") + "\n")
 }
 
@@ -332,8 +338,10 @@ mod tests {
         assert!(neighbours("nave").is_err());
         let links = nav("en", "naive").unwrap();
         assert!(links.contains("[中文](../zh/ladder/naive.md)"), "{links}");
-        for rung in LADDER {
-            code(rung.source()).unwrap();
+        assert_eq!(neighbours("mma").unwrap(), [None, Some("wgmma")]);
+        assert!(!nav("en", "mma").unwrap().contains("中文"));
+        for rung in ladders().concat() {
+            code(rung.source).unwrap();
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Tables of the ladder and of recorded runs.
 
 use gemm_report::Shape;
-use kernels_gpu::LADDER;
 use serde_json::Value;
+
+use crate::ladders::Rung;
 
 /// What only the rows of `host bench` have.
 const BENCH: &str = "\"time_median\":";
@@ -11,11 +12,10 @@ const BENCH: &str = "\"time_median\":";
 const SLOWER: f64 = 0.97;
 
 /// The rungs, one line of Markdown each, with links to their pages.
-pub fn ladder(folder: &str) -> String {
+pub fn ladder(folder: &str, rungs: &[Rung]) -> String {
     let mut lines = String::from("| rung | what it does |\n|---|---|\n");
     let folder = if folder == "." { String::new() } else { format!("{folder}/") };
-    for descriptor in LADDER {
-        let (name, summary) = (descriptor.name(), descriptor.summary());
+    for Rung { name, summary, .. } in rungs {
         lines += &format!("| [`{name}`]({folder}{name}.md) | {summary} |\n");
     }
     lines

@@ -147,6 +147,16 @@ const DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 const CONVERGENT: [&str; 5] = ["activemask", "bar", "barrier", "shfl", "vote"];
 const TOGETHER: [&str; 2] = ["sync", "aligned"];
 
+/// How convergent instructions begin that may be assembly, and what of LLVM's own has to follow them in
+/// their basic block.
+const ANCHORS: [(&str, &str); 5] = [
+    ("ldmatrix.sync.", "activemask."),
+    ("mma.sync.", "activemask."),
+    ("stmatrix.sync.", "activemask."),
+    ("wgmma.fence.", "wgmma.commit_group."),
+    ("wgmma.mma_async.", "wgmma.commit_group."),
+];
+
 /// A function, and its statements.
 struct Code<'a> {
     function: FunctionText<'a>,
@@ -264,7 +274,7 @@ impl<'a> Module<'a> {
             if let Some((opcode, _)) = statement.instruction() {
                 let instruction = || opcode.to_owned();
                 let rest = &code.statements[number..];
-                if statement.is_assembly && is_convergent(opcode) && !self.is_committed(rest) {
+                if statement.is_assembly && is_convergent(opcode) && !self.is_anchored(rest) {
                     let (at, instruction) = (at(), instruction());
                     return Err(Refused::Convergent { kernel: kernel(), at, instruction });
                 }
@@ -291,15 +301,13 @@ impl<'a> Module<'a> {
         Ok(())
     }
 
-    /// Whether this is a `wgmma.mma_async`, or a `wgmma.fence` for one, whose basic block goes on to a
-    /// `wgmma.commit_group` that is LLVM's own: see [`convergence`](crate::convergence).
-    fn is_committed(&self, statements: &[StatementText<'_>]) -> bool {
-        let is_product = |opcode: &str| {
-            opcode.starts_with("wgmma.mma_async.") || opcode.starts_with("wgmma.fence.")
-        };
-        if !statements[0].instruction().is_some_and(|(opcode, _)| is_product(opcode)) {
+    /// Whether this is an instruction that may be assembly, and its basic block goes on to one that is
+    /// LLVM's own: see [`convergence`](crate::convergence).
+    fn is_anchored(&self, statements: &[StatementText<'_>]) -> bool {
+        let opcode = statements[0].instruction().map_or("", |(opcode, _)| opcode);
+        let Some((_, anchor)) = ANCHORS.iter().find(|(start, _)| opcode.starts_with(start)) else {
             return false;
-        }
+        };
         for pair in statements.windows(2) {
             let [before, statement] = pair else { break };
             let (Some(end), Some(start)) = (before.lexemes.last(), statement.lexemes.first())
@@ -313,7 +321,7 @@ impl<'a> Module<'a> {
             if has_label || branches.contains(&opcode.split('.').next().unwrap_or_default()) {
                 return false;
             }
-            if !statement.is_assembly && opcode.starts_with("wgmma.commit_group.") {
+            if !statement.is_assembly && opcode.starts_with(anchor) {
                 return true;
             }
         }
@@ -517,6 +525,23 @@ $L__BB0_1:
                 "{refused}"
             );
         }
+    }
+
+    /// What `cuda_std::mma` writes.
+    #[test]
+    fn mma_is_taken_in_one_block_with_an_activemask() {
+        let mma = assembly(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%r1}, {%r2}, {%r3}, {%r1};",
+        );
+        let movmatrix = assembly("movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;");
+        let anchor = "\tactivemask.b32 %r4;";
+        let check = |lines: &str| check(&with_body(lines));
+        let refused = |lines: &str| matches!(check(lines), Err(Refused::Convergent { .. }));
+        assert_eq!(check(&format!("{mma}\n{anchor}")), Ok(()));
+        assert!(refused(&mma));
+        assert!(refused(&format!("{mma}\n$L__BB0_2:\n{anchor}")));
+        assert!(refused(&format!("{mma}\n{}", assembly("activemask.b32 %r4;"))));
+        assert!(refused(&format!("{movmatrix}\n{anchor}")));
     }
 
     #[test]

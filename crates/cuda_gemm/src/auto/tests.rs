@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::device::{DeviceChoice, Peak};
-use kernels_gpu::{Shared, TILES};
+use kernels_gpu::Shared;
 use table::Measured;
 
 /// A table of three kernels.

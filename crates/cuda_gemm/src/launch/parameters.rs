@@ -125,7 +125,22 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of the kernels for tensor cores; one without [layouts] takes the first [`PLAIN`].
+    /// Those of [`TensorCoreAbi::Pointer`](kernels_gpu::TensorCoreAbi::Pointer).
+    struct TensorCorePointers {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        a: Address,
+        lda: u32,
+        b: Address,
+        ldb: u32,
+        beta: f32,
+        c: Address,
+        ldc: u32,
+    }
+
+    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
     ///
     /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
     struct TensorCoreParameters {
@@ -218,7 +233,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{TENSOR_CORE, f32_kernels, needs_sm_90a};
+    use kernels_gpu::{TENSOR_CORE, TensorCoreAbi, f32_kernels, needs_sm_90a};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -241,12 +256,17 @@ mod tests {
             ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
             ("peak_copy", &[Kind::Address; 2]),
         ];
-        let tensor_core = TENSOR_CORE.iter().filter(|_| is_hopper).flat_map(|descriptor| {
+        let is_here = |abi| is_hopper || abi == TensorCoreAbi::Pointer;
+        let tensor_core = TENSOR_CORE.iter().filter(|descriptor| is_here(descriptor.abi()));
+        let tensor_core = tensor_core.flat_map(|descriptor| {
             InputType::ALL.into_iter().flat_map(|input| match descriptor.layouts(input) {
                 Some(names) => names.map(|name| (name, TensorCoreParameters::KINDS)).to_vec(),
                 None => {
-                    let name = descriptor.entry_point(input);
-                    vec![(name, &TensorCoreParameters::KINDS[..PLAIN])]
+                    let kinds = match descriptor.abi() {
+                        TensorCoreAbi::TensorMap => &TensorCoreParameters::KINDS[..PLAIN],
+                        TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
+                    };
+                    vec![(descriptor.entry_point(input), kinds)]
                 }
             })
         });

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use kernels_gpu::tensor_core::BK;
-use kernels_gpu::{InputType, TensorCoreDescriptor, wgmma_persistent};
+use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma, wgmma_persistent};
 
 use super::tensor;
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::Gemm;
+use crate::limits::Limits;
 
 /// The most tiles of C: their numbers, and one more round of all blocks, fit 32 bits.
 pub(super) const MOST_TILES: u64 = 1 << 31;
@@ -25,11 +26,14 @@ impl Device {
         descriptor: &'static TensorCoreDescriptor,
         input: InputType,
     ) -> Result<TensorCoreKernel, Error> {
-        tensor::require_maps(descriptor.name(), self.info())?;
+        if descriptor.abi() == TensorCoreAbi::TensorMap {
+            tensor::require_maps(descriptor.name(), self.info())?;
+        }
         Ok(TensorCoreKernel { device: self.clone(), descriptor, input })
     }
 
-    /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type.
+    /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type: with `wgmma` on
+    /// compute capability 9.0, with `mma.sync` on others.
     ///
     /// # Errors
     ///
@@ -39,7 +43,12 @@ impl Device {
         gemm: &Gemm,
         input: InputType,
     ) -> Result<TensorCoreKernel, Error> {
-        self.tensor_core(best(gemm, self.info().limits.multiprocessors), input)
+        let info = self.info();
+        let descriptor = match tensor::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
+            Ok(()) => best(gemm, info.limits.multiprocessors),
+            Err(_) => best_of_mma(gemm, &info.limits),
+        };
+        self.tensor_core(descriptor, input)
     }
 }
 
@@ -91,6 +100,19 @@ fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
     let time = |cost: &&Cost| cost.of(gemm, multiprocessors);
     let least = COSTS.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
     least.map_or(&wgmma_persistent::DESCRIPTOR, |cost| cost.kernel)
+}
+
+/// The kernel with `mma.sync` for a product: of those for which the device has the shared memory, the one
+/// with the fewest outputs for a multiprocessor, those of tiles that are not whole counted in, and of such
+/// the one with the largest tiles.
+fn best_of_mma(gemm: &Gemm, limits: &Limits) -> &'static TensorCoreDescriptor {
+    let outputs = |kernel: &&TensorCoreDescriptor| {
+        let rounds = tiles(gemm, kernel).div_ceil(u64::from(limits.multiprocessors.max(1)));
+        rounds.saturating_mul((kernel.rows() * kernel.cols()).into())
+    };
+    let kernels = [&mma::TILE_128X256, &mma::DESCRIPTOR, &mma::TILE_64X64].into_iter();
+    let kernels = kernels.filter(|kernel| kernel.shared_bytes() <= limits.shared_optin);
+    kernels.min_by_key(outputs).unwrap_or(&mma::TILE_64X64)
 }
 
 /// Tiles of a product's C.

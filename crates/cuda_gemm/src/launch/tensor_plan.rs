@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::Element;
+use kernels_gpu::TensorCoreAbi;
 use kernels_gpu::staging::{BLOCKS, THREADS};
 use kernels_gpu::tensor_core::options;
 
 use super::extras::{Extras, RawExtras};
-use super::parameters::{Address, StageHalves, TensorCoreParameters};
+use super::parameters::{Address, StageHalves, TensorCoreParameters, TensorCorePointers};
 use super::tensor::{half_maps, reaches_halves};
 use super::tensor_core::{MOST_TILES, TensorCoreKernel, tiles};
 use crate::device::EntryPoint;
@@ -84,7 +85,10 @@ impl TensorCoreBuilder {
         if gemm.pointers {
             return refused("batches of pointers", "enqueue one product after the other");
         }
-        let hint = "`Device::tensor_core_for` chooses a kernel that does";
+        let hint = match descriptor.abi() {
+            TensorCoreAbi::TensorMap => "`Device::tensor_core_for` chooses a kernel that does",
+            TensorCoreAbi::Pointer => "there are kernels that do for compute capability 9.0",
+        };
         let layouts = descriptor.layouts(input);
         for (is_asked, what) in [
             (gemm.trans_a || gemm.trans_b, "transposes"),
@@ -341,6 +345,10 @@ impl TensorCorePlan {
         };
         // So many that all tiles can be counted.
         let most = ((MOST_TILES - 1) / u64::from(*tiles)) as usize;
+        if descriptor.abi() == TensorCoreAbi::Pointer {
+            // SAFETY: the caller's contract.
+            return unsafe { self.launch_plain([m, n, k], [a, b, c]) };
+        }
         for first in (0..gemm.batch).step_by(most) {
             let products = most.min(gemm.batch - first);
             let [a, b, c] = [a, b, c].map(|operand| operand.of_product(first));
@@ -370,7 +378,10 @@ impl TensorCorePlan {
                 epilogue: extras.parameters(gemm, [0; 2], first),
             };
             let all = u64::from(*tiles) * products as u64;
-            let grid = all.min(device.info().limits.multiprocessors.max(1).into()) as u32;
+            let grid = match descriptor.is_persistent() {
+                true => all.min(device.info().limits.multiprocessors.max(1).into()),
+                false => all,
+            } as u32;
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
             // `parameters`. The maps describe A and B, the block is the kernel's own, and there are no
             // more blocks than tiles; the caller vouches for the memory.
@@ -385,6 +396,28 @@ impl TensorCorePlan {
             }
         }
         Ok(())
+    }
+
+    /// Enqueues the product by a kernel that reads A and B where they lie.
+    ///
+    /// # Safety
+    ///
+    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes.
+    unsafe fn launch_plain(
+        &self,
+        [m, n, k]: [u32; 3],
+        [a, b, c]: [OperandLayout; 3],
+    ) -> Result<(), Error> {
+        let descriptor = self.kernel.descriptor();
+        let Gemm { alpha, beta, .. } = self.gemm;
+        let [lda, ldb, ldc] = [a, b, c].map(|operand| operand.ld as u32);
+        let [a, b, c] = [a, b, c].map(|operand| Address(operand.address));
+        let mut arguments = TensorCorePointers { m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
+        let (threads, shared) = (descriptor.threads(), descriptor.shared_bytes());
+        // SAFETY: as in `launch`; there is a block for each tile.
+        unsafe {
+            self.function.launch(&self.stream, self.tiles, threads, shared, &arguments.pointers())
+        }
     }
 
     /// A and B where bulk copies reach their rows, or else copies of them, which are enqueued.

@@ -1,7 +1,7 @@
 //! The kernels for tensor cores, and their mutants.
 
 use kernels_gpu::tensor_core::{BK, PANEL};
-use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreDescriptor};
+use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
 use soft_cuda::{Device, Fill, LaunchConfig, Schedule, Swizzle, TensorElement, TensorMap};
 
 use super::{device, mutate, shipped};
@@ -23,25 +23,42 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
     let [m, n, k] = [spec.rows() + 8, spec.cols() + 8, STEPS * BK];
     let mut params: Vec<u8> = [m, n, k].into_iter().flat_map(u32::to_le_bytes).collect();
     params.extend(1f32.to_le_bytes());
-    // Where the first map is aligned.
-    params.resize(64, 0);
+    let has_maps = spec.abi() == TensorCoreAbi::TensorMap;
     for (salt, (rows, cols, boxes)) in (0..).zip([(m, k, [BK, spec.rows()]), (k, n, [PANEL, BK])]) {
         let values = (0..rows * cols).map(|i| (value(i, salt).to_bits() >> 16) as u16);
         let bytes: Vec<u8> = values.flat_map(u16::to_le_bytes).collect();
         let address = device.alloc(bytes.len() as u64).unwrap();
         device.write(address, &bytes).unwrap();
-        let (dims, stride) = ([cols, rows].map(u64::from), 2 * u64::from(cols));
-        let layout = (Swizzle::Bytes128, Fill::Zeros);
-        let element = TensorElement::Bf16;
-        let map = TensorMap::of(element, address, &dims, &[stride], &boxes, layout).unwrap();
-        params.extend(map.to_bytes());
+        if has_maps {
+            // One product of a batch, where the kernel takes batches.
+            let rank = if spec.layouts(InputType::Bf16).is_some() { 3 } else { 2 };
+            let dims = [cols, rows, 1].map(u64::from);
+            let strides = [2 * u64::from(cols), 2 * u64::from(cols * rows)];
+            let boxes = [boxes[0], boxes[1], 1];
+            let (dims, strides, boxes) = (&dims[..rank], &strides[..rank - 1], &boxes[..rank]);
+            let layout = (Swizzle::Bytes128, Fill::Zeros);
+            let element = TensorElement::Bf16;
+            let map = TensorMap::of(element, address, dims, strides, boxes, layout).unwrap();
+            params.resize(params.len().next_multiple_of(64), 0);
+            params.extend(map.to_bytes());
+        } else {
+            params.resize(params.len().next_multiple_of(8), 0);
+            params.extend(address.to_le_bytes());
+            params.extend(cols.to_le_bytes());
+        }
     }
-    params.extend([0; 8]);
+    params.extend([0; 4]);
+    params.resize(params.len().next_multiple_of(8), 0);
     let c = device.alloc(u64::from(4 * m * n)).unwrap();
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
+    if spec.layouts(InputType::Bf16).is_some() {
+        params.extend(1u32.to_le_bytes());
+    }
+    // No options, and no epilogue.
+    params.resize(kernel.params_size(), 0);
     let config = LaunchConfig {
-        grid: [BLOCKS, 1, 1],
+        grid: [if spec.is_persistent() { BLOCKS } else { 4 }, 1, 1],
         block: [spec.threads(), 1, 1],
         dynamic_shared: spec.shared_bytes(),
     };

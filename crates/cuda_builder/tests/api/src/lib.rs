@@ -11,6 +11,7 @@ pub mod halves;
 pub mod hopper;
 #[cfg(any(feature = "math", not(target_arch = "nvptx64")))]
 pub mod math;
+pub mod matrices;
 pub mod memory;
 pub mod threads;
 pub mod typed;
