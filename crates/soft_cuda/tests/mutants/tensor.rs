@@ -40,6 +40,11 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
     let c = device.alloc(u64::from(4 * m * n)).unwrap();
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
+    if kernel.params_size() > params.len() {
+        // One product of a batch, no options and no epilogue.
+        params.extend(1u32.to_le_bytes());
+        params.resize(kernel.params_size(), 0);
+    }
     let config = LaunchConfig {
         grid: [BLOCKS, 1, 1],
         block: [spec.threads(), 1, 1],
