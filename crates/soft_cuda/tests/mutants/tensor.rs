@@ -11,6 +11,9 @@ const STEPS: u32 = 11;
 /// Blocks, of which one has two tiles.
 const BLOCKS: u32 = 3;
 
+/// Parameters of a kernel that has no batches.
+const PLAIN: usize = 9;
+
 /// Small integers, whose sums are exact.
 fn value(i: u32, salt: u32) -> f32 {
     (i.wrapping_mul(31) + i / 100 + salt * 17) as f32 % 13.0 - 6.0
@@ -30,17 +33,29 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
         let bytes: Vec<u8> = values.flat_map(u16::to_le_bytes).collect();
         let address = device.alloc(bytes.len() as u64).unwrap();
         device.write(address, &bytes).unwrap();
-        let (dims, stride) = ([cols, rows].map(u64::from), 2 * u64::from(cols));
+        let dims = [cols, rows, 1].map(u64::from);
+        let strides = [2 * dims[0], 2 * dims[0] * dims[1]];
+        let boxes = [boxes[0], boxes[1], 1];
+        // Where there are batches, their products are the third dimension.
+        let rank = if kernel.params().len() > PLAIN { 3 } else { 2 };
         let layout = (Swizzle::Bytes128, Fill::Zeros);
         let element = TensorElement::Bf16;
-        let map = TensorMap::of(element, address, &dims, &[stride], &boxes, layout).unwrap();
+        let map = TensorMap::of(
+            element,
+            address,
+            &dims[..rank],
+            &strides[..rank - 1],
+            &boxes[..rank],
+            layout,
+        )
+        .unwrap();
         params.extend(map.to_bytes());
     }
     params.extend([0; 8]);
     let c = device.alloc(u64::from(4 * m * n)).unwrap();
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
-    if kernel.params_size() > params.len() {
+    if kernel.params().len() > PLAIN {
         // One product of a batch, no options and no epilogue.
         params.extend(1u32.to_le_bytes());
         params.resize(kernel.params_size(), 0);
