@@ -12,17 +12,20 @@ pub(super) struct Reads {
     pub(super) lanes: Vec<u32>,
     /// PTX lines.
     pub(super) lines: Vec<u32>,
+    /// The latest of `times`.
+    pub(super) latest: u32,
 }
 
 impl Reads {
     pub(super) fn new(words: usize) -> Reads {
-        Reads { times: vec![0; words], lanes: vec![0; words], lines: vec![0; words] }
+        Reads { times: vec![0; words], lanes: vec![0; words], lines: vec![0; words], latest: 0 }
     }
 
     /// Notes a read of words by lanes at `now`, if that is the last one.
     #[inline(always)]
     pub(super) fn note(&mut self, now: u32, words: Range<usize>, group: u32, line: u32) {
-        let Reads { times, lanes, lines } = self;
+        self.latest = self.latest.max(now);
+        let Reads { times, lanes, lines, .. } = self;
         for ((time, lanes), old) in
             times[words.clone()].iter_mut().zip(&mut lanes[words.clone()]).zip(&mut lines[words])
         {

@@ -81,7 +81,10 @@ impl Shadow {
             self.written.fill(0);
             let others = self.async_reads.iter_mut().chain(&mut self.product_reads);
             let all = self.reads.iter_mut().chain(others);
-            all.for_each(|reads| reads.times.fill(0));
+            all.for_each(|reads| {
+                reads.times.fill(0);
+                reads.latest = 0;
+            });
             self.last_read.fill(0);
             self.latest = 0;
         }

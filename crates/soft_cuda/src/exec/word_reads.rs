@@ -20,6 +20,8 @@ pub(super) struct WordReads {
     more: Mutex<HashMap<usize, Vec<(Packed, u32)>>>,
     /// Whether there are any.
     has_more: AtomicBool,
+    /// Whether there are any reads.
+    any: AtomicBool,
 }
 
 /// A type for which all bytes may be zero.
@@ -47,6 +49,7 @@ impl WordReads {
             other_lines: zeroed(places),
             more: Mutex::default(),
             has_more: AtomicBool::new(false),
+            any: AtomicBool::new(false),
         }
     }
 
@@ -56,6 +59,9 @@ impl WordReads {
         let last = Packed(self.last[at].load(Relaxed));
         if last == new {
             return;
+        }
+        if !self.any.load(Relaxed) {
+            self.any.store(true, Relaxed);
         }
         if last.0 != 0 && !last.same_lanes(new) {
             let other = Packed(self.other[at].load(Relaxed));
@@ -91,6 +97,9 @@ impl WordReads {
         at: usize,
         of: impl Fn(Packed) -> Packed,
     ) -> Result<(), Conflict> {
+        if !self.any.load(Relaxed) {
+            return Ok(());
+        }
         for (reads, lines) in [(&self.last, &self.last_lines), (&self.other, &self.other_lines)] {
             let old = Packed(reads[at].load(Relaxed));
             if old.0 == 0 {

@@ -158,16 +158,19 @@ impl Shadow {
         self.write(known, checks, writer, site, offset, &|_, _| false)
     }
 
-    /// Finds the warps of which `warp` does not know all reads, and notes those from `bytes`, which are
-    /// in `chunks`.
+    /// Finds the warps of which `warp` does not know all reads that are noted, once those from
+    /// `bytes`, which are in `chunks`, are.
     fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64, bytes: Range<u64>) {
         self.unknown.clear();
         for other in 0..self.last_read.len() {
             let known = self.base + known.floor(warp, other);
             if self.last_read[other] > known {
-                self.unknown.push(other);
                 while self.loads.has(other, (chunks, &bytes), known) {
                     self.note_oldest(other);
+                }
+                let noted = self.reads.get(other).into_iter().chain(self.async_reads.get(other));
+                if noted.into_iter().any(|reads| reads.latest > known) {
+                    self.unknown.push(other);
                 }
             }
         }
