@@ -58,7 +58,7 @@ pub struct Plan {
     plan: LaunchPlan,
     buffers: Option<Buffers>,
     staging: Box<Staging>,
-    last_maps: LastMaps,
+    last_maps: Box<LastMaps>,
 }
 
 impl fmt::Debug for Plan {
@@ -80,7 +80,7 @@ impl Plan {
         buffers: Option<Buffers>,
         staging: Box<Staging>,
     ) -> Self {
-        Self { kernel, stream, plan, buffers, staging, last_maps: LastMaps::default() }
+        Self { kernel, stream, plan, buffers, staging, last_maps: Box::default() }
     }
 
     /// The launches.
