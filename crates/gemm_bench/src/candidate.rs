@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::kernels::{
-    KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
-};
+use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TensorCoreDescriptor};
 use cuda_gemm::{
     Auto, Compute, Device, Error as GemmError, Extras, Gemm, InputType, Kernel, OperandMut,
     OperandRef, Plan, PlanBuilder, Product, Table, TensorCorePlan, auto, find_kernel, nearest_name,
