@@ -167,9 +167,10 @@ pub fn picture(header: impl Iterator<Item = &'static str>) -> String {
 }
 
 /// How a loop along K begins.
-const LOOPS: [&str; 6] = [
+const LOOPS: [&str; 7] = [
     "while k0 < k {",
     "while i < k {",
+    "while at < k {",
     "for i in 0..k",
     "while state.0 < tiles {",
     "while at < end {",
