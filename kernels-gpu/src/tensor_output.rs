@@ -33,7 +33,7 @@ const _: () = assert!(AT_ONCE <= MOST && STAGED_SUMS == MOST, "an epilogue takes
 /// whose parts are exchanged so that they are in different banks.
 #[inline(always)]
 fn staged(row: u32, col: u32) -> u32 {
-    row * STAGED_COLS + (col ^ row % 4 * 8)
+    row * STAGED_COLS + (col ^ (row % 4 * 8))
 }
 
 /// C, whose elements are f32, or 16 bits: `f16` if `F16`, or else `bf16`.
