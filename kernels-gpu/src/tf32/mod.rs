@@ -335,7 +335,7 @@ impl<
                     acc.multiply_tf32(a_small, tile(b), false);
                     acc.multiply_tf32(tile(a), b_small, true);
                     acc.multiply_tf32(tile(a), tile(b), true);
-                    if CONSUMERS > 1 && tid % WARPGROUP == 0 {
+                    if CONSUMERS > 1 && tid.is_multiple_of(WARPGROUP) {
                         turn.add(1 - warpgroup).arrive();
                     }
                     acc.wait();

@@ -227,7 +227,7 @@ impl<
             }
             // Numbers that are not finite are rare: all is loaded once more, and takes no registers meanwhile.
             let check = check[0] + check[1] + (check[2] + check[3]);
-            if loaded.is_none() || !(check.abs() < f32::INFINITY) {
+            if loaded.is_none() || !check.is_finite() {
                 let (k, row, col) = self.at(step);
                 let mut i = 0;
                 while i < QUADS_A as u32 {
@@ -261,7 +261,7 @@ impl<
         check: &mut F32x4,
     ) {
         let Lane { row_a, k_a, .. } = self.lane;
-        let at = row_a * BK + (k_a ^ row_a % 8 * QUAD);
+        let at = row_a * BK + (k_a ^ (row_a % 8 * QUAD));
         // SAFETY: the caller's contract; 16 bytes of this thread's.
         unsafe { store_quad::<SPLIT, CAREFUL>(smem.add(at), Self::PART_A, quad, check) };
     }
@@ -286,7 +286,7 @@ impl<
         });
         for j in 0..QUAD {
             let col = col_b + (j ^ first);
-            let at = col * BK + (k_b ^ col % 8 * QUAD);
+            let at = col * BK + (k_b ^ (col % 8 * QUAD));
             let quad = block.map(|row| row[j as usize]);
             // SAFETY: the caller's contract; 16 bytes of this thread's.
             unsafe { store_quad::<SPLIT, CAREFUL>(smem.add(at), Self::PART_B, quad, check) };
@@ -327,18 +327,21 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
     let mut big = quad.map(|x| truncated(round(x)));
     let mut small = [0.0; 4];
     for i in 0..4 {
-        let is_finite = !CAREFUL || quad[i].abs() < f32::INFINITY;
-        if CAREFUL && is_finite && !(big[i].abs() < f32::INFINITY) {
+        let is_finite = !CAREFUL || quad[i].is_finite();
+        let overflows = CAREFUL && is_finite && !big[i].is_finite();
+        if overflows {
             big[i] = truncated(quad[i]);
         }
         if is_finite {
-            small[i] = quad[i] - big[i];
+            let rest = quad[i] - big[i];
+            check[i] += rest;
+            // Rounded up, the largest would become infinite after all.
+            small[i] = if overflows { truncated(rest) } else { round(rest) };
         }
-        check[i] += small[i];
     }
     // SAFETY: the caller's contract.
     unsafe {
         to.store4(0, big);
-        to.add(part).store4(0, small.map(round));
+        to.add(part).store4(0, small);
     }
 }
