@@ -75,7 +75,7 @@ pub enum Reads {
     /// Only the entry point for matrices that are not aligned does.
     Unaligned,
     /// No entry point does: it takes a copy, made by
-    /// [`stage_transposed()`](crate::staging::stage_transposed).
+    /// [`stage_transposed()`](crate::staging::stage_transposed()).
     Copied,
 }
 

@@ -109,7 +109,7 @@ macro_rules! half_products {
         /// `d = a * b + c` with accumulators in f16.
         ///
         /// # Safety
-        /// As for [`f16_k16`].
+        /// As for `f16_k16`.
         #[kernel(block = 32)]
         pub unsafe fn $name(a: *const f32, b: *const f32, c: *const f32, d: *mut f32) {
             let lane = warp::lane_id();
