@@ -1,6 +1,7 @@
 //! A small product for a kernel to compute.
 
 use kernels_gpu::epilogue::Parameters;
+use kernels_gpu::matrix::TRANSPOSED_A;
 use kernels_gpu::{GridOrder, KernelAbi, KernelDescriptor, Shared};
 use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorMap};
 
@@ -15,6 +16,8 @@ pub struct Product {
     odd_c: u32,
     /// Splits of K.
     splits: u32,
+    /// Whether A lies as its transpose, behind a tensor map.
+    transposed_a: bool,
 }
 
 /// Splits of K, where a kernel can split it.
@@ -25,13 +28,18 @@ const BLOCKS: u32 = 3;
 impl Product {
     /// Those that take two blocks along each dimension of C, and between one and more steps along
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
-    /// that are not aligned, which go through shared memory.
+    /// that are not aligned, which go through shared memory; where A is read by bulk copies as its
+    /// transpose, some that have it so.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let mut all: Vec<Product> =
             [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into();
         if spec.abi() == KernelAbi::SplitK {
             let whole = [2, 3, 4].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(whole.map(|of| Product { splits: 1, odd_c: 1 - of.odd, ..of }));
+        }
+        if spec.abi() == KernelAbi::StreamK {
+            let across = [13, 1, 4, 5].map(|steps| Product::of(spec, unaligned, steps));
+            all.extend(across.map(|of| Product { transposed_a: true, ..of }));
         }
         all
     }
@@ -47,6 +55,7 @@ impl Product {
             odd,
             odd_c: 0,
             splits: if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 },
+            transposed_a: false,
         }
     }
 
@@ -72,7 +81,9 @@ impl Product {
             device.write(address, &bytes).map_err(|e| e.to_string())?;
             Ok::<_, String>((address, ld, values))
         };
-        let (a, lda, a_values) = matrix(m, k, 1, 0)?;
+        let [rows_a, cols_a] = if self.transposed_a { [k, m] } else { [m, k] };
+        let (a, lda, a_values) = matrix(rows_a, cols_a, 1, 0)?;
+        let at_a = |i: u32, l: u32| if self.transposed_a { l * lda + i } else { i * lda + l };
         let (b, ldb, b_values) = matrix(k, n, 2, 0)?;
         let (c, ldc, c_values) = matrix(m, n, 3, self.odd_c)?;
         let (rows, columns) = (m.div_ceil(tile.bm), n.div_ceil(tile.bn));
@@ -98,10 +109,11 @@ impl Product {
         let head = [word(m), word(n), word(k), float(1.0)];
         let tail = [float(0.5), long(c), word(ldc)];
         let operands = if spec.abi().has_tensor_maps() {
-            vec![
-                map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes64)?,
-                map(b, [n, k], ldb, [tile.bn, tile.bk], Swizzle::None)?,
-            ]
+            let map_a = match self.transposed_a {
+                true => map(a, [m, k], lda, [tile.bm, tile.bk], Swizzle::None)?,
+                false => map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes64)?,
+            };
+            vec![map_a, map(b, [n, k], ldb, [tile.bn, tile.bk], Swizzle::None)?]
         } else {
             vec![long(a), word(lda), long(b), word(ldb)]
         };
@@ -117,7 +129,8 @@ impl Product {
             }
             KernelAbi::StreamK => {
                 let epilogue = vec![0; size_of::<Parameters>()];
-                vec![word(tiles), word(3), long(partials), long(counters), word(0), epilogue]
+                let layout = word(if self.transposed_a { TRANSPOSED_A } else { 0 });
+                vec![word(tiles), word(3), long(partials), long(counters), layout, epilogue]
             }
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);
@@ -147,8 +160,7 @@ impl Product {
                 let at = (i * ldc + j) as usize;
                 let sum: f32 = (0..k)
                     .map(|l| {
-                        a_values[(i * lda + l) as usize]
-                            * b_values[(l * ldb + j.min(n - 1)) as usize]
+                        a_values[at_a(i, l) as usize] * b_values[(l * ldb + j.min(n - 1)) as usize]
                     })
                     .sum();
                 let expected = if j < n { sum + 0.5 * c_values[at] } else { c_values[at] };
