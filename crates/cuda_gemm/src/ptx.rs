@@ -67,7 +67,7 @@ fn renumbered(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::f32_kernels;
+    use kernels_gpu::{LADDER, TILES, f32_kernels};
     use ptx_syntax::outline::declarations;
 
     use super::*;
@@ -90,6 +90,21 @@ mod tests {
             let shared = declarations.iter().filter_map(|one| one.shared_array()).count();
             assert!(shared <= 2, "{}: {shared} shared arrays", descriptor.name());
         }
+    }
+
+    /// Layouts, epilogues and batches are chosen at run time, so that there are few kernels.
+    #[test]
+    fn the_kernels_for_fmas_are_few() {
+        const MOST_BYTES: usize = 14_800_000;
+        let size = |name| {
+            let texts = [SM_80, SM_90A].map(|text| extract(text, name).map_or(0, |one| one.len()));
+            texts.into_iter().sum::<usize>()
+        };
+        let names = LADDER.iter().chain(TILES).flat_map(|descriptor| {
+            [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
+        });
+        let bytes: usize = names.flatten().map(size).sum();
+        assert!((1_000_000..=MOST_BYTES).contains(&bytes), "{bytes} bytes");
     }
 
     /// Another kernel, and its arrays, may change as they like.
