@@ -75,6 +75,9 @@ impl Checker<'_> {
         }
         let by = ((warp, mask), self.known.place(warp));
         self.loads.note(index, (number, site), by, (self.known.now(warp), &offsets));
+        if self.loads.is_long() {
+            self.put_loads();
+        }
         true
     }
 

@@ -143,6 +143,14 @@ impl ReadLog {
         self.done.clear();
     }
 
+    /// Whether there are so many records that they belong where those of all clusters are, whose number
+    /// is bounded: those of a gather repeat nothing.
+    #[inline(always)]
+    pub(super) fn is_long(&self) -> bool {
+        const LONG: usize = 1 << 12;
+        self.done.len() >= LONG
+    }
+
     /// Whether there are loads from an allocation.
     #[inline(always)]
     pub(super) fn has(&self, index: usize) -> bool {

@@ -53,7 +53,8 @@ impl WordReads {
         }
     }
 
-    /// Notes a read. `before` says whether a read comes before this one.
+    /// Notes a read. `before` says whether a read comes before this one. One through the read-only
+    /// cache is kept even so: no write may come after it.
     #[inline(always)]
     pub(super) fn note(&self, before: impl Fn(Packed) -> bool, at: usize, new: Packed, line: u32) {
         let last = Packed(self.last[at].load(Relaxed));
@@ -65,7 +66,8 @@ impl WordReads {
         }
         if last.0 != 0 && !last.same_lanes(new) {
             let other = Packed(self.other[at].load(Relaxed));
-            if other.0 != 0 && !other.same_lanes(last) && !other.same_lanes(new) && !before(other) {
+            let is_covered = || other.kind() & READ_ONLY == 0 && before(other);
+            if other.0 != 0 && !other.same_lanes(last) && !other.same_lanes(new) && !is_covered() {
                 self.keep(at, other, self.other_lines[at].load(Relaxed));
             }
             self.other_lines[at].store(self.last_lines[at].load(Relaxed), Relaxed);

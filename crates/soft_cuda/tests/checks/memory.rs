@@ -5,7 +5,7 @@ use soft_cuda::Checks;
 
 const UNWRITTEN: &str = "Uninitialised";
 
-pub const TWINS: [Twin; 15] = [
+pub const TWINS: [Twin; 16] = [
     Twin {
         name: "shared memory",
         found: UNWRITTEN,
@@ -153,7 +153,43 @@ BUG| call (y), forgets, (x);
 FIX| ld.global.b32 %r12, [%rd3]; st.global.b32 [%rd4], %r12;
 BUG| ld.global.nc.b32 %r12, [%rd3]; st.global.b32 [%rd4], %r12;",
     },
+    Twin {
+        name: "a write after ld.nc, and after loads that came later",
+        found: "ReadOnlyCache",
+        threads: 96,
+        blocks: 1,
+        body: "  st.global.b32 [%rd3+2048], 1;
+  setp.eq.u32 %p2, %r1, 32;
+  setp.eq.u32 %p3, %r1, 64;
+  bar.sync 0;
+FIX| @%p1 ld.global.b32 %r12, [%rd1];
+BUG| @%p1 ld.global.nc.b32 %r12, [%rd1];
+  bar.sync 0;
+  @%p2 ld.global.b32 %r12, [%rd1];
+  bar.sync 0;
+  @%p3 ld.global.b32 %r12, [%rd1];
+  bar.sync 0;
+  @%p1 st.global.b32 [%rd1], 1;",
+    },
 ];
+
+/// Loads that repeat nothing, so that every one is a record of its own.
+#[test]
+fn a_gather_longer_than_the_log_of_its_cluster_is_checked() {
+    let body = "  mov.u32 %r12, %r1; mov.u32 %r13, 0;
+again:
+  mad.lo.u32 %r12, %r12, 1664525, 1013904223;
+  shr.u32 %r14, %r12, 20;
+  mad.wide.u32 %rd6, %r14, 4, %rd1;
+  ld.global.b32 %r15, [%rd6];
+  add.u32 %r13, %r13, 1;
+  setp.lt.u32 %p2, %r13, 20000;
+  @%p2 bra again;
+BUG| @%p1 st.global.b32 [%rd1+64], 1;";
+    // Of the block's reads only those by thread 0 come before its write.
+    let gather = Twin { name: "a gather", found: "DataRace", threads: 64, blocks: 1, body };
+    check(&[gather], Checks { races: true, ..Checks::NONE });
+}
 
 #[test]
 fn twins() {
