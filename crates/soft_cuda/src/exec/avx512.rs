@@ -2,13 +2,13 @@
 //! compared in a few of them; and for the sums of a tensor core.
 
 use std::arch::x86_64::{
-    __m512, __m512i, __mmask16, _mm512_add_epi32, _mm512_castsi512_ps, _mm512_cmpgt_epu32_mask,
-    _mm512_cmpgt_epu64_mask, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_max_epi32, _mm512_mul_ps, _mm512_mullo_epi32,
-    _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_set1_ps, _mm512_setr_epi32,
-    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_slli_epi32, _mm512_storeu_si512,
-    _mm512_sub_epi32, _mm512_sub_epi64, _mm512_test_epi32_mask, _mm512_test_epi64_mask,
-    _mm512_xor_si512,
+    __m512, __m512i, __mmask16, _CMP_UNORD_Q, _mm512_add_epi32, _mm512_castsi512_ps,
+    _mm512_cmp_ps_mask, _mm512_cmpgt_epu32_mask, _mm512_cmpgt_epu64_mask, _mm512_cvttps_epi32,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_mov_ps,
+    _mm512_mask_storeu_ps, _mm512_max_epi32, _mm512_mul_ps, _mm512_mullo_epi32, _mm512_or_si512,
+    _mm512_set1_epi32, _mm512_set1_epi64, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_ps,
+    _mm512_setzero_si512, _mm512_slli_epi32, _mm512_storeu_si512, _mm512_sub_epi32,
+    _mm512_sub_epi64, _mm512_test_epi32_mask, _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
 use super::lanes::W;
@@ -136,7 +136,11 @@ pub(crate) unsafe fn fma_tile<const R: usize, const C: usize>(
                     }
                 }
             }
+            let nan = _mm512_set1_ps(f32::from_bits(0x7fff_ffff));
             for (i, &sum) in sums.as_flattened().iter().enumerate() {
+                // NaN stays NaN, so that the last value is the one to look at.
+                let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(sum, sum);
+                let sum = _mm512_mask_mov_ps(sum, is_nan, nan);
                 _mm512_mask_storeu_ps(at(last, i), mask, sum);
             }
         }

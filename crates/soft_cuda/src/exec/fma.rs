@@ -1,5 +1,6 @@
 //! Many `fma.rn.f32` at once, which most of a GEMM is.
 
+use super::float::Float;
 use super::lanes::{W, chunk, write_chunk};
 use super::machine::LANES;
 use super::op::{Cx, Handler, Op};
@@ -105,7 +106,8 @@ unsafe fn fma_tile<const R: usize, const C: usize>(
                 }
             }
             for (sum, &slot) in sums.as_flattened().iter().zip(last) {
-                write_chunk(cx, slot, j, *sum);
+                // NaN stays NaN, so that the last value is the one to look at.
+                write_chunk(cx, slot, j, sum.map(Float::canonical));
             }
         }
     }

@@ -14,6 +14,7 @@ mod half;
 mod limits;
 mod loading;
 mod memory;
+mod straight;
 mod tensor;
 mod warp;
 
