@@ -248,3 +248,59 @@ impl Pattern {
         differ == 0 && mask == self.mask
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::exec::access::AccessKind;
+
+    /// Loops in loops, some of them broken off, and gathers, by two warps: what comes out is what went in.
+    #[test]
+    fn records_are_the_loads_that_were_noted() {
+        let mut state = 88172645463325252_u64;
+        let mut below = |end: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % end
+        };
+        let site = |line| Site { line, bytes: 4, kind: AccessKind::Load };
+        for _ in 0..200 {
+            let mut log = ReadLog::new(2, 3);
+            let mut noted = BTreeSet::new();
+            for _ in 0..1 + below(6) {
+                let (warp, index, number) = (below(2) as usize, below(3) as usize, below(3) as u32);
+                let mask = if below(3) == 0 { 0xf0f0 } else { u32::MAX };
+                let (outer, inner) = (1 + below(4), 1 + below(4));
+                let steps = [below(3), below(3)].map(|step| 1024 * step);
+                let later = [below(2) as u32, below(2) as u32];
+                let (from, width, start) = (4096 * below(8), 4 * below(3), below(5) as u32);
+                let breaks = below(outer * inner + 4);
+                for at in 0..outer * inner {
+                    let (i, j) = (at / inner, at % inner);
+                    let odd = if at == breaks { 512 } else { 0 };
+                    let first = from + i * steps[0] + j * steps[1] + odd;
+                    let time = start + i as u32 * later[0] + j as u32 * later[1];
+                    let offsets = std::array::from_fn(|lane| first + width * lane as u64);
+                    let by = ((warp, mask), (7, 32 * warp));
+                    log.note(index, (number, site(number)), by, (time, &offsets));
+                    noted.insert((index, number, warp, time, mask, active(mask, &offsets)));
+                }
+            }
+            let mut taken = BTreeSet::new();
+            for (index, record) in log.take() {
+                record.each(|time, mask, offsets| {
+                    let of = (index, record.site.line, record.warp);
+                    taken.insert((of.0, of.1, of.2, time, mask, active(mask, offsets)));
+                });
+            }
+            assert_eq!(taken, noted);
+        }
+    }
+
+    fn active(mask: u32, offsets: &[u64; LANES]) -> Vec<u64> {
+        (0..LANES).filter(|lane| mask >> lane & 1 != 0).map(|lane| offsets[lane]).collect()
+    }
+}
