@@ -4,7 +4,9 @@
 //! It is chosen once, on the matrices of the first call, from `cublasGemmEx`, with a pass over C for an
 //! epilogue, and from `cublasLtMatmul` by every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns.
 //! All compute with the types of the product, and f32 for the sums, alpha and beta
-//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32).
+//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). The matrices are the same in each
+//! launch of the choice, so that L2 is warm; where products are then measured with a cold L2, another way
+//! may be faster by what that makes a difference.
 
 use std::cell::OnceCell;
 use std::ffi::{c_int, c_longlong, c_void};
@@ -43,7 +45,43 @@ pub struct CublasFastest {
 struct Chosen {
     /// The algorithm of cublasLt; none for `cublasGemmEx`.
     algorithm: Option<usize>,
-    lt: Option<LtProduct>,
+    /// What there is of cublasLt, or why there is nothing.
+    lt: Result<LtProduct, Error>,
+}
+
+impl Chosen {
+    fn describe(&self) -> String {
+        match (self.algorithm, &self.lt) {
+            (Some(algorithm), Ok(lt)) => {
+                format!("cublasLt's algorithm {} of {}", algorithm + 1, lt.len())
+            }
+            (_, Ok(lt)) => format!("cublasGemmEx, before {} algorithms of cublasLt", lt.len()),
+            (_, Err(error)) => format!("cublasGemmEx, without cublasLt: {error}"),
+        }
+    }
+}
+
+/// Whether a product's epilogue can be a pass over C, which follows `cublasGemmEx`. Its kernel is for a C
+/// in f32.
+///
+/// # Errors
+///
+/// [`GemmError::Unsuited`] and [`Error::CublasUnsuited`] for a product that nothing of cuBLAS computes.
+fn has_pass(gemm: &Gemm) -> Result<bool, Error> {
+    if gemm.factors_on_device || gemm.pointers {
+        return Err(GemmError::Unsuited { kernel: "cublas" }.into());
+    }
+    let has_pass = !gemm.epilogue.is_none() && gemm.output == Element::F32;
+    if !has_pass && epilogue(gemm).is_none() {
+        let reason = match gemm.epilogue.bias {
+            Some(_) => {
+                "cublasLt reads a bias in the type of C, here 16 bits, and this one is f32; store C as f32"
+            }
+            None => "cublasLt has no such epilogue, and the pass over C takes f32; store C as f32",
+        };
+        return Err(Error::CublasUnsuited { reason: reason.to_owned() });
+    }
+    Ok(has_pass)
 }
 
 /// A matrix as it lies in device memory, and where.
@@ -58,23 +96,21 @@ impl CublasFastest {
     pub(crate) fn is_for(gemm: &Gemm) -> bool {
         let is_plain = gemm.epilogue.is_none();
         let is_f32 = matches!(gemm.compute, Compute::F32 | Compute::Tf32x3);
-        !is_f32 || !is_plain && epilogue(&gemm.epilogue).is_some()
+        !is_f32 || !is_plain && epilogue(gemm).is_some()
     }
 
     /// Checks a product, once for any number of calls.
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds; [`cuda_gemm::Error::Unsuited`] for what cuBLAS does not have.
+    /// What [`Gemm::validate`] finds; [`cuda_gemm::Error::Unsuited`] and [`Error::CublasUnsuited`] for
+    /// what cuBLAS does not have.
     pub fn new(cublas: &Cublas, gemm: Gemm) -> Result<Self, Error> {
         gemm.validate()?;
-        let has_pass = !gemm.epilogue.is_none() && gemm.output == Element::F32;
-        let is_known = has_pass || epilogue(&gemm.epilogue).is_some();
-        if gemm.factors_on_device || gemm.pointers || !is_known {
-            return Err(GemmError::Unsuited { kernel: "cublas" }.into());
-        }
-        let pass =
-            has_pass.then(|| EpiloguePass::new(cublas.0.stream.device(), &gemm)).transpose()?;
+        let pass = match has_pass(&gemm)? {
+            true => Some(EpiloguePass::new(cublas.0.stream.device(), &gemm)?),
+            false => None,
+        };
         Ok(Self { cublas: cublas.clone(), gemm, pass, chosen: OnceCell::new() })
     }
 
@@ -85,14 +121,7 @@ impl CublasFastest {
 
     /// What was fastest, in words; none before the first call.
     pub fn chosen(&self) -> Option<String> {
-        let Chosen { algorithm, lt } = self.chosen.get()?;
-        let count = lt.as_ref().map_or(0, LtProduct::len);
-        Some(match algorithm {
-            None => format!("cublasGemmEx, before {count} algorithms of cublasLt"),
-            Some(algorithm) => {
-                format!("cublasLt's algorithm {} of {count}", algorithm + 1)
-            }
-        })
+        self.chosen.get().map(Chosen::describe)
     }
 
     /// Enqueues the product on the device's stream, and returns at once, but for the first call, which
@@ -129,7 +158,7 @@ impl CublasFastest {
         // SAFETY: the matrices are on the handle's device, and lie so. C is borrowed mutably, so it is
         // neither A nor B. All stay allocated until the work is done, because freeing device memory
         // waits for it.
-        unsafe { self.enqueue_by(chosen.algorithm, chosen.lt.as_ref(), operands, bias)? };
+        unsafe { self.enqueue_by(chosen.algorithm, chosen.lt.as_ref().ok(), operands, bias)? };
         match (&self.pass, chosen.algorithm, c) {
             (Some(pass), None, OperandMut::F32(c)) => pass.enqueue(c, extras),
             _ => Ok(()),
@@ -200,15 +229,14 @@ impl CublasFastest {
         let c = Matrix { address: scratch.as_device_ptr().as_raw(), ..c };
         let operands = [a, b, c];
         let layouts = operands.map(|matrix| matrix.layout);
-        let lt = LtProduct::new(device, *handle, self.cublas.version(), &self.gemm, layouts)
-            .unwrap_or(None);
+        let lt = LtProduct::new(device, *handle, self.cublas.version(), &self.gemm, layouts);
         let timer = Timer::new(device)?;
         let mut time = |algorithm: Option<usize>| {
             let mut launch = |times: u32| -> Result<f64, Error> {
                 timer.milliseconds(|| {
                     for _ in 0..times {
                         // SAFETY: as in `enqueue_with`; C is this function's own.
-                        unsafe { self.enqueue_by(algorithm, lt.as_ref(), operands, bias)? };
+                        unsafe { self.enqueue_by(algorithm, lt.as_ref().ok(), operands, bias)? };
                         if let (Some(pass), None) = (&self.pass, algorithm) {
                             let c = scratch.submatrix_mut(0..all_rows, 0..cols)?;
                             pass.enqueue(c.split_rows(self.gemm.batch)?, extras)?;
@@ -228,8 +256,14 @@ impl CublasFastest {
         // An algorithm that fails is none to compare with.
         let timed = ways.filter_map(|way| Some((way, time(way).ok()?)));
         let fastest = timed.min_by(|one, other| one.1.total_cmp(&other.1));
-        let (algorithm, _) = fastest.ok_or(GemmError::Unsuited { kernel: "cublas" })?;
-        Ok(Chosen { algorithm, lt })
+        match (fastest, lt) {
+            (Some((algorithm, _)), lt) => Ok(Chosen { algorithm, lt }),
+            (None, Err(error)) => Err(error),
+            (None, Ok(_)) => {
+                let reason = "none of its algorithms ran".to_owned();
+                Err(Error::CublasUnsuited { reason })
+            }
+        }
     }
 
     /// Enqueues the product one way.
@@ -316,5 +350,44 @@ impl CublasFastest {
             )
         };
         check("cublasGemmStridedBatchedEx", status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_gemm::{Activation, Axis, Epilogue};
+
+    use super::*;
+
+    #[test]
+    fn a_bias_in_f32_is_not_read_as_16_bits() {
+        let in_bf16 = Gemm::new(64, 64, 64).computed_in(Compute::Bf16);
+        let bias = Epilogue::new().bias(Axis::Column);
+        let relu = Epilogue::new().activation(Activation::Relu);
+        // By cublasLt, or by `cublasGemmEx` and a pass.
+        assert!(has_pass(&in_bf16.then(bias)).is_ok_and(|has_pass| has_pass));
+        assert_eq!(epilogue(&in_bf16.then(bias)), Some(4));
+
+        let in_16_bits = in_bf16.stored_as(Element::Bf16);
+        assert!(has_pass(&in_16_bits).is_ok_and(|has_pass| !has_pass));
+        assert!(has_pass(&in_16_bits.then(relu)).is_ok_and(|has_pass| !has_pass));
+        for (epilogue_of_c, why) in [
+            (bias, "reads a bias in the type of C"),
+            (bias.activation(Activation::Relu), "reads a bias in the type of C"),
+            (Epilogue::new().residual(), "no such epilogue"),
+        ] {
+            let gemm = in_16_bits.then(epilogue_of_c);
+            assert_eq!(epilogue(&gemm), None);
+            let refused = has_pass(&gemm).unwrap_err();
+            assert!(refused.is_of_cublas() && refused.to_string().contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn it_is_said_why_cublas_lt_is_absent() {
+        let reason = "libcublasLt.so.13: no such file".to_owned();
+        let chosen = Chosen { algorithm: None, lt: Err(Error::CublasUnsuited { reason }) };
+        let words = chosen.describe();
+        assert!(words.starts_with("cublasGemmEx, without") && words.contains("no such file"));
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{c_float, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
 
-use cuda_gemm::{Activation, Axis, Compute, Device, DeviceMatrix, Epilogue, Gemm};
+use cuda_gemm::{Activation, Axis, Compute, Device, DeviceMatrix, Element, Gemm};
 use libloading::Library;
 
 use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check};
@@ -99,30 +99,33 @@ struct Functions {
 
 impl Functions {
     /// Those of the cublasLt that a cuBLAS of this version has loaded.
-    fn load(version: &str) -> Option<Self> {
-        let major = version.split('.').next()?;
+    fn load(version: &str) -> Result<Self, Error> {
+        let major = version.split('.').next().unwrap_or(version);
         let name = match cfg!(windows) {
             true => format!("cublasLt64_{major}.dll"),
             false => format!("libcublasLt.so.{major}"),
         };
+        let missing = |error| Error::CublasUnsuited { reason: format!("{name}: {error}") };
         // SAFETY: NVIDIA's library, which is loaded already, and never unloaded. The functions have these
         // types in all its versions.
-        unsafe {
-            let library = ManuallyDrop::new(Library::new(name).ok()?);
-            Some(Self {
-                create_desc: *library.get(c"cublasLtMatmulDescCreate").ok()?,
-                destroy_desc: *library.get(c"cublasLtMatmulDescDestroy").ok()?,
-                set_desc: *library.get(c"cublasLtMatmulDescSetAttribute").ok()?,
-                create_layout: *library.get(c"cublasLtMatrixLayoutCreate").ok()?,
-                destroy_layout: *library.get(c"cublasLtMatrixLayoutDestroy").ok()?,
-                set_layout: *library.get(c"cublasLtMatrixLayoutSetAttribute").ok()?,
-                create_preference: *library.get(c"cublasLtMatmulPreferenceCreate").ok()?,
-                destroy_preference: *library.get(c"cublasLtMatmulPreferenceDestroy").ok()?,
-                set_preference: *library.get(c"cublasLtMatmulPreferenceSetAttribute").ok()?,
-                get_heuristic: *library.get(c"cublasLtMatmulAlgoGetHeuristic").ok()?,
-                matmul: *library.get(c"cublasLtMatmul").ok()?,
+        let loaded = unsafe {
+            Library::new(&name).map(ManuallyDrop::new).and_then(|library| {
+                Ok(Self {
+                    create_desc: *library.get(c"cublasLtMatmulDescCreate")?,
+                    destroy_desc: *library.get(c"cublasLtMatmulDescDestroy")?,
+                    set_desc: *library.get(c"cublasLtMatmulDescSetAttribute")?,
+                    create_layout: *library.get(c"cublasLtMatrixLayoutCreate")?,
+                    destroy_layout: *library.get(c"cublasLtMatrixLayoutDestroy")?,
+                    set_layout: *library.get(c"cublasLtMatrixLayoutSetAttribute")?,
+                    create_preference: *library.get(c"cublasLtMatmulPreferenceCreate")?,
+                    destroy_preference: *library.get(c"cublasLtMatmulPreferenceDestroy")?,
+                    set_preference: *library.get(c"cublasLtMatmulPreferenceSetAttribute")?,
+                    get_heuristic: *library.get(c"cublasLtMatmulAlgoGetHeuristic")?,
+                    matmul: *library.get(c"cublasLtMatmul")?,
+                })
             })
-        }
+        };
+        loaded.map_err(missing)
     }
 }
 
@@ -146,10 +149,13 @@ impl Drop for Owned {
     }
 }
 
-/// The number that cublasLt has for an epilogue, if it has it: bias for each column, and ReLU or the GELU
-/// by tanh.
-pub(crate) fn epilogue(epilogue: &Epilogue) -> Option<c_int> {
-    if epilogue.scale.is_some() || epilogue.residual {
+/// The number that cublasLt has for a product's epilogue, if it has it: bias for each column, and ReLU or
+/// the GELU by tanh. It reads a bias in the type of C, and that of an [`Epilogue`](cuda_gemm::Epilogue) is
+/// f32: with a C in 16 bits it has none.
+pub(crate) fn epilogue(gemm: &Gemm) -> Option<c_int> {
+    let epilogue = &gemm.epilogue;
+    let is_of_other_type = epilogue.bias.is_some() && gemm.output != Element::F32;
+    if epilogue.scale.is_some() || epilogue.residual || is_of_other_type {
         return None;
     }
     match (epilogue.bias, epilogue.activation) {
@@ -173,21 +179,22 @@ pub(crate) struct LtProduct {
 }
 
 impl LtProduct {
-    /// All algorithms for a product of matrices that lie so; none if there is no cublasLt, or it has not
-    /// this epilogue.
+    /// All algorithms for a product of matrices that lie so.
     ///
     /// # Errors
     ///
-    /// [`Error::Cublas`], or [`cuda_gemm::Error::Driver`] for the workspace.
+    /// [`Error::CublasUnsuited`] if there is no cublasLt, or it has not this epilogue; [`Error::Cublas`], or [`cuda_gemm::Error::Driver`] for the workspace.
     pub(crate) fn new(
         device: &Device,
         handle: Handle,
         version: &str,
         gemm: &Gemm,
         [a, b, c]: [Layout; 3],
-    ) -> Result<Option<Self>, Error> {
-        let Some(number) = epilogue(&gemm.epilogue) else { return Ok(None) };
-        let Some(functions) = Functions::load(version) else { return Ok(None) };
+    ) -> Result<Self, Error> {
+        let no_epilogue =
+            || Error::CublasUnsuited { reason: "cublasLt has no such epilogue".into() };
+        let number = epilogue(gemm).ok_or_else(no_epilogue)?;
+        let functions = Functions::load(version)?;
         let workspace = DeviceMatrix::zeros(device, 1, WORKSPACE / 4)?;
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is valid for the write.
@@ -258,7 +265,7 @@ impl LtProduct {
         check("cublasLtMatmulAlgoGetHeuristic", status)?;
         heuristics.truncate(usize::try_from(count).unwrap_or(0));
         heuristics.retain(|one| one.state == 0 && one.workspace <= WORKSPACE);
-        Ok(Some(Self { functions, desc, layouts, heuristics, workspace }))
+        Ok(Self { functions, desc, layouts, heuristics, workspace })
     }
 
     /// How many algorithms there are.

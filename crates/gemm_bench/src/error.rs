@@ -103,6 +103,13 @@ pub enum Error {
         value: String,
     },
 
+    /// A product that cuBLAS does not have, or only in another way.
+    #[error("cuBLAS: {reason}")]
+    CublasUnsuited {
+        /// Why not.
+        reason: String,
+    },
+
     /// A call of cuBLAS that failed.
     #[error("cuBLAS: {call} failed with {name} ({status}); check that it fits the driver")]
     Cublas {
@@ -138,6 +145,7 @@ impl Error {
                 | Self::CublasNotFound { .. }
                 | Self::CublasBroken { .. }
                 | Self::CublasPrecision { .. }
+                | Self::CublasUnsuited { .. }
                 | Self::Cublas { .. }
         )
     }

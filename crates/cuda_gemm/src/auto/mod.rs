@@ -37,13 +37,13 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use cust::function::BlockSize;
-use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, f32_kernels};
+use kernels_gpu::{InputType, KernelAbi, KernelDescriptor, LADDER, f32_kernels};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
 use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, wide_rows};
-use crate::matrix::DeviceMatrix;
+use crate::matrix::{DeviceHalfMatrix, DeviceMatrix};
 
 pub use changes::Change;
 pub use choice::Choice;
@@ -283,21 +283,30 @@ impl Auto {
     /// a kernel loads it. Returns the kernels' names.
     ///
     /// ```
-    /// use cuda_gemm::{Device, DeviceChoice, Gemm};
+    /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
     ///
-    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// let device = Device::open(DeviceChoice::SoftSm90)?;
     /// let layer = Gemm::new(32, 100, 64);
-    /// let kernels = device.auto()?.warm_up(&[layer, layer.transposed(false, true)])?;
+    /// let auto = device.auto()?;
+    /// let kernels = auto.warm_up(&[layer, layer.transposed(false, true)])?;
     /// assert_eq!(kernels.len(), 1);
+    /// // In bf16 on tensor cores.
+    /// let in_bf16 = layer.computed_in(Compute::Bf16);
+    /// assert_eq!(auto.warm_up(&[in_bf16])?, ["wgmma_64x64"]);
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`], or a fault of a kernel.
+    /// Those of [`Auto::product`] and [`ProductBuilder::prepare`], or a fault of a kernel.
     pub fn warm_up(&self, products: &[Gemm]) -> Result<Vec<&'static str>, Error> {
         let mut done: Vec<(Choice, [bool; 2])> = Vec::new();
+        let mut names = Vec::new();
         for gemm in products {
+            if let Some(input) = gemm.compute.input() {
+                names.push(self.warm_up_tensor_core(gemm, input)?);
+                continue;
+            }
             let choice = Choice { splits: 1, ..self.choose(gemm)? };
             let Gemm { trans_a, trans_b, .. } = *gemm;
             if done.contains(&(choice, [trans_a, trans_b])) {
@@ -312,11 +321,27 @@ impl Auto {
                 self.device.synchronize()?;
             }
             done.push((choice, [trans_a, trans_b]));
+            names.push(choice.descriptor.name());
         }
-        let mut names: Vec<_> = done.iter().map(|(choice, _)| choice.descriptor.name()).collect();
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    /// As [`Auto::warm_up`], for a product of matrices in 16 bits.
+    fn warm_up_tensor_core(&self, gemm: &Gemm, input: InputType) -> Result<&'static str, Error> {
+        gemm.validate()?;
+        let kernel = self.device.tensor_core_for(gemm, input)?;
+        // With rows that begin on 16 bytes, and with others, which are copied.
+        for size in [8, 3] {
+            let tiny = Gemm::new(size, size, size).transposed(gemm.trans_a, gemm.trans_b);
+            let zeros = || DeviceHalfMatrix::zeros(&self.device, input, size, size);
+            let (a, b) = (zeros()?, zeros()?);
+            let mut c = DeviceMatrix::zeros(&self.device, size, size)?;
+            kernel.plan(tiny).any_alignment().prepare()?.enqueue(&a, &b, &mut c)?;
+            self.device.synchronize()?;
+        }
+        Ok(kernel.descriptor().name())
     }
 
     /// Chooses a kernel for a product; how it is prepared may then be altered.

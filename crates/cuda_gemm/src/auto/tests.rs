@@ -363,3 +363,22 @@ fn no_tensor_maps_without_hopper() {
         assert_eq!(scale::room(new.info(), descriptor), 1);
     }
 }
+
+#[test]
+fn tensor_cores_warm_up_as_products_choose_them() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let auto = device.auto().unwrap();
+    let large = Gemm::new(4096, 4096, 64).transposed(true, false);
+    for compute in [Compute::Bf16, Compute::F16] {
+        for gemm in [Gemm::new(70, 33, 5), large].map(|gemm| gemm.computed_in(compute)) {
+            let ProductBuilder::TensorCore(builder) = auto.product(gemm).unwrap() else { panic!() };
+            let chosen = builder.prepare().unwrap().kernel().descriptor().name();
+            assert_eq!(auto.warm_up(&[gemm, gemm]).unwrap(), [chosen], "{gemm:?}");
+        }
+    }
+    // In each precision, by one call.
+    let all = Compute::ALL.map(|compute| Gemm::new(16, 16, 16).computed_in(compute));
+    assert_eq!(auto.warm_up(&all).unwrap().len(), 4);
+    let nan = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0).computed_in(Compute::Bf16);
+    assert!(matches!(auto.warm_up(&[nan]), Err(Error::NotFinite { .. })));
+}

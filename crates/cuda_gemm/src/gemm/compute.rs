@@ -9,8 +9,11 @@ use kernels_gpu::{InputType, KernelDescriptor, TF32, TF32X3};
 use crate::error::Error;
 
 /// How the products of a [`Gemm`](crate::Gemm) are computed. Sums, alpha, beta and what an
-/// [`Epilogue`](crate::Epilogue) reads are f32 in each of them. It is the caller's choice: none is
-/// ever taken in place of another.
+/// [`Epilogue`](crate::Epilogue) reads are f32 in each of them.
+///
+/// It is the caller's choice. [`Auto::product`](crate::Auto::product) takes a kernel of what the product
+/// says. A kernel that is chosen by hand is a choice, too: it computes in its own precision, which its name
+/// says. With it a product may leave this at the default, `F32`; another that is not the kernel's is refused.
 ///
 /// ```
 /// use cuda_gemm::{Compute, Element, Gemm};
@@ -96,6 +99,19 @@ impl Compute {
         let has =
             |one: &Self| one.tf32_kernels().iter().any(|kernel| kernel.name() == descriptor.name());
         Self::ALL.into_iter().find(has).unwrap_or_default()
+    }
+
+    /// What a product is computed in by a kernel that was chosen by hand, which is for `own`: see
+    /// [`Compute`].
+    pub(crate) fn by_hand(self, kernel: &str, own: Self) -> Result<Self, Error> {
+        if self == own || self == Self::F32 {
+            return Ok(own);
+        }
+        let reason = format!(
+            "{kernel} computes in {own}: say `.computed_in(Compute::{own:?})`, or have `Auto::product` \
+             choose a kernel"
+        );
+        Err(self.refused(reason))
     }
 
     /// Refuses a C that is neither of f32 nor of the type of A and B.

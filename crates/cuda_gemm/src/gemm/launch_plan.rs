@@ -58,7 +58,8 @@ impl LaunchPlan {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds, [`Error::Unsuited`] and [`Error::SharedMemory`].
+    /// What [`Gemm::validate`] finds, [`Error::Compute`] for a product [in another
+    /// precision](Compute) than the kernel's, [`Error::Unsuited`] and [`Error::SharedMemory`].
     pub fn new(
         descriptor: &KernelDescriptor,
         gemm: Gemm,
@@ -84,12 +85,7 @@ impl LaunchPlan {
     ) -> Result<Self, Error> {
         gemm.validate()?;
         let own = Compute::of_kernel(descriptor);
-        if gemm.compute != own && gemm.compute != Compute::F32 {
-            let kernel = descriptor.name();
-            let reason = format!("{kernel} is for {own}; `Auto::product` chooses a kernel for it");
-            return Err(gemm.compute.refused(reason));
-        }
-        let gemm = gemm.computed_in(own);
+        let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
         let form = KernelForm::new(&gemm, descriptor);
         let canonical = &form.gemm;
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
@@ -352,6 +348,28 @@ mod tests {
         let refused =
             LaunchPlan::split(LADDER[0], Gemm::new(1, 1, 1), 2, &Limits::H200, "a device");
         assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
+    }
+
+    #[test]
+    fn a_kernel_refuses_every_precision_that_it_is_not_for() {
+        let gemm = Gemm::new(5, 6, 7);
+        for descriptor in f32_kernels() {
+            let own = Compute::of_kernel(descriptor);
+            for compute in Compute::ALL {
+                match plan(descriptor, gemm.computed_in(compute)) {
+                    // The default says nothing.
+                    Ok(plan) => {
+                        assert!(compute == own || compute == Compute::F32);
+                        assert_eq!(plan.gemm().compute, own);
+                    }
+                    Err(refused) => {
+                        assert!(compute != own && compute != Compute::F32);
+                        let says = format!("{own}: say `.computed_in(Compute::{own:?})`");
+                        assert!(refused.to_string().contains(&says), "{refused}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

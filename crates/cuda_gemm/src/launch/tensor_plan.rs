@@ -32,9 +32,8 @@ impl TensorCoreKernel {
     }
 
     /// How to prepare a product: as [`TensorCoreKernel::prepare`] does, until told otherwise. It is
-    /// [computed](Gemm::compute) in the kernel's type, whatever the product says.
+    /// [computed](Compute) in the kernel's type.
     pub fn plan(&self, gemm: Gemm) -> TensorCoreBuilder {
-        let gemm = gemm.computed_in(Compute::of(self.input()));
         let stream = self.device().stream();
         TensorCoreBuilder { kernel: self.clone(), gemm, stream, any_alignment: false }
     }
@@ -67,7 +66,8 @@ impl TensorCoreBuilder {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds; [`Error::TensorCoreShape`] for a batch of pointers, and for all
+    /// What [`Gemm::validate`] finds; [`Error::Compute`] for a product [in another precision](Compute)
+    /// than the kernel's; [`Error::TensorCoreShape`] for a batch of pointers, and for all
     /// but a single plain product if the kernel has no [layouts]; [`Error::TooLarge`] for a C of too
     /// many tiles; [`Error::WrongDevice`]; [`Error::DeviceMemory`] and those of
     /// [`Device::kernel`](crate::Device::kernel).
@@ -78,8 +78,10 @@ impl TensorCoreBuilder {
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
-        gemm.validate()?;
         let (descriptor, input) = (kernel.descriptor(), kernel.input());
+        let own = Compute::of(input);
+        let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
+        gemm.validate()?;
         let refused =
             |what, hint| Err(Error::TensorCoreShape { kernel: descriptor.name(), what, hint });
         if gemm.pointers {
@@ -256,8 +258,9 @@ impl TensorCorePlan {
             return Err(Error::TooLarge { what: "ld", value: ld, max: crate::gemm::MAX_DIMENSION });
         }
         // Those of a batch come one below the other, so that no two C overlap.
-        if count != gemm.batch {
-            let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
+        let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
+        let is_planned_f32_c = is_c && found == Element::F32;
+        if count != planned_count || is_planned_f32_c && count > 1 && stride != planned_stride {
             return Err(Error::PlannedBatch { what, count, stride, planned_count, planned_stride });
         }
         Ok(())
@@ -536,6 +539,12 @@ mod tests {
         }
         let refused = kernel.prepare(gemm.stored_as(Element::F16)).unwrap_err();
         assert!(matches!(refused, Error::Compute { .. }), "{refused}");
+        for other in [Compute::F16, Compute::Tf32, Compute::Tf32x3] {
+            let refused = kernel.prepare(gemm.computed_in(other)).unwrap_err().to_string();
+            assert!(refused.contains(".computed_in(Compute::Bf16)"), "{refused}");
+        }
+        let own = kernel.prepare(gemm.computed_in(Compute::Bf16)).unwrap();
+        assert_eq!(own.gemm(), kernel.prepare(gemm).unwrap().gemm());
 
         let other = Stream::new(&device).unwrap();
         let plan = kernel.prepare(gemm).unwrap();
@@ -566,6 +575,17 @@ mod tests {
         }
         let refused = plan.enqueue(a.view().broadcast(2), &b, &mut c).unwrap_err();
         assert!(matches!(refused, Error::PlannedBatch { what: "A", count: 2, .. }), "{refused}");
+        // Two of C with 8 elements between them, and without.
+        let apart = kernel.prepare(gemm.batched(2, [0, 0, 72])).unwrap();
+        let mut both = DeviceMatrix::zeros(&device, 16, 8).unwrap();
+        let (a2, b2) = (a.view().broadcast(2), b.view().broadcast(2));
+        let c2 = both.view_mut().split_rows(2).unwrap();
+        let refused = apart.enqueue(a2, b2, c2).unwrap_err();
+        let is_right = matches!(
+            refused,
+            Error::PlannedBatch { what: "C", stride: 64, planned_stride: 72, .. }
+        );
+        assert!(is_right, "{refused}");
 
         // Rows of 16 bytes that do not begin on 16.
         let at = |matrix: &DeviceHalfMatrix, skip| DevicePointer::from_raw(matrix.address() + skip);
