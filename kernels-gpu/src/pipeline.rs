@@ -1,5 +1,6 @@
 //! The pipeline in shared memory of the rungs with tensor maps, from [`tma`](crate::tma) on: its
-//! stages, their barriers, and the copies that fill them.
+//! stages, their barriers, and the copies that fill them. Those for tensor cores have their own, and count
+//! its stages by a [`StageState`].
 //!
 //! A tile of B arrives as it is needed. The copy engine cannot transpose, so a tile of A arrives
 //! *raw*, with a row of 64 bytes for each row of the tile, and threads transpose it into its
@@ -63,6 +64,28 @@ impl PipelineState {
     #[inline(always)]
     pub fn phase<const STAGES: u32>(self) -> u32 {
         self.0 / STAGES % 2
+    }
+}
+
+/// A tile along K, counted on from tile to tile: its stage, and the parity of the phase in which that is full.
+/// Where the number of stages is no power of two, this takes no division, which a [`PipelineState`] does.
+#[derive(Clone, Copy)]
+pub struct StageState {
+    pub stage: u32,
+    pub parity: u32,
+}
+
+impl StageState {
+    /// The first tile.
+    pub const FIRST: Self = StageState { stage: 0, parity: 0 };
+
+    /// The next tile, of so many stages.
+    #[inline(always)]
+    pub fn next<const STAGES: u32>(self) -> Self {
+        match self.stage + 1 < STAGES {
+            true => StageState { stage: self.stage + 1, ..self },
+            false => StageState { stage: 0, parity: self.parity ^ 1 },
+        }
     }
 }
 

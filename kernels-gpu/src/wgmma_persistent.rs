@@ -40,6 +40,7 @@ use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
+use crate::pipeline::StageState;
 use crate::swizzle::swizzle_wide as swizzle;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B};
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
@@ -235,26 +236,6 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     };
 }
 
-/// A tile along K, counted on from tile to tile: its stage, and the parity of the phase in which that
-/// is full.
-#[derive(Clone, Copy)]
-struct State {
-    stage: u32,
-    parity: u32,
-}
-
-impl State {
-    const FIRST: Self = State { stage: 0, parity: 0 };
-
-    #[inline(always)]
-    fn next<const STAGES: u32>(self) -> Self {
-        match self.stage + 1 < STAGES {
-            true => State { stage: self.stage + 1, ..self },
-            false => State { stage: 0, parity: self.parity ^ 1 },
-        }
-    }
-}
-
 /// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
 /// `SUMS` sums per thread, and one more that produces.
 ///
@@ -340,7 +321,7 @@ unsafe fn gemm<
         if tid != WARPGROUPS * WARPGROUP {
             return;
         }
-        let mut state = State::FIRST;
+        let mut state = StageState::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles {
             let (product, row, col) = place(tile);
@@ -400,7 +381,7 @@ unsafe fn gemm<
         // SAFETY: its first phase, which lasts until this warpgroup has read the stage, too.
         unsafe { full.add(STAGGER).wait_parity(0) };
     }
-    let mut state = State::FIRST;
+    let mut state = StageState::FIRST;
     let mut tile = thread::block_idx_x();
     while tile < tiles {
         let mut acc = [0.0f32; SUMS];

@@ -45,6 +45,13 @@ fn verify(case: &Case, result: &Matrix, products: Products) -> Check {
 }
 
 #[test]
+fn the_bound_knows_the_step_along_k() {
+    for descriptor in TF32X3 {
+        assert_eq!(descriptor.tile().bk as usize, Products::TF32X3_STEP, "{}", descriptor.name());
+    }
+}
+
+#[test]
 fn every_shape_factor_and_split() {
     for_each(|device, descriptor, products| {
         let [bm, bn, bk] = [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk]

@@ -1,8 +1,9 @@
-//! Keeping the optimiser from copying, or moving, what threads must execute together.
+//! Keeping the optimiser from putting under other conditions what threads must execute together.
 //!
 //! A barrier, a shuffle or a vote is *convergent*: a copy of it in each arm of a branch is not
 //! what the program says, nor is one that was moved into an arm, because the threads that should
-//! meet are at different places then. Two kinds of optimisation do that, and each is kept from it:
+//! meet are at different places then. A copy under the same conditions does no harm: where a loop is unrolled
+//! in full, its threads meet in each copy. Two kinds of optimisation add conditions, and each is kept from it:
 //!
 //! - rustc's MIR pass JumpThreading, which knows of no convergent function. It is switched off.
 //! - LLVM's jump threading, sinking and their like, which leave alone what is marked `convergent`.
@@ -15,9 +16,9 @@
 //! `wgmma.mma_async`, before which a `wgmma.fence` belongs; it has one for the `wgmma.commit_group` that
 //! must follow. And its intrinsics for `mma`, `ldmatrix` and `stmatrix` are not convergent: a loop around
 //! one is unrolled with a remainder. Behind these stands `activemask`, whose result nobody uses. What is
-//! in one basic block with a convergent intrinsic is not copied, since no pass copies such a block, and
-//! assembly with side effects stays in its own: so `finish` takes these in assembly, and no other `wgmma`,
-//! if the rest of their basic block has a `wgmma.commit_group` or an `activemask` that is not.
+//! in one basic block with a convergent intrinsic comes under no other condition than that, and copies have
+//! both, since assembly with side effects stays in its block: so `finish` takes these in assembly, and no
+//! other `wgmma`, if the rest of their basic block has a `wgmma.commit_group` or an `activemask` that is not.
 
 /// The flags for rustc.
 pub fn rustflags() -> impl Iterator<Item = String> {

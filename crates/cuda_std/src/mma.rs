@@ -72,7 +72,8 @@ pub struct F16;
 pub struct Tf32;
 
 impl Tf32 {
-    /// The nearest tf32, of which there are 11 bits; ties go away from zero (`cvt.rna.tf32.f32`).
+    /// The bits of the nearest tf32; ties go away from zero (`cvt.rna.tf32.f32`). It has 11 significant bits, of
+    /// which 10 are stored, and its low 13 bits are zeros. What rounds to more than the largest becomes infinite.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -168,10 +169,10 @@ pub unsafe fn mma<T: Multiply<A, B, C>, const A: usize, const B: usize, C>(
     unsafe { T::multiply(a, b, c) }
 }
 
-/// One statement of assembly, and an instruction behind it that is LLVM's own and convergent: no pass
-/// copies or moves a basic block that has one. (LLVM's intrinsics for these instructions are not
-/// convergent.) `cuda_builder` checks that it is there, and ptxas leaves it out, since nobody uses its
-/// result.
+/// One statement of assembly, and an instruction behind it that is LLVM's own and convergent: LLVM does not make
+/// such a one depend on another condition, nor the rest of its basic block. It may copy the block whole, as
+/// where it unrolls a loop. (LLVM's intrinsics for these instructions are not convergent.) `cuda_builder` checks
+/// that it is there, and ptxas leaves it out, since nobody uses its result.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! together {
     ($($assembly:tt)*) => {{

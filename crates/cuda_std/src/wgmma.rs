@@ -2,7 +2,7 @@
 //! Warpgroup Level Matrix Instructions").
 //!
 //! Four warps together, a *warpgroup*, multiply a tile of A, 64 rows by 64 along K, with one of B,
-//! 64 along K by N columns, and add the product to sums in f32, which lie in their registers. Both
+//! 64 along K by N columns (32 along K if they are TF32), and add the product to sums in f32, which lie in their registers. Both
 //! tiles are in shared memory: a [`Tile`] says where and how. The instruction is asynchronous.
 //! [`Accumulator::multiply_bf16`] and its like issue a *group* of four and return;
 //! [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until the sums are
@@ -26,7 +26,7 @@
 //!   line 7   7 6 5 4 3 2 1 0
 //! ```
 //!
-//! - *K-major*: a line is 64 elements along K, and there is one for each row of A, or each column of
+//! - *K-major*: a line is 64 elements along K, or 32 of TF32, and there is one for each row of A, or each column of
 //!   B. So lies a row-major A.
 //! - *MN-major*: a line is 64 elements along M or N, and there is one for each step along K. A tile
 //!   that is wider than 64 is several such *panels*, each in a box of its own. So lies a row-major B.
@@ -64,7 +64,8 @@ const ATOM: u32 = 8 * LINE;
 pub struct Tile<const MN_MAJOR: bool>(u64);
 
 impl Tile<false> {
-    /// A tile that begins here, with a line of 64 elements along K for each row of A or column of B.
+    /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B: 64 elements of
+    /// 16 bits, or 32 of TF32.
     #[inline(always)]
     #[must_use]
     pub fn k_major(tile: SharedPtr<u16>) -> Self {
@@ -166,7 +167,7 @@ pub trait Accumulator: sealed::Sealed {
     );
 
     /// As [`multiply_bf16`](Self::multiply_bf16), of TF32: f32 whose last 13 bits are ignored, see
-    /// [`round_to_tf32`]. Tiles are 32 elements along K, and there are no other than K-major ones.
+    /// [`Tf32::round`](crate::mma::Tf32::round). Tiles are 32 elements along K, and there are no other than K-major ones.
     ///
     /// # Safety
     /// See [`Accumulator`].
@@ -180,8 +181,8 @@ pub trait Accumulator: sealed::Sealed {
 }
 
 /// Four instructions in one statement of assembly, so that the compiler puts nothing between them.
-/// It may copy or move what is `asm!`, but not the `wgmma.commit_group` behind it, which is LLVM's own:
-/// `cuda_builder` checks that both are in one basic block.
+/// LLVM could make what is `asm!` depend on another condition, but not the `wgmma.commit_group` behind it, which
+/// is convergent: `cuda_builder` checks that both are in one basic block.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! multiply {
     (
@@ -295,25 +296,6 @@ accumulators! {
         64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93
         94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117
         118 119 120 121 122 123 124 125 126 127;
-}
-
-/// An f32, rounded to the nearest TF32 number, ties away from zero (`cvt.rna.tf32.f32`): its last 13 bits are
-/// zeros. What is beyond the largest such number becomes infinite.
-#[gpu_only]
-#[inline(always)]
-#[must_use]
-pub fn round_to_tf32(value: f32) -> f32 {
-    let rounded: f32;
-    // SAFETY: touches no memory.
-    unsafe {
-        asm!(
-            "cvt.rna.tf32.f32 {}, {};",
-            out(reg32) rounded,
-            in(reg32) value,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    rounded
 }
 
 /// Waits until at most the latest `PENDING` groups of this thread are in flight

@@ -12,9 +12,14 @@ pub enum Products {
     Fma,
     /// By tensor cores.
     TensorCore,
-    /// By tensor cores, of f32 in two parts of TF32 each, the sums of 32 products in them and all others by
-    /// FADDs.
+    /// By tensor cores, of f32 in two parts of TF32 each, the sums of [`TF32X3_STEP`](Self::TF32X3_STEP) steps
+    /// along K in them and all others by FADDs.
     Tf32x3,
+}
+
+impl Products {
+    /// Steps along K that tensor cores add up, of [`Tf32x3`](Self::Tf32x3).
+    pub const TF32X3_STEP: usize = 32;
 }
 
 /// The type and the way in which a product is computed. C is in f32, and the default is that throughout.
@@ -39,12 +44,12 @@ impl Arithmetic {
             return bound.factor(depth);
         }
         if self.products == Products::Tf32x3 {
-            // Two roundings of each factor, and the product of the small parts, which is left out, beside
-            // the sum's own.
+            /// What is lost of both factors and their small parts' product, at most 9, and in the sums of small
+            /// ones, less than 1; the rest is for a step that is not whole.
             const SPLIT: f64 = 12.0;
-            const STEP: f64 = 32.0;
-            let additions = bound.factor((k / STEP).ceil() as usize);
-            return (TENSOR_CORE * k.min(STEP) + SPLIT) * U * SLACK + additions;
+            let additions = bound.factor(depth.div_ceil(Products::TF32X3_STEP));
+            let in_step = depth.min(Products::TF32X3_STEP) as f64;
+            return (TENSOR_CORE * in_step + SPLIT) * U * SLACK + additions;
         }
         let worst = (TENSOR_CORE * k + 4.0) * U;
         let rounding = match bound {
@@ -60,7 +65,7 @@ impl Arithmetic {
         match self.products {
             Products::Fma => 0.0,
             Products::TensorCore => self.input.min_positive(),
-            // Where the lower part of a number is no longer a whole one of TF32.
+            // 2^-103: from there on the lower part of a number is zero or a normal number of TF32.
             Products::Tf32x3 => f32::MIN_POSITIVE as f64 * (1u32 << 23) as f64,
         }
     }

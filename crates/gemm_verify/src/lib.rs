@@ -71,6 +71,17 @@
 //! `2.7 sqrt(K) u`, and 3 is what the probabilistic bound takes in place of 1. A number below the
 //! smallest normal one of its type counts as if it were that, since its exponent does.
 //!
+//! [`Products::Tf32x3`] writes x as `big + small + rest`, where `big` is x and `small` is `x - big`, both rounded
+//! to the 11 bits of TF32. With `2^e <= |x| < 2^(e + 1)`, `small` is at most `2^(e - 11)`, a multiple of
+//! `2^(e - 23)`, so that `rest` is at most `2^(e - 23) <= 2 u |x|`. `x * y` loses that of both factors, 4 u, and
+//! `small * small`, which is left out and at most `2^-22 = 4 u`: 8 u of `|x y|`. (Where `big` would overflow, both
+//! parts are truncated, and `rest` is 3 u of x: 9 u.) In a step of 32 along K, the tensor cores' own sum is off by
+//! `9 * 32 / 8 u = 36 u` at most, cut off always in one direction. The sums of `big * small`, which are 2^-10 of
+//! it, add less than 1 u. So a step is off by less than `(36 + 12) u` of its part of `(|A| |B|)_ij`, and all
+//! steps together of the whole, whatever K is. FADDs add the `ceil(K / 32)` sums of steps, as above, which
+//! either bound covers. From 2^-103 on, the last bit of x is at least 2^-126, the smallest normal number of TF32,
+//! so that `small` is zero or normal; a smaller x counts as if it were 2^-103.
+//!
 //! # Too large for a full product
 //!
 //! A full f64 product is M N K FMAs. Beyond what takes some seconds, or 2 GiB

@@ -7,7 +7,8 @@
 //! who wants them rounded to nearest does that before. `wgmma` takes TF32 from shared memory with K along
 //! the lines alone, and a row-major B has N there. So producer warps bring the tiles, as in
 //! [`transposed`](crate::transposed): they load quads to registers, transpose those of B, round, and store
-//! both as `wgmma` reads them. Matrices may begin anywhere, and nothing is copied first.
+//! both as `wgmma` reads them. Operands that are transposed, and those that 128-bit loads do not reach, are
+//! copied first: the entry points for the latter are right, but load single elements, and are slow.
 //!
 //! `tf32x3` splits each number in two, `big = round(x)` and `small = round(x - big)`, which together are
 //! x but for its last bit, and adds three products:
@@ -60,13 +61,14 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::vec;
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
-use self::producer::{BK, Lane, Producer};
+use self::producer::{BK, Lane, PRODUCERS, Producer};
 use crate::epilogue;
 use crate::matrix::{Input, Output};
+use crate::pipeline::StageState;
 use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
 use crate::tiles::kernel::{Params, Split};
-use crate::tiles::reduction::is_last_to_arrive;
+use crate::tiles::reduction::{attend_arrival, is_last_to_arrive};
 
 /// Elements that a thread moves at once.
 const QUAD: u32 = 4;
@@ -82,7 +84,7 @@ macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
         $name:ident, $unaligned:ident: $summary:literal,
-        [f32; $sums:literal] x $consumers:literal, $stages:literal stages, producers $producers:literal,
+        [f32; $sums:literal] x $consumers:literal, $stages:literal stages,
         split $split:literal, registers [$producer:literal, $consumer:literal];
     )*) => {$(
         $(#[$doc])*
@@ -97,7 +99,7 @@ macro_rules! kernels {
             use crate::tiles::kernel::{Params, entry_point};
 
             type Kernel =
-                Geometry<$sums, $consumers, { 4 * $consumers }, { $sums / 32 }, $stages, $producers, $split, $producer, $consumer>;
+                Geometry<$sums, $consumers, { 4 * $consumers }, { $sums / 32 }, $stages, $split, $producer, $consumer>;
 
             const THREADS: u32 = Kernel::THREADS;
 
@@ -129,30 +131,29 @@ macro_rules! kernels {
 kernels! {
     /// For large products.
     tf32_128x192, tf32_128x192_unaligned: "TF32 tensor cores, rounded to nearest: 128 x 192 per block",
-        [f32; 96] x 2, 5 stages, producers 2, split false, registers [112, 144];
+        [f32; 96] x 2, 5 stages, split false, registers [112, 144];
     /// For smaller ones.
     tf32_128x128, tf32_128x128_unaligned: "the same with 128 x 128 outputs per block",
-        [f32; 64] x 2, 6 stages, producers 2, split false, registers [128, 128];
+        [f32; 64] x 2, 6 stages, split false, registers [128, 128];
     /// For the smallest.
     tf32_64x64, tf32_64x64_unaligned: "the same with 64 x 64 outputs per block",
-        [f32; 32] x 1, 6 stages, producers 2, split false, registers [168, 168];
+        [f32; 32] x 1, 6 stages, split false, registers [168, 168];
     /// For large products.
     tf32x3_128x128, tf32x3_128x128_unaligned:
         "three TF32 products for the accuracy of f32: 128 x 128 per block",
-        [f32; 64] x 2, 3 stages, producers 2, split true, registers [104, 152];
+        [f32; 64] x 2, 3 stages, split true, registers [104, 152];
     /// For the smallest.
     tf32x3_64x64, tf32x3_64x64_unaligned: "the same with 64 x 64 outputs per block",
-        [f32; 32] x 1, 6 stages, producers 2, split true, registers [168, 168];
+        [f32; 32] x 1, 6 stages, split true, registers [168, 168];
 }
 
-/// A kernel: `CONSUMERS` warpgroups with `SUMS` sums per thread each, and `PRODUCERS` more. `SPLIT`: `tf32x3`.
+/// A kernel: `CONSUMERS` warpgroups with `SUMS` sums per thread each, and the [`PRODUCERS`]. `SPLIT`: `tf32x3`.
 struct Geometry<
     const SUMS: usize,
     const CONSUMERS: u32,
     const QUADS_A: usize,
     const BLOCKS_B: usize,
     const STAGES: u32,
-    const PRODUCERS: u32,
     const SPLIT: bool,
     const PRODUCER_REGISTERS: u32,
     const CONSUMER_REGISTERS: u32,
@@ -164,7 +165,6 @@ impl<
     const QUADS_A: usize,
     const BLOCKS_B: usize,
     const STAGES: u32,
-    const PRODUCERS: u32,
     const SPLIT: bool,
     const PRODUCER_REGISTERS: u32,
     const CONSUMER_REGISTERS: u32,
@@ -175,7 +175,6 @@ impl<
         QUADS_A,
         BLOCKS_B,
         STAGES,
-        PRODUCERS,
         SPLIT,
         PRODUCER_REGISTERS,
         CONSUMER_REGISTERS,
@@ -192,11 +191,13 @@ impl<
     const PART_B: u32 = Self::BN * BK;
     const PARTS: u32 = if SPLIT { 2 } else { 1 };
     const STAGE: u32 = Self::PARTS * (Self::PART_A + Self::PART_B);
+    /// Barriers by which consumers take turns.
+    const TURNS: u32 = if SPLIT && CONSUMERS > 1 { CONSUMERS } else { 0 };
     /// Offset of the barriers, in elements.
     const BARRIERS_AT: u32 = STAGES * Self::STAGE;
     /// PTX promises that shared memory begins on a multiple of 128 bytes.
     const SHARED_BYTES: u32 =
-        Self::BARRIERS_AT * 4 + (2 * STAGES + CONSUMERS) * 8 + (ALIGNMENT - 128);
+        Self::BARRIERS_AT * 4 + (2 * STAGES + Self::TURNS) * 8 + (ALIGNMENT - 128);
 
     /// Registers of a thread, as a launch of one block per multiprocessor gives them.
     const LAUNCHED_REGISTERS: u32 = {
@@ -246,8 +247,8 @@ impl<
                     full.add(stage).init(WARPGROUP);
                     empty.add(stage).init(4 * CONSUMERS); // a thread of each warp
                 }
-                for warpgroup in 0..CONSUMERS {
-                    turn.add(warpgroup).init(1);
+                for warpgroup in 0..Self::TURNS {
+                    turn.add(warpgroup).init(4);
                 }
             }
             mbarrier::fence_init();
@@ -270,7 +271,7 @@ impl<
                 let (a, b) = (Input::new(a, lda, m, end), Input::new(b, ldb, end, n));
                 let is_interior = row + Self::BM <= m && col + Self::BN <= n;
                 let (lane, k) = (Lane::new(tid % WARPGROUP), begin);
-                Producer::<QUADS_A, BLOCKS_B, STAGES, PRODUCERS, SPLIT, ALIGNED> {
+                Producer::<QUADS_A, BLOCKS_B, STAGES, SPLIT, ALIGNED> {
                     a,
                     b,
                     lane,
@@ -287,9 +288,8 @@ impl<
                 .produce(warpgroup - CONSUMERS);
             }
             if split.count > 1 {
-                let (_, counters) = params.workspace(Self::BM * Self::BN);
-                // SAFETY: as the launch promises; the consumers come to theirs.
-                unsafe { is_last_to_arrive(split.count, counters, tile_number()) };
+                // SAFETY: the consumers come to the same barriers.
+                unsafe { attend_arrival() };
             }
             return;
         }
@@ -310,7 +310,7 @@ impl<
                 empty.add(stage).arrive();
             }
         };
-        let mut state = State::FIRST;
+        let mut state = StageState::FIRST;
         let mut before = 0;
         let mut step = 0;
         let mut acc = [0.0f32; SUMS];
@@ -327,15 +327,16 @@ impl<
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
                 if SPLIT {
-                    // The warpgroups issue their `wgmma` in turn, so that one adds while the other multiplies.
-                    if CONSUMERS > 1 {
+                    // The warpgroups issue their `wgmma` in turn, so that one adds while the other multiplies. All
+                    // four warps pass the turn on: a warp that came late would wait for the next but one.
+                    if Self::TURNS > 0 {
                         turn.add(warpgroup).wait_parity((step + 1 + warpgroup) % 2);
                     }
                     let (a_small, b_small) = (tile(a.add(Self::PART_A)), tile(b.add(Self::PART_B)));
                     acc.multiply_tf32(a_small, tile(b), false);
                     acc.multiply_tf32(tile(a), b_small, true);
                     acc.multiply_tf32(tile(a), tile(b), true);
-                    if CONSUMERS > 1 && tid.is_multiple_of(WARPGROUP) {
+                    if Self::TURNS > 0 && lane == 0 {
                         turn.add(1 - warpgroup).arrive();
                     }
                     acc.wait();
@@ -390,7 +391,7 @@ impl<
     ///
     /// # Safety
     /// As for the entry points; all consumer threads come here, and all producer threads to
-    /// [`is_last_to_arrive`].
+    /// [`attend_arrival`].
     #[inline(always)]
     unsafe fn reduce(params: Params, split: Split, sums: &mut [f32; SUMS]) -> bool {
         let elements = Self::BM * Self::BN;
@@ -465,23 +466,4 @@ impl<
 #[inline(always)]
 fn tile_number() -> u32 {
     thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()
-}
-
-/// A step along K: its stage, and the parity of the phase in which that is full.
-#[derive(Clone, Copy)]
-struct State {
-    stage: u32,
-    parity: u32,
-}
-
-impl State {
-    const FIRST: Self = State { stage: 0, parity: 0 };
-
-    #[inline(always)]
-    fn next<const STAGES: u32>(self) -> Self {
-        match self.stage + 1 < STAGES {
-            true => State { stage: self.stage + 1, ..self },
-            false => State { stage: 0, parity: self.parity ^ 1 },
-        }
-    }
 }

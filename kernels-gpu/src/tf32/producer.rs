@@ -1,19 +1,21 @@
-//! The producer warpgroup: from global memory through registers, where f32 becomes TF32, to shared memory.
+//! The producer warpgroups: from global memory through registers, where f32 becomes TF32, to shared memory.
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::Mbarrier;
+use cuda_std::mma::Tf32;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::tma::fence_proxy_async;
 use cuda_std::vec;
-use cuda_std::wgmma::round_to_tf32;
 
 use crate::matrix::Input;
 
 /// Step along K: 128 bytes.
 pub const BK: u32 = 32;
-/// Threads that produce: a warpgroup.
+/// Threads that produce a step: a warpgroup.
 pub const THREADS: u32 = 128;
+/// Warpgroups that produce.
+pub const PRODUCERS: u32 = 2;
 /// Rows of A from one of a thread's quads to the next.
 const ROWS_A: u32 = THREADS / (BK / QUAD);
 /// Columns of B from one of a thread's blocks to the next.
@@ -63,7 +65,6 @@ pub struct Producer<
     const QUADS_A: usize,
     const BLOCKS_B: usize,
     const STAGES: u32,
-    const PRODUCERS: u32,
     const SPLIT: bool,
     const ALIGNED: bool,
 > {
@@ -89,18 +90,17 @@ impl<
     const QUADS_A: usize,
     const BLOCKS_B: usize,
     const STAGES: u32,
-    const PRODUCERS: u32,
     const SPLIT: bool,
     const ALIGNED: bool,
-> Producer<QUADS_A, BLOCKS_B, STAGES, PRODUCERS, SPLIT, ALIGNED>
+> Producer<QUADS_A, BLOCKS_B, STAGES, SPLIT, ALIGNED>
 {
     const PARTS: u32 = if SPLIT { 2 } else { 1 };
     /// Elements of a part of a stage.
     const PART_A: u32 = QUADS_A as u32 * ROWS_A * BK;
     const PART_B: u32 = BLOCKS_B as u32 * COLS_B * BK;
 
-    /// Fills the stages, in turn with the other producer warpgroup if there is one: this is the number `index`. The
-    /// next step is in flight while one is stored, or by one warpgroup alone the next two.
+    /// Fills the stages, in turn with the other producer warpgroup: this is the number `index`. Its next step is
+    /// in flight while the other one stores.
     ///
     /// # Safety
     /// All threads of a warpgroup, with matrices as the launch promises, and one step or more.
@@ -119,27 +119,10 @@ impl<
             }
             // Past the end the last step once more, rather than a way around the loads.
             let mut next = self.load(step.min(last));
-            if PRODUCERS > 1 {
-                while step <= last {
-                    self.store(step, Some(next));
-                    step += PRODUCERS;
-                    next = self.load(step.min(last));
-                }
-                return;
-            }
-            let mut after_next = self.load(last.min(1));
-            loop {
+            while step <= last {
                 self.store(step, Some(next));
-                if step == last {
-                    break;
-                }
-                next = self.load((step + 2).min(last));
-                self.store(step + 1, Some(after_next));
-                step += 2;
-                if step > last {
-                    break;
-                }
-                after_next = self.load((step + 1).min(last));
+                step += PRODUCERS;
+                next = self.load(step.min(last));
             }
         }
     }
@@ -310,9 +293,9 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
     quad: F32x4,
     check: &mut F32x4,
 ) {
-    // As `round_to_tf32`, but for NaN, and in fewer instructions: a carry into the exponent is right, too.
+    // As `Tf32::round`, but for NaN, and in fewer instructions: a carry into the exponent is right, too.
     let round = |x: f32| match CAREFUL {
-        true => round_to_tf32(x),
+        true => f32::from_bits(Tf32::round(x)),
         false => f32::from_bits(x.to_bits().wrapping_add(HALF)),
     };
     if !SPLIT {

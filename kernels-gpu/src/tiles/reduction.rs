@@ -212,6 +212,20 @@ pub unsafe fn is_last_to_arrive(splits: u32, counters: *mut u32, tile: u32) -> b
     unsafe { thread::sync_threads_or(is_last) != 0 }
 }
 
+/// What threads call that have nothing to add up, while the first and others come to [`is_last_to_arrive`].
+///
+/// # Safety
+/// All threads of the block come to one or the other, and those of a warp to the same.
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+#[inline(always)]
+pub unsafe fn attend_arrival() {
+    // SAFETY: the caller's contract.
+    unsafe {
+        thread::sync_threads_aligned();
+        thread::sync_threads_or(false);
+    }
+}
+
 #[inline(always)]
 fn add(sum: &mut F32x4, other: F32x4) {
     for j in 0..4 {
