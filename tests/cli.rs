@@ -642,8 +642,11 @@ fn tensor_cores_are_asked_for() {
     }
     let all = with("soft-sm90", "all", &["--compute", "bf16", "--format", "json"]);
     assert_eq!(all.code, Some(0), "{}", all.stderr);
-    let status = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"].clone();
-    let statuses: Vec<_> = all.stdout.lines().map(status).collect();
+    let of = |line: &str, field| serde_json::from_str::<Value>(line).unwrap()[field].clone();
+    let statuses: Vec<_> = all.stdout.lines().map(|line| of(line, "status")).collect();
+    let rungs = all.stdout.lines().filter(|line| !of(line, "rung").is_null());
+    let rungs: Vec<_> = rungs.map(|line| of(line, "kernel")).collect();
+    assert_eq!(rungs, ["mma", "wgmma", "wgmma_pipelined", "wgmma_persistent"]);
     assert_eq!(statuses.iter().filter(|status| **status == "PASS").count(), TENSOR_CORE.len() + 1);
     assert_eq!(statuses.last().unwrap(), "REFUSED", "cuBLAS, without a GPU");
 

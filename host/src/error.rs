@@ -152,6 +152,7 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::NeedsHopper { .. }) => {
             " with `--list`, or `--device soft-sm90`"
         }
+        BenchError::Gemm(GemmError::Compute { .. }) => "; see `--compute`",
         BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
         BenchError::NothingMeasured { .. } => "; the rows above say why",
         BenchError::CublasNeedsGpu => "; use `--device gpu`",

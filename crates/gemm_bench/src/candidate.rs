@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TensorCoreDescriptor};
+use cuda_gemm::kernels::{
+    KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
+};
 use cuda_gemm::{
     Auto, Compute, Device, Error as GemmError, Extras, Gemm, InputType, Kernel, OperandMut,
     OperandRef, Plan, PlanBuilder, Product, Table, TensorCorePlan, auto, find_kernel, nearest_name,
@@ -103,7 +105,9 @@ impl Selection {
     pub fn computing(self, compute: Compute) -> Result<Self, Error> {
         let is_half = compute.input().is_some();
         let refused = |kernel: &str, others: &str| {
-            let reason = format!("{kernel} does not compute in it; it is for {others}");
+            let reason = format!(
+                "{kernel} does not compute in it; it is for {others}, which must be asked for"
+            );
             Err(GemmError::Compute { compute: compute.name().to_owned(), reason }.into())
         };
         match self {
@@ -185,7 +189,9 @@ impl Selection {
         };
         wanted.extend(tensor_core.iter().map(|descriptor| {
             let code = Code::TensorCore(device.clone(), descriptor);
-            (descriptor.name(), None, Ok(code))
+            let mut ladder = TENSOR_CORE_LADDER.iter();
+            let place = ladder.position(|other| other.name() == descriptor.name());
+            (descriptor.name(), place, Ok(code))
         }));
         if self.is_several() || matches!(self, Self::Auto) {
             let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
@@ -506,7 +512,7 @@ fn not_f32(found: InputType) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_gemm::kernels::TILES;
+    use cuda_gemm::kernels::f32_kernels;
 
     #[test]
     fn names() {
@@ -523,7 +529,7 @@ mod tests {
         };
         assert_eq!(
             (nearest, known.len()),
-            (Some("cublas"), LADDER.len() + TILES.len() + TENSOR_CORE.len() + 3)
+            (Some("cublas"), f32_kernels().count() + TENSOR_CORE.len() + 3)
         );
     }
 

@@ -136,10 +136,10 @@ pub fn nav(language: &str, name: &str) -> Result<String, String> {
     Ok(links.join(" · ") + "\n")
 }
 
-/// The header of a source, without its first line, which is the page's title.
+/// The header of a source, without its first paragraph, which is the page's title.
 pub fn idea(header: impl Iterator<Item = &'static str>) -> String {
     let mut text = String::new();
-    for line in header.skip(1) {
+    for line in header.skip_while(|line| !line.is_empty()) {
         if line.starts_with("# ") {
             text += "#";
         }

@@ -29,14 +29,23 @@ const PROMOTE_128B: c_uint = 2;
 /// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: zeros outside the matrix.
 const FILL_ZEROS: c_uint = 0;
 
-/// Refuses a device that cannot run such a kernel, whose PTX is for Hopper alone.
-pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<(), Error> {
-    let device = info.name.clone();
-    match (info.capability, info.tensor_maps) {
-        ((9, 0), true) => Ok(()),
-        ((9, 0), false) => Err(Error::NeedsTensorMaps { kernel, device }),
-        ((major, minor), _) => Err(Error::NeedsHopper { kernel, device, major, minor }),
+/// Refuses a device that cannot run a kernel whose PTX is for Hopper alone.
+pub(super) fn require_hopper(kernel: &'static str, info: &DeviceInfo) -> Result<(), Error> {
+    match info.capability {
+        (9, 0) => Ok(()),
+        (major, minor) => {
+            Err(Error::NeedsHopper { kernel, device: info.name.clone(), major, minor })
+        }
     }
+}
+
+/// The same, of one that takes tensor maps.
+pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<(), Error> {
+    require_hopper(kernel, info)?;
+    if info.tensor_maps {
+        return Ok(());
+    }
+    Err(Error::NeedsTensorMaps { kernel, device: info.name.clone() })
 }
 
 /// What elements are, and how boxes of them are swizzled.

@@ -88,8 +88,12 @@ impl TensorCoreBuilder {
             return refused("batches of pointers", "enqueue one product after the other");
         }
         let hint = match descriptor.abi() {
-            TensorCoreAbi::TensorMap => "`Device::tensor_core_for` chooses a kernel that does",
-            TensorCoreAbi::Pointer => "there are kernels that do for compute capability 9.0",
+            TensorCoreAbi::TensorMap => {
+                "choose `auto`, which takes one that does (`Device::tensor_core_for`)"
+            }
+            TensorCoreAbi::Pointer => {
+                "those of `wgmma_persistent` do, on compute capability 9.0, which a software device has, too"
+            }
         };
         let layouts = descriptor.layouts(input);
         for (is_asked, what) in [
@@ -106,7 +110,11 @@ impl TensorCoreBuilder {
         let tiles = tiles(&gemm, descriptor);
         if tiles >= MOST_TILES {
             let max = (MOST_TILES - 1) as usize;
-            return Err(Error::TooLarge { what: "C, in tiles,", value: tiles as usize, max });
+            return Err(Error::TooLarge {
+                what: "the number of tiles of C",
+                value: tiles as usize,
+                max,
+            });
         }
         let name = layouts.map_or(descriptor.entry_point(input), |layouts| {
             layouts[usize::from(gemm.trans_a) + 2 * usize::from(gemm.trans_b)]
