@@ -103,7 +103,7 @@ fn compute(code: &[Code], rounds: usize, words: &[u32], lane: usize) -> Option<[
             }
             Code::Load { to, words: count, from, offset } => {
                 let at = addresses[from] + offset;
-                if at + 4 * count > 4 * WORDS || at % (4 * count) != 0 {
+                if at + 4 * count > 4 * WORDS || !at.is_multiple_of(4 * count) {
                     return None;
                 }
                 for i in 0..count {
