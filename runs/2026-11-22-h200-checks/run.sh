@@ -8,6 +8,7 @@
 #   OUT         a folder for what each run said, and `raw.csv`: number, twin, tool, exit status,
 #               the first thing said. Exit status 9: the tool found something; 124 or 137: it was
 #               still running after 10 s.
+#   ONLY        in the environment: a file of lines NUMBER TWIN TOOL, which are run and no others
 set -u
 export LAUNCH_PTX=$1 TWINS=$2 OUT=$3
 mkdir -p "$OUT/said"
@@ -31,4 +32,8 @@ for twin in bug fix; do
             echo "$number $blocks $threads $twin $tool"
         done
     done
-done | xargs -P 12 -L 1 bash -c 'one "$@"' one | sort >"$OUT/raw.csv"
+done | if [ -n "${ONLY-}" ]; then
+    awk 'NR == FNR { only[$1, $2, $3]; next } ($1, $4, $5) in only' "$ONLY" -
+else
+    cat
+fi | xargs -P 16 -L 1 bash -c 'one "$@"' one | sort >"$OUT/raw.csv"

@@ -49,6 +49,8 @@ constants! { c_uint:
     CU_MEMORYTYPE_UNIFIED = 4,
     CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 5,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
@@ -131,7 +133,9 @@ pub struct CUlaunchAttribute {
     pub id: c_uint,
     /// Padding up to offset 8; leave it 0.
     pub pad: [u8; 4],
-    /// The value's bytes: for a cluster dimension, x, y and z as three `u32`.
+    /// The value's bytes: for a cluster dimension, x, y and z as three `u32`; for programmatic stream
+    /// serialization, an `int`, 1 if it is allowed; for the scheduling of clusters, an `int`, 1 to spread the
+    /// blocks of one over multiprocessors.
     pub value: [u8; 64],
 }
 

@@ -266,9 +266,25 @@ impl Device {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<LaunchReport, LaunchError> {
+        let cluster = kernel.required_cluster.unwrap_or([1; 3]);
+        self.launch_in_clusters(kernel, config, cluster, params)
+    }
+
+    /// As [`launch`](Device::launch), with so many blocks in x, y and z for each cluster: those that the PTX requires,
+    /// or any if the kernel [takes them](Kernel::takes_clusters) from the launch.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch_in_clusters(
+        &self,
+        kernel: &Kernel,
+        config: LaunchConfig,
+        cluster: [u32; 3],
+        params: &[u8],
+    ) -> Result<LaunchReport, LaunchError> {
         let started = Instant::now();
         let shared_bytes = kernel
-            .check(config, params)
+            .check(config, cluster, params)
             .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.memory.note_launch();
@@ -283,8 +299,7 @@ impl Device {
             self.heap.prepare(&self.memory);
         }
         let snapshot = self.memory.snapshot();
-        let cluster =
-            ClusterShape { grid: config.grid, dims: kernel.required_cluster.unwrap_or([1; 3]) };
+        let cluster = ClusterShape { grid: config.grid, dims: cluster };
         let launch = Launch {
             code: &kernel.lowered.code,
             grid: config.grid,

@@ -55,6 +55,8 @@ pub struct Kernel {
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_block: Option<[u32; 3]>,
     pub(crate) required_cluster: Option<[u32; 3]>,
+    /// Whether its target has clusters.
+    pub(crate) has_clusters: bool,
     pub(crate) min_blocks_per_sm: Option<u32>,
     pub(crate) lowered: Lowered,
     /// Keeps the variables that the code refers to by address.
@@ -111,6 +113,11 @@ impl Kernel {
         self.required_cluster
     }
 
+    /// Whether a launch may say how many blocks a cluster has: the PTX does not, and its target has them.
+    pub fn takes_clusters(&self) -> bool {
+        self.has_clusters && self.required_cluster.is_none()
+    }
+
     /// `.maxntid`: the product is the most threads a block may have.
     pub fn max_block(&self) -> Option<[u32; 3]> {
         self.max_block
@@ -128,7 +135,12 @@ impl Kernel {
     }
 
     /// Checks a launch, and returns the bytes of shared memory per block.
-    pub(crate) fn check(&self, config: LaunchConfig, params: &[u8]) -> Result<u32, InvalidLaunch> {
+    pub(crate) fn check(
+        &self,
+        config: LaunchConfig,
+        cluster: [u32; 3],
+        params: &[u8],
+    ) -> Result<u32, InvalidLaunch> {
         let LaunchConfig { grid, block, dynamic_shared } = config;
         let outside = |value: [u32; 3], limit: [u32; 3]| {
             value.iter().zip(limit).any(|(&v, limit)| v == 0 || v > limit)
@@ -136,12 +148,12 @@ impl Kernel {
         if outside(grid, MAX_GRID) {
             return Err(InvalidLaunch::Grid { grid, limit: MAX_GRID });
         }
-        if let Some(cluster) = self.required_cluster {
-            let blocks = cluster.iter().fold(1u32, |blocks, &n| blocks.saturating_mul(n));
-            let whole = || grid.iter().zip(cluster).all(|(&grid, n)| grid.is_multiple_of(n));
-            if !(1..=MAX_CLUSTER).contains(&blocks) || !whole() {
-                return Err(InvalidLaunch::Cluster { grid, cluster, limit: MAX_CLUSTER });
-            }
+        let blocks = cluster.iter().fold(1u32, |blocks, &n| blocks.saturating_mul(n));
+        let whole = || grid.iter().zip(cluster).all(|(&grid, n)| grid.is_multiple_of(n));
+        let expected = self.required_cluster.unwrap_or([1; 3]);
+        let is_its_own = cluster == expected || self.takes_clusters();
+        if !(1..=MAX_CLUSTER).contains(&blocks) || !whole() || !is_its_own {
+            return Err(InvalidLaunch::Cluster { grid, cluster, limit: MAX_CLUSTER });
         }
         let threads: u64 = block.iter().map(|&n| u64::from(n)).product();
         if outside(block, MAX_BLOCK) || threads > u64::from(MAX_THREADS_PER_BLOCK) {

@@ -128,8 +128,12 @@
 //!   by vector clocks with one component per thread, per thread's `cp.async` copies, and per
 //!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
-//!   whichever access comes first here. Of many warps that read a word of device memory, two are
-//!   kept: a race with a third is missed where the writer has met those two alone. Of a block of a cluster: that what others do in its shared memory comes before it exits.
+//!   whichever access comes first here. Of many warps that read a word of device memory, the last two
+//!   and up to 30 more are kept: a race with another one is missed where the writer has met those alone.
+//!   A bulk copy to shared memory is taken to have read its source in device memory when it is issued: a
+//!   write behind that, but before the phase of its mbarrier, is not found. Fences, and what acquires or
+//!   releases, order threads of the cluster if their scope is `.cta` or `.cluster`; strong accesses of
+//!   scope `.cluster` are taken to be of scope `.gpu`, so that two of different clusters do not race. Of a block of a cluster: that what others do in its shared memory comes before it exits.
 //!   Shuffles and votes order nothing, and neither does a wait for a product: it says to a warp
 //!   that its own part is complete. Before others overwrite the tiles, every warp has to arrive.
 //!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared memory they
@@ -158,10 +162,11 @@
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
-//! `multimem`. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
-//! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than these and f32, rows shorter than their
-//! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`,
-//! `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
+//! `multimem`. `griddepcontrol` does nothing, since a grid starts when the one in front of it has ended:
+//! that a `griddepcontrol.wait` is missing or misplaced is not found. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
+//! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than f16, bf16, f32 and TF32, rows shorter than their
+//! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`
+//! but of tensors, `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
 //! `cp.async.mbarrier.arrive`.
 
 mod checks;

@@ -73,6 +73,7 @@ impl Module {
                 max_block: function.max_threads,
                 required_block: function.required_threads,
                 required_cluster: function.required_cluster,
+                has_clusters: ast.targets(90),
                 min_blocks_per_sm: function.min_blocks_per_sm,
                 lowered,
                 globals: globals.clone(),

@@ -52,14 +52,22 @@ pub enum TensorElement {
     /// 32 bits.
     #[default]
     F32,
+    /// 32 bits. A copy to shared memory rounds f32 to the nearest, ties to even, as an H200 does
+    /// (`runs/2026-11-22-h200-tf32-tma`).
+    Tf32,
 }
 
 impl TensorElement {
-    const ALL: [TensorElement; 3] = [TensorElement::F16, TensorElement::Bf16, TensorElement::F32];
+    const ALL: [TensorElement; 4] =
+        [TensorElement::F16, TensorElement::Bf16, TensorElement::F32, TensorElement::Tf32];
+
+    fn is_wide(self) -> bool {
+        matches!(self, TensorElement::F32 | TensorElement::Tf32)
+    }
 
     /// Bytes of an element.
     pub(crate) fn bytes(self) -> u32 {
-        if self == TensorElement::F32 { 4 } else { 2 }
+        if self.is_wide() { 4 } else { 2 }
     }
 }
 
@@ -307,8 +315,20 @@ impl TensorMap {
     pub(crate) fn fill_bits(&self) -> u32 {
         match self.fill {
             Fill::Zeros => 0,
-            Fill::Nan if self.element == TensorElement::F32 => 0x7fff_ffff,
+            Fill::Nan if self.element.is_wide() => 0x7fff_ffff,
             Fill::Nan => 0x7fff,
+        }
+    }
+
+    /// What a copy to shared memory makes of the bits of an element of four bytes.
+    pub(crate) fn converted(&self, bits: u32) -> u32 {
+        /// All that TF32 has not.
+        const REST: u32 = (1 << 13) - 1;
+        match self.element {
+            TensorElement::Tf32 if f32::from_bits(bits).is_nan() => bits & !REST | 1 << 22,
+            // A carry into the exponent is right, too.
+            TensorElement::Tf32 => (bits + REST / 2 + (bits >> 13 & 1)) & !REST,
+            _ => bits,
         }
     }
 
@@ -365,7 +385,7 @@ mod tests {
     #[test]
     fn bytes_and_back() {
         for (rank, swizzle) in (1..=5).zip([0, 1, 2, 3, 0]) {
-            let (swizzle, element) = (Swizzle::ALL[swizzle], TensorElement::ALL[rank % 3]);
+            let (swizzle, element) = (Swizzle::ALL[swizzle], TensorElement::ALL[rank % 4]);
             let boxes = [swizzle.span().unwrap_or(64) / element.bytes(), 3, 256, 1, 2];
             let map = TensorMap::of(
                 element,

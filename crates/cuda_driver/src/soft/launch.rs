@@ -15,8 +15,10 @@ use crate::arg::Out;
 use crate::codes::Answer;
 use crate::last_error::explain;
 use crate::types::{
-    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_IGNORE, CUfunction, CUhostFn,
-    CUlaunchConfig, CUresult, CUstream,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, CU_LAUNCH_ATTRIBUTE_IGNORE,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, CUfunction, CUhostFn, CUlaunchConfig,
+    CUresult, CUstream,
 };
 
 /// Names of the entries in the `extra` array of a launch.
@@ -47,11 +49,11 @@ pub(crate) unsafe fn kernel(
     let block = [block_dim_x, block_dim_y, block_dim_z];
     let config = LaunchConfig { grid, block, dynamic_shared };
     // SAFETY: the caller's contract.
-    unsafe { launch(function, config, stream, kernel_params.as_ptr(), extra.as_ptr()) }
+    unsafe { launch(function, config, None, stream, kernel_params.as_ptr(), extra.as_ptr()) }
 }
 
-/// Launches a kernel with attributes, of which none is supported that does anything: clusters are
-/// those that the PTX requires.
+/// Launches a kernel with attributes, of which clusters are supported: those that the PTX requires, or
+/// any if it requires none.
 ///
 /// # Safety
 ///
@@ -66,18 +68,24 @@ pub(crate) unsafe fn kernel_ex(
     if num_attrs > 0 && attrs.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
+    let mut clusters = None;
     for index in 0..num_attrs as usize {
         // SAFETY: `index` is below the count of the caller's array.
         let attribute = unsafe { &*attrs.add(index) };
         let (dimensions, _) = attribute.value.as_chunks::<4>();
         let cluster = [0, 1, 2].map(|axis| u32::from_ne_bytes(dimensions[axis]).max(1));
-        let required = {
+        let is_taken = {
             let mut state = state::lock();
-            function::find(&mut state, function)?.kernel.required_cluster()
+            let kernel = &function::find(&mut state, function)?.kernel;
+            kernel.takes_clusters() || cluster == kernel.required_cluster().unwrap_or([1; 3])
         };
         match attribute.id {
-            CU_LAUNCH_ATTRIBUTE_IGNORE => {}
-            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if cluster == required.unwrap_or([1; 3]) => {}
+            // A launch starts when those before it have ended, which is always allowed, and there are no
+            // multiprocessors to spread blocks over.
+            CU_LAUNCH_ATTRIBUTE_IGNORE
+            | CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {}
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if is_taken => clusters = Some(cluster),
             id => return unsupported(&format!("launch attribute {id}")),
         }
     }
@@ -88,9 +96,11 @@ pub(crate) unsafe fn kernel_ex(
     };
     let stream = launch_config.stream;
     // SAFETY: the caller's contract.
-    unsafe { launch(function, config, stream, kernel_params.as_ptr(), extra.as_ptr()) }
+    unsafe { launch(function, config, clusters, stream, kernel_params.as_ptr(), extra.as_ptr()) }
 }
 
+/// Launches a kernel, in `clusters` or those that it requires.
+///
 /// # Safety
 ///
 /// One of `kernel_params` and `extra` describes the kernel's parameters as
@@ -98,6 +108,7 @@ pub(crate) unsafe fn kernel_ex(
 unsafe fn launch(
     function: CUfunction,
     config: LaunchConfig,
+    clusters: Option<[u32; 3]>,
     stream: CUstream,
     kernel_params: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -123,7 +134,8 @@ unsafe fn launch(
     };
     // SAFETY: the caller's contract.
     let params = unsafe { packed_params(&kernel, kernel_params, extra) }?;
-    submit(stream, &[Work::Launch { kernel, config, params }])
+    let cluster = clusters.or(kernel.required_cluster()).unwrap_or([1; 3]);
+    submit(stream, &[Work::Launch { kernel, config, cluster, params }])
 }
 
 /// The parameters as one block of bytes in the kernel's own layout.

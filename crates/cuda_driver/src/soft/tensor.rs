@@ -14,10 +14,11 @@ use crate::last_error::explain;
 use crate::stack;
 use crate::types::{CUresult, CUtensorMap};
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32` and `_BFLOAT16`, and one past the last type.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32`, `_BFLOAT16` and `_TFLOAT32`, and one past the last type.
 const FLOAT16: c_uint = 6;
 const FLOAT32: c_uint = 7;
 const BFLOAT16: c_uint = 9;
+const TFLOAT32: c_uint = 11;
 const DATA_TYPES: c_uint = 16;
 /// The most dimensions of a tensor.
 const MAX_RANK: c_uint = 5;
@@ -105,12 +106,13 @@ pub(crate) unsafe fn encode_tiled(
         FLOAT16 => Some(TensorElement::F16),
         FLOAT32 => Some(TensorElement::F32),
         BFLOAT16 => Some(TensorElement::Bf16),
+        TFLOAT32 => Some(TensorElement::Tf32),
         _ => None,
     };
     let plain = interleave == 0 && steps.iter().all(|step| *step == 1);
     let Some(element) = element.filter(|_| plain) else {
         return unsupported(
-            "cuTensorMapEncodeTiled for other types than FLOAT16, BFLOAT16 and FLOAT32, \
+            "cuTensorMapEncodeTiled for other types than FLOAT16, BFLOAT16, FLOAT32 and TFLOAT32, \
              interleaved tensors, and element strides other than 1",
         );
     };

@@ -16,6 +16,8 @@ pub(super) enum Work {
     Launch {
         kernel: Arc<Kernel>,
         config: LaunchConfig,
+        /// Blocks of a cluster.
+        cluster: [u32; 3],
         params: Vec<u8>,
     },
     Copy {
@@ -59,8 +61,8 @@ impl Work {
     /// for the progress of a launch.
     pub fn run(&self) -> Result<(), Failure> {
         let done = match *self {
-            Self::Launch { ref kernel, config, ref params } => {
-                return match device().launch(kernel, config, params) {
+            Self::Launch { ref kernel, config, cluster, ref params } => {
+                return match device().launch_in_clusters(kernel, config, cluster, params) {
                     Ok(_) => Ok(()),
                     Err(error) => Err(launch_failed(kernel, error)),
                 };

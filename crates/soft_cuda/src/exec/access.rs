@@ -3,7 +3,8 @@
 use crate::fault::Access;
 
 /// A kind of access. A strong one is atomic, or one that PTX calls `.volatile`, `.relaxed`,
-/// `.acquire` or `.release`: two strong accesses do not race.
+/// `.acquire` or `.release`: two strong accesses do not race, unless they are of different blocks and
+/// one of them has the scope of its block alone, or two atomics have different sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Load,
@@ -16,10 +17,17 @@ pub(crate) enum AccessKind {
     ReadOnly,
     /// By a bulk copy or `wgmma`.
     AsyncLoad,
+    /// Strong ones of the block's scope.
+    BlockLoad,
+    BlockStore,
+    BlockAtomic,
+    /// A bulk copy to device memory that nobody has waited for but until it has read its source: no
+    /// thread comes after it.
+    PendingCopy,
 }
 
 /// All of [`AccessKind`], in the order of the numbers that operations carry.
-pub(crate) const KINDS: [AccessKind; 8] = [
+pub(crate) const KINDS: [AccessKind; 12] = [
     AccessKind::Load,
     AccessKind::StrongLoad,
     AccessKind::Store,
@@ -28,6 +36,10 @@ pub(crate) const KINDS: [AccessKind; 8] = [
     AccessKind::Copy,
     AccessKind::ReadOnly,
     AccessKind::AsyncLoad,
+    AccessKind::BlockLoad,
+    AccessKind::BlockStore,
+    AccessKind::BlockAtomic,
+    AccessKind::PendingCopy,
 ];
 
 impl AccessKind {
@@ -36,25 +48,21 @@ impl AccessKind {
     }
 
     pub(crate) fn strong(self) -> bool {
-        matches!(self, AccessKind::StrongLoad | AccessKind::StrongStore | AccessKind::Atomic)
+        self.of_block()
+            || matches!(self, AccessKind::StrongLoad | AccessKind::StrongStore | AccessKind::Atomic)
+    }
+
+    /// Whether it is strong in its block alone.
+    pub(crate) fn of_block(self) -> bool {
+        matches!(self, AccessKind::BlockLoad | AccessKind::BlockStore | AccessKind::BlockAtomic)
     }
 
     pub(crate) fn writes(self) -> bool {
-        matches!(
-            self,
-            AccessKind::Store | AccessKind::StrongStore | AccessKind::Atomic | AccessKind::Copy
-        )
+        self.access() != Access::Load
     }
 
     pub(crate) fn reads(self) -> bool {
-        matches!(
-            self,
-            AccessKind::Load
-                | AccessKind::StrongLoad
-                | AccessKind::Atomic
-                | AccessKind::ReadOnly
-                | AccessKind::AsyncLoad
-        )
+        matches!(self.access(), Access::Load | Access::Atomic)
     }
 
     pub(crate) fn access(self) -> Access {
@@ -62,13 +70,26 @@ impl AccessKind {
             AccessKind::Load
             | AccessKind::StrongLoad
             | AccessKind::ReadOnly
-            | AccessKind::AsyncLoad => Access::Load,
-            AccessKind::Store | AccessKind::StrongStore => Access::Store,
-            AccessKind::Atomic => Access::Atomic,
-            AccessKind::Copy => Access::Copy,
+            | AccessKind::AsyncLoad
+            | AccessKind::BlockLoad => Access::Load,
+            AccessKind::Store | AccessKind::StrongStore | AccessKind::BlockStore => Access::Store,
+            AccessKind::Atomic | AccessKind::BlockAtomic => Access::Atomic,
+            AccessKind::Copy | AccessKind::PendingCopy => Access::Copy,
         }
     }
 }
+
+/// What a fence, or what is ordered, does: it makes known what was read from atomic variables, or
+/// has what is written to them make known what came before, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Acquire,
+    Release,
+    Both,
+}
+
+/// All of [`Side`], in the order of the numbers that operations carry.
+pub(crate) const SIDES: [Side; 3] = [Side::Acquire, Side::Release, Side::Both];
 
 /// An instruction that accesses memory, and which bytes of each lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

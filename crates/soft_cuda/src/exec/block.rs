@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use super::bulk;
 use super::check_register::warpgroup_divergence;
 use super::checker::{Checker, LaunchChecks};
 use super::cluster::ClusterBarrier;
@@ -351,6 +352,9 @@ impl<'k> Worker<'k> {
 
     /// All threads have exited: checks what can only be seen then.
     fn check_end(&mut self) -> Result<(), BlockError> {
+        for warp in 0..self.cx.checker.as_ref().map_or(0, |_| self.warps.len()) {
+            bulk::note_rest(&mut self.cx, warp);
+        }
         let late = self.cx.checker.as_mut().map(|checker| checker.finish()).unwrap_or_default();
         for (warp, fault) in late {
             let taken = self.cx.recorder.take(self.cx.place, warp, fault);

@@ -9,8 +9,8 @@
 use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
 use super::element::{self, Element};
-use super::groups::{CopyTarget, Store};
-use super::machine::{NO_SLOT, RANK_SHIFT, SHARED_BASE, SPACES, bits};
+use super::groups::{CopyTarget, Groups, Store};
+use super::machine::{LANES, NO_SLOT, RANK_SHIFT, SHARED_BASE, SPACES, bits};
 use super::mbarrier;
 use super::op::{Cx, Handler, Op};
 use super::order::Issued;
@@ -117,8 +117,11 @@ fn copy_box(
                 let to = cx.cluster_shared.add(to as usize);
                 let from = from.map(|from| host.add(from));
                 match bytes {
-                    2 => copy_element::<u16>(to, from, store, map.fill_bits() as u16),
-                    _ => copy_element::<u32>(to, from, store, map.fill_bits()),
+                    2 => copy_element::<u16>(to, from, store, map.fill_bits() as u16, |bits| bits),
+                    _ => {
+                        let convert = |bits| map.converted(bits);
+                        copy_element::<u32>(to, from, store, map.fill_bits(), convert);
+                    }
                 }
             }
         }
@@ -126,18 +129,24 @@ fn copy_box(
     Ok(())
 }
 
-/// Copies an element of a tensor to shared memory, or back if `store`; there `fill` is where the
-/// tensor has none.
+/// Copies an element of a tensor to shared memory, as `convert` makes it, or back if `store`; there `fill` is
+/// where the tensor has none.
 ///
 /// # Safety
 /// Both places are aligned and hold an element.
 #[inline(always)]
-unsafe fn copy_element<T: Element>(inner: *mut u8, outer: Option<*mut u8>, store: bool, fill: T) {
+unsafe fn copy_element<T: Element>(
+    inner: *mut u8,
+    outer: Option<*mut u8>,
+    store: bool,
+    fill: T,
+    convert: impl Fn(T) -> T,
+) {
     let inner = inner.cast::<T>();
     // SAFETY: by contract.
     unsafe {
         match (store, outer) {
-            (false, Some(outer)) => inner.write(T::load_atomic(outer)),
+            (false, Some(outer)) => inner.write(convert(T::load_atomic(outer))),
             (false, None) => inner.write(fill),
             (true, Some(outer)) => T::store_atomic(outer, inner.read()),
             (true, None) => {}
@@ -226,7 +235,7 @@ fn load_to(
             if from.1 == AddressSpace::Shared {
                 let from = cx.cluster_offset_of(host) as u32;
                 cx.order.read(cx.warp, line, from, bytes)?;
-                cx.check(lane, line, |checker| checker.read_bulk(thread, line, (from, bytes)))?;
+                cx.check(lane, line, |c| c.read_bulk(thread, line, (from, bytes), Some(phase)))?;
             } else {
                 let site = Site { line, kind: AccessKind::Load, bytes };
                 cx.check(lane, line, |checker| checker.global(thread, site, from.0, |_| false))?;
@@ -240,6 +249,7 @@ fn load_to(
             let at = shared(cx, lane, (to, space), bytes, TENSOR_ALIGN)?;
             cx.order.copy(issued, at, bytes as u32)?;
             check_load(cx, lane, line, (at, bytes as u32), phase)?;
+            check_box(cx, (lane, line), map, *start, AccessKind::Load)?;
             copy_box(cx, lane, map, *start, at, false)?;
             bytes
         }
@@ -318,6 +328,9 @@ pub(crate) struct Save;
 unsafe impl Handler for Save {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        if let Some(checker) = &mut cx.checker {
+            checker.known.begin_store(cx.warp);
+        }
         for lane in cx.active() {
             // SAFETY: by the contract of the trait.
             if let Err(kind) = unsafe { save(cx, op, lane) } {
@@ -350,9 +363,10 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     };
     cx.order.read(cx.warp, line, from, bytes)?;
     let thread = (cx.warp, lane);
-    cx.check(lane, line, |checker| checker.read_bulk(thread, line, (from, bytes)))?;
+    cx.check(lane, line, |checker| checker.read_bulk(thread, line, (from, bytes), None))?;
     cx.bulk_bytes += u64::from(bytes);
-    cx.stores[cx.warp].push(lane, Store { from, to });
+    let number = cx.checker.as_ref().map_or(0, |checker| checker.known.stores_now(cx.warp));
+    cx.stores[cx.warp].push(lane, Store { from, to, line, number, performed: false });
     Ok(())
 }
 
@@ -369,40 +383,115 @@ unsafe impl Handler for BulkCommit {
     }
 }
 
-/// `cp.async.bulk.wait_group` with `x` groups left over.
+/// `cp.async.bulk.wait_group` with `x` groups left over; `y` is whether it waits for the reads alone.
 pub(crate) struct BulkWait;
 
 // SAFETY: touches no slot.
 unsafe impl Handler for BulkWait {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        match perform(cx, cx.mask, u64::from(op.x)) {
+        match wait(cx, u64::from(op.x), op.y != 0) {
             Ok(()) => false,
             Err((lane, kind)) => cx.fail(lane as u32, kind),
         }
     }
 }
 
-/// Performs the stores of `lanes` in all but the latest `keep` groups.
+/// Performs the stores in all but the latest `keep` groups. What they write others may access once
+/// a thread has waited for more than that they have `read`.
 #[inline(never)]
-fn perform(cx: &mut Cx<'_>, lanes: u32, keep: u64) -> Result<(), (usize, FaultKind)> {
-    let due: Vec<_> = cx.stores[cx.warp].due(lanes, Some(keep)).collect();
-    for (lane, Store { from, to }) in due {
-        let done = match to {
-            CopyTarget::Tensor { map, start } => copy_box(cx, lane, &map, start, from, true),
-            CopyTarget::Bytes { address, bytes } => {
-                let (space, access) = (AddressSpace::Global, Access::Copy);
-                range(cx, lane as u32, address, bytes, space, access).map(|host| {
-                    for i in 0..bytes as usize {
-                        // SAFETY: `range` checked the destination, and `save` the source.
-                        unsafe {
-                            u8::store_atomic(host.add(i), *cx.cluster_shared.add(from as usize + i))
-                        };
-                    }
-                })
-            }
-        };
-        done.map_err(|kind| (lane, kind))?;
+fn wait(cx: &mut Cx<'_>, keep: u64, read: bool) -> Result<(), (usize, FaultKind)> {
+    let (warp, lanes) = (cx.warp, cx.mask);
+    let mut stores = std::mem::replace(&mut cx.stores[warp], Groups::new());
+    let (mut performed, mut waited) = (Ok(()), [0; LANES]);
+    for (lane, store) in stores.due_mut(lanes, keep) {
+        waited[lane] = store.number;
+        if std::mem::replace(&mut store.performed, true) {
+            continue;
+        }
+        performed = performed.and_then(|()| {
+            let done = perform(cx, lane, store).and_then(|()| match read {
+                true => note(cx, lane, store, AccessKind::PendingCopy),
+                false => Ok(()),
+            });
+            done.map_err(|kind| (lane, kind))
+        });
+    }
+    let due: Vec<_> = if read { Vec::new() } else { stores.due(lanes, Some(keep)).collect() };
+    for (lane, store) in due {
+        performed = performed
+            .and_then(|()| note(cx, lane, &store, AccessKind::Copy).map_err(|kind| (lane, kind)));
+    }
+    if let Some(checker) = &mut cx.checker {
+        for lane in bits(lanes).filter(|&lane| waited[lane] != 0) {
+            checker.known.wait_stores(warp, lane, waited[lane]);
+        }
+    }
+    cx.stores[warp] = stores;
+    performed
+}
+
+fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), FaultKind> {
+    let (address, bytes) = match &store.to {
+        CopyTarget::Tensor { map, start } => {
+            return copy_box(cx, lane, map, *start, store.from, true);
+        }
+        &CopyTarget::Bytes { address, bytes } => (address, bytes),
+    };
+    let host = range(cx, lane as u32, address, bytes, AddressSpace::Global, Access::Copy)?;
+    for i in 0..bytes as usize {
+        // SAFETY: `range` checked the destination, and `save` the source.
+        unsafe { u8::store_atomic(host.add(i), *cx.cluster_shared.add(store.from as usize + i)) };
+    }
+    Ok(())
+}
+
+/// Checks and notes what a store has written, on the account of its thread.
+fn note(cx: &mut Cx<'_>, lane: usize, store: &Store, kind: AccessKind) -> Result<(), FaultKind> {
+    let line = store.line;
+    match &store.to {
+        CopyTarget::Tensor { map, start } => check_box(cx, (lane, line), map, *start, kind),
+        &CopyTarget::Bytes { address, bytes } => {
+            let (thread, site) = ((cx.warp, lane), Site { line, kind, bytes });
+            cx.check(lane, line, |checker| checker.global(thread, site, address, |_| false))
+        }
+    }
+}
+
+/// Notes that the stores of a warp are complete that nobody has waited for any more: the kernel's end
+/// does. They were checked when they were performed.
+pub(super) fn note_rest(cx: &mut Cx<'_>, warp: usize) {
+    cx.warp = warp;
+    let stores = std::mem::replace(&mut cx.stores[warp], Groups::new());
+    cx.be_quiet(true);
+    for (lane, store) in stores.all().filter(|(_, store)| store.performed) {
+        // Nothing is found where nothing is checked.
+        let _ = note(cx, lane, &store, AccessKind::Copy);
+    }
+    cx.be_quiet(false);
+}
+
+/// Checks and notes the accesses of device memory of a copy of a box, on the account of its thread.
+fn check_box(
+    cx: &mut Cx<'_>,
+    (lane, line): (usize, u32),
+    map: &TensorMap,
+    start: [i32; 5],
+    kind: AccessKind,
+) -> Result<(), FaultKind> {
+    if !cx.checks.accesses() {
+        return Ok(());
+    }
+    for row in map.rows(start).filter(|row| !row.inside.is_empty()) {
+        let site = Site { line, kind, bytes: row.inside.len() as u32 * map.element_bytes() };
+        let (lanes, addresses) = ((cx.warp, 1 << lane), [row.address; LANES]);
+        cx.check(lane, line, |checker| {
+            let checked = match kind {
+                AccessKind::Load => checker.global_loads(lanes, (line, site), (&addresses, 0)),
+                _ => checker.globals(lanes, site, &addresses, &|_, _| false),
+            };
+            checked.map_err(|(_, kind)| kind)
+        })?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::address::address_of;
 use super::checker::Checker;
 use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
-use crate::fault::{AddressSpace, FaultKind};
+use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// Words of [`Cx::extra`] in front of the slots of the values.
 pub(crate) const WORDS: usize = 8;
@@ -91,7 +91,7 @@ impl<'k> Words<'k> {
     /// # Safety
     /// The words are those of an operation of the kernel that runs.
     unsafe fn same(&self, cx: &Cx<'_>, a: usize, b: usize) -> bool {
-        let store = matches!(self.site.kind, AccessKind::Store | AccessKind::StrongStore);
+        let store = self.site.kind.access() == Access::Store;
         store
             && self.values.iter().all(|&slot| {
                 // SAFETY: the slots have lanes of this size.
@@ -133,8 +133,9 @@ unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (
     // SAFETY: by contract.
     let same = |a: usize, b: usize| unsafe { words.same(cx, a, b) };
     if site.kind.strong() && site.kind.writes() {
+        let update = site.kind.access() == Access::Atomic;
         // SAFETY: by contract.
-        unsafe { for_atomics(cx, &words, |lane, place| checker.publish(lane, place.0, place.1)) };
+        unsafe { for_atomics(cx, &words, |lane, place| checker.publish(lane, update, place)) };
     }
     // SAFETY: by contract.
     let address = |lane: usize| unsafe { address_of(cx, lane, words.address) };
@@ -200,17 +201,20 @@ fn one(
 }
 
 /// Behind a strong load or an atomic, with the fields of [`CheckAccess`]: a fence will make
-/// known what those released who wrote there.
+/// known what those released who wrote there; if `y` is one of [`ACQUIRES`], it does so itself, from
+/// the block's or from all blocks.
 pub(crate) struct Observe;
+
+pub(crate) const ACQUIRES: [Option<bool>; 3] = [None, Some(false), Some(true)];
 
 // SAFETY: reads only the slots named.
 unsafe impl Handler for Observe {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let Some(mut checker) = cx.checker.take() else { return false };
-        let words = Words::of(cx, op);
+        let (words, acquires) = (Words::of(cx, op), ACQUIRES[op.y as usize]);
         // SAFETY: by the contract of the trait.
-        unsafe { for_atomics(cx, &words, |lane, place| checker.observe(lane, place.0, place.1)) };
+        unsafe { for_atomics(cx, &words, |lane, place| checker.observe(lane, acquires, place)) };
         cx.checker = Some(checker);
         false
     }

@@ -12,13 +12,25 @@ const CHUNK: u32 = 16;
 
 impl Checker<'_> {
     /// A lane starts a bulk copy from the cluster's shared memory, which reads there what it may
-    /// read.
+    /// read. `barrier` is the number of the mbarrier, and its phase, that says when it is complete; `None`
+    /// if it goes to device memory.
     pub(crate) fn read_bulk(
         &mut self,
         (warp, lane): (usize, usize),
         line: u32,
         (offset, bytes): (u32, u32),
+        barrier: Option<(usize, u32)>,
     ) -> Result<(), FaultKind> {
+        if self.launch.checks.races {
+            let place = (offset, bytes);
+            match barrier {
+                Some((index, phase)) => self.shared.note_copied(index, place, phase, line),
+                None => {
+                    let number = self.known.stores_now(warp);
+                    self.shared.note_stored((warp, lane), place, number, line);
+                }
+            }
+        }
         let site = Site { line, kind: AccessKind::AsyncLoad, bytes };
         self.proxied((warp, lane), site, offset, false)?;
         let offsets = [offset; LANES];

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::access::{Conflict, Site};
+use super::access::{AccessKind, Conflict, Site};
 use super::checker::{Checker, RECENT};
-use super::machine::{LANES, bits};
+use super::machine::{FULL, LANES, bits};
 use super::recorder::WarpFault;
 use crate::fault::{AddressSpace, FaultKind};
 use crate::memory::Allocation;
@@ -35,12 +35,64 @@ impl Checker<'_> {
         addresses: &[u64; LANES],
         same: &dyn Fn(usize, usize) -> bool,
     ) -> Result<(), (u32, FaultKind)> {
+        if mask == FULL && self.whole_groups(warp, site, addresses) {
+            return Ok(());
+        }
         for lane in bits(mask) {
             let result =
                 self.global((warp, lane), site, addresses[lane], |other| same(lane, other));
             result.map_err(|kind| (lane as u32, kind))?;
         }
         Ok(())
+    }
+
+    /// Checks and notes plain loads or stores of a whole warp that access groups of words, all of them
+    /// written if it loads them. Returns `false`, and has noted nothing, if it is not that simple.
+    #[inline(always)]
+    fn whole_groups(&mut self, warp: usize, site: Site, addresses: &[u64; LANES]) -> bool {
+        let store = site.kind == AccessKind::Store;
+        if self.quiet || !store && site.kind != AccessKind::Load {
+            return false;
+        }
+        let Some(index) = self.find(site.line, addresses[0]) else { return false };
+        let allocation = &self.snapshot.all()[index];
+        let (place, base) = ((index, allocation.size), allocation.base);
+        let end = allocation.size.saturating_sub(site.bytes.into());
+        let offsets = addresses.map(|address| address.wrapping_sub(base));
+        if offsets.iter().any(|&offset| offset > end) {
+            return false;
+        }
+        let written = allocation.written.as_ref().filter(|_| self.launch.checks.memory);
+        let bytes = u64::from(site.bytes);
+        let lanes = offsets.iter().zip(0..);
+        let row = lanes
+            .fold(0, |differ, (at, lane)| differ | (at.wrapping_sub(offsets[0]) ^ (lane * bytes)))
+            == 0;
+        let each = |f: &dyn Fn(u64, u64) -> bool| match row {
+            true => f(offsets[0], LANES as u64 * bytes),
+            false => offsets.iter().all(|&offset| f(offset, bytes)),
+        };
+        if !store && !written.is_none_or(|written| each(&|at, n| written.covers(at, n))) {
+            return false;
+        }
+        let by_word = self.launch.global.by_word(index);
+        if store || by_word {
+            self.put_loads_of(index);
+        }
+        if store && !by_word {
+            self.launch.global.use_words(place);
+        }
+        let noted = self.launch.global.access_groups(&self.known, place, warp, site, &offsets);
+        if noted
+            && store
+            && let Some(written) = written
+        {
+            each(&|at, n| {
+                written.mark(at, n);
+                true
+            });
+        }
+        noted
     }
 
     /// Notes loads of one allocation that holds nothing to be checked, by instruction number
@@ -173,7 +225,7 @@ impl Checker<'_> {
                 if !quiet && !written.covers(offset, site.bytes.into()) {
                     break 'found Conflict::Uninitialised;
                 }
-                if site.kind.writes() {
+                if site.kind.writes() && site.kind != AccessKind::PendingCopy {
                     written.mark(offset, site.bytes.into());
                 }
             }

@@ -246,8 +246,8 @@ impl<'k> Checker<'k> {
 
     /// The thread that an agent of the cluster is, or that had it copy.
     fn thread_of(&self, agent: usize) -> usize {
-        let threads = self.known.threads;
-        match agent.checked_sub(self.known.mbarrier(0)) {
+        let threads = self.known.agents.threads;
+        match agent.checked_sub(self.known.agents.mbarrier(0)) {
             Some(number) => self.copied_by.get(number).copied().unwrap_or(0),
             None => agent % threads,
         }
@@ -287,7 +287,7 @@ impl<'k> Checker<'k> {
         (offset, bytes): (u32, u32),
         group: u64,
     ) -> Result<(), FaultKind> {
-        let agent = self.known.copies_of(warp * LANES + lane);
+        let agent = self.known.agents.copies_of(warp * LANES + lane);
         self.copy(Writer { warp, lane, agent, time: group as u32 + 1 }, line, offset, bytes)
     }
 
@@ -301,7 +301,7 @@ impl<'k> Checker<'k> {
         ((offset, bytes), remote): ((u32, u32), Option<(u32, u32)>),
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
-        let agent = self.known.mbarrier(index);
+        let agent = self.known.agents.mbarrier(index);
         let site = Site { line, kind: AccessKind::Copy, bytes };
         self.proxied((warp, lane), site, offset, true)?;
         if let Some(place) = remote {
@@ -364,36 +364,62 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// A lane is about to write the atomic variable at `address` of `space`: what it knew at its
-    /// last fence goes with that.
-    pub(crate) fn publish(&mut self, (warp, lane): (usize, usize), shared: bool, address: u64) {
-        let Some(fenced) = self.known.fenced(warp, lane).cloned() else { return };
-        if shared {
-            return self.released.entry(address as u32).or_default().join(&fenced.clock);
+    /// A lane is about to write the atomic variable at an address, of shared memory or else of device
+    /// memory: what it knew at its last fence goes with that. A store, which is no `update`, ends what
+    /// was released there before; in device memory, where blocks that run at the same time may store in
+    /// another order than they come here, it does not.
+    pub(crate) fn publish(
+        &mut self,
+        (warp, lane): (usize, usize),
+        update: bool,
+        (shared, address): (bool, u64),
+    ) {
+        if shared && !update {
+            self.released.remove(&(address as u32));
         }
-        let mut all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = Arc::make_mut(all.entry(address).or_default());
-        let (clock, wide) = here.entry(self.known.cluster).or_default();
-        clock.join(&fenced.clock);
-        *wide |= fenced.wide;
+        for fenced in self.known.released_by(warp, lane) {
+            if shared {
+                self.released.entry(address as u32).or_default().join(&fenced.clock);
+                continue;
+            }
+            let mut all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
+            let here = Arc::make_mut(all.entry(address).or_default());
+            let (clock, wide) = here.entry(self.known.cluster).or_default();
+            clock.join(&fenced.clock);
+            *wide |= fenced.wide;
+        }
     }
 
-    /// A lane has read the atomic variable at `address`.
-    pub(crate) fn observe(&mut self, (warp, lane): (usize, usize), shared: bool, address: u64) {
-        if shared {
-            if let Some(clock) = self.released.get(&(address as u32)) {
-                self.known.observe(warp, lane, self.known.cluster, clock);
+    /// A lane has read the atomic variable at an address, as in [`publish`](Checker::publish).
+    /// `acquires` says whether it acquires that, and if so, whether from blocks of the whole grid.
+    pub(crate) fn observe(
+        &mut self,
+        (warp, lane): (usize, usize),
+        acquires: Option<bool>,
+        (shared, address): (bool, u64),
+    ) {
+        let found = match shared {
+            true => None,
+            false => {
+                let all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
+                all.get(&address).cloned()
             }
-            return;
-        }
-        let found = {
-            let all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
-            all.get(&address).cloned()
         };
-        for (&cluster, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
-            if *wide || cluster == self.known.cluster {
-                self.known.observe(warp, lane, cluster, clock);
+        let here = self.released.get(&(address as u32)).filter(|_| shared);
+        let observe = |known: &mut Knowledge| {
+            let own = known.cluster;
+            if let Some(clock) = here {
+                known.observe(warp, lane, own, clock);
             }
+            for (&cluster, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
+                if *wide || cluster == own {
+                    known.observe(warp, lane, cluster, clock);
+                }
+            }
+        };
+        match acquires {
+            None => observe(&mut self.known),
+            Some(wide) => self.known.acquire_observed((warp, lane), wide, observe),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Vector clocks: how much of what each agent did is known.
 //!
-//! The agents of a cluster, which mostly is one block, are its threads, the `cp.async` copies of each thread, and its
-//! mbarriers, on whose account bulk copies write. Times count from 1 in every cluster.
+//! The agents of a cluster, which mostly is one block, are its threads, the `cp.async` copies of each thread, what
+//! `wgmma` reads for each warp, what bulk copies to device memory read for each thread, and its mbarriers, on
+//! whose account bulk copies write. Times count from 1 in every cluster.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -89,6 +90,13 @@ impl Clock {
     pub(crate) fn foreign_at(&self, cluster: u64, agent: usize) -> u32 {
         let times = self.foreign.as_ref().and_then(|foreign| foreign.get(&cluster));
         times.and_then(|times| times.get(agent)).copied().unwrap_or(0)
+    }
+
+    /// The least that is known of some agents of another cluster.
+    pub(crate) fn foreign_least(&self, cluster: u64, agents: Range<usize>) -> u32 {
+        let times = self.foreign.as_ref().and_then(|foreign| foreign.get(&cluster));
+        let times = times.and_then(|times| times.get(agents));
+        times.and_then(|times| times.iter().min()).copied().unwrap_or(0)
     }
 
     /// Adds what `other`, a clock of the same cluster, knows.

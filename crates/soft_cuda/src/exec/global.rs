@@ -5,7 +5,7 @@
 //!
 //! As long as nobody writes to an allocation, its loads are on logs: see [`super::read_log`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::access::{AccessKind, Conflict, Site};
@@ -13,10 +13,11 @@ use super::knowledge::Knowledge;
 use super::machine::{FULL, LANES, bits};
 use super::packed::{GROUP, KINDS, Packed, READ_ONLY, told_apart};
 use super::read_log::Record;
-use super::word_reads::{WordReads, zeroed};
+use super::word_reads::WordReads;
+use super::word_writes::WordWrites;
 
-/// The most records of one allocation.
-const RECORDS: usize = 1 << 17;
+/// The most records of one allocation, which take about 100 MB.
+const RECORDS: usize = 1 << 20;
 
 /// The accesses of one allocation.
 #[derive(Default)]
@@ -31,8 +32,7 @@ struct Accesses {
 
 /// Those of each word.
 struct WordShadow {
-    writes: Box<[AtomicU64]>,
-    write_lines: Box<[AtomicU32]>,
+    writes: WordWrites,
     reads: WordReads,
     group_reads: WordReads,
 }
@@ -59,21 +59,10 @@ impl WordShadow {
     fn new(words: u64) -> WordShadow {
         let words = words.next_multiple_of(SPREAD) as usize;
         WordShadow {
-            writes: zeroed(words),
-            write_lines: zeroed(words),
+            writes: WordWrites::new(words),
             reads: WordReads::new(words),
             group_reads: WordReads::new(words / GROUP),
         }
-    }
-
-    fn note_write(&self, word: usize, new: Packed, line: u32) {
-        let old = Packed(self.writes[word].load(Relaxed));
-        // A plain store races with what an atomic behind it does not race with.
-        if old.0 == new.0 & !Packed::KIND {
-            return;
-        }
-        self.write_lines[word].store(line, Relaxed);
-        self.writes[word].store(new.0, Relaxed);
     }
 
     /// Checks a write by a lane against the reads of a word.
@@ -155,13 +144,10 @@ impl GlobalShadow {
                 let (from, bytes) = (offsets[lane], u64::from(record.site.bytes));
                 let end = (from + bytes).div_ceil(1 << self.shift);
                 for word in (from >> self.shift..end).map(place) {
-                    let old = Packed(words.writes[word].load(Relaxed));
-                    if old.0 != 0
-                        && known.agent(old.block(), old.thread()).0 != own
-                        && found.is_ok()
-                    {
+                    let Some(old) = words.writes.last(word) else { continue };
+                    if known.agent(old.block(), old.thread()).0 != own && found.is_ok() {
                         let kind = KINDS[old.kind() as usize].access();
-                        let earlier = old.earlier(words.write_lines[word].load(Relaxed), kind);
+                        let earlier = old.earlier(words.writes.line(word), kind);
                         let conflict = match record.site.kind {
                             AccessKind::ReadOnly => Conflict::ReadOnlyCache(earlier),
                             _ => Conflict::Race(earlier),
@@ -255,14 +241,7 @@ impl GlobalShadow {
         if differ == 0 {
             return self.note_load(words, before, new.together(lanes), site, offsets[0]);
         }
-        let together = match (self.shift, site.bytes) {
-            (2, 4) => read_groups::<8>(offsets),
-            (2, 8) => read_groups::<4>(offsets),
-            (2, 16) => read_groups::<2>(offsets),
-            _ => false,
-        };
-        if together {
-            let each = (site.bytes >> self.shift).trailing_zeros();
+        if let Some(each) = self.in_groups(site.bytes, offsets) {
             for lane in (0..offsets.len()).step_by(GROUP >> each) {
                 let at = place(offsets[lane] >> self.shift) / GROUP;
                 let new = Packed(new.lane(lane).0 | u64::from(each) << Packed::EACH);
@@ -294,6 +273,75 @@ impl GlobalShadow {
         }
     }
 
+    /// Checks and notes plain loads or stores by all lanes of a warp at `offsets` into allocation
+    /// number `index`, of `size` bytes, whose accesses are noted word by word, if the lanes access
+    /// whole groups one after another and come after all that was done there. Returns `false`, and
+    /// has noted nothing, if they have to be checked one by one.
+    #[inline(never)]
+    pub(crate) fn access_groups(
+        &self,
+        known: &Knowledge,
+        (index, size): (usize, u64),
+        warp: usize,
+        site: Site,
+        offsets: &[u64; LANES],
+    ) -> bool {
+        let Some(each) = self.in_groups(site.bytes, offsets) else { return false };
+        let (accesses, words) = (&self.allocations[index], self.words((index, size)));
+        let (block, first) = known.place(warp);
+        let new = Packed::new(told_apart(block), first, 0, known.now(warp));
+        let lanes = GROUP >> each;
+        let group = |lane: usize| place(offsets[lane] >> self.shift) / GROUP;
+        let by = |lane: usize| Packed(new.lane(lane).0 | u64::from(each) << Packed::EACH);
+        let store = site.kind.writes();
+        // What the one before came after, and so does this.
+        let mut passed = None;
+        let mut is_before = |old: Packed, lane: usize| {
+            old.same_lanes(by(lane)) || passed == Some(old.of_warp()) || {
+                let before = old.warp_before(known, warp);
+                passed = before.then_some(old.of_warp()).or(passed);
+                before
+            }
+        };
+        for lane in (0..LANES).step_by(lanes) {
+            let at = group(lane);
+            let after_writes = words.writes.of_group(at, |old| is_before(old, lane));
+            if !after_writes
+                || store && !words.reads.none_in_group(at)
+                || store && !words.group_reads.all(at, |old| is_before(old, lane))
+            {
+                return false;
+            }
+        }
+        for lane in (0..LANES).step_by(lanes) {
+            let at = group(lane);
+            match store {
+                true => words.writes.note_group(at, by(lane), site.line),
+                false => {
+                    let before = |old: Packed| old.all_before(known, warp);
+                    words.group_reads.note(before, at, by(lane), site.line);
+                }
+            }
+        }
+        if store && !accesses.written.load(Relaxed) {
+            accesses.written.store(true, Relaxed);
+        }
+        true
+    }
+
+    /// The logarithm of the words that each lane accesses of a group, if the lanes at `offsets`
+    /// access whole groups one after another.
+    #[inline(always)]
+    fn in_groups(&self, bytes: u32, offsets: &[u64]) -> Option<u32> {
+        let together = match (self.shift, bytes) {
+            (2, 4) => whole_groups::<8>(offsets),
+            (2, 8) => whole_groups::<4>(offsets),
+            (2, 16) => whole_groups::<2>(offsets),
+            _ => false,
+        };
+        together.then(|| (bytes >> self.shift).trailing_zeros())
+    }
+
     /// Checks and notes an access of `site.bytes` bytes at `offset` into allocation number
     /// `index`, of `size` bytes, by lane `lane` of warp `warp`; if `quiet`, only notes it.
     #[inline(always)]
@@ -311,32 +359,31 @@ impl GlobalShadow {
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
         let (block, first) = known.place(warp);
         let (block, thread, time) = (told_apart(block), first + lane, known.now(warp));
-        let kind = match site.kind {
-            AccessKind::ReadOnly => READ_ONLY,
-            AccessKind::StrongStore => 1,
-            AccessKind::Atomic => 2,
-            AccessKind::Copy => 3,
-            _ => 0,
+        let new = match site.kind {
+            AccessKind::ReadOnly => Packed::new(block, thread, READ_ONLY, time),
+            kind if kind.writes() => Packed::write(block, thread, site, time),
+            _ => Packed::new(block, thread, 0, time),
         };
-        let new = Packed::new(block, thread, kind, time);
         let written = accesses.written.load(Relaxed);
         // The write that the one before came after, and so does this.
-        let mut passed = 0;
+        let mut passed = None;
         for number in offset >> self.shift..end {
             let word = place(number);
-            if written && !quiet {
-                let old = words.writes[word].load(Relaxed);
-                if old != 0 && old != new.0 && old != passed {
-                    let line = || words.write_lines[word].load(Relaxed);
-                    self.after_write(known, (warp, lane), site, Packed(old), line, &same)?;
-                    passed = old;
-                }
+            if written
+                && !quiet
+                && let Some(old) = words.writes.last(word)
+                && old != new
+                && Some(old) != passed
+            {
+                let line = || words.writes.line(word);
+                self.after_write(known, (warp, lane), site, old, line, &same)?;
+                passed = Some(old);
             }
             if site.kind.writes() {
                 if !quiet {
                     words.check_reads(known, (warp, lane), number)?;
                 }
-                words.note_write(word, new, site.line);
+                words.writes.note(word, new, site.line);
             } else if !site.kind.strong() {
                 let before = |old: Packed| old.all_before(known, warp);
                 words.reads.note(before, word, new, site.line);
@@ -363,11 +410,11 @@ impl GlobalShadow {
         if site.kind == AccessKind::ReadOnly {
             return Err(Conflict::ReadOnlyCache(old.earlier(line(), kind.access())));
         }
-        if kind.strong() && site.kind.strong() || old.is_before(known, warp, lane) {
+        let (block, first) = known.place(warp);
+        if old.is_strong_with(told_apart(block), site) || old.is_before(known, warp, lane) {
             return Ok(());
         }
         // The lanes of one instruction that store to one place: one of them comes last.
-        let (block, first) = known.place(warp);
         let together = old.block() == told_apart(block)
             && old.thread() / LANES == first / LANES
             && old.time() == known.now(warp)
@@ -380,9 +427,9 @@ impl GlobalShadow {
     }
 }
 
-/// Whether every `LANES_EACH` lanes read one group of words of 4 bytes, one after another.
+/// Whether every `LANES_EACH` lanes access one group of words of 4 bytes, one after another.
 #[inline(always)]
-fn read_groups<const LANES_EACH: usize>(offsets: &[u64]) -> bool {
+fn whole_groups<const LANES_EACH: usize>(offsets: &[u64]) -> bool {
     const BYTES: usize = GROUP * 4;
     let mut differ = 0;
     for lanes in offsets.chunks_exact(LANES_EACH) {

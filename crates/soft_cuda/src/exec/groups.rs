@@ -38,6 +38,12 @@ pub(crate) struct Store {
     /// Offset into shared memory.
     pub from: u32,
     pub to: CopyTarget,
+    /// PTX line.
+    pub line: u32,
+    /// Number of its instruction among those of its warp.
+    pub number: u32,
+    /// Whether it has been performed: nobody may look yet.
+    pub performed: bool,
 }
 
 /// Where a [`Store`] goes.
@@ -78,6 +84,24 @@ impl<T> Groups<T> {
     /// Closes the open group of each of `lanes`.
     pub(crate) fn commit(&mut self, lanes: impl Iterator<Item = usize>) {
         lanes.for_each(|lane| self.committed[lane] += 1);
+    }
+
+    /// All of them.
+    pub(crate) fn all(self) -> impl Iterator<Item = (usize, T)> {
+        self.pending.into_iter().map(|pending| (pending.lane, pending.copy))
+    }
+
+    /// Those that [`due`](Groups::due) would take out.
+    pub(crate) fn due_mut(
+        &mut self,
+        lanes: u32,
+        keep: u64,
+    ) -> impl Iterator<Item = (usize, &mut T)> {
+        let Groups { pending, committed } = self;
+        let due = pending.iter_mut().filter(move |copy| {
+            lanes >> copy.lane & 1 != 0 && copy.group + keep < committed[copy.lane]
+        });
+        due.map(|pending| (pending.lane, &mut pending.copy))
     }
 
     /// Takes out the copies of `lanes` in all but the latest `keep` groups;

@@ -4,8 +4,11 @@
 //! The lanes of a warp have one time, which advances whenever one of them releases what it did.
 //! What all lanes of a warp know is kept once; what a lane knows beyond that, apart.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
+use super::access::Side;
+use super::agents::Agents;
 use super::clock::Clock;
 use super::machine::{BARRIERS, ClusterShape, LANES, bits};
 
@@ -25,6 +28,16 @@ struct Common {
     floors: Vec<u32>,
     /// The least of `floors`, or 0 where copies have times of their own.
     reach: u32,
+    /// Tells it apart from all others; 0 if it is empty.
+    number: u64,
+}
+
+/// What all who arrived at an mbarrier knew.
+#[derive(Debug, Default)]
+pub(crate) struct Released {
+    pub clock: Clock,
+    /// The [`Common`] that it took over last.
+    of: u64,
 }
 
 /// What the lanes of one warp know.
@@ -37,11 +50,15 @@ struct WarpKnowledge {
     now: u32,
     /// How often it has waited for products, and 1.
     products: u32,
+    /// How many bulk copies to device memory it has executed.
+    stores: u32,
     common: Arc<Common>,
     extra: [Option<Box<Clock>>; LANES],
     /// Lanes that have `extra`.
     beyond: u32,
     fences: [Option<Fenced>; LANES],
+    /// What a write to an atomic variable releases that is about to come, and nothing behind it.
+    releases: [Option<Fenced>; LANES],
     /// What lanes have read from atomic variables, which a fence makes known.
     pending: [Option<Box<Clock>>; LANES],
     /// The last of each lane's own groups of copies that it has waited for.
@@ -61,12 +78,13 @@ pub(crate) struct Knowledge {
     /// The number of the cluster, and the indices of its blocks.
     pub cluster: u64,
     blocks: Vec<u64>,
-    /// Threads of all warps, lanes that no thread has included.
-    pub threads: usize,
+    pub agents: Agents,
     /// Whether any thread of the cluster has executed a fence.
     fenced: bool,
     /// Whether there are asynchronous copies to shared memory.
     copies: bool,
+    /// How many [`Common`] there have been.
+    commons: Cell<u64>,
 }
 
 impl Knowledge {
@@ -83,8 +101,9 @@ impl Knowledge {
             block_warps,
             cluster: 0,
             blocks: vec![0; blocks],
-            threads: warps * LANES,
+            agents: Agents { threads: warps * LANES },
             fenced: false,
+            commons: Cell::new(0),
         }
     }
 
@@ -97,7 +116,7 @@ impl Knowledge {
         self.fenced = false;
         self.arrivals.fill(Clock::default());
         // Where there is one block, its last warp may have fewer lanes.
-        let threads = if self.blocks.len() == 1 { self.block_threads } else { self.threads };
+        let threads = if self.blocks.len() == 1 { self.block_threads } else { self.agents.threads };
         let common = Arc::new(self.common_of(threads, Clock::default()));
         for (w, warp) in self.warps.iter_mut().enumerate() {
             let lanes = (self.block_threads - w % self.block_warps * LANES).min(LANES);
@@ -105,10 +124,12 @@ impl Knowledge {
             warp.threads = threads;
             warp.now = 1;
             warp.products = 1;
+            warp.stores = 0;
             warp.common = common.clone();
             warp.extra = Default::default();
             warp.beyond = 0;
             warp.fences = Default::default();
+            warp.releases = Default::default();
             warp.pending = Default::default();
             warp.waited = [0; LANES];
         }
@@ -138,22 +159,25 @@ impl Knowledge {
         (cluster, rank * self.block_warps * LANES + thread)
     }
 
-    /// The agent that stands for the `cp.async` copies of thread `thread`.
-    pub(crate) fn copies_of(&self, thread: usize) -> usize {
-        self.threads + thread
+    /// A warp executes a bulk copy to device memory.
+    pub(crate) fn begin_store(&mut self, warp: usize) {
+        self.warps[warp].stores += 1;
     }
 
-    /// The agent that stands for mbarrier number `index`.
-    pub(crate) fn mbarrier(&self, index: usize) -> usize {
-        2 * self.threads + self.warps.len() + index
+    /// The number of that, from 1.
+    pub(crate) fn stores_now(&self, warp: usize) -> u32 {
+        self.warps[warp].stores
     }
 
-    /// The agent that stands for what `wgmma` reads for a warp.
-    pub(crate) fn products_of(&self, warp: usize) -> usize {
-        2 * self.threads + warp
+    /// `lane` has waited until its bulk copies to device memory up to `number` have read what they
+    /// copy.
+    pub(crate) fn wait_stores(&mut self, warp: usize, lane: usize, number: u32) {
+        let mut clock = Clock::default();
+        clock.set(self.agents.stores_of(warp * LANES + lane), number);
+        self.acquire(warp, 1 << lane, &clock);
     }
 
-    /// The time of that.
+    /// The time of the [products](Agents::products_of) of a warp.
     pub(crate) fn products_now(&self, warp: usize) -> u32 {
         self.warps[warp].products
     }
@@ -163,7 +187,7 @@ impl Knowledge {
     pub(crate) fn complete_products(&mut self, warps: &[usize]) {
         let mut clock = Clock::default();
         for &warp in warps {
-            clock.set(self.products_of(warp), self.products_now(warp));
+            clock.set(self.agents.products_of(warp), self.products_now(warp));
             self.warps[warp].products += 1;
         }
         for &warp in warps {
@@ -194,6 +218,11 @@ impl Knowledge {
         self.warps[warp].common.floors[other]
     }
 
+    /// As [`floor`](Knowledge::floor), for a warp of another cluster.
+    pub(crate) fn foreign_floor(&self, warp: usize, cluster: u64, other: usize) -> u32 {
+        self.warps[warp].common.clock.foreign_least(cluster, other * LANES..(other + 1) * LANES)
+    }
+
     /// Whether `lane` of `warp` comes after `time` in the life of `agent`.
     pub(crate) fn knows(&self, warp: usize, lane: usize, agent: usize, time: u32) -> bool {
         let mine = &self.warps[warp];
@@ -201,7 +230,7 @@ impl Knowledge {
         agent == thread
             || mine.common.clock.at(agent) >= time
             || mine.extra[lane].as_ref().is_some_and(|extra| extra.at(agent) >= time)
-            || agent == self.copies_of(thread) && mine.waited[lane] >= time
+            || agent == self.agents.copies_of(thread) && mine.waited[lane] >= time
     }
 
     /// As [`knows`](Knowledge::knows), for an agent of another cluster.
@@ -236,14 +265,15 @@ impl Knowledge {
         let floor = |warp: usize| clock.least(warp * LANES..((warp + 1) * LANES).min(threads));
         let floors: Vec<u32> = (0..self.warps.len()).map(floor).collect();
         let reach = if self.copies { 0 } else { floors.iter().min().copied().unwrap_or(0) };
-        Common { clock, floors, reach }
+        self.commons.set(self.commons.get() + 1);
+        Common { clock, floors, reach, number: self.commons.get() }
     }
 
-    /// Adds what `lanes` of `warp` know to `into`; does not advance their time. `before` is a warp
-    /// that has done so already.
-    fn give(&self, warp: usize, lanes: u32, into: &mut Clock, before: Option<usize>) {
+    /// Adds what `lanes` of `warp` know to `into`; does not advance their time. `has` is the number
+    /// of a [`Common`] that it has already.
+    fn give(&self, warp: usize, lanes: u32, into: &mut Clock, has: u64) {
         let mine = &self.warps[warp];
-        if !before.is_some_and(|before| Arc::ptr_eq(&self.warps[before].common, &mine.common)) {
+        if mine.common.number != has {
             into.join(&mine.common.clock);
         }
         for lane in bits(lanes & mine.beyond) {
@@ -255,14 +285,21 @@ impl Knowledge {
             let thread = warp * LANES + lane;
             into.set(thread, mine.now);
             if mine.waited[lane] != 0 {
-                into.set(self.copies_of(thread), mine.waited[lane]);
+                into.set(self.agents.copies_of(thread), mine.waited[lane]);
             }
         }
     }
 
     /// Adds what `lanes` of `warp` know to `into`, for others to [`acquire`](Knowledge::acquire).
     pub(crate) fn release(&mut self, warp: usize, lanes: u32, into: &mut Clock) {
-        self.give(warp, lanes, into, None);
+        self.give(warp, lanes, into, 0);
+        self.warps[warp].now += 1;
+    }
+
+    /// As [`release`](Knowledge::release), to those who wait for an mbarrier.
+    pub(crate) fn arrive_at(&mut self, warp: usize, lanes: u32, into: &mut Released) {
+        self.give(warp, lanes, &mut into.clock, into.of);
+        into.of = self.warps[warp].common.number;
         self.warps[warp].now += 1;
     }
 
@@ -277,7 +314,8 @@ impl Knowledge {
             };
             clock.join(from);
             let common = Arc::new(self.common_of(threads, clock));
-            return self.warps[warp].know(common);
+            self.warps[warp].common = common;
+            return;
         }
         for lane in bits(lanes) {
             mine.extra[lane].get_or_insert_default().join(from);
@@ -295,7 +333,7 @@ impl Knowledge {
             mine.extra[lane] = None;
         }
         mine.beyond = 0;
-        mine.know(all.clone());
+        mine.common = all.clone();
     }
 
     /// `lanes` of `warp` pass a `bar.warp.sync` together.
@@ -345,8 +383,8 @@ impl Knowledge {
             // What threads did that have exited comes before the barrier as well.
             let warps = rank * self.block_warps..(rank + 1) * self.block_warps;
             for warp in warps.clone() {
-                let before = (warp != warps.start).then(|| warp - 1);
-                self.give(warp, self.warps[warp].lanes, &mut clock, before);
+                let has = if warp == warps.start { 0 } else { self.warps[warp - 1].common.number };
+                self.give(warp, self.warps[warp].lanes, &mut clock, has);
             }
             self.warps[warps].iter_mut().for_each(|warp| warp.now += 1);
         } else {
@@ -376,28 +414,65 @@ impl Knowledge {
         *waited = (*waited).max(group);
     }
 
-    /// `lanes` of `warp` execute a fence, of blocks of the whole grid if `wide`.
-    pub(crate) fn fence(&mut self, warp: usize, lanes: u32, wide: bool) {
-        self.fenced = true;
+    /// `lanes` of `warp` execute a fence, or release something, to blocks of the whole grid if `wide`.
+    pub(crate) fn fence(&mut self, warp: usize, lanes: u32, wide: bool, side: Side) {
+        self.fenced |= side == Side::Both;
         for lane in bits(lanes) {
-            let pending = &mut self.warps[warp].pending[lane];
-            let read = match wide {
-                true => pending.take().map(|read| *read),
-                false => pending.as_ref().map(|read| read.of_cluster()),
-            };
-            if let Some(read) = read {
-                self.acquire(warp, 1 << lane, &read);
+            if side == Side::Both {
+                self.acquire_pending(warp, lane, wide);
             }
             let mut clock = Clock::default();
-            self.give(warp, 1 << lane, &mut clock, None);
-            self.warps[warp].fences[lane] = Some(Fenced { clock: Arc::new(clock), wide });
+            self.give(warp, 1 << lane, &mut clock, 0);
+            let fenced = Some(Fenced { clock: Arc::new(clock), wide });
+            match side {
+                Side::Both => self.warps[warp].fences[lane] = fenced,
+                _ => self.warps[warp].releases[lane] = fenced,
+            }
         }
         self.warps[warp].now += 1;
     }
 
+    /// `observe` says what a lane reads that acquires it, from blocks of the whole grid if `wide`.
+    pub(crate) fn acquire_observed(
+        &mut self,
+        (warp, lane): (usize, usize),
+        wide: bool,
+        observe: impl FnOnce(&mut Knowledge),
+    ) {
+        // What it has read before, it does not acquire by that.
+        let before = self.warps[warp].pending[lane].take();
+        observe(self);
+        self.acquire_pending(warp, lane, wide);
+        if let Some(before) = before {
+            self.warps[warp].pending[lane].get_or_insert_default().join(&before);
+        }
+    }
+
+    /// What a lane has read from atomic variables is known to it, of blocks of the whole grid if `wide`.
+    fn acquire_pending(&mut self, warp: usize, lane: usize, wide: bool) {
+        let pending = &mut self.warps[warp].pending[lane];
+        let read = match wide {
+            true => pending.take().map(|read| *read),
+            false => pending.as_ref().map(|read| read.of_cluster()),
+        };
+        if let Some(read) = read {
+            self.acquire(warp, 1 << lane, &read);
+        }
+    }
+
     /// The last fence of a lane.
-    pub(crate) fn fenced(&self, warp: usize, lane: usize) -> Option<&Fenced> {
+    fn fenced(&self, warp: usize, lane: usize) -> Option<&Fenced> {
         self.warps[warp].fences[lane].as_ref()
+    }
+
+    /// What a write to an atomic variable by a lane releases.
+    pub(crate) fn released_by(
+        &mut self,
+        warp: usize,
+        lane: usize,
+    ) -> impl Iterator<Item = Fenced> + use<> {
+        let once = self.warps[warp].releases[lane].take();
+        self.fenced(warp, lane).cloned().into_iter().chain(once)
     }
 
     /// What a lane has read from an atomic variable: a fence will make it known. `cluster` is
@@ -409,12 +484,5 @@ impl Knowledge {
             true => pending.join(clock),
             false => pending.join_from(cluster, clock),
         }
-    }
-}
-
-impl WarpKnowledge {
-    /// All lanes know what `common` says.
-    fn know(&mut self, common: Arc<Common>) {
-        self.common = common;
     }
 }

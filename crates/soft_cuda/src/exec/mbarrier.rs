@@ -108,8 +108,8 @@ fn advance(cx: &mut Cx<'_>, index: usize) {
         barrier.arrived.set(barrier.component, barrier.completed);
         barrier.done.clone_from(&barrier.arrived);
         if let Some(checker) = &cx.checker {
-            barrier.released.set(checker.known.mbarrier(index), barrier.completed);
-            barrier.acquired.clone_from(&barrier.released);
+            barrier.released.clock.set(checker.known.agents.mbarrier(index), barrier.completed);
+            barrier.acquired.clone_from(&barrier.released.clock);
         }
         cx.barriers.completions += 1;
     }
@@ -306,7 +306,7 @@ fn arrive(
     if release {
         cx.order.release(warp, &mut barrier.arrived);
         if let Some(checker) = &mut cx.checker {
-            checker.known.release(warp, 1 << lane, &mut barrier.released);
+            checker.known.arrive_at(warp, 1 << lane, &mut barrier.released);
         }
     }
     advance(cx, index);

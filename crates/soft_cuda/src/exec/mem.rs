@@ -9,6 +9,7 @@
 
 use std::marker::PhantomData;
 
+use super::access::{SIDES, Side};
 use super::address::{Pointers, one_allocation, resolve_lanes, shared32};
 use super::element::{Element, Transfer};
 use super::lanes::{W, write_lanes};
@@ -391,7 +392,7 @@ unsafe impl Handler for StoreAny {
 }
 
 /// A memory fence: `membar`, `fence`, and the ordered side of acquire loads
-/// and release stores. `x` is whether it orders threads of other blocks, too.
+/// and release stores. `x` is whether it orders threads of other blocks, too; `y` its [`Side`].
 pub(crate) struct Fence;
 
 // SAFETY: touches no slot.
@@ -400,10 +401,14 @@ unsafe impl Handler for Fence {
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         cx.order.fence(cx.warp);
-        if let Some(checker) = &mut cx.checker {
+        let side = SIDES[op.y as usize];
+        // What an acquire makes known is noted where it is read.
+        if let Some(checker) = &mut cx.checker
+            && side != Side::Acquire
+        {
             // What it loaded comes before what others write who know of this.
             checker.put_loads();
-            checker.known.fence(cx.warp, cx.mask, op.x != 0);
+            checker.known.fence(cx.warp, cx.mask, op.x != 0, side);
         }
         false
     }

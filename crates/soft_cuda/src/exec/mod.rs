@@ -8,6 +8,7 @@
 
 pub(crate) mod access;
 pub(crate) mod address;
+mod agents;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 #[cfg(target_arch = "x86_64")]
@@ -31,6 +32,7 @@ pub(crate) mod convert;
 pub(crate) mod copy;
 mod descriptor;
 pub(crate) mod element;
+mod entries;
 pub(crate) mod facts;
 pub(crate) mod float;
 pub(crate) mod fma;
@@ -77,6 +79,7 @@ pub(crate) mod tensor_core;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 mod word_reads;
+mod word_writes;
 mod writes;
 
 pub(crate) use machine::{FULL, NO_SLOT};

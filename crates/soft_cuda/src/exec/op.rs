@@ -273,7 +273,7 @@ impl Cx<'_> {
     }
 
     /// Whether accesses are noted without being checked.
-    fn be_quiet(&mut self, quiet: bool) {
+    pub(super) fn be_quiet(&mut self, quiet: bool) {
         if let Some(checker) = &mut self.checker {
             checker.quiet = quiet;
         }

@@ -1,6 +1,6 @@
 //! An access of a word of device memory in 64 bits.
 
-use super::access::{AccessKind, EarlierAccess};
+use super::access::{AccessKind, EarlierAccess, Site};
 use super::knowledge::Knowledge;
 use super::machine::LANES;
 use crate::fault::Access;
@@ -12,8 +12,10 @@ const LAST_TIME: u32 = (1 << 20) - 1;
 /// Words of a group: a warp that loads a whole one has that noted once.
 pub(super) const GROUP: usize = 8;
 
-/// An access in one word: block plus 1, thread, kind, of a group the logarithm of the words that
-/// each lane reads, of a read of one word the number in [`TOGETHER`], and time.
+/// An access in one word: block plus 1, thread, kind, two bits more, and time. The two are, of a group,
+/// the logarithm of the words that each lane accesses; of a read of one word, the number in
+/// [`TOGETHER`]; of a write of one word, [`OF_BLOCK`](Packed::OF_BLOCK) and
+/// [`EIGHT_BYTES`](Packed::EIGHT_BYTES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packed(pub(super) u64);
 
@@ -26,13 +28,53 @@ pub(super) const READ_ONLY: u64 = 1;
 const TOGETHER: [usize; 4] = [1, 2, LANES / 2, LANES];
 
 impl Packed {
-    pub(super) const KIND: u64 = 3 << 22;
     pub(super) const EACH: u32 = 20;
     const TOGETHER: u32 = 20;
+    /// A strong write of the block's scope.
+    pub(super) const OF_BLOCK: u64 = 1 << 20;
+    /// An atomic on eight bytes.
+    pub(super) const EIGHT_BYTES: u64 = 1 << 21;
 
     pub(super) fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
         let time = u64::from(time.min(LAST_TIME));
         Packed((block + 1) << 34 | (thread as u64) << 24 | kind << 22 | time)
+    }
+
+    /// A write of a word.
+    pub(super) fn write(block: u64, thread: usize, site: Site, time: u32) -> Packed {
+        let access = site.kind.access();
+        let kind = match access {
+            Access::Atomic => 2,
+            Access::Copy => 3,
+            Access::Store if site.kind.strong() => 1,
+            _ => 0,
+        };
+        let time = if site.kind == AccessKind::PendingCopy { LAST_TIME } else { time };
+        let mut more = 0;
+        if site.kind.of_block() {
+            more |= Packed::OF_BLOCK;
+        }
+        if access == Access::Atomic && site.bytes == 8 {
+            more |= Packed::EIGHT_BYTES;
+        }
+        Packed(Packed::new(block, thread, kind, time).0 | more)
+    }
+
+    /// Whether this write and an access of `site` of block `block` are strong with each other.
+    pub(super) fn is_strong_with(self, block: u64, site: Site) -> bool {
+        let (kind, access) = (KINDS[self.kind() as usize], site.kind.access());
+        let of_block = self.0 & Packed::OF_BLOCK != 0 || site.kind.of_block();
+        let eight = self.0 & Packed::EIGHT_BYTES != 0;
+        let both_atomic = kind.access() == Access::Atomic && access == Access::Atomic;
+        kind.strong()
+            && site.kind.strong()
+            && (!of_block || self.block() == block)
+            && (!both_atomic || eight == (site.bytes == 8))
+    }
+
+    /// The plain store by the same thread at the same time.
+    pub(super) fn plain(self) -> Packed {
+        Packed(self.0 & !(3 << 22 | Packed::OF_BLOCK | Packed::EIGHT_BYTES))
     }
 
     pub(super) fn block(self) -> u64 {
@@ -98,6 +140,24 @@ impl Packed {
     pub(super) fn all_before(self, known: &Knowledge, warp: usize) -> bool {
         let (cluster, agent) = known.agent(self.block(), self.thread());
         cluster == told_apart(known.cluster) && known.floor(warp, agent / LANES) >= self.time()
+    }
+
+    /// Whether an access by any lanes of a warp of any cluster comes before what all lanes of `warp` do
+    /// now.
+    pub(super) fn warp_before(self, known: &Knowledge, warp: usize) -> bool {
+        let (cluster, agent) = known.agent(self.block(), self.thread());
+        let (other, time) = (agent / LANES, self.time());
+        match cluster == told_apart(known.cluster) {
+            true => known.floor(warp, other) >= time,
+            false => known.foreign_floor(warp, cluster, other) >= time,
+        }
+    }
+
+    /// What accesses by a warp at one time have in common.
+    #[inline(always)]
+    pub(super) fn of_warp(self) -> u64 {
+        const LANE: u64 = (LANES as u64 - 1) << 24;
+        self.0 & !(LANE | 3 << Packed::EACH)
     }
 
     pub(super) fn earlier(self, line: u32, access: Access) -> EarlierAccess {

@@ -1,6 +1,7 @@
 //! The mbarriers of a block: arrivals, bytes and phases.
 
-use super::clock;
+use super::clock::Clock;
+use super::knowledge::Released;
 use super::machine::SHARED_BASE;
 use super::order::WarpClock;
 
@@ -26,8 +27,8 @@ pub(super) struct MbarrierState {
     /// Whether a fence has made its initialisation known to asynchronous copies.
     pub fenced: bool,
     /// The same, for checks of all accesses.
-    pub released: clock::Clock,
-    pub acquired: clock::Clock,
+    pub released: Released,
+    pub acquired: Clock,
     /// Who initialised it, and when.
     pub by: (usize, u32),
 }

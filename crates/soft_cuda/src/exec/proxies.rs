@@ -17,7 +17,7 @@ impl Shadow {
         offset: u32,
         reads: bool,
     ) -> Option<EarlierAccess> {
-        let threads = known.mbarrier(0);
+        let threads = known.agents.mbarrier(0);
         self.words(offset, site.bytes).find_map(|word| {
             let (time, write) = (self.written[word], self.writes[word]);
             let agent = usize::from(write.agent);

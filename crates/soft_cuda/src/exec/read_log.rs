@@ -11,6 +11,8 @@ use super::machine::LANES;
 
 /// Instructions that have runs of their own at the same time.
 const SLOTS: usize = 128;
+/// How many patterns are remembered, for other records to share.
+const PATTERNS: usize = 16;
 
 /// Which lanes of a warp load, and where, relative to the first of them.
 #[derive(Debug)]
@@ -126,12 +128,15 @@ pub(super) struct ReadLog {
     loaded: Vec<bool>,
     /// Records that are complete, with the numbers of their allocations.
     done: Vec<(usize, Record)>,
+    /// Those of records that began last.
+    patterns: Vec<Arc<Pattern>>,
 }
 
 impl ReadLog {
     pub(super) fn new(warps: usize, allocations: usize) -> ReadLog {
         let open = (0..warps * SLOTS).map(|_| None).collect();
-        ReadLog { open, used: Vec::new(), loaded: vec![false; allocations], done: Vec::new() }
+        let loaded = vec![false; allocations];
+        ReadLog { open, used: Vec::new(), loaded, done: Vec::new(), patterns: Vec::new() }
     }
 
     /// Forgets everything.
@@ -199,7 +204,7 @@ impl ReadLog {
         }
         let first = offsets[mask.trailing_zeros() as usize];
         let run = Record {
-            pattern: Arc::new(Pattern::of((mask, first), offsets)),
+            pattern: self.pattern((mask, first), offsets),
             site,
             block,
             thread,
@@ -210,6 +215,18 @@ impl ReadLog {
         };
         self.loaded[index] = true;
         self.open[at] = Some(Open { index, whole: None, run });
+    }
+
+    fn pattern(&mut self, lanes: (u32, u64), offsets: &[u64; LANES]) -> Arc<Pattern> {
+        if let Some(found) = self.patterns.iter().find(|pattern| pattern.fits(lanes, offsets)) {
+            return found.clone();
+        }
+        if self.patterns.len() == PATTERNS {
+            self.patterns.clear();
+        }
+        let new = Arc::new(Pattern::of(lanes, offsets));
+        self.patterns.push(new.clone());
+        new
     }
 
     /// Completes the records at a place.

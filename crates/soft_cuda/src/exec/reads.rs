@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::knowledge::Knowledge;
-use super::machine::{LANES, bits};
+use super::machine::bits;
 
 /// The last read of each word by the lanes of one warp.
 #[derive(Debug)]
@@ -37,18 +37,16 @@ impl Reads {
         }
     }
 
-    /// The thread of warp `reader`, whose reads these are since `base`, that read a word and that a
-    /// lane does not come after.
+    /// A lane that read a word since `base` and that a lane of `warp` does not come after. `agent` is
+    /// what stands for its reads.
     pub(super) fn unknown(
         &self,
         known: &Knowledge,
         (warp, lane): (usize, usize),
-        (reader, base): (usize, u32),
-        word: usize,
+        (word, base): (usize, u32),
+        agent: impl Fn(usize) -> usize,
     ) -> Option<usize> {
-        let time = self.times[word] - base;
-        let knows = |agent: usize| known.knows(warp, lane, agent, time);
-        let first = reader * LANES;
-        bits(self.lanes[word]).map(|lane| first + lane).find(|&agent| !knows(agent))
+        let time = self.times[word].checked_sub(base).filter(|&time| time != 0)?;
+        bits(self.lanes[word]).find(|&reader| !known.knows(warp, lane, agent(reader), time))
     }
 }

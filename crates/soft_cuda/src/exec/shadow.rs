@@ -36,6 +36,10 @@ pub(crate) struct Shadow {
     /// there is none.
     pub(super) async_reads: Vec<Reads>,
     pub(super) product_reads: Vec<Reads>,
+    /// Those by bulk copies to device memory, as long as nobody has waited for them, likewise.
+    pub(super) stored_reads: Vec<Reads>,
+    /// Those by bulk copies to shared memory, by number of the mbarrier, which is given.
+    pub(super) copied_reads: Vec<(usize, Reads)>,
     pub(super) loads: Loads,
     pub(super) chunks: Chunks,
     /// By warp: the time of its last read.
@@ -66,6 +70,8 @@ impl Shadow {
             reads: (0..warps).map(|_| Reads::new(words)).collect(),
             async_reads: Vec::new(),
             product_reads: Vec::new(),
+            stored_reads: Vec::new(),
+            copied_reads: Vec::new(),
             loads: Loads::new(warps),
             chunks: Chunks::new(words, warps),
             last_read: vec![0; warps],
@@ -80,6 +86,8 @@ impl Shadow {
         if self.latest > u32::MAX / 2 {
             self.written.fill(0);
             let others = self.async_reads.iter_mut().chain(&mut self.product_reads);
+            let copied = self.copied_reads.iter_mut().map(|(_, reads)| reads);
+            let others = others.chain(&mut self.stored_reads).chain(copied);
             let all = self.reads.iter_mut().chain(others);
             all.for_each(|reads| {
                 reads.times.fill(0);
@@ -165,6 +173,40 @@ impl Shadow {
         }
         let now = self.stamp(known.products_now(warp));
         self.product_reads[warp].note(now, words, 1, line);
+    }
+
+    /// Notes that a lane's bulk copy to device memory reads bytes, by instruction number `number` of
+    /// these in its warp.
+    pub(super) fn note_stored(
+        &mut self,
+        (warp, lane): (usize, usize),
+        (offset, bytes): (u32, u32),
+        number: u32,
+        line: u32,
+    ) {
+        let all = self.writes.len();
+        if self.stored_reads.is_empty() {
+            self.stored_reads = self.reads.iter().map(|_| Reads::new(all)).collect();
+        }
+        let (now, words) = (self.stamp(number), self.words(offset, bytes));
+        self.stored_reads[warp].note(now, words, 1 << lane, line);
+    }
+
+    /// Notes that a bulk copy to shared memory reads bytes until phase `phase` of mbarrier `index`.
+    pub(super) fn note_copied(
+        &mut self,
+        index: usize,
+        (offset, bytes): (u32, u32),
+        phase: u32,
+        line: u32,
+    ) {
+        let (now, words) = (self.stamp(phase), self.words(offset, bytes));
+        let found = self.copied_reads.iter().position(|&(number, _)| number == index);
+        let at = found.unwrap_or_else(|| {
+            self.copied_reads.push((index, Reads::new(self.writes.len())));
+            self.copied_reads.len() - 1
+        });
+        self.copied_reads[at].1.note(now, words, 1, line);
     }
 
     fn async_reads(&mut self, warp: usize) -> &mut Reads {

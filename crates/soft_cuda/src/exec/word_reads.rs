@@ -1,22 +1,21 @@
 //! Who read each word of device memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::access::Conflict;
+use super::entries::Entries;
 use super::knowledge::Knowledge;
-use super::packed::{Packed, READ_ONLY};
+use super::packed::{GROUP, Packed, READ_ONLY};
 use crate::fault::Access;
 
 /// The reads of words, or of whole groups, whose words as many lanes read one after another.
 pub(super) struct WordReads {
-    last: Box<[AtomicU64]>,
+    last: Entries,
     /// The last read by other lanes than that of the last read of all.
-    other: Box<[AtomicU64]>,
-    last_lines: Box<[AtomicU32]>,
-    other_lines: Box<[AtomicU32]>,
-    /// All others that the last two do not come after, with their lines.
+    other: Entries,
+    /// Others that the last two do not come after, at most [`KEPT`] of each place, with their lines.
     more: Mutex<HashMap<usize, Vec<(Packed, u32)>>>,
     /// Whether there are any.
     has_more: AtomicBool,
@@ -24,29 +23,14 @@ pub(super) struct WordReads {
     any: AtomicBool,
 }
 
-/// A type for which all bytes may be zero.
-///
-/// # Safety
-/// They may.
-pub(super) unsafe trait Zeroable {}
-// SAFETY: it has the bits of an integer.
-unsafe impl Zeroable for AtomicU32 {}
-// SAFETY: as above.
-unsafe impl Zeroable for AtomicU64 {}
-
-/// Zeros. Fresh pages of the host are zero already, and most are never touched.
-pub(super) fn zeroed<T: Zeroable>(words: usize) -> Box<[T]> {
-    // SAFETY: by the contract of the trait.
-    unsafe { Box::new_zeroed_slice(words).assume_init() }
-}
+/// Memory is bounded so. Who comes after this many reads by others mostly comes after all.
+const KEPT: usize = 30;
 
 impl WordReads {
     pub(super) fn new(places: usize) -> WordReads {
         WordReads {
-            last: zeroed(places),
-            other: zeroed(places),
-            last_lines: zeroed(places),
-            other_lines: zeroed(places),
+            last: Entries::new(places),
+            other: Entries::new(places),
             more: Mutex::default(),
             has_more: AtomicBool::new(false),
             any: AtomicBool::new(false),
@@ -57,7 +41,7 @@ impl WordReads {
     /// cache is kept even so: no write may come after it.
     #[inline(always)]
     pub(super) fn note(&self, before: impl Fn(Packed) -> bool, at: usize, new: Packed, line: u32) {
-        let last = Packed(self.last[at].load(Relaxed));
+        let last = Packed(self.last.load(at));
         if last == new {
             return;
         }
@@ -65,16 +49,31 @@ impl WordReads {
             self.any.store(true, Relaxed);
         }
         if last.0 != 0 && !last.same_lanes(new) {
-            let other = Packed(self.other[at].load(Relaxed));
+            let other = Packed(self.other.load(at));
             let is_covered = || other.kind() & READ_ONLY == 0 && before(other);
             if other.0 != 0 && !other.same_lanes(last) && !other.same_lanes(new) && !is_covered() {
-                self.keep(at, other, self.other_lines[at].load(Relaxed));
+                self.keep(at, other, self.other.line(at));
             }
-            self.other_lines[at].store(self.last_lines[at].load(Relaxed), Relaxed);
-            self.other[at].store(last.0, Relaxed);
+            self.other.store(at, last.0, self.last.line(at));
         }
-        self.last_lines[at].store(line, Relaxed);
-        self.last[at].store(new.0, Relaxed);
+        self.last.store(at, new.0, line);
+    }
+
+    /// Whether there are no reads of the words of a group.
+    #[inline(always)]
+    pub(super) fn none_in_group(&self, group: usize) -> bool {
+        !self.any.load(Relaxed) || self.last.none(group * GROUP..(group + 1) * GROUP)
+    }
+
+    /// Whether `passes` is true of all reads at a place, none of which is through the read-only cache.
+    #[inline(always)]
+    pub(super) fn all(&self, at: usize, mut passes: impl FnMut(Packed) -> bool) -> bool {
+        let mut passes = |reads: &Entries| {
+            let read = reads.access(at);
+            read.is_none_or(|read| read.kind() & READ_ONLY == 0 && passes(read))
+        };
+        !self.any.load(Relaxed)
+            || !self.has_more.load(Relaxed) && passes(&self.last) && passes(&self.other)
     }
 
     /// Keeps a third read.
@@ -82,8 +81,10 @@ impl WordReads {
     fn keep(&self, at: usize, read: Packed, line: u32) {
         let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
         let here = more.entry(at).or_default();
+        let is_full = here.len() == KEPT;
         match here.iter_mut().find(|(kept, _)| kept.same_lanes(read)) {
             Some(kept) => *kept = (read, line),
+            None if is_full => return,
             None => here.push((read, line)),
         }
         self.has_more.store(true, Relaxed);
@@ -102,12 +103,9 @@ impl WordReads {
         if !self.any.load(Relaxed) {
             return Ok(());
         }
-        for (reads, lines) in [(&self.last, &self.last_lines), (&self.other, &self.other_lines)] {
-            let old = Packed(reads[at].load(Relaxed));
-            if old.0 == 0 {
-                return Ok(());
-            }
-            check_read(known, by, of(old), || lines[at].load(Relaxed))?;
+        for reads in [&self.last, &self.other] {
+            let Some(old) = reads.access(at) else { return Ok(()) };
+            check_read(known, by, of(old), || reads.line(at))?;
         }
         if !self.has_more.load(Relaxed) {
             return Ok(());

@@ -35,7 +35,7 @@ impl Shadow {
         let time = known.now(warp);
         if mask == FULL
             && site.kind == AccessKind::Store
-            && self.store_row(known, checks, warp, site, offsets)
+            && self.store_rows(known, checks, warp, site, offsets)
         {
             return Ok(());
         }
@@ -54,10 +54,12 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks and notes stores by all lanes of a warp, one behind another, to words that all lanes may
-    /// write. Returns `false`, and has noted nothing, if it is not that simple.
+    /// Checks and notes stores by all lanes of a warp to words that all lanes may write, one behind
+    /// another, or in up to eight such rows, as a transposed tile is stored: lane 0 in the first one,
+    /// lane 1 in the second one, and so on. Returns `false`, and has noted nothing, if it is not that
+    /// simple.
     #[inline(always)]
-    fn store_row(
+    fn store_rows(
         &mut self,
         known: &Knowledge,
         checks: Checks,
@@ -65,24 +67,37 @@ impl Shadow {
         site: Site,
         offsets: &[u32; LANES],
     ) -> bool {
-        let mut differ = offsets[0] & ((1 << self.shift) - 1);
-        for (lane, offset) in offsets.iter().enumerate() {
-            differ |= offset.wrapping_sub(offsets[0]) ^ (lane as u32 * site.bytes);
-        }
-        let words = self.words(offsets[0], site.bytes * LANES as u32);
-        if differ != 0
-            || site.bytes < 1 << self.shift
-            || !self.may_write(known, checks, warp, words.clone())
+        let in_rows = |rows: usize| {
+            let pairs = offsets.iter().zip(&offsets[rows..]);
+            pairs.fold(0, |differ, (a, b)| differ | b.wrapping_sub(*a) ^ site.bytes) == 0
+        };
+        let Some(rows) = [1, 2, 4, 8].into_iter().find(|&rows| in_rows(rows)) else {
+            return false;
+        };
+        let bytes = site.bytes * (LANES / rows) as u32;
+        let starts = &offsets[..rows];
+        let apart = |(i, a): (usize, &u32)| starts[i + 1..].iter().all(|b| a.abs_diff(*b) >= bytes);
+        let aligned = |start: &u32| start.is_multiple_of(1 << self.shift);
+        if site.bytes < 1 << self.shift
+            || !starts.iter().all(aligned)
+            || !starts.iter().enumerate().all(apart)
+            || !starts.iter().all(|&start| {
+                let words = self.words(start, bytes);
+                self.may_write(known, checks, warp, words)
+            })
         {
             return false;
         }
         let now = self.stamp(known.now(warp));
-        self.chunks.write_all(words.clone());
-        self.written[words.clone()].fill(now);
-        let each = words.len() / LANES;
-        for (lane, writes) in self.writes[words].chunks_exact_mut(each).enumerate() {
-            let agent = (warp * LANES + lane) as u16;
-            writes.fill(Write { line: site.line, agent, kind: site.kind as u8 });
+        for (row, &start) in starts.iter().enumerate() {
+            let words = self.words(start, bytes);
+            self.chunks.write_all(words.clone());
+            self.written[words.clone()].fill(now);
+            let each = words.len() / (LANES / rows);
+            for (i, writes) in self.writes[words].chunks_exact_mut(each).enumerate() {
+                let agent = (warp * LANES + row + i * rows) as u16;
+                writes.fill(Write { line: site.line, agent, kind: site.kind as u8 });
+            }
         }
         true
     }
@@ -96,7 +111,14 @@ impl Shadow {
         warp: usize,
         words: Range<usize>,
     ) -> bool {
-        if words.is_empty() || !self.product_reads.is_empty() {
+        let stored = |reads: &Reads| {
+            reads.latest > self.base && reads.times[words.clone()].iter().any(|&t| t > self.base)
+        };
+        if words.is_empty()
+            || !self.product_reads.is_empty()
+            || self.stored_reads.iter().any(stored)
+            || self.copied_reads.iter().any(|(_, reads)| stored(reads))
+        {
             return false;
         }
         let reach = if checks.races { self.base + known.reach(warp) } else { u32::MAX };
@@ -198,7 +220,7 @@ impl Shadow {
                     if self.in_gap(word) {
                         return Err(Conflict::NoVariable);
                     }
-                    if site.kind == AccessKind::Atomic {
+                    if site.kind.access() == Access::Atomic {
                         return Err(Conflict::Uninitialised);
                     }
                 }
@@ -223,12 +245,14 @@ impl Shadow {
                     let floor = self.base + known.floor(warp, other);
                     let reads = &self.reads[other];
                     if reads.times[word] > floor {
-                        self.check_read(known, (warp, lane), (reads, other), word)?;
+                        let agent = |reader| other * LANES + reader;
+                        self.check_read(known, (warp, lane), (reads, other), word, agent)?;
                     }
                     if let Some(reads) = self.async_reads.get(other)
                         && reads.times[word] > floor
                     {
-                        self.check_read(known, (warp, lane), (reads, other), word)?;
+                        let agent = |reader| other * LANES + reader;
+                        self.check_read(known, (warp, lane), (reads, other), word, agent)?;
                     }
                 }
             }
@@ -246,7 +270,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`.
+    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`, for each
+    /// of which `agent` stands.
     #[inline(never)]
     fn check_read(
         &self,
@@ -254,29 +279,39 @@ impl Shadow {
         by: (usize, usize),
         (reads, other): (&Reads, usize),
         word: usize,
+        agent: impl Fn(usize) -> usize,
     ) -> Result<(), Conflict> {
-        match reads.unknown(known, by, (other, self.base), word) {
+        match reads.unknown(known, by, (word, self.base), agent) {
             None => Ok(()),
-            Some(agent) => {
+            Some(reader) => {
                 let (line, access) = (reads.lines[word], Access::Load);
-                Err(Conflict::Race(EarlierAccess { block: known.cluster, agent, line, access }))
+                let (block, agent) = (known.cluster, other * LANES + reader);
+                Err(Conflict::Race(EarlierAccess { block, agent, line, access }))
             }
         }
     }
 
-    /// Fails if a lane does not come after the last products that read a word.
+    /// Fails if a lane does not come after the last products and bulk copies that read a word.
     #[inline(always)]
     fn check_products(
         &self,
         known: &Knowledge,
-        (warp, lane): (usize, usize),
+        by: (usize, usize),
         word: usize,
     ) -> Result<(), Conflict> {
         for (reader, reads) in self.product_reads.iter().enumerate() {
-            let (time, agent) = (reads.times[word], known.products_of(reader));
-            if time > self.base && !known.knows(warp, lane, agent, time - self.base) {
-                let (line, access) = (reads.lines[word], Access::Load);
-                let (block, agent) = (known.cluster, reader * LANES);
+            self.check_read(known, by, (reads, reader), word, |_| {
+                known.agents.products_of(reader)
+            })?;
+        }
+        for (reader, reads) in self.stored_reads.iter().enumerate() {
+            let agent = |lane| known.agents.stores_of(reader * LANES + lane);
+            self.check_read(known, by, (reads, reader), word, agent)?;
+        }
+        for (index, reads) in &self.copied_reads {
+            let agent = known.agents.mbarrier(*index);
+            if reads.unknown(known, by, (word, self.base), |_| agent).is_some() {
+                let (block, line, access) = (known.cluster, reads.lines[word], Access::Load);
                 return Err(Conflict::Race(EarlierAccess { block, agent, line, access }));
             }
         }

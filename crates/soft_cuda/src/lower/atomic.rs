@@ -6,7 +6,7 @@ use super::context::{Context, Result};
 use super::ir::Field;
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use crate::exec::access::AccessKind;
+use crate::exec::access::{AccessKind, Side};
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
 use crate::exec::{NO_SLOT, pick_compact};
 use crate::ptx::ast::Space;
@@ -23,7 +23,7 @@ impl Lowering<'_> {
     pub(super) fn atomic(&mut self, at: &mut Context<'_>, returns: bool) -> Result<()> {
         let policy = at.take("L2::cache_hint");
         let order = at.take_one(&["acquire", "release", "acq_rel"]);
-        let wide = !at.mods.contains(&"cta");
+        let (wide, of_block) = (at.wide(), at.mods.contains(&"cta"));
         let noftz = at.take("noftz");
         at.take_all(|m| ["relaxed", "cta", "cluster", "gpu", "sys"].contains(&m));
         let space = self.space(at);
@@ -86,12 +86,13 @@ impl Lowering<'_> {
         let number = RMWS.iter().position(|&r| r == rmw).unwrap_or(0) as u32;
         let fields =
             [d, Field::Use(address.base), Field::Use(b), Field::Use(c), raw(0), raw(number)];
-        if order.is_some() && self.checks.races {
-            self.fence(at, wide);
+        // By what it acquires and what it releases.
+        if matches!(order, Some(1 | 2)) && self.checks.races {
+            self.fence(at, wide, Side::Release);
         }
         let (element, wide_values) = (ty.bits / 8, ty.bits == 64);
         let of = Accessed {
-            kind: AccessKind::Atomic,
+            kind: if of_block { AccessKind::BlockAtomic } else { AccessKind::Atomic },
             element,
             count: 1,
             values: &[],
@@ -100,9 +101,10 @@ impl Lowering<'_> {
         self.check_access(at, &address, &of);
         let extra = [address.offset, space_number(address.space), address.wide.into()];
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
-        self.observe(at, &address, &of);
-        if order.is_some() {
-            self.fence(at, wide);
+        let acquires = matches!(order, Some(0 | 2));
+        self.observe(at, &address, &of, acquires.then_some(wide));
+        if acquires {
+            self.fence(at, wide, Side::Acquire);
         }
         Ok(())
     }

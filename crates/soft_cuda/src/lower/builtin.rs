@@ -108,6 +108,6 @@ impl Lowering<'_> {
         let transfer = Transfer { bytes: piece.bytes, signed: false, wide: piece.bytes == 8 };
         let load = matches!(register, Field::Def(_));
         let kind = if load { AccessKind::Load } else { AccessKind::Store };
-        self.access(at, (transfer, kind), &address, &[register]);
+        self.access(at, (transfer, kind), &address, (&[register], None));
     }
 }

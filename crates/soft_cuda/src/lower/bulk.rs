@@ -170,14 +170,15 @@ impl Lowering<'_> {
             return Ok(());
         }
         if at.take("wait_group") {
-            at.take("read");
+            let read = at.take("read");
             let [Operand::Int(left @ 0..=0xffff)] = at.operands()? else {
                 return Err(at.bad_operands("the number of groups is a constant"));
             };
-            let fields = [raw(0), raw(0), raw(0), raw(0), raw(*left as u32), raw(0)];
+            let fields = [raw(0), raw(0), raw(0), raw(0), raw(*left as u32), raw(read.into())];
             self.emit(at, pick_compact::<bulk::BulkWait>(), fields);
             return Ok(());
         }
+        let is_prefetch = at.take("prefetch");
         let tensor = at.take("tensor");
         let rank = if tensor {
             at.take("tile");
@@ -190,6 +191,12 @@ impl Lowering<'_> {
         };
         if let Some(unknown) = at.mods.iter().find(|m| stem(m) == "im2col") {
             return Err(at.unsupported(&format!("the modifier `.{unknown}` is unknown")));
+        }
+        // A hint: nothing to do, but the operands must make sense.
+        if let (true, true, [from]) = (is_prefetch, tensor, at.inst.operands.as_slice()) {
+            at.take_all(|m| ["L2", "global"].contains(&m));
+            self.outer(at, from, rank)?;
+            return Ok(());
         }
         // The order of the spaces says which way: destination first.
         let spaces: Vec<&str> =

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::ir::{Field, InstKind};
 use super::lowering::Lowering;
 use crate::exec::access::AccessKind;
-use crate::exec::check_access::{CheckAccess, CheckGlobalLoad, CheckSharedLoad, Observe};
+use crate::exec::check_access::{ACQUIRES, CheckAccess, CheckGlobalLoad, CheckSharedLoad, Observe};
 use crate::exec::{pick, pick_compact};
 use crate::ptx::ast::Space;
 
@@ -32,7 +32,8 @@ impl Lowering<'_> {
         if !matches!(address.space, Some(Space::Global)) {
             self.granule.shared = self.granule.shared.min(granule);
         }
-        if !shared {
+        // Loads of less overlap with a write just where the word does.
+        if !shared && of.kind.writes() {
             self.granule.global = self.granule.global.min(granule);
         }
         let plain = matches!(of.kind, AccessKind::Load | AccessKind::ReadOnly);
@@ -56,13 +57,21 @@ impl Lowering<'_> {
             return;
         }
         let run = pick::<CheckAccess>(self.path);
-        self.emit_check(at, address, of, run);
+        self.emit_check(at, address, (of, 0), run);
     }
 
-    /// After a strong load or an atomic.
-    pub(super) fn observe(&mut self, at: &Context<'_>, address: &Address, of: &Accessed<'_>) {
+    /// After a strong load or an atomic. `acquires` says whether it acquires what it reads, and if so,
+    /// whether from blocks of the whole grid.
+    pub(super) fn observe(
+        &mut self,
+        at: &Context<'_>,
+        address: &Address,
+        of: &Accessed<'_>,
+        acquires: Option<bool>,
+    ) {
         if self.checks.races && of.kind.strong() && of.kind.reads() {
-            self.emit_check(at, address, of, pick_compact::<Observe>());
+            let number = ACQUIRES.iter().position(|&each| each == acquires).unwrap_or(0);
+            self.emit_check(at, address, (of, number as u32), pick_compact::<Observe>());
         }
     }
 
@@ -70,7 +79,7 @@ impl Lowering<'_> {
         &mut self,
         at: &Context<'_>,
         address: &Address,
-        of: &Accessed<'_>,
+        (of, y): (&Accessed<'_>, u32),
         run: crate::exec::OpFn,
     ) {
         let raw = Field::Raw;
@@ -85,7 +94,7 @@ impl Lowering<'_> {
             of.wide.into(),
         ];
         let extra = words.into_iter().map(raw).chain(of.values.iter().copied()).collect();
-        let fields = [raw(0), Field::Use(address.base), raw(0), raw(0), raw(0), raw(0)];
+        let fields = [raw(0), Field::Use(address.base), raw(0), raw(0), raw(0), raw(y)];
         self.emit_extra(at, run, fields, extra).kind = InstKind::Check;
     }
 }

@@ -32,6 +32,11 @@ impl<'a> Context<'a> {
         modifiers.iter().position(|m| !m.is_empty() && self.take(m))
     }
 
+    /// Whether its scope, which nothing has claimed yet, is larger than the cluster.
+    pub(super) fn wide(&self) -> bool {
+        !self.mods.iter().any(|m| ["cta", "cluster"].contains(m))
+    }
+
     /// Claims all modifiers that `f` accepts.
     pub(super) fn take_all(&mut self, f: impl Fn(&str) -> bool) {
         self.mods.retain(|m| !f(m));

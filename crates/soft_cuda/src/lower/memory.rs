@@ -6,7 +6,7 @@ use super::context::{Context, Result};
 use super::ir::{Class, Field, InstKind};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use crate::exec::access::AccessKind;
+use crate::exec::access::{AccessKind, Side};
 use crate::exec::check_async::ProxyFence;
 use crate::exec::element::Transfer;
 use crate::exec::lanes::Map2;
@@ -63,7 +63,7 @@ impl Lowering<'_> {
             "red" => self.atomic(at, false)?,
             "membar" => {
                 let wide = at.take_one(&["cta", "gl", "sys"]) != Some(0);
-                self.fence(at, wide);
+                self.fence(at, wide, Side::Both);
             }
             "mapa" | "getctarank" => self.map_address(base, at)?,
             "mbarrier" => self.mbarrier(at)?,
@@ -88,12 +88,12 @@ impl Lowering<'_> {
             }
             "fence" => {
                 // All fences are the strongest one.
-                let wide = !at.mods.contains(&"cta");
+                let wide = at.wide();
                 at.take_all(|m| {
                     ["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys"]
                         .contains(&m)
                 });
-                self.fence(at, wide);
+                self.fence(at, wide, Side::Both);
             }
             "cp" if at.take("async") => match at.take("bulk") {
                 true => self.bulk(at)?,
@@ -123,10 +123,10 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// A fence, for threads of other blocks as well if `wide`.
-    pub(super) fn fence(&mut self, at: &Context<'_>, wide: bool) {
+    /// A fence, for threads of other clusters as well if `wide`.
+    pub(super) fn fence(&mut self, at: &Context<'_>, wide: bool, side: Side) {
         let raw = Field::Raw;
-        let fields = [raw(0), raw(0), raw(0), raw(0), raw(wide.into()), raw(0)];
+        let fields = [raw(0), raw(0), raw(0), raw(0), raw(wide.into()), raw(side as u32)];
         self.emit(at, pick_compact::<Fence>(), fields);
     }
 
@@ -168,20 +168,20 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a load or a store of `parts`, with its checks.
+    /// Emits a load or a store of `parts`, with its checks; a load may acquire what it reads.
     pub(super) fn access(
         &mut self,
         at: &Context<'_>,
         (transfer, kind): (Transfer, AccessKind),
         address: &Address,
-        parts: &[Field],
+        (parts, acquires): (&[Field], Option<bool>),
     ) {
         let values = if kind.writes() { parts } else { &[] };
         let count = parts.len() as u32;
         let of = Accessed { kind, element: transfer.bytes, count, values, wide: transfer.wide };
         self.check_access(at, address, &of);
         self.perform(at, transfer, address, parts);
-        self.observe(at, address, &of);
+        self.observe(at, address, &of, acquires);
     }
 
     fn perform(
@@ -219,9 +219,10 @@ impl Lowering<'_> {
 
     fn load(&mut self, at: &mut Context<'_>) -> Result<()> {
         let strong = at.mods.iter().any(|m| STRONG.contains(m));
-        let wide = !at.mods.contains(&"cta");
+        let (wide, of_block) = (at.wide(), at.mods.contains(&"cta"));
         let kind = match at.mods.contains(&"nc") {
             true => AccessKind::ReadOnly,
+            false if strong && of_block => AccessKind::BlockLoad,
             false if strong => AccessKind::StrongLoad,
             false => AccessKind::Load,
         };
@@ -256,17 +257,21 @@ impl Lowering<'_> {
             }
             return Ok(());
         }
-        self.access(at, (transfer, kind), &address, &fields);
+        self.access(at, (transfer, kind), &address, (&fields, acquire.then_some(wide)));
         if acquire {
-            self.fence(at, wide);
+            self.fence(at, wide, Side::Acquire);
         }
         Ok(())
     }
 
     fn store(&mut self, at: &mut Context<'_>) -> Result<()> {
         let strong = at.mods.iter().any(|m| STRONG.contains(m));
-        let kind = if strong { AccessKind::StrongStore } else { AccessKind::Store };
-        let wide = !at.mods.contains(&"cta");
+        let (wide, of_block) = (at.wide(), at.mods.contains(&"cta"));
+        let kind = match strong {
+            true if of_block => AccessKind::BlockStore,
+            true => AccessKind::StrongStore,
+            false => AccessKind::Store,
+        };
         let release = at.take("release");
         let policy = at.take("L2::cache_hint");
         at.take_all(is_cache_hint);
@@ -284,13 +289,13 @@ impl Lowering<'_> {
         let class = self.value_class(at, parts, ty)?;
         let transfer = self.transfer(at, ty, class)?;
         if release {
-            self.fence(at, wide);
+            self.fence(at, wide, Side::Release);
         }
         let mut fields = Vec::new();
         for part in parts {
             fields.push(Field::Use(self.src_in(at, part, ty, class)?));
         }
-        self.access(at, (transfer, kind), &address, &fields);
+        self.access(at, (transfer, kind), &address, (&fields, None));
         Ok(())
     }
 

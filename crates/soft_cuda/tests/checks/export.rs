@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Twin, clusters, memory, module, races, registers, sync, tensor};
+use super::{Twin, clusters, idioms, memory, module, races, registers, sync, tensor};
 
 /// All of them, with the checks that find each.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
@@ -17,6 +17,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("sync", &sync::TWINS))
         .chain(of("all", &tensor::TWINS))
         .chain(of("races", &clusters::TWINS))
+        .chain(of("all", &idioms::TWINS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,
@@ -38,8 +39,11 @@ fn write() {
 }
 
 /// Where the planted bugs ran under compute-sanitizer.
-const RUNS: [&str; 2] =
-    ["../../runs/2026-11-22-h200-checks", "../../runs/2026-11-22-h200-checks-sm90"];
+const RUNS: [&str; 3] = [
+    "../../runs/2026-11-22-h200-checks",
+    "../../runs/2026-11-22-h200-checks-sm90",
+    "../../runs/2026-11-22-h200-checks-idioms",
+];
 const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
 /// What each tool made of each planted bug, as Markdown.

@@ -3,6 +3,7 @@
 mod clusters;
 mod export;
 mod findings;
+mod idioms;
 mod memory;
 mod races;
 mod registers;

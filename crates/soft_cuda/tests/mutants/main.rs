@@ -7,14 +7,15 @@
 mod product;
 mod tensor;
 
-use kernels_gpu::{KernelDescriptor, f32_kernels, needs_sm_90a};
+use kernels_gpu::{KernelDescriptor, Target, f32_kernels};
 use product::Product;
 use soft_cuda::{Checks, Config, Device, Schedule};
 
 /// Instructions that are taken away, by how their opcodes begin.
-const TAKEN: [&str; 12] = [
+const TAKEN: [&str; 13] = [
     "bar.sync",
     "bar.warp.sync",
+    "barrier.cluster",
     "barrier.sync",
     "cp.async.commit_group",
     "cp.async.wait_group",
@@ -145,7 +146,7 @@ fn failure(
 fn entries(texts: &[String; 2]) -> Vec<(&'static KernelDescriptor, &'static str, String)> {
     let mut all = Vec::new();
     for spec in f32_kernels() {
-        let text = &texts[usize::from(needs_sm_90a(spec))];
+        let text = &texts[usize::from(spec.target() == Target::Sm90a)];
         let names = [Some(spec.name()), spec.unaligned().map(|other| other.name)];
         for name in names.into_iter().flatten() {
             let ptx = ptx_syntax::extract(text, name).expect("the PTX has the kernel");

@@ -1,9 +1,9 @@
 //! A small product for a kernel to compute.
 
 use kernels_gpu::epilogue::Parameters;
-use kernels_gpu::matrix::TRANSPOSED_A;
+use kernels_gpu::matrix::{TRANSPOSED_A, TRANSPOSED_B};
 use kernels_gpu::{GridOrder, KernelAbi, KernelDescriptor, Shared};
-use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorMap};
+use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorElement, TensorMap};
 
 /// `C = A * B + C / 2` with small integers, whose sums are exact.
 pub struct Product {
@@ -16,8 +16,9 @@ pub struct Product {
     odd_c: u32,
     /// Splits of K.
     splits: u32,
-    /// Whether A lies as its transpose, behind a tensor map.
+    /// Whether A, or B, lies as its transpose.
     transposed_a: bool,
+    transposed_b: bool,
 }
 
 /// Splits of K, where a kernel can split it.
@@ -28,7 +29,7 @@ const BLOCKS: u32 = 3;
 impl Product {
     /// Those that take two blocks along each dimension of C, and between one and more steps along
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
-    /// that are not aligned, which go through shared memory; where A is read by bulk copies as its
+    /// that are not aligned, which go through shared memory; where A or B is read in another way as its
     /// transpose, some that have it so.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let mut all: Vec<Product> =
@@ -37,9 +38,17 @@ impl Product {
             let whole = [2, 3, 4].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(whole.map(|of| Product { splits: 1, odd_c: 1 - of.odd, ..of }));
         }
+        if spec.name().starts_with("tile_") {
+            let across = [13, 1, 4, 5].map(|steps| Product::of(spec, unaligned, steps));
+            all.extend(across.map(|of| Product { transposed_b: true, ..of }));
+        }
         if spec.abi() == KernelAbi::StreamK {
             let across = [13, 1, 4, 5].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(across.map(|of| Product { transposed_a: true, ..of }));
+        }
+        if spec.abi() == KernelAbi::Tf32TensorMap {
+            let across = [13, 1, 9].map(|steps| Product::of(spec, unaligned, steps));
+            all.extend(across.map(|of| Product { transposed_b: true, ..of }));
         }
         all
     }
@@ -56,6 +65,7 @@ impl Product {
             odd_c: 0,
             splits: if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 },
             transposed_a: false,
+            transposed_b: false,
         }
     }
 
@@ -84,7 +94,9 @@ impl Product {
         let [rows_a, cols_a] = if self.transposed_a { [k, m] } else { [m, k] };
         let (a, lda, a_values) = matrix(rows_a, cols_a, 1, 0)?;
         let at_a = |i: u32, l: u32| if self.transposed_a { l * lda + i } else { i * lda + l };
-        let (b, ldb, b_values) = matrix(k, n, 2, 0)?;
+        let [rows_b, cols_b] = if self.transposed_b { [n, k] } else { [k, n] };
+        let (b, ldb, b_values) = matrix(rows_b, cols_b, 2, 0)?;
+        let at_b = |l: u32, j: u32| if self.transposed_b { j * ldb + l } else { l * ldb + j };
         let (c, ldc, c_values) = matrix(m, n, 3, self.odd_c)?;
         let (rows, columns) = (m.div_ceil(tile.bm), n.div_ceil(tile.bn));
         let tiles = rows * columns;
@@ -98,9 +110,18 @@ impl Product {
         let partials = device.alloc(u64::from(3 * blocks * tile.bm * tile.bn) * 4);
         let partials = partials.map_err(|error| error.to_string())?;
         let counters = zeros(tiles)?;
-        let map = |address: u64, size: [u32; 2], ld: u32, boxes: [u32; 2], swizzle| {
-            let (size, strides) = (size.map(u64::from), [u64::from(ld) * 4]);
-            let map = TensorMap::new(address, &size, &strides, &boxes, swizzle, Fill::Zeros);
+        let map = |address: u64, [cols, rows]: [u32; 2], ld: u32, boxes: [u32; 2], swizzle| {
+            // One product of a batch, where the maps have a dimension for it.
+            let rank = if spec.abi().has_batches() { 3 } else { 2 };
+            let element = match spec.abi() {
+                KernelAbi::Tf32TensorMap => TensorElement::Tf32,
+                _ => TensorElement::F32,
+            };
+            let (dims, boxes) = ([cols, rows, 1].map(u64::from), [boxes[0], boxes[1], 1]);
+            let strides = [ld, ld * rows].map(|elements| u64::from(elements) * 4);
+            let (dims, strides, boxes) = (&dims[..rank], &strides[..rank - 1], &boxes[..rank]);
+            let layout = (swizzle, Fill::Zeros);
+            let map = TensorMap::of(element, address, dims, strides, boxes, layout);
             map.map(|map| map.to_bytes().to_vec()).map_err(|error| error.to_string())
         };
         let word = |value: u32| value.to_le_bytes().to_vec();
@@ -108,7 +129,11 @@ impl Product {
         let float = |value: f32| value.to_le_bytes().to_vec();
         let head = [word(m), word(n), word(k), float(1.0)];
         let tail = [float(0.5), long(c), word(ldc)];
-        let operands = if spec.abi().has_tensor_maps() {
+        let operands = if spec.abi() == KernelAbi::Tf32TensorMap {
+            let map_a = map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes128)?;
+            let rows = if self.transposed_b { tile.bn } else { tile.bk };
+            vec![map_a, map(b, [cols_b, rows_b], ldb, [tile.bk, rows], Swizzle::Bytes128)?]
+        } else if spec.abi().has_tensor_maps() {
             let map_a = match self.transposed_a {
                 true => map(a, [m, k], lda, [tile.bm, tile.bk], Swizzle::None)?,
                 false => map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes64)?,
@@ -124,13 +149,20 @@ impl Product {
             KernelAbi::Batched | KernelAbi::SplitK => {
                 let strides = [long(0), long(0), long(0)];
                 let splits = [word(depth), long(partials), long(counters), word(shares)];
-                let rest = [word(0), vec![0; size_of::<Parameters>()]];
+                let layout = word(if self.transposed_b { TRANSPOSED_B } else { 0 });
+                let rest = [layout, vec![0; size_of::<Parameters>()]];
                 splits.into_iter().chain(strides).chain(rest).collect()
             }
             KernelAbi::StreamK => {
                 let epilogue = vec![0; size_of::<Parameters>()];
                 let layout = word(if self.transposed_a { TRANSPOSED_A } else { 0 });
-                vec![word(tiles), word(3), long(partials), long(counters), layout, epilogue]
+                let shared = [word(tiles), word(3), long(partials), long(counters), layout];
+                let batch = [word(1), word(1), word(1), long(0), epilogue];
+                shared.into_iter().chain(batch).collect()
+            }
+            KernelAbi::Tf32TensorMap => {
+                let layout = word(if self.transposed_b { TRANSPOSED_B } else { 0 });
+                vec![word(1), long(0), word(0), layout, vec![0; size_of::<Parameters>()]]
             }
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);
@@ -140,7 +172,7 @@ impl Product {
             params[param.offset..][..param.size].copy_from_slice(&value);
         }
         let grid = match (spec.abi(), spec.grid()) {
-            (KernelAbi::StreamK, _) => [BLOCKS, 1, 1],
+            (KernelAbi::StreamK | KernelAbi::Tf32TensorMap, _) => [BLOCKS, 1, 1],
             (_, GridOrder::RowsAlongX) => [rows, columns, 1],
             (_, GridOrder::ColumnsAlongX) => [columns, rows, 1],
         };
@@ -160,7 +192,7 @@ impl Product {
                 let at = (i * ldc + j) as usize;
                 let sum: f32 = (0..k)
                     .map(|l| {
-                        a_values[at_a(i, l) as usize] * b_values[(l * ldb + j.min(n - 1)) as usize]
+                        a_values[at_a(i, l) as usize] * b_values[at_b(l, j.min(n - 1)) as usize]
                     })
                     .sum();
                 let expected = if j < n { sum + 0.5 * c_values[at] } else { c_values[at] };

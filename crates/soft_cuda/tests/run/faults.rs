@@ -192,6 +192,32 @@ fn launches_that_do_not_fit() {
     assert_eq!(launch("params", [1; 3], [1; 3], 0, &[0; 16]), None);
 }
 
+/// Loads at constant distances are one operation.
+#[test]
+fn a_misaligned_lane_of_several_loads_is_named() {
+    for (vector, all, align, step) in [
+        ("v2", ["{%r10, %r11}", "{%r12, %r13}"], 8, 4),
+        ("v4", ["{%r10, %r11, %r12, %r13}", "{%r14, %r15, %r16, %r17}"], 16, 8),
+    ] {
+        let [first, second] = all;
+        let body = format!(
+            "  mov.b32 %r2, tile; mad.lo.u32 %r3, %r1, {align}, %r2;
+  setp.eq.u32 %p1, %r1, 5; @%p1 add.u32 %r3, %r3, {step};
+  ld.shared.{vector}.b32 {first}, [%r3];
+  ld.shared.{vector}.b32 {second}, [%r3+512];
+  add.u32 %r20, %r10, %r12; st.global.b32 [%rd1], %r20;"
+        );
+        let ptx = module(1, ".shared .align 16 .b8 tile[2048];", &body);
+        let line = line_of(&ptx, first);
+        let fault = Case::new(ptx, &[vec![0; 40]]).fault();
+        assert!(
+            matches!(fault.kind, FaultKind::Misaligned { bytes, .. } if bytes == align),
+            "{fault}"
+        );
+        assert_eq!((fault.line, fault.thread), (line, [5, 0, 0]));
+    }
+}
+
 #[test]
 fn constant_memory_is_named() {
     let table = ".const .align 8 .b32 table[4] = {1, 2, 3, 4};";

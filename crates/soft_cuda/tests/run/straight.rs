@@ -175,3 +175,18 @@ fn random_code_computes_what_rust_does() {
     }
     assert!(compared > PROGRAMS / 4, "{compared}");
 }
+
+/// Of a chain of FMAs the values in between are not kept, unless they are read elsewhere.
+#[test]
+fn a_sum_that_two_instructions_read_is_kept() {
+    let body = "  cvt.rn.f32.u32 %r10, %r1; mov.b32 %r11, 0f40400000; mov.b32 %r12, 0f3F800000;
+  fma.rn.f32 %r20, %r10, %r11, %r12;
+  fma.rn.f32 %r21, %r11, %r11, %r20;
+  add.s64 %rd3, %rd1, %rd0;
+  st.global.b32 [%rd3], %r21; st.global.b32 [%rd3+128], %r20;";
+    let stored = Case::new(module(1, "", body), &[vec![0; 2 * LANES]]).run();
+    let sums: Vec<f32> = stored.iter().map(|&word| f32::from_bits(word)).collect();
+    let first = (0..LANES).map(|lane| 3.0 * lane as f32 + 1.0);
+    let expected: Vec<f32> = first.clone().map(|sum| sum + 9.0).chain(first).collect();
+    assert_eq!(sums, expected);
+}
