@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use api::cluster;
 use api::hopper::{
     LINES, TILE, doubles_1d, doubles_2d, doubles_3d, doubles_4d, doubles_5d, doubles_bulk,
-    wgmma_tiles,
+    wgmma_tf32_tiles, wgmma_tiles,
 };
 use cuda_builder::CudaArch;
 use cuda_driver::sys;
@@ -144,6 +144,34 @@ fn wgmma_multiplies_tiles_that_lie_either_way() {
         .unwrap();
     for (at, found) in (0..).zip(api.read(&c)) {
         let dot: f32 = (0..64).map(|k| a(at / 64, k) * b(k, at % 64)).sum();
+        assert_eq!(found, 2.0 * dot, "{at}");
+    }
+}
+
+/// A tile of 64 lines of 32, swizzled by 128 bytes.
+fn swizzled_tf32(element: impl Fn(u32, u32) -> f32) -> impl Iterator<Item = u32> {
+    (0..64 * 32).map(move |at| {
+        let (line, chunk) = (at / 32, at % 32 / 4);
+        element(line, (chunk ^ (line % 8)) * 4 + at % 4).to_bits()
+    })
+}
+
+#[test]
+fn wgmma_takes_tf32_from_registers_and_from_shared_memory() {
+    let Some(api) = Api::of(common::api(), CudaArch::Sm90a) else { return };
+    // Small integers, whose sums are exact.
+    let a = |row: u32, k: u32| (row * 5 + k * 3) as f32 % 13.0 - 6.0;
+    let b = |k: u32, col: u32| (k * 7 + col * 11) as f32 % 17.0 - 8.0;
+    let tiles: Vec<u32> = swizzled_tf32(a).chain(swizzled_tf32(|col, k| b(k, col))).collect();
+    let rows: Vec<u32> = (0..64 * 32).map(|at| a(at / 32, at % 32).to_bits()).collect();
+    let (tiles, rows, c) = (buffer(&tiles), buffer(&rows), buffer(&[f32::NAN; LINES as usize]));
+    // SAFETY: the module was built from these kernels.
+    let kernel = unsafe { wgmma_tf32_tiles::load(&api.module) }.unwrap();
+    let [tiles, rows] = [&tiles, &rows].map(|buffer| buffer.as_device_ptr());
+    // SAFETY: as many elements as the kernel says, and `read` waits.
+    unsafe { kernel.launch(&api.stream, (1, 128), tiles, rows, c.as_device_ptr()) }.unwrap();
+    for (at, found) in (0..).zip(api.read(&c)) {
+        let dot: f32 = (0..32).map(|k| a(at / 64, k) * b(k, at % 64)).sum();
         assert_eq!(found, 2.0 * dot, "{at}");
     }
 }

@@ -18,11 +18,16 @@ unary! {
     cos = "cos.approx.f32";
     /// 2^`x` (`ex2.approx.f32`), to about 2^-22 relatively.
     exp2 = "ex2.approx.f32";
+    /// As [`exp2`], with subnormal numbers as zeros, which takes one instruction instead of four
+    /// (`ex2.approx.ftz.f32`).
+    exp2_ftz = "ex2.approx.ftz.f32";
     /// The logarithm to base 2 (`lg2.approx.f32`): an absolute error of about 2^-22 from 0.5 to 2,
     /// a relative one of about 2^-22 elsewhere.
     log2 = "lg2.approx.f32";
     /// `1 / x` (`rcp.approx.f32`), to 1 ULP.
     recip = "rcp.approx.f32";
+    /// As [`recip`], with subnormal numbers as zeros (`rcp.approx.ftz.f32`).
+    recip_ftz = "rcp.approx.ftz.f32";
     /// The square root (`sqrt.approx.f32`), to about 2^-23 relatively.
     sqrt = "sqrt.approx.f32";
     /// 1 divided by the square root (`rsqrt.approx.f32`), to 2^-22.9 relatively.

@@ -45,6 +45,7 @@
 //! | [`mem`] | the sizes of shared memory |
 //! | [`io`] | `print!` and `println!` |
 //! | [`cluster`] | clusters of blocks, and the shared memory of other blocks |
+//! | [`dependent_launch`] | the kernels before and behind this one in a stream |
 //! | [`cp_async`] | asynchronous copies to shared memory |
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
@@ -105,6 +106,7 @@ pub mod cfg;
 pub mod cluster;
 pub mod constant;
 pub mod cp_async;
+pub mod dependent_launch;
 pub mod disjoint;
 pub mod fast;
 pub mod float;

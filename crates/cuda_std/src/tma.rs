@@ -425,6 +425,35 @@ pub fn wait_group_read<const PENDING: u32>() {
     }
 }
 
+/// Has a tile be brought to the L2 cache (`cp.async.bulk.prefetch.tensor`): the one that a [`load`] at the same
+/// place would copy. A hint. Who writes the tensor meanwhile is not disturbed, since a later load sees what L2 has.
+///
+/// # Safety
+/// The map is as for [`prefetch`], of `RANK` dimensions, and its tensor is in memory. The first coordinate is a multiple
+/// of 16 bytes.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn prefetch_tile<const RANK: usize>(map: &TensorMap, at: [i32; RANK]) {
+    const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
+    macro_rules! copy {
+        ($rank:literal, $operands:literal, $($at:expr),+) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!(
+                        "cp.async.bulk.prefetch.tensor.", $rank,
+                        ".L2.global.tile [{}, {{", $operands, "}}];"
+                    ),
+                    in(reg64) &raw const *map,
+                    $(in(reg32) $at,)+
+                    options(nostack, preserves_flags),
+                );
+            }
+        };
+    }
+    for_rank!(RANK, at, copy);
+}
+
 /// Fetches the map itself, so that the first copy need not wait for it (`prefetch.tensormap`,
 /// sm_90; PTX ISA: "Data Movement and Conversion Instructions: prefetch"). A hint: one thread of
 /// a block gives it, at the beginning.

@@ -70,7 +70,7 @@ impl Tile<false> {
     #[must_use]
     pub fn k_major(tile: SharedPtr<u16>) -> Self {
         // One line is as long as a tile along K, so that there is no next one.
-        Self::new(tile, LINE)
+        Self::at(tile)
     }
 }
 
@@ -80,11 +80,18 @@ impl Tile<true> {
     #[inline(always)]
     #[must_use]
     pub fn mn_major(tile: SharedPtr<u16>) -> Self {
-        Self::new(tile, 64 * LINE)
+        Self::at(tile)
     }
 }
 
 impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
+    /// A tile that begins here, K-major or MN-major as its type says.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(tile: SharedPtr<u16>) -> Self {
+        Self::new(tile, if MN_MAJOR { 64 * LINE } else { LINE })
+    }
+
     #[inline(always)]
     fn new(tile: SharedPtr<u16>, leading: u32) -> Self {
         const SWIZZLE_128B: u64 = 1 << 62;
@@ -128,7 +135,8 @@ mod sealed {
 /// - the tiles lie as the [module](self) shows, and whole in the shared memory of the block: each
 ///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as its
 ///   [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
-///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major;
+///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major: of a single panel the
+///   first `COLS` elements of each line, where there are fewer than 64;
 /// - the tiles hold what is multiplied when the call is made. What bulk copies wrote is there when
 ///   their barrier says so; who wrote it otherwise has called
 ///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier.
@@ -173,6 +181,17 @@ pub trait Accumulator: sealed::Sealed {
     /// See [`Accumulator`].
     unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool);
 
+    /// As [`multiply_tf32`](Self::multiply_tf32), with A in registers: `a[4 * i]` to `a[4 * i + 3]` are this
+    /// thread's elements of columns `8 * i` to `8 * i + 7`. Of the warp's 16 rows, the first is in row `lane / 4`
+    /// and the second 8 rows below, in column `lane % 4` of these; the others are 4 columns further.
+    ///
+    /// Where the compiler changes a register that the instructions read, before a wait, `ptxas` serialises them
+    /// as well: have the elements of the next call in others.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn multiply_tf32_registers(&mut self, a: [u32; 16], b: Tile<false>, accumulate: bool);
+
     /// Waits for all groups of this thread (`wgmma.wait_group 0`): the sums may be read.
     ///
     /// # Safety
@@ -211,6 +230,38 @@ macro_rules! multiply {
                 b2 = in(reg64) $b.part(2),
                 b3 = in(reg64) $b.part(3),
                 $($major)*
+                options(nostack, preserves_flags),
+            );
+            intrinsics::wgmma_commit_group();
+        }
+    };
+}
+
+/// The same with A in registers.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! multiply_registers {
+    ($acc:ident, $a:ident, $b:ident, $accumulate:ident, $op:expr, $($i:literal)*) => {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "{{ .reg .pred all, first;",
+                "setp.eq.u32 all, {accumulate}, {accumulate}; setp.ne.u32 first, {accumulate}, 0;",
+                "wgmma.fence.sync.aligned;",
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a0},{a1},{a2},{a3}}}, {b0}, first, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a4},{a5},{a6},{a7}}}, {b1}, all, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a8},{a9},{a10},{a11}}}, {b2}, all, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a12},{a13},{a14},{a15}}}, {b3}, all, 1, 1; }}"),
+                inout(reg32) $acc[0],
+                $(inout(reg32) $acc[$i],)*
+                accumulate = in(reg32) u32::from($accumulate),
+                a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3],
+                a4 = in(reg32) $a[4], a5 = in(reg32) $a[5], a6 = in(reg32) $a[6], a7 = in(reg32) $a[7],
+                a8 = in(reg32) $a[8], a9 = in(reg32) $a[9], a10 = in(reg32) $a[10], a11 = in(reg32) $a[11],
+                a12 = in(reg32) $a[12], a13 = in(reg32) $a[13], a14 = in(reg32) $a[14], a15 = in(reg32) $a[15],
+                b0 = in(reg64) $b.part(0),
+                b1 = in(reg64) $b.part(1),
+                b2 = in(reg64) $b.part(2),
+                b3 = in(reg64) $b.part(3),
                 options(nostack, preserves_flags),
             );
             intrinsics::wgmma_commit_group();
@@ -261,6 +312,18 @@ macro_rules! accumulators {
 
             #[gpu_only]
             #[inline(always)]
+            unsafe fn multiply_tf32_registers(
+                &mut self,
+                a: [u32; 16],
+                b: Tile<false>,
+                accumulate: bool,
+            ) {
+                multiply_registers!(self, a, b, accumulate,
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k8.f32.tf32.tf32"), $($i)*);
+            }
+
+            #[gpu_only]
+            #[inline(always)]
             unsafe fn wait(&mut self) {
                 // SAFETY: the caller's contract. The assembly is nothing but the place that gives
                 // the sums their values, as far as the compiler knows: it moves no use of them
@@ -280,6 +343,8 @@ macro_rules! accumulators {
 }
 
 accumulators! {
+    [f32; 8] 16 "m64n16": 1 2 3 4 5 6 7;
+    [f32; 16] 32 "m64n32": 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
     [f32; 32] 64 "m64n64":
         1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31;
     [f32; 64] 128 "m64n128":
