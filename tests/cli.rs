@@ -611,6 +611,11 @@ fn list_shows_all_kernels() {
         assert_eq!(rung["threads"], descriptor.threads());
         assert_eq!(rung["splits"], descriptor.abi() == KernelAbi::SplitK);
     }
+    let listed = json_lines(&lines.stdout);
+    for descriptor in TENSOR_CORE {
+        let kernel = listed.iter().find(|kernel| kernel["kernel"] == descriptor.name()).unwrap();
+        assert_eq!(kernel["splits"], descriptor.splits());
+    }
 }
 
 /// Nobody gets bf16 who has not asked for it, and whoever has is told.
@@ -658,7 +663,7 @@ fn tensor_cores_are_asked_for() {
         ("wgmma", &[][..], "it is for bf16 and f16"),
         ("tile2d", &["--compute", "bf16"][..], "it is for f32"),
         ("tf32_64x64", &["--compute", "tf32x3"][..], "it is for tf32"),
-        ("auto", &["--compute", "f64"][..], "there is none of this name"),
+        ("auto", &["--compute", "f64"][..], "[possible values: f32, tf32x3, tf32, bf16, f16]"),
         ("auto", &["--output", "bf16"][..], "C cannot be stored as bf16"),
         ("bf16", &[][..], "there is no kernel `bf16`"),
     ] {
@@ -675,7 +680,7 @@ fn tensor_cores_are_asked_for() {
 }
 
 #[test]
-fn splits_are_for_the_tiles() {
+fn splits_are_for_kernels_that_split_k() {
     let size = ["--m", "20", "--n", "30", "--k", "400", "--splits", "3"];
     let with = |kernel| soft(&[&["--kernel", kernel][..], &size].concat());
     let ran = with("tile_32x32");
@@ -703,6 +708,20 @@ fn splits_are_for_the_tiles() {
         assert_eq!(ran.code, Some(2));
         assert!(ran.stderr.contains(says), "{}", ran.stderr);
     }
+    let half = |kernel, more: &[&str]| {
+        let product = ["--compute", "bf16", "--m", "20", "--n", "30", "--k", "400"];
+        let device = ["--device", "soft-sm90", "--format", "json", "--kernel", kernel];
+        run(&[&device[..], &product, more].concat())
+    };
+    for asked in [1, 3] {
+        let ran = json(&half("wgmma_split_64x16", &["--splits", &asked.to_string()]));
+        assert_eq!((&ran["splits"], &ran["status"]), (&asked.into(), &"PASS".into()));
+    }
+    // As many as seem best, if it is not said.
+    assert!(json(&half("wgmma_split_64x16", &[]))["splits"].as_u64() > Some(1));
+    let ran = half("wgmma_persistent", &["--splits", "3"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("wgmma_persistent does not split K"), "{}", ran.stderr);
 }
 
 #[test]
@@ -762,6 +781,54 @@ fn auto_says_what_it_chose() {
     // Without measurements there is nothing to compare.
     let ran = run(&["explain", "auto", "--device", "soft"]);
     assert!(ran.code == Some(0) && ran.stdout.contains("makes the software device do the least"));
+}
+
+/// What `explain auto` says is what runs.
+#[test]
+fn the_choice_is_explained_in_each_precision() {
+    let product = ["--trans-b", "--bias", "column", "--epilogue", "relu", "--format", "json"];
+    for compute in ["f32", "tf32x3", "tf32", "bf16", "f16"] {
+        let with = |before: &[&str], size: &str| {
+            let device = ["--device", "soft-sm90", "--compute", compute, size, "70"];
+            json(&run(&[before, &device, &product].concat()))
+        };
+        let explained = with(&["explain", "auto"], "--sizes");
+        let ran = with(&["--kernel", "auto"], "--size");
+        assert_eq!(explained["compute"], compute);
+        assert!(explained["basis"].as_str().is_some_and(|basis| !basis.is_empty()));
+        assert_eq!((&explained["chosen"], &ran["status"]), (&ran["chosen"], &"PASS".into()));
+        // One for a kernel that cannot split K, of which a run says null.
+        assert_eq!(explained["splits"].as_u64(), ran["splits"].as_u64().or(Some(1)));
+    }
+    let few_tiles = ["explain", "auto", "--compute", "bf16", "--device", "soft-sm90", "--sizes"];
+    let few_tiles = [&few_tiles[..], &["16x256x4096", "--format", "json"]].concat();
+    let few_tiles = json(&run(&few_tiles));
+    assert!(few_tiles["splits"].as_u64() > Some(1), "{few_tiles}");
+    let mma = json(&run(&[
+        "explain",
+        "auto",
+        "--compute",
+        "f16",
+        "--device",
+        "soft",
+        "--sizes",
+        "64",
+        "--format",
+        "json",
+    ]));
+    assert!(mma["chosen"].as_str().is_some_and(|name| name.starts_with("mma")), "{mma}");
+    let tf32 = ["explain", "auto", "--compute", "tf32", "--device", "soft"];
+    expect_refusal(&run(&tf32), &tf32, &["compute capability 9.0", "soft-sm90"]);
+    let rung = ["explain", "tile2d", "--compute", "f16"];
+    expect_refusal(&run(&rung), &rung, &["each option of the product is for `explain auto`"]);
+}
+
+/// A reason that several have is said once.
+#[test]
+fn refusals_are_not_repeated() {
+    let ran = soft(&["--kernel", "all", "--compute", "bf16", "--size", "8"]).stdout;
+    assert_eq!(ran.matches("needs compute capability 9.0").count(), 1, "{ran}");
+    assert!(ran.contains("REFUSED, as wgmma\n"), "{ran}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! What the PTX of the kernels must not contain.
+//! What the PTX of the kernels must contain, and must not.
 
-use host::kernels::{KernelDescriptor, LADDER, TILES};
+use std::collections::HashSet;
+
+use host::kernels::{InputType, KernelDescriptor, LADDER, TENSOR_CORE, TILES};
 use host::ptx;
 use ptx_syntax::ast::{Instruction, Space, Statement};
+use ptx_syntax::outline;
 
 /// The PTX, and the kernels that are in it: what needs tensor maps is for Hopper alone.
 fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static KernelDescriptor>)> {
@@ -112,4 +115,27 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
             }
         }
     }
+}
+
+/// A launch may begin early if the kernel waits for the one in front of it, and no other kernel has a reason to.
+#[test]
+fn kernels_that_start_early_wait_for_the_one_in_front() {
+    let descriptors = TENSOR_CORE.iter().filter(|descriptor| descriptor.starts_early());
+    let early: HashSet<&str> = descriptors
+        .flat_map(|descriptor| InputType::ALL.map(|input| (descriptor, input)))
+        .flat_map(|(descriptor, input)| {
+            let layouts = descriptor.layouts(input).into_iter().flatten().copied();
+            layouts.chain([descriptor.entry_point(input)])
+        })
+        .collect();
+    let mut waiting = HashSet::new();
+    for function in [ptx::SM_80, ptx::SM_90A].into_iter().flat_map(outline::functions) {
+        let waits = |name: &str| name == "griddepcontrol.wait";
+        let mut statements = function.body.statements();
+        if statements.any(|one| one.instruction().is_some_and(|(name, _)| waits(name))) {
+            waiting.insert(function.name);
+        }
+    }
+    assert!(!early.is_empty());
+    assert_eq!(waiting, early);
 }

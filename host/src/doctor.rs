@@ -24,7 +24,7 @@ pub struct Examination {
 }
 
 /// What a finding can be about: the machine's, and from `soft` on what works.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "memory",
     "cores",
     "driver",
@@ -39,6 +39,7 @@ pub const NAMES: [&str; 20] = [
     "ncu",
     "soft",
     "gpu-run",
+    "sm-90a",
     "bench",
     "next-to-cublas",
     "build-ptx",

@@ -144,7 +144,7 @@ fn advice(error: &BenchError) -> Option<&'static str> {
             ", or `--device soft` for the software device"
         }
         BenchError::Gemm(GemmError::CannotSplit { .. }) => {
-            "; leave out `--splits`, or take one of the tiles (`--list`)"
+            "; leave out `--splits`, or take one of the tiles or of wgmma_split (`--list`)"
         }
         BenchError::Gemm(GemmError::NotInPtx { .. } | GemmError::NeedsTensorMaps { .. }) => {
             " with `--list`"
@@ -152,7 +152,7 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::NeedsHopper { .. }) => {
             " with `--list`, or `--device soft-sm90`"
         }
-        BenchError::Gemm(GemmError::Compute { .. }) => "; see `--compute`",
+        BenchError::Gemm(GemmError::Compute { .. }) => "; see `--compute` and `--output`",
         BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
         BenchError::NothingMeasured { .. } => "; the rows above say why",
         BenchError::CublasNeedsGpu => "; use `--device gpu`",

@@ -36,7 +36,9 @@ use cuda_std::cp_async;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 use crate::swizzle::swizzled_tile;
@@ -89,6 +91,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Dynamic(|_| (STAGES * (STAGE_A + STAGE_B)) as u64 * 4),
     unaligned: Some(Unaligned::of_all("async_copy_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("async_copy.rs"),
 };
 

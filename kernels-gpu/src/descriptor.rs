@@ -1,12 +1,14 @@
-//! What a rung tells the host about itself.
+//! What a kernel tells the host about itself.
 //!
-//! Each rung file holds one [`KernelDescriptor`] beside its kernel, built from the constants
+//! A kernel's file holds its [`KernelDescriptor`] beside it, built from the constants
 //! the kernel itself uses. The host reads it and never retypes a number.
 
-/// A rung of the ladder: its name, its geometry and what a launch must provide.
+/// A kernel for matrices of f32, a rung of the ladder or another one: its name, its geometry and what a launch
+/// must provide.
 ///
-/// Every rung computes `C = alpha * A * B + beta * C` in f32, row-major, with `A`
-/// M x K, `B` K x N and `C` M x N.
+/// It computes `C = alpha * A * B + beta * C`, row-major, with `A` M x K, `B` K x N and `C` M x N. A, B, C
+/// and the sums are f32; products are as its [`Arithmetic`] says. One whose [`KernelAbi`] has more
+/// parameters computes batches, transposes and epilogues by them.
 ///
 /// A launch trusts what is said here, so only this crate can say it:
 ///
@@ -26,6 +28,8 @@ pub struct KernelDescriptor {
     pub(crate) shared: Shared,
     pub(crate) unaligned: Option<Unaligned>,
     pub(crate) abi: KernelAbi,
+    pub(crate) arithmetic: Arithmetic,
+    pub(crate) target: Target,
     pub(crate) source: &'static str,
 }
 
@@ -47,9 +51,9 @@ macro_rules! sealed {
     };
 }
 
-sealed!(name summary origin tile block grid shared unaligned abi source);
+sealed!(name summary origin tile block grid shared unaligned abi arithmetic target source);
 
-/// The second entry point of a rung with vectorised, 128-bit accesses: for matrices that are not
+/// The second entry point of a kernel with vectorised, 128-bit accesses: for matrices that are not
 /// aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unaligned {
@@ -80,10 +84,30 @@ pub enum Reads {
 }
 
 impl Unaligned {
-    /// For a rung that needs all three matrices aligned.
+    /// For a kernel that needs all three matrices aligned.
     pub const fn of_all(name: &'static str) -> Self {
         Self { name, vectorized: [true; 3], transposed: [Reads::Copied; 2], transposes_c: false }
     }
+}
+
+/// How a kernel multiplies elements of f32. Sums are f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// FMAs.
+    Fma,
+    /// Tensor cores, of elements rounded to TF32.
+    Tf32,
+    /// Tensor cores, three products of the two parts of TF32 that each element is split in.
+    Tf32x3,
+}
+
+/// The PTX that has a kernel, and with it the devices that run it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `sm_80`: compute capability 8.0 and later.
+    Sm80,
+    /// `sm_90a`: compute capability 9.0 alone.
+    Sm90a,
 }
 
 /// What a kernel takes.
@@ -142,14 +166,18 @@ pub enum KernelAbi {
     ///
     /// ```text
     /// stream_k_tiles: u32, accumulation_steps: u32, partials: *mut f32, counters: *mut u32,
-    /// layout: u32, epilogue: epilogue::Parameters
+    /// layout: u32, batch: u32, step_a: u32, step_b: u32, stride_c: u64,
+    /// epilogue: epilogue::Parameters
     /// ```
+    ///
+    /// The maps have a third dimension, of products: that of product p is `p * step_a` of A's, and
+    /// `p * step_b` of B's, and its C begins `p * stride_c` elements from the first.
     ///
     /// If `layout` is [`TRANSPOSED_A`](crate::matrix::TRANSPOSED_A) and not 0, A's map describes its
     /// transpose, with boxes of BM columns by BK rows, not swizzled.
     ///
     /// The grid has one dimension, of persistent blocks: about one per multiprocessor. They share
-    /// the steps along K of the first `stream_k_tiles` tiles of C, in equal parts, and take the
+    /// the steps along K of the first `stream_k_tiles` tiles of all C, in equal parts, and take the
     /// other tiles whole, in turn. After `accumulation_steps`, which is not 0, a sum is stored and
     /// a new one begun: shorter accumulation lengths make smaller errors.
     ///
@@ -159,22 +187,47 @@ pub enum KernelAbi {
     /// `accumulation_steps`, `partials` has room for `3 * BM * BN` elements per block. There are
     /// less than 2^32 tiles and blocks together.
     StreamK,
+    /// A and B behind tensor maps that round them to TF32, and what batches need:
+    ///
+    /// ```text
+    /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
+    /// beta: f32, c: *mut f32, ldc: u32,
+    /// batch: u32, stride_c: u64, options: u32, layout: u32, epilogue: epilogue::Parameters
+    /// ```
+    ///
+    /// The maps describe the matrices of all products, in three dimensions: along a row, down the rows, and
+    /// the product. Their elements are TF32, with zeros outside, swizzled by 128 bytes. Boxes have BK columns:
+    /// of A, BM rows, and of B, BK rows; if `layout` is [`TRANSPOSED_B`](crate::matrix::TRANSPOSED_B) and not
+    /// 0, B's map describes its transpose, with boxes of BN rows. A's and B's rows begin on 16 bytes.
+    /// `options` is a sum of [`options`](crate::tensor_core::options). With k = 0 the maps are not used, and
+    /// may be zeros. C may lie anywhere.
+    ///
+    /// The grid has one dimension, of persistent blocks: about one per multiprocessor. There are less than
+    /// 2^31 tiles of all C together.
+    ///
+    /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
+    Tf32TensorMap,
 }
 
 impl KernelAbi {
     /// Whether the last parameter is an [epilogue](crate::epilogue).
     pub const fn has_epilogue(self) -> bool {
-        matches!(self, Self::Batched | Self::SplitK | Self::StreamK)
+        matches!(self, Self::Batched | Self::SplitK | Self::StreamK | Self::Tf32TensorMap)
     }
 
-    /// Whether a launch takes all products of a batch.
+    /// Whether a launch takes all products of a strided batch.
     pub const fn has_batches(self) -> bool {
+        matches!(self, Self::Batched | Self::SplitK | Self::StreamK | Self::Tf32TensorMap)
+    }
+
+    /// Whether it also takes those of a batch of pointers.
+    pub const fn has_pointer_batches(self) -> bool {
         matches!(self, Self::Batched | Self::SplitK)
     }
 
-    /// Whether A and B lie behind tensor maps: such a kernel needs compute capability 9.0.
+    /// Whether A and B lie behind tensor maps, which the driver must be able to make.
     pub const fn has_tensor_maps(self) -> bool {
-        matches!(self, Self::TensorMap | Self::StreamK)
+        matches!(self, Self::TensorMap | Self::StreamK | Self::Tf32TensorMap)
     }
 }
 
@@ -217,12 +270,12 @@ impl KernelDescriptor {
         self.name
     }
 
-    /// One line for lists: what this rung does that the rung before did not.
+    /// One line for lists: of a rung, what it does that the rung before did not.
     pub const fn summary(&self) -> &'static str {
         self.summary
     }
 
-    /// The document, and the kernel in it, that this rung rebuilds; `None` for one that goes
+    /// The document, and the kernel in it, that this one rebuilds; `None` for one that goes
     /// beyond the documents.
     pub const fn origin(&self) -> Option<&'static str> {
         self.origin
@@ -239,7 +292,7 @@ impl KernelDescriptor {
     }
 
     /// Which dimension of C the grid's x axis walks; without meaning for
-    /// [`KernelAbi::StreamK`], whose grid has one dimension.
+    /// [`KernelAbi::StreamK`] and [`KernelAbi::Tf32TensorMap`], whose grids have one dimension.
     pub const fn grid(&self) -> GridOrder {
         self.grid
     }
@@ -249,8 +302,8 @@ impl KernelDescriptor {
         self.shared
     }
 
-    /// For a rung with vectorised, 128-bit accesses: the entry point for matrices that are not
-    /// aligned. `None`: the rung takes any matrix.
+    /// For a kernel with vectorised, 128-bit accesses: the entry point for matrices that are not
+    /// aligned. `None`: the only entry point takes what the [`KernelAbi`] says.
     pub const fn unaligned(&self) -> Option<Unaligned> {
         self.unaligned
     }
@@ -259,9 +312,14 @@ impl KernelDescriptor {
     pub const fn reads(&self, is_b: bool, transposed: bool) -> Reads {
         let which = is_b as usize;
         match (self.abi, self.unaligned) {
-            (KernelAbi::TensorMap | KernelAbi::StreamK, _) if !transposed => Reads::Aligned,
+            (KernelAbi::TensorMap | KernelAbi::StreamK | KernelAbi::Tf32TensorMap, _)
+                if !transposed =>
+            {
+                Reads::Aligned
+            }
+            (KernelAbi::Tf32TensorMap, _) if is_b => Reads::Aligned,
             (KernelAbi::StreamK, _) if !is_b => Reads::Aligned,
-            (KernelAbi::Batched, _) => Reads::Anywhere,
+            (KernelAbi::Batched, None) => Reads::Anywhere,
             (_, Some(unaligned)) if transposed => unaligned.transposed[which],
             (_, Some(unaligned)) if unaligned.vectorized[which] => Reads::Aligned,
             _ if transposed => Reads::Copied,
@@ -274,12 +332,22 @@ impl KernelDescriptor {
         self.abi
     }
 
-    /// The text of the rung's file, whose header explains it.
+    /// How it multiplies.
+    pub const fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
+    /// The PTX that it is in. That for `sm_90a` has what is for `sm_80`, too.
+    pub const fn target(&self) -> Target {
+        self.target
+    }
+
+    /// The text of the kernel's file, whose header explains it.
     pub const fn source(&self) -> &'static str {
         self.source
     }
 
-    /// The header of the rung's file, as Markdown.
+    /// The header of the kernel's file, as Markdown.
     pub fn header(&self) -> impl Iterator<Item = &'static str> {
         header(self.source)
     }

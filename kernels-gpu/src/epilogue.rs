@@ -95,10 +95,10 @@ pub trait Epilogue: Copy {
 
 /// `value + beta * C`.
 #[derive(Clone, Copy)]
-struct Accumulate {
-    c: *const f32,
-    ld: u32,
-    beta: f32,
+pub(crate) struct Accumulate {
+    pub(crate) c: *const f32,
+    pub(crate) ld: u32,
+    pub(crate) beta: f32,
 }
 
 impl Epilogue for Accumulate {
@@ -207,14 +207,20 @@ impl Epilogue for Gelu {
             1.196_293e-1,
         ];
         let a = x.abs().min(20.0);
-        let t = fast::recip(fma(0.3, a, 1.0));
+        let t = fast::recip_ftz(fma(0.3, a, 1.0));
         let mut sum = COEFFICIENTS[0];
         for i in 1..8 {
             sum = fma(sum, t, COEFFICIENTS[i]);
         }
-        let tail = t * sum * fast::exp2(a * a * (-0.5 * core::f32::consts::LOG2_E));
-        Relu.apply(x, 0.0) - a * tail
+        let tail = t * sum * fast::exp2_ftz(a * a * (-0.5 * core::f32::consts::LOG2_E));
+        fma(-a, tail, Relu.apply(x, 0.0))
     }
+}
+
+/// `x / (1 + 2^u)`.
+#[inline(always)]
+fn logistic(x: f32, u: f32) -> f32 {
+    x * fast::recip_ftz(1.0 + fast::exp2_ftz(u))
 }
 
 /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
@@ -227,7 +233,7 @@ impl Epilogue for GeluTanh {
         // The same as `x / (1 + exp(-2 u))` of the argument u of the tangent.
         const FACTOR: f32 = -2.0 * 0.797_884_6 * core::f32::consts::LOG2_E;
         let u = x * fma(FACTOR * 0.044_715, x * x, FACTOR);
-        fast::div(x, 1.0 + fast::exp2(u))
+        logistic(x, u)
     }
 }
 
@@ -238,7 +244,7 @@ struct Silu;
 impl Epilogue for Silu {
     #[inline(always)]
     fn apply(self, x: f32, _: f32) -> f32 {
-        fast::div(x, 1.0 + fast::exp2(x * -core::f32::consts::LOG2_E))
+        logistic(x, x * -core::f32::consts::LOG2_E)
     }
 }
 

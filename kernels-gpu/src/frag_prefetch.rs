@@ -26,7 +26,9 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 
@@ -63,6 +65,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static((BK * BM + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("frag_prefetch_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("frag_prefetch.rs"),
 };
 

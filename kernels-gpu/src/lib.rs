@@ -62,8 +62,12 @@ pub mod wgmma;
 pub mod wgmma_persistent;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_pipelined;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod wgmma_split;
 
-pub use descriptor::{GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Tile, Unaligned};
+pub use descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Target, Tile, Unaligned,
+};
 pub use tensor_core::{InputType, TensorCoreAbi, TensorCoreDescriptor};
 pub use tiles::TILES;
 
@@ -90,31 +94,23 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &persistent::DESCRIPTOR,
 ];
 
-/// The kernels for tensor cores on f32 matrices that are rounded to TF32, from the largest tile to the smallest;
+/// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`] from the largest tile to the smallest;
 /// for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32: &[&KernelDescriptor] = &[
-    &tf32::tf32_128x192::DESCRIPTOR,
-    &tf32::tf32_128x128::DESCRIPTOR,
+    &tf32::tma::TILE_256X128,
+    &tf32::tma::TILE_192X128,
+    &tf32::tma::TILE_128X128,
+    &tf32::tma::TILE_64X128,
     &tf32::tf32_64x64::DESCRIPTOR,
+    &tf32::tf32x3_128x128::DESCRIPTOR,
+    &tf32::tf32x3_64x64::DESCRIPTOR,
 ];
-
-/// Those that have the accuracy of f32.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const TF32X3: &[&KernelDescriptor] =
-    &[&tf32::tf32x3_128x128::DESCRIPTOR, &tf32::tf32x3_64x64::DESCRIPTOR];
 
 /// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`]; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
-    [LADDER, TILES, TF32, TF32X3].into_iter().flatten().copied()
-}
-
-/// Whether a kernel of [`f32_kernels`] is in the PTX for compute capability 9.0 (`sm_90a`) alone; for the host.
-#[cfg(not(target_arch = "nvptx64"))]
-pub fn needs_sm_90a(kernel: &KernelDescriptor) -> bool {
-    let mut for_tf32 = TF32.iter().chain(TF32X3);
-    kernel.abi().has_tensor_maps() || for_tf32.any(|one| one.name() == kernel.name())
+    [LADDER, TILES, TF32].into_iter().flatten().copied()
 }
 
 /// The ladder of tensor cores, whose A and B are in 16 bits: every rung, in its order; for the host.
@@ -126,8 +122,8 @@ pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
     &wgmma_persistent::DESCRIPTOR,
 ];
 
-/// All kernels for tensor cores with A and B in 16 bits: the rungs of [`TENSOR_CORE_LADDER`], and `mma` and
-/// `wgmma_persistent` in other sizes of their tiles; for the host.
+/// All kernels for tensor cores with A and B in 16 bits: the rungs of [`TENSOR_CORE_LADDER`], `mma` and
+/// `wgmma_persistent` in other sizes of their tiles, and [`wgmma_split`] for products of few tiles; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &mma::DESCRIPTOR,
@@ -140,4 +136,9 @@ pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &wgmma_persistent::TILE_128X128,
     &wgmma_persistent::TILE_64X128,
     &wgmma_persistent::TILE_64X64,
+    &wgmma_split::TILE_64X16,
+    &wgmma_split::TILE_128X32,
+    &wgmma_split::TILE_128X64,
+    &wgmma_split::TILE_128X128,
+    &wgmma_split::TILE_256X128,
 ];

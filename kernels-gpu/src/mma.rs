@@ -74,6 +74,8 @@ macro_rules! kernels {
             shared_bytes: STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2,
             abi: TensorCoreAbi::Pointer,
             persistent: false,
+            splits: false,
+            starts_early: false,
             source: include_str!("mma.rs"),
         };
         kernels!(@one $bf16, Bf16, $warps_m, $warps_n, $mt, $nt, $sums);

@@ -35,7 +35,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
 use crate::matrix::Output;
 
 /// Rows of C per block.
@@ -54,6 +54,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static(0),
     unaligned: None,
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("naive.rs"),
 };
 

@@ -51,11 +51,11 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
 use crate::epilogue;
 use crate::matrix::{Output, TRANSPOSED_A};
 use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
-use crate::stream_k::{Fixup, MailboxEntry, Scheduler};
+use crate::stream_k::{Fixup, MailboxEntry, Scheduler, TilePlace};
 use crate::swizzle::swizzle;
 use crate::thread_tile::{
     Fragments, STAGE_OUT, THREADS, TM, TN, ThreadTile, store_epilogue, store_tile,
@@ -103,10 +103,12 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Dynamic(|_| (OUT_AT + CONSUMERS / 32 * STAGE_OUT) as u64 * 4),
     unaligned: None,
     abi: KernelAbi::StreamK,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm90a,
     source: include_str!("persistent.rs"),
 };
 
-/// `C = alpha * A * B + beta * C`.
+/// `C = alpha * A * B + beta * C`, of each product of a batch.
 ///
 /// # Safety
 /// - The parameters and the grid are as [`KernelAbi::StreamK`] says.
@@ -128,13 +130,22 @@ pub unsafe fn persistent(
     partials: *mut f32,
     counters: *mut u32,
     layout: u32,
+    batch: u32,
+    step_a: u32,
+    step_b: u32,
+    stride_c: u64,
     epilogue: epilogue::Parameters,
 ) {
     let tid = thread::thread_idx_x();
     let (warp, lane) = (tid / 32, warp::lane_id());
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
+    let place = |tile: u32| {
+        let product = tile / (width * height).max(1);
+        let (y, x) = swizzle(tile - product * (width * height), width, height);
+        TilePlace { product, row: y * BM, col: x * BN }
+    };
     let scheduler = Scheduler {
-        tiles: width * height,
+        tiles: width * height * batch,
         steps: k.div_ceil(BK),
         stream_k_tiles,
         accumulation_steps,
@@ -165,25 +176,28 @@ pub unsafe fn persistent(
         while let Some(work) = work_tiles.next()
             && work.steps > 0
         {
+            let place = place(work.tile);
             if tid == CONSUMERS {
                 // SAFETY: those who read it wait for the work tile's first tile.
-                unsafe { MailboxEntry::at(mailbox, entry).write(work) };
+                unsafe { MailboxEntry::at(mailbox, entry).write(work, place) };
             }
             entry = (entry + 1) % ENTRIES;
-            let (y, x) = swizzle(work.tile, width, height);
+            let TilePlace { product, row, col } = place;
+            let [product_a, product_b] = [product * step_a, product * step_b];
             let mut at = work.first * BK;
             let end = (work.first + work.steps) * BK;
             while at < end {
                 // SAFETY: all have used what they read of the stages: of A and B as it is told at
                 // ARRIVALS_TO_RELEASE, of raw A by storing it before the barrier of these warps.
                 unsafe {
-                    let (maps, from) = ([map_a, map_b], [y * BM, at, x * BN]);
+                    let (maps, at_b) = ([map_a, map_b], [col, at, product_b]);
                     wait_until_empty(storage, state);
                     if tid == CONSUMERS {
                         if a_transposed {
-                            storage.copy_transposed_tile(state, maps, from);
+                            let at_a = [row, at, product_a];
+                            storage.copy_transposed_tile(state, maps, [at_a, at_b]);
                         } else {
-                            storage.copy_tile(state, maps, from);
+                            storage.copy_tile(state, maps, [[at, row, product_a], at_b]);
                         }
                     }
                 }
@@ -221,13 +235,15 @@ pub unsafe fn persistent(
     unsafe { thread::warpgroup_reg_alloc::<224>() };
     if k == 0 {
         // Apart, because a second way into the stores makes the loop slower.
-        // SAFETY: the caller keeps the contract, and there is no other output.
-        let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
         while let Some(work) = work_tiles.next() {
-            let (y, x) = swizzle(work.tile, width, height);
+            let TilePlace { product, row, col } = place(work.tile);
+            let c = c.wrapping_add(product as usize * stride_c as usize);
+            let epilogue = epilogue.of_product(product);
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
             let mut at = tid;
             while at < BM * BN {
-                let place = (y * BM + at / BN, x * BN + at % BN);
+                let place = (row + at / BN, col + at % BN);
                 // SAFETY: the consumer threads, and this block's tile: each has its own elements.
                 unsafe { c.store_each(epilogue, [0.0], |_| place) };
                 // Once for all: an epilogue is long.
@@ -288,6 +304,8 @@ pub unsafe fn persistent(
         // SAFETY: written before the tile that was waited for, and kept until the next tiles are
         // read.
         let (number, role) = unsafe { MailboxEntry::at(mailbox, entry).tile() };
+        // SAFETY: likewise.
+        let place = unsafe { MailboxEntry::at(mailbox, entry).place() };
         entry = (entry + 1) % ENTRIES;
         let fixup = Fixup { partials, counters, word };
         // SAFETY: the consumer threads, all of them; the host's memory is as the contract says.
@@ -298,16 +316,18 @@ pub unsafe fn persistent(
         } {
             continue;
         }
-        let (y, x) = swizzle(number, width, height);
+        let TilePlace { product, row, col } = place;
+        let c = c.wrapping_add(product as usize * stride_c as usize);
         // SAFETY: the caller keeps the contract, and there is no other output.
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
         if epilogue.is_some() {
+            let epilogue = epilogue.of_product(product);
             // SAFETY: as above, and each thread stores its own outputs.
-            unsafe { store_epilogue(c, epilogue, y * BM, x * BN, outputs, &acc) };
+            unsafe { store_epilogue(c, epilogue, row, col, outputs, &acc) };
             continue;
         }
         let out = storage.a.add(OUT_AT);
-        store_tile!(c, y * BM, x * BN, outputs, &acc, out);
+        store_tile!(c, row, col, outputs, &acc, out);
     }
 }
 

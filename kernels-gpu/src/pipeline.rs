@@ -82,7 +82,13 @@ impl StageState {
     /// The next tile, of so many stages.
     #[inline(always)]
     pub fn next<const STAGES: u32>(self) -> Self {
-        match self.stage + 1 < STAGES {
+        self.next_of(STAGES)
+    }
+
+    /// As [`next`](Self::next), of a number that no const parameter can be.
+    #[inline(always)]
+    pub fn next_of(self, stages: u32) -> Self {
+        match self.stage + 1 < stages {
             true => StageState { stage: self.stage + 1, ..self },
             false => StageState { stage: 0, parity: self.parity ^ 1 },
         }
@@ -166,29 +172,28 @@ impl SharedStorage {
         unsafe { self.full(tile).wait_parity(tile.phase::<STAGES>()) };
     }
 
-    /// Asks for a tile: BM rows of A from `row` on and BN columns of B from `col` on, at `at`
-    /// along K.
+    /// Asks for a tile: BM rows of A and BN columns of B, which begin at these coordinates of their maps.
     ///
     /// # Safety
     /// One thread calls this for each tile. The raw stage was transposed and the stage was read by
     /// all, and the copy engine may know (see [`tma::load_2d`]); the maps are as
-    /// [`KernelAbi::TensorMap`](crate::KernelAbi::TensorMap) says.
+    /// [`KernelAbi::TensorMap`](crate::KernelAbi::TensorMap) says, of `RANK` dimensions.
     #[inline(always)]
-    pub unsafe fn copy_tile(
+    pub unsafe fn copy_tile<const RANK: usize>(
         self,
         tile: PipelineState,
         [map_a, map_b]: [&TensorMap; 2],
-        [row, at, col]: [u32; 3],
+        [at_a, at_b]: [[u32; RANK]; 2],
     ) {
         let (raw_full, full) = (self.raw_full(tile), self.full(tile));
         // SAFETY: the caller's contract; the barriers expect what the copies bring.
         unsafe {
             raw_full.arrive_expect_tx(STAGE_A * 4);
             let to = self.raw.add(tile.stage::<RAW_STAGES>() * STAGE_A);
-            tma::load_2d(to, map_a, at, row, raw_full);
+            tma::load(to, map_a, at_a.map(u32::cast_signed), raw_full);
             full.arrive_expect_tx(STAGE_B * 4);
             let to = self.b.add(tile.stage::<STAGES>() * STAGE_B);
-            tma::load_2d(to, map_b, col, at, full);
+            tma::load(to, map_b, at_b.map(u32::cast_signed), full);
         }
     }
 
@@ -198,18 +203,20 @@ impl SharedStorage {
     /// As there, and A's map is of its transpose, as
     /// [`KernelAbi::StreamK`](crate::KernelAbi::StreamK) says.
     #[inline(always)]
-    pub unsafe fn copy_transposed_tile(
+    pub unsafe fn copy_transposed_tile<const RANK: usize>(
         self,
         tile: PipelineState,
         [map_a, map_b]: [&TensorMap; 2],
-        [row, at, col]: [u32; 3],
+        [at_a, at_b]: [[u32; RANK]; 2],
     ) {
         let (full, stage) = (self.full(tile), tile.stage::<STAGES>());
         // SAFETY: the caller's contract; the barrier expects what the copies bring.
         unsafe {
             full.arrive_expect_tx((STAGE_A + STAGE_B) * 4);
-            tma::load_2d(self.a.add(stage * STAGE_A), map_a, row, at, full);
-            tma::load_2d(self.b.add(stage * STAGE_B), map_b, col, at, full);
+            let to = self.a.add(stage * STAGE_A);
+            tma::load(to, map_a, at_a.map(u32::cast_signed), full);
+            let to = self.b.add(stage * STAGE_B);
+            tma::load(to, map_b, at_b.map(u32::cast_signed), full);
         }
     }
 

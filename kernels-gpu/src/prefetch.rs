@@ -31,7 +31,9 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
@@ -72,6 +74,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static(2 * (BK * BM + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("prefetch_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("prefetch.rs"),
 };
 

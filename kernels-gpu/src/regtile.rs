@@ -34,7 +34,9 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::matrix::{Output, entry_points};
 
 /// Rows of C per block.
@@ -61,6 +63,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static(0),
     unaligned: Some(Unaligned::of_all("regtile_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("regtile.rs"),
 };
 

@@ -28,7 +28,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
 use crate::matrix::{Input, Output};
 
 /// Rows of C per block.
@@ -56,6 +56,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("rows2.rs"),
 };
 

@@ -37,7 +37,9 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 
@@ -74,6 +76,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("smem2d_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("smem2d.rs"),
 };
 

@@ -45,6 +45,14 @@ pub struct WorkTile {
     pub role: Role,
 }
 
+/// Where a tile of C is: in which product of the batch, and its first row and column there.
+#[derive(Clone, Copy)]
+pub struct TilePlace {
+    pub product: u32,
+    pub row: u32,
+    pub col: u32,
+}
+
 /// Which part of its tile a work tile is in, and where in it, in four bits.
 #[derive(Clone, Copy)]
 pub struct Role(u32);
@@ -104,7 +112,7 @@ pub struct MailboxEntry(SharedPtr<u32>);
 
 impl MailboxEntry {
     /// Words of shared memory that one takes.
-    pub const WORDS: u32 = 3;
+    pub const WORDS: u32 = 6;
 
     /// The entry with this number.
     #[inline(always)]
@@ -112,17 +120,20 @@ impl MailboxEntry {
         MailboxEntry(mailbox.add(number * Self::WORDS))
     }
 
-    /// Writes the next work tile.
+    /// Writes the next work tile, and where its tile of C is.
     ///
     /// # Safety
     /// The entry lies in shared memory, and nobody else reads or writes it at this time.
     #[inline(always)]
-    pub unsafe fn write(self, work: WorkTile) {
+    pub unsafe fn write(self, work: WorkTile, place: TilePlace) {
         // SAFETY: the caller's contract.
         unsafe {
             self.0.store(0, work.steps);
             self.0.store(1, work.tile);
             self.0.store(2, work.role.0);
+            self.0.store(3, place.product);
+            self.0.store(4, place.row);
+            self.0.store(5, place.col);
         }
     }
 
@@ -144,6 +155,17 @@ impl MailboxEntry {
     pub unsafe fn steps(self) -> u32 {
         // SAFETY: the caller's contract.
         unsafe { self.0.load(0) }
+    }
+
+    /// Where the tile of C is.
+    ///
+    /// # Safety
+    /// As for [`MailboxEntry::steps`].
+    #[inline(always)]
+    pub unsafe fn place(self) -> TilePlace {
+        // SAFETY: the caller's contract.
+        let [product, row, col] = unsafe { [self.0.load(3), self.0.load(4), self.0.load(5)] };
+        TilePlace { product, row, col }
     }
 
     /// The tile of C, and the work tile's role there.

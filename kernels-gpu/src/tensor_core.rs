@@ -10,6 +10,9 @@ pub const PANEL: u32 = 64;
 /// Bytes after which the swizzle of 128 bytes repeats itself, and on which its tiles begin.
 pub const ALIGNMENT: u32 = 1024;
 
+/// The most parts of K: the blocks of a cluster that every device with clusters has.
+pub const MOST_SPLITS: u32 = 8;
+
 /// What [`TensorCoreDescriptor`]'s parameter `options` is a sum of.
 pub mod options {
     /// All products of a batch have the same A, whose map has one.
@@ -18,6 +21,9 @@ pub mod options {
     pub const SHARED_B: u32 = 1 << 1;
     /// C is of the type of A and B, rounded to the nearest, ties to even.
     pub const HALF_OUTPUT: u32 = 1 << 2;
+    /// C is the transpose of what is computed: n x m elements, with `ldc >= m`; only of a kernel that
+    /// [splits](super::TensorCoreDescriptor::splits) K.
+    pub const TRANSPOSED_C: u32 = 1 << 3;
 }
 
 /// What the products are of. Sums, alpha, beta and C are f32.
@@ -103,6 +109,8 @@ pub struct TensorCoreDescriptor {
     pub(crate) shared_bytes: u32,
     pub(crate) abi: TensorCoreAbi,
     pub(crate) persistent: bool,
+    pub(crate) splits: bool,
+    pub(crate) starts_early: bool,
     pub(crate) source: &'static str,
 }
 
@@ -164,6 +172,20 @@ impl TensorCoreDescriptor {
     /// there may be any number of them, up to that of the tiles. If not, there is a block for each tile.
     pub const fn is_persistent(&self) -> bool {
         self.persistent
+    }
+
+    /// Whether the blocks of a cluster share a tile, each with its part of K. There are as many in a cluster
+    /// as the launch says, along x, up to [`MOST_SPLITS`], and no more than steps of [`BK`] along K, but one at least; and as many
+    /// clusters as tiles.
+    pub const fn splits(&self) -> bool {
+        self.splits
+    }
+
+    /// Whether a launch may begin before the kernel in front of it has ended (*programmatic dependent launch*).
+    /// The kernel waits for that one itself: before its own wait no thread reads what an earlier kernel
+    /// writes, or writes what one reads or writes, but for prefetches to L2, and some thread of each block waits.
+    pub const fn starts_early(&self) -> bool {
+        self.starts_early
     }
 
     /// The text of the kernel's file, whose header explains it.

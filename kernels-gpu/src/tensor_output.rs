@@ -40,16 +40,16 @@ fn staged(row: u32, col: u32) -> u32 {
 #[derive(Clone, Copy)]
 pub struct TensorOutput<const F16: bool> {
     /// The matrix; if `is_half`, its pointer is to 16-bit elements.
-    c: Output,
-    is_half: bool,
-    epilogue: Parameters,
+    pub(crate) c: Output,
+    pub(crate) is_half: bool,
+    pub(crate) epilogue: Parameters,
 }
 
 /// `value + beta * C`.
 #[derive(Clone, Copy)]
-struct Accumulate<const F16: bool> {
-    c: TensorOutput<F16>,
-    beta: f32,
+pub(crate) struct Accumulate<const F16: bool> {
+    pub(crate) c: TensorOutput<F16>,
+    pub(crate) beta: f32,
 }
 
 impl<const F16: bool> Epilogue for Accumulate<F16> {
@@ -90,7 +90,7 @@ impl<const F16: bool> TensorOutput<F16> {
 
     /// How far an element is from the first.
     #[inline(always)]
-    fn offset(self, row: u32, col: u32) -> usize {
+    pub(crate) fn offset(self, row: u32, col: u32) -> usize {
         row as usize * self.c.ld as usize + col as usize
     }
 
@@ -235,6 +235,9 @@ impl<const F16: bool> TensorOutput<F16> {
             false => bf16x2::narrow([values[i], values[i + 1]]).to_bits(),
         };
         let (is_upper, is_odd) = (lane & 2 != 0, lane & 1 != 0);
+        // A lane stores what others have read of the old C, and exchanges order no memory.
+        // SAFETY: the warp is together.
+        unsafe { warp::sync_warp(u32::MAX) };
         for i in (0..STAGED_SUMS).step_by(8) {
             for down in 0..2 {
                 // Of 16 neighbours in a row, a lane has two of the first eight and two of the others. Lanes 0
@@ -261,7 +264,7 @@ impl<const F16: bool> TensorOutput<F16> {
     /// # Safety
     /// No other thread stores it.
     #[inline(always)]
-    unsafe fn store(self, row: u32, col: u32, value: f32) {
+    pub(crate) unsafe fn store(self, row: u32, col: u32, value: f32) {
         if row >= self.c.rows || col >= self.c.cols {
             return;
         }

@@ -38,7 +38,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
 use crate::matrix::{Input, Output};
 
 /// Rows of C per block.
@@ -77,6 +77,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static((BM * BK + BK * BN) * 4),
     unaligned: None,
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("tile2d.rs"),
 };
 

@@ -41,7 +41,7 @@
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
 use crate::matrix::Output;
 use crate::pipeline::{
     BK, BM, BN, PIPELINE_END, PipelineState, STAGE_A, STAGE_B, STAGES, SharedStorage,
@@ -65,6 +65,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Dynamic(|_| (OUT_AT + THREADS / 32 * STAGE_OUT) as u64 * 4),
     unaligned: None,
     abi: KernelAbi::TensorMap,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm90a,
     source: include_str!("tma.rs"),
 };
 
@@ -107,7 +109,8 @@ pub unsafe fn tma(
             // which this thread has waited for.
             unsafe {
                 storage.empty(tile).wait_parity(tile.phase::<STAGES>() ^ 1);
-                storage.copy_tile(tile, [map_a, map_b], [block_row, tile.0 * BK, block_col]);
+                let at = tile.0 * BK;
+                storage.copy_tile(tile, [map_a, map_b], [[at, block_row], [block_col, at]]);
             }
         }
     };

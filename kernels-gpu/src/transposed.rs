@@ -34,7 +34,9 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::fragment::fragment;
 use crate::matrix::{Input, Output, entry_points};
 
@@ -73,6 +75,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Static((BK * BM + BK * BN) * 4),
     unaligned: Some(Unaligned::of_all("transposed_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("transposed.rs"),
 };
 

@@ -38,7 +38,7 @@
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile};
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
 use crate::matrix::Output;
 use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
 use crate::swizzle::swizzled_tile;
@@ -70,6 +70,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Dynamic(|_| (OUT_AT + CONSUMERS / 32 * STAGE_OUT) as u64 * 4),
     unaligned: None,
     abi: KernelAbi::TensorMap,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm90a,
     source: include_str!("warp_specialized.rs"),
 };
 
@@ -121,7 +123,7 @@ pub unsafe fn warp_specialized(
                 storage.empty(state).wait_parity(state.phase::<STAGES>() ^ 1);
                 if tid == CONSUMERS {
                     let at = state.0 * BK;
-                    storage.copy_tile(state, [map_a, map_b], [block_row, at, block_col]);
+                    storage.copy_tile(state, [map_a, map_b], [[at, block_row], [block_col, at]]);
                 }
             }
             if state.0 > 0 {

@@ -36,7 +36,9 @@
 
 use cuda_std::prelude::*;
 
-use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use crate::descriptor::{
+    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile, Unaligned,
+};
 use crate::fragment::{fragment, fragment16};
 use crate::matrix::{Input, Output, entry_points};
 use crate::share::{load_share, store_share, store_share_transposed};
@@ -87,6 +89,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Dynamic(|_| 2 * (BK * LD_A + BK * LD_B) as u64 * 4),
     unaligned: Some(Unaligned::of_all("warptile_unaligned")),
     abi: KernelAbi::Gemm,
+    arithmetic: Arithmetic::Fma,
+    target: Target::Sm80,
     source: include_str!("warptile.rs"),
 };
 

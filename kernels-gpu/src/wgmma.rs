@@ -65,6 +65,8 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     shared_bytes: FULL_AT * 2 + 8 + ALIGNMENT - 128,
     abi: TensorCoreAbi::TensorMap,
     persistent: true,
+    splits: false,
+    starts_early: false,
     source: include_str!("wgmma.rs"),
 };
 

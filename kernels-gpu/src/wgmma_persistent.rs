@@ -22,6 +22,9 @@
 //!   tile.
 //! - The second warpgroup begins two stages late, and the lag stays: while one stores its
 //!   half of the tile, the other has the tensor cores to itself.
+//! - A launch begins while the kernel before it ends (*programmatic dependent launch*): meanwhile barriers are
+//!   initialised. It lets the next kernel begin before it has waited itself: that one waits, too, until this one has
+//!   ended, and so until all before this one have.
 //! - Smaller tiles, for products of which there would be too few: with one consumer warpgroup no
 //!   registers move.
 //!
@@ -31,6 +34,7 @@
 //! blocks of a cluster could share their tiles. How fast it is next to cuBLAS is recorded in
 //! `runs/2026-11-22-h200-tensor-core`.
 
+use cuda_std::dependent_launch;
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
@@ -95,6 +99,8 @@ macro_rules! kernels {
             shared_bytes: Storage::<$sums, $warpgroups, $stages>::END,
             abi: TensorCoreAbi::TensorMap,
             persistent: true,
+            splits: false,
+            starts_early: true,
             source: include_str!("wgmma_persistent.rs"),
         };
         kernels!(@one $bf16, $sums, $warpgroups, $stages, false, false, false);
@@ -273,6 +279,7 @@ unsafe fn gemm<
     };
 
     if steps == 0 {
+        dependent_launch::wait();
         // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
         let mut tile = thread::block_idx_x();
         while tile < tiles {
@@ -311,6 +318,9 @@ unsafe fn gemm<
         mbarrier::fence_init();
     }
     thread::sync_threads();
+    // All until here went on while the kernel before this one ended.
+    dependent_launch::launch_dependents();
+    dependent_launch::wait();
 
     if warpgroup == WARPGROUPS {
         if Storage::<SUMS, WARPGROUPS, STAGES>::MOVES_REGISTERS {

@@ -85,6 +85,8 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     shared_bytes: BARRIERS_AT * 2 + 2 * STAGES * 8 + ALIGNMENT - 128,
     abi: TensorCoreAbi::TensorMap,
     persistent: false,
+    splits: false,
+    starts_early: false,
     source: include_str!("wgmma_pipelined.rs"),
 };
 

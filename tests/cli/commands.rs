@@ -80,7 +80,7 @@ fn shells_and_man_know_the_options() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = run(&["completions", shell]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{shell}");
-        for word in ["host", "bench", "kernel"] {
+        for word in ["host", "bench", "kernel", "tf32x3"] {
             assert!(ran.stdout.contains(word), "{shell}: {word}");
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 fn doctor(folder: Option<&Path>, arguments: &[&str]) -> Ran {
     let mut command = command(&["doctor"]);
     command.args(arguments);
-    for variable in ["CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
+    for variable in ["CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CONDA_PREFIX", "PTXAS"] {
         command.env_remove(variable);
     }
     let folder = folder.map_or("/nowhere".into(), Path::to_path_buf);
@@ -34,7 +34,7 @@ fn a_machine_with_nothing_runs_the_software_device() {
     }
     assert_eq!(finding(&ran, "build-ptx"), ("missing".into(), "needs rustc, rust-src".into()));
     let names = host::doctor::NAMES.map(|name| finding(&ran, name).0);
-    assert_eq!(names.len(), 20);
+    assert_eq!(names.len(), 21);
 
     let page = doctor(None, &[]).stdout;
     assert!(page.contains("\u{2714} soft") && page.contains("- rustc"), "{page}");

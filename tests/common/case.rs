@@ -29,6 +29,25 @@ pub fn kernels(device: &Device) -> impl Iterator<Item = &'static KernelDescripto
 /// What K is split into, in turn, where a kernel can split it.
 pub const SPLITS: [u32; 4] = [1, 2, 3, 7];
 
+/// Shapes at the edges of a kernel's tile, of which one has `cols` columns and one so many steps along K,
+/// more than there are stages.
+pub fn edges([bm, bn, bk]: [usize; 3], cols: usize, steps: usize) -> [[usize; 3]; 12] {
+    [
+        [1, 1, 1],
+        [7, 11, 13],
+        [1, 300, 9],
+        [300, 1, 70],
+        [bm, bn, bk - 1],
+        [bm, bn, bk],
+        [bm + 1, bn - 1, bk + 1],
+        [bm - 1, cols, 3 * bk],
+        [bm, bn, steps * bk + 8],
+        [0, 5, 5],
+        [5, 0, 5],
+        [5, 5, 0],
+    ]
+}
+
 /// A product to run: the matrices, and how they lie in memory.
 #[derive(Clone)]
 pub struct Case {

@@ -16,7 +16,7 @@ use crate::common::devices;
 fn every_kernel_of_batches_takes_pointers() {
     for_each_kernel(|device, descriptor| {
         let kernel = device.kernel(descriptor).unwrap();
-        if !descriptor.abi().has_batches() {
+        if !descriptor.abi().has_pointer_batches() {
             let refused = kernel.prepare(Gemm::new(2, 2, 2).batched_pointers(2));
             assert!(matches!(refused, Err(Error::Unsuited { .. })));
             return;

@@ -2,15 +2,15 @@
 
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
-use host::kernels::tensor_core::BK;
+use host::kernels::tensor_core::{BK, MOST_SPLITS};
 use host::kernels::{TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor, wgmma};
 use host::verify::Bound;
 use host::{
     Activation, Axis, Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Epilogue,
-    Extras, Gemm, InputType, Job, Matrix, Operands, RotatingBuffers,
+    Extras, Gemm, InputType, Job, Matrix, Operands, Product, RotatingBuffers,
 };
 
-use crate::case::Case;
+use crate::case::{Case, edges};
 use crate::common::devices;
 
 /// Runs a test for every kernel and type on every device that can run it.
@@ -51,21 +51,7 @@ fn run(
 fn every_shape_and_factor() {
     for_each(|device, descriptor, input| {
         let [bm, bn, bk] = [descriptor.rows(), descriptor.cols(), BK].map(|size| size as usize);
-        let shapes = [
-            [1, 1, 1],
-            [7, 11, 13],
-            [1, 300, 9],
-            [300, 1, 70],
-            [bm, bn, bk - 1],
-            [bm, bn, bk],
-            [bm + 1, bn - 1, bk + 1],
-            [bm - 1, bn + 2, 3 * bk],
-            // More steps than there are stages.
-            [bm, bn, 11 * bk + 8],
-            [0, 5, 5],
-            [5, 0, 5],
-            [5, 5, 0],
-        ];
+        let shapes = edges([bm, bn, bk], bn + 2, 11);
         let factors = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)];
         for ([m, n, k], at) in shapes.into_iter().zip(0..) {
             for (alpha, beta) in factors {
@@ -193,14 +179,14 @@ fn transposes_batches_outputs_and_epilogues() {
         }
         let (m, n) = (descriptor.rows() as usize, descriptor.cols() as usize);
         // Whole tiles, and edges on all sides with rows that begin anywhere.
-        for (odd, [m, n, k]) in [(0, [m, n, 2 * BK as usize]), (1, [m + 17, n - 27, 75])] {
+        for (odd, [m, n, k]) in [(0, [m, n, 2 * BK as usize]), (1, [m + 17, n - n / 5 - 1, 75])] {
             // Leading dimensions for any transpose.
             let ld = m.max(n).max(k) + 3 * odd;
             for gemm in variants(Gemm::new(m, n, k).strided(ld, ld, ld), input) {
                 let kernel = device.tensor_core(descriptor, input).unwrap();
                 let plan = kernel.plan(gemm);
                 let plan = if odd == 0 { plan } else { plan.any_alignment() };
-                let job = Job::TensorCore(Box::new(plan.prepare().unwrap()));
+                let job = Job::product(Product::TensorCore(plan.prepare().unwrap()));
                 let operands = Operands::random(&gemm, 11);
                 let buffers = RotatingBuffers::within(device, &operands, 1, 3 * odd);
                 let result = buffers.unwrap().result(&job, operands.c()).unwrap();
@@ -268,6 +254,82 @@ fn factors_in_device_memory() {
         plan.enqueue_with(&a, &b, &mut c, extras).unwrap();
         assert_eq!(c.download().unwrap().as_slice(), [34.0]);
         assert!(matches!(plan.enqueue(&a, &b, &mut c), Err(Error::Extras { .. })));
+    });
+}
+
+/// Every number of splits, of few rows and of few columns, whole tiles and edges, and as many splits as steps.
+#[test]
+fn splits_of_both_orientations() {
+    for_each(|device, descriptor, input| {
+        if !descriptor.splits() {
+            let plan = device.tensor_core(descriptor, input).unwrap().plan(Gemm::new(8, 8, 512));
+            assert!(matches!(plan.splits(2).prepare(), Err(Error::CannotSplit { .. })));
+            return;
+        }
+        let (long, short) = (descriptor.rows() as usize, descriptor.cols() as usize);
+        let half = DeviceHalfMatrix::element(input);
+        let kernel = device.tensor_core(descriptor, input).unwrap();
+        for (splits, extra) in (1..=MOST_SPLITS).zip([0, 1, 8, 3, 12, 0, 7, 4]) {
+            let (long, short) = (long + 5 * extra, short - extra.min(short / 2));
+            // One step each, or an odd one more.
+            let k = (splits * BK) as usize + if extra == 0 { 0 } else { BK as usize + extra };
+            let bias = Epilogue::new().bias(Axis::Column);
+            for gemm in [
+                Gemm::new(short, long, k).scaled(1.0, 0.5),
+                Gemm::new(long, short, k).transposed(true, true).then(bias),
+                Gemm::new(short, long, k).transposed(false, true).stored_as(half),
+                Gemm::new(long, short, k).stored_as(half).stacked(2),
+            ] {
+                let gemm = gemm.computed_in(Compute::of(input));
+                let plan = kernel.plan(gemm).splits(splits).any_alignment().prepare().unwrap();
+                assert_eq!(plan.splits(), splits);
+                let job = Job::product(Product::TensorCore(plan));
+                let operands = Operands::random(&gemm, splits.into());
+                let buffers = RotatingBuffers::new(device, &operands, 1);
+                let mut buffers = buffers.unwrap();
+                let result = buffers.result(&job, operands.c()).unwrap();
+                let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+                let check = reference.check(&result).unwrap();
+                let name = (descriptor.entry_point(input), &device.info().name);
+                assert!(check.passed(), "{name:?}: {splits} of {gemm:?}: {check:?}");
+                assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+            }
+        }
+        // No more than there are steps, and none of nothing.
+        for (k, splits) in [(BK as usize + 1, 2), (0, 1)] {
+            let gemm = Gemm::new(8, 8, k).computed_in(Compute::of(input));
+            assert_eq!(kernel.plan(gemm).splits(8).prepare().unwrap().splits(), splits);
+        }
+    });
+}
+
+/// A column without gaps needs no copy: it is a row of its transpose. One with gaps does.
+#[test]
+fn columns_are_read_where_they_lie() {
+    for_each(|device, descriptor, input| {
+        if descriptor.layouts(input).is_none() {
+            return;
+        }
+        let kernel = device.tensor_core(descriptor, input).unwrap();
+        for (gemm, ld, any_alignment) in [
+            (Gemm::new(70, 1, 136), 1, false),
+            (Gemm::new(70, 1, 136), 3, true),
+            (Gemm::new(1, 72, 131).transposed(true, false), 1, false),
+            (Gemm::new(1, 1, 67).transposed(true, false), 1, false),
+            (Gemm::new(70, 72, 1), 1, true),
+        ] {
+            let [lda, ldb] = [gemm.lda, gemm.ldb].map(|own| if own == 1 { ld } else { own });
+            let gemm = gemm.strided(lda, ldb, gemm.ldc).computed_in(Compute::of(input));
+            let plan = kernel.plan(gemm);
+            let plan = if any_alignment { plan.any_alignment() } else { plan };
+            let job = Job::product(Product::TensorCore(plan.prepare().unwrap()));
+            let operands = Operands::random(&gemm, 5);
+            let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
+            let result = buffers.result(&job, operands.c()).unwrap();
+            let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+            let check = reference.check(&result).unwrap();
+            assert!(check.passed(), "{}: {gemm:?}: {check:?}", descriptor.entry_point(input));
+        }
     });
 }
 

@@ -13,6 +13,7 @@ mod form;
 mod launch_plan;
 mod operation;
 mod panel;
+mod persistent;
 mod stream_k;
 
 pub use compute::Compute;

@@ -14,7 +14,10 @@ mod plan;
 mod product;
 mod staging;
 mod tensor;
+mod tensor_copies;
 mod tensor_core;
+mod tensor_cost;
+mod tensor_division;
 mod tensor_plan;
 mod workspace;
 
@@ -27,4 +30,5 @@ pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
 pub use tensor_core::TensorCoreKernel;
+pub(crate) use tensor_core::basis as tensor_core_basis;
 pub use tensor_plan::{TensorCoreBuilder, TensorCorePlan};

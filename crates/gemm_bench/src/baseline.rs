@@ -6,8 +6,9 @@ use cuda_gemm::Device;
 use gemm_verify::Check;
 
 use crate::buffers::RotatingBuffers;
-use crate::candidate::{Candidate, Job, Loaded, Selection};
+use crate::candidate::{Loaded, Selection};
 use crate::error::Error;
+use crate::job::{Candidate, Job};
 use crate::operands::Products;
 
 /// cuBLAS; or why this machine has none.
@@ -56,7 +57,7 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
 /// let mut buffers = RotatingBuffers::new(&device, &operands, 1)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let candidate = loaded[0].prepare(gemm, 1, false, Selection::All)?;
+/// let candidate = loaded[0].prepare(gemm, None, false, Selection::All)?;
 /// let Ok(baseline) = Baseline::new(&candidate, &mut buffers, &reference)? else { panic!() };
 /// assert!(baseline.check.rms_error().is_some_and(|error| error < 1e-6));
 /// # Ok(())
@@ -100,7 +101,7 @@ impl<'e> Baseline<'e> {
             }
             Err(error) => return Err(error),
         };
-        let check = reference.check(&result)?;
+        let check = reference.check_baseline(&result)?;
         Ok(if check.passed() { Ok(Self { job, check }) } else { Err(NotCompared::Wrong) })
     }
 }

@@ -9,8 +9,8 @@ use cuda_gemm::{
 };
 use serde::Serialize;
 
-use crate::candidate::Job;
 use crate::error::Error;
+use crate::job::Job;
 use crate::operands::{Operands, elements, shapes};
 
 /// A quiet NaN that no product makes: C holds it before a run whose result is looked at, so that a
@@ -359,7 +359,7 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let gemm = Gemm::new(20, 30, 10);
         let loaded = Selection::parse("tile2d").unwrap().load(&device, None).unwrap();
-        let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
+        let candidate = loaded[0].prepare(gemm, None, false, Selection::All).unwrap();
         let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
         let operands = Operands::new(gemm, a, b, None).unwrap();
@@ -382,7 +382,7 @@ mod tests {
         let wide = dense.strided(10 + 4, 30 + 4, 30 + 4).stacked(2);
         let loaded = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
         let result = |gemm: Gemm, left| {
-            let candidate = loaded[0].prepare(gemm, 1, false, Selection::All).unwrap();
+            let candidate = loaded[0].prepare(gemm, None, false, Selection::All).unwrap();
             let Ok(job) = &candidate.job else { panic!() };
             let operands = Operands::new(gemm, a.clone(), b.clone(), None).unwrap();
             let mut buffers = RotatingBuffers::within(&device, &operands, 1, left).unwrap();

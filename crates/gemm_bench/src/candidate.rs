@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use cuda_gemm::kernels::{
-    KernelAbi, KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
+    KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
 };
 use cuda_gemm::{
-    Auto, Compute, Device, Error as GemmError, Extras, Gemm, InputType, Kernel, OperandMut,
-    OperandRef, Plan, PlanBuilder, Product, Table, TensorCorePlan, auto, find_kernel, nearest_name,
+    Auto, Compute, Device, Error as GemmError, Gemm, Kernel, ProductBuilder, Table, auto,
+    find_kernel, nearest_name,
 };
 
-use crate::cublas::{Cublas, CublasProduct};
+use crate::cublas::Cublas;
 use crate::cublas_fastest::CublasFastest;
 use crate::error::Error;
+use crate::job::{CUBLAS, Candidate, Job, Title};
 
-/// The names of the baseline, and of everything.
-const CUBLAS: &str = "cublas";
+/// The name of everything.
 const ALL: &str = "all";
 
 /// Which kernels are meant.
@@ -29,7 +29,7 @@ const ALL: &str = "all";
 /// let gemm = Gemm::new(2, 2, 2);
 /// let ones = DeviceMatrix::from_host(&device, &Matrix::from_vec(2, 2, vec![1.0; 4]))?;
 /// for loaded in Selection::parse("auto")?.load(&device, None)? {
-///     let candidate = loaded.prepare(gemm, 1, false, Selection::Auto)?;
+///     let candidate = loaded.prepare(gemm, None, false, Selection::Auto)?;
 ///     println!("auto takes {}", candidate.title.choice().unwrap_or_default());
 ///     let mut c = DeviceMatrix::zeros(&device, 2, 2)?;
 ///     candidate.job.expect("it runs").enqueue(&ones, &ones, &mut c)?;
@@ -129,8 +129,7 @@ impl Selection {
                 TENSOR_CORE.iter().copied().map(Self::TensorCore).chain([Self::Auto]).collect()
             }
             Self::AllTf32(compute) => {
-                let kernels = compute.tf32_kernels().iter().copied();
-                kernels.map(Self::Rung).chain([Self::Auto]).collect()
+                compute.f32_kernels().map(Self::Rung).chain([Self::Auto]).collect()
             }
             one => vec![one],
         }
@@ -167,13 +166,13 @@ impl Selection {
         among: Self,
         table: Option<&Table>,
     ) -> Result<Vec<Loaded>, Error> {
-        let descriptors = match &self {
-            Self::All => LADDER,
-            Self::Auto | Self::Cublas | Self::TensorCore(_) | Self::AllTensorCore => &[],
-            Self::Rung(descriptor) => std::slice::from_ref(descriptor),
-            Self::AllTf32(compute) => compute.tf32_kernels(),
+        let descriptors = match self {
+            Self::All => LADDER.to_vec(),
+            Self::Auto | Self::Cublas | Self::TensorCore(_) | Self::AllTensorCore => Vec::new(),
+            Self::Rung(descriptor) => vec![descriptor],
+            Self::AllTf32(compute) => compute.f32_kernels().collect(),
         };
-        let rungs = descriptors.iter().map(|descriptor| {
+        let rungs = descriptors.into_iter().map(|descriptor| {
             let place = LADDER.iter().position(|other| other.name() == descriptor.name());
             (
                 descriptor.name(),
@@ -249,66 +248,46 @@ enum Code {
 }
 
 impl Loaded {
-    /// For matrices that begin at any element: see [`PlanBuilder::any_alignment`].
+    /// For matrices that begin at any element: see [`ProductBuilder::any_alignment`].
     #[must_use]
     pub fn any_alignment(self) -> Self {
         Self { any_alignment: true, ..self }
     }
 
-    fn aligned(&self, plan: PlanBuilder) -> PlanBuilder {
-        if self.any_alignment { plan.any_alignment() } else { plan }
-    }
-
-    fn tensor_core(
-        &self,
-        device: &Device,
-        descriptor: &'static TensorCoreDescriptor,
-        gemm: Gemm,
-    ) -> Result<Job, Error> {
-        let Some(input) = gemm.compute.input() else {
-            let reason = format!("{} does not compute in it", descriptor.name());
-            let compute = gemm.compute.name().to_owned();
-            return Err(GemmError::Compute { compute, reason }.into());
-        };
-        let plan = device.tensor_core(descriptor, input)?.plan(gemm);
-        let plan = if self.any_alignment { plan.any_alignment() } else { plan };
-        Ok(Job::TensorCore(Box::new(plan.prepare()?)))
-    }
-
     /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
-    /// copied first if `staged`, against it; `auto` makes up its own mind about both. Where `choice` is everything, what is refused
+    /// copied first if `staged`, against it; `auto` makes up its own mind about both. If no splits are asked for, a kernel
+    /// for f32 has one, and one for tensor cores as many as seem best. Where `choice` is everything, what is refused
     /// is in the candidate.
     ///
     /// # Errors
     ///
-    /// Those of [`PlanBuilder::prepare`] and [`Cublas::prepare`].
+    /// Those of [`ProductBuilder::prepare`] and [`Cublas::prepare`].
     pub fn prepare(
         &self,
         gemm: Gemm,
-        asked_splits: u32,
+        asked_splits: Option<u32>,
         mut staged: bool,
         choice: Selection,
     ) -> Result<Candidate, Error> {
         let mut chosen = None;
+        let prepare = |builder: Result<ProductBuilder, GemmError>| {
+            let prepared = builder.and_then(|builder| match self.any_alignment {
+                true => builder.any_alignment().prepare(),
+                false => builder.prepare(),
+            });
+            choice.tolerate(prepared.map(Job::product))
+        };
         let job = match &self.code {
             Ok(Code::Rung(kernel)) => {
-                let plan = kernel.plan(gemm).splits(asked_splits).staged(staged);
-                choice.tolerate(self.aligned(plan).prepare().map(Job::rung))?
+                let plan = kernel.plan(gemm).splits(asked_splits.unwrap_or(1)).staged(staged);
+                prepare(Ok(ProductBuilder::F32(plan)))?
             }
             Ok(Code::Auto(auto)) if gemm.compute.input().is_none() => {
                 let fastest = auto.choose(&gemm)?;
                 (chosen, staged) = (Some(fastest.descriptor), fastest.staged);
-                let plan = auto.plan_choice(gemm, fastest);
-                let prepared = plan.and_then(|plan| self.aligned(plan).prepare());
-                choice.tolerate(prepared.map(Job::rung))?
+                prepare(auto.plan_choice(gemm, fastest).map(ProductBuilder::F32))?
             }
-            Ok(Code::Auto(auto)) => {
-                let prepared = auto.product(gemm).and_then(|builder| match self.any_alignment {
-                    true => builder.any_alignment().prepare(),
-                    false => builder.prepare(),
-                });
-                choice.tolerate(prepared.map(Job::product))?
-            }
+            Ok(Code::Auto(auto)) => prepare(auto.product(gemm))?,
             Ok(Code::Cublas(cublas)) => choice.tolerate(match CublasFastest::is_for(&gemm) {
                 false => cublas.prepare(gemm).map(Job::Cublas),
                 true => {
@@ -316,26 +295,27 @@ impl Loaded {
                 }
             })?,
             Ok(Code::TensorCore(device, descriptor)) => {
-                choice.tolerate(self.tensor_core(device, descriptor, gemm))?
+                let input = gemm.compute.input().ok_or_else(|| GemmError::Compute {
+                    compute: gemm.compute.name().to_owned(),
+                    reason: format!("{} does not compute in it", descriptor.name()),
+                });
+                let kernel = input.and_then(|input| device.tensor_core(descriptor, input));
+                prepare(kernel.map(|kernel| {
+                    let plan = kernel.plan(gemm);
+                    ProductBuilder::TensorCore(match asked_splits {
+                        Some(splits) => plan.splits(splits),
+                        None => plan,
+                    })
+                }))?
             }
             Err(reason) => Err(Arc::clone(reason)),
         };
-        let descriptor = match &self.code {
-            Ok(Code::Rung(kernel)) => Some(kernel.descriptor()),
-            _ => chosen,
-        };
-        let splits = match (&job, descriptor) {
-            (Ok(Job::Rung(prepared)), Some(descriptor))
-                if descriptor.abi() == KernelAbi::SplitK =>
-            {
-                Some(prepared.launch_plan().splits())
-            }
+        let splits = match &job {
+            Ok(Job::Kernel(product)) => product.splits(),
             _ => None,
         };
         let chosen = match (&job, &self.code) {
-            (Ok(Job::TensorCore(plan)), Ok(Code::Auto(_))) => {
-                Some(plan.kernel().descriptor().name())
-            }
+            (Ok(Job::Kernel(product)), Ok(Code::Auto(_))) => Some(product.kernel_name()),
             _ => chosen.map(|descriptor| descriptor.name()),
         };
         let Self { name, rung, .. } = *self;
@@ -349,164 +329,6 @@ impl Loaded {
             _ => None,
         }
     }
-}
-
-/// What a row of a report is about.
-///
-/// ```
-/// use gemm_bench::Title;
-///
-/// let chosen = Some("tile_64x64");
-/// let title = Title { name: "auto", chosen, splits: Some(4), ..Title::default() };
-/// assert_eq!(title.choice().as_deref(), Some("tile_64x64 in 4 splits"));
-/// assert!(!title.is_cublas());
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Title {
-    /// The kernel's name, `auto` or `cublas`.
-    pub name: &'static str,
-    /// The place in the ladder, from 1; none for what is not in it.
-    pub rung: Option<usize>,
-    /// The kernel that `auto` chose.
-    pub chosen: Option<&'static str>,
-    /// Blocks that share each tile of C; none for a kernel that cannot split K.
-    pub splits: Option<u32>,
-    /// How many were asked for, which are more where K has fewer steps.
-    pub asked_splits: u32,
-    /// Whether A and B are copied first, as `auto` chose or was asked for.
-    pub staged: bool,
-}
-
-impl Title {
-    /// Whether it is the baseline.
-    pub fn is_cublas(&self) -> bool {
-        self.name == CUBLAS
-    }
-
-    /// What `auto` chose, in words; `None` for all else.
-    pub fn choice(&self) -> Option<String> {
-        let splits = self.splits.filter(|splits| *splits > 1);
-        let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
-        let staged = if self.staged { ", staged" } else { "" };
-        self.chosen.map(|name| format!("{name}{splits}{staged}"))
-    }
-}
-
-/// One row of a report, before it has run: a kernel for a product, from [`Loaded::prepare`].
-pub struct Candidate {
-    /// What it is.
-    pub title: Title,
-    /// What runs; why not, if it cannot.
-    pub job: Result<Job, Arc<Error>>,
-}
-
-/// A product that has been checked, and needs only the matrices; [`RotatingBuffers`] has an
-/// example.
-///
-/// [`RotatingBuffers`]: crate::RotatingBuffers
-pub enum Job {
-    /// By a kernel of this library.
-    Rung(Box<Plan>),
-    /// By cuBLAS.
-    Cublas(CublasProduct),
-    /// By a kernel for tensor cores.
-    TensorCore(Box<TensorCorePlan>),
-    /// By the fastest that cuBLAS has.
-    CublasFastest(Box<CublasFastest>),
-}
-
-impl Job {
-    /// A product that a kernel of this library computes.
-    pub fn rung(prepared: Plan) -> Self {
-        Self::Rung(Box::new(prepared))
-    }
-
-    /// A product that a kernel of this library computes, in any precision.
-    pub fn product(prepared: Product) -> Self {
-        match prepared {
-            Product::F32(plan) => Self::rung(plan),
-            Product::TensorCore(plan) => Self::TensorCore(Box::new(plan)),
-        }
-    }
-
-    /// The product.
-    pub fn gemm(&self) -> &Gemm {
-        match self {
-            Self::Rung(plan) => plan.launch_plan().gemm(),
-            Self::Cublas(product) => product.gemm(),
-            Self::TensorCore(plan) => plan.gemm(),
-            Self::CublasFastest(product) => product.gemm(),
-        }
-    }
-
-    /// Which of several was the fastest that cuBLAS has, in words, once it has run.
-    pub fn chosen_by_cublas(&self) -> Option<String> {
-        match self {
-            Self::CublasFastest(product) => product.chosen(),
-            Self::Rung(_) | Self::Cublas(_) | Self::TensorCore(_) => None,
-        }
-    }
-
-    /// Enqueues the product on the device's stream, and returns at once. The matrices have its
-    /// [`shapes`](crate::operands::shapes) and [types](crate::operands::elements).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Plan::enqueue`], [`TensorCorePlan::enqueue`] or [`CublasProduct::enqueue`];
-    /// [`GemmError::PlannedType`] for matrices of another type.
-    pub fn enqueue<'m>(
-        &self,
-        a: impl Into<OperandRef<'m>>,
-        b: impl Into<OperandRef<'m>>,
-        c: impl Into<OperandMut<'m>>,
-    ) -> Result<(), Error> {
-        self.enqueue_with(a, b, c, Extras::new())
-    }
-
-    /// As [`Job::enqueue`], with what the product's epilogue reads.
-    ///
-    /// # Errors
-    ///
-    /// As there, and those of [`Plan::enqueue_with`].
-    pub fn enqueue_with<'m>(
-        &self,
-        a: impl Into<OperandRef<'m>>,
-        b: impl Into<OperandRef<'m>>,
-        c: impl Into<OperandMut<'m>>,
-        extras: Extras<'m>,
-    ) -> Result<(), Error> {
-        let (a, b, c) = (a.into(), b.into(), c.into());
-        let (batch, [[rows_a, _], [rows_b, _], _]) = (self.gemm().batch, self.gemm().shapes());
-        // Matrices of a batch lie one below the other, or one is for all.
-        let operand = |matrix: OperandRef<'m>, rows| match batch {
-            1 => Ok(matrix),
-            _ if matrix.rows() == rows => Ok(matrix.broadcast(batch)),
-            _ => matrix.split_rows(batch),
-        };
-        let (a, b) = (operand(a, rows_a)?, operand(b, rows_b)?);
-        let c = if batch == 1 { c } else { c.split_rows(batch)? };
-        let of_f32 = |operand| match operand {
-            OperandRef::F32(batch) => Ok(batch),
-            OperandRef::Half(half) => Err(not_f32(half.input())),
-        };
-        match (self, c) {
-            (Self::TensorCore(plan), c) => Ok(plan.enqueue_with(a, b, c, extras)?),
-            (Self::CublasFastest(product), c) => product.enqueue_with(a, b, c, extras),
-            (_, OperandMut::Half(c)) => Err(not_f32(c.view().input())),
-            (Self::Rung(plan), OperandMut::F32(c)) => {
-                Ok(plan.enqueue_with(of_f32(a)?, of_f32(b)?, c, extras)?)
-            }
-            (Self::Cublas(product), OperandMut::F32(c)) => {
-                product.enqueue_with(of_f32(a)?, of_f32(b)?, c, extras)
-            }
-        }
-    }
-}
-
-/// The error of a matrix for a product in f32.
-fn not_f32(found: InputType) -> Error {
-    let (what, found, planned) = ("a matrix", found.name(), "f32");
-    GemmError::PlannedType { what, found, planned }.into()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! cublasLt has, too.
 //!
 //! It is chosen once, on the matrices of the first call, from `cublasGemmEx`, with a pass over C for an
-//! epilogue, and from `cublasLtMatmul` by every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns.
+//! epilogue, and from `cublasLtMatmul` by every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns
+//! for matrices of these alignments.
 //! All compute with the types of the product, and f32 for the sums, alpha and beta
 //! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). The matrices are the same in each
 //! launch of the choice, so that L2 is warm; where products are then measured with a cold L2, another way
@@ -16,8 +17,9 @@ use cuda_gemm::{
     OperandRef,
 };
 
-use crate::cublas::{Cublas, EpiloguePass, OP_N, OP_T, Started, check};
-use crate::cublas_lt::{Layout, LtProduct, R_32F, compute_type, epilogue};
+use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
+use crate::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
+use crate::cublas_product::EpiloguePass;
 use crate::error::Error;
 use crate::operands::elements;
 use crate::timer::Timer;
@@ -209,7 +211,8 @@ impl CublasFastest {
             Element::F16 => R_16F,
             Element::Bf16 => R_16BF,
         };
-        Ok(Matrix { address, layout: Layout { kind, shape, ld, stride } })
+        let layout = Layout { kind, shape, ld, stride, alignment: alignment(address) };
+        Ok(Matrix { address, layout })
     }
 
     /// Times all ways on A and B, and a C that is thrown away.
@@ -228,6 +231,7 @@ impl CublasFastest {
         let mut scratch = DeviceMatrix::zeros(device, all_rows, ld)?;
         let c = Matrix { address: scratch.as_device_ptr().as_raw(), ..c };
         let operands = [a, b, c];
+        // With the alignment of the C that it is chosen for.
         let layouts = operands.map(|matrix| matrix.layout);
         let lt = LtProduct::new(device, *handle, self.cublas.version(), &self.gemm, layouts);
         let timer = Timer::new(device)?;

@@ -22,6 +22,8 @@ const BATCH_COUNT: c_int = 5;
 const STRIDE: c_int = 6;
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 const MAX_WORKSPACE: c_int = 1;
+/// `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, `_B_BYTES`, `_C_BYTES` and `_D_BYTES`.
+const MIN_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
 /// Bytes of workspace, as many as cuBLAS takes itself on Hopper.
 const WORKSPACE: usize = 32 << 20;
 /// The most algorithms that are asked for.
@@ -130,13 +132,19 @@ impl Functions {
 }
 
 /// A matrix of a product, as it lies: its `cudaDataType_t`, rows and columns as we count them, its
-/// leading dimension, and elements from one product's to the next one's.
+/// leading dimension, elements from one product's to the next one's, and the [`alignment`] of its address.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) kind: c_int,
     pub(crate) shape: [usize; 2],
     pub(crate) ld: usize,
     pub(crate) stride: usize,
+    pub(crate) alignment: u32,
+}
+
+/// The most bytes that an address is a multiple of, up to the 256 that cublasLt takes for granted if it is not told.
+pub(crate) fn alignment(address: u64) -> u32 {
+    1 << address.trailing_zeros().min(8)
 }
 
 /// What a descriptor is destroyed by.
@@ -212,7 +220,7 @@ impl LtProduct {
             check("cublasLtMatmulDescSetAttribute", status)?;
         }
         let layout = |of: Layout| {
-            let Layout { kind, shape: [rows, cols], ld, stride } = of;
+            let Layout { kind, shape: [rows, cols], ld, stride, .. } = of;
             let mut raw = ptr::null_mut();
             // SAFETY: `raw` is valid for the write.
             let status = unsafe {
@@ -243,6 +251,13 @@ impl LtProduct {
         check("cublasLtMatmulPreferenceSetAttribute", unsafe {
             (functions.set_preference)(preference.0, MAX_WORKSPACE, (&raw const bytes).cast(), 8)
         })?;
+        let alignments = [b, a, c, c].map(|matrix| matrix.alignment);
+        for (attribute, bytes) in MIN_ALIGNMENTS.into_iter().zip(alignments) {
+            let value = (&raw const bytes).cast();
+            // SAFETY: the preference was made, and these attributes are 32-bit numbers.
+            let status = unsafe { (functions.set_preference)(preference.0, attribute, value, 4) };
+            check("cublasLtMatmulPreferenceSetAttribute", status)?;
+        }
         let mut heuristics = vec![Heuristic::default(); MOST];
         let mut count = 0;
         let [first, second, out] = layouts.each_ref().map(|layout| layout.0);
@@ -322,5 +337,16 @@ impl LtProduct {
             )
         };
         check("cublasLtMatmul", status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alignment_is_a_power_of_two_up_to_256() {
+        let addresses = [0x7f00_0000_0000, 0x7f00_0000_0300, 0x7f00_0000_0110, 0x7f00_0000_0102];
+        assert_eq!(addresses.map(alignment), [256, 256, 16, 2]);
     }
 }

@@ -3,8 +3,8 @@
 use cuda_gemm::{Device, Gemm};
 
 use crate::buffers::L2;
-use crate::candidate::Candidate;
 use crate::error::Error;
+use crate::job::Candidate;
 use crate::operands::Operands;
 use crate::workload::Workload;
 
@@ -23,7 +23,7 @@ const DEPTH: usize = 256;
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let prepare = |gemm| Ok(vec![loaded[0].prepare(gemm, 1, false, Selection::All)?]);
+/// let prepare = |gemm| Ok(vec![loaded[0].prepare(gemm, None, false, Selection::All)?]);
 /// let gemm = Gemm::new(64, 64, 64);
 /// let candidates = prepare(gemm)?;
 /// let forecast = Forecast::new(&device, &candidates, &gemm, 1, prepare, |run| run())?;

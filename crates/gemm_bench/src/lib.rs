@@ -8,7 +8,8 @@
 //! 2. [`baseline`]; [`forecast`]: how long the software device will take;
 //! 3. [`workload`]; [`side_by_side`], which times products in turn; [`buffers`]: the matrices on the
 //!    device; [`limit`]: how busy a product keeps a GPU;
-//! 4. [`candidate`]: what runs, by a kernel of the ladder, by `auto`'s choice or by [`cublas`];
+//! 4. [`candidate`]: what is asked for, loaded: kernels, `auto`'s choice, cuBLAS; [`job`]: a product that is
+//!    ready to run; [`cublas`];
 //! 5. [`batch`], [`time`] and [`roofline`], all by the [`timer`]; [`telemetry`], [`explain`];
 //! 6. [`shape`], [`stats`] and [`error`].
 
@@ -20,9 +21,11 @@ pub mod compare;
 pub mod cublas;
 pub mod cublas_fastest;
 mod cublas_lt;
+pub mod cublas_product;
 pub mod error;
 pub mod explain;
 pub mod forecast;
+pub mod job;
 pub mod limit;
 pub mod operands;
 pub mod roofline;
@@ -36,10 +39,12 @@ pub mod workload;
 
 pub use baseline::Baseline;
 pub use buffers::{L2, RotatingBuffers};
-pub use candidate::{Candidate, Job, Loaded, Selection, Title};
-pub use cublas::{Cublas, CublasProduct};
+pub use candidate::{Loaded, Selection};
+pub use cublas::Cublas;
 pub use cublas_fastest::CublasFastest;
+pub use cublas_product::CublasProduct;
 pub use error::{Error, require_memory};
+pub use job::{Candidate, Job, Title};
 pub use limit::{Limit, Load};
 pub use operands::Operands;
 pub use sample_stats as stats;

@@ -11,12 +11,12 @@ mod recorded;
 
 use std::fmt;
 
-use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, find_kernel};
+use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, Plan, find_kernel};
 use cust::memory::DevicePointer;
 use serde::Serialize;
 
 use crate::buffers::L2;
-use crate::candidate::{Candidate, Job};
+use crate::job::{Candidate, Job};
 use crate::roofline::Rates;
 use profile::Profile;
 
@@ -76,10 +76,7 @@ impl Load {
         let profile = profile_of(candidate).filter(|_| is_counted).zip(ffma).zip(info.peak);
         let served = profile.map(|((profile, ffma), peak)| profile.percent_of_l1(ffma, peak.lanes));
         let uses_shared = profile.is_some_and(|((profile, _), _)| profile.uses_shared);
-        let plan = match &candidate.job {
-            Ok(Job::Rung(plan)) => Some(plan.launch_plan()),
-            _ => None,
-        };
+        let plan = candidate.job.as_ref().ok().and_then(Job::plan).map(Plan::launch_plan);
         Self {
             ffma_gflops: known(rates.ffma),
             copy_gbytes: known(rates.copy),
@@ -150,7 +147,7 @@ impl Load {
 /// What a kernel does for each FMA; `None` for cuBLAS, where that was not counted, and where rows
 /// do not begin on 16 bytes, since that is another entry point.
 fn profile_of(candidate: &Candidate) -> Option<Profile> {
-    let Ok(Job::Rung(plan)) = &candidate.job else { return None };
+    let plan = candidate.job.as_ref().ok()?.plan()?;
     let name = candidate.title.chosen.unwrap_or(candidate.title.name);
     let descriptor = find_kernel(name).ok()?;
     // Matrices of their own begin on 256 bytes.

@@ -1,13 +1,13 @@
 //! The operands of a product on the host, and the product in f64 to compare results with.
 
 use cuda_gemm::{Axis, Compute, Element, Error as GemmError, Gemm, Matrix};
-use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference};
+use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference, nearest_tf32};
 
 use crate::error::Error;
 
 /// A, B and, where it is read, the old C of a product, as they lie in memory; those of a batch one
 /// below the other, or one for all products. They are rounded to the types that the product has, and
-/// so is the reference.
+/// so is the reference. For TF32 they stay f32, which kernels round themselves.
 ///
 /// ```
 /// use cuda_gemm::{Gemm, Matrix};
@@ -39,6 +39,8 @@ pub struct Operands {
     residual: Option<Matrix>,
     /// What the products are of, unless that is A, B and C themselves.
     products: Vec<Product>,
+    /// The same with A and B as TF32, rounded to nearest, if they are multiplied so.
+    in_tf32: Vec<Product>,
 }
 
 /// A, B, and the old C and the residual where there are such, of one product.
@@ -69,16 +71,9 @@ pub fn elements(gemm: &Gemm) -> [Element; 3] {
     [gemm.compute.element(), gemm.compute.element(), gemm.output]
 }
 
-/// What a kernel multiplies, so that every rounding gives the same: TF32 is f32 without 13 bits.
-fn rounded(matrix: Matrix, compute: Compute) -> Matrix {
-    if compute != Compute::Tf32 {
-        return matrix.rounded(compute.element());
-    }
-    let nearest = |x: f32| {
-        let bits = x.to_bits().wrapping_add(0x1000) & !0x1fff;
-        if x.is_nan() { x } else { f32::from_bits(bits) }
-    };
-    Matrix::from_fn(matrix.rows(), matrix.cols(), |row, col| nearest(matrix.at(row, col)))
+/// The nearest TF32 numbers.
+fn rounded_to_tf32(matrix: &Matrix) -> Matrix {
+    Matrix::from_fn(matrix.rows(), matrix.cols(), |row, col| nearest_tf32(matrix.at(row, col)))
 }
 
 /// Bytes of A, B and C with what leading dimensions put between their rows.
@@ -113,10 +108,11 @@ const PER_PRODUCT: u128 = 512;
 /// product where they are not what lies in memory.
 pub fn reference_bytes(gemm: &Gemm) -> u128 {
     let copies = if is_plain(gemm) { 0 } else { host_bytes(gemm) };
-    let copies = copies.saturating_add(PER_PRODUCT * gemm.batch as u128);
-    method(gemm)
-        .bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
-        .saturating_add(copies)
+    let in_tf32 = if gemm.compute == Compute::Tf32 { 1 } else { 0 };
+    let one = method(gemm).bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth());
+    one.saturating_add(copies)
+        .saturating_add(in_tf32 * one.saturating_add(host_bytes(gemm)))
+        .saturating_add(PER_PRODUCT * gemm.batch as u128)
 }
 
 fn is_plain(gemm: &Gemm) -> bool {
@@ -173,24 +169,32 @@ impl Operands {
         c: Option<Matrix>,
         [scale, bias, residual]: [Option<Matrix>; 3],
     ) -> Self {
-        let [a, b] = [a, b].map(|matrix| rounded(matrix, gemm.compute));
+        let [a, b] = [a, b].map(|matrix| matrix.rounded(gemm.compute.element()));
         let c = c.map(|c| c.rounded(gemm.output));
         let [part_a, part_b, part_c] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
-        let products = if is_plain(&gemm) || is_empty { 0 } else { gemm.batch };
-        let products = (0..products).map(|product| {
-            let part = |matrix: &Matrix, [rows, cols]: [usize; 2], trans| {
-                let first = if matrix.rows() == rows { 0 } else { product * rows };
-                let elements = matrix.as_slice()[first * cols..][..rows * cols].to_vec();
-                let part = Matrix::from_vec(rows, cols, elements);
-                if trans { part.transposed() } else { part }
+        let each = |count: usize, a: &Matrix, b: &Matrix| {
+            let one = |product| {
+                let part = |matrix: &Matrix, [rows, cols]: [usize; 2], trans| {
+                    let first = if matrix.rows() == rows { 0 } else { product * rows };
+                    let elements = matrix.as_slice()[first * cols..][..rows * cols].to_vec();
+                    let part = Matrix::from_vec(rows, cols, elements);
+                    if trans { part.transposed() } else { part }
+                };
+                let [c, residual] =
+                    [&c, &residual].map(|all| all.as_ref().map(|all| part(all, part_c, false)));
+                (part(a, part_a, gemm.trans_a), part(b, part_b, gemm.trans_b), c, residual)
             };
-            let [c, residual] =
-                [&c, &residual].map(|all| all.as_ref().map(|all| part(all, part_c, false)));
-            (part(&a, part_a, gemm.trans_a), part(&b, part_b, gemm.trans_b), c, residual)
-        });
-        let products = products.collect();
-        Self { gemm, a, b, c, scale, bias, residual, products }
+            (0..count).map(one).collect::<Vec<_>>()
+        };
+        let products = each(if is_plain(&gemm) || is_empty { 0 } else { gemm.batch }, &a, &b);
+        let in_tf32 = match gemm.compute {
+            Compute::Tf32 if !is_empty => {
+                each(gemm.batch, &rounded_to_tf32(&a), &rounded_to_tf32(&b))
+            }
+            _ => Vec::new(),
+        };
+        Self { gemm, a, b, c, scale, bias, residual, products, in_tf32 }
     }
 
     /// The product.
@@ -238,41 +242,58 @@ impl Operands {
         bound: Bound,
         seed: u64,
     ) -> Result<Products<'_>, Error> {
-        let Gemm { alpha, beta, m, epilogue, .. } = self.gemm;
-        let one = |a, b, c, residual| {
-            let problem = Problem { a, b, c, alpha, beta, bound };
-            let epilogue = Epilogue {
-                scale: axis_and_row(epilogue.scale, &self.scale),
-                bias: axis_and_row(epilogue.bias, &self.bias),
-                activation: epilogue.activation,
-                residual,
-            };
-            Reference::compute(problem, method, seed)?.then(epilogue)
-        };
-        let references = match is_plain(&self.gemm) {
-            true => vec![one(&self.a, &self.b, self.c.as_ref(), self.residual.as_ref())],
-            false => {
-                let products = self.products.iter();
-                let products =
-                    products.map(|(a, b, c, residual)| one(a, b, c.as_ref(), residual.as_ref()));
-                products.collect()
-            }
-        };
-        let references = references.into_iter().map(|reference| {
-            let reference = reference?.stored_as(self.gemm.output);
-            Ok::<_, gemm_verify::Error>(match self.gemm.compute {
-                Compute::F32 => reference,
-                compute => reference.computed_by(Arithmetic {
-                    input: compute.element(),
-                    products: match compute {
-                        Compute::Tf32x3 => gemm_verify::Products::Tf32x3,
-                        _ => gemm_verify::Products::TensorCore,
-                    },
-                }),
-            })
+        let how = (method, bound, seed);
+        let input = self.gemm.compute.element();
+        let by = |products| Arithmetic { input, products };
+        let stored = by(match self.gemm.compute {
+            Compute::F32 => gemm_verify::Products::Fma,
+            Compute::Tf32x3 => gemm_verify::Products::Tf32x3,
+            Compute::Tf32 => gemm_verify::Products::Tf32,
+            Compute::Bf16 | Compute::F16 => gemm_verify::Products::TensorCore,
         });
-        let references = references.collect::<Result<_, _>>()?;
-        Ok(Products { operands: self, rows: m, method, bound, references })
+        let references = match is_plain(&self.gemm) {
+            true => {
+                let (c, residual) = (self.c.as_ref(), self.residual.as_ref());
+                vec![self.of_product((&self.a, &self.b, c, residual), stored, how)?]
+            }
+            false => self.of_products(&self.products, stored, how)?,
+        };
+        let nearest = by(gemm_verify::Products::TensorCore);
+        let in_tf32 = self.of_products(&self.in_tf32, nearest, how)?;
+        Ok(Products { operands: self, rows: self.gemm.m, method, bound, references, in_tf32 })
+    }
+
+    fn of_products<'s>(
+        &'s self,
+        products: &'s [Product],
+        by: Arithmetic,
+        how: (Method, Bound, u64),
+    ) -> Result<Vec<Reference<'s>>, gemm_verify::Error> {
+        let products = products.iter();
+        let products = products.map(|(a, b, c, residual)| (a, b, c.as_ref(), residual.as_ref()));
+        products.map(|product| self.of_product(product, by, how)).collect()
+    }
+
+    fn of_product<'s>(
+        &'s self,
+        (a, b, c, residual): (&'s Matrix, &'s Matrix, Option<&'s Matrix>, Option<&'s Matrix>),
+        by: Arithmetic,
+        (method, bound, seed): (Method, Bound, u64),
+    ) -> Result<Reference<'s>, gemm_verify::Error> {
+        let Gemm { alpha, beta, epilogue, output, .. } = self.gemm;
+        let problem = Problem { a, b, c, alpha, beta, bound };
+        let epilogue = Epilogue {
+            scale: axis_and_row(epilogue.scale, &self.scale),
+            bias: axis_and_row(epilogue.bias, &self.bias),
+            activation: epilogue.activation,
+            residual,
+        };
+        let reference =
+            Reference::compute(problem, method, seed)?.then(epilogue)?.stored_as(output);
+        Ok(match by.products {
+            gemm_verify::Products::Fma => reference,
+            _ => reference.computed_by(by),
+        })
     }
 }
 
@@ -289,6 +310,8 @@ pub struct Products<'a> {
     method: Method,
     bound: Bound,
     references: Vec<Reference<'a>>,
+    /// Of A and B rounded to TF32, if they are multiplied so.
+    in_tf32: Vec<Reference<'a>>,
 }
 
 impl Products<'_> {
@@ -297,14 +320,33 @@ impl Products<'_> {
         self.operands
     }
 
-    /// Compares a result, whose C lie one below the other.
+    /// Compares a result of this library's kernels, whose C lie one below the other. In TF32 it is right if it
+    /// is the product of A and B rounded to nearest; its errors are against that of A and B as they are.
     ///
     /// # Errors
     ///
     /// Those of [`Reference::check`].
     pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
+        let check = self.compare(result, &self.references)?;
+        if self.in_tf32.is_empty() {
+            return Ok(check);
+        }
+        let Check { failures, overflowed, worst, .. } = self.compare(result, &self.in_tf32)?;
+        Ok(Check { failures, overflowed, worst, ..check })
+    }
+
+    /// Compares a result of others, which may round A and B to TF32 as they like.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reference::check`].
+    pub fn check_baseline(&self, result: &Matrix) -> Result<Check, Error> {
+        self.compare(result, &self.references)
+    }
+
+    fn compare(&self, result: &Matrix, references: &[Reference<'_>]) -> Result<Check, Error> {
         let (rows, cols) = (self.rows, result.cols());
-        if let [reference] = &self.references[..] {
+        if let [reference] = references {
             return Ok(reference.check(result)?);
         }
         let need_rows = shapes(self.operands.gemm())[2][0];
@@ -325,11 +367,38 @@ impl Products<'_> {
             numbers: 0,
             squared_errors: 0.0,
         };
-        for (product, reference) in self.references.iter().enumerate() {
+        for (product, reference) in references.iter().enumerate() {
             let elements = result.as_slice()[product * rows * cols..][..rows * cols].to_vec();
             let check = reference.check(&Matrix::from_vec(rows, cols, elements))?;
             all = all.merge(check.below(product * rows));
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tf32_is_rounded_by_kernels_and_to_nearest() {
+        let gemm = Gemm::new(1, 1, 1).computed_in(Compute::Tf32);
+        // Between 1 and the next number of TF32, nearer to that.
+        let (x, next) = (1.0 + 3.0 / 4096.0, 1.0 + 1.0 / 1024.0);
+        let [a, b] = [x, 1.0].map(|element| Matrix::from_vec(1, 1, vec![element]));
+        for (gemm, count) in [(gemm, 1), (gemm.stacked(2), 2)] {
+            let all = |one: &Matrix| Matrix::from_fn(count, 1, |_, _| one.at(0, 0));
+            let operands = Operands::new(gemm, all(&a), all(&b), None).unwrap();
+            assert_eq!(operands.a().at(0, 0), x);
+            let reference = operands.reference(Bound::WorstCase, 0).unwrap();
+            let result = |element| Matrix::from_vec(count, 1, vec![element; count]);
+            let check = reference.check(&result(next)).unwrap();
+            assert!(check.passed());
+            assert_eq!(check.largest.map(|it| it.error), Some(f64::from(next - x)));
+            // Truncated, and wrong.
+            assert!(!reference.check(&result(1.0)).unwrap().passed());
+            assert!(reference.check_baseline(&result(1.0)).unwrap().passed());
+            assert!(!reference.check_baseline(&result(1.01)).unwrap().passed());
+        }
     }
 }

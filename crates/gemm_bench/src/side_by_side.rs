@@ -5,8 +5,8 @@ use cuda_gemm::Device;
 
 use crate::batch::{self, Batches, Policy, Work};
 use crate::buffers::RotatingBuffers;
-use crate::candidate::Job;
 use crate::error::Error;
+use crate::job::Job;
 use crate::roofline::{Peaks, Rates, Speed};
 use crate::telemetry::Telemetry;
 

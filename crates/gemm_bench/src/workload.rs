@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cuda_gemm::{Compute, Device, Gemm, Matrix};
 
 use crate::buffers::{self, L2, RotatingBuffers};
-use crate::candidate::{Candidate, Job};
 use crate::error::Error;
+use crate::job::{Candidate, Job};
 use crate::limit::Load;
 use crate::operands::Operands;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
@@ -58,7 +58,7 @@ pub struct Timed<'e> {
 /// let mut workload = Workload::new(&device, &operands, Some(3), L2::Cold)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let candidates = [loaded[0].prepare(gemm, 1, false, Selection::All)?];
+/// let candidates = [loaded[0].prepare(gemm, None, false, Selection::All)?];
 /// for timed in workload.measure(&candidates, |run| run(), |_, _| ())? {
 ///     let timed = timed.expect("it runs");
 ///     println!("{:.3} ms", timed.samples.median());

@@ -12,6 +12,8 @@ pub enum Products {
     Fma,
     /// By tensor cores.
     TensorCore,
+    /// By tensor cores, of f32 that they take as TF32, rounded or cut off: of the matrices as they were before.
+    Tf32,
     /// By tensor cores, of f32 in two parts of TF32 each, the sums of [`TF32X3_STEP`](Self::TF32X3_STEP) steps
     /// along K in them and all others by FADDs.
     Tf32x3,
@@ -51,12 +53,15 @@ impl Arithmetic {
             let in_step = depth.min(Products::TF32X3_STEP) as f64;
             return (TENSOR_CORE * in_step + SPLIT) * U * SLACK + additions;
         }
+        /// Two factors of a product, each off by less than 2^-10 of itself.
+        const CUT_OFF: f64 = 2.0 / 1024.0 + 1.0 / (1 << 20) as f64;
+        let cut_off = if self.products == Products::Tf32 { CUT_OFF } else { 0.0 };
         let worst = (TENSOR_CORE * k + 4.0) * U;
         let rounding = match bound {
             Bound::WorstCase => worst,
             Bound::Probabilistic => (LAMBDA * SPREAD * (k + 2.0).sqrt() * U).exp_m1().min(worst),
         };
-        rounding * SLACK
+        (cut_off + (1.0 + cut_off) * rounding) * SLACK
     }
 
     /// Numbers smaller than this one lose bits where they are aligned to others: they count as if
@@ -64,9 +69,26 @@ impl Arithmetic {
     pub(super) fn floor(self) -> f64 {
         match self.products {
             Products::Fma => 0.0,
-            Products::TensorCore => self.input.min_positive(),
+            Products::TensorCore | Products::Tf32 => self.input.min_positive(),
             // 2^-103: from there on the lower part of a number is zero or a normal number of TF32.
             Products::Tf32x3 => f32::MIN_POSITIVE as f64 * (1u32 << 23) as f64,
         }
     }
+}
+
+/// The nearest TF32 number: eight bits of exponent and eleven of significand; of two as near the one whose last
+/// bit is zero. Bulk copies to a tensor map of TF32 round so, too.
+///
+/// ```
+/// use gemm_verify::nearest_tf32;
+///
+/// let last = 2f32.powi(-10);
+/// assert_eq!(nearest_tf32(1.0 + last / 2.0), 1.0);
+/// assert_eq!(nearest_tf32(1.0 + 1.5 * last), 1.0 + 2.0 * last);
+/// assert_eq!(nearest_tf32(f32::MAX), f32::INFINITY);
+/// ```
+pub fn nearest_tf32(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let bits = bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff;
+    if x.is_nan() { x } else { f32::from_bits(bits) }
 }

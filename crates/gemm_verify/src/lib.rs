@@ -71,6 +71,9 @@
 //! `2.7 sqrt(K) u`, and 3 is what the probabilistic bound takes in place of 1. A number below the
 //! smallest normal one of its type counts as if it were that, since its exponent does.
 //!
+//! [`Products::Tf32`] is for matrices of which it is not known how they become TF32: each element loses less than
+//! 2^-10 of itself, and a product less than `2^-9 + 2^-20` of itself.
+//!
 //! [`Products::Tf32x3`] writes x as `big + small + rest`, where `big` is x and `small` is `x - big`, both rounded
 //! to the 11 bits of TF32. With `2^e <= |x| < 2^(e + 1)`, `small` is at most `2^(e - 11)`, a multiple of
 //! `2^(e - 23)`, so that `rest` is at most `2^(e - 23) <= 2 u |x|`. `x * y` loses that of both factors, 4 u, and
@@ -113,7 +116,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use arithmetic::{Arithmetic, Products};
+pub use arithmetic::{Arithmetic, Products, nearest_tf32};
 pub use check::{Bound, Check, Deviation, Method, Problem};
 pub use epilogue::Epilogue;
 pub use error::Error;

@@ -1,7 +1,7 @@
 //! `explain auto`: what is chosen for a product, and why.
 
 use host::auto::{Basis, Estimate};
-use host::{Shape, Table, auto};
+use host::{Compute, Gemm, Shape, Table, Title, auto};
 use serde::Serialize;
 
 use super::explain::args::ExplainArgs;
@@ -28,6 +28,7 @@ struct Chosen<'a> {
     m: usize,
     n: usize,
     k: usize,
+    compute: &'static str,
     chosen: &'static str,
     splits: u32,
     /// Whether A and B are copied first.
@@ -36,6 +37,27 @@ struct Chosen<'a> {
     exception: bool,
     /// The best by costs, fastest first; empty without measurements.
     candidates: Vec<CandidateLine>,
+}
+
+impl<'a> Chosen<'a> {
+    /// A product for which nothing is chosen yet.
+    fn new(gemm: &Gemm, device: &'a str, basis: &'a str) -> Self {
+        let Gemm { m, n, k, compute, .. } = *gemm;
+        Self {
+            kernel: auto::NAME,
+            device,
+            basis,
+            m,
+            n,
+            k,
+            compute: compute.name(),
+            chosen: "",
+            splits: 1,
+            packed: false,
+            exception: false,
+            candidates: Vec::new(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -69,46 +91,63 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         table => table,
     };
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
-    let mut basis = auto.basis().to_string();
-    if matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
+    let compute = args.product.compute();
+    let mut basis = auto.basis_for(compute);
+    let is_f32 = compute == Compute::F32;
+    if is_f32 && matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
         basis += " (`host tune` does)";
     }
-    if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
+    if let (Basis::Measured { .. }, Some(table), true) = (auto.basis(), &table, is_f32) {
         let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
         if !changed.is_empty() {
             basis += &format!("; PTX that has changed since: {}", changed.join(", "));
         }
     }
-    if args.format == Format::Table {
-        print(&format!(
+    let mut page = match args.format {
+        Format::Json => String::new(),
+        Format::Table => format!(
             "{}: {}\n\ndevice:  {}\nbasis:   {basis}\n",
             auto::NAME,
             auto::SUMMARY,
             device.info().name
-        ))?;
-    }
+        ),
+    };
     let shapes = if args.sizes.is_empty() { &SHAPES[..] } else { &args.sizes };
     for shape in shapes {
-        let gemm = shape.gemm();
-        let choice = auto.choose(&gemm)?;
-        let chosen = Chosen {
-            kernel: auto::NAME,
-            device: &device.info().name,
-            basis: &basis,
-            m: gemm.m,
-            n: gemm.n,
-            k: gemm.k,
-            chosen: choice.descriptor.name(),
-            splits: choice.splits,
-            packed: choice.staged,
-            exception: auto.exception(&gemm).is_some(),
-            candidates: auto.ranking(&gemm, SHOWN).into_iter().map(CandidateLine::from).collect(),
+        let shape = args.product.shape(*shape);
+        let gemm = args.product.apply(shape.gemm());
+        let none = Chosen::new(&gemm, &device.info().name, &basis);
+        // Kernels for tensor cores are not for every device and product.
+        let (chosen, choice) = if gemm.compute.input().is_some() {
+            let product = auto.product(gemm)?.prepare()?;
+            let (name, splits) = (product.kernel_name(), product.splits());
+            let title = Title { chosen: Some(name), splits, ..Title::default() };
+            let chosen = Chosen { chosen: name, splits: splits.unwrap_or(1), ..none };
+            (chosen, title.choice().unwrap_or_default())
+        } else {
+            let choice = auto.choose(&gemm)?;
+            let chosen = Chosen {
+                chosen: choice.descriptor.name(),
+                splits: choice.splits,
+                packed: choice.staged,
+                ..none
+            };
+            let chosen = if is_f32 {
+                let ranking = auto.ranking(&gemm, SHOWN);
+                let candidates = ranking.into_iter().map(CandidateLine::from).collect();
+                Chosen { exception: auto.exception(&gemm).is_some(), candidates, ..chosen }
+            } else {
+                device.kernel(choice.descriptor)?;
+                chosen
+            };
+            (chosen, choice.to_string())
         };
-        print(&match args.format {
+        page += &match args.format {
             Format::Json => json::line(&chosen),
-            Format::Table => text(*shape, &chosen, &choice.to_string()),
-        })?;
+            Format::Table => text(shape, &chosen, &choice),
+        };
     }
+    print(&page)?;
     Ok(Outcome::Right)
 }
 

@@ -70,6 +70,7 @@ fn devices() -> Vec<Finding> {
             broken("cublas", "the driver does not work", None),
             broken("soft", "the driver ends each program that loads it", Some(remedy)),
             broken("gpu-run", "the driver does not work", None),
+            broken("sm-90a", "the driver does not work", None),
         ]
     })
 }

@@ -33,7 +33,7 @@ const EXAMPLE_K: u64 = 7;
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let Some(name) = &args.rung else {
         args.expect_none_for_auto()?;
-        page::list(args.format, "The ladder, in f32:", LADDER)?;
+        page::list(args.format, "The ladder, in f32:", LADDER.iter().copied())?;
         if args.format == Format::Table {
             print("`explain NAME` says more about one of them.\n")?;
         }
@@ -205,6 +205,9 @@ fn geometry(descriptor: &KernelDescriptor) -> String {
         (KernelAbi::StreamK, _) => {
             "persistent blocks, one for each multiprocessor; the tiles of the last wave are\n\
              \u{20}                 shared along K (stream-K)"
+        }
+        (KernelAbi::Tf32TensorMap, _) => {
+            "persistent blocks, one for each multiprocessor, which take tiles in turn"
         }
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",

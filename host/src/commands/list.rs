@@ -1,6 +1,7 @@
 //! `list`: the kernels.
 
-use host::kernels::{LADDER, TF32, TF32X3, TILES};
+use host::Compute;
+use host::kernels::{LADDER, TILES};
 
 use super::outcome::Outcome;
 use crate::error::Error;
@@ -9,11 +10,15 @@ use crate::report::page;
 
 /// Prints the ladder, the tiles, the kernels for tensor cores, and `auto`.
 pub fn run(format: Format) -> Result<Outcome, Error> {
-    page::list(format, "The ladder, in f32:", LADDER)?;
-    page::list(format, "Tiles, in f32:", TILES)?;
+    page::list(format, "The ladder, in f32:", LADDER.iter().copied())?;
+    page::list(format, "Tiles, in f32:", TILES.iter().copied())?;
     page::list_tensor_core(format)?;
-    page::list(format, "TF32 on tensor cores, with --compute tf32:", TF32)?;
-    page::list(format, "The same to f32's accuracy, with --compute tf32x3:", TF32X3)?;
+    for (title, compute) in [
+        ("TF32 on tensor cores, with --compute tf32:", Compute::Tf32),
+        ("The same to f32's accuracy, with --compute tf32x3:", Compute::Tf32x3),
+    ] {
+        page::list(format, title, compute.f32_kernels())?;
+    }
     page::list_auto(format)?;
     Ok(Outcome::Right)
 }

@@ -1,8 +1,6 @@
 //! The options that say what is computed, which several commands share.
 
-use std::fmt;
-
-use cuda_gemm::Error as GemmError;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::gemm::MAX_DIMENSION;
 use host::{Activation, Axis, Compute, Element, Epilogue, Gemm, Shape};
 
@@ -33,43 +31,34 @@ pub struct ProductArgs {
 
     /// How products are computed: f32; or on tensor cores tf32x3 (f32 in two parts of TF32, to f32's
     /// accuracy), or tf32, bf16 or f16, to which A and B are rounded. Sums, alpha and beta are f32.
-    #[arg(long, value_name = "TYPE", default_value_t = ComputeArg(Compute::F32),
-          value_parser = compute)]
-    compute: ComputeArg,
+    #[arg(long, value_name = "TYPE", default_value_t, value_parser = compute())]
+    compute: Compute,
 
     /// The type of C: f32, or that of A and B [default: f32].
-    #[arg(long, value_name = "TYPE", value_parser = element)]
+    #[arg(long, value_name = "TYPE", value_parser = element())]
     output: Option<Element>,
 
     #[command(flatten)]
     epilogue: EpilogueArgs,
 }
 
-/// A way to compute, as it is written.
-#[derive(Clone, Copy, Debug)]
-struct ComputeArg(Compute);
-
-impl fmt::Display for ComputeArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name())
-    }
+/// Ways to compute by their names, which shells complete.
+fn compute() -> impl TypedValueParser<Value = Compute> {
+    PossibleValuesParser::new(Compute::ALL.map(Compute::name)).try_map(|name| name.parse())
 }
 
-fn compute(text: &str) -> Result<ComputeArg, String> {
-    let compute: Compute = text.parse().map_err(|error: GemmError| error.to_string())?;
-    Ok(ComputeArg(compute))
-}
-
-fn element(text: &str) -> Result<Element, String> {
-    let found = Element::ALL.into_iter().find(|element| element.name() == text);
-    found.ok_or_else(|| format!("C is of {}", Element::ALL.map(Element::name).join(", ")))
+/// Types of elements by their names.
+fn element() -> impl TypedValueParser<Value = Element> {
+    let named = |name: String| Element::ALL.into_iter().find(|element| element.name() == name);
+    PossibleValuesParser::new(Element::ALL.map(Element::name))
+        .map(move |name| named(name).unwrap_or_default())
 }
 
 /// What is done to each element before it is stored, in this order: scale, bias, a function, residual.
 #[derive(Debug, clap::Args)]
 pub struct EpilogueArgs {
-    /// A function of each element of the result, for auto, the tiles and the persistent kernels: it is
-    /// computed before the element is stored, after scale and bias.
+    /// A function of each element of the result, for auto, the tiles, the persistent kernels and most of those
+    /// for tensor cores; the others refuse it. It is computed before the element is stored, after scale and bias.
     #[arg(long, value_name = "FUNCTION", value_enum)]
     epilogue: Option<ActivationArg>,
 
@@ -139,9 +128,15 @@ impl ProductArgs {
         gemm.computed_in(self.compute()).stored_as(self.output.unwrap_or_default())
     }
 
+    /// Whether nothing was asked for.
+    pub fn is_default(&self) -> bool {
+        let shape = Shape::square(1);
+        self.shape(shape) == shape && self.apply(shape.gemm()) == shape.gemm()
+    }
+
     /// How products are computed.
     pub fn compute(&self) -> Compute {
-        self.compute.0
+        self.compute
     }
 
     /// A shape with what the options add to it.

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 
 use cuda_driver::GpuUnavailable;
 use cuda_gemm::environment::Environment;
-use cuda_gemm::{Device, DeviceChoice};
+use cuda_gemm::kernels::wgmma_persistent;
+use cuda_gemm::{Device, DeviceChoice, Error as GemmError, InputType};
 use gemm_bench::{Cublas, Error};
 use host_system::format::bytes;
 use libloading::Library;
@@ -13,8 +14,9 @@ use super::finding::Finding;
 use super::work;
 
 /// The names of the findings about what ran on devices.
-pub const RUNS: [&str; 2] = ["soft", GPU_RUN];
+pub const RUNS: [&str; 3] = ["soft", GPU_RUN, SM_90A];
 const GPU_RUN: &str = "gpu-run";
+const SM_90A: &str = "sm-90a";
 
 /// The files of NCCL.
 const NCCL: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
@@ -86,7 +88,25 @@ pub fn devices() -> Vec<Finding> {
         Some(Ok(())) => Finding::ok(GPU_RUN, run),
         Some(Err(reason)) => Finding::broken(GPU_RUN, reason, "update NVIDIA's driver"),
     });
+    findings.push(sm_90a(first.as_ref()));
     findings
+}
+
+/// Whether a GPU runs the kernels whose PTX is for compute capability 9.0 alone.
+fn sm_90a(device: Option<&Device>) -> Finding {
+    let Some(device) = device else { return Finding::needs(SM_90A, "gpu") };
+    let elsewhere = "`--device soft-sm90` runs the kernels for Hopper, too";
+    match device.tensor_core(&wgmma_persistent::DESCRIPTOR, InputType::Bf16) {
+        Ok(_) => Finding::ok(SM_90A, "host --kernel auto --compute bf16 --size 4096 --device gpu"),
+        Err(error @ GemmError::NeedsTensorMaps { .. }) => {
+            Finding::broken(SM_90A, error.to_string(), "update NVIDIA's driver to CUDA 12")
+        }
+        Err(GemmError::NeedsHopper { major, minor, .. }) => {
+            let value = format!("needs compute capability 9.0, and the GPU has {major}.{minor}");
+            Finding::missing(SM_90A, value, elsewhere)
+        }
+        Err(error) => Finding::broken(SM_90A, error.to_string(), elsewhere),
+    }
 }
 
 fn driver(device: Option<&Device>) -> Finding {
@@ -102,7 +122,7 @@ fn driver(device: Option<&Device>) -> Finding {
 
 /// NCCL, with which several GPUs talk to each other.
 fn nccl() -> Finding {
-    let remedy = "install NVIDIA's NCCL (libnccl2)";
+    let remedy = "nothing here needs it; programs for several GPUs take NVIDIA's NCCL (libnccl2)";
     // SAFETY: NVIDIA's library, which is made to be loaded by any program.
     let Some(library) = NCCL.iter().find_map(|name| unsafe { Library::new(*name) }.ok()) else {
         return Finding::missing("nccl", "not found", remedy);

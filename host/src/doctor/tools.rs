@@ -1,5 +1,6 @@
 //! Programs: of Rust, and of a CUDA toolkit.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,9 +14,13 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// What to do for a toolkit's program.
 const TOOLKIT: &str = "install NVIDIA's CUDA toolkit, or set CUDA_PATH to its folder";
+/// And for its assembler.
+const ASSEMBLER: &str =
+    "install the CUDA toolkit, or set PTXAS to a ptxas, such as that of the wheel nvidia-cuda-nvcc";
 
 /// Programs of a toolkit.
-const PROGRAMS: [&str; 4] = ["ptxas", "cuobjdump", "compute-sanitizer", "ncu"];
+const PTXAS: &str = "ptxas";
+const PROGRAMS: [&str; 4] = [PTXAS, "cuobjdump", "compute-sanitizer", "ncu"];
 
 /// All of them.
 pub fn findings() -> Vec<Finding> {
@@ -24,7 +29,11 @@ pub fn findings() -> Vec<Finding> {
 
 /// The first of the places where a program may be that has one.
 fn program(name: &str) -> Finding {
-    for path in toolkit::programs(name) {
+    // What `xtask` takes first.
+    let beside = env::var_os("PTXAS").map(PathBuf::from);
+    let chosen = beside.filter(|_| [PTXAS, "cuobjdump"].contains(&name));
+    let chosen = chosen.map(|path| if name == PTXAS { path } else { path.with_file_name(name) });
+    for path in chosen.into_iter().chain(toolkit::programs(name)) {
         let place =
             if path == Path::new(name) { String::new() } else { format!(", {}", path.display()) };
         match ask(&path, &["--version"], LIMIT) {
@@ -39,7 +48,8 @@ fn program(name: &str) -> Finding {
             }
         }
     }
-    Finding::missing(name, "not found", TOOLKIT)
+    let remedy = if name == PTXAS { ASSEMBLER } else { TOOLKIT };
+    Finding::missing(name, "not found", remedy)
 }
 
 /// The compiler, and the sources of its library.

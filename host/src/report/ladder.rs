@@ -20,6 +20,8 @@ pub struct Ladder {
     refused: usize,
     /// How results were checked: the same in all rows.
     method: String,
+    /// The first that was refused for each reason, which is the same but for the kernel's name.
+    reasons: Vec<(String, String)>,
     /// Rows whose launches may have waited for the host.
     gaps: Vec<&'static str>,
 }
@@ -75,12 +77,17 @@ impl Ladder {
     pub fn refusal(&mut self, name: &str, reason: &str) -> Result<(), Error> {
         self.refused += 1;
         let cells = [(); 6].map(|()| "-".to_owned());
+        let unnamed = reason.replace(&format!("`{name}`"), "");
+        if let Some((_, first)) = self.reasons.iter().find(|(known, _)| *known == unnamed) {
+            return print(&row(name, &cells, &format!("REFUSED, as {first}")));
+        }
+        self.reasons.push((unnamed, name.to_owned()));
         print(&format!("{}    {reason}\n", row(name, &cells, "REFUSED")))
     }
 
     /// Prints what is below the rows.
     pub fn end(&self, setting: &Setting<'_>) -> Result<(), Error> {
-        let Self { right, wrong, refused, method, gaps } = self;
+        let Self { right, wrong, refused, method, gaps, .. } = self;
         let gaps = match &gaps[..] {
             [] => String::new(),
             names => {

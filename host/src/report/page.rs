@@ -31,11 +31,15 @@ struct Listed {
 }
 
 /// Prints kernels.
-pub fn list(format: Format, title: &str, descriptors: &[&KernelDescriptor]) -> Result<(), Error> {
+pub fn list(
+    format: Format,
+    title: &str,
+    descriptors: impl Iterator<Item = &'static KernelDescriptor>,
+) -> Result<(), Error> {
     print_listed(
         format,
         title,
-        descriptors.iter().map(|descriptor| Listed {
+        descriptors.map(|descriptor| Listed {
             kernel: descriptor.name(),
             summary: descriptor.summary(),
             block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
@@ -59,7 +63,7 @@ pub fn list_tensor_core(format: Format) -> Result<(), Error> {
             thread_tile: None,
             threads: descriptor.threads(),
             shared_bytes: Some(descriptor.shared_bytes().into()),
-            splits: false,
+            splits: descriptor.splits(),
         }),
     )
 }
@@ -151,9 +155,11 @@ fn page(record: &Record<'_>) -> String {
     let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
     let how = match (title.choice(), title.splits, title.asked_splits) {
         (Some(choice), ..) => format!("chosen:  {choice}\n"),
-        (None, None, _) | (None, Some(1), 1) => String::new(),
-        (None, Some(splits), asked) if splits == asked => format!("splits:  {splits}\n"),
-        (None, Some(splits), asked) => format!("splits:  {splits} ({asked} were asked for)\n"),
+        (None, None, _) | (None, Some(1), None | Some(1)) => String::new(),
+        (None, Some(splits), Some(asked)) if splits != asked => {
+            format!("splits:  {splits} ({asked} were asked for)\n")
+        }
+        (None, Some(splits), _) => format!("splits:  {splits}\n"),
     };
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))

@@ -40,19 +40,22 @@
 //! # What should get better, and what comes next
 //!
 //! `tf32x3` is as accurate as f32 and twice as fast. `tf32` waits for its loads: they go through registers, where
-//! bulk copies would keep more bytes in flight, which round nothing (`runs/2026-11-22-h200-tf32`).
+//! bulk copies keep more bytes in flight (`runs/2026-11-22-h200-tf32`), and round, too: large products
+//! are left to [`tma`].
 //!
 //! # Arithmetic
 //!
-//! `tf32`: every element is rounded to the nearest TF32 number, ties away from zero (`cvt.rna`). An f32
-//! within 2^-12 of the largest becomes infinite.
+//! `tf32`: every element is rounded to the nearest TF32 number, ties to even. An f32 within 2^-12 of the largest
+//! becomes infinite.
 //!
-//! `tf32x3`: NaN goes where f32 has it. Where A or B is infinite, so is the result or it is NaN, where f32 would
-//! say which: infinity times a `small` of zero is NaN. What overflows as TF32 is truncated instead, so that all
+//! `tf32x3`: NaN and infinities go where f32 has them, but for infinity times a number below 2^-136, which is NaN.
+//! An infinity is split in 1 with its sign and itself: as `big` it would make NaN of a `small` of zero. What overflows as TF32 is truncated instead, so that all
 //! finite f32 are right. The `small` of a number below 2^-103 loses bits to TF32's smallest, 2^-136: its error
 //! is at most that.
 
+mod fragment;
 mod producer;
+pub mod tma;
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
@@ -93,7 +96,7 @@ macro_rules! kernels {
 
             use super::Geometry;
             use crate::descriptor::{
-                GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Unaligned,
+                Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Target, Unaligned,
             };
             use crate::epilogue;
             use crate::tiles::kernel::{Params, entry_point};
@@ -119,6 +122,8 @@ macro_rules! kernels {
                     transposes_c: false,
                 }),
                 abi: KernelAbi::SplitK,
+                arithmetic: if $split { Arithmetic::Tf32x3 } else { Arithmetic::Tf32 },
+                target: Target::Sm90a,
                 source: include_str!("mod.rs"),
             };
 
@@ -129,14 +134,8 @@ macro_rules! kernels {
 }
 
 kernels! {
-    /// For large products.
-    tf32_128x192, tf32_128x192_unaligned: "TF32 tensor cores, rounded to nearest: 128 x 192 per block",
-        [f32; 96] x 2, 5 stages, split false, registers [112, 144];
-    /// For smaller ones.
-    tf32_128x128, tf32_128x128_unaligned: "the same with 128 x 128 outputs per block",
-        [f32; 64] x 2, 6 stages, split false, registers [128, 128];
-    /// For the smallest.
-    tf32_64x64, tf32_64x64_unaligned: "the same with 64 x 64 outputs per block",
+    /// For small products.
+    tf32_64x64, tf32_64x64_unaligned: "TF32 tensor cores, rounded by threads: 64 x 64 per block",
         [f32; 32] x 1, 6 stages, split false, registers [168, 168];
     /// For large products.
     tf32x3_128x128, tf32x3_128x128_unaligned:

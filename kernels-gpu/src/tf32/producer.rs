@@ -293,12 +293,12 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
     quad: F32x4,
     check: &mut F32x4,
 ) {
-    // As `Tf32::round`, but for NaN, and in fewer instructions: a carry into the exponent is right, too.
-    let round = |x: f32| match CAREFUL {
-        true => f32::from_bits(Tf32::round(x)),
-        false => f32::from_bits(x.to_bits().wrapping_add(HALF)),
-    };
     if !SPLIT {
+        // Ties to even, as bulk copies round: a carry into the exponent is right, too.
+        let round = |x: f32| match x.to_bits() {
+            bits if CAREFUL && x.is_nan() => f32::from_bits(bits | 1 << 22),
+            bits => f32::from_bits(bits.wrapping_add(HALF - 1 + (bits >> 13 & 1))),
+        };
         for i in 0..4 {
             check[i] += quad[i];
         }
@@ -306,6 +306,11 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
         unsafe { to.store4(0, quad.map(round)) };
         return;
     }
+    // As `Tf32::round`, but for NaN, and in fewer instructions.
+    let round = |x: f32| match CAREFUL {
+        true => f32::from_bits(Tf32::round(x)),
+        false => f32::from_bits(x.to_bits().wrapping_add(HALF)),
+    };
     let truncated = |x: f32| f32::from_bits(x.to_bits() & !(2 * HALF - 1));
     let mut big = quad.map(|x| truncated(round(x)));
     let mut small = [0.0; 4];
@@ -314,6 +319,12 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
         let overflows = CAREFUL && is_finite && !big[i].is_finite();
         if overflows {
             big[i] = truncated(quad[i]);
+        }
+        // Infinity times a `small` of 0 would be NaN: `big` is a number that has its sign, with which every
+        // product is what infinity gives, or is lost beside it.
+        if CAREFUL && quad[i].is_infinite() {
+            big[i] = 1.0f32.copysign(quad[i]);
+            small[i] = quad[i];
         }
         if is_finite {
             let rest = quad[i] - big[i];

@@ -13,16 +13,21 @@ use cuda_std::shared::SharedPtr;
 
 use super::geometry::Geometry;
 
-/// Where row `k` of a transposed tile of A begins. Two rows lie side by side, and each pair is
-/// padded. In odd rows the pairs of elements in each four are swapped: so the sixteen columns and
-/// two rows of A that a warp copies at a time go to 32 banks.
-pub const fn row_a(bm: u32, k: u32) -> u32 {
-    k / 2 * (2 * bm + 4) + k % 2 * bm
+/// Where row `k` begins in a tile of rows of so many elements that is transposed as it is copied. Two rows lie
+/// side by side, and each pair is padded. In odd rows the pairs of elements in each four are swapped: so the
+/// sixteen neighbours along K, of two rows of A or two columns of B, that a warp copies at a time go to 32 banks.
+pub const fn padded_row(width: u32, k: u32) -> u32 {
+    k / 2 * (2 * width + 4) + k % 2 * width
 }
 
-/// Where element `m` of a row lies in it.
-pub const fn swapped_a(m: u32, k: u32) -> u32 {
-    m ^ (k % 2 * 2)
+/// Where element `at` of such a row lies in it.
+pub const fn swapped(at: u32, k: u32) -> u32 {
+    at ^ (k % 2 * 2)
+}
+
+/// Where row `k` of a tile of B begins, which is transposed where it is not copied in fours.
+pub const fn row_b(bn: u32, aligned: bool, k: u32) -> u32 {
+    if aligned { k * bn } else { padded_row(bn, k) }
 }
 
 const fn min(x: u32, y: u32) -> u32 {
@@ -91,7 +96,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
         CopyA {
             from: a.wrapping_add(first),
             lda,
-            to: smem.add(row_a(G::BM, col) + swapped_a(tid_row, col)),
+            to: smem.add(padded_row(G::BM, col) + swapped(tid_row, col)),
             rows,
             transposed,
             geometry: PhantomData,
@@ -125,7 +130,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
             if Self::COLS_T <= G::BK || tid_col < G::BK {
                 for col in (0..G::BK).step_by(Self::COLS_T as usize) {
                     for row in (0..G::BM).step_by(Self::ROWS_T as usize) {
-                        let to = to.add(row_a(G::BM, col) + row);
+                        let to = to.add(padded_row(G::BM, col) + row);
                         let from = from.wrapping_add(row as usize);
                         let inside = WHOLE || row < rows && col < cols;
                         // SAFETY: as below; two together where they are two.
@@ -139,7 +144,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
         }
         for row in (0..G::BM).step_by(Self::ROWS as usize) {
             for col in (0..G::BK).step_by(Self::COLS as usize) {
-                let (to, from) = (to.add(row_a(G::BM, col) + row), from.wrapping_add(col as usize));
+                let (to, from) =
+                    (to.add(padded_row(G::BM, col) + row), from.wrapping_add(col as usize));
                 // SAFETY: this thread's own word of the stage; inside A where it is read.
                 unsafe {
                     if WHOLE {
@@ -174,12 +180,6 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
     }
 }
 
-/// Where row `k` of a tile of B begins. A tile whose B may lie transposed is padded, so that the eight
-/// columns and four rows of the transpose that a warp copies at a time go to 32 banks.
-pub const fn row_b(bn: u32, aligned: bool, k: u32) -> u32 {
-    k * if aligned { bn } else { bn + 4 }
-}
-
 /// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`. Where not,
 /// B may lie as its transpose.
 pub struct CopyB<G, const ALIGNED: bool> {
@@ -200,15 +200,16 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     const COLS: u32 = if ALIGNED { G::BN } else { min(G::BN, 32) };
     const ROWS: u32 = G::THREADS * Self::WIDTH / Self::COLS;
 
-    /// The same of the transpose, whose neighbours are rows of B.
-    const ROWS_T: u32 = max(8, G::THREADS / G::BN);
+    /// The same of the transpose, whose neighbours are rows of B: as many of them as of a plain A's columns.
+    const ROWS_T: u32 = max(16, G::THREADS / G::BN);
     const COLS_T: u32 = G::THREADS / Self::ROWS_T;
 
     const EVEN: () = assert!(
         G::BN.is_multiple_of(Self::COLS)
             && (G::BK.is_multiple_of(Self::ROWS) || Self::ROWS > G::BK)
             && G::BN.is_multiple_of(Self::COLS_T)
-            && G::BK.is_multiple_of(Self::ROWS_T),
+            && G::BK.is_multiple_of(Self::ROWS_T)
+            && (ALIGNED || Self::ROWS.is_multiple_of(2) && Self::COLS_T.is_multiple_of(4)),
         "every thread that copies has the same share of B"
     );
 
@@ -233,7 +234,11 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         CopyB {
             from: b.wrapping_add(first),
             ldb,
-            to: smem.add(row_b(G::BN, ALIGNED, row) + tid_col),
+            to: smem.add(row_b(G::BN, ALIGNED, row)).add(if ALIGNED {
+                tid_col
+            } else {
+                swapped(tid_col, row)
+            }),
             cols,
             transposed,
             geometry: PhantomData,
@@ -262,22 +267,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), transposed);
         let (rows, cols) = (k_left.saturating_sub(tid_row), self.cols.saturating_sub(tid_col));
         if transposed {
-            let ldb = black_box(self.ldb) as usize;
-            for col in (0..G::BN).step_by(Self::COLS_T as usize) {
-                for row in (0..G::BK).step_by(Self::ROWS_T as usize) {
-                    let to = to.add(row_b(G::BN, ALIGNED, row) + col);
-                    let from = from.wrapping_add(row as usize);
-                    // SAFETY: as below.
-                    unsafe {
-                        if WHOLE {
-                            cp_async::copy(to, from);
-                        } else {
-                            cp_async::copy_zfill(to, from, row < rows && col < cols);
-                        }
-                    }
-                }
-                from = from.wrapping_add(Self::COLS_T as usize * ldb);
-            }
+            // SAFETY: the same contract.
+            unsafe { self.copy_transposed::<WHOLE>(offset, k_left, [0, 1]) };
             self.from = self.from.wrapping_add(G::BK as usize);
             return;
         }
@@ -308,6 +299,37 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
             self.from.wrapping_add(G::BK as usize * self.ldb as usize)
         };
     }
+
+    /// A part of the copies of a transpose, of so many: its number among them, and how many there are.
+    ///
+    /// # Safety
+    /// As for [`copy`](Self::copy).
+    #[inline(always)]
+    unsafe fn copy_transposed<const WHOLE: bool>(
+        &self,
+        offset: u32,
+        k_left: u32,
+        [part, parts]: [u32; 2],
+    ) {
+        let to = self.to.add(offset);
+        let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), true);
+        let (rows, cols) = (k_left.saturating_sub(tid_row), self.cols.saturating_sub(tid_col));
+        let ldb = black_box(self.ldb) as usize;
+        let (down, across) = (G::BK / Self::ROWS_T, G::BN / Self::COLS_T);
+        for i in part * down * across / parts..(part + 1) * down * across / parts {
+            let (row, col) = (i % down * Self::ROWS_T, i / down * Self::COLS_T);
+            let to = to.add(row_b(G::BN, ALIGNED, row) + col);
+            let from = self.from.wrapping_add(col as usize * ldb + row as usize);
+            // SAFETY: this thread's own word of the stage; inside B where it is read.
+            unsafe {
+                if WHOLE {
+                    cp_async::copy(to, from);
+                } else {
+                    cp_async::copy_zfill(to, from, row < rows && col < cols);
+                }
+            }
+        }
+    }
 }
 
 /// A thread's shares of the tiles of A and B.
@@ -319,8 +341,9 @@ pub struct Copies<G, const ALIGNED: bool> {
 }
 
 impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
-    const STAGE_A: u32 = row_a(G::BM, G::BK);
-    const STAGE_B: u32 = row_b(G::BN, ALIGNED, G::BK);
+    /// Elements from one stage to the next.
+    pub const STAGE_A: u32 = padded_row(G::BM, G::BK);
+    pub const STAGE_B: u32 = row_b(G::BN, ALIGNED, G::BK);
 
     /// Copies the next tiles to a stage, where `left` of K is left; if none is, zeros or nothing.
     ///
@@ -340,5 +363,33 @@ impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
             }
         }
         cp_async::commit_group();
+    }
+
+    /// As [`copy_tile`](Self::copy_tile) where B lies as its transpose, in parts: with the first all of A,
+    /// and with each as much of B.
+    ///
+    /// # Safety
+    /// As for [`copy_tile`](Self::copy_tile); all parts of a tile follow each other.
+    #[inline(always)]
+    pub unsafe fn copy_part(&mut self, [part, parts]: [u32; 2], left: u32, stage: u32) {
+        let (to_a, to_b) = (stage * Self::STAGE_A, stage * Self::STAGE_B);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_interior && left >= G::BK {
+                if part == 0 {
+                    self.a.copy::<true>(to_a, left);
+                }
+                self.b.copy_transposed::<true>(to_b, left, [part, parts]);
+            } else if left > 0 {
+                if part == 0 {
+                    self.a.copy::<false>(to_a, left);
+                }
+                self.b.copy_transposed::<false>(to_b, left, [part, parts]);
+            }
+        }
+        if part + 1 == parts {
+            self.b.from = self.b.from.wrapping_add(G::BK as usize);
+            cp_async::commit_group();
+        }
     }
 }

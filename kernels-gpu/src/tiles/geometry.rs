@@ -34,3 +34,13 @@ pub trait Geometry {
     /// of copies, `STAGES - 2` may be in flight.
     fn wait_for_oldest();
 }
+
+/// Stages of the circular buffer that a K needs: of no more steps than can be in flight, each has one.
+pub const fn stages<G: Geometry>(k: u32) -> u32 {
+    let steps = k.div_ceil(G::BK);
+    match steps < G::STAGES {
+        true if steps == 0 => 1,
+        true => steps,
+        false => G::STAGES,
+    }
+}

@@ -157,7 +157,9 @@ macro_rules! kernel_module {
             use cuda_std::prelude::*;
 
             use super::$kernel;
-            use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Unaligned};
+            use crate::descriptor::{
+                Arithmetic, GridOrder, KernelDescriptor, Reads, Shared, Target, Unaligned,
+            };
             use crate::epilogue;
             use crate::tiles::geometry::Geometry;
             use crate::tiles::kernel::{Params, entry_point};
@@ -189,14 +191,16 @@ macro_rules! kernel_module {
                 tile: Shape::TILE,
                 block: [THREADS, 1],
                 grid: GridOrder::ColumnsAlongX,
-                shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES),
+                shared: Shared::Dynamic(|k| Kernel::shared_bytes(k)),
                 unaligned: Some(Unaligned {
                     name: stringify!($unaligned),
                     vectorized: $vectorized,
                     transposed: $transposed,
                     transposes_c: $transposes_c,
                 }),
-                abi: KernelAbi::SplitK,
+                abi: Kernel::ABI,
+                arithmetic: Arithmetic::Fma,
+                target: Target::Sm80,
                 source: include_str!($source),
             };
 
@@ -222,7 +226,7 @@ macro_rules! entry_point {
         ///   next product follow at `stride_a`, `stride_b` and `stride_c` elements, or they are
         ///   behind arrays of addresses. No two C overlap.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`] says, and nothing
+        /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`](crate::KernelAbi::SplitK) says, and nothing
         ///   else touches the latter two during the launch; `partials` is a multiple of 16.
         /// - What the `epilogue` reads is there, and nothing writes it during the launch.
         /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls

@@ -7,10 +7,12 @@
 mod copy;
 mod geometry;
 pub(crate) mod kernel;
+mod main_loop;
 pub mod outer;
 pub(crate) mod reduction;
 pub mod skinny_m;
 pub mod skinny_n;
+pub mod small;
 pub mod tile_shapes;
 pub mod tiled;
 
@@ -27,12 +29,11 @@ pub const TILES: &[&KernelDescriptor] = &[
     &tile_shapes::tile_32x128::DESCRIPTOR,
     &tile_shapes::tile_64x32::DESCRIPTOR,
     &tile_shapes::tile_32x64::DESCRIPTOR,
-    &tile_shapes::tile_32x32x32::DESCRIPTOR,
     &tile_shapes::tile_32x32::DESCRIPTOR,
     &tile_shapes::tile_16x16x16::DESCRIPTOR,
-    &tile_shapes::tile_128x16::DESCRIPTOR,
     &tile_shapes::tile_16x128::DESCRIPTOR,
     &tile_shapes::tile_4x128::DESCRIPTOR,
+    &small::small_32x32::DESCRIPTOR,
     &outer::outer_64x128::DESCRIPTOR,
     &outer::outer_32x128::DESCRIPTOR,
     &outer::outer_16x128::DESCRIPTOR,
@@ -40,6 +41,7 @@ pub const TILES: &[&KernelDescriptor] = &[
     &outer::outer_64x32::DESCRIPTOR,
     &skinny_m::skinny_m_8x128::DESCRIPTOR,
     &skinny_m::skinny_m_4x128::DESCRIPTOR,
+    &skinny_m::skinny_m_2x64::DESCRIPTOR,
     &skinny_m::skinny_m_2x32::DESCRIPTOR,
     &skinny_n::skinny_n_32x16::DESCRIPTOR,
     &skinny_n::skinny_n_32x8::DESCRIPTOR,

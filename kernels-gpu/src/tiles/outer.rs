@@ -29,7 +29,7 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{CopyB, row_b};
+use super::copy::{CopyB, row_b, swapped};
 use super::geometry::Geometry;
 use super::kernel::Params;
 use crate::epilogue;
@@ -53,7 +53,7 @@ macro_rules! outer_module {
             use cuda_std::prelude::*;
 
             use super::Outer;
-            use crate::descriptor::{GridOrder, KernelAbi, KernelDescriptor, Shared};
+            use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
             use crate::epilogue;
             use crate::tiles::geometry::Geometry;
             use crate::tiles::kernel::{Params, entry_point};
@@ -91,6 +91,8 @@ macro_rules! outer_module {
                 shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES),
                 unaligned: None,
                 abi: KernelAbi::Batched,
+                arithmetic: Arithmetic::Fma,
+                target: Target::Sm80,
                 source: include_str!("outer.rs"),
             };
 
@@ -120,7 +122,7 @@ outer_module! {
 outer_module! {
     /// A small C.
     outer_32x64, "32x64 outputs, 4x4 per thread, for a short K",
-    { BM: 32, BN: 64, WM: 8, WN: 64, TM: 4, TN: 4 }, unrolled true, min_blocks 6
+    { BM: 32, BN: 64, WM: 8, WN: 64, TM: 4, TN: 4 }, unrolled true, min_blocks 5
 }
 
 outer_module! {
@@ -163,6 +165,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
     const CONSISTENT: () = {
         assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
         assert!(G::WM == G::TM * Self::LANES_M, "the lanes of a warp fill its tile");
+        assert!(Self::LANES_N.is_multiple_of(4), "quads belong to neighbours");
         assert!(G::BM.is_multiple_of(G::WM) && G::BN.is_multiple_of(G::WN), "warps fill a block");
         assert!(G::SLICES == 1 && G::BK.is_multiple_of(4), "steps along K are in fours");
         assert!(
@@ -193,7 +196,8 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem; // (STAGES, BM, BK), padded
         let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BK, BN)
-        let (a_frag, b_frag) = (a_smem.add(row * Self::LD_A), b_smem.add(col));
+        let a_frag = a_smem.add(row * Self::LD_A);
+        let b_quad = b_smem.add(col / 4 * 4);
 
         // What this thread copies of A in each step: an element of every `ROWS_A` rows, or, of the
         // transpose, of every `COLS_A` columns.
@@ -255,18 +259,23 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             copy(left.saturating_sub((G::STAGES - 1) * G::BK), free);
 
             let a_tile = a_frag.add(stage * Self::STAGE_A);
-            let b_tile = b_frag.add(stage * Self::stage_b(ALIGNED));
+            // In even rows of B, and in odd ones: worked out anew, so that it takes no registers in between.
+            let place = black_box(thread::thread_idx_x()) % 4;
+            let places = [place, if ALIGNED { place } else { swapped(place, 1) }];
+            let b_tile = places.map(|at| b_quad.add(stage * Self::stage_b(ALIGNED) + at));
             // SAFETY: inside the stage, which was waited for before the barrier; what is past the
             // end of K in the last four is zeros.
             unsafe {
                 if UNROLLED && k > BY_FOURS && left >= G::BK {
                     for k in (0..G::BK).step_by(4) {
-                        let (a, b) = (a_tile.add(k), b_tile.add(row_b(G::BN, ALIGNED, k)));
+                        let a = a_tile.add(k);
+                        let b = b_tile.map(|b| b.add(row_b(G::BN, ALIGNED, k)));
                         Self::outer_products::<false, ALIGNED>(a, b, &mut acc);
                     }
                 } else {
                     for k in (0..left.min(G::BK)).step_by(4) {
-                        let (a, b) = (a_tile.add(k), b_tile.add(row_b(G::BN, ALIGNED, k)));
+                        let a = a_tile.add(k);
+                        let b = b_tile.map(|b| b.add(row_b(G::BN, ALIGNED, k)));
                         Self::outer_products::<true, ALIGNED>(a, b, &mut acc);
                     }
                 }
@@ -306,15 +315,15 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         }
     }
 
-    /// Adds the products of the four columns from `a` on and the four rows from `b` on; `GROUPED`:
-    /// their sums.
+    /// Adds the products of the four columns from `a` on and the four rows from `b` on, where the even
+    /// ones and the odd ones begin for this thread; `GROUPED`: their sums.
     ///
     /// # Safety
     /// They were stored to shared memory before the last barrier; `a` is a multiple of four.
     #[inline(always)]
     unsafe fn outer_products<const GROUPED: bool, const ALIGNED: bool>(
         a: SharedPtr<f32>,
-        b: SharedPtr<f32>,
+        b: [SharedPtr<f32>; 2],
         acc: &mut [[f32; TN]; TM],
     ) {
         let mut frag_b = [[0.0f32; TN]; 4];
@@ -322,7 +331,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             for j in 0..TN {
                 let at = row_b(G::BN, ALIGNED, k as u32) + j as u32 * Self::LANES_N;
                 // SAFETY: the caller's contract.
-                frag_b[k][j] = unsafe { b.load(at) };
+                frag_b[k][j] = unsafe { b[k % 2].load(at) };
             }
         }
         for i in 0..TM {

@@ -29,9 +29,10 @@ use core::marker::PhantomData;
 use cuda_std::cp_async;
 use cuda_std::prelude::*;
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, stages};
 use super::kernel::{Params, kernel_module};
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
+use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_A;
 
 // A is small, and copied one by one, and the kernel looks at C itself: so only B is vectorized, and A and
@@ -71,20 +72,43 @@ kernel_module! {
     transposes_c true, min_blocks 2, "skinny_m.rs"
 }
 
+kernel_module! {
+    /// M up to 2, in batches, with a K of a step or a few.
+    skinny_m_2x64, skinny_m_2x64_unaligned,
+    "2x64 outputs, 4 columns per lane, lanes and warps along K",
+    SkinnyM {
+        BM: 2, BN: 64, BK: 64, WM: 2, WN: 64, TM: 2, TN: 4, SLICES: 16, STAGES: 3
+    },
+    vectorized [false, true, false], transposed [Reads::Anywhere, Reads::Copied],
+    transposes_c true, min_blocks 4, "skinny_m.rs"
+}
+
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
 struct SkinnyM<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
-    /// Elements from one stage to the next.
+    const ABI: KernelAbi = KernelAbi::SplitK;
+
+    /// Elements of a stage, which has a tile of B and then one of A.
     const STAGE_A: u32 = G::BM * G::BK;
     const STAGE_B: u32 = G::BK * G::BN;
+    const STAGE: u32 = Self::STAGE_A + Self::STAGE_B;
 
     /// Quads that a thread stores after the slice-K reduction.
     const OWN: usize = TM.div_ceil(G::SLICES as usize);
 
     /// The stages, in which the sums of all slices have room in the end.
-    const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
+    const SHARED_BYTES: u64 = (G::STAGES * Self::STAGE) as u64 * 4;
+
+    /// A short K needs fewer stages, so that more blocks fit.
+    const fn shared_bytes(k: u32) -> u64 {
+        let stages = (stages::<G>(k) * Self::STAGE) as u64 * 4;
+        if stages > Self::SUMS_BYTES { stages } else { Self::SUMS_BYTES }
+    }
+
+    /// What the slices leave there in the end.
+    const SUMS_BYTES: u64 = (G::SLICES * G::BM * G::BN) as u64 * 4;
 
     const CONSISTENT: () = {
         assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
@@ -92,10 +116,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         assert!(G::TN == 4 && G::SLICE_K == 4, "a thread has 4 x 4 of B in each step");
         assert!(32 % G::SLICE_THREADS == 0, "a slice lies in a warp");
         assert!(Self::STAGE_A <= G::THREADS, "a thread copies one element of A, or none");
-        assert!(
-            (G::SLICES * G::BM * G::BN) as u64 * 4 <= Self::SHARED_BYTES,
-            "the slices' sums have room"
-        );
+        assert!(Self::SUMS_BYTES <= Self::SHARED_BYTES, "the slices' sums have room");
     };
 
     /// # Safety
@@ -114,8 +135,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
 
         let smem = shared::dynamic_shared_mem::<f32>();
         let slice_k = slice * G::SLICE_K;
-        let b_smem = smem.add(slice_k * G::BN); // (STAGES, BK, BN)
-        let a_smem = smem.add(G::STAGES * Self::STAGE_B); // (STAGES, BM, BK)
+        let b_smem = smem.add(slice_k * G::BN); // (BK, BN), of each stage
+        let a_smem = smem.add(Self::STAGE_B); // (BM, BK)
 
         // What this thread copies in each step: of its slice's rows of B four elements each, side
         // by side or as far apart as there are lanes, and an element of A.
@@ -137,7 +158,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // Copies the next step, where `left` of K is left; nothing if none is.
         let mut copy = |left: u32, stage: u32| {
             if left > 0 {
-                let to = to_b.add(stage * Self::STAGE_B);
+                let to = to_b.add(stage * Self::STAGE);
                 for row in 0..G::SLICE_K {
                     let from = from_b.wrapping_add(row as usize * ldb as usize);
                     for col in (0..G::BN).step_by(apart as usize) {
@@ -157,7 +178,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                     }
                 }
                 if tid < Self::STAGE_A {
-                    let to = to_a.add(stage * Self::STAGE_A);
+                    let to = to_a.add(stage * Self::STAGE);
                     // SAFETY: as above, one element of A.
                     unsafe { cp_async::copy_zfill(to, from_a, has_row && col_a < left) };
                 }
@@ -181,8 +202,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
             let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
             copy(left.saturating_sub((G::STAGES - 1) * G::BK), free);
 
-            let a_tile = a_smem.add(stage * Self::STAGE_A);
-            let b_tile = b_smem.add(stage * Self::STAGE_B);
+            let a_tile = a_smem.add(stage * Self::STAGE);
+            let b_tile = b_smem.add(stage * Self::STAGE);
             let mut fours_b = [[0.0f32; 4]; 4];
             for row in 0..G::SLICE_K {
                 // SAFETY: inside the stage, which was waited for before the barrier; a multiple

@@ -45,6 +45,7 @@ use cuda_std::{cp_async, vec, warp};
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
 use super::reduction::is_last_to_arrive;
+use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_B;
 
 // B and C are small, and moved one by one: so only A is vectorized, and B and C may lie as their
@@ -116,6 +117,8 @@ const AT_ONCE: u32 = 8;
 struct SkinnyN<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
+    const ABI: KernelAbi = KernelAbi::SplitK;
+
     /// Elements from one column of B to the next in shared memory: padded, so that copies that
     /// come as rows go to different banks.
     const LD_B: u32 = G::BK + 4;
@@ -130,6 +133,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     const ROWS_B: u32 = G::THREADS / G::BN;
 
     const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
+
+    /// Whatever K is.
+    const fn shared_bytes(_k: u32) -> u64 {
+        Self::SHARED_BYTES
+    }
 
     const CONSISTENT: () = {
         assert!(G::SLICES == 32 && G::SLICE_K == 4, "a lane has four of each step");

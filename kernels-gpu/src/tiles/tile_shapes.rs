@@ -39,25 +39,14 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// The same, smaller.
-    tile_32x32x32, tile_32x32x32_unaligned,
-    "32x32 outputs, 4x4 per thread, 2 warps, no slices",
-    Tiled {
-        BM: 32, BN: 32, BK: 32, WM: 16, WN: 32, TM: 4, TN: 4, SLICES: 1, STAGES: 2
-    },
-    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
-    transposes_c false, min_blocks 10, "tiled.rs"
-}
-
-kernel_module! {
-    /// The same, smaller still.
+    /// The same, the smallest.
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {
         BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
     },
     vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
-    transposes_c false, min_blocks 16, "tiled.rs"
+    transposes_c false, min_blocks 14, "tiled.rs"
 }
 
 kernel_module! {
@@ -121,17 +110,6 @@ kernel_module! {
     "32x32 outputs, 8x4 per thread, 8 slices of 1 warp",
     Tiled {
         BM: 32, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 8, STAGES: 3
-    },
-    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
-    transposes_c false, min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// N up to 16: reads A once.
-    tile_128x16, tile_128x16_unaligned,
-    "128x16 outputs, 8x8 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 128, BN: 16, BK: 64, WM: 128, WN: 16, TM: 8, TN: 8, SLICES: 8, STAGES: 3
     },
     vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
     transposes_c false, min_blocks 2, "tiled.rs"

@@ -82,7 +82,8 @@
 //!
 //! Each operand may lie as its transpose: which of two ways of copying is taken is one branch, the same
 //! for all threads, in front of the copies of a step, and the tiles in shared memory are the same. What
-//! lies across is transposed by copies of single elements: a plain A, and a transposed B.
+//! lies across is transposed by copies of single elements: a plain A, and a transposed B. When a step's copies
+//! are asked for: see `main_loop.rs`.
 //!
 //! # Rows of C that begin anywhere
 //!
@@ -102,10 +103,12 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{Copies, CopyA, CopyB, row_a, row_b, swapped_a};
+use super::copy::{Copies, CopyA, CopyB, padded_row, row_b};
 use super::geometry::Geometry;
 use super::kernel::Params;
+use super::main_loop::MainLoop;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
+use crate::descriptor::KernelAbi;
 use crate::epilogue;
 use crate::matrix::{Output, TRANSPOSED_A, TRANSPOSED_B};
 use crate::swizzle::swizzled_tile;
@@ -115,13 +118,15 @@ use crate::swizzle::swizzled_tile;
 pub(super) struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
+    pub(super) const ABI: KernelAbi = KernelAbi::SplitK;
+
     /// Threads across a warp's tile, and warps across the block's. A warp may have several slices.
     const LANES_N: u32 = G::WN / G::TN;
     const LANES: u32 = if G::SLICE_THREADS < 32 { G::SLICE_THREADS } else { 32 };
     const WARPS_N: u32 = G::BN / G::WN;
 
     /// Elements from one stage to the next.
-    const STAGE_A: u32 = row_a(G::BM, G::BK);
+    const STAGE_A: u32 = padded_row(G::BM, G::BK);
     const STAGE_B: [u32; 2] = [row_b(G::BN, false, G::BK), row_b(G::BN, true, G::BK)];
 
     /// Quads of a thread; those in a row of them; how many are its own after the slice-K
@@ -142,7 +147,6 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         assert!(Self::QUADS <= MAX_QUADS, "a thread's outputs fit its registers");
         assert!(Self::OWN.is_multiple_of(Self::PART), "all outputs are stored");
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
-        assert!(G::SLICE_K.is_multiple_of(2), "each step begins with the same fragments");
         assert!(
             G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
             "every thread stores the same share of a column of C"
@@ -165,6 +169,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         (if most > c { most } else { c }) as u64 * 4
     };
 
+    /// Whatever K is.
+    pub(super) const fn shared_bytes(_k: u32) -> u64 {
+        Self::SHARED_BYTES
+    }
+
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
@@ -186,7 +195,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let smem = shared::dynamic_shared_mem::<f32>();
         let a_smem = smem; // (STAGES, BK, BM), padded
         let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BK, BN), padded if not aligned
-        let a_frag = a_smem.add(row_a(G::BM, slice_k) + warp_row);
+        let a_frag = a_smem.add(padded_row(G::BM, slice_k) + warp_row);
         let b_frag = b_smem.add(row_b(G::BN, ALIGNED, slice_k) + warp_col);
 
         let [a_transposed, b_transposed] =
@@ -198,7 +207,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
 
         let mut acc = [[0.0f32; TN]; TM];
 
-        let mut left = end.saturating_sub(begin);
+        let left = end.saturating_sub(begin);
         let mut stage = 0;
         while stage < G::STAGES - 1 {
             // An empty sum is a step of zeros: a way around the loop would make it slower.
@@ -210,62 +219,21 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             stage = black_box(stage + 1);
         }
 
-        let tile = |stage: u32| {
-            let stage_b = stage * Self::STAGE_B[ALIGNED as usize];
-            (a_frag.add(stage * Self::STAGE_A), b_frag.add(stage_b))
+        let main_loop = MainLoop::<G, ALIGNED, TM, TN> {
+            a_frag,
+            b_frag,
+            lane_row,
+            lane_col,
+            geometry: PhantomData,
         };
-        let mut frag_a = [[0.0f32; TM]; 2];
-        let mut frag_b = [[0.0f32; TN]; 2];
-        let mut stage = 0;
-        // The first tile has arrived.
-        G::wait_for_oldest();
-        // SAFETY: the loop is the same for all threads of the block.
-        unsafe { thread::sync_threads_aligned() };
-        let (mut a_tile, mut b_tile) = tile(stage);
-        // SAFETY: inside the tiles, which were waited for before the barrier.
+        // SAFETY: all stages but one are being filled, and every thread of the block comes here.
         unsafe {
-            frag_a[0] = Self::fragment_a(a_tile, lane_row);
-            frag_b[0] = Self::fragment_b(b_tile, lane_col);
+            if MainLoop::<G, ALIGNED, TM, TN>::SPREADS && b_transposed {
+                main_loop.run::<true>(&mut copies, left, &mut acc);
+            } else {
+                main_loop.run::<false>(&mut copies, left, &mut acc);
+            }
         }
-        loop {
-            // All have read what was in the stage before this one.
-            let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
-            // SAFETY: as above.
-            unsafe { copies.copy_tile(left.saturating_sub((G::STAGES - 1) * G::BK), free, false) };
-            for kk in 0..G::SLICE_K - 1 {
-                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
-                // SAFETY: as above.
-                unsafe {
-                    let (a_row, b_row) = (
-                        a_tile.add(row_a(G::BM, kk + 1)),
-                        b_tile.add(row_b(G::BN, ALIGNED, kk + 1)),
-                    );
-                    let stored = Self::fragment_a(a_row, lane_row);
-                    frag_a[next] =
-                        core::array::from_fn(|i| stored[swapped_a(i as u32, kk + 1) as usize]);
-                    frag_b[next] = Self::fragment_b(b_row, lane_col);
-                }
-                outer_product(&frag_a[this], &frag_b[this], &mut acc);
-            }
-            left = left.saturating_sub(G::BK);
-            if left == 0 {
-                break;
-            }
-            // The next tile has arrived. Its first fragments load during the
-            // last products of this one, and its barrier is behind it.
-            stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
-            G::wait_for_oldest();
-            // SAFETY: as above.
-            unsafe { thread::sync_threads_aligned() };
-            (a_tile, b_tile) = tile(stage);
-            // SAFETY: as above.
-            unsafe {
-                frag_a[0] = Self::fragment_a(a_tile, lane_row);
-                frag_b[0] = Self::fragment_b(b_tile, lane_col);
-            }
-            outer_product(&frag_a[1], &frag_b[1], &mut acc);
-        }
-        outer_product(&frag_a[1], &frag_b[1], &mut acc);
 
         // Once more, so that it takes no registers in the loop.
         let tid = black_box(thread::thread_idx_x());
@@ -386,10 +354,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     #[inline(always)]
     fn place(in_slice: u32) -> [[u32; 2]; 2] {
         let (warp, lane) = (in_slice / Self::LANES, in_slice % Self::LANES);
-        [
-            [warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN],
-            [lane / Self::LANES_N * 4, lane % Self::LANES_N * 4],
-        ]
+        let [row, col] = if TN == 4 && Self::LANES == 32 && Self::LANES_N < 32 {
+            // Neighbours share their quad of B, and lanes two apart that of A: with a single quad of B that was
+            // 3 to 6 % faster than whole rows of lanes, and with two of them no faster.
+            [lane / (2 * Self::LANES_N) * 2 + lane % 2, lane / 2 % Self::LANES_N]
+        } else {
+            [lane / Self::LANES_N, lane % Self::LANES_N]
+        };
+        [[warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN], [row * 4, col * 4]]
     }
 
     /// Stores a tile of C from shared memory, so many elements of a thread at a time: the threads of
@@ -416,60 +388,6 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             let (row, col) = (block_row + row, block_col + col);
             // SAFETY: each element of the tile belongs to one thread.
             unsafe { c.store_spaced(row, col, [Self::ROWS_C, 0], &column) };
-        }
-    }
-
-    /// The values of one row of a warp's tile of A that a thread uses: quads, evenly spaced. The
-    /// threads of a warp read neighbouring quads.
-    ///
-    /// # Safety
-    /// `row` points to that row in shared memory, stored before the last barrier; `first` is a
-    /// multiple of four below the distance from quad to quad.
-    #[inline(always)]
-    unsafe fn fragment_a(row: SharedPtr<f32>, first: u32) -> [f32; TM] {
-        let mut values = [0.0; TM];
-        let quads = TM / 4;
-        for quad in 0..quads {
-            // SAFETY: inside the row; `first` and the distance are multiples of four.
-            let four = unsafe { row.load4(first + quad as u32 * (G::WM / quads as u32)) };
-            for j in 0..4 {
-                values[quad * 4 + j] = four[j];
-            }
-        }
-        values
-    }
-
-    /// As [`fragment_a`](Self::fragment_a), of B.
-    ///
-    /// # Safety
-    /// As for [`fragment_a`](Self::fragment_a).
-    #[inline(always)]
-    unsafe fn fragment_b(row: SharedPtr<f32>, first: u32) -> [f32; TN] {
-        let mut values = [0.0; TN];
-        let quads = TN / 4;
-        for quad in 0..quads {
-            // SAFETY: inside the row; `first` and the distance are multiples of four.
-            let four = unsafe { row.load4(first + quad as u32 * (G::WN / quads as u32)) };
-            for j in 0..4 {
-                values[quad * 4 + j] = four[j];
-            }
-        }
-        values
-    }
-}
-
-/// `acc += a * b`, an outer product, in the order of [`persistent`](crate::persistent): down a column
-/// and up the next.
-#[inline(always)]
-fn outer_product<const TM: usize, const TN: usize>(
-    a: &[f32; TM],
-    b: &[f32; TN],
-    acc: &mut [[f32; TN]; TM],
-) {
-    for j in 0..TN {
-        for step in 0..TM {
-            let i = if j % 2 == 0 { step } else { TM - 1 - step };
-            acc[i][j] = fma(a[i], b[j], acc[i][j]);
         }
     }
 }

@@ -102,14 +102,15 @@ fn shape(row: &Value) -> Result<Shape, String> {
 /// The head of a table of [`ratios`].
 pub fn ratios_head() -> String {
     format!(
-        "| shapes | GPU, cuBLAS | geometric mean | slowest | below {SLOWER} | most of the FMA peak |\n\
-         |---|---|---:|---:|---:|---:|\n"
+        "| shapes | GPU, cuBLAS | geometric mean | slowest | below {SLOWER} | most of the FMA peak | run |\n\
+         |---|---|---:|---:|---:|---:|---|\n"
     )
 }
 
 /// How many times as fast as cuBLAS the rows of a run of `host bench` are: a line for squares of
-/// a power of two, and one for all others, which `label` describes.
-pub fn ratios(run: &str, label: &str) -> Result<String, String> {
+/// a power of two, and one for all others, which `label` describes. Each has the run's `folder`, since runs are of
+/// different builds.
+pub fn ratios(run: &str, folder: &str, label: &str) -> Result<String, String> {
     let values = values(run)?;
     let environment = values.iter().find_map(|value| value.get("environment"));
     let environment = environment.ok_or("the run has no environment")?;
@@ -128,16 +129,16 @@ pub fn ratios(run: &str, label: &str) -> Result<String, String> {
     let mut lines = String::new();
     if let (Some(least), Some(most)) = (sides.iter().min(), sides.iter().max()) {
         let label = format!("{} squares, {least} to {most}", squares.len());
-        lines += &ratios_line(&label, device, cublas, &squares);
+        lines += &ratios_line(&label, [device, cublas, folder], &squares);
     }
     if !others.is_empty() {
         let label = format!("{} {label}", others.len());
-        lines += &ratios_line(&label, device, cublas, &others);
+        lines += &ratios_line(&label, [device, cublas, folder], &others);
     }
     Ok(lines)
 }
 
-fn ratios_line(label: &str, device: &str, cublas: &str, rows: &[&Value]) -> String {
+fn ratios_line(label: &str, [device, cublas, folder]: [&str; 3], rows: &[&Value]) -> String {
     let numbers = |key: &str| rows.iter().filter_map(|row| row[key].as_f64()).collect::<Vec<_>>();
     let ratios = numbers("ratio");
     let mean = sample_stats::geometric_mean(&ratios).unwrap_or(f64::NAN);
@@ -145,7 +146,7 @@ fn ratios_line(label: &str, device: &str, cublas: &str, rows: &[&Value]) -> Stri
     let slower = ratios.iter().filter(|ratio| **ratio < SLOWER).count();
     let peak = numbers("percent_of_ffma").into_iter().fold(0.0, f64::max);
     format!(
-        "| {label} | {device}, {cublas} | {mean:.2} x | {slowest:.2} x | {slower} | {peak:.0} % |\n"
+        "| {label} | {device}, {cublas} | {mean:.2} x | {slowest:.2} x | {slower} | {peak:.0} % | `{folder}` |\n"
     )
 }
 
@@ -190,9 +191,9 @@ mod tests {
             + &row(1, 64, 2.0)
             + &row(64, 1, 0.5);
         assert_eq!(
-            ratios(&run, "odd ones").unwrap(),
-            "| 1 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % |\n\
-             | 2 odd ones | X, 13.1 | 1.00 x | 0.50 x | 1 | 50 % |\n"
+            ratios(&run, "a-run", "odd ones").unwrap(),
+            "| 1 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % | `a-run` |\n\
+             | 2 odd ones | X, 13.1 | 1.00 x | 0.50 x | 1 | 50 % | `a-run` |\n"
         );
     }
 }

@@ -42,7 +42,7 @@ use kernels_gpu::{InputType, KernelAbi, KernelDescriptor, LADDER, f32_kernels};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, wide_rows};
+use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, tensor_core_basis, wide_rows};
 use crate::matrix::{DeviceHalfMatrix, DeviceMatrix};
 
 pub use changes::Change;
@@ -184,7 +184,9 @@ impl Device {
         }
         // Opts in to as much shared memory as the kernel needs, which counts here.
         let kernel = self.kernel(descriptor)?;
-        let shared = kernel.prepare(Gemm::new(1, 1, 1))?.launch_plan().shared_bytes();
+        // As long a K as any needs to take as much shared memory as ever.
+        let long = 16 * descriptor.tile().bk as usize;
+        let shared = kernel.prepare(Gemm::new(1, 1, long))?.launch_plan().shared_bytes();
         self.entry_point(descriptor.name())?
             .resident_blocks(BlockSize::xy(descriptor.block()[0], descriptor.block()[1]), shared)
     }
@@ -211,9 +213,18 @@ impl Auto {
         }
     }
 
-    /// What choices are based on.
+    /// What choices for products in f32 are based on.
     pub fn basis(&self) -> &Basis {
         &self.basis
+    }
+
+    /// The same in words, for products that are computed so: tables are of f32 alone.
+    pub fn basis_for(&self, compute: Compute) -> String {
+        match compute {
+            Compute::F32 => self.basis.to_string(),
+            Compute::Tf32 | Compute::Tf32x3 => tf32::BASIS.to_owned(),
+            Compute::Bf16 | Compute::F16 => tensor_core_basis(self.device.info()).to_owned(),
+        }
     }
 
     /// The kernel and the splits for a product of f32 matrices. It takes some microseconds.
@@ -223,9 +234,8 @@ impl Auto {
     /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
-        let kernels = gemm.compute.tf32_kernels();
-        if !kernels.is_empty() {
-            return Ok(tf32::choose(gemm, kernels, self.device.info().limits.multiprocessors));
+        if let Some(choice) = tf32::choose(gemm, self.device.info().limits.multiprocessors) {
+            return Ok(choice);
         }
         if gemm.compute != Compute::F32 {
             let reason = "it has kernels of its own: use `Auto::product`".to_owned();

@@ -10,12 +10,13 @@
 //! ```
 //!
 //! `step[q]` is what q blocks take for a step each. The blocks of a wave begin while those of the one
-//! before it still store: where it was measured, a wave after the first takes less. Reading from memory takes its time too,
-//! and the two overlap. Blocks that share a tile of C add up their sums at the end
-//! (split-K reduction):
+//! before it still store: where it was measured, a wave after the first takes less. Reading A and B from
+//! memory takes its time too: it overlaps with the steps, and not with what a block does before its first
+//! one. Blocks that share a tile of C add up their sums at the end (split-K reduction):
 //!
 //! ```text
-//!   time = launch + max(blocks, bytes / copy rate) + reduction_ns + splits * partial_ns
+//!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
+//!   time   = launch + max(blocks, bytes / copy rate) + reduction_ns + splits * partial_ns
 //! ```
 //!
 //! # Persistent blocks
@@ -192,13 +193,17 @@ impl Model {
 
     fn estimate(&self, costs: &Costs, work: &Work, splits: u32) -> Estimate {
         let splits = work.whole_splits(splits);
-        let memory = work.bytes(self, costs) / self.copy;
-        let (blocks, reduction) = match costs.kernel.abi() {
+        let read = work.read_bytes(self, costs) / self.copy;
+        let memory = read + work.output_bytes / self.copy;
+        let (Pace { fixed_ns, step_ns }, reduction) = match costs.kernel.abi() {
             KernelAbi::StreamK => self.persistent(costs, work),
-            KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK | KernelAbi::TensorMap => {
-                self.in_waves(costs, work, splits)
-            }
+            KernelAbi::Gemm
+            | KernelAbi::Batched
+            | KernelAbi::SplitK
+            | KernelAbi::TensorMap
+            | KernelAbi::Tf32TensorMap => self.in_waves(costs, work, splits),
         };
+        let blocks = fixed_ns + step_ns.max(read);
         let staging = match work.staged_bytes {
             0.0 => 0.0,
             bytes => self.launch_ns + 2.0 * bytes / self.copy,
@@ -206,40 +211,49 @@ impl Model {
         Estimate {
             choice: Choice { descriptor: costs.kernel, splits, staged: work.staged },
             ns: work.rounds * (self.launch_ns + blocks.max(memory) + reduction) + staging,
-            memory_bound: memory > blocks,
+            memory_bound: memory > blocks || read > step_ns,
         }
     }
 
-    /// What blocks take that come in waves, and their split-K reduction.
-    fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (f64, f64) {
+    /// What blocks take that come in waves, beside their steps and for all of these, and their split-K
+    /// reduction.
+    fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (Pace, f64) {
         let blocks = work.tiles.saturating_mul(splits.into());
         let blocks = blocks.div_ceil(u64::from(self.multiprocessors));
         let resident = costs.aligned.len() as u64;
         let steps = f64::from(work.steps.div_ceil(splits));
         let wave = |at_once: u64| match at_once {
-            0 => 0.0,
-            at_once => costs.pace(work, at_once as usize).of(steps),
+            0 => Pace { fixed_ns: 0.0, step_ns: 0.0 },
+            at_once => costs.pace(work, at_once as usize),
         };
         // What a wave after the first takes of what it would take alone.
         let first = wave(resident);
-        let further = costs.wave(work).filter(|_| first > 0.0);
-        let share = further.map_or(1.0, |wave| wave.of(steps).min(first) / first);
-        let time = match blocks / resident {
-            0 => wave(blocks),
-            waves => first + share * ((waves - 1) as f64 * first + wave(blocks % resident)),
+        let alone = first.of(steps);
+        let further = costs.wave(work).filter(|_| alone > 0.0);
+        let share = further.map_or(1.0, |wave| wave.of(steps).min(alone) / alone);
+        let (waves, last) = (blocks / resident, wave(blocks % resident));
+        let all = |of: fn(Pace) -> f64| match waves {
+            0 => of(last),
+            waves => of(first) + share * ((waves - 1) as f64 * of(first) + of(last)),
         };
+        let time =
+            Pace { fixed_ns: all(|pace| pace.fixed_ns), step_ns: steps * all(|pace| pace.step_ns) };
         let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
         (time, reduction)
     }
 
-    /// What persistent blocks take, and their fix-up.
-    fn persistent(&self, costs: &Costs, work: &Work) -> (f64, f64) {
+    /// What persistent blocks take, likewise, and their fix-up.
+    fn persistent(&self, costs: &Costs, work: &Work) -> (Pace, f64) {
         // More do not make a difference: they come out even, or nearly.
         let (tiles, steps) = (work.tiles.min(i32::MAX as u64) as u32, work.steps);
         let decomposition = Decomposition::new(tiles, steps, self.multiprocessors);
         let longest = decomposition.longest(tiles, steps) as f64;
         let further_tiles = f64::from(tiles.div_ceil(decomposition.blocks.max(1)) - 1);
-        let time = costs.pace(work, 1).of(longest) + further_tiles * costs.tile_ns;
+        let pace = costs.pace(work, 1);
+        let time = Pace {
+            fixed_ns: pace.fixed_ns + further_tiles * costs.tile_ns,
+            step_ns: longest * pace.step_ns,
+        };
         let reduction = match decomposition {
             Decomposition { stream_k_tiles: 0, .. } => 0.0,
             Decomposition { blocks, .. } if tiles > blocks => costs.reduction(2.0),
@@ -378,11 +392,11 @@ impl Work {
         self.steps.div_ceil(steps).max(1)
     }
 
-    /// Bytes that go through the memory. A and B are read once if the L2 cache holds them;
-    /// else, by each group of tiles that runs at the same time, what that needs of them.
-    fn bytes(&self, model: &Model, costs: &Costs) -> f64 {
+    /// Bytes of A and B that come from the memory: once if the L2 cache holds them; else, for each group of
+    /// tiles that runs at the same time, what that needs of them.
+    fn read_bytes(&self, model: &Model, costs: &Costs) -> f64 {
         if self.input_bytes <= model.l2_bytes {
-            return self.input_bytes + self.output_bytes;
+            return self.input_bytes;
         }
         let tile = costs.kernel.tile();
         let at_once = costs.aligned.len() as f64 * f64::from(model.multiprocessors);
@@ -390,7 +404,7 @@ impl Work {
         let cols = (at_once / rows).clamp(1.0, self.cols);
         let per_tile = f64::from(tile.bm) / cols + f64::from(tile.bn) / rows;
         let again = 4.0 * self.depth * self.tiles as f64 * per_tile;
-        again.max(self.input_bytes) + self.output_bytes
+        again.max(self.input_bytes)
     }
 }
 

@@ -30,7 +30,7 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
     let usable = |descriptor: &&'static KernelDescriptor| match descriptor.abi() {
         _ if !gemm.suits(descriptor) => false,
         // Tensor maps need rows that are multiples of 16 bytes apart.
-        KernelAbi::TensorMap | KernelAbi::StreamK => {
+        KernelAbi::TensorMap | KernelAbi::StreamK | KernelAbi::Tf32TensorMap => {
             (gemm.trans_a || gemm.lda.is_multiple_of(4))
                 && (gemm.trans_b || gemm.ldb.is_multiple_of(4))
         }
@@ -59,7 +59,11 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         KernelAbi::SplitK => {
             (gemm.depth().div_ceil(descriptor.tile().bk as usize) as u32 / LEAST_STEPS).max(1)
         }
-        KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
+        KernelAbi::Gemm
+        | KernelAbi::Batched
+        | KernelAbi::TensorMap
+        | KernelAbi::StreamK
+        | KernelAbi::Tf32TensorMap => 1,
     };
     let fills = |descriptor: &&&'static KernelDescriptor| {
         tiles(descriptor) * f64::from(most_splits(descriptor)) >= full

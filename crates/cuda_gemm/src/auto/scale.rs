@@ -15,7 +15,8 @@ const RESERVED: u64 = 1024;
 pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
     let shared = match descriptor.shared() {
         Shared::Static(bytes) => bytes.into(),
-        Shared::Dynamic(bytes) => bytes(1),
+        // Of a K that is long enough to take as much as any.
+        Shared::Dynamic(bytes) => bytes(16 * descriptor.tile().bk),
     };
     let lacks_maps = info.capability != (9, 0) || !info.tensor_maps;
     if descriptor.abi().has_tensor_maps() && lacks_maps

@@ -1,87 +1,144 @@
 //! Choices among the kernels for tensor cores on f32 matrices, which no table has.
 
-use kernels_gpu::{KernelDescriptor, tf32};
+use kernels_gpu::{KernelAbi, KernelDescriptor, Reads, TF32, tf32};
 
 use super::choice::Choice;
-use crate::gemm::Gemm;
+use crate::gemm::{Compute, Gemm};
 use crate::launch::wide_rows;
 
-/// Microseconds of a step along K on an H200, of a block alone on its multiprocessor: from squares of 2048
-/// and 4096 of `runs/2026-11-22-h200-tf32`.
-const STEPS: [(&KernelDescriptor, f64); 5] = [
-    (&tf32::tf32_128x192::DESCRIPTOR, 0.936),
-    (&tf32::tf32_128x128::DESCRIPTOR, 0.699),
-    (&tf32::tf32_64x64::DESCRIPTOR, 0.359),
-    (&tf32::tf32x3_128x128::DESCRIPTOR, 1.199),
-    (&tf32::tf32x3_64x64::DESCRIPTOR, 0.570),
+/// What choices are based on.
+pub(super) const BASIS: &str = "the least time by the costs of blocks and steps along K on an H200";
+
+/// Microseconds of a step along K on an H200, of a block alone on its multiprocessor, and of all the rest: from
+/// squares of 256 to 4096 of `runs/2026-11-22-h200-tf32-tma`, and of `tf32x3` from those of 2048 and 4096 of
+/// `runs/2026-11-22-h200-tf32`. The rest is of each block, where it takes no more than one tile.
+const COSTS: [(&KernelDescriptor, f64, f64); 7] = [
+    (&tf32::tma::TILE_256X128, 0.66, 4.2),
+    (&tf32::tma::TILE_192X128, 0.52, 5.5),
+    (&tf32::tma::TILE_128X128, 0.42, 3.3),
+    (&tf32::tma::TILE_64X128, 0.33, 2.75),
+    (&tf32::tf32_64x64::DESCRIPTOR, 0.341, 2.6),
+    (&tf32::tf32x3_128x128::DESCRIPTOR, 1.199, BLOCK),
+    (&tf32::tf32x3_64x64::DESCRIPTOR, 0.570, BLOCK),
 ];
-/// Of a block's first loads and its stores; where K is split, with the reduction, and for each split: from the
-/// same run.
 const BLOCK: f64 = 1.5;
-const SPLIT_BLOCK: f64 = 3.0;
+/// Where K is split, with the reduction, and for each split: from the latter run.
+const SPLIT_BLOCK: f64 = 5.0;
 const SPLIT: f64 = 0.5;
 /// Numbers of splits that are tried.
 const SPLITS: [usize; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
+/// Of a launch that copies operands, and bytes that it copies in a microsecond.
+const COPY: f64 = 4.0;
+const COPIED: f64 = 1.5e6;
 
-/// The kernel and the splits that should take the least time.
-pub(super) fn choose(
-    gemm: &Gemm,
-    kernels: &[&'static KernelDescriptor],
-    multiprocessors: u32,
-) -> Choice {
-    let time = |kernel: &KernelDescriptor, splits: usize| {
-        let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
-        let tile = kernel.tile();
-        let tiles = along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn));
-        let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
-        let rounds = blocks.div_ceil(multiprocessors.max(1) as usize) as f64;
-        let steps = along(gemm.depth(), tile.bk).div_ceil(splits) as f64;
-        let known = STEPS.iter().find(|(other, _)| other.name() == kernel.name());
-        // One that was not measured takes as long for an output as the others do.
-        let step = known.map_or(f64::from(tile.bm * tile.bn) * 7e-5, |(_, step)| *step);
-        let block = if splits > 1 { SPLIT_BLOCK + SPLIT * splits as f64 } else { BLOCK };
-        rounds * (steps * step + block)
-    };
-    let all = kernels.iter().flat_map(|kernel| SPLITS.map(|splits| (*kernel, splits)));
-    let least = all.min_by(|(one, splits), (other, other_splits)| {
-        time(one, *splits).total_cmp(&time(other, *other_splits))
+/// The kernel and the splits that should take the least time; none for a product that they do not compute
+/// as it says.
+pub(super) fn choose(gemm: &Gemm, multiprocessors: u32) -> Option<Choice> {
+    let kernels = TF32
+        .iter()
+        .filter(|kernel| Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel));
+    let all = kernels.flat_map(|kernel| {
+        let splits = if is_persistent(kernel) { &SPLITS[..1] } else { &SPLITS };
+        splits.iter().map(|splits| (*kernel, *splits))
     });
-    let (descriptor, splits) = least.unwrap_or((kernels[0], 1));
-    // The kernels are slow where 128-bit accesses do not reach A and B. Transposes are copied anyway.
+    let time = |kernel, splits| time(gemm, kernel, splits, multiprocessors);
+    let (descriptor, splits) = all.min_by(|(one, splits), (other, other_splits)| {
+        time(one, *splits).total_cmp(&time(other, *other_splits))
+    })?;
+    // Without copies kernels are slow where 128-bit accesses do not reach A and B. Transposes are copied anyway,
+    // and bulk copies need them.
     let [a, b, _] = wide_rows(gemm, [0; 3]);
-    let staged = !gemm.trans_a && !a || !gemm.trans_b && !b;
-    Choice { descriptor, splits: splits as u32, staged }
+    let staged = !is_persistent(descriptor) && (!gemm.trans_a && !a || !gemm.trans_b && !b);
+    Some(Choice { descriptor, splits: splits as u32, staged })
+}
+
+/// Whether a block takes one tile after the other, and stores one while it computes the next.
+fn is_persistent(kernel: &KernelDescriptor) -> bool {
+    kernel.abi() == KernelAbi::Tf32TensorMap
+}
+
+/// Microseconds of a product.
+fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, multiprocessors: u32) -> f64 {
+    let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
+    let tile = kernel.tile();
+    let tiles = along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn));
+    let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
+    let rounds = blocks.div_ceil(multiprocessors.max(1) as usize) as f64;
+    let steps = along(gemm.depth(), tile.bk).div_ceil(splits) as f64;
+    let known = COSTS.iter().find(|(other, ..)| other.name() == kernel.name());
+    // One that was not measured takes as long for an output as the others do.
+    let other = (f64::from(tile.bm * tile.bn) * 7e-5, BLOCK);
+    let (step, rest) = known.map_or(other, |(_, step, rest)| (*step, *rest));
+    let rest = if splits > 1 { SPLIT_BLOCK + SPLIT * splits as f64 } else { rest };
+    let rests = if is_persistent(kernel) { rest } else { rounds * rest };
+    rounds * steps * step + rests + copies(gemm, kernel)
+}
+
+/// Those of copies of A and B, where a kernel needs them.
+fn copies(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
+    let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
+    let wide = wide_rows(gemm, [0; 3]);
+    let is_copied = |i: usize| match kernel.reads(i == 1, [gemm.trans_a, gemm.trans_b][i]) {
+        Reads::Copied => true,
+        Reads::Aligned => !wide[i],
+        Reads::Anywhere | Reads::Unaligned => false,
+    };
+    let operands = [(m * k, gemm.stride_a), (k * n, gemm.stride_b)].into_iter().enumerate();
+    let times = operands.filter(|(i, _)| is_copied(*i)).map(|(_, (elements, stride))| {
+        let products = if stride == 0 { 1 } else { gemm.batch };
+        COPY + 4.0 * elements * products as f64 / COPIED
+    });
+    times.sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::{TF32, TF32X3};
-
     use super::*;
 
-    /// Of unsplit kernels, whose times are in the run.
+    /// On an H200.
+    fn chosen(gemm: Gemm, compute: Compute) -> Choice {
+        choose(&gemm.computed_in(compute), 132).unwrap()
+    }
+
+    /// Of unsplit kernels, whose times are in the runs.
     #[test]
-    fn the_fastest_of_the_recorded_run_is_chosen() {
-        for (size, kernels, fastest) in [
-            (1536, TF32, "tf32_128x192"),
-            (2048, TF32, "tf32_128x128"),
-            (3072, TF32, "tf32_128x192"),
-            (256, TF32, "tf32_64x64"),
-            (2048, TF32X3, "tf32x3_128x128"),
-            (8192, TF32X3, "tf32x3_128x128"),
+    fn the_fastest_of_the_recorded_runs_is_chosen() {
+        for (size, compute, fastest) in [
+            (256, Compute::Tf32, "tf32_64x64"),
+            (512, Compute::Tf32, "tf32_64x128"),
+            (768, Compute::Tf32, "tf32_64x128"),
+            (1024, Compute::Tf32, "tf32_64x128"),
+            (1536, Compute::Tf32, "tf32_192x128"),
+            (2048, Compute::Tf32, "tf32_256x128"),
+            (3072, Compute::Tf32, "tf32_192x128"),
+            (4096, Compute::Tf32, "tf32_256x128"),
+            (8192, Compute::Tf32, "tf32_256x128"),
+            (16384, Compute::Tf32, "tf32_256x128"),
+            (2048, Compute::Tf32x3, "tf32x3_128x128"),
+            (8192, Compute::Tf32x3, "tf32x3_128x128"),
         ] {
-            let choice = choose(&Gemm::new(size, size, size), kernels, 132);
+            let choice = chosen(Gemm::new(size, size, size), compute);
             assert_eq!(choice.to_string(), fastest, "{size}");
         }
     }
 
     #[test]
     fn small_products_have_splits_and_unaligned_ones_copies() {
-        let small = choose(&Gemm::new(16, 512, 4096), TF32X3, 132);
+        let small = chosen(Gemm::new(16, 512, 4096), Compute::Tf32x3);
         assert!(small.splits > 1 && small.splits <= 132, "{}", small.splits);
-        assert_eq!(choose(&Gemm::new(0, 5, 0), TF32, 1).splits, 1);
-        assert!(choose(&Gemm::new(64, 64, 63), TF32, 132).staged);
+        assert_eq!(chosen(Gemm::new(0, 5, 0), Compute::Tf32).splits, 1);
+        assert!(chosen(Gemm::new(64, 64, 63), Compute::Tf32).staged);
         let transposed = Gemm::new(63, 64, 64).transposed(true, false);
-        assert!(!choose(&transposed, TF32, 132).staged);
+        assert!(!chosen(transposed, Compute::Tf32).staged);
+        // By bulk copies, which need no word of it.
+        let large = chosen(Gemm::new(4095, 4097, 4099), Compute::Tf32);
+        assert_eq!(large.to_string(), "tf32_256x128");
+        assert!(choose(&Gemm::new(4, 4, 4), 132).is_none(), "FMAs");
+    }
+
+    #[test]
+    fn batches_of_pointers_have_kernels() {
+        let gemm = Gemm::new(4096, 4096, 4096).batched_pointers(2);
+        assert_eq!(chosen(gemm, Compute::Tf32).descriptor.name(), "tf32_64x64");
     }
 }

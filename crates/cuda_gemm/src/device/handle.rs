@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cuda_driver::sys::CUresult;
 use cust::context::{Context, CurrentContext};
@@ -48,7 +48,7 @@ pub enum DeviceChoice {
 ///
 /// It is a handle: clones are the same device, and it stays open as long as anything that was
 /// made on it is there. Opening a device twice gives two devices, whose matrices and kernels do
-/// not go together.
+/// not go together; the driver compiles a kernel once for both.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -71,10 +71,36 @@ impl fmt::Debug for Device {
 struct Shared {
     info: DeviceInfo,
     // Dropped in this order: what lives in a context goes before it.
-    modules: Mutex<HashMap<&'static str, Box<Module>>>,
     stream: Arc<CudaStream>,
     queue: Arc<Queue>,
+    context: Arc<LoadedContext>,
+}
+
+/// A context with what is loaded in it, for all devices that are open with this ordinal.
+struct LoadedContext {
+    // As above.
+    modules: Mutex<HashMap<&'static str, Box<Module>>>,
     context: Context,
+}
+
+/// The contexts that are in use, by ordinal.
+static CONTEXTS: Mutex<Vec<(u32, Weak<LoadedContext>)>> = Mutex::new(Vec::new());
+
+impl LoadedContext {
+    /// That of a device, which is made if none is in use.
+    fn of(ordinal: u32, device: CudaDevice) -> Result<Arc<Self>, CudaError> {
+        // A thread that panics leaves nothing half done.
+        let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.retain(|(_, context)| context.strong_count() > 0);
+        let open = contexts.iter().find(|(other, _)| *other == ordinal);
+        if let Some(context) = open.and_then(|(_, context)| context.upgrade()) {
+            CurrentContext::set_current(&context.context)?;
+            return Ok(context);
+        }
+        let context = Arc::new(Self { modules: Mutex::default(), context: Context::new(device)? });
+        contexts.push((ordinal, Arc::downgrade(&context)));
+        Ok(context)
+    }
 }
 
 impl Device {
@@ -117,11 +143,11 @@ impl Device {
         let device = CudaDevice::get_device(ordinal).map_err(fail("cuDeviceGet"))?;
         let info = device_info(device, kind).map_err(fail("reading the device's attributes"))?;
         check_capability(&info)?;
-        let context = Context::new(device).map_err(fail("creating a context"))?;
+        let context = LoadedContext::of(ordinal, device).map_err(fail("creating a context"))?;
         let stream =
             CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?;
-        let (modules, stream, queue) = (Mutex::default(), Arc::new(stream), Arc::default());
-        Ok(Self(Arc::new(Shared { info, modules, stream, queue, context })))
+        let (stream, queue) = (Arc::new(stream), Arc::default());
+        Ok(Self(Arc::new(Shared { info, stream, queue, context })))
     }
 
     /// What is known about the device.
@@ -177,7 +203,8 @@ impl Device {
     ///
     /// [`Error::Driver`].
     pub fn make_current(&self) -> Result<(), Error> {
-        CurrentContext::set_current(&self.0.context).map_err(|e| self.error("cuCtxSetCurrent", e))
+        CurrentContext::set_current(&self.0.context.context)
+            .map_err(|e| self.error("cuCtxSetCurrent", e))
     }
 
     /// The PTX that this device loads.
@@ -188,7 +215,7 @@ impl Device {
     /// The modules that are loaded, by their entry points. None is ever removed.
     pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Box<Module>>> {
         // A thread that panics leaves nothing half done.
-        self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.context.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a failed call of `cust` means: [`Error::KernelFault`] if a kernel stopped, else
@@ -225,8 +252,15 @@ impl Device {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The modules and the stream are destroyed in the current context. If it
-        // cannot be made current there is nothing left to destroy them in.
+        // The stream is destroyed in the current context. If it cannot be made current there is
+        // nothing left to destroy it in.
+        let _ = CurrentContext::set_current(&self.context.context);
+    }
+}
+
+impl Drop for LoadedContext {
+    fn drop(&mut self) {
+        // So are the modules.
         let _ = CurrentContext::set_current(&self.context);
     }
 }

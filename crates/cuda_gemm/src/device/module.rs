@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::stream::Stream;
 
 impl Device {
-    /// An entry point of the PTX, as a module of its own that the first call loads: so
+    /// An entry point of the PTX, as a module of its own that the first call of the process loads: so
     /// nobody waits for the driver to compile kernels that are not used.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Device {
         };
         let function =
             module.get_function(name).map_err(|error| self.error("cuModuleGetFunction", error))?;
-        // SAFETY: only the lifetime is changed. The module is boxed in the device, which never
+        // SAFETY: only the lifetime is changed. The module is boxed in the device's context, which never
         // drops one of its modules, and which the entry point keeps.
         let function = unsafe { mem::transmute::<Function<'_>, Function<'static>>(function) };
         Ok(EntryPoint { function, device: self.clone() })
@@ -122,6 +122,76 @@ impl EntryPoint {
             )
         };
         self.device.check("cuLaunchKernel", result)
+    }
+
+    /// As [`EntryPoint::launch`], with clusters of so many blocks along x, which are spread over multiprocessors. If `early`, blocks may start before what is
+    /// enqueued before has ended (*programmatic dependent launch*).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// As there; the kernel's contract has clusters of this size, too. With `early` the kernel waits itself
+    /// (`griddepcontrol.wait`): before its own wait no thread reads what an earlier kernel writes, or writes
+    /// what one reads or writes, but for prefetches to L2, and some thread of each block waits.
+    pub(crate) unsafe fn launch_in_clusters(
+        &self,
+        stream: &Stream,
+        (grid, cluster, early): (u32, u32, bool),
+        threads: u32,
+        shared_bytes: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        if cluster == 1 && !early {
+            // SAFETY: the caller's contract: a block is a cluster of its own.
+            return unsafe { self.launch(stream, grid, threads, shared_bytes, arguments) };
+        }
+        self.device.make_current()?;
+        let attribute = |id, numbers: [u32; 3]| {
+            let mut value = [0; 64];
+            for (bytes, number) in value.chunks_exact_mut(4).zip(numbers) {
+                bytes.copy_from_slice(&number.to_ne_bytes());
+            }
+            sys::CUlaunchAttribute { id, pad: [0; 4], value }
+        };
+        const SPREAD: u32 = 1;
+        let mut attributes = [
+            attribute(
+                sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+                [SPREAD, 0, 0],
+            ),
+            attribute(sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [cluster, 1, 1]),
+            attribute(
+                sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                [early.into(), 0, 0],
+            ),
+        ];
+        let config = sys::CUlaunchConfig {
+            grid_dim_x: grid,
+            grid_dim_y: 1,
+            grid_dim_z: 1,
+            block_dim_x: threads,
+            block_dim_y: 1,
+            block_dim_z: 1,
+            shared_mem_bytes: shared_bytes,
+            stream: stream.as_raw(),
+            attrs: attributes.as_mut_ptr(),
+            num_attrs: attributes.len() as u32,
+        };
+        let _exclusive = stream.exclusive();
+        // SAFETY: the caller's contract; the driver copies all during the call, and does not write to the list of
+        // arguments.
+        let result = unsafe {
+            sys::cuLaunchKernelEx(
+                &raw const config,
+                self.raw(),
+                arguments.as_ptr().cast_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.device.check("cuLaunchKernelEx", result)
     }
 
     /// How many blocks of this shape fit a multiprocessor at once, as the driver says.
@@ -214,6 +284,18 @@ fn jit_log(image: &CString) -> String {
 mod tests {
     use super::*;
     use crate::device::DeviceChoice;
+
+    #[test]
+    fn a_kernel_is_loaded_once_however_often_a_device_is_opened() {
+        let function = |device: &Device| device.entry_point("naive").unwrap().raw();
+        let [one, other] = [(); 2].map(|()| Device::open(DeviceChoice::Soft).unwrap());
+        let first = function(&one);
+        assert_eq!(function(&other), first);
+        assert_ne!(function(&Device::open(DeviceChoice::SoftSm90).unwrap()), first);
+        // What was loaded stays while one of them is open.
+        drop(one);
+        assert_eq!(function(&other), first);
+    }
 
     #[test]
     fn broken_ptx_comes_back_with_the_log() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gemm_matrix::Element;
-use kernels_gpu::{InputType, KernelDescriptor, TF32, TF32X3};
+use kernels_gpu::{Arithmetic, InputType, KernelDescriptor, f32_kernels};
 
 use crate::error::Error;
 
@@ -84,21 +84,18 @@ impl Compute {
         }
     }
 
-    /// The kernels for f32 matrices that compute so, those with the largest tiles first; none in `F32`,
-    /// whose kernels are all others.
-    pub const fn tf32_kernels(self) -> &'static [&'static KernelDescriptor] {
-        match self {
-            Self::F32 | Self::Bf16 | Self::F16 => &[],
-            Self::Tf32x3 => TF32X3,
-            Self::Tf32 => TF32,
-        }
+    /// The kernels for f32 matrices that compute so; for tensor cores those with the largest tiles first.
+    pub fn f32_kernels(self) -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
+        f32_kernels().filter(move |kernel| Self::of_kernel(kernel) == self)
     }
 
     /// How a kernel for f32 matrices computes.
-    pub fn of_kernel(descriptor: &KernelDescriptor) -> Self {
-        let has =
-            |one: &Self| one.tf32_kernels().iter().any(|kernel| kernel.name() == descriptor.name());
-        Self::ALL.into_iter().find(has).unwrap_or_default()
+    pub const fn of_kernel(descriptor: &KernelDescriptor) -> Self {
+        match descriptor.arithmetic() {
+            Arithmetic::Fma => Self::F32,
+            Arithmetic::Tf32 => Self::Tf32,
+            Arithmetic::Tf32x3 => Self::Tf32x3,
+        }
     }
 
     /// What a product is computed in by a kernel that was chosen by hand, which is for `own`: see

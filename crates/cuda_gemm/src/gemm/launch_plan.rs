@@ -6,6 +6,7 @@ use super::compute::Compute;
 use super::form::KernelForm;
 use super::operation::Gemm;
 use super::panel::{Launch, Workspace, panels};
+use super::persistent;
 use super::stream_k;
 use crate::error::Error;
 use crate::limits::Limits;
@@ -39,6 +40,8 @@ pub struct LaunchPlan {
     gemm: Gemm,
     form: KernelForm,
     products_per_launch: u32,
+    /// Whether these share the blocks of a launch, too.
+    share_blocks: bool,
     block: [u32; 2],
     shared_bytes: u32,
     splits: u32,
@@ -54,7 +57,7 @@ impl LaunchPlan {
     /// A grid's y axis is short (65535 blocks), so a C that is longer than that many
     /// tiles is done in panels, one launch each. Nothing is launched for an empty C. A kernel
     /// with [`KernelAbi::StreamK`] has persistent blocks, about one per multiprocessor. The products
-    /// of a batch share launches if the kernel has [`KernelAbi::SplitK`] or [`KernelAbi::Batched`].
+    /// of a batch share launches if the kernel [has batches](KernelAbi::has_batches).
     ///
     /// # Errors
     ///
@@ -120,11 +123,18 @@ impl LaunchPlan {
             KernelAbi::Batched | KernelAbi::SplitK => {
                 (most_splits / splits).clamp(1, canonical.batch.max(1) as u32)
             }
-            KernelAbi::Gemm | KernelAbi::TensorMap | KernelAbi::StreamK => 1,
+            KernelAbi::StreamK => stream_k::products_per_launch(descriptor, canonical),
+            KernelAbi::Tf32TensorMap => persistent::products_per_launch(descriptor, canonical),
+            KernelAbi::Gemm | KernelAbi::TensorMap => 1,
         };
         let (launches, workspace) = match descriptor.abi() {
             _ if canonical.batch == 0 => Default::default(),
-            KernelAbi::StreamK => stream_k::launches(descriptor, canonical, limits),
+            KernelAbi::StreamK => {
+                stream_k::launches(descriptor, canonical, products_per_launch, limits)
+            }
+            KernelAbi::Tf32TensorMap => {
+                (persistent::launches(descriptor, canonical, limits), Workspace::default())
+            }
             KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK | KernelAbi::TensorMap => {
                 let launches = panels(descriptor, canonical, [limits.grid[0], limits.grid[1]]);
                 let workspace = split_workspace(descriptor, splits, products_per_launch, &launches);
@@ -137,6 +147,7 @@ impl LaunchPlan {
             gemm,
             form,
             products_per_launch,
+            share_blocks: matches!(descriptor.abi(), KernelAbi::StreamK | KernelAbi::Tf32TensorMap),
             block,
             shared_bytes,
             splits,
@@ -166,15 +177,20 @@ impl LaunchPlan {
 
     /// Launches in all, for all products of a batch.
     pub fn launch_count(&self) -> u64 {
-        let each = u64::from(self.products_per_launch);
-        (self.form.gemm.batch as u64).div_ceil(each) * self.launches.len() as u64
+        self.rounds() * self.launches.len() as u64
+    }
+
+    /// How often there are all launches.
+    fn rounds(&self) -> u64 {
+        (self.form.gemm.batch as u64).div_ceil(self.products_per_launch.into())
     }
 
     /// Blocks of all launches.
     pub fn block_count(&self) -> u64 {
         let grids = self.launches.iter().map(|launch| launch.grid.map(u64::from));
         let blocks: u64 = grids.map(|[x, y]| x * y).sum();
-        blocks * u64::from(self.splits) * self.form.gemm.batch as u64
+        let times = if self.share_blocks { self.rounds() } else { self.form.gemm.batch as u64 };
+        blocks * u64::from(self.splits) * times
     }
 
     /// Threads per block, along x and y.

@@ -160,7 +160,7 @@ impl Gemm {
     pub fn suits(&self, descriptor: &KernelDescriptor) -> bool {
         let abi = descriptor.abi();
         let is_plain = self.epilogue.is_none() && !self.factors_on_device;
-        (is_plain || abi.has_epilogue()) && (!self.pointers || abi.has_batches())
+        (is_plain || abi.has_epilogue()) && (!self.pointers || abi.has_pointer_batches())
     }
 
     /// A strided batch of such products, with the strides of A, B and C in elements.

@@ -5,11 +5,8 @@
 use kernels_gpu::KernelDescriptor;
 
 use super::operation::Gemm;
-use super::panel::{Launch, Workspace, panels};
+use super::panel::{Launch, MOST_PANEL, Workspace, panels};
 use crate::limits::Limits;
-
-/// The most tiles of a panel, along x and y: so that their numbers fit 32 bits.
-const PANEL: [u32; 2] = [1 << 15, 1 << 15];
 
 /// The most blocks that share a tile, if there are fewer tiles than multiprocessors: each one
 /// more costs a tile that is stored and loaded again.
@@ -59,26 +56,42 @@ const FIXUP: u64 = 5;
 /// The device counts `step * blocks` in 32 bits.
 const MOST_STEPS: u64 = 1 << 31;
 
-/// The launches of a kernel with persistent blocks, and what the largest needs.
+/// The most elements from one product's matrix to the next one's: a tensor map's strides stay below
+/// 2^40 bytes.
+const MOST_STRIDE: usize = (1 << 38) - 1;
+
+/// How many products of a batch share a launch: all of them, or, where their tiles cannot be counted, or
+/// no tensor map has their strides, none.
+pub(super) fn products_per_launch(descriptor: &KernelDescriptor, gemm: &Gemm) -> u32 {
+    let tile = descriptor.tile();
+    let tiles = gemm.m.div_ceil(tile.bm as usize) as u64 * gemm.n.div_ceil(tile.bn as usize) as u64;
+    // Each of the three fits 31 bits: `Gemm::validate` accepted them.
+    let most_tiles = u128::from(MOST_PANEL[0] * MOST_PANEL[1]);
+    let is_counted = u128::from(tiles) * gemm.batch as u128 <= most_tiles;
+    let has_maps = gemm.stride_a <= MOST_STRIDE && gemm.stride_b <= MOST_STRIDE;
+    if is_counted && has_maps { gemm.batch.max(1) as u32 } else { 1 }
+}
+
+/// The launches of a kernel with persistent blocks for so many products, and what the largest needs.
 pub(super) fn launches(
     descriptor: &KernelDescriptor,
     gemm: &Gemm,
+    products: u32,
     limits: &Limits,
 ) -> (Vec<Launch>, Workspace) {
     // `Gemm::validate` accepted k.
     let steps = (gemm.depth() as u32).div_ceil(descriptor.tile().bk);
     let most_blocks = limits.multiprocessors.min(limits.grid[0]);
-    let panel = [0, 1].map(|axis| PANEL[axis].min(limits.grid[axis]));
+    let panel = [0, 1].map(|axis| MOST_PANEL[axis].min(limits.grid[axis]));
     let mut launches = panels(descriptor, gemm, panel);
     let mut workspace = Workspace::default();
     for launch in &mut launches {
-        let [width, height] = launch.grid;
+        let tiles = launch.grid[0] * launch.grid[1] * products;
         let Decomposition { blocks, stream_k_tiles } =
-            Decomposition::new(width * height, steps, most_blocks);
+            Decomposition::new(tiles, steps, most_blocks);
         launch.grid = [blocks, 1];
         launch.stream_k_tiles = stream_k_tiles;
-        launch.accumulation_steps =
-            accumulation_steps(descriptor, gemm, width * height, most_blocks);
+        launch.accumulation_steps = accumulation_steps(descriptor, gemm, tiles, most_blocks);
         if stream_k_tiles > 0 || steps > launch.accumulation_steps {
             let partials =
                 3 * u128::from(blocks) * u128::from(descriptor.tile().bm * descriptor.tile().bn);

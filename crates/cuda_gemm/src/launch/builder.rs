@@ -74,6 +74,11 @@ pub struct PlanBuilder {
 }
 
 impl PlanBuilder {
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// Split-K: K is split among so many blocks per tile of C; see [`LaunchPlan::split`].
     pub fn splits(self, splits: u32) -> Self {
         Self { splits, ..self }

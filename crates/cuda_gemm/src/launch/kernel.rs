@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kernels_gpu::{KernelDescriptor, needs_sm_90a};
+use kernels_gpu::{KernelDescriptor, Target};
 
 use super::tensor;
 use crate::device::{Device, EntryPoint};
@@ -20,7 +20,7 @@ impl Device {
     pub fn kernel(&self, descriptor: &'static KernelDescriptor) -> Result<Kernel, Error> {
         if descriptor.abi().has_tensor_maps() {
             tensor::require_maps(descriptor.name(), self.info())?;
-        } else if needs_sm_90a(descriptor) {
+        } else if descriptor.target() == Target::Sm90a {
             tensor::require_hopper(descriptor.name(), self.info())?;
         }
         let function = self.entry_point(descriptor.name())?;

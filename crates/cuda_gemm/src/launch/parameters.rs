@@ -122,6 +122,10 @@ parameters! {
         partials: Address,
         counters: Address,
         layout: u32,
+        batch: u32,
+        step_a: u32,
+        step_b: u32,
+        stride_c: u64,
         epilogue: epilogue::Parameters,
     }
 
@@ -138,6 +142,24 @@ parameters! {
         beta: f32,
         c: Address,
         ldc: u32,
+    }
+
+    /// Those of [`KernelAbi::Tf32TensorMap`].
+    struct Tf32Parameters {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        map_a: CUtensorMap,
+        map_b: CUtensorMap,
+        beta: f32,
+        c: Address,
+        ldc: u32,
+        batch: u32,
+        stride_c: u64,
+        options: u32,
+        layout: u32,
+        epilogue: epilogue::Parameters,
     }
 
     /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
@@ -226,6 +248,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
         KernelAbi::Batched | KernelAbi::SplitK => GemmParameters::KINDS,
         KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
         KernelAbi::StreamK => TensorParameters::KINDS,
+        KernelAbi::Tf32TensorMap => Tf32Parameters::KINDS,
     }
 }
 
@@ -233,7 +256,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{TENSOR_CORE, TensorCoreAbi, f32_kernels, needs_sm_90a};
+    use kernels_gpu::{TENSOR_CORE, Target, TensorCoreAbi, f32_kernels};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 
@@ -243,7 +266,8 @@ mod tests {
     /// What the host passes to every entry point that it may launch on a device of this PTX.
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = ptx::target(text) == Some("sm_90a");
-        let descriptors = f32_kernels().filter(|kernel| is_hopper || !needs_sm_90a(kernel));
+        let descriptors =
+            f32_kernels().filter(|kernel| is_hopper || kernel.target() == Target::Sm80);
         let entries = descriptors.flat_map(|descriptor| {
             let names = [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)];
             names.map(|name| (name, kinds(descriptor.abi())))

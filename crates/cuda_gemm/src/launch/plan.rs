@@ -3,14 +3,16 @@
 use std::fmt;
 
 use cust::memory::DevicePointer;
+use kernels_gpu::KernelAbi;
+use kernels_gpu::tensor_core::options;
 
 use super::alignment::is_aligned;
 use super::expected::{expect_matrix, expect_planned};
 use super::extras::{Extras, RawExtras};
 use super::kernel::{EntryPoints, Kernel};
-use super::parameters::{self, Address, GemmParameters, TensorParameters};
+use super::parameters::{self, Address, GemmParameters, TensorParameters, Tf32Parameters};
 use super::staging::{Operand, Staging, layout};
-use super::tensor::LastMaps;
+use super::tensor::{self, LastMaps, PartKey};
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, Launch, LaunchPlan};
@@ -58,7 +60,7 @@ pub struct Plan {
     plan: LaunchPlan,
     buffers: Option<Buffers>,
     staging: Box<Staging>,
-    last_maps: Box<LastMaps>,
+    last_maps: Box<LastMaps<PartKey>>,
 }
 
 impl fmt::Debug for Plan {
@@ -81,6 +83,11 @@ impl Plan {
         staging: Box<Staging>,
     ) -> Self {
         Self { kernel, stream, plan, buffers, staging, last_maps: Box::default() }
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
     }
 
     /// The launches.
@@ -421,18 +428,47 @@ impl Plan {
         // SAFETY: the caller's contract.
         let operands = unsafe { self.stage([a, b]) }?;
         let first_c = self.output(c);
-        for (product, _, launch) in self.launches() {
-            let [m, n] = [launch.m, launch.n];
-            let [map_a, map_b] = match operands {
-                None => Default::default(),
-                Some(operands) => {
-                    let operands = operands.map(|operand| operand.of_product(product));
-                    self.last_maps.get(device, descriptor.tile(), gemm, launch, operands)?
-                }
+        for (product, products, launch) in self.launches() {
+            let Launch { m, n, row, col, .. } = *launch;
+            let make = |of: [Operand; 2]| {
+                let of = of.map(|operand| operand.of_product(product));
+                let maps = || tensor::part_maps(device, descriptor, gemm, launch, of, products);
+                self.last_maps.get(([row, col], of, products), maps)
             };
-            let offset = first_c.offset(launch.row as u64, launch.col as u64);
+            let [map_a, map_b] = operands.map(make).transpose()?.unwrap_or_default();
+            let offset = first_c.offset(row as u64, col as u64);
             let layout = operands.map_or(0, |[a, b]| layout([&a, &b, &first_c]));
-            let of_c = self.plan.form().order([launch.row, launch.col]);
+            let of_c = self.plan.form().order([row, col]);
+            let c = Address(first_c.of_product(product).address.wrapping_add(4 * offset));
+            let epilogue = extras.parameters(gemm, of_c, product);
+            let grid = (launch.grid[0], launch.grid[1]);
+            let block = (self.plan.block()[0], self.plan.block()[1]);
+            let shared = self.plan.shared_bytes();
+            if descriptor.abi() == KernelAbi::Tf32TensorMap {
+                let is_shared = |i: usize| u32::from(operands.is_some_and(|of| of[i].stride == 0));
+                let mut arguments = Tf32Parameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    map_a,
+                    map_b,
+                    beta,
+                    c,
+                    ldc,
+                    batch: products,
+                    stride_c: first_c.stride,
+                    options: is_shared(0) * options::SHARED_A + is_shared(1) * options::SHARED_B,
+                    layout,
+                    epilogue,
+                };
+                // SAFETY: as below, and the maps describe A and B of so many products.
+                unsafe {
+                    function.launch(&self.stream, grid, block, shared, &arguments.pointers())?
+                };
+                continue;
+            }
+            let step = |i: usize| u32::from(operands.is_some_and(|of| of[i].stride != 0));
             let mut arguments = TensorParameters {
                 m,
                 n,
@@ -441,31 +477,27 @@ impl Plan {
                 map_a,
                 map_b,
                 beta,
-                c: Address(first_c.of_product(product).address.wrapping_add(4 * offset)),
+                c,
                 ldc,
                 stream_k_tiles: launch.stream_k_tiles,
                 accumulation_steps: launch.accumulation_steps,
                 partials: Address(partials),
                 counters: Address(counters),
                 layout,
-                epilogue: extras.parameters(gemm, of_c, product),
+                batch: products,
+                step_a: step(0),
+                step_b: step(1),
+                stride_c: first_c.stride,
+                epilogue,
             };
-            let count = parameters::kinds(descriptor.abi()).len();
+            let pointers = &arguments.pointers()[..parameters::kinds(descriptor.abi()).len()];
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
             // see `parameters`. The plan's grid and stream-K tiles are what the kernel asks for,
             // the block is the rung's own, the maps describe this panel's part of A and B, and
             // the caller vouches for the memory. The workspace and the copies of A and B are as
             // large as the largest launch needs; one launch after the other uses them, and they
             // are freed after them.
-            unsafe {
-                function.launch(
-                    &self.stream,
-                    (launch.grid[0], launch.grid[1]),
-                    (self.plan.block()[0], self.plan.block()[1]),
-                    self.plan.shared_bytes(),
-                    &arguments.pointers()[..count],
-                )?;
-            }
+            unsafe { function.launch(&self.stream, grid, block, shared, pointers)? };
         }
         Ok(())
     }

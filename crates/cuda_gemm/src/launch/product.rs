@@ -1,5 +1,7 @@
 //! Products in any precision, by whichever kernels compute in it.
 
+use kernels_gpu::KernelAbi;
+
 use super::builder::PlanBuilder;
 use super::extras::Extras;
 use super::plan::Plan;
@@ -36,6 +38,14 @@ impl ProductBuilder {
         match self {
             Self::F32(builder) => Self::F32(builder.any_alignment()),
             Self::TensorCore(builder) => Self::TensorCore(builder.any_alignment()),
+        }
+    }
+
+    /// The name of the kernel.
+    pub fn kernel_name(&self) -> &'static str {
+        match self {
+            Self::F32(builder) => builder.kernel().descriptor().name(),
+            Self::TensorCore(builder) => builder.kernel().descriptor().name(),
         }
     }
 
@@ -94,6 +104,25 @@ impl Product {
         }
     }
 
+    /// The kernel's name.
+    pub fn kernel_name(&self) -> &'static str {
+        match self {
+            Self::F32(plan) => plan.kernel().descriptor().name(),
+            Self::TensorCore(plan) => plan.kernel().descriptor().name(),
+        }
+    }
+
+    /// Parts of K that are summed over by blocks of their own; none for a kernel that cannot split K.
+    pub fn splits(&self) -> Option<u32> {
+        match self {
+            Self::F32(plan) => {
+                let can_split = plan.kernel().descriptor().abi() == KernelAbi::SplitK;
+                can_split.then(|| plan.launch_plan().splits())
+            }
+            Self::TensorCore(plan) => plan.kernel().descriptor().splits().then(|| plan.splits()),
+        }
+    }
+
     /// The stream that the product goes to.
     pub fn stream(&self) -> &Stream {
         match self {
@@ -130,24 +159,12 @@ impl Product {
         c: impl Into<OperandMut<'m>>,
         extras: Extras<'m>,
     ) -> Result<(), Error> {
-        let plan = match self {
-            Self::F32(plan) => plan,
-            Self::TensorCore(plan) => return plan.enqueue_with(a, b, c, extras),
-        };
-        let planned = "f32";
-        let of_f32 = |what, operand| match operand {
-            OperandRef::F32(batch) => Ok(batch),
-            OperandRef::Half(half) => {
-                Err(Error::PlannedType { what, found: half.input().name(), planned })
+        match self {
+            Self::F32(plan) => {
+                let (a, b) = (a.into().f32("A")?, b.into().f32("B")?);
+                plan.enqueue_with(a, b, c.into().f32("C")?, extras)
             }
-        };
-        let (a, b) = (of_f32("A", a.into())?, of_f32("B", b.into())?);
-        match c.into() {
-            OperandMut::F32(c) => plan.enqueue_with(a, b, c, extras),
-            OperandMut::Half(c) => {
-                let found = c.view().input().name();
-                Err(Error::PlannedType { what: "C", found, planned })
-            }
+            Self::TensorCore(plan) => plan.enqueue_with(a, b, c, extras),
         }
     }
 }

@@ -127,6 +127,10 @@ impl Staging {
         if plan.reads_operands() {
             // The least aligned address that an element has.
             let address = if any_alignment { 4 } else { 0 };
+            let copied = |source: &&Source| !source.serves(address);
+            // Before any of it is allocated.
+            let bytes = sources.iter().filter(copied).map(|source| 4 * source.copied_elements());
+            stream.device().require_memory(bytes.sum())?;
             for source in &mut sources {
                 if !source.serves(address) {
                     source.allocate(stream)?;
@@ -337,14 +341,17 @@ impl Source {
         vectors.div_ceil(u64::from(staging::THREADS * staging::QUADS))
     }
 
+    /// Elements of the copy.
+    fn copied_elements(&self) -> u128 {
+        let matrix = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
+        matrix * u128::from(self.products)
+    }
+
     /// Allocates the memory of the copy.
     fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
-        let matrix = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
-        let elements = matrix * u128::from(self.products);
-        stream.device().require_memory(4 * elements)?;
         // It fits, since the bytes are no more than the device has; so there are less than 2^31
         // tiles, too. The copy stores every element before any is loaded.
-        self.copy = Some(Memory::uninitialized(stream, elements as usize)?);
+        self.copy = Some(Memory::uninitialized(stream, self.copied_elements() as usize)?);
         Ok(())
     }
 }

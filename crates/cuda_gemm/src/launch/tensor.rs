@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cuda_driver::sys;
 use kernels_gpu::tensor_core::{BK, PANEL};
-use kernels_gpu::{InputType, TensorCoreDescriptor, Tile};
+use kernels_gpu::{InputType, KernelAbi, KernelDescriptor, TensorCoreDescriptor, Tile};
 
 use super::staging::Operand;
 use crate::device::{Device, DeviceInfo};
@@ -14,10 +14,11 @@ use crate::error::Error;
 use crate::gemm::{Gemm, Launch};
 use crate::matrix::OperandLayout;
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32` and `_BFLOAT16`.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32`, `_BFLOAT16` and `_TFLOAT32`, which rounds f32.
 const FLOAT16: c_uint = 6;
 const FLOAT32: c_uint = 7;
 const BFLOAT16: c_uint = 9;
+const TFLOAT32: c_uint = 11;
 /// `CU_TENSOR_MAP_INTERLEAVE_NONE`.
 const NO_INTERLEAVE: c_uint = 0;
 /// `CU_TENSOR_MAP_SWIZZLE_NONE`, `_64B` and `_128B`.
@@ -99,41 +100,54 @@ fn encode<const RANK: usize>(
     Ok(map)
 }
 
-/// Describes the part of a matrix of f32 that begins at an element.
+/// Describes the part of a matrix of elements of 32 bits that begins at one, or those of so many products.
 fn encode_part(
     device: &Device,
+    products: Option<u32>,
     matrix: Operand,
-    offset: usize,
+    offset: u64,
     [rows, cols]: [u32; 2],
     [box_rows, box_cols]: [u32; 2],
-    swizzle: c_uint,
+    format: Format,
 ) -> Result<sys::CUtensorMap, Error> {
-    let format = Format { data_type: FLOAT32, swizzle };
-    let address = matrix.address.wrapping_add(4 * offset as u64);
+    let address = matrix.address.wrapping_add(4 * offset);
     // No more than the driver takes, 2^32 elements and 2^40 bytes: see `MAX_DIMENSION`.
-    let dims = [cols, rows].map(u64::from);
-    encode(device, address, dims, [4 * u64::from(matrix.ld), 0], [box_cols, box_rows], format)
+    let (row_bytes, boxes) = (4 * u64::from(matrix.ld), [box_cols, box_rows]);
+    let Some(products) = products else {
+        return encode(device, address, [cols, rows].map(u64::from), [row_bytes, 0], boxes, format);
+    };
+    // What all products share is there once, and where there is one, no stride is used.
+    let (products, stride) = match (products, matrix.stride) {
+        (1, _) | (_, 0) => (1, row_bytes),
+        (products, stride) => (products, 4 * stride),
+    };
+    let (dims, [box_cols, box_rows]) = ([cols, rows, products].map(u64::from), boxes);
+    encode(device, address, dims, [row_bytes, stride, 0], [box_cols, box_rows, 1], format)
 }
 
-/// The tensor maps of a plan's last launch: who calls again with the same matrices gets the same ones,
-/// and the driver need not make them anew.
-#[derive(Default)]
-pub(super) struct LastMaps(Mutex<Option<(MapKey, [sys::CUtensorMap; 2])>>);
+/// The tensor maps of a plan's last launch, and what they were made of, beside the plan itself: who calls again
+/// with the same matrices gets the same ones, and the driver need not make them anew.
+pub(super) struct LastMaps<Key>(Mutex<Option<(Key, [sys::CUtensorMap; 2])>>);
 
-/// What a plan's maps depend on: where the launch's part of C begins, and the operands.
-type MapKey = ([usize; 2], [Operand; 2]);
+/// Where the launch's part of C begins, the operands, and how many products there are.
+pub(super) type PartKey = ([usize; 2], [Operand; 2], u32);
 
-impl LastMaps {
-    /// The tensor maps of a launch's parts of A and B.
+/// The operands, and how many products there are.
+pub(super) type HalfKey = ([OperandLayout; 2], u64);
+
+impl<Key> Default for LastMaps<Key> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<Key: PartialEq> LastMaps<Key> {
+    /// The tensor maps of a launch, which are made where the last ones are not of the same.
     pub(super) fn get(
         &self,
-        device: &Device,
-        tile: Tile,
-        gemm: &Gemm,
-        launch: &Launch,
-        operands: [Operand; 2],
+        key: Key,
+        make: impl FnOnce() -> Result<[sys::CUtensorMap; 2], Error>,
     ) -> Result<[sys::CUtensorMap; 2], Error> {
-        let key = ([launch.row, launch.col], operands);
         // Whole, whoever panicked with it.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, maps)) = &*last
@@ -141,36 +155,97 @@ impl LastMaps {
         {
             return Ok(*maps);
         }
-        let maps = maps(device, tile, gemm, launch, operands)?;
+        let maps = make()?;
         *last = Some((key, maps));
         Ok(maps)
     }
 }
 
-/// The tensor maps of a launch's parts of A and B.
+/// The tensor maps of a launch's parts of A and B of so many products.
+pub(super) fn part_maps(
+    device: &Device,
+    descriptor: &KernelDescriptor,
+    gemm: &Gemm,
+    launch: &Launch,
+    operands: [Operand; 2],
+    products: u32,
+) -> Result<[sys::CUtensorMap; 2], Error> {
+    match descriptor.abi() {
+        KernelAbi::Tf32TensorMap => {
+            tf32_maps(device, descriptor.tile(), gemm, launch, operands, products)
+        }
+        abi => {
+            let products = abi.has_batches().then_some(products);
+            maps(device, descriptor.tile(), gemm, launch, operands, products)
+        }
+    }
+}
+
+/// Those of a kernel with [`KernelAbi::TensorMap`], of one product, or [`KernelAbi::StreamK`].
 fn maps(
     device: &Device,
     tile: Tile,
     gemm: &Gemm,
     launch: &Launch,
     [a, b]: [Operand; 2],
+    products: Option<u32>,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
+    let map = |operand, offset, size, boxes, swizzle| {
+        let format = Format { data_type: FLOAT32, swizzle };
+        encode_part(device, products, operand, offset, size, boxes, format)
+    };
     // It fits 32 bits: `Gemm::validate` accepted it.
     let k = gemm.depth() as u32;
     // A panel begins with a whole tile, so on 16 bytes like the matrix.
-    let [row, col] = [launch.row, launch.col];
+    let [first_a, first_b] = [a.offset(launch.row as u64, 0), b.offset(0, launch.col as u64)];
     let map_a = match a.transposed {
-        true => encode_part(device, a, row, [k, launch.m], [tile.bk, tile.bm], NO_SWIZZLE)?,
-        false => {
-            let box_a = [tile.bm, tile.bk];
-            encode_part(device, a, row * a.ld as usize, [launch.m, k], box_a, SWIZZLE_64B)?
-        }
+        true => map(a, first_a, [k, launch.m], [tile.bk, tile.bm], NO_SWIZZLE)?,
+        false => map(a, first_a, [launch.m, k], [tile.bm, tile.bk], SWIZZLE_64B)?,
     };
-    Ok([map_a, encode_part(device, b, col, [k, launch.n], [tile.bk, tile.bn], NO_SWIZZLE)?])
+    Ok([map_a, map(b, first_b, [k, launch.n], [tile.bk, tile.bn], NO_SWIZZLE)?])
+}
+
+/// Those of a kernel with [`KernelAbi::Tf32TensorMap`], which round.
+fn tf32_maps(
+    device: &Device,
+    tile: Tile,
+    gemm: &Gemm,
+    launch: &Launch,
+    [a, b]: [Operand; 2],
+    products: u32,
+) -> Result<[sys::CUtensorMap; 2], Error> {
+    let format = Format { data_type: TFLOAT32, swizzle: SWIZZLE_128B };
+    let map = |operand, offset, size, box_rows| {
+        encode_part(device, Some(products), operand, offset, size, [box_rows, tile.bk], format)
+    };
+    // It fits 32 bits: `Gemm::validate` accepted it.
+    let k = gemm.depth() as u32;
+    let map_a = map(a, a.offset(launch.row as u64, 0), [launch.m, k], tile.bm)?;
+    let first_b = b.offset(0, launch.col as u64);
+    let map_b = match b.transposed {
+        true => map(b, first_b, [launch.n, k], tile.bn)?,
+        false => map(b, first_b, [k, launch.n], tile.bk)?,
+    };
+    Ok([map_a, map_b])
 }
 
 /// Bytes that a stride of a tensor map stays below.
 const MAX_STRIDE: u64 = 1 << 40;
+
+/// A matrix of one column without gaps is its transpose, of one row, which bulk copies reach; and of one row no other
+/// is reached by the leading dimension. As which of them it is to be read, and whether that is the transpose.
+pub(super) fn as_row(matrices: OperandLayout) -> (OperandLayout, bool) {
+    let OperandLayout { shape: [rows, cols], ld, .. } = matrices;
+    let is_column = cols == 1 && ld == 1 && rows > 1;
+    let cols = if is_column { rows } else { cols };
+    match is_column || rows == 1 {
+        true => (
+            OperandLayout { shape: [1, cols], ld: cols.next_multiple_of(8), ..matrices },
+            is_column,
+        ),
+        false => (matrices, false),
+    }
+}
 
 /// Whether bulk copies reach the rows of matrices of 16-bit elements.
 pub(super) fn reaches_halves(matrices: &OperandLayout) -> bool {
@@ -180,17 +255,18 @@ pub(super) fn reaches_halves(matrices: &OperandLayout) -> bool {
         && (matrices.count == 1 || stride.is_multiple_of(16) && stride < MAX_STRIDE)
 }
 
-/// The tensor maps of so many products' A and B in 16 bits, for a kernel for tensor cores.
+/// The tensor maps of so many products' A and B in 16 bits, for a kernel for tensor cores that takes them in this
+/// order, or their transposes.
 pub(super) fn half_maps(
     device: &Device,
     descriptor: &TensorCoreDescriptor,
     input: InputType,
-    gemm: &Gemm,
+    [trans_a, trans_b]: [bool; 2],
     [a, b]: [OperandLayout; 2],
     products: u64,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
-    let box_a = if gemm.trans_a { [BK, PANEL] } else { [descriptor.rows(), BK] };
-    let box_b = if gemm.trans_b { [descriptor.cols(), BK] } else { [BK, PANEL] };
+    let box_a = if trans_a { [BK, PANEL] } else { [descriptor.rows(), BK] };
+    let box_b = if trans_b { [descriptor.cols(), BK] } else { [BK, PANEL] };
     let format = Format::half(input);
     let map = |matrices: OperandLayout, [box_rows, box_cols]: [u32; 2]| {
         let [rows, cols] = matrices.shape.map(|size| size as u64);

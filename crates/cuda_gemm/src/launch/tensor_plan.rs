@@ -5,21 +5,20 @@ use std::sync::Arc;
 use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::Element;
 use kernels_gpu::TensorCoreAbi;
-use kernels_gpu::staging::{BLOCKS, THREADS};
 use kernels_gpu::tensor_core::options;
 
 use super::extras::{Extras, RawExtras};
-use super::parameters::{Address, StageHalves, TensorCoreParameters, TensorCorePointers};
-use super::tensor::{half_maps, reaches_halves};
-use super::tensor_core::{MOST_TILES, TensorCoreKernel, tiles};
+use super::parameters::{Address, TensorCoreParameters, TensorCorePointers};
+use super::tensor::{HalfKey, LastMaps, as_row, half_maps, reaches_halves};
+use super::tensor_copies::Copies;
+use super::tensor_core::{MOST_TILES, TensorCoreKernel};
+use super::tensor_cost::division;
+use super::tensor_division::Division;
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::matrix::{Memory, OperandLayout, OperandMut, OperandRef};
+use crate::matrix::{OperandLayout, OperandMut, OperandRef};
 use crate::stream::Stream;
-
-/// Elements of 16 bytes.
-const VECTOR: usize = 8;
 
 impl TensorCoreKernel {
     /// Checks a product, once for any number of calls on the device's own stream.
@@ -35,7 +34,7 @@ impl TensorCoreKernel {
     /// [computed](Compute) in the kernel's type.
     pub fn plan(&self, gemm: Gemm) -> TensorCoreBuilder {
         let stream = self.device().stream();
-        TensorCoreBuilder { kernel: self.clone(), gemm, stream, any_alignment: false }
+        TensorCoreBuilder { kernel: self.clone(), gemm, stream, splits: None, any_alignment: false }
     }
 }
 
@@ -46,14 +45,26 @@ pub struct TensorCoreBuilder {
     kernel: TensorCoreKernel,
     gemm: Gemm,
     stream: Stream,
+    splits: Option<u32>,
     any_alignment: bool,
 }
 
 impl TensorCoreBuilder {
+    /// The kernel.
+    pub fn kernel(&self) -> &TensorCoreKernel {
+        &self.kernel
+    }
+
     /// The stream that the product goes to, of the kernel's device; its own one until told otherwise.
     /// A, B and C belong to the same stream.
     pub fn on(self, stream: &Stream) -> Self {
         Self { stream: stream.clone(), ..self }
+    }
+
+    /// K is split in so many parts, or as many as the kernel can have of it, rather than as seems best; for a
+    /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it.
+    pub fn splits(self, splits: u32) -> Self {
+        Self { splits: Some(splits), ..self }
     }
 
     /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
@@ -66,7 +77,7 @@ impl TensorCoreBuilder {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds; [`Error::Compute`] for a product [in another precision](Compute)
+    /// What [`Gemm::validate`] finds; [`Error::CannotSplit`]; [`Error::Compute`] for a product [in another precision](Compute)
     /// than the kernel's; [`Error::TensorCoreShape`] for a batch of pointers, and for all
     /// but a single plain product if the kernel has no [layouts]; [`Error::TooLarge`] for a C of too
     /// many tiles; [`Error::WrongDevice`]; [`Error::DeviceMemory`] and those of
@@ -74,7 +85,7 @@ impl TensorCoreBuilder {
     ///
     /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
     pub fn prepare(self) -> Result<TensorCorePlan, Error> {
-        let Self { kernel, gemm, stream, any_alignment } = self;
+        let Self { kernel, gemm, stream, splits, any_alignment } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
@@ -82,6 +93,9 @@ impl TensorCoreBuilder {
         let own = Compute::of(input);
         let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
         gemm.validate()?;
+        if splits.is_some_and(|splits| splits != 1) && !descriptor.splits() {
+            return Err(Error::CannotSplit { kernel: descriptor.name() });
+        }
         let refused =
             |what, hint| Err(Error::TensorCoreShape { kernel: descriptor.name(), what, hint });
         if gemm.pointers {
@@ -92,7 +106,7 @@ impl TensorCoreBuilder {
                 "choose `auto`, which takes one that does (`Device::tensor_core_for`)"
             }
             TensorCoreAbi::Pointer => {
-                "those of `wgmma_persistent` do, on compute capability 9.0, which a software device has, too"
+                "those of `wgmma_persistent` do, on compute capability 9.0, which `soft-sm90` has, too"
             }
         };
         let layouts = descriptor.layouts(input);
@@ -107,30 +121,60 @@ impl TensorCoreBuilder {
                 return refused(what, hint);
             }
         }
-        let tiles = tiles(&gemm, descriptor);
-        if tiles >= MOST_TILES {
-            let max = (MOST_TILES - 1) as usize;
+        let multiprocessors = kernel.device().info().limits.multiprocessors;
+        let mut division = division(&gemm, descriptor, multiprocessors, splits);
+        if gemm.batch == 0 {
+            // Of no products there is nothing to be counted.
+            division.tiles = 0;
+        }
+        let tiles = division.tiles;
+        if tiles.saturating_mul(division.splits.into()) >= MOST_TILES {
+            let max = ((MOST_TILES - 1) / u64::from(division.splits)) as usize;
             return Err(Error::TooLarge {
                 what: "the number of tiles of C",
                 value: tiles as usize,
                 max,
             });
         }
-        let name = layouts.map_or(descriptor.entry_point(input), |layouts| {
-            layouts[usize::from(gemm.trans_a) + 2 * usize::from(gemm.trans_b)]
-        });
         let device = kernel.device();
-        let function = Arc::new(device.entry_point(name)?);
-        if descriptor.shared_bytes() > device.info().limits.shared_default {
-            function.allow_shared(descriptor.shared_bytes())?;
+        let load = |name| -> Result<_, Error> {
+            let function = Arc::new(device.entry_point(name)?);
+            if descriptor.shared_bytes() > device.info().limits.shared_default {
+                function.allow_shared(descriptor.shared_bytes())?;
+            }
+            Ok(function)
+        };
+        let mut functions = [const { None }; 4];
+        match layouts {
+            // It takes no transposes.
+            None => functions[0] = Some(load(descriptor.entry_point(input))?),
+            Some(layouts) => {
+                // A matrix of one column may be read as its transpose: see `as_row`.
+                let [column_a, column_b] = [0, 1].map(|i| gemm.shapes()[i][1] == 1);
+                for (flip_a, flip_b) in [(false, false), (true, false), (false, true), (true, true)]
+                {
+                    if flip_a && !column_a || flip_b && !column_b {
+                        continue;
+                    }
+                    let at = entry([gemm.trans_a ^ flip_a, gemm.trans_b ^ flip_b], division);
+                    functions[at] = Some(load(layouts[at])?);
+                }
+            }
         }
-        let is_read = tiles > 0 && gemm.depth() > 0 && gemm.batch > 0;
+        let is_read = tiles > 0 && gemm.depth() > 0;
         let copies = match any_alignment && is_read {
             true => Some(Copies::new(&stream, &gemm)?),
             false => None,
         };
-        Ok(TensorCorePlan { kernel, stream, gemm, tiles: tiles as u32, function, copies })
+        let last_maps = Box::default();
+        Ok(TensorCorePlan { kernel, stream, gemm, division, functions, copies, last_maps })
     }
+}
+
+/// The place of the entry point for A and B that lie so, or as their transposes.
+fn entry(transposes: [bool; 2], division: Division) -> usize {
+    let [trans_a, trans_b] = division.transposes(transposes).map(usize::from);
+    trans_a + 2 * trans_b
 }
 
 /// A product by tensor cores that has been checked: only the matrices are missing.
@@ -159,10 +203,12 @@ pub struct TensorCorePlan {
     kernel: TensorCoreKernel,
     stream: Stream,
     gemm: Gemm,
-    /// Of one product.
-    tiles: u32,
-    function: Arc<EntryPoint>,
+    /// With no tiles if there are no products.
+    division: Division,
+    /// Those that may be needed, for A and B as they lie: see [`entry`].
+    functions: [Option<Arc<EntryPoint>>; 4],
     copies: Option<Copies>,
+    last_maps: Box<LastMaps<HalfKey>>,
 }
 
 impl std::fmt::Debug for TensorCorePlan {
@@ -185,6 +231,11 @@ impl TensorCorePlan {
         &self.kernel
     }
 
+    /// Parts of K that are summed over by blocks of their own.
+    pub fn splits(&self) -> u32 {
+        self.division.splits
+    }
+
     /// The stream that the product goes to.
     pub fn stream(&self) -> &Stream {
         &self.stream
@@ -202,7 +253,8 @@ impl TensorCorePlan {
     /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::PlannedType`], [`Error::Shape`],
     /// [`Error::PlannedBatch`] or [`Error::PlannedLd`] if a matrix is not what was prepared for;
     /// [`Error::PlannedAlignment`] if bulk copies do not reach the rows of A or B: see
-    /// [`TensorCoreBuilder::any_alignment`]; [`Error::Driver`] if the driver refuses the launch.
+    /// [`TensorCoreBuilder::any_alignment`]; with it, [`Error::PlannedBatch`] if they must be copied, and one
+    /// for all products was prepared for; [`Error::Driver`] if the driver refuses the launch.
     pub fn enqueue<'m>(
         &self,
         a: impl Into<OperandRef<'m>>,
@@ -258,17 +310,17 @@ impl TensorCorePlan {
         if [rows, cols] != [need_rows, need_cols] {
             return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
         }
-        let is_c = i == 2;
-        if is_c && found == Element::F32 && ld != gemm.ldc {
+        // C in f32 lies as planned.
+        let is_as_planned = i == 2 && found == Element::F32;
+        if is_as_planned && ld != gemm.ldc {
             return Err(Error::PlannedLd { what, ld, planned: gemm.ldc });
         }
         if ld > crate::gemm::MAX_DIMENSION {
             return Err(Error::TooLarge { what: "ld", value: ld, max: crate::gemm::MAX_DIMENSION });
         }
-        // Those of a batch come one below the other, so that no two C overlap.
+        // Those of a batch come one below the other or side by side, so that no two C overlap.
         let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
-        let is_planned_f32_c = is_c && found == Element::F32;
-        if count != planned_count || is_planned_f32_c && count > 1 && stride != planned_stride {
+        if count != planned_count || is_as_planned && count > 1 && stride != planned_stride {
             return Err(Error::PlannedBatch { what, count, stride, planned_count, planned_stride });
         }
         Ok(())
@@ -341,37 +393,54 @@ impl TensorCorePlan {
     /// As for [`TensorCorePlan::enqueue_raw_with`], with these leading dimensions and strides, which fit
     /// 31 bits.
     unsafe fn launch(&self, [a, b, c]: [OperandLayout; 3], extras: RawExtras) -> Result<(), Error> {
-        let Self { kernel, stream, gemm, tiles, function, .. } = self;
+        let Self { kernel, stream, gemm, division, functions, .. } = self;
         let (device, descriptor) = (kernel.device(), kernel.descriptor());
-        if *tiles == 0 || gemm.batch == 0 {
+        let Division { transposed, tiles, splits } = *division;
+        if tiles == 0 {
             return Ok(());
         }
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let _exclusive = stream.exclusive();
-        let [a, b] = match k {
-            0 => [a, b],
+        let mut operands = [a, b];
+        let mut transposes = [gemm.trans_a, gemm.trans_b];
+        if k > 0 {
+            if descriptor.layouts(kernel.input()).is_some() {
+                for (operand, is_transposed) in operands.iter_mut().zip(&mut transposes) {
+                    let (row, flips) = as_row(*operand);
+                    (*operand, *is_transposed) = (row, *is_transposed ^ flips);
+                }
+            }
             // SAFETY: the caller vouches for the matrices, which are not empty.
-            _ => unsafe { self.staged([a, b]) }?,
-        };
+            operands = unsafe { self.staged(operands) }?;
+        }
+        let [a, b] = operands;
         // So many that all tiles can be counted.
-        let most = ((MOST_TILES - 1) / u64::from(*tiles)) as usize;
+        let most = ((MOST_TILES - 1) / (tiles * u64::from(splits))) as usize;
+        let function = functions[entry(transposes, *division)].as_ref();
+        let function = function.expect("`prepare` has loaded what these shapes may need");
         if descriptor.abi() == TensorCoreAbi::Pointer {
             // SAFETY: the caller's contract.
-            return unsafe { self.launch_plain([m, n, k], [a, b, c]) };
+            return unsafe { self.launch_plain(function, [m, n, k], [a, b, c]) };
         }
         for first in (0..gemm.batch).step_by(most) {
             let products = most.min(gemm.batch - first);
             let [a, b, c] = [a, b, c].map(|operand| operand.of_product(first));
+            let ([a, b], [m, n]) = (division.ordered([a, b]), division.ordered([m, n]));
+            let transposes = division.transposes(transposes);
+            let (input, count) = (kernel.input(), products as u64);
             let [map_a, map_b] = match k {
                 0 => Default::default(),
-                _ => half_maps(device, descriptor, kernel.input(), gemm, [a, b], products as u64)?,
+                _ => self.last_maps.get(([a, b], count), || {
+                    half_maps(device, descriptor, input, transposes, [a, b], count)
+                })?,
             };
             let is_shared = |operand: OperandLayout| operand.stride == 0;
             let options = [
                 (is_shared(a), options::SHARED_A),
                 (is_shared(b), options::SHARED_B),
                 (gemm.output != Element::F32, options::HALF_OUTPUT),
+                (transposed, options::TRANSPOSED_C),
             ];
             let mut arguments = TensorCoreParameters {
                 m,
@@ -388,18 +457,18 @@ impl TensorCorePlan {
                 options: options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum(),
                 epilogue: extras.parameters(gemm, [0; 2], first),
             };
-            let all = u64::from(*tiles) * products as u64;
+            let all = tiles * u64::from(splits) * products as u64;
             let grid = match descriptor.is_persistent() {
                 true => all.min(device.info().limits.multiprocessors.max(1).into()),
                 false => all,
             } as u32;
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
             // `parameters`. The maps describe A and B, the block is the kernel's own, and there are no
-            // more blocks than tiles; the caller vouches for the memory.
+            // more blocks than tiles, or as many clusters; the caller vouches for the memory.
             unsafe {
-                function.launch(
+                function.launch_in_clusters(
                     stream,
-                    grid,
+                    (grid, splits, descriptor.starts_early()),
                     descriptor.threads(),
                     descriptor.shared_bytes(),
                     arguments.pointers_for(descriptor).as_ref(),
@@ -416,6 +485,7 @@ impl TensorCorePlan {
     /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes.
     unsafe fn launch_plain(
         &self,
+        function: &EntryPoint,
         [m, n, k]: [u32; 3],
         [a, b, c]: [OperandLayout; 3],
     ) -> Result<(), Error> {
@@ -427,7 +497,8 @@ impl TensorCorePlan {
         let (threads, shared) = (descriptor.threads(), descriptor.shared_bytes());
         // SAFETY: as in `launch`; there is a block for each tile.
         unsafe {
-            self.function.launch(&self.stream, self.tiles, threads, shared, &arguments.pointers())
+            let tiles = self.division.tiles as u32;
+            function.launch(&self.stream, tiles, threads, shared, &arguments.pointers())
         }
     }
 
@@ -444,86 +515,21 @@ impl TensorCorePlan {
             }
             let copies = self.copies.as_ref().ok_or(Error::PlannedAlignment { what })?;
             // SAFETY: the caller's contract.
-            staged[i] = unsafe { copies.copy(&self.stream, i, operands[i]) }?;
+            staged[i] = unsafe { copies.copy(&self.stream, i, what, operands[i]) }?;
         }
         Ok(staged)
     }
 }
 
-/// Memory for copies of A and B whose rows begin on 16 bytes, and what makes them. Work on one stream
-/// uses it one launch after the other.
-struct Copies {
-    memory: [Memory; 2],
-    function: EntryPoint,
-}
-
-impl Copies {
-    fn new(stream: &Stream, gemm: &Gemm) -> Result<Self, Error> {
-        let words = |i: usize| {
-            let [rows, cols] = gemm.shapes()[i];
-            // A stride of 0 is one matrix for all; another may be given with a call.
-            let products = gemm.batch as u128;
-            rows as u128 * cols.next_multiple_of(VECTOR) as u128 * products / 2
-        };
-        let words = [words(0), words(1)];
-        stream.device().require_memory(4 * (words[0] + words[1]))?;
-        // They fit, since the bytes are no more than the device has. The copy stores every element
-        // before any is loaded.
-        let memory = |words| Memory::uninitialized(stream, words as usize);
-        let function = stream.device().entry_point("stage_halves")?;
-        Ok(Self { memory: [memory(words[0])?, memory(words[1])?], function })
-    }
-
-    /// Enqueues a copy of A or B.
-    ///
-    /// # Safety
-    ///
-    /// The matrices are there, and not empty.
-    unsafe fn copy(
-        &self,
-        stream: &Stream,
-        which: usize,
-        from: OperandLayout,
-    ) -> Result<OperandLayout, Error> {
-        let limits = &stream.device().info().limits;
-        let [rows, cols] = from.shape;
-        let ld = cols.next_multiple_of(VECTOR);
-        let products = if from.stride == 0 { 1 } else { from.count };
-        let stride = if products == 1 { 0 } else { rows * ld };
-        let to = OperandLayout { address: self.memory[which].address(), ld, stride, ..from };
-        let wanted = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());
-        let blocks = wanted.min((limits.multiprocessors.clamp(1, 1 << 16) * BLOCKS).into()) as u32;
-        let most = limits.grid[1].max(1) as usize;
-        for first in (0..products).step_by(most) {
-            let (from, to) = (from.of_product(first), to.of_product(first));
-            let mut arguments = StageHalves {
-                from: Address(from.address),
-                // They fit, as `launch` asks.
-                ld: from.ld as u32,
-                stride: from.stride as u64,
-                to: Address(to.address),
-                ld_to: ld as u32,
-                rows: rows as u32,
-                cols: cols as u32,
-            };
-            let grid = (blocks, most.min(products - first) as u32);
-            // SAFETY: the driver copies the arguments during the call, and they are the kernel's; the
-            // grid and the block are as it asks. The caller vouches for the matrices, and the copies
-            // have room; they are freed after all work.
-            unsafe { self.function.launch(stream, grid, THREADS, 0, &arguments.pointers())? };
-        }
-        Ok(to)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use gemm_matrix::Matrix;
     use kernels_gpu::{InputType, wgmma, wgmma_persistent};
 
     use super::*;
     use crate::device::{Device, DeviceChoice};
     use crate::gemm::Epilogue;
-    use crate::matrix::{DeviceHalfMatrix, DeviceMatrix};
+    use crate::matrix::{DeviceHalfMatrix, DeviceHalfRef, DeviceMatrix};
 
     #[test]
     fn what_was_not_planned_is_refused() {
@@ -594,6 +600,9 @@ mod tests {
             Error::PlannedBatch { what: "C", stride: 64, planned_stride: 72, .. }
         );
         assert!(is_right, "{refused}");
+        let refused = apart.enqueue(a2, b2, &mut c).unwrap_err();
+        let is_right = matches!(refused, Error::PlannedBatch { what: "C", count: 1, .. });
+        assert!(is_right, "{refused}");
 
         // Rows of 16 bytes that do not begin on 16.
         let at = |matrix: &DeviceHalfMatrix, skip| DevicePointer::from_raw(matrix.address() + skip);
@@ -604,5 +613,129 @@ mod tests {
             let is_right = matches!(refused, Error::PlannedAlignment { what, .. } if what == wrong);
             assert!(is_right, "{refused}");
         }
+    }
+
+    fn bf16(device: &Device, rows: usize, cols: usize, from: usize) -> DeviceHalfMatrix {
+        let at = |row, col| ((from + 3 * row + col) % 8) as f32;
+        DeviceHalfMatrix::from_host(device, InputType::Bf16, &Matrix::from_fn(rows, cols, at))
+            .unwrap()
+    }
+
+    /// What the kernel computes of such matrices, by three loops.
+    fn expected(m: usize, n: usize, k: usize, [from_a, from_b]: [usize; 2]) -> Matrix {
+        let at = |from, row, col| ((from + 3 * row + col) % 8) as f32;
+        Matrix::from_fn(m, n, |row, col| {
+            (0..k).map(|i| at(from_a, row, i) * at(from_b, i, col)).sum()
+        })
+    }
+
+    fn planned(device: &Device, gemm: Gemm) -> TensorCorePlan {
+        let kernel = device.tensor_core(&wgmma_persistent::TILE_64X64, InputType::Bf16).unwrap();
+        kernel.plan(gemm).any_alignment().prepare().unwrap()
+    }
+
+    #[test]
+    fn the_last_tensor_maps_are_those_of_the_same_matrices() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let plan = planned(&device, Gemm::new(8, 8, 16));
+        let [a, other_a] = [0, 1].map(|from| bf16(&device, 8, 16, from));
+        let [b, other_b] = [2, 3].map(|from| bf16(&device, 16, 8, from));
+        let mut c = DeviceMatrix::zeros(&device, 8, 8).unwrap();
+        for (a, b, from) in [
+            (&a, &b, [0, 2]),
+            (&a, &b, [0, 2]),
+            (&other_a, &b, [1, 2]),
+            (&other_a, &other_b, [1, 3]),
+        ] {
+            plan.enqueue(a, b, &mut c).unwrap();
+            assert_eq!(c.download().unwrap(), expected(8, 8, 16, from), "{from:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_go_with_the_plans_leading_dimensions() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let plan = planned(&device, Gemm::new(8, 8, 16).strided(16, 8, 12));
+        let (a, b) = (bf16(&device, 8, 16, 0), bf16(&device, 16, 8, 2));
+        let c = DeviceMatrix::zeros(&device, 8, 12).unwrap();
+        let [pa, pb] = [&a, &b].map(|matrix| DevicePointer::from_raw(matrix.address()));
+        // SAFETY: the matrices lie as planned, and nothing else uses them.
+        unsafe { plan.enqueue_raw(pa, pb, c.as_device_ptr()) }.unwrap();
+        let (result, right) = (c.download().unwrap(), expected(8, 8, 16, [0, 2]));
+        for row in 0..8 {
+            assert_eq!(
+                (&result.row(row)[..8], &result.row(row)[8..]),
+                (right.row(row), &[0.0; 4][..])
+            );
+        }
+    }
+
+    #[test]
+    fn copies_are_of_each_product_or_of_one_for_all() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let (m, n, k, count) = (1, 3, 5, 5);
+        let gemm = Gemm::new(m, n, k);
+        let mut plan = planned(&device, gemm.stacked(count));
+        // Without their first columns, no rows begin on 16 bytes.
+        let a = bf16(&device, count * m, 1 + k, 0);
+        let (b, one_b) = (bf16(&device, count * k, 1 + n, 1), bf16(&device, k, 1 + n, 1));
+        fn part(matrix: &DeviceHalfMatrix) -> DeviceHalfRef<'_> {
+            matrix.view().submatrix(0..matrix.rows(), 1..matrix.cols()).unwrap()
+        }
+        // Products of several launches.
+        plan.copies.as_mut().unwrap().most_products = 2;
+        let run = |plan: &TensorCorePlan, b: DeviceHalfRef<'_>| {
+            let mut c = DeviceMatrix::zeros(&device, count * m, n).unwrap();
+            let a = part(&a).split_rows(count)?;
+            plan.enqueue(a, b, c.view_mut().split_rows(count)?)?;
+            c.download()
+        };
+        let each_b = part(&b).split_rows(count).unwrap();
+        let shared_b = part(&one_b).broadcast(count);
+        let (each, shared) = (run(&plan, each_b).unwrap(), run(&plan, shared_b).unwrap());
+        for product in 0..count {
+            let right = expected(m, n, k, [1 + 3 * product, 2 + 3 * k * product]);
+            assert_eq!(each.row(product), right.row(0), "{product}");
+            let right = expected(m, n, k, [1 + 3 * product, 2]);
+            assert_eq!(shared.row(product), right.row(0), "{product}");
+        }
+
+        let plan = planned(&device, gemm.batched(count, [m * k, 0, m * n]));
+        assert_eq!(plan.copies.as_ref().unwrap().counts, [count, 1]);
+        assert_eq!(run(&plan, shared_b).unwrap(), shared);
+        let refused = run(&plan, each_b).unwrap_err();
+        let is_right = matches!(refused, Error::PlannedBatch { what: "B", planned_stride: 0, .. });
+        assert!(is_right, "{refused}");
+    }
+
+    /// Heads that lie side by side, and a C of odd strides.
+    #[test]
+    fn matrices_of_a_batch_may_lie_side_by_side() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let (m, n, k, heads) = (5, 3, 8, 2);
+        let gemm = Gemm::new(m, n, k).strided(heads * k, heads * n, 8).stored_as(Element::Bf16);
+        let plan = planned(&device, gemm.batched(heads, [k, n, n]));
+        let (a, b) = (bf16(&device, m, heads * k, 0), bf16(&device, k, heads * n, 1));
+        let mut c = DeviceHalfMatrix::zeros(&device, InputType::Bf16, m, heads * n).unwrap();
+        let parts = c.view_mut().split_cols(heads).unwrap();
+        let (a, b) = (a.view().split_cols(heads).unwrap(), b.view().split_cols(heads).unwrap());
+        plan.enqueue(a, b, parts).unwrap();
+        for head in 0..heads {
+            let part = c.view().submatrix(0..m, head * n..(head + 1) * n).unwrap();
+            let right = expected(m, n, k, [head * k, 1 + head * n]);
+            assert_eq!(part.download().unwrap(), right.rounded(Element::Bf16), "{head}");
+        }
+    }
+
+    #[test]
+    fn of_no_products_nothing_is_done() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let (most, none) = (crate::gemm::MAX_DIMENSION, DevicePointer::<u16>::null());
+        let gemm = Gemm::new(most, most, most);
+        let kernel = device.tensor_core(&wgmma_persistent::TILE_64X64, InputType::Bf16).unwrap();
+        assert!(matches!(kernel.prepare(gemm), Err(Error::TooLarge { .. })));
+        let plan = planned(&device, gemm.batched(0, [0; 3]));
+        // SAFETY: there are no matrices.
+        unsafe { plan.enqueue_raw(none, none, none.cast::<f32>()) }.unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::owned::DeviceMatrix;
-use super::view::{DeviceMatrixMut, DeviceMatrixRef};
+use super::view::{DeviceMatrixMut, DeviceMatrixRef, expect_room};
 use crate::error::Error;
 
 /// Matrices of one shape in a device's memory, borrowed: what a
@@ -91,6 +91,46 @@ impl<'a> DeviceMatrixRef<'a> {
         Ok(DeviceBatchRef { first, count, stride: cols })
     }
 
+    /// Each row as a matrix of its own, `rows` x `cols` with the leading dimension `ld`: so a batch of any
+    /// stride is a matrix that has it as its leading dimension.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm, Matrix};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// // Two products of 2 x 3 and 3 x 1, with a leading dimension of 4, and 10 elements from one A
+    /// // to the next: three more than each spans.
+    /// let padded = DeviceMatrix::from_host(&device, &Matrix::from_fn(2, 10, |_, i| i as f32))?;
+    /// let a = padded.view().rows_as_matrices(2, 3, 4)?;
+    /// assert_eq!((a.count(), a.stride(), a.first().ld()), (2, 10, 4));
+    /// let b = DeviceMatrix::from_host(&device, &Matrix::from_fn(3, 1, |_, _| 1.0))?;
+    /// let mut c = DeviceMatrix::zeros(&device, 2, 5)?;
+    ///
+    /// let gemm = Gemm::new(2, 1, 3).strided(4, 1, 1).batched(2, [10, 0, 5]);
+    /// let plan = device.auto()?.prepare(gemm)?;
+    /// plan.enqueue(a, b.view().broadcast(2), c.view_mut().rows_as_matrices(2, 1, 1)?)?;
+    /// assert_eq!(c.download()?.as_slice(), [3.0, 15.0, 0.0, 0.0, 0.0, 3.0, 15.0, 0.0, 0.0, 0.0]);
+    ///
+    /// let refused = padded.view().rows_as_matrices(3, 3, 4);
+    /// assert!(matches!(refused, Err(Error::BufferTooShort { needed: 11, len: 10 })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeadingDimension`] if `ld` is less than `cols`, and [`Error::BufferTooShort`] if a row has
+    /// no room for such a matrix.
+    pub fn rows_as_matrices(
+        self,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<DeviceBatchRef<'a>, Error> {
+        expect_room(self.cols(), [rows, cols, ld])?;
+        let first = self.reshaped([rows, cols, ld]);
+        Ok(DeviceBatchRef { first, count: self.rows(), stride: self.ld() })
+    }
+
     /// The same matrix for `count` products.
     pub fn broadcast(self, count: usize) -> DeviceBatchRef<'a> {
         DeviceBatchRef { first: self, count, stride: 0 }
@@ -114,6 +154,23 @@ impl<'a> DeviceMatrixMut<'a> {
     /// As there.
     pub fn split_cols(self, count: usize) -> Result<DeviceBatchMut<'a>, Error> {
         Ok(DeviceBatchMut { batch: self.into_view().split_cols(count)?, exclusive: PhantomData })
+    }
+}
+
+impl<'a> DeviceMatrixMut<'a> {
+    /// As [`DeviceMatrixRef::rows_as_matrices`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn rows_as_matrices(
+        self,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<DeviceBatchMut<'a>, Error> {
+        let batch = self.into_view().rows_as_matrices(rows, cols, ld)?;
+        Ok(DeviceBatchMut { batch, exclusive: PhantomData })
     }
 }
 

@@ -6,6 +6,7 @@ use gemm_matrix::{Element, Matrix, MatrixRef, ViewError};
 use kernels_gpu::InputType;
 
 use super::memory::{Memory, copy_from_host, copy_to_host};
+use crate::device::Device;
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -250,6 +251,21 @@ impl DeviceHalfMatrix {
         self.cols.next_multiple_of(VECTOR)
     }
 
+    /// Moves the matrix to another stream of its device, whose later work waits for what this one
+    /// was given so far.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`] or [`Error::Driver`].
+    pub fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.memory.move_to(stream, "the matrix")
+    }
+
+    /// The device whose memory this is.
+    pub fn device(&self) -> &Device {
+        self.stream().device()
+    }
+
     /// The stream that uses the matrix.
     pub fn stream(&self) -> &Stream {
         self.memory.stream()
@@ -264,7 +280,21 @@ impl DeviceHalfMatrix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, DeviceChoice};
+    use crate::{Device, DeviceChoice, Stream};
+
+    #[test]
+    fn a_matrix_moves_to_another_stream() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let mut matrix = DeviceHalfMatrix::zeros(&device, InputType::F16, 1, 2).unwrap();
+        matrix.fill_buffer(0x3c00).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        matrix.move_to(&stream).unwrap();
+        assert!(matrix.stream().is_same(&stream) && matrix.device().is_same(&device));
+        assert_eq!(matrix.download_bits().unwrap(), [0x3c00; 2]);
+        let other = Device::open(DeviceChoice::Soft).unwrap();
+        let refused = matrix.move_to(&other.stream());
+        assert!(matches!(refused, Err(Error::WrongDevice { .. })));
+    }
 
     #[test]
     fn shapes_at_the_edges() {

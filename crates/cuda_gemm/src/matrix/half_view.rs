@@ -3,10 +3,12 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use gemm_matrix::Matrix;
 use kernels_gpu::InputType;
 
 use super::batch::part;
 use super::half::DeviceHalfMatrix;
+use super::memory::copy_to_host;
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -14,7 +16,7 @@ use crate::stream::Stream;
 /// strided batch of products.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, InputType};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, DeviceHalfRef, InputType};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let mut matrix = DeviceHalfMatrix::zeros(&device, InputType::F16, 6, 5)?;
@@ -23,6 +25,14 @@ use crate::stream::Stream;
 /// let part = matrix.view().submatrix(1..3, 2..5)?;
 /// assert_eq!((part.rows(), part.cols(), part.ld()), (2, 3, 8));
 /// assert_eq!(part.broadcast(4).stride(), 0);
+/// let five = matrix.view().split_cols(5)?;
+/// assert_eq!((five.rows(), five.cols(), five.ld(), five.stride()), (6, 1, 8, 1));
+/// // The same matrix, by its address, as one of another allocator would be.
+/// // SAFETY: it has these elements, which nothing else uses.
+/// let same = unsafe {
+///     DeviceHalfRef::from_address(matrix.stream(), InputType::F16, matrix.address(), 6, 5, 8)?
+/// };
+/// assert_eq!(same.download()?, matrix.download()?);
 /// assert_eq!(matrix.view_mut().split_rows(2)?.view().count(), 2);
 /// assert!(matrix.view().submatrix(0..7, 0..1).is_err());
 /// # Ok::<(), cuda_gemm::Error>(())
@@ -61,6 +71,57 @@ impl DeviceHalfMatrix {
 }
 
 impl<'m> DeviceHalfRef<'m> {
+    /// A matrix in memory that others have allocated, at the address of its first element.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeadingDimension`] if `ld` is less than `cols`.
+    ///
+    /// # Safety
+    ///
+    /// The matrix is in the memory of the stream's device, aligned to 2 bytes and initialised; as long as
+    /// the view lives and work with it is not done, nothing frees or writes it, but what is enqueued on the
+    /// stream.
+    pub unsafe fn from_address(
+        stream: &'m Stream,
+        input: InputType,
+        address: u64,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<Self, Error> {
+        if ld < cols {
+            return Err(Error::LeadingDimension { what: "ld", ld, cols });
+        }
+        Ok(Self { stream, address, input, rows, cols, ld, count: 1, stride: 0 })
+    }
+
+    /// Copies the matrix to the host, after what the stream was given before; of a batch, the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
+    pub fn download(&self) -> Result<Matrix, Error> {
+        let Self { stream, rows, cols, ld, .. } = *self;
+        if rows == 0 || cols == 0 {
+            return Ok(Matrix::zeros(rows, cols));
+        }
+        let mut bytes = vec![0; 2 * rows * cols];
+        // All at once, unless there is something between the rows.
+        let at_once = if ld == cols { rows } else { 1 };
+        let _exclusive = stream.exclusive();
+        let mut parts = bytes.chunks_exact_mut(2 * at_once * cols).enumerate();
+        let copied = parts.try_for_each(|(i, part)| {
+            let address = self.address.wrapping_add(2 * (i * at_once * ld) as u64);
+            // SAFETY: the matrix has these elements, which are initialised, since it was made or by the
+            // contract of `from_address`. Nobody looks at the copy before the next line.
+            unsafe { copy_to_host(stream, address, part) }
+        });
+        stream.synchronize().and(copied)?;
+        let elements = DeviceHalfMatrix::element(self.input).decode(&bytes);
+        Ok(Matrix::from_vec(rows, cols, elements))
+    }
+
     /// A part of each matrix.
     ///
     /// # Errors
@@ -85,6 +146,16 @@ impl<'m> DeviceHalfRef<'m> {
     pub fn split_rows(self, count: usize) -> Result<Self, Error> {
         let rows = part("rows", self.rows, count)?;
         Ok(Self { rows, count, stride: rows.wrapping_mul(self.ld), ..self })
+    }
+
+    /// So many matrices, which lie side by side in this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Split`] if it does not have columns for so many.
+    pub fn split_cols(self, count: usize) -> Result<Self, Error> {
+        let cols = part("columns", self.cols, count)?;
+        Ok(Self { cols, count, stride: cols, ..self })
     }
 
     /// The same matrix for so many products.
@@ -135,6 +206,28 @@ impl<'m> DeviceHalfRef<'m> {
 }
 
 impl<'m> DeviceHalfMut<'m> {
+    /// As [`DeviceHalfRef::from_address`], to be written.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// As there, and nothing reads it, either.
+    pub unsafe fn from_address(
+        stream: &'m Stream,
+        input: InputType,
+        address: u64,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<Self, Error> {
+        // SAFETY: the caller's contract.
+        let view = unsafe { DeviceHalfRef::from_address(stream, input, address, rows, cols, ld) }?;
+        Ok(Self { view, exclusive: PhantomData })
+    }
+
     /// As [`DeviceHalfRef::submatrix`].
     ///
     /// # Errors
@@ -151,6 +244,15 @@ impl<'m> DeviceHalfMut<'m> {
     /// As there.
     pub fn split_rows(self, count: usize) -> Result<Self, Error> {
         Ok(Self { view: self.view.split_rows(count)?, ..self })
+    }
+
+    /// As [`DeviceHalfRef::split_cols`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn split_cols(self, count: usize) -> Result<Self, Error> {
+        Ok(Self { view: self.view.split_cols(count)?, ..self })
     }
 
     /// The same, to be read.

@@ -66,7 +66,14 @@ impl Memory {
     }
 
     /// Hands the memory over to another stream, whose work waits for what was enqueued so far.
-    pub(crate) fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongDevice`], which calls it `what`, or [`Error::Driver`].
+    pub(crate) fn move_to(&mut self, stream: &Stream, what: &'static str) -> Result<(), Error> {
+        if !stream.device().is_same(self.stream.device()) {
+            return Err(Error::WrongDevice { what });
+        }
         stream.wait_for(&self.stream)?;
         self.stream = stream.clone();
         Ok(())

@@ -1,6 +1,7 @@
 //! Operands of any type that a product may have.
 
 use gemm_matrix::Element;
+use kernels_gpu::InputType;
 
 use super::batch::{DeviceBatchMut, DeviceBatchRef};
 use super::half::DeviceHalfMatrix;
@@ -28,7 +29,19 @@ pub enum OperandMut<'m> {
     Half(DeviceHalfMut<'m>),
 }
 
-impl OperandMut<'_> {
+impl<'m> OperandMut<'m> {
+    /// The matrices of f32, for a product that is planned for such.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlannedType`] for others, which calls them `what`.
+    pub fn f32(self, what: &'static str) -> Result<DeviceBatchMut<'m>, Error> {
+        match self {
+            Self::F32(batch) => Ok(batch),
+            Self::Half(half) => Err(not_f32(what, half.view().input())),
+        }
+    }
+
     /// So many matrices, which lie one below the other in this one; of a batch, in the first.
     ///
     /// # Errors
@@ -51,7 +64,7 @@ impl OperandMut<'_> {
 }
 
 /// How matrices lie in device memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) address: u64,
     pub(crate) element: Element,
@@ -70,7 +83,24 @@ impl Layout {
     }
 }
 
+/// The error of matrices in 16 bits for a product in f32.
+fn not_f32(what: &'static str, found: InputType) -> Error {
+    Error::PlannedType { what, found: found.name(), planned: Element::F32.name() }
+}
+
 impl<'m> OperandRef<'m> {
+    /// The matrices of f32, for a product that is planned for such.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlannedType`] for others, which calls them `what`.
+    pub fn f32(self, what: &'static str) -> Result<DeviceBatchRef<'m>, Error> {
+        match self {
+            Self::F32(batch) => Ok(batch),
+            Self::Half(half) => Err(not_f32(what, half.input())),
+        }
+    }
+
     /// So many matrices, which lie one below the other in this one; of a batch, in the first.
     ///
     /// # Errors

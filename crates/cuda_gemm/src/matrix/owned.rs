@@ -233,10 +233,7 @@ impl DeviceMatrix {
     ///
     /// [`Error::WrongDevice`] or [`Error::Driver`].
     pub fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
-        if !stream.device().is_same(self.device()) {
-            return Err(Error::WrongDevice { what: "the matrix" });
-        }
-        self.memory.move_to(stream)
+        self.memory.move_to(stream, "the matrix")
     }
 
     /// Rows.

@@ -86,6 +86,11 @@ impl<'a> DeviceMatrixRef<'a> {
         Ok(Self::new(stream, slice.as_device_ptr().as_raw(), [rows, cols, ld]))
     }
 
+    /// Another matrix at the same place; it has room there.
+    pub(super) fn reshaped(self, [rows, cols, ld]: [usize; 3]) -> Self {
+        Self { rows, cols, ld, ..self }
+    }
+
     /// A part of the matrix, which has the same leading dimension.
     ///
     /// # Errors
@@ -248,7 +253,7 @@ impl<'a> DeviceMatrixMut<'a> {
 }
 
 /// Whether a buffer of so many elements holds a matrix.
-fn expect_room(len: usize, [rows, cols, ld]: [usize; 3]) -> Result<(), Error> {
+pub(super) fn expect_room(len: usize, [rows, cols, ld]: [usize; 3]) -> Result<(), Error> {
     if ld < cols {
         return Err(Error::LeadingDimension { what: "ld", ld, cols });
     }

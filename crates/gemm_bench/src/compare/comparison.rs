@@ -8,8 +8,9 @@ use gemm_verify::Bound;
 use super::row::{Row, Status};
 use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
-use crate::candidate::{Candidate, Job, Loaded, Selection};
+use crate::candidate::{Loaded, Selection};
 use crate::error::{Error, require_memory};
+use crate::job::{Candidate, Job};
 use crate::limit::Load;
 use crate::operands::{self, Operands, Products};
 use crate::shape::Shape;
@@ -176,10 +177,10 @@ impl Comparison {
     ) -> Result<(), O::Error> {
         let candidates: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, 1, false, Selection::All))
+            .map(|kernel| kernel.prepare(gemm, None, false, Selection::All))
             .collect::<Result<_, _>>()?;
         let baseline = baseline
-            .map(|baseline| baseline.prepare(gemm, 1, false, Selection::All))
+            .map(|baseline| baseline.prepare(gemm, None, false, Selection::All))
             .transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
         let Plan { operands, mut buffers, wanted } = match prepared {

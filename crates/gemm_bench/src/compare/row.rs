@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::batch::Batches;
 use crate::buffers::L2;
-use crate::candidate::Title;
 use crate::error::Error;
+use crate::job::Title;
 use crate::limit::{Limit, Load};
 use crate::roofline::Rates;
 use crate::shape::Shape;

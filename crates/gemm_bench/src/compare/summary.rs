@@ -101,7 +101,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::candidate::Title;
+    use crate::job::Title;
     use cuda_gemm::Gemm;
 
     fn row(kernel: &'static str, size: usize, ratio: Option<f64>) -> Row {

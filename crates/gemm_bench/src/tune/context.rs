@@ -5,8 +5,8 @@ use gemm_verify::{Bound, Check, Method};
 
 use crate::batch::{self, Policy, Work};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
-use crate::candidate::Job;
 use crate::error::{Error, require_memory};
+use crate::job::Job;
 use crate::operands::{Operands, Products};
 use crate::roofline::{self, Peaks, Speed};
 use crate::{stats, time};

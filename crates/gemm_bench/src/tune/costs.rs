@@ -7,8 +7,8 @@ use cuda_gemm::{Gemm, Kernel};
 
 use super::context::{BenchmarkContext, TimedJob, check, operands, reference};
 use crate::buffers::{L2, RotatingBuffers};
-use crate::candidate::Job;
 use crate::error::Error;
+use crate::job::Job;
 
 /// The two lengths along K that tell a step from the rest.
 const DEPTHS: [u32; 2] = [256, 1280];
@@ -90,7 +90,7 @@ pub fn measure(
     }
     let pace = costs.aligned[0];
     match descriptor.abi() {
-        KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap => {}
+        KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap | KernelAbi::Tf32TensorMap => {}
         KernelAbi::SplitK => [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?,
         KernelAbi::StreamK => {
             [costs.reduction_ns, costs.partial_ns] = benchmark.stream_k_fixup(pace)?;

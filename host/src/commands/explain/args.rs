@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use host::Shape;
 
+use crate::commands::product::ProductArgs;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::report::format::Format;
@@ -27,6 +28,9 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub product: ProductArgs,
+
     /// Text for people, or JSON.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -43,6 +47,7 @@ impl ExplainArgs {
             ("--sizes", !self.sizes.is_empty()),
             ("--device", self.device.is_some()),
             ("--table", self.table.is_some()),
+            ("each option of the product", !self.product.is_default()),
         ];
         match options.iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => {

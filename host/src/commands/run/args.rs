@@ -60,10 +60,10 @@ pub struct RunArgs {
     seed: Option<u64>,
 
     /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
-    /// for the tiles (--list).
-    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
+    /// for the tiles [default: 1] and wgmma_split [default: what seems best] (--list).
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
-    pub splits: u32,
+    pub splits: Option<u32>,
 
     /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
     #[arg(long)]
@@ -130,18 +130,19 @@ impl RunArgs {
     pub fn check(&self, choice: Selection) -> Result<(), Error> {
         let (is_one, is_split) = match choice {
             Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
+            Selection::TensorCore(_) => (true, false),
             _ => (false, false),
         };
         let is_for_auto = matches!(choice, Selection::Auto | Selection::All)
             && self.product.compute() == Compute::F32;
         let mistakes = [
             (
-                self.splits > 1 && !is_one,
-                "--splits is for one kernel: name a tile with --kernel (--list)",
+                self.splits.is_some() && !is_one,
+                "--splits is for one kernel: name a tile, or one of wgmma_split, with --kernel (--list)",
             ),
             (
                 self.staged && !is_split,
-                "--staged is for one that splits K: name a tile with --kernel (--list)",
+                "--staged is for the tiles: name one with --kernel (--list)",
             ),
             (self.table.is_some() && !is_for_auto, "--table is for --kernel auto in f32"),
             (

@@ -165,13 +165,27 @@ fn memory_is_a_floor() {
     assert_eq!(time(&model, &gemm, 1), (1000.0 + again + c).round());
 }
 
+/// A block has begun before its first step waits for memory.
+#[test]
+fn reading_overlaps_with_steps_alone() {
+    let mut model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
+    model.copy = 1000.0;
+    let (gemm, read) = (tiles(1, 1, 100), 4.0 * 2.0 * 64.0 * 6400.0);
+    let reading: f64 = 1000.0 + 100.0 + read / 1000.0;
+    assert_eq!(time(&model, &gemm, 1), reading.round());
+    model.copy = 1e9;
+    assert_eq!(time(&model, &gemm, 1), 1000.0 + 100.0 + 1000.0);
+}
+
 /// With the tile of another kernel, because the numbers are rounder.
 #[test]
 fn blocks_that_stay_share_all_steps() {
     let costs = costs("tile_64x64", &[(100.0, 10.0)]);
     let model = model(vec![costs.clone()]);
     let persistent = |rows, cols, steps| {
-        model.persistent(&costs, &Work::new(&tiles(rows, cols, steps), costs.kernel, false))
+        let work = Work::new(&tiles(rows, cols, steps), costs.kernel, false);
+        let (time, sharing) = model.persistent(&costs, &work);
+        (time.fixed_ns + time.step_ns, sharing)
     };
     // One tile each; two each; 15 tiles for ten blocks, where it pays to share them and where not.
     assert_eq!(persistent(10, 1, 4), (140.0, 0.0));

@@ -1,0 +1,449 @@
+//! TF32 by bulk copies, which round: for large products.
+//!
+//! # The idea
+//!
+//! A tensor map may say that its elements are TF32. Bulk copies then round each f32 to the nearest TF32 number,
+//! ties to even, on the way to shared memory, and no thread has anything to do with it. What is left is that
+//! `wgmma` takes tiles of TF32 from shared memory with K along the lines alone, which those of a row-major B
+//! are not. But one of its operands may come from registers, and threads load them from wherever they lie. So
+//! the kernel computes `C^T = B^T * A^T`: what `wgmma` calls A is a tile of B^T, in registers, and its B is the
+//! tile of A in shared memory.
+//!
+//! ```text
+//!                     memory             shared memory             wgmma
+//!   A                 M x K    TMA -->   K along the lines   -->   operand B
+//!   B                 K x N    TMA -->   N along the lines   -->   ld.shared --> operand A
+//!   B that lies as    N x K    TMA -->   K along the lines   -->   operand A
+//!   its transpose
+//! ```
+//!
+//! # What changed
+//!
+//! Against [`wgmma_persistent`](crate::wgmma_persistent):
+//!
+//! - A line of 128 bytes has 32 elements, so that a step along K is 32.
+//! - The threads load their elements of B for the next step while `wgmma` multiplies this one, and wait for
+//!   that before they hand them over: registers that `wgmma` reads must not change. Meanwhile
+//!   the other warpgroup has the tensor cores.
+//! - A warp's 16 columns of B are such that its 32 loads at once are in different banks:
+//!   see `fragment.rs`.
+//! - A thread has sums of two columns of C. Four threads exchange them, so that each stores pairs of neighbours,
+//!   and a warp whole sectors.
+//!
+//! # What should get better, and what comes next
+//!
+//! A and B are read where they lie, with no copy and no instruction for rounding. Where their rows do not begin
+//! on 16 bytes, or A lies as its transpose, they are copied first. Products that are too small for a tile on
+//! every multiprocessor are left to the kernels that split K (`runs/2026-11-22-h200-tf32-tma`).
+
+use core::array;
+
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::shared;
+use cuda_std::tma::{self, TensorMap, fence_proxy_async};
+use cuda_std::vec;
+use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+
+use super::fragment::{FragmentB, PANEL, column, exchange};
+use super::producer::BK;
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
+use crate::epilogue::{self, Accumulate, Parameters};
+use crate::matrix::{Output, TRANSPOSED_B};
+use crate::pipeline::StageState;
+use crate::swizzle::swizzle;
+use crate::tensor_core::ALIGNMENT;
+use crate::tensor_core::options::{SHARED_A, SHARED_B};
+
+/// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
+const WN: u32 = 64;
+const BN: u32 = WARPGROUPS * WN;
+/// Consumer warpgroups, and threads of each; one more warpgroup produces.
+const WARPGROUPS: u32 = 2;
+const WARPGROUP: u32 = 128;
+const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
+/// Registers of a thread of the producer warpgroup and of the consumer warpgroups.
+const PRODUCER_REGISTERS: u32 = 40;
+const CONSUMER_REGISTERS: u32 = 232;
+/// Sums that are stored at once.
+const PART: usize = epilogue::MOST;
+
+const _: () = assert!(
+    PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS
+        <= (WARPGROUPS + 1) * (65536 / THREADS / 8 * 8),
+    "the consumers wait without end for more registers than the producer gives back"
+);
+
+/// Declares a kernel, and its [`KernelDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident, $name:ident: $summary:literal, [f32; $sums:literal], $stages:literal stages;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: KernelDescriptor = KernelDescriptor {
+            name: stringify!($name),
+            summary: $summary,
+            origin: None,
+            tile: crate::Tile {
+                bm: Storage::<$sums, $stages>::BM,
+                bn: BN,
+                bk: BK,
+                tm: $sums / 2,
+                tn: 2,
+            },
+            block: [THREADS, 1],
+            grid: GridOrder::ColumnsAlongX,
+            shared: Shared::Dynamic(|_| Storage::<$sums, $stages>::END as u64),
+            unaligned: None,
+            abi: KernelAbi::Tf32TensorMap,
+            arithmetic: Arithmetic::Tf32,
+            target: Target::Sm90a,
+            source: include_str!("tma.rs"),
+        };
+
+        /// `C = epilogue(alpha * A * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters and the grid are as [`KernelAbi::Tf32TensorMap`] says.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = THREADS, min_blocks = 1)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            batch: u32,
+            stride_c: u64,
+            options: u32,
+            layout: u32,
+            epilogue: Parameters,
+        ) {
+            let step = |shared: u32| u32::from(options & shared == 0);
+            let (step_a, step_b) = (step(SHARED_A), step(SHARED_B));
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+            let product = Product { shape: [m, n, k], batch, stride_c, step_a, step_b, c, epilogue };
+            let maps = [map_a, map_b];
+            // SAFETY: the caller keeps the contract, and the block is as large as this says.
+            unsafe {
+                match layout & TRANSPOSED_B {
+                    0 => Storage::<$sums, $stages>::gemm::<false>(product, maps),
+                    _ => Storage::<$sums, $stages>::gemm::<true>(product, maps),
+                }
+            }
+        }
+    )*};
+}
+
+kernels! {
+    /// For large products.
+    TILE_256X128, tf32_256x128:
+        "TF32 tensor cores, rounded to nearest by bulk copies: 256 x 128 per block",
+        [f32; 128], 4 stages;
+    /// Where rounds of such tiles leave fewer multiprocessors without one.
+    TILE_192X128, tf32_192x128: "the same with 192 x 128 outputs per block",
+        [f32; 96], 5 stages;
+    /// For smaller ones.
+    TILE_128X128, tf32_128x128: "the same with 128 x 128 outputs per block",
+        [f32; 64], 6 stages;
+    /// For the smallest.
+    TILE_64X128, tf32_64x128: "the same with 64 x 128 outputs per block",
+        [f32; 32], 8 stages;
+}
+
+/// The products of a launch.
+#[derive(Clone, Copy)]
+struct Product {
+    shape: [u32; 3],
+    batch: u32,
+    /// Elements from one C to the next.
+    stride_c: u64,
+    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    step_a: u32,
+    step_b: u32,
+    c: Output,
+    epilogue: Parameters,
+}
+
+impl Product {
+    /// C and the epilogue of one of them.
+    #[inline(always)]
+    fn output(&self, product: u32) -> (Output, Parameters) {
+        let offset = product as usize * self.stride_c as usize;
+        let c = Output { pointer: self.c.pointer.wrapping_add(offset), ..self.c };
+        (c, self.epilogue.of_product(product))
+    }
+}
+
+/// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, and two
+/// barriers for each stage.
+struct Storage<const SUMS: usize, const STAGES: u32>;
+
+impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
+    /// Rows of C per block: a warpgroup has so many sums for each of its threads.
+    const BM: u32 = SUMS as u32 * WARPGROUP / WN;
+    /// Elements of a stage.
+    const STAGE_A: u32 = Self::BM * BK;
+    const STAGE_B: u32 = BN * BK;
+    /// Offsets in elements.
+    const B_AT: u32 = STAGES * Self::STAGE_A;
+    const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128.
+    const END: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn gemm<const TRANS_B: bool>(of: Product, maps: [&TensorMap; 2])
+    where
+        [f32; SUMS]: Accumulator,
+    {
+        let [m, n, k] = of.shape;
+        let tid = thread::thread_idx_x();
+        let warpgroup = tid / WARPGROUP;
+        let (width, height) = (n.div_ceil(BN), m.div_ceil(Self::BM));
+        let (tiles, steps) = (width * height * of.batch, k.div_ceil(BK));
+        // The product of a tile, and the tile's row and column in it.
+        let place = |tile: u32| {
+            let product = tile / (width * height).max(1);
+            let (y, x) = swizzle(tile - product * (width * height), width, height);
+            (product, y * Self::BM, x * BN)
+        };
+
+        if steps == 0 {
+            // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+            let mut tile = thread::block_idx_x();
+            while tile < tiles {
+                let (product, row, col) = place(tile);
+                let (c, epilogue) = of.output(product);
+                // One column of the tile for each thread, a few rows at a time.
+                for at in (tid..Self::BM / PART as u32 * BN).step_by(THREADS as usize) {
+                    let (row, col) = (row + at / BN * PART as u32, col + at % BN);
+                    let at = |i: usize| (row + i as u32, col);
+                    // SAFETY: elements of the block's tile, this thread's alone.
+                    unsafe { c.store_epilogue(epilogue, false, PART, at, [0.0; PART]) };
+                }
+                tile += thread::grid_dim_x();
+            }
+            return;
+        }
+
+        let memory = shared::dynamic_shared_mem::<f32>();
+        let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 4);
+        let b_smem = a_smem.add(Self::B_AT);
+        let full = Mbarrier::at(a_smem.add(Self::BARRIERS_AT).cast());
+        let empty = full.add(STAGES);
+        if tid == 0 {
+            // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+            unsafe {
+                for stage in 0..STAGES {
+                    full.add(stage).init(1); // the producer, and the bytes that it asks for
+                    empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
+                }
+                tma::prefetch(maps[0]);
+                tma::prefetch(maps[1]);
+            }
+            mbarrier::fence_init();
+        }
+        thread::sync_threads();
+
+        if warpgroup == WARPGROUPS {
+            // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
+            // gives.
+            unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+            if tid != WARPGROUPS * WARPGROUP {
+                return;
+            }
+            let mut state = StageState::FIRST;
+            let mut tile = thread::block_idx_x();
+            while tile < tiles {
+                let (product, row, col) = place(tile);
+                let [product_a, product_b] =
+                    [product * of.step_a, product * of.step_b].map(u32::cast_signed);
+                let (row, col) = (row.cast_signed(), col.cast_signed());
+                for step in 0..steps {
+                    let full = full.add(state.stage);
+                    let at = (step * BK).cast_signed();
+                    let to_a = a_smem.add(state.stage * Self::STAGE_A);
+                    let to_b = b_smem.add(state.stage * Self::STAGE_B);
+                    // SAFETY: both warpgroups have said that they are done with the stage, and nobody else
+                    // reads or writes it.
+                    unsafe {
+                        empty.add(state.stage).wait_parity(state.parity ^ 1);
+                        full.arrive_expect_tx(4 * (Self::STAGE_A + Self::STAGE_B));
+                        tma::load(to_a, maps[0], [at, row, product_a], full);
+                        if TRANS_B {
+                            tma::load(to_b, maps[1], [at, col, product_b], full);
+                        } else {
+                            for panel in 0..BN / PANEL {
+                                let col = col + (panel * PANEL).cast_signed();
+                                let to = to_b.add(panel * (BK * PANEL));
+                                tma::load(to, maps[1], [col, at, product_b], full);
+                            }
+                        }
+                    }
+                    state = state.next::<STAGES>();
+                }
+                tile += thread::grid_dim_x();
+            }
+            return;
+        }
+
+        // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
+        // block was launched with.
+        unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+        let (warp, lane) = (tid / 32 % 4, warp::lane_id());
+        let b_mine = b_smem.add(warpgroup * (WN * BK));
+        let fragment = FragmentB::new(warp, lane);
+        // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
+        // for a group knows of its own part in it.
+        let release = |stage: u32| unsafe {
+            if lane == 0 {
+                empty.add(stage).arrive();
+            }
+        };
+        let mut state = StageState::FIRST;
+        let mut tile = thread::block_idx_x();
+        while tile < tiles {
+            let mut acc = [0.0f32; SUMS];
+            let mut step = 0;
+            // SAFETY: whole warpgroups come here: the conditions of all loops are the same for their
+            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+            // itself (`.sync`). A stage is full, lies as the maps copy it, and stays until it is
+            // released, when its group is done, and loads from it are fenced. Nothing touches the sums
+            // before the wait.
+            unsafe {
+                if TRANS_B {
+                    let mut before = state.stage;
+                    loop {
+                        full.add(state.stage).wait_parity(state.parity);
+                        let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
+                        let b = Tile::k_major(b_mine.add(state.stage * Self::STAGE_B).cast());
+                        acc.multiply_tf32(b, a, step > 0);
+                        if step > 0 {
+                            wait_group::<1>();
+                            release(before);
+                        }
+                        before = state.stage;
+                        state = state.next::<STAGES>();
+                        step += 1;
+                        if step == steps {
+                            break;
+                        }
+                    }
+                    acc.wait();
+                    release(before);
+                } else {
+                    full.add(state.stage).wait_parity(state.parity);
+                    let mut loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
+                    loop {
+                        let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
+                        let before = state.stage;
+                        // Nothing is left there to remove, but so these are other registers than those that the
+                        // next loads go to, while `wgmma` reads them.
+                        let b = loaded.map(|bits| bits & !0x1fff);
+                        acc.multiply_tf32_registers(b, a, step > 0);
+                        state = state.next::<STAGES>();
+                        step += 1;
+                        if step < steps {
+                            full.add(state.stage).wait_parity(state.parity);
+                            loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
+                        }
+                        acc.wait();
+                        // The loads of all lanes come before the copy that follows the one lane's release.
+                        fence_proxy_async();
+                        warp::sync_warp(u32::MAX);
+                        release(before);
+                        if step == steps {
+                            break;
+                        }
+                    }
+                }
+            }
+
+            let (product, row, col) = place(black_box(tile));
+            let (c, epilogue) = of.output(product);
+            // SAFETY: whole warps, of elements that are nobody else's.
+            unsafe { Self::store::<TRANS_B>(c, epilogue, row, col + warpgroup * WN, &acc) };
+            tile += thread::grid_dim_x();
+        }
+    }
+
+    /// Stores a thread's sums, those of its warpgroup from (row, col) on.
+    ///
+    /// # Safety
+    /// Whole warps call this together, and no other thread stores these elements.
+    #[inline(always)]
+    unsafe fn store<const TRANS_B: bool>(
+        c: Output,
+        epilogue: Parameters,
+        row: u32,
+        col: u32,
+        acc: &[f32; SUMS],
+    ) {
+        // What follows is not kept in registers during the loop along K.
+        let lane = black_box(warp::lane_id());
+        let warp = black_box(thread::thread_idx_x()) / 32 % 4;
+        // Of exchanged sums, which are pairs of neighbours in a row.
+        let place = |lane: u32, part: u32, i: usize| {
+            let (i, half) = (i as u32, lane % 2);
+            let row = row + part * (PART as u32 * 2) + i / 4 * 8 + lane / 2 % 2 * 4 + i / 2 % 2 * 2;
+            (row + lane / 4 % 2, col + column::<TRANS_B>(warp, lane & !4, half) + i % 2)
+        };
+        let is_direct = (c.pointer as usize).is_multiple_of(8)
+            && c.ld.is_multiple_of(2)
+            && row + Self::BM <= c.rows
+            && col + WN <= c.cols;
+        let store_pairs = |lane: u32, part: u32, values: [f32; PART]| {
+            for i in (0..PART).step_by(2) {
+                let (row, col) = place(lane, part, i);
+                let at = row as usize * c.ld as usize + col as usize;
+                // SAFETY: inside, on 8 bytes, and this thread's own.
+                unsafe { vec::store(c.pointer.wrapping_add(at), [values[i], values[i + 1]]) };
+            }
+        };
+        if is_direct && !epilogue.is_some() && c.beta == 0.0 {
+            for part in 0..SUMS / PART {
+                let sums = array::from_fn(|i| c.alpha * acc[part * PART + i]);
+                // SAFETY: the warp is together.
+                store_pairs(lane, part as u32, unsafe { exchange(lane, sums) });
+            }
+            return;
+        }
+        // Not known to the compiler, so that the loop is not unrolled.
+        let parts = black_box((SUMS / PART) as u32);
+        for part in 0..parts {
+            let mut sums = [0.0; PART];
+            for i in 0..SUMS / PART {
+                // Registers have no addresses: each part has moves of its own, behind a branch, since what
+                // is in it cannot be computed ahead.
+                if i as u32 == black_box(part) {
+                    sums = array::from_fn(|j| acc[i * PART + j]);
+                    sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
+                }
+            }
+            // Nor are addresses kept in registers from one part to the next.
+            let lane = black_box(lane);
+            let at = |i: usize| place(lane, part, i);
+            // SAFETY: the warp is together; elements inside are this thread's own.
+            unsafe {
+                let values = exchange(lane, sums);
+                if is_direct {
+                    let old = |beta| Accumulate { c: c.pointer, ld: c.ld, beta };
+                    let mut values = values;
+                    c.apply_epilogue(epilogue, PART, at, old, &mut values);
+                    store_pairs(lane, part, values);
+                } else {
+                    c.store_epilogue(epilogue, false, PART, at, values);
+                }
+            }
+        }
+    }
+}

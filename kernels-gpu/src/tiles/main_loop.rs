@@ -1,0 +1,162 @@
+//! The loop along K of [`tiled`](super::tiled).
+//!
+//! # Copies that are spread over a step
+//!
+//! All warps of a block ask for their copies right behind a barrier, and loads of fragments wait in the same
+//! queue. A warp's copy of single elements takes a multiprocessor 3.9 cycles, so that those of a plain A and a
+//! transposed B keep the loads waiting for a third of a step of `tile_64x128`. Those of B spread over the step
+//! do not, which makes such a product 6 % faster. But it cuts the step up for the assembler, which costs others
+//! up to 10 %: so there are two loops (`runs/2026-11-22-h200-copies`).
+
+use core::marker::PhantomData;
+
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+
+use super::copy::{Copies, padded_row, row_b, swapped};
+use super::geometry::Geometry;
+
+/// A thread's part in the loop.
+#[derive(Clone, Copy)]
+pub struct MainLoop<G, const ALIGNED: bool, const TM: usize, const TN: usize> {
+    /// The first elements of A and B in the first stage that this thread's warp multiplies.
+    pub a_frag: SharedPtr<f32>,
+    pub b_frag: SharedPtr<f32>,
+    /// From there to the first that the thread multiplies.
+    pub lane_row: u32,
+    pub lane_col: u32,
+    pub geometry: PhantomData<G>,
+}
+
+impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
+    MainLoop<G, ALIGNED, TM, TN>
+{
+    /// Whether copies of a transposed B are spread over a step: it is long, B is the larger operand, and blocks
+    /// are so few that no other has work meanwhile.
+    pub const SPREADS: bool = !ALIGNED && G::SLICES > 1 && G::SLICE_K >= 16 && G::BN > G::BM;
+    /// The parts of these copies, and how much of a slice is multiplied from one to the next.
+    const PARTS: u32 = 4;
+    const APART: u32 = G::SLICE_K / Self::PARTS;
+
+    /// Adds the products of the `left` of K to `acc`. With `SPREAD` B lies as its transpose, and its copies
+    /// are spread over a step.
+    ///
+    /// # Safety
+    /// The fields are as they say, `copies` has asked for all stages but one, and every thread of the block
+    /// comes here.
+    #[inline(always)]
+    pub unsafe fn run<const SPREAD: bool>(
+        self,
+        copies: &mut Copies<G, ALIGNED>,
+        mut left: u32,
+        acc: &mut [[f32; TN]; TM],
+    ) {
+        const {
+            assert!(G::SLICE_K.is_multiple_of(2), "each step begins with the same fragments");
+        }
+        let tile = |stage: u32| {
+            let stage_b = stage * Copies::<G, ALIGNED>::STAGE_B;
+            (self.a_frag.add(stage * Copies::<G, ALIGNED>::STAGE_A), self.b_frag.add(stage_b))
+        };
+        let mut frag_a = [[0.0f32; TM]; 2];
+        let mut frag_b = [[0.0f32; TN]; 2];
+        let mut stage = 0;
+        // The first tile has arrived.
+        G::wait_for_oldest();
+        // SAFETY: the loop is the same for all threads of the block.
+        unsafe { thread::sync_threads_aligned() };
+        let (mut a_tile, mut b_tile) = tile(stage);
+        // SAFETY: inside the tiles, which were waited for before the barrier.
+        unsafe {
+            frag_a[0] = fragment(a_tile, self.lane_row, G::WM);
+            frag_b[0] = fragment(b_tile, self.lane_col, G::WN);
+        }
+        loop {
+            // All have read what was in the stage before this one.
+            let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
+            let ahead = left.saturating_sub((G::STAGES - 1) * G::BK);
+            if !SPREAD {
+                // SAFETY: as above.
+                unsafe { copies.copy_tile(ahead, free, false) };
+            }
+            for kk in 0..G::SLICE_K - 1 {
+                if SPREAD && kk % Self::APART == 0 {
+                    let part = [kk / Self::APART, Self::PARTS];
+                    // SAFETY: as above.
+                    unsafe { copies.copy_part(part, ahead, free) };
+                }
+                let (this, next) = (kk as usize % 2, (kk as usize + 1) % 2);
+                // SAFETY: as above.
+                unsafe {
+                    let (a_row, b_row) = (
+                        a_tile.add(padded_row(G::BM, kk + 1)),
+                        b_tile.add(row_b(G::BN, ALIGNED, kk + 1)),
+                    );
+                    let stored = fragment::<TM>(a_row, self.lane_row, G::WM);
+                    frag_a[next] =
+                        core::array::from_fn(|i| stored[swapped(i as u32, kk + 1) as usize]);
+                    let stored = fragment::<TN>(b_row, self.lane_col, G::WN);
+                    frag_b[next] = core::array::from_fn(|j| match ALIGNED {
+                        true => stored[j],
+                        false => stored[swapped(j as u32, kk + 1) as usize],
+                    });
+                }
+                outer_product(&frag_a[this], &frag_b[this], acc);
+            }
+            left = left.saturating_sub(G::BK);
+            if left == 0 {
+                break;
+            }
+            // The next tile has arrived. Its first fragments load during the
+            // last products of this one, and its barrier is behind it.
+            stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
+            G::wait_for_oldest();
+            // SAFETY: as above.
+            unsafe { thread::sync_threads_aligned() };
+            (a_tile, b_tile) = tile(stage);
+            // SAFETY: as above.
+            unsafe {
+                frag_a[0] = fragment(a_tile, self.lane_row, G::WM);
+                frag_b[0] = fragment(b_tile, self.lane_col, G::WN);
+            }
+            outer_product(&frag_a[1], &frag_b[1], acc);
+        }
+        outer_product(&frag_a[1], &frag_b[1], acc);
+    }
+}
+
+/// The values of one row of a warp's tile that a thread uses, of so many elements: quads, evenly spaced. The
+/// threads of a warp read neighbouring quads.
+///
+/// # Safety
+/// `row` points to that row in shared memory, stored before the last barrier; `first` is a
+/// multiple of four below the distance from quad to quad.
+#[inline(always)]
+unsafe fn fragment<const T: usize>(row: SharedPtr<f32>, first: u32, width: u32) -> [f32; T] {
+    let mut values = [0.0; T];
+    let quads = T / 4;
+    for quad in 0..quads {
+        // SAFETY: inside the row; `first` and the distance are multiples of four.
+        let four = unsafe { row.load4(first + quad as u32 * (width / quads as u32)) };
+        for j in 0..4 {
+            values[quad * 4 + j] = four[j];
+        }
+    }
+    values
+}
+
+/// `acc += a * b`, an outer product, in the order of [`persistent`](crate::persistent): down a column
+/// and up the next.
+#[inline(always)]
+fn outer_product<const TM: usize, const TN: usize>(
+    a: &[f32; TM],
+    b: &[f32; TN],
+    acc: &mut [[f32; TN]; TM],
+) {
+    for j in 0..TN {
+        for step in 0..TM {
+            let i = if j % 2 == 0 { step } else { TM - 1 - step };
+            acc[i][j] = fma(a[i], b[j], acc[i][j]);
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! Tensor cores, `wgmma_split`: products of few tiles, whose sums the blocks of a cluster share.
+//!
+//! # The idea
+//!
+//! A product with 16 rows reads all of B for 16 operations on each element: what limits it is how fast device
+//! memory is read, and for that all multiprocessors must read at once. There are too few tiles of C for all of
+//! them. So the blocks of a cluster share a tile: each sums over its own part of K (*split-K*). Then
+//! each block adds up its share of the tile, from the shared memory of all of them (*distributed shared memory*), in
+//! the order of their ranks, so that every run gives the same bits, and stores it.
+//!
+//! ```text
+//!            K --->
+//!   rank 0   | tile, part 0 |  -- partial sums in shared memory --+--> rank 0 adds and stores 1/3 of the tile
+//!   rank 1   | tile, part 1 |  -- partial sums in shared memory --+--> rank 1 ...
+//!   rank 2   | tile, part 2 |  -- partial sums in shared memory --+--> rank 2 ...
+//! ```
+//!
+//! # What changed
+//!
+//! Against [`wgmma_persistent`](crate::wgmma_persistent):
+//!
+//! - A block has one tile, or a part of its sum. A cluster has as many blocks as the launch says.
+//! - `wgmma` takes 64 rows or a multiple of it, and as few as 16 columns. Where C has few rows, the launch computes its transpose,
+//!   `C^T = B^T A^T`: the operands change places, which is another choice among the same entry points,
+//!   and C is stored as its transpose.
+//! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two blocks
+//!   share a multiprocessor, so that one loads while the other adds up.
+//! - Sums are stored from shared memory, four neighbours at a time.
+//! - While the kernel before it ends, the first tiles of A are brought to the L2 cache, too.
+
+use cuda_std::half::{bf16x2, f16x2};
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::shared::{self, SharedPtr};
+use cuda_std::tma::{self, TensorMap};
+use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::{cluster, dependent_launch, vec};
+
+use crate::epilogue::{MOST, Parameters};
+use crate::matrix::Output;
+use crate::pipeline::StageState;
+use crate::swizzle::swizzle_wide as swizzle;
+use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B, TRANSPOSED_C};
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_output::{AT_ONCE, Accumulate, TensorOutput};
+
+/// Rows of a warpgroup's sums, which `wgmma` sets.
+const WM: u32 = 64;
+/// Threads of a warpgroup, and of a warp.
+const WARPGROUP: u32 = 128;
+const WARP: u32 = 32;
+/// Neighbours in a column of the tile that a thread adds up at once, and how many of these.
+const QUAD: u32 = 4;
+const QUADS: usize = MOST / QUAD as usize;
+
+macro_rules! names {
+    ($($name:ident)*) => {
+        [$(stringify!($name)),*]
+    };
+}
+
+/// Declares a kernel for each type of the operands and each way that they lie, and its
+/// [`TensorCoreDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident: $summary:literal,
+        [f32; $sums:literal] x $warpgroups:literal, $blocks:literal per multiprocessor,
+        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
+        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
+            name: stringify!($bf16),
+            f16: stringify!($f16),
+            layouts: Some([
+                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
+                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
+            ]),
+            summary: $summary,
+            tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
+            threads: $warpgroups * WARPGROUP + WARP,
+            shared_bytes: {
+                let ends = [
+                    Storage::<$sums, $warpgroups, $blocks, false>::END,
+                    Storage::<$sums, $warpgroups, $blocks, true>::END,
+                ];
+                if ends[0] > ends[1] { ends[0] } else { ends[1] }
+            },
+            abi: TensorCoreAbi::TensorMap,
+            persistent: false,
+            splits: true,
+            starts_early: true,
+            source: include_str!("wgmma_split.rs"),
+        };
+        const _: () = assert!(
+            $blocks * ($descriptor.shared_bytes + RESERVED) <= SHARED,
+            "so many blocks share a multiprocessor's memory"
+        );
+        kernels!(@one $bf16, $sums, $warpgroups, $blocks, false, false, true);
+        kernels!(@one $bf16_ta, $sums, $warpgroups, $blocks, false, true, true);
+        kernels!(@one $bf16_tb, $sums, $warpgroups, $blocks, false, false, false);
+        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $blocks, false, true, false);
+        kernels!(@one $f16, $sums, $warpgroups, $blocks, true, false, true);
+        kernels!(@one $f16_ta, $sums, $warpgroups, $blocks, true, true, true);
+        kernels!(@one $f16_tb, $sums, $warpgroups, $blocks, true, false, false);
+        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $blocks, true, true, false);
+    )*};
+    (
+        @one $name:ident, $sums:literal, $warpgroups:literal, $blocks:literal, $f16:literal,
+        $mn_a:literal, $mn_b:literal
+    ) => {
+        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The launch may begin early.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = $warpgroups * WARPGROUP + WARP, min_blocks = $blocks)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            batch: u32,
+            stride_c: u64,
+            options: u32,
+            epilogue: Parameters,
+        ) {
+            let _ = batch; // there are blocks for all products
+            let transposed = options & TRANSPOSED_C != 0;
+            let [rows, cols] = if transposed { [n, m] } else { [m, n] };
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            let c = unsafe {
+                let c = Output::new(c, ldc, rows, cols, alpha, beta);
+                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+            };
+            let products = Products {
+                stride_c,
+                step_a: u32::from(options & SHARED_A == 0),
+                step_b: u32::from(options & SHARED_B == 0),
+                transposed,
+            };
+            // SAFETY: the block is as large as these numbers say.
+            unsafe {
+                gemm::<$sums, $warpgroups, $blocks, $f16, $mn_a, $mn_b>(
+                    [m, n, k], products, [map_a, map_b], c,
+                );
+            }
+        }
+    };
+}
+
+kernels! {
+    /// For products with up to 16 rows or columns.
+    TILE_64X16: "split-K in clusters: 64 x 16 outputs per block, for few rows or columns",
+        [f32; 8] x 1, 3 per multiprocessor,
+        bf16: wgmma_split_64x16 wgmma_split_64x16_ta wgmma_split_64x16_tb wgmma_split_64x16_ta_tb,
+        f16: wgmma_split_64x16_f16 wgmma_split_64x16_ta_f16 wgmma_split_64x16_tb_f16
+            wgmma_split_64x16_ta_tb_f16;
+    /// With up to 32.
+    TILE_128X32: "the same with 128 x 32 outputs per block",
+        [f32; 16] x 2, 2 per multiprocessor,
+        bf16: wgmma_split_128x32 wgmma_split_128x32_ta wgmma_split_128x32_tb
+            wgmma_split_128x32_ta_tb,
+        f16: wgmma_split_128x32_f16 wgmma_split_128x32_ta_f16 wgmma_split_128x32_tb_f16
+            wgmma_split_128x32_ta_tb_f16;
+    /// With up to 64, and for small squares.
+    TILE_128X64: "the same with 128 x 64 outputs per block",
+        [f32; 32] x 2, 2 per multiprocessor,
+        bf16: wgmma_split_128x64 wgmma_split_128x64_ta wgmma_split_128x64_tb
+            wgmma_split_128x64_ta_tb,
+        f16: wgmma_split_128x64_f16 wgmma_split_128x64_ta_f16 wgmma_split_128x64_tb_f16
+            wgmma_split_128x64_ta_tb_f16;
+    /// For squares that are not so small.
+    TILE_128X128: "the same with 128 x 128 outputs per block",
+        [f32; 64] x 2, 2 per multiprocessor,
+        bf16: wgmma_split_128x128 wgmma_split_128x128_ta wgmma_split_128x128_tb
+            wgmma_split_128x128_ta_tb,
+        f16: wgmma_split_128x128_f16 wgmma_split_128x128_ta_f16 wgmma_split_128x128_tb_f16
+            wgmma_split_128x128_ta_tb_f16;
+    /// With up to 128 rows or columns.
+    TILE_256X128: "the same with 256 x 128 outputs per block",
+        [f32; 64] x 4, 1 per multiprocessor,
+        bf16: wgmma_split_256x128 wgmma_split_256x128_ta wgmma_split_256x128_tb
+            wgmma_split_256x128_ta_tb,
+        f16: wgmma_split_256x128_f16 wgmma_split_256x128_ta_f16 wgmma_split_256x128_tb_f16
+            wgmma_split_256x128_ta_tb_f16;
+}
+
+/// Shared memory of a multiprocessor, and what each block takes besides its own, in bytes.
+const SHARED: u32 = 228 << 10;
+const RESERVED: u32 = 1 << 10;
+
+/// The products of a launch.
+#[derive(Clone, Copy)]
+struct Products {
+    /// Elements from one C to the next.
+    stride_c: u64,
+    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    step_a: u32,
+    step_b: u32,
+    /// C is stored as the transpose of what is computed.
+    transposed: bool,
+}
+
+/// What lies in shared memory: the stages of A and those of B, and two barriers for each stage. At the end the
+/// tile's partial sums lie in place of the stages.
+struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bool>;
+
+impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bool>
+    Storage<SUMS, WARPGROUPS, BLOCKS, MN_B>
+{
+    const BM: u32 = WARPGROUPS * WM;
+    /// A warpgroup has so many sums for each of its threads.
+    const BN: u32 = SUMS as u32 * WARPGROUP / WM;
+    /// Panels of a B that is not transposed; one that is less wide is copied with what is beside it.
+    const PANELS: u32 = Self::BN.div_ceil(PANEL);
+    /// Elements of a stage.
+    const STAGE_A: u32 = Self::BM * BK;
+    const STAGE_B: u32 = if MN_B { Self::PANELS * PANEL * BK } else { Self::BN * BK };
+    /// As many as there is room for.
+    const STAGES: u32 = {
+        let room = SHARED / BLOCKS - RESERVED - ALIGNMENT;
+        let stages = room / ((Self::STAGE_A + Self::STAGE_B) * 2 + 2 * 8);
+        if stages < MOST_STAGES { stages } else { MOST_STAGES }
+    };
+    /// Offsets in elements.
+    const B_AT: u32 = Self::STAGES * Self::STAGE_A;
+    const BARRIERS_AT: u32 = Self::B_AT + Self::STAGES * Self::STAGE_B;
+    /// Partial sums from one column of the tile to the next: eight columns of four rows are in different banks.
+    const PITCH: u32 = Self::BM + QUAD;
+    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
+    /// one of [`ALIGNMENT`].
+    const END: u32 = {
+        assert!(Self::STAGES >= 3, "some stages are in flight while one is multiplied");
+        assert!(Self::BN * Self::PITCH * 4 <= Self::BARRIERS_AT * 2, "the sums fit the stages");
+        Self::BARRIERS_AT * 2 + 2 * Self::STAGES * 8 + (ALIGNMENT - 128)
+    };
+}
+
+/// Bytes of A that a block has be brought to L2 before the kernel in front of it has ended: all blocks together about
+/// what device memory delivers meanwhile.
+const PREFETCHED: u32 = 128 << 10;
+
+/// More stages would hold more bytes than a multiprocessor can have in flight.
+const MOST_STAGES: u32 = 10;
+
+/// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
+/// `SUMS` sums per thread, and a warp that produces. `BLOCKS` of them share a multiprocessor.
+///
+/// # Safety
+/// As for [`wgmma_split_64x16()`]; the block has so many warpgroups.
+#[inline(always)]
+unsafe fn gemm<
+    const SUMS: usize,
+    const WARPGROUPS: u32,
+    const BLOCKS: u32,
+    const F16: bool,
+    const MN_A: bool,
+    const MN_B: bool,
+>(
+    [m, n, k]: [u32; 3],
+    products: Products,
+    maps: [&TensorMap; 2],
+    c: TensorOutput<F16>,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    let bm = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BM;
+    let bn = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BN;
+    let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGE_A;
+    let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGE_B;
+    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGES;
+    let tid = thread::thread_idx_x();
+    let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
+    // The block's tile, the product that it is of, and where it begins there.
+    let tile = thread::block_idx_x() / splits;
+    let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
+    let product = tile / (width * height).max(1);
+    let (y, x) = swizzle(tile - product * (width * height), width, height);
+    let (row, col) = (y * bm, x * bn);
+    let in_c = |row: u32, col: u32| if products.transposed { (col, row) } else { (row, col) };
+
+    let steps = k.div_ceil(BK);
+    if steps == 0 {
+        dependent_launch::wait();
+        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        let c = c.of_product(product, products.stride_c);
+        for at in (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + WARP) as usize)
+        {
+            let (row, col) = (row + at / bn * AT_ONCE as u32, col + at % bn);
+            // SAFETY: elements of the block's tile, this thread's alone.
+            unsafe { c.store_empty(|i| in_c(row + i as u32, col)) };
+        }
+        return;
+    }
+    // No part is empty, since there are as many steps as splits at least.
+    let part = |index: u32| (u64::from(steps) * u64::from(index) / u64::from(splits)) as u32;
+    let (begin, end) = (part(rank), part(rank + 1));
+
+    let memory = shared::dynamic_shared_mem::<u16>();
+    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
+    let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::B_AT);
+    let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BARRIERS_AT);
+    let full = Mbarrier::at(barriers.cast());
+    let empty = full.add(stages);
+    if tid == 0 {
+        // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+        unsafe {
+            for stage in 0..stages {
+                full.add(stage).init(1); // the producer, and the bytes that it asks for
+                empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
+            }
+            tma::prefetch(maps[0]);
+            tma::prefetch(maps[1]);
+        }
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+
+    if tid / WARPGROUP == WARPGROUPS {
+        if tid == WARPGROUPS * WARPGROUP {
+            let mut state = StageState::FIRST;
+            let [product_a, product_b] =
+                [product * products.step_a, product * products.step_b].map(u32::cast_signed);
+            // While the kernel before this one ends: A comes from device memory, B is small.
+            for step in begin..end.min(begin + PREFETCHED / (2 * stage_a)) {
+                let at = (step * BK).cast_signed();
+                for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
+                    let row = (row + panel * WM).cast_signed();
+                    let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
+                    // SAFETY: a grid constant, which describes A; a later copy sees what is in L2 then.
+                    unsafe { tma::prefetch_tile(maps[0], at) };
+                }
+            }
+            dependent_launch::wait();
+            dependent_launch::launch_dependents();
+            for step in begin..end {
+                let full = full.add(state.stage);
+                // SAFETY: all warps have said that the `wgmma` that read the stage are done,
+                // and nobody else reads or writes it.
+                unsafe {
+                    empty.add(state.stage).wait_parity(state.parity ^ 1);
+                    full.arrive_expect_tx(2 * (stage_a + stage_b));
+                    let at = (step * BK).cast_signed();
+                    let to = a_smem.add(state.stage * stage_a);
+                    if MN_A {
+                        for panel in 0..WARPGROUPS {
+                            let row = (row + panel * WM).cast_signed();
+                            let to = to.add(panel * (WM * BK));
+                            tma::load(to, maps[0], [row, at, product_a], full);
+                        }
+                    } else {
+                        tma::load(to, maps[0], [at, row.cast_signed(), product_a], full);
+                    }
+                    let to = b_smem.add(state.stage * stage_b);
+                    if MN_B {
+                        for panel in 0..Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PANELS {
+                            let col = (col + panel * PANEL).cast_signed();
+                            let to = to.add(panel * (BK * PANEL));
+                            tma::load(to, maps[1], [col, at, product_b], full);
+                        }
+                    } else {
+                        tma::load(to, maps[1], [at, col.cast_signed(), product_b], full);
+                    }
+                }
+                state = state.next_of(stages);
+            }
+        }
+        // The cluster's barriers are for those that have not returned.
+        return;
+    }
+
+    dependent_launch::wait();
+    dependent_launch::launch_dependents();
+    let warpgroup = tid / WARPGROUP;
+    let a_mine = a_smem.add(warpgroup * (WM * BK));
+    let lane = warp::lane_id();
+    let mut state = StageState::FIRST;
+    let mut before = 0;
+    let mut acc = [0.0f32; SUMS];
+    let mut at = begin;
+    loop {
+        let a = a_mine.add(state.stage * stage_a);
+        let b = b_smem.add(state.stage * stage_b);
+        // SAFETY: whole warpgroups come here: the loop's condition is the same for their
+        // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+        // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
+        // released, when its group is done: one thread of each warp arrives, since a warp that waits for a group
+        // knows of its own part in it. Nothing touches the sums before the wait.
+        unsafe {
+            full.add(state.stage).wait_parity(state.parity);
+            let (a, b) = (Tile::<MN_A>::at(a), Tile::<MN_B>::at(b));
+            match F16 {
+                true => acc.multiply_f16(a, b, at > begin),
+                false => acc.multiply_bf16(a, b, at > begin),
+            }
+            if at > begin {
+                wait_group::<1>();
+                if lane == 0 {
+                    empty.add(before).arrive();
+                }
+            }
+        }
+        before = state.stage;
+        state = state.next_of(stages);
+        at += 1;
+        if at == end {
+            break;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { acc.wait() };
+
+    // The other warpgroups read the stages, too.
+    let sums = a_smem.cast::<f32>();
+    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PITCH;
+    // SAFETY: the consumers alone, all of them; each thread stores its own sums, where all copies have
+    // arrived, and have been read before the barrier.
+    unsafe {
+        consumers_meet::<WARPGROUPS>();
+        let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
+        for i in 0..SUMS as u32 {
+            mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
+        }
+    }
+    cluster::sync();
+    let shares = Shares { rank, splits, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
+    let c = c.of_product(product, products.stride_c);
+    // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the next barrier; no
+    // two warps have the same share.
+    unsafe { shares.add_up([bm, bn], sums, pitch, products.transposed, [row, col], c) };
+    cluster::sync();
+}
+
+/// A barrier of the consumer warpgroups.
+///
+/// # Safety
+/// All of them come to it, and nobody else.
+#[inline(always)]
+unsafe fn consumers_meet<const WARPGROUPS: u32>() {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match WARPGROUPS {
+            1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
+            2 => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
+            _ => thread::named_barrier_sync::<1, { 4 * WARPGROUP }>(),
+        }
+    }
+}
+
+/// Which part of a tile's sums a warp adds up: every so many groups of [`QUAD`]s.
+#[derive(Clone, Copy)]
+struct Shares {
+    rank: u32,
+    splits: u32,
+    warp: u32,
+    warps: u32,
+    lane: u32,
+}
+
+impl Shares {
+    /// Where a lane's quad of a group begins in a tile of `bm` x `bn`, so that the warp stores what lies together: along
+    /// columns of the tile if C is transposed, or else eight columns of 16 rows.
+    #[inline(always)]
+    fn place(self, [bm, bn]: [u32; 2], group: u32, transposed: bool) -> (u32, u32) {
+        if transposed {
+            let quad = group * WARP + self.lane;
+            return (quad % (bm / QUAD) * QUAD, quad / (bm / QUAD));
+        }
+        let (down, right) = (group / (bn / 8), group % (bn / 8));
+        (down * 16 + self.lane / 8 * QUAD, right * 8 + self.lane % 8)
+    }
+
+    /// Adds up and stores this warp's part of the tile that begins at (row, col).
+    ///
+    /// # Safety
+    /// The partial sums of all blocks of the cluster are there, and stay; whoever has the same share is the same warp.
+    #[inline(always)]
+    unsafe fn add_up<const F16: bool>(
+        self,
+        tile: [u32; 2],
+        sums: SharedPtr<f32>,
+        pitch: u32,
+        transposed: bool,
+        [row, col]: [u32; 2],
+        c: TensorOutput<F16>,
+    ) {
+        let groups = tile[0] * tile[1] / (WARP * QUAD);
+        let step = self.splits * self.warps;
+        let mut first = self.warp * self.splits + self.rank;
+        while first < groups {
+            let mut from = [sums; QUADS];
+            // Groups that are not there lie outside of C.
+            let mut places = [(u32::MAX - QUAD, 0); QUADS];
+            for i in 0..QUADS {
+                let group = first + i as u32 * step;
+                if group < groups {
+                    let (down, right) = self.place(tile, group, transposed);
+                    from[i] = sums.add(right * pitch + down);
+                    places[i] = (row + down, col + right);
+                }
+            }
+            let mut values = [0.0f32; MOST];
+            for rank in 0..black_box(self.splits) {
+                for i in 0..QUADS {
+                    // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
+                    // 16 bytes.
+                    let part = unsafe {
+                        match rank == self.rank {
+                            true => from[i].load4(0),
+                            false => cluster::mapa(from[i], rank).load_vec::<4>(0),
+                        }
+                    };
+                    for j in 0..4 {
+                        values[i * 4 + j] += part[j];
+                    }
+                }
+            }
+            // SAFETY: this thread's own.
+            unsafe { store_quads(c, transposed, places, values) };
+            first += QUADS as u32 * step;
+        }
+    }
+}
+
+/// Stores what becomes of [`QUADS`] times four sums, below each other from their places on, or side by side in a C that
+/// is transposed.
+///
+/// # Safety
+/// No other thread stores these elements.
+#[inline(always)]
+unsafe fn store_quads<const F16: bool>(
+    c: TensorOutput<F16>,
+    transposed: bool,
+    places: [(u32, u32); QUADS],
+    mut values: [f32; MOST],
+) {
+    let place = |i: usize| {
+        let (row, col) = places[i / 4];
+        let row = row + i as u32 % 4;
+        if transposed { (col, row) } else { (row, col) }
+    };
+    let TensorOutput { c: output, is_half, epilogue } = c;
+    if epilogue.is_some() || output.beta != 0.0 {
+        let old = |beta| Accumulate { c, beta };
+        // SAFETY: as the launch promises; C can be read as well.
+        unsafe { output.apply_epilogue(epilogue, MOST, place, old, &mut values) };
+    } else {
+        values = values.map(|value| output.alpha * value);
+    }
+    let is_wide = transposed
+        && output.ld.is_multiple_of(4)
+        && (output.pointer as usize).is_multiple_of(if is_half { 8 } else { 16 });
+    for i in (0..MOST).step_by(4) {
+        let (row, col) = place(i);
+        let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
+        // SAFETY: inside, and on as many bytes, or else checked; this thread's own.
+        unsafe {
+            if is_wide && row < output.rows && col + 4 <= output.cols {
+                let offset = c.offset(row, col);
+                if is_half {
+                    let [one, other] = [[quad[0], quad[1]], [quad[2], quad[3]]];
+                    let pairs = match F16 {
+                        true => [f16x2::narrow(one).to_bits(), f16x2::narrow(other).to_bits()],
+                        false => [bf16x2::narrow(one).to_bits(), bf16x2::narrow(other).to_bits()],
+                    };
+                    vec::store(output.pointer.cast::<u16>().add(offset).cast(), pairs);
+                } else {
+                    vec::store4(output.pointer.add(offset), quad);
+                }
+                continue;
+            }
+            for j in 0..4 {
+                let (row, col) = place(i + j);
+                c.store(row, col, quad[j]);
+            }
+        }
+    }
+}
