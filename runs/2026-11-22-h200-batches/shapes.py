@@ -1,0 +1,14 @@
+JOBS=[
+(512,64,64,64,['small:tile_64x64x16','rowf:small_64x64','colf:small_64x64','small:tile_64x128x16']),
+(4096,32,32,32,['small:tile_32x32x32','rowf:small_32x32']),
+(1000,16,16,16,['small:tile_16x16x16','rowf:small_32x32']),
+(64,256,256,256,['small:tile_64x128x16','rowf:small_64x64','rowf:small_128x128','t:t128','t:t128x64']),
+(128,512,512,64,['small:tile_64x128x16','rowf:small_64x64','t:t128','t:t128x64']),
+(128,512,64,512,['small:tile_64x64','rowf:small_64x64','t:t128x64']),
+(16,1024,1024,1024,['small:tile_64x128x16','rowf:small_64x64','rowf:small_128x128','t:t128','t:t128x64']),
+(1,4096,4096,1024,['t:t128','t:t128x64']),
+(100,128,128,128,['small:tile_64x128x16','rowf:small_64x64','t:t128','t:t128x64']),
+(600,48,48,48,['small:tile_64x64x16','rowf:small_64x64']),
+(32,1,4096,128,['small:tile_4x128','small:sm_2x64']),
+(2000,24,24,24,['small:tile_32x32x32','rowf:small_32x32']),
+]
