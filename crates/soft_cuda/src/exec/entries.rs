@@ -1,8 +1,8 @@
 //! Accesses with their PTX lines, by place, in chunks that are allocated when something is noted there:
-//! most of device memory is never accessed by word.
+//! most of device memory is never accessed by word. Threads of the host share them behind locks.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::packed::Packed;
 
@@ -36,7 +36,7 @@ impl Entries {
 
     #[inline(always)]
     pub(super) fn load(&self, at: usize) -> u64 {
-        self.get(at).map_or(0, |entry| entry.access.load(Acquire))
+        self.get(at).map_or(0, |entry| entry.access.load(Relaxed))
     }
 
     /// [`load`](Entries::load) of a noted access.
@@ -53,12 +53,7 @@ impl Entries {
     pub(super) fn store(&self, at: usize, access: u64, line: u32) {
         let entry = self.entry(at);
         entry.line.store(line, Relaxed);
-        entry.access.store(access, Release);
-    }
-
-    /// Replaces `old`, if it is still there; leaves the line.
-    pub(super) fn replace(&self, at: usize, old: u64, new: u64) -> bool {
-        self.entry(at).access.compare_exchange(old, new, AcqRel, Relaxed).is_ok()
+        entry.access.store(access, Relaxed);
     }
 
     /// Whether nothing is noted at any of `places`, which are in one chunk.

@@ -1,7 +1,7 @@
 //! Who accessed each word of device memory last, in one launch.
 //!
-//! Blocks run in parallel, so that the words are atomics. Two blocks that race at the very same
-//! time on the host may overlook each other; one that comes later will not.
+//! Blocks run in parallel. What is noted of a page is checked and noted under its lock, so that of two
+//! accesses that race one finds the other, whenever they happen on the host.
 //!
 //! As long as nobody writes to an allocation, its loads are on logs: see [`super::read_log`].
 
@@ -13,6 +13,7 @@ use super::knowledge::Knowledge;
 use super::machine::{FULL, LANES, bits};
 use super::packed::{GROUP, KINDS, Packed, READ_ONLY, told_apart};
 use super::read_log::Record;
+use super::stripes::{Held, Stripes};
 use super::word_reads::WordReads;
 use super::word_writes::WordWrites;
 
@@ -42,6 +43,7 @@ pub(crate) struct GlobalShadow {
     /// Logarithm of the bytes of a word.
     shift: u32,
     allocations: Vec<Accesses>,
+    stripes: Stripes,
 }
 
 /// Where the accesses of word number `word` are: not in order, since kernels access matrices
@@ -82,7 +84,8 @@ impl WordShadow {
 impl GlobalShadow {
     /// For `allocations` allocations, none of which has been accessed.
     pub(crate) fn new(allocations: usize, shift: u32) -> GlobalShadow {
-        GlobalShadow { shift, allocations: (0..allocations).map(|_| Accesses::default()).collect() }
+        let allocations = (0..allocations).map(|_| Accesses::default()).collect();
+        GlobalShadow { shift, allocations, stripes: Stripes::new() }
     }
 
     fn words(&self, (index, size): (usize, u64)) -> &WordShadow {
@@ -102,9 +105,8 @@ impl GlobalShadow {
     pub(crate) fn use_words(&self, (index, size): (usize, u64)) {
         let accesses = &self.allocations[index];
         let mut log = accesses.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = self.words((index, size));
         for record in std::mem::take(&mut *log) {
-            self.note_record(words, &record);
+            self.note_record((index, size), &record, |_, _| {});
         }
         accesses.by_word.store(true, Relaxed);
     }
@@ -132,14 +134,13 @@ impl GlobalShadow {
                 return Ok(());
             }
         }
-        let words = self.words((index, size));
-        self.note_record(words, &record);
-        if !accesses.written.load(Relaxed) {
-            return Ok(());
-        }
+        let (accesses, words) = (&self.allocations[index], self.words((index, size)));
         let own = told_apart(known.cluster);
         let mut found = Ok(());
-        record.each(|_, mask, offsets| {
+        self.note_record((index, size), &record, |mask, offsets| {
+            if !accesses.written.load(Relaxed) {
+                return;
+            }
             for lane in bits(mask) {
                 let (from, bytes) = (offsets[lane], u64::from(record.site.bytes));
                 let end = (from + bytes).div_ceil(1 << self.shift);
@@ -160,14 +161,29 @@ impl GlobalShadow {
         found
     }
 
-    /// Notes the loads of a record in their words.
-    fn note_record(&self, words: &WordShadow, record: &Record) {
+    /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of each, as
+    /// long as nobody else accesses them.
+    fn note_record(
+        &self,
+        allocation: (usize, u64),
+        record: &Record,
+        mut then: impl FnMut(u32, &[u64; LANES]),
+    ) {
+        let words = self.words(allocation);
         let kind = if record.site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
         record.each(|time, mask, offsets| {
             let new = Packed::new(told_apart(record.block), record.thread, kind, time);
+            let _held = self.lock(allocation.0, mask, record.site, offsets);
             // What the warp knew then is not known any more.
             self.note_all(words, |_| false, (new, mask), record.site, offsets);
+            then(mask, offsets);
         });
+    }
+
+    /// Locks what the lanes `mask` access.
+    #[inline(always)]
+    fn lock(&self, index: usize, mask: u32, site: Site, offsets: &[u64; LANES]) -> Held<'_> {
+        self.stripes.lock(index, bits(mask).map(|lane| offsets[lane]), site.bytes)
     }
 
     /// Notes loads of `site.bytes` bytes at `offsets` into allocation number `index`, of `size`
@@ -182,6 +198,7 @@ impl GlobalShadow {
         site: Site,
         offsets: &[u64; LANES],
     ) -> bool {
+        let _held = self.lock(allocation.0, mask, site, offsets);
         if self.allocations[allocation.0].written.load(Relaxed) {
             return false;
         }
@@ -294,6 +311,7 @@ impl GlobalShadow {
         let group = |lane: usize| place(offsets[lane] >> self.shift) / GROUP;
         let by = |lane: usize| Packed(new.lane(lane).0 | u64::from(each) << Packed::EACH);
         let store = site.kind.writes();
+        let _held = self.lock(index, FULL, site, offsets);
         // What the one before came after, and so does this.
         let mut passed = None;
         let mut is_before = |old: Packed, lane: usize| {
@@ -364,6 +382,7 @@ impl GlobalShadow {
             kind if kind.writes() => Packed::write(block, thread, site, time),
             _ => Packed::new(block, thread, 0, time),
         };
+        let _held = self.stripes.lock(allocation.0, [offset], site.bytes);
         let written = accesses.written.load(Relaxed);
         // The write that the one before came after, and so does this.
         let mut passed = None;

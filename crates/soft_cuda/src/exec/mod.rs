@@ -74,6 +74,7 @@ pub(crate) mod shadow;
 pub(crate) mod shared_loads;
 pub(crate) mod special;
 mod split;
+mod stripes;
 mod stuck;
 pub(crate) mod tensor_core;
 pub(crate) mod warp;

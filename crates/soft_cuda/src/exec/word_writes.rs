@@ -6,36 +6,23 @@ use super::packed::{GROUP, Packed};
 /// The last writes of words. Those of a group are one entry as long as all of it was written at once
 /// by as many lanes as it takes, one after another: most stores of whole warps are noted so.
 pub(super) struct WordWrites {
-    /// By group: 0 if nobody has written there, [`SPLIT`] if `words` has the writes, [`SPLITTING`],
-    /// or the write of all of it.
+    /// By group: 0 if nobody has written there, [`SPLIT`] if `words` has the writes, or the write of all
+    /// of it.
     groups: Entries,
     words: Entries,
 }
 
 const SPLIT: u64 = u64::MAX;
-/// The entry of a group is being copied to its words.
-const SPLITTING: u64 = u64::MAX - 1;
 
 impl WordWrites {
     pub(super) fn new(words: usize) -> WordWrites {
         WordWrites { groups: Entries::new(words / GROUP), words: Entries::new(words) }
     }
 
-    /// The entry of a group that nobody is copying.
-    #[inline(always)]
-    fn group(&self, group: usize) -> u64 {
-        loop {
-            match self.groups.load(group) {
-                SPLITTING => std::hint::spin_loop(),
-                entry => return entry,
-            }
-        }
-    }
-
     /// The last write of the word at a place.
     #[inline(always)]
     pub(super) fn last(&self, at: usize) -> Option<Packed> {
-        match self.group(at / GROUP) {
+        match self.groups.load(at / GROUP) {
             SPLIT => self.words.access(at),
             0 => None,
             whole => Some(Packed(whole).in_group(at as u64)),
@@ -44,7 +31,7 @@ impl WordWrites {
 
     /// The PTX line of that.
     pub(super) fn line(&self, at: usize) -> u32 {
-        match self.group(at / GROUP) {
+        match self.groups.load(at / GROUP) {
             SPLIT => self.words.line(at),
             _ => self.groups.line(at / GROUP),
         }
@@ -64,21 +51,12 @@ impl WordWrites {
     /// From now on the writes of a group are in `words`.
     #[inline(never)]
     fn split(&self, group: usize) {
-        loop {
-            let whole = self.group(group);
-            if whole == SPLIT {
-                return;
-            }
-            if !self.groups.replace(group, whole, SPLITTING) {
-                continue;
-            }
-            let line = self.groups.line(group);
-            // No word of a group that nobody has written has an entry.
-            for at in (group * GROUP..(group + 1) * GROUP).filter(|_| whole != 0) {
-                self.words.store(at, Packed(whole).in_group(at as u64).0, line);
-            }
-            return self.groups.store(group, SPLIT, line);
+        let (whole, line) = (self.groups.load(group), self.groups.line(group));
+        // No word of a group that nobody has written has an entry.
+        for at in (group * GROUP..(group + 1) * GROUP).filter(|_| whole != 0) {
+            self.words.store(at, Packed(whole).in_group(at as u64).0, line);
         }
+        self.groups.store(group, SPLIT, line);
     }
 
     /// Whether there is no write of a group, or one of all of it of which `passes` is true.
@@ -86,7 +64,7 @@ impl WordWrites {
     pub(super) fn of_group(&self, group: usize, passes: impl FnOnce(Packed) -> bool) -> bool {
         match self.groups.load(group) {
             0 => true,
-            SPLIT | SPLITTING => false,
+            SPLIT => false,
             whole => passes(Packed(whole)),
         }
     }

@@ -548,6 +548,18 @@ FIX| bar.sync 0;
     },
 ];
 
+/// Blocks run on threads of the host, where they overtake each other.
+#[test]
+fn blocks_that_race_at_the_same_time_find_each_other() {
+    let races = ["two blocks store to one word", "a block reads what another one writes"];
+    for twin in GLOBAL.iter().filter(|twin| races.contains(&twin.name)) {
+        let buggy = module(twin.body, "BUG|");
+        let is_found = || run(&buggy, twin, ONLY, Schedule::InOrder, Isa::Auto).is_some();
+        let missed = (0..400).filter(|_| !is_found()).count();
+        assert_eq!(missed, 0, "{}", twin.name);
+    }
+}
+
 #[test]
 fn after_loads_of_whole_warps() {
     check(&WHOLE_WARPS, WITH_SYNC);
