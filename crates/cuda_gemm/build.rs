@@ -3,7 +3,7 @@
 //! tables of `tuned/`, too.
 
 use std::path::Path;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use cuda_builder::sources::{FOLDER, RECORD, SourceDigests, committed, ptx_name};
 use cuda_builder::{CudaArch, CudaBuilder, DebugInfo};
@@ -31,24 +31,34 @@ fn embed() -> Result<(), String> {
     }
 
     let changed = digests.changed(&root);
-    for arch in ARCHITECTURES {
-        let ptx = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join(ptx_name(arch));
+    let out = env::var_os("OUT_DIR").unwrap_or_default();
+    let ptx_of = |arch| Path::new(&out).join(ptx_name(arch));
+    let embed_one = |arch| {
+        let ptx = ptx_of(arch);
         if changed.is_empty() {
             let text = committed(&folder, arch).map_err(|error| error.to_string())?;
-            fs::write(&ptx, text).map_err(|error| format!("`{}`: {error}", ptx.display()))?;
-        } else {
-            let built = CudaBuilder::new(&kernels)
-                .arch(arch)
-                .strict()
-                // As `cargo xtask build-ptx`, which says why.
-                .separate_const_offset(true)
-                .debug(DebugInfo::None)
-                .copy_to(&ptx)
-                .build();
-            built.map_err(|error| {
-                format!("the PTX must be rebuilt, since {} changed: {error}", changed.join(", "))
-            })?;
+            return fs::write(&ptx, text).map_err(|error| format!("`{}`: {error}", ptx.display()));
         }
+        let built = CudaBuilder::new(&kernels)
+            .arch(arch)
+            .strict()
+            // As `cargo xtask build-ptx`, which says why.
+            .separate_const_offset(true)
+            .debug(DebugInfo::None)
+            .copy_to(&ptx)
+            .build();
+        built.map(|_| ()).map_err(|error| {
+            format!("the PTX must be rebuilt, since {} changed: {error}", changed.join(", "))
+        })
+    };
+    // Either build takes a minute of one core.
+    let done = thread::scope(|scope| {
+        let threads = ARCHITECTURES.map(|arch| scope.spawn(move || embed_one(arch)));
+        threads.map(|thread| thread.join().map_err(|_| "a build panicked".to_owned()))
+    });
+    for (arch, done) in ARCHITECTURES.into_iter().zip(done) {
+        done??;
+        let ptx = ptx_of(arch);
         let variable = format!("KERNELS_PTX_{}", arch.name().to_uppercase());
         println!("cargo::rustc-env={variable}={}", ptx.display());
     }

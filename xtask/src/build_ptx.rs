@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::sources::{self, SourceDigests};
 use cuda_builder::{CudaArch, CudaBuilder, DebugInfo, ptx, target_dir};
 use lzma_rust2::{XzOptions, XzWriter};
 
-use crate::ptxas::{self, Ptxas};
+use crate::ptxas::{self, Ptxas, Resources};
 use crate::{sass, stdio};
 
 /// The architectures that PTX is committed for: the oldest that is supported, and Hopper
@@ -55,7 +56,6 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
     let ptxas = Ptxas::find()?;
-    let disassembler = ptxas.as_ref().filter(|ptxas| ptxas.can_disassemble());
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
@@ -65,28 +65,18 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let readable = target_dir(&root).map_err(|error| error.to_string())?.join(sources::FOLDER);
     fs::create_dir_all(&readable).map_err(|error| format!("`{}`: {error}", readable.display()))?;
     let mut spilling = Vec::new();
-    for arch in ARCHITECTURES {
-        stdio::say(format_args!("building {KERNELS} for {arch}"));
-        let name = sources::ptx_name(arch);
-        let built = CudaBuilder::new(root.join(KERNELS))
-            .arch(arch)
-            .strict()
-            // Faster addresses; no offset here is the complement of an index, which the pass gets
-            // wrong, and the contract test compares every kernel's results.
-            .separate_const_offset(true)
-            .debug(DebugInfo::None)
-            .copy_to(readable.join(&name))
-            .install_rust_src(!args.no_install)
-            .build()
-            .map_err(|error| error.to_string())?;
-        let text = read(&built)?;
-        spilling.extend(add_rows(&mut table, arch, &text, ptxas.as_ref())?);
-        if arch == CudaArch::Sm90a
-            && let Some(ptxas) = disassembler
-        {
-            sass::check_release(ptxas, &built)?;
-        }
+    // Either takes a minute of one core.
+    let built = thread::scope(|scope| {
+        let (readable, ptxas) = (readable.as_path(), ptxas.as_ref());
+        let builds = ARCHITECTURES
+            .map(|arch| scope.spawn(move || build(arch, readable, ptxas, !args.no_install)));
+        builds.map(|build| build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    for (arch, built) in ARCHITECTURES.into_iter().zip(built) {
+        let Built { text, usage } = built?;
+        spilling.extend(add_rows(&mut table, arch, &text, usage.as_deref())?);
 
+        let name = sources::ptx_name(arch);
         let file = format!("{KERNELS}/{}/{name}", sources::FOLDER);
         if sources::committed(&folder, arch).ok().as_ref() != Some(&text) {
             if args.check {
@@ -98,12 +88,12 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     }
     stdio::print(&format!("{}\n", table.trim_fmt()))?;
     stdio::say(format_args!("the PTX can be read in {}", readable.display()));
-    if ptxas.is_none() {
-        stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
-    } else if disassembler.is_none() {
-        stdio::say(
+    match &ptxas {
+        None => stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING)),
+        Some(ptxas) if !ptxas.can_disassemble() => stdio::say(
             "not checked: the loop of `persistent`, since there is no cuobjdump beside ptxas",
-        );
+        ),
+        Some(_) => {}
     }
     if !spilling.is_empty() {
         let kernels = spilling.join(", ");
@@ -135,6 +125,42 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::FAILURE)
 }
 
+/// The kernels for one architecture.
+struct Built {
+    text: String,
+    /// What ptxas says of them.
+    usage: Option<Vec<Resources>>,
+}
+
+/// Builds the kernels for `arch`, with a copy in the folder `readable`.
+fn build(
+    arch: CudaArch,
+    readable: &Path,
+    ptxas: Option<&Ptxas>,
+    install_rust_src: bool,
+) -> Result<Built, String> {
+    stdio::say(format_args!("building {KERNELS} for {arch}"));
+    let built = CudaBuilder::new(crate::root().join(KERNELS))
+        .arch(arch)
+        .strict()
+        // Faster addresses; no offset here is the complement of an index, which the pass gets
+        // wrong, and the contract test compares every kernel's results.
+        .separate_const_offset(true)
+        .debug(DebugInfo::None)
+        .copy_to(readable.join(sources::ptx_name(arch)))
+        .install_rust_src(install_rust_src)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let text = read(&built)?;
+    let usage = ptxas.map(|ptxas| ptxas.resources(&text, arch)).transpose()?;
+    if arch == CudaArch::Sm90a
+        && let Some(ptxas) = ptxas.filter(|ptxas| ptxas.can_disassemble())
+    {
+        sass::check_release(ptxas, &built)?;
+    }
+    Ok(Built { text, usage })
+}
+
 fn new_table(with_ptxas: bool) -> Table {
     let mut header = vec!["kernel", "arch", "PTX instructions", "shared bytes"];
     if with_ptxas {
@@ -153,10 +179,9 @@ fn add_rows(
     table: &mut Table,
     arch: CudaArch,
     text: &str,
-    ptxas: Option<&Ptxas>,
+    usage: Option<&[Resources]>,
 ) -> Result<Vec<String>, String> {
     let mut spilling = Vec::new();
-    let usage = ptxas.map(|ptxas| ptxas.resources(text, arch)).transpose()?;
     for kernel in ptx::kernels(text) {
         let mut row = vec![
             kernel.name.clone(),
@@ -164,7 +189,7 @@ fn add_rows(
             kernel.instructions.to_string(),
             kernel.shared_bytes.to_string(),
         ];
-        if let Some(usage) = &usage {
+        if let Some(usage) = usage {
             let of_kernel = usage.iter().find(|usage| usage.kernel == kernel.name);
             let of_kernel =
                 of_kernel.ok_or_else(|| format!("ptxas said nothing of `{}`", kernel.name))?;
@@ -221,7 +246,8 @@ mod tests {
             assert!(status.unwrap().success());
             let text = ".visible .entry k(\n)\n{\n\tret;\n}\n";
             let ptxas = Ptxas::at(script.clone());
-            add_rows(&mut new_table(true), CudaArch::Sm80, text, Some(&ptxas)).unwrap()
+            let usage = ptxas.resources(text, CudaArch::Sm80).unwrap();
+            add_rows(&mut new_table(true), CudaArch::Sm80, text, Some(&usage)).unwrap()
         };
         let none = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
         assert_eq!(with(none), [""; 0]);
