@@ -17,7 +17,8 @@ pub struct CheckArgs {
     ///
     /// races: accesses of the same memory that nothing orders; memory: reads of memory and
     /// registers that nothing has written; sync: misuse of barriers and member masks. What is found
-    /// is written to stderr, and in JSON to the result, and makes the exit status 1.
+    /// is written to stderr, and in JSON to the result. A right result then says FINDINGS and how many in place
+    /// of PASS, and the exit status is 1.
     #[arg(long, value_name = "CHECKS")]
     check: Option<Checks>,
 
