@@ -39,13 +39,13 @@ pub enum Error {
     #[error(transparent)]
     Npy(#[from] NpyFileError),
 
-    /// What is to be explained is there, and has no place in the ladder.
-    #[error("`{name}` is no rung of the ladder; {instead}")]
-    NoRung {
+    /// What is to be explained has a name, and is no kernel.
+    #[error("`{name}` is no kernel; {instead}")]
+    NoKernel {
         /// What was asked for.
         name: String,
-        /// What to ask for instead.
-        instead: String,
+        /// What it is, and what to ask for instead.
+        instead: &'static str,
     },
 
     /// A result that cannot be stored where it was asked for.

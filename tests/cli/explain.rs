@@ -88,6 +88,71 @@ fn auto_says_what_it_chose() {
     assert!(ran.code == Some(0) && ran.stdout.contains("makes the software device do the least"));
 }
 
+/// Whatever `list` names, by its file's header and its geometry.
+#[test]
+fn every_kernel_is_explained() {
+    for line in json_lines(&run(&["list", "--format", "json"]).stdout) {
+        let name = line["kernel"].as_str().unwrap();
+        if name == "auto" {
+            continue;
+        }
+        let ran = run(&["explain", name]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
+        let is_rung = ran.stdout.contains("The idea") && ran.stdout.contains("Geometry");
+        assert!(is_rung && ran.stdout.contains(name), "{name}: {}", ran.stdout);
+        assert!(!ran.stdout.contains("```") && !ran.stdout.contains("]("), "{}", ran.stdout);
+        let explained = json(&run(&["explain", name, "--format", "json"]));
+        assert_eq!(explained["kernel"], name);
+        for key in ["summary", "block_tile", "threads", "shared_bytes"] {
+            assert_eq!(explained[key], line[key], "{name} {key}");
+        }
+        assert!(explained["text"].as_str().is_some_and(|text| text.contains("The idea")), "{name}");
+    }
+    for (name, says) in [
+        ("tile_32x32", "`--kernel tile_32x32` runs it"),
+        ("wgmma_split_64x16", "`--kernel wgmma_split_64x16 --compute bf16` runs it"),
+        ("tf32x3_64x64", "`--kernel tf32x3_64x64 --compute tf32x3` runs it"),
+    ] {
+        let text = run(&["explain", name]).stdout;
+        assert!(text.contains(says) && text.contains("No rung of the ladder"), "{text}");
+    }
+}
+
+/// Splits, copies and what else was thought of, in each precision, of transposes and batches.
+#[test]
+fn the_choice_has_its_reasons() {
+    let device = ["explain", "auto", "--device", "soft-sm90"];
+    let sizes = ["--sizes", "16x256x4096,3*63x65x67:TN", "--format", "json"];
+    for compute in ["tf32x3", "tf32", "bf16", "f16"] {
+        let asked = [&device[..], &sizes, &["--compute", compute]].concat();
+        let lines = json_lines(&run(&asked).stdout);
+        let [few_tiles, batch] = &lines[..] else { panic!("{lines:?}") };
+        for line in &lines {
+            let candidates = line["candidates"].as_array().unwrap();
+            let first = &candidates[0];
+            assert_eq!((&first["kernel"], &first["splits"]), (&line["chosen"], &line["splits"]));
+            let times = candidates.iter().map(|one| one["predicted_ms"].as_f64().unwrap());
+            assert!(candidates.len() > 1 && times.is_sorted(), "{line}");
+        }
+        assert!(few_tiles["copies"].as_array().unwrap().is_empty(), "{few_tiles}");
+        let product = (&batch["trans_a"], &batch["trans_b"], &batch["batch"]);
+        assert_eq!(product, (&true.into(), &false.into(), &3.into()));
+        let copied: Vec<_> =
+            batch["copies"].as_array().unwrap().iter().map(|copy| &copy["operand"]).collect();
+        // Matrices in 16 bits lie in rows of 16 bytes.
+        let both: &[&str] = if compute.starts_with("tf32") { &["A", "B"] } else { &[] };
+        assert_eq!(copied, both, "{batch}");
+    }
+    let text = run(&[&device[..], &["--compute", "f16", "--sizes", "8x8x15"]].concat());
+    assert!(text.stdout.contains("copies nothing: matrices in 16 bits"), "{}", text.stdout);
+    let text = run(&[&device[..], &["--compute", "tf32", "--sizes", "3*63x65x67:TN"]].concat());
+    for says in
+        ["3*63x65x67:TN: tf32_64x64", "copies A first: it lies as its transpose", "predicted\n"]
+    {
+        assert!(text.stdout.contains(says), "{says}: {}", text.stdout);
+    }
+}
+
 /// What `explain auto` says is what runs.
 #[test]
 fn the_choice_is_explained_in_each_precision() {

@@ -27,6 +27,19 @@ fn list_shows_all_kernels() {
     }
 }
 
+/// Every kernel has a line where kernels are written about.
+#[test]
+fn the_documents_name_all_kernels() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for document in ["docs/kernels.md", "kernels-gpu/NOTES.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        for line in json_lines(&run(&["list", "--format", "json"]).stdout) {
+            let name = line["kernel"].as_str().unwrap();
+            assert!(name == "auto" || text.contains(&format!("`{name}`")), "{document}: {name}");
+        }
+    }
+}
+
 /// Nobody gets bf16 who has not asked for it, and whoever has is told.
 #[test]
 fn tensor_cores_are_asked_for() {

@@ -56,15 +56,17 @@ fn a_size_is_a_whole_number() {
 }
 
 #[test]
-fn explain_says_what_is_no_rung_and_which_options_are_for_auto() {
+fn explain_says_what_is_no_kernel_and_which_options_are_for_auto() {
     for (name, says) in [
-        ("tile_32x32", "`--list` shows its geometry, and `--kernel tile_32x32` runs it"),
-        ("cublas", "`--kernel cublas` runs it, and `bench` compares"),
-        ("all", "`explain` without a name lists the rungs"),
+        (
+            "cublas",
+            "NVIDIA's library, the baseline: `--kernel cublas` runs it, and `bench` compares",
+        ),
+        ("all", "`list` shows the kernels"),
     ] {
         let arguments = ["explain", name];
-        let no_rung = format!("`{name}` is no rung of the ladder");
-        expect_refusal(&run(&arguments), &arguments, &[&no_rung, says]);
+        let no_kernel = format!("`{name}` is no kernel");
+        expect_refusal(&run(&arguments), &arguments, &[&no_kernel, says]);
     }
     for option in [["--device", "soft"], ["--sizes", "4"], ["--table", "t.json"]] {
         for name in [&["tile2d"][..], &[]] {

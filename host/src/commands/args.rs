@@ -34,6 +34,8 @@ const LIST: &str = "Examples:
 
 const EXPLAIN: &str = "Examples:
   host explain tile2d
+  host explain skinny_m_8x128
+  host explain auto --compute bf16 --sizes 16x256x4096,10*64x64x256:TN --device soft-sm90
   host explain auto --sizes 512,16x4096x4096 --device soft";
 
 const BENCH: &str = "Examples:
@@ -100,9 +102,10 @@ pub enum Command {
         format: Format,
     },
 
-    /// Explains a rung: the idea, the geometry, and the arithmetic that follows from it.
+    /// Explains a kernel: the idea, the geometry, and for a rung the arithmetic that follows from it.
     ///
-    /// Without a name it lists the rungs. Where there is a GPU, it says what its peak is.
+    /// Without a name it lists the rungs of the ladder, and where there is a GPU, a rung's page says what its peak
+    /// is. auto is explained by what it chooses: the kernel, its splits and copies, and what else was thought of.
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
 
