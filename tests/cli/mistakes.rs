@@ -45,7 +45,12 @@ fn a_size_is_a_whole_number() {
     for (arguments, says) in [
         (&["--kernel", "naive", "--size", "8", "--repeat", "-1"][..], "-1 is not in 1.."),
         (&["--kernel", "naive", "--size", "8", "--splits", "-1"], "-1 is not in 1.."),
-        (&["--kernel", "naive", "--size", "8", "--seed", "-1"], "'-1' for '--seed"),
+        (
+            &["--kernel", "naive", "--size", "8", "--seed", "-1"],
+            "a seed is a whole number of 0 or more",
+        ),
+        (&["--kernel", "naive", "--size", "8", "--alpha", "x"], "a factor is a number"),
+        (&["bench", "--seed", "x"], "a seed is a whole number of 0 or more"),
         (&["bench", "--samples", "-1"], "-1 is not in 6..=1000"),
         (&["bench", "--random", "0"], "0 is not in 1..=100000"),
         (&["bench", "--margins", "1"], "two numbers of columns, LEFT,RIGHT"),

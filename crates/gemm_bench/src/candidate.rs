@@ -107,9 +107,7 @@ impl Selection {
     pub fn computing(self, compute: Compute) -> Result<Self, Error> {
         let is_half = compute.input().is_some();
         let refused = |kernel: &str, others: &str| {
-            let reason = format!(
-                "{kernel} does not compute in it; it is for {others}, which must be asked for"
-            );
+            let reason = format!("{kernel} does not compute in it; it is for {others}");
             Err(GemmError::Compute { compute: compute.name().to_owned(), reason }.into())
         };
         match self {
