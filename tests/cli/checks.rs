@@ -49,7 +49,9 @@ fn a_right_result_with_findings_says_so() {
 
 #[test]
 fn a_fault_is_in_json_too() {
-    let ran = soft(&[&SMALL[..], &["--instruction-budget", "100"]].concat());
+    let files = Files::new();
+    let (save, page) = (files.path("runs.jsonl"), files.path("page.html"));
+    let ran = soft(&[&SMALL[..], &["--instruction-budget", "100", "--save", &save]].concat());
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.starts_with("error: a kernel failed"), "{}", ran.stderr);
     assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
@@ -62,6 +64,10 @@ fn a_fault_is_in_json_too() {
     );
     assert_eq!(finding["ended"], true);
     assert!(finding["ptx_line"].as_u64() > Some(0) && finding["thread"].is_array(), "{finding}");
+    // What was saved can be read.
+    let ran = run(&["report", "--out", &page, &save]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(fs::read_to_string(&page).unwrap().contains("1 wrong"));
 }
 
 #[test]
