@@ -39,13 +39,13 @@ pub enum Error {
     #[error(transparent)]
     Npy(#[from] NpyFileError),
 
-    /// What is to be explained is there, and has no place in the ladder.
-    #[error("`{name}` is no rung of the ladder; {instead}")]
-    NoRung {
+    /// What is to be explained has a name, and is no kernel.
+    #[error("`{name}` is no kernel; {instead}")]
+    NoKernel {
         /// What was asked for.
         name: String,
-        /// What to ask for instead.
-        instead: String,
+        /// What it is, and what to ask for instead.
+        instead: &'static str,
     },
 
     /// A result that cannot be stored where it was asked for.
@@ -152,7 +152,9 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::NeedsHopper { .. }) => {
             " with `--list`, or `--device soft-sm90`"
         }
-        BenchError::Gemm(GemmError::Compute { .. }) => "; see `--compute` and `--output`",
+        BenchError::Gemm(GemmError::Compute { .. }) => {
+            "; `--compute` says what to compute in, and `--output` what C is stored as"
+        }
         BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
         BenchError::NothingMeasured { .. } => "; the rows above say why",
         BenchError::CublasNeedsGpu => "; use `--device gpu`",

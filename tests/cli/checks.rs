@@ -17,9 +17,41 @@ fn checks_and_the_order_are_in_the_result() {
     assert_eq!(plain["max_abs_error"], line["max_abs_error"]);
 }
 
+/// PTX asks for a fence that `persistent` does without.
+#[test]
+fn a_right_result_with_findings_says_so() {
+    let small = ["--device", "soft-sm90", "--kernel", "persistent", "--size", "300"];
+    let checked = [&small[..], &["--check", "races,proxies"]].concat();
+    let ran = run(&checked);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("found: ").count(), 1, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("nothing was found"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("FINDINGS 1") && !ran.stdout.contains("PASS"), "{}", ran.stdout);
+    let line = json(&run(&[&checked[..], &["--format", "json"]].concat()));
+    assert_eq!((&line["status"], &line["check"]["failures"]), (&"FINDINGS".into(), &0.into()));
+    assert_eq!(line["findings"].as_array().map(Vec::len), Some(1));
+
+    // Among others, and in a page of saved runs.
+    let files = Files::new();
+    let save = files.path("runs.jsonl");
+    let all = ["--device", "soft-sm90", "--kernel", "all", "--check", "races,proxies"];
+    let ran =
+        run(&[&all[..], &["--m", "100", "--n", "100", "--k", "300", "--save", &save]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let right = LADDER.len();
+    let says = format!("{right} right, 1 right with findings, 0 wrong, 1 refused");
+    assert!(ran.stdout.contains(&says) && ran.stdout.contains("  FINDINGS 1"), "{}", ran.stdout);
+    let page = files.path("page.html");
+    let ran = run(&["report", "--out", &page, &save]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(fs::read_to_string(&page).unwrap().contains("1 with findings"));
+}
+
 #[test]
 fn a_fault_is_in_json_too() {
-    let ran = soft(&[&SMALL[..], &["--instruction-budget", "100"]].concat());
+    let files = Files::new();
+    let (save, page) = (files.path("runs.jsonl"), files.path("page.html"));
+    let ran = soft(&[&SMALL[..], &["--instruction-budget", "100", "--save", &save]].concat());
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.starts_with("error: a kernel failed"), "{}", ran.stderr);
     assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
@@ -32,6 +64,10 @@ fn a_fault_is_in_json_too() {
     );
     assert_eq!(finding["ended"], true);
     assert!(finding["ptx_line"].as_u64() > Some(0) && finding["thread"].is_array(), "{finding}");
+    // What was saved can be read.
+    let ran = run(&["report", "--out", &page, &save]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(fs::read_to_string(&page).unwrap().contains("1 wrong"));
 }
 
 #[test]

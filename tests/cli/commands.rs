@@ -140,6 +140,14 @@ fn mistyped_commands_and_names_are_told_what_is_near() {
         (&["explain", "persistant"], "did you mean `persistent`?"),
         (&["bench", "--kernels", "wraptile"], "did you mean `warptile`?"),
         (&["run", "--kernl", "naive", "--size", "8"], "'--kernel'"),
+        // A name where an option or a command should be.
+        (&["tile2d"], "`--kernel tile2d --size 512` runs it, and `explain tile2d` explains it"),
+        (
+            &["run", "wgmma_split_64x16"],
+            "`--kernel wgmma_split_64x16 --size 512 --compute bf16` runs",
+        ),
+        (&["run", "--kernel", "wgmma", "--size", "8"], "it is for bf16 and f16; `--compute` says"),
+        (&["report", "/nowhere"], "name files that `--save` wrote"),
     ] {
         expect_refusal(&run(arguments), arguments, &[says]);
     }

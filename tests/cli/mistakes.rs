@@ -45,7 +45,12 @@ fn a_size_is_a_whole_number() {
     for (arguments, says) in [
         (&["--kernel", "naive", "--size", "8", "--repeat", "-1"][..], "-1 is not in 1.."),
         (&["--kernel", "naive", "--size", "8", "--splits", "-1"], "-1 is not in 1.."),
-        (&["--kernel", "naive", "--size", "8", "--seed", "-1"], "'-1' for '--seed"),
+        (
+            &["--kernel", "naive", "--size", "8", "--seed", "-1"],
+            "a seed is a whole number of 0 or more",
+        ),
+        (&["--kernel", "naive", "--size", "8", "--alpha", "x"], "a factor is a number"),
+        (&["bench", "--seed", "x"], "a seed is a whole number of 0 or more"),
         (&["bench", "--samples", "-1"], "-1 is not in 6..=1000"),
         (&["bench", "--random", "0"], "0 is not in 1..=100000"),
         (&["bench", "--margins", "1"], "two numbers of columns, LEFT,RIGHT"),
@@ -56,15 +61,17 @@ fn a_size_is_a_whole_number() {
 }
 
 #[test]
-fn explain_says_what_is_no_rung_and_which_options_are_for_auto() {
+fn explain_says_what_is_no_kernel_and_which_options_are_for_auto() {
     for (name, says) in [
-        ("tile_32x32", "`--list` shows its geometry, and `--kernel tile_32x32` runs it"),
-        ("cublas", "`--kernel cublas` runs it, and `bench` compares"),
-        ("all", "`explain` without a name lists the rungs"),
+        (
+            "cublas",
+            "NVIDIA's library, the baseline: `--kernel cublas` runs it, and `bench` compares",
+        ),
+        ("all", "`list` shows the kernels"),
     ] {
         let arguments = ["explain", name];
-        let no_rung = format!("`{name}` is no rung of the ladder");
-        expect_refusal(&run(&arguments), &arguments, &[&no_rung, says]);
+        let no_kernel = format!("`{name}` is no kernel");
+        expect_refusal(&run(&arguments), &arguments, &[&no_kernel, says]);
     }
     for option in [["--device", "soft"], ["--sizes", "4"], ["--table", "t.json"]] {
         for name in [&["tile2d"][..], &[]] {

@@ -20,6 +20,7 @@ use crate::{files, pictures, stdio};
 ///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`, with the run
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
 ///   tensor-cores FOLDER   those of the ladder of tensor cores
+///   kernels               all kernels, with what each does
 ///   examples LINK         the examples with kernels; LINK leads from the page to their folder
 ///   nav LANGUAGE RUNG     links to the pages before and after, to the source and the translation
 ///   idea RUNG             the documentation at the head of the rung's source
@@ -113,6 +114,7 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
     match words[..] {
         ["ladder", folder] => Ok(tables::ladder(folder, &ladders()[0])),
         ["tensor-cores", folder] => Ok(tables::ladder(folder, &ladders()[1])),
+        ["kernels"] => Ok(tables::kernels()),
         ["ratios", ..] => {
             let mut table = tables::ratios_head();
             for line in what.lines().skip(1).filter(|line| !line.trim().is_empty()) {

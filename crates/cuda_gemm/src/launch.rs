@@ -30,5 +30,5 @@ pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
 pub use tensor_core::TensorCoreKernel;
-pub(crate) use tensor_core::basis as tensor_core_basis;
+pub(crate) use tensor_core::{basis as tensor_core_basis, times as tensor_core_times};
 pub use tensor_plan::{TensorCoreBuilder, TensorCorePlan};

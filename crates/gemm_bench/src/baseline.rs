@@ -101,7 +101,7 @@ impl<'e> Baseline<'e> {
             }
             Err(error) => return Err(error),
         };
-        let check = reference.check_baseline(&result)?;
+        let check = reference.check_unrounded(&result)?;
         Ok(if check.passed() { Ok(Self { job, check }) } else { Err(NotCompared::Wrong) })
     }
 }

@@ -13,10 +13,12 @@ use cuda_gemm::{
 use crate::cublas::Cublas;
 use crate::cublas_fastest::CublasFastest;
 use crate::error::Error;
-use crate::job::{CUBLAS, Candidate, Job, Title};
+use crate::job::{Candidate, Job, Title};
 
-/// The name of everything.
-const ALL: &str = "all";
+pub use crate::job::CUBLAS;
+
+/// The name of everything: the ladder, or the kernels for tensor cores, `auto` and cuBLAS.
+pub const ALL: &str = "all";
 
 /// Which kernels are meant.
 ///
@@ -105,9 +107,7 @@ impl Selection {
     pub fn computing(self, compute: Compute) -> Result<Self, Error> {
         let is_half = compute.input().is_some();
         let refused = |kernel: &str, others: &str| {
-            let reason = format!(
-                "{kernel} does not compute in it; it is for {others}, which must be asked for"
-            );
+            let reason = format!("{kernel} does not compute in it; it is for {others}");
             Err(GemmError::Compute { compute: compute.name().to_owned(), reason }.into())
         };
         match self {

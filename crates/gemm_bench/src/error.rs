@@ -50,7 +50,9 @@ pub enum Error {
     },
 
     /// Shapes of products that cannot be read.
-    #[error("{place}: {reason}; write one shape per line, as in `512 1024 256` or `512x1024x256`")]
+    #[error(
+        "{place}: {reason}; name a file with one shape per line, as in `512 1024 256`, `512x1024x256` or `512x1024x256:TN`"
+    )]
     Shapes {
         /// The file, and the line if it is about one.
         place: String,

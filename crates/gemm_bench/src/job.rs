@@ -9,7 +9,7 @@ use crate::cublas_product::CublasProduct;
 use crate::error::Error;
 
 /// The name of the baseline.
-pub(crate) const CUBLAS: &str = "cublas";
+pub const CUBLAS: &str = "cublas";
 
 /// What a row of a report is about.
 ///

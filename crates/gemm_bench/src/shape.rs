@@ -160,11 +160,11 @@ pub fn random(count: usize, seed: u64) -> Vec<Shape> {
     (0..count).map(|_| Shape::new(size(), size(), size())).collect()
 }
 
-/// The shapes in a file, one per line; `#` starts a comment.
+/// The shapes in a file: see [`parse`].
 ///
 /// # Errors
 ///
-/// [`Error::Shapes`] if the file cannot be read, if a line has no shape, or all are empty.
+/// [`Error::Shapes`] if the file cannot be read, and those of [`parse`].
 ///
 /// ```no_run
 /// # fn main() -> Result<(), gemm_bench::Error> {
@@ -175,23 +175,42 @@ pub fn random(count: usize, seed: u64) -> Vec<Shape> {
 /// # }
 /// ```
 pub fn read(path: &Path) -> Result<Vec<Shape>, Error> {
-    let fail = |reason: String| Error::Shapes { place: path.display().to_string(), reason };
-    let text = text::read(path).map_err(|error| fail(error.to_string()))?;
-    let shapes = parse(&text).map_err(|(line, reason)| Error::Shapes {
-        place: format!("{}:{line}", path.display()),
-        reason,
-    })?;
-    match shapes.is_empty() {
-        true => Err(fail("there is no shape in it".to_owned())),
-        false => Ok(shapes),
-    }
+    let place = path.display().to_string();
+    let text = text::read(path)
+        .map_err(|error| Error::Shapes { place: place.clone(), reason: error.to_string() })?;
+    parse(&text, &place)
 }
 
-/// The shapes in a text, or the number of the line that has none, and why.
-fn parse(text: &str) -> Result<Vec<Shape>, (usize, String)> {
+/// The shapes in a text, one per line, each as [`Shape`] is parsed; `#` starts a comment. `place` is what errors
+/// call the text.
+///
+/// # Errors
+///
+/// [`Error::Shapes`], which names the line, if one has no shape, or if all are empty.
+///
+/// ```
+/// use gemm_bench::{Shape, shape};
+///
+/// let shapes = shape::parse("# M N K\n512 1024 256\n10*64x64x256:TN # a batch\n", "a list")?;
+/// let batch = Shape { trans_a: true, batch: 10, ..Shape::new(64, 64, 256) };
+/// assert_eq!(shapes, [Shape::new(512, 1024, 256), batch]);
+/// let error = shape::parse("512\n512x64\n", "a list").unwrap_err().to_string();
+/// assert!(error.starts_with("a list:2: `512x64` has 2 numbers"), "{error}");
+/// # Ok::<(), gemm_bench::Error>(())
+/// ```
+pub fn parse(text: &str, place: &str) -> Result<Vec<Shape>, Error> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let shapes = (1..).zip(lines).filter(|(_, line)| !line.is_empty());
-    shapes.map(|(number, line)| line.parse().map_err(|reason| (number, reason))).collect()
+    let shapes = (1..).zip(lines).filter(|(_, line)| !line.is_empty()).map(|(number, line)| {
+        line.parse().map_err(|reason| Error::Shapes { place: format!("{place}:{number}"), reason })
+    });
+    let shapes: Vec<_> = shapes.collect::<Result<_, _>>()?;
+    match shapes.is_empty() {
+        true => Err(Error::Shapes {
+            place: place.to_owned(),
+            reason: "there is no shape in it".to_owned(),
+        }),
+        false => Ok(shapes),
+    }
 }
 
 #[cfg(test)]
@@ -208,11 +227,10 @@ mod tests {
         let text = "# M N K\n16 4096 4096\n\n333x777x1555 # odd\n  512\r\n1X2X3\n";
         let expected =
             [shape(16, 4096, 4096), shape(333, 777, 1555), shape(512, 512, 512), shape(1, 2, 3)];
-        assert_eq!(parse(text).unwrap(), expected);
-        assert_eq!(parse("# nothing\n\n"), Ok(Vec::new()));
+        assert_eq!(parse(text, "a list").unwrap(), expected);
         assert_eq!(expected[1].to_string().parse(), Ok(expected[1]));
         let many = Shape { trans_b: true, batch: 512, ..shape(64, 32, 16) };
-        assert_eq!(parse("512*64 32 16 :nt"), Ok(vec![many]));
+        assert_eq!(parse("512*64 32 16 :nt", "a list").unwrap(), [many]);
         assert_eq!(many.to_string().parse(), Ok(many));
         assert_eq!(format!("{:<8}|", shape(1, 2, 3)), "1x2x3   |");
     }
@@ -232,10 +250,28 @@ mod tests {
             ("16:NX", "`NX` does not say how"),
             ("4294967296*16", "batch is 4294967296"),
         ] {
-            let (number, reason) = parse(&format!("256\n# fine\n{line}\n512\n")).unwrap_err();
-            assert_eq!(number, 3);
-            assert!(reason.contains(says), "{line}: {reason}");
+            let text = format!("256\n# fine\n{line}\n512\n");
+            let error = parse(&text, "a list").unwrap_err().to_string();
+            assert!(error.starts_with("a list:3: ") && error.contains(says), "{line}: {error}");
         }
+    }
+
+    /// DeepBench's products, and those that tensor cores find hard.
+    #[test]
+    fn the_lists_of_the_repository_are_read_as_they_stand() {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
+        let deep_bench = read(&runs.join("2026-11-22-h200-operations/deepbench.txt")).unwrap();
+        assert!(deep_bench.len() == 234 && deep_bench[0] == shape(16, 1760, 1760));
+        assert!(deep_bench.iter().any(|shape| shape.trans_a || shape.trans_b));
+        let hard = read(&runs.join("shapes/tensor-cores.txt")).unwrap();
+        assert_eq!(hard.len(), 40);
+        for (i, shape) in hard.iter().enumerate() {
+            assert!(!hard[..i].contains(shape), "{shape}");
+        }
+        let count = |is: fn(&Shape) -> bool| hard.iter().filter(|shape| is(shape)).count();
+        assert!(count(|shape| shape.m.min(shape.n) <= 128) >= 30);
+        assert!(count(|shape| (shape.n * shape.k) % 8 != 0) >= 5, "rows of less than 16 bytes");
+        assert!(count(|shape| shape.trans_a || shape.trans_b) >= 10);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// A file or a folder that the system does not give.
-    #[error("cannot read {}: {reason}", .path.display())]
+    #[error("cannot read {}: {reason}; name files that `--save` wrote", .path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::data;
 use crate::gallery::gallery;
 use crate::picture::{Picture, escape, theme};
-use crate::row::{Origin, Row, Status};
+use crate::row::{Origin, Status};
 use crate::run::{Content, Environment, File, Run, kernels};
 
 const CSS: &str = include_str!("page.css");
@@ -217,10 +217,14 @@ fn headline(run: &Run) -> String {
             None => format!("{kernel}: {}", count(rows().count(), "result")),
         });
     }
-    let wrong = |row: &&Row| matches!(row.status, Status::Fail | Status::Unstable);
-    match run.rows.iter().filter(wrong).count() {
-        0 => {}
-        wrong => parts.push(format!("{wrong} wrong")),
+    for (words, statuses) in [
+        ("wrong", &[Status::Fail, Status::Unstable, Status::Fault][..]),
+        ("with findings", &[Status::Findings]),
+    ] {
+        match run.rows.iter().filter(|row| statuses.contains(&row.status)).count() {
+            0 => {}
+            count => parts.push(format!("{count} {words}")),
+        }
     }
     parts.join("; ")
 }

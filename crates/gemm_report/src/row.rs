@@ -80,12 +80,16 @@ pub enum Status {
     /// Right.
     #[default]
     Pass,
+    /// Right, and the checks of the software device found something.
+    Findings,
     /// Wrong.
     Fail,
     /// Right at first, and with other bits later.
     Unstable,
     /// Could not run.
     Refused,
+    /// Stopped by the device.
+    Fault,
 }
 
 /// Whether a ratio to cuBLAS differs from 1 by more than its uncertainty.

@@ -4,6 +4,13 @@ use gemm_matrix::Element;
 
 use super::check::{Bound, LAMBDA, SLACK, U};
 
+/// What [`Products::Tf32x3`] loses of both factors and their small parts' product, at most 9 u, and in the sums of
+/// small ones, less than 1 u; the rest is for a step that is not whole.
+const SPLIT: f64 = 12.0;
+
+/// Two factors of a product, each off by less than 2^-10 of itself.
+const CUT_OFF: f64 = 2.0 / 1024.0 + 1.0 / (1 << 20) as f64;
+
 /// How products are multiplied and added up. Sums are in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Products {
@@ -46,15 +53,10 @@ impl Arithmetic {
             return bound.factor(depth);
         }
         if self.products == Products::Tf32x3 {
-            /// What is lost of both factors and their small parts' product, at most 9, and in the sums of small
-            /// ones, less than 1; the rest is for a step that is not whole.
-            const SPLIT: f64 = 12.0;
             let additions = bound.factor(depth.div_ceil(Products::TF32X3_STEP));
             let in_step = depth.min(Products::TF32X3_STEP) as f64;
             return (TENSOR_CORE * in_step + SPLIT) * U * SLACK + additions;
         }
-        /// Two factors of a product, each off by less than 2^-10 of itself.
-        const CUT_OFF: f64 = 2.0 / 1024.0 + 1.0 / (1 << 20) as f64;
         let cut_off = if self.products == Products::Tf32 { CUT_OFF } else { 0.0 };
         let worst = (TENSOR_CORE * k + 4.0) * U;
         let rounding = match bound {
@@ -62,6 +64,26 @@ impl Arithmetic {
             Bound::Probabilistic => (LAMBDA * SPREAD * (k + 2.0).sqrt() * U).exp_m1().min(worst),
         };
         (cut_off + (1.0 + cut_off) * rounding) * SLACK
+    }
+
+    /// What the root mean square of the errors is at most, in units of the norms, for random matrices: see
+    /// [the crate](crate).
+    pub(super) fn rms_factor(self, depth: usize) -> f64 {
+        let k = depth.max(1) as f64;
+        let root = k.sqrt();
+        let additions = U * ((1.0 + 7.0 / k) / 2.0).sqrt();
+        // All instructions, and three roundings of the sum at the end.
+        let tensor_core = |k: f64| (0.75 * (k + 4.0).powf(1.5) / k + 3.0 / k.sqrt()) * U;
+        let factor = match self.products {
+            Products::Fma => additions,
+            Products::TensorCore => tensor_core(k),
+            Products::Tf32 => CUT_OFF / root + (1.0 + CUT_OFF) * tensor_core(k),
+            Products::Tf32x3 => {
+                let step = k.min(Products::TF32X3_STEP as f64);
+                (SPLIT * U + tensor_core(step) * step.sqrt()) / root + additions
+            }
+        };
+        factor * SLACK
     }
 
     /// Numbers smaller than this one lose bits where they are aligned to others: they count as if

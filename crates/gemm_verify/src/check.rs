@@ -30,9 +30,10 @@ pub(super) const SAMPLES: usize = 16;
 /// How the largest error that is not a mistake is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// For random matrices.
+    /// For random matrices, whose elements are independent and have mean zero. It bounds the root mean square
+    /// of the errors, too.
     Probabilistic,
-    /// For any matrices.
+    /// For any matrices: each element by itself.
     WorstCase,
 }
 
@@ -142,6 +143,9 @@ pub struct Check {
     pub numbers: u64,
     /// The sum of the squares of their errors; infinite if one of them is.
     pub squared_errors: f64,
+    /// The sum of the squares of their bounds in the root mean square, which decide with
+    /// [`Bound::Probabilistic`].
+    pub squared_bounds: f64,
 }
 
 /// One element's error.
@@ -166,15 +170,60 @@ impl Deviation {
 }
 
 impl Check {
-    /// Whether every element that was compared is within its tolerance.
+    /// A check of nothing yet.
+    pub fn new(method: Method, bound: Bound) -> Self {
+        Self {
+            method,
+            bound,
+            elements: 0,
+            failures: 0,
+            overflowed: 0,
+            largest: None,
+            worst: None,
+            numbers: 0,
+            squared_errors: 0.0,
+            squared_bounds: 0.0,
+        }
+    }
+
+    /// Whether every element that was compared is within its tolerance, and the root mean square of the errors
+    /// within its own.
     pub fn passed(&self) -> bool {
-        self.failures == 0
+        self.failure().is_none()
+    }
+
+    /// Why it did not pass, in words.
+    pub fn failure(&self) -> Option<String> {
+        if self.failures > 0 {
+            let place = self.worst.map(|Deviation { row, col, error, .. }| {
+                format!("; at row {row}, column {col} the error is {error:.3e}")
+            });
+            return Some(format!("{} or more wrong{}", self.failures, place.unwrap_or_default()));
+        }
+        let (error, tolerance) = self.rms_error().zip(self.rms_tolerance())?;
+        let passed = error <= tolerance;
+        (!passed).then(|| {
+            format!(
+                "the rms error is {error:.3e}, and at most {tolerance:.3e} is right, although no element \
+                 is outside of its own tolerance"
+            )
+        })
     }
 
     /// The root of the mean square of the errors, of the elements compared one by one; `None`
     /// if none of them has an error. Unlike the largest error it hardly depends on luck.
     pub fn rms_error(&self) -> Option<f64> {
         (self.numbers > 0).then(|| (self.squared_errors / self.numbers as f64).sqrt())
+    }
+
+    /// The largest root mean square that passes; `None` where the elements alone decide.
+    pub fn rms_tolerance(&self) -> Option<f64> {
+        if self.numbers == 0 || self.bound == Bound::WorstCase {
+            return None;
+        }
+        let numbers = self.numbers as f64;
+        let luck = 1.0 + LAMBDA / numbers.sqrt().sqrt();
+        Some((self.squared_bounds / numbers).sqrt() * luck)
     }
 
     /// The same of a result that lies so many rows further down.
@@ -196,6 +245,7 @@ impl Check {
         self.worst = larger(self.worst, other.worst, Deviation::ratio);
         self.numbers += other.numbers;
         self.squared_errors += other.squared_errors;
+        self.squared_bounds += other.squared_bounds;
         self
     }
 
@@ -204,12 +254,13 @@ impl Check {
         match verdict {
             Verdict::Same => {}
             Verdict::Overflowed => self.overflowed += 1,
-            Verdict::Number { passed, deviation } => {
+            Verdict::Number { passed, deviation, rms } => {
                 self.failures += u64::from(!passed);
                 self.largest = larger(self.largest, Some(deviation), |d| d.error);
                 self.worst = larger(self.worst, Some(deviation), Deviation::ratio);
                 self.numbers += 1;
                 self.squared_errors += deviation.error.powi(2);
+                self.squared_bounds += rms.powi(2);
             }
         }
     }
@@ -233,6 +284,6 @@ pub(super) enum Verdict {
     Same,
     /// Not finite, and f32 may overflow here.
     Overflowed,
-    /// Anything else.
-    Number { passed: bool, deviation: Deviation },
+    /// Anything else; `rms` is what the error is at most in the root mean square.
+    Number { passed: bool, deviation: Deviation, rms: f64 },
 }

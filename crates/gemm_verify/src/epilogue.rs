@@ -59,33 +59,34 @@ impl Epilogue<'_> {
         }
     }
 
-    /// An element and the largest error that it may have, from those of `alpha * A * B + beta * C`.
+    /// An element and bounds of its error, from those of `alpha * A * B + beta * C`.
     pub(super) fn apply(
         &self,
         row: usize,
         col: usize,
         mut value: f64,
-        mut tolerance: f64,
-    ) -> (f64, f64) {
+        mut bounds: [f64; 2],
+    ) -> (f64, [f64; 2]) {
         let at = |(axis, elements): (Axis, &[f32])| f64::from(elements[axis.len(row, col)]);
         let rounding = |value: f64| if value.is_finite() { U * SLACK * value.abs() } else { 0.0 };
         if let Some(scale) = self.scale {
             value *= at(scale);
-            tolerance = tolerance * at(scale).abs() + rounding(value);
+            bounds = bounds.map(|bound| bound * at(scale).abs() + rounding(value));
         }
         if let Some(bias) = self.bias {
             value += at(bias);
-            tolerance += rounding(value);
+            bounds = bounds.map(|bound| bound + rounding(value));
         }
         if let Some(activation) = self.activation {
-            tolerance = SLOPE * tolerance + ACTIVATION_ROUNDINGS * rounding(value);
+            let roundings = ACTIVATION_ROUNDINGS * rounding(value);
+            bounds = bounds.map(|bound| SLOPE * bound + roundings);
             value = activate(activation, value);
         }
         if let Some(residual) = self.residual {
             value += f64::from(residual.at(row, col));
-            tolerance += rounding(value);
+            bounds = bounds.map(|bound| bound + rounding(value));
         }
-        (value, tolerance)
+        (value, bounds)
     }
 }
 

@@ -19,8 +19,9 @@ pub struct Reference<'a> {
     problem: Problem<'a>,
     /// The inner dimension, 0 where alpha is 0.
     depth: usize,
-    /// `g` of [the crate](crate).
+    /// `g` of [the crate](crate), and the same for the root mean square.
     factor: f64,
+    rms_factor: f64,
     /// Norms of A's rows and B's columns, over their finite elements.
     row_norms: Vec<f64>,
     col_norms: Vec<f64>,
@@ -78,7 +79,8 @@ impl<'a> Reference<'a> {
         let mut reference = Self {
             problem,
             depth,
-            factor: bound.factor(depth),
+            factor: Arithmetic::default().factor(bound, depth),
+            rms_factor: Arithmetic::default().rms_factor(depth),
             row_norms: row_norms(a, depth, 0.0),
             col_norms: col_norms(b, depth, 0.0),
             method,
@@ -126,6 +128,7 @@ impl<'a> Reference<'a> {
     pub fn computed_by(mut self, arithmetic: Arithmetic) -> Self {
         let Problem { a, b, bound, .. } = self.problem;
         self.factor = arithmetic.factor(bound, self.depth);
+        self.rms_factor = arithmetic.rms_factor(self.depth);
         let floor = arithmetic.floor();
         self.row_norms = row_norms(a, self.depth, floor);
         self.col_norms = col_norms(b, self.depth, floor);
@@ -334,9 +337,11 @@ impl<'a> Reference<'a> {
         let scaled = f64::from(self.problem.alpha).abs() * norms;
         let old = self.old(row, col).abs();
         let old = if old.is_finite() { old } else { 0.0 };
-        let tolerance = self.factor * scaled + 2.0 * U * SLACK * old + self.underflow();
-        let (expected, tolerance) = self.epilogue.apply(row, col, expected, tolerance);
-        let tolerance = tolerance + self.rounding(expected.abs() + tolerance);
+        let others = 2.0 * U * SLACK * old + self.underflow();
+        let bounds = [self.factor, self.rms_factor].map(|factor| factor * scaled + others);
+        let (expected, [tolerance, rms]) = self.epilogue.apply(row, col, expected, bounds);
+        let rounding = self.rounding(expected.abs() + tolerance);
+        let (tolerance, rms) = (tolerance + rounding, rms + rounding);
         let got = f64::from(got);
         if !got.is_finite() {
             if expected == got || expected.is_nan() && got.is_nan() {
@@ -354,23 +359,13 @@ impl<'a> Reference<'a> {
         let error = (got - expected).abs();
         let passed = error <= tolerance && expected.is_finite();
         let error = if error.is_nan() { f64::INFINITY } else { error };
-        Verdict::Number { passed, deviation: Deviation { row, col, error, tolerance } }
+        Verdict::Number { passed, deviation: Deviation { row, col, error, tolerance }, rms }
     }
 
     /// Runs `visit` for each of `count` rows on all cores. The outcome does not depend
     /// on the number of cores.
     fn over_rows(&self, count: usize, visit: impl Fn(usize, &mut Check) + Sync) -> Check {
-        let none = || Check {
-            method: self.method,
-            bound: self.problem.bound,
-            elements: 0,
-            failures: 0,
-            overflowed: 0,
-            largest: None,
-            worst: None,
-            numbers: 0,
-            squared_errors: 0.0,
-        };
+        let none = || Check::new(self.method, self.problem.bound);
         // A fixed cut, and merged in order: sums of errors are rounded, too.
         (0..count)
             .into_par_iter()

@@ -1,5 +1,7 @@
 //! What passes, what does not, and why.
 
+mod rms;
+
 use gemm_matrix::{Element, Matrix};
 
 use super::*;

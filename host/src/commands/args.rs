@@ -1,9 +1,10 @@
 //! What the program can be asked for: the commands, and for each what its help ends with.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use host::{Compute, Selection};
 
 use super::bench::args::BenchArgs;
 use super::compare::CompareArgs;
@@ -34,11 +35,14 @@ const LIST: &str = "Examples:
 
 const EXPLAIN: &str = "Examples:
   host explain tile2d
+  host explain skinny_m_8x128
+  host explain auto --compute bf16 --sizes 16x256x4096,10*64x64x256:TN --device soft-sm90
   host explain auto --sizes 512,16x4096x4096 --device soft";
 
 const BENCH: &str = "Examples:
   host bench --sizes 512,4096
   host bench --kernels warptile,async_copy --sizes 16x4096x4096 --save runs.jsonl
+  host bench --compute bf16 --shapes runs/shapes/tensor-cores.txt
   host bench --kernels cublas --sizes 512      against itself: what is noise";
 
 const TUNE: &str = "Examples:
@@ -69,8 +73,8 @@ const MAN: &str = "Examples:
 
 /// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
 ///
-/// C = alpha * A * B + beta * C in f32, row-major: A is M x K, B is K x N, C is M x N.
-/// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error.
+/// C = alpha * A * B + beta * C in f32, or as --compute says, row-major: A is M x K, B is K x N, C is M x N.
+/// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error; with --check 1 if something is found, too.
 #[derive(Debug, Parser)]
 #[command(version, subcommand_negates_reqs = true,
           arg_required_else_help = true, after_help = FIRST)]
@@ -100,9 +104,10 @@ pub enum Command {
         format: Format,
     },
 
-    /// Explains a rung: the idea, the geometry, and the arithmetic that follows from it.
+    /// Explains a kernel: the idea, the geometry, and for a rung the arithmetic that follows from it.
     ///
-    /// Without a name it lists the rungs. Where there is a GPU, it says what its peak is.
+    /// Without a name it lists the rungs of the ladder, and where there is a GPU, a rung's page says what its peak
+    /// is. auto is explained by what it chooses: the kernel, its splits and copies, and what else was thought of.
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
 
@@ -175,7 +180,7 @@ pub enum Command {
 /// What clap says.
 pub fn parse() -> Result<Args, clap::Error> {
     let command = Args::command();
-    let mut matches = command.clone().try_get_matches()?;
+    let mut matches = command.clone().try_get_matches().map_err(with_tip)?;
     if let Some(name) = matches.subcommand_name() {
         let is_given = |arg: &&clap::Arg| {
             let source = matches.value_source(arg.get_id().as_str());
@@ -188,6 +193,31 @@ pub fn parse() -> Result<Args, clap::Error> {
         }
     }
     Args::from_arg_matches_mut(&mut matches)
+}
+
+/// With what to type, where the name of a kernel stands alone.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let word = match error.kind() {
+        ErrorKind::InvalidSubcommand => error.get(ContextKind::InvalidSubcommand),
+        ErrorKind::UnknownArgument if std::env::args().nth(1).is_some_and(|it| it == "run") => {
+            error.get(ContextKind::InvalidArg)
+        }
+        _ => None,
+    };
+    if let Some(ContextValue::String(word)) = word
+        && let Ok(selection) = Selection::parse(word)
+    {
+        let is_for = |compute: &Compute| selection.computing(*compute).is_ok();
+        let compute = match Compute::ALL.into_iter().find(is_for) {
+            None | Some(Compute::F32) => String::new(),
+            Some(compute) => format!(" --compute {}", compute.name()),
+        };
+        let tip = format!(
+            "`--kernel {word} --size 512{compute}` runs it, and `explain {word}` explains it"
+        );
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// All options, with the names by which help and errors call them.

@@ -1,7 +1,7 @@
 //! `explain auto`: what is chosen for a product, and why.
 
-use host::auto::{Basis, Estimate};
-use host::{Compute, Gemm, Shape, Table, Title, auto};
+use host::auto::{Basis, Prediction};
+use host::{Auto, Compute, Gemm, Shape, Table, Title, auto};
 use serde::Serialize;
 
 use super::explain::args::ExplainArgs;
@@ -14,6 +14,9 @@ use crate::report::json;
 
 /// Products to explain, for a call that names none.
 const SHAPES: [Shape; 3] = [Shape::square(512), Shape::square(4096), Shape::new(16, 4096, 4096)];
+
+/// Elements in 16 bits that are as long as what bulk copies are aligned to.
+const ALIGNED: usize = 8;
 
 /// How many of the best choices are shown.
 const SHOWN: usize = 5;
@@ -28,21 +31,29 @@ struct Chosen<'a> {
     m: usize,
     n: usize,
     k: usize,
+    trans_a: bool,
+    trans_b: bool,
+    batch: usize,
     compute: &'static str,
     chosen: &'static str,
     splits: u32,
-    /// Whether A and B are copied first.
+    /// Whether A and B are copied first, by choice.
     packed: bool,
+    /// Which of A and B are copied first, by choice or because the kernel does not read them as they lie.
+    copies: Vec<Copied>,
+    /// Whether rows would have to be copied, if they were not stored so that they begin on 16 bytes.
+    #[serde(skip)]
+    has_odd_rows: bool,
     /// Whether this product was measured itself, and the costs mislead.
     exception: bool,
-    /// The best by costs, fastest first; empty without measurements.
+    /// The best by costs, fastest first; empty where there are none.
     candidates: Vec<CandidateLine>,
 }
 
 impl<'a> Chosen<'a> {
     /// A product for which nothing is chosen yet.
     fn new(gemm: &Gemm, device: &'a str, basis: &'a str) -> Self {
-        let Gemm { m, n, k, compute, .. } = *gemm;
+        let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = *gemm;
         Self {
             kernel: auto::NAME,
             device,
@@ -50,10 +61,15 @@ impl<'a> Chosen<'a> {
             m,
             n,
             k,
+            trans_a,
+            trans_b,
+            batch,
             compute: compute.name(),
             chosen: "",
             splits: 1,
             packed: false,
+            copies: Vec::new(),
+            has_odd_rows: false,
             exception: false,
             candidates: Vec::new(),
         }
@@ -66,20 +82,21 @@ struct CandidateLine {
     splits: u32,
     packed: bool,
     predicted_ms: f64,
-    /// Whether memory takes longer than the multiprocessors.
-    memory_bound: bool,
+    /// Whether memory takes longer than the multiprocessors; null where costs do not tell.
+    memory_bound: Option<bool>,
 }
 
-impl From<Estimate> for CandidateLine {
-    fn from(estimate: Estimate) -> Self {
-        Self {
-            kernel: estimate.choice.descriptor.name(),
-            splits: estimate.choice.splits,
-            packed: estimate.choice.staged,
-            predicted_ms: 1e-6 * estimate.ns,
-            memory_bound: estimate.memory_bound,
-        }
+impl From<Prediction> for CandidateLine {
+    fn from(Prediction { kernel, splits, staged, ns, memory_bound }: Prediction) -> Self {
+        Self { kernel, splits, packed: staged, predicted_ms: 1e-6 * ns, memory_bound }
     }
+}
+
+/// An operand that is copied first.
+#[derive(Serialize)]
+struct Copied {
+    operand: &'static str,
+    reason: &'static str,
 }
 
 /// Does what the options say.
@@ -122,23 +139,33 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             let product = auto.product(gemm)?.prepare()?;
             let (name, splits) = (product.kernel_name(), product.splits());
             let title = Title { chosen: Some(name), splits, ..Title::default() };
-            let chosen = Chosen { chosen: name, splits: splits.unwrap_or(1), ..none };
+            let candidates = predictions(&auto, &gemm);
+            let [a, b, _] = gemm.shapes();
+            let has_odd_rows = [a, b].iter().any(|[_, cols]| !cols.is_multiple_of(ALIGNED));
+            let chosen = Chosen {
+                chosen: name,
+                splits: splits.unwrap_or(1),
+                candidates,
+                has_odd_rows,
+                ..none
+            };
             (chosen, title.choice().unwrap_or_default())
         } else {
             let choice = auto.choose(&gemm)?;
+            if !is_f32 {
+                device.kernel(choice.descriptor)?;
+            }
+            let copies = ["A", "B"].into_iter().zip(Auto::copies(&gemm, choice));
+            let copies =
+                copies.filter_map(|(operand, reason)| Some(Copied { operand, reason: reason? }));
             let chosen = Chosen {
                 chosen: choice.descriptor.name(),
                 splits: choice.splits,
                 packed: choice.staged,
+                copies: copies.collect(),
+                exception: is_f32 && auto.exception(&gemm).is_some(),
+                candidates: predictions(&auto, &gemm),
                 ..none
-            };
-            let chosen = if is_f32 {
-                let ranking = auto.ranking(&gemm, SHOWN);
-                let candidates = ranking.into_iter().map(CandidateLine::from).collect();
-                Chosen { exception: auto.exception(&gemm).is_some(), candidates, ..chosen }
-            } else {
-                device.kernel(choice.descriptor)?;
-                chosen
             };
             (chosen, choice.to_string())
         };
@@ -151,13 +178,29 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Right)
 }
 
+/// What else was thought of.
+fn predictions(auto: &Auto, gemm: &Gemm) -> Vec<CandidateLine> {
+    auto.predictions(gemm, SHOWN).into_iter().map(CandidateLine::from).collect()
+}
+
 fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
     let why = if chosen.exception { ", as measured for this product; by the costs:" } else { "" };
     let mut text = format!("\n{shape}: {choice}{why}\n");
+    for Copied { operand, reason } in &chosen.copies {
+        text += &format!("  copies {operand} first: {reason}\n");
+    }
+    if chosen.has_odd_rows {
+        text +=
+            "  copies nothing: matrices in 16 bits are stored with rows that begin on 16 bytes\n";
+    }
     for CandidateLine { kernel, splits, packed, predicted_ms, memory_bound } in &chosen.candidates {
-        let bound = if *memory_bound { "memory" } else { "multiprocessors" };
+        let bound = match memory_bound {
+            Some(true) => ", for the memory",
+            Some(false) => ", for the multiprocessors",
+            None => "",
+        };
         text += &format!(
-            "  {kernel:<16}{splits:>4} split(s){:<8}{:>14} predicted, for the {bound}\n",
+            "  {kernel:<20}{splits:>4} split(s){:<8}{:>14} predicted{bound}\n",
             if *packed { ", staged" } else { "" },
             milliseconds(*predicted_ms)
         );

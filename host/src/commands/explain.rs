@@ -1,17 +1,18 @@
 //! `explain`: what a rung is about, and the arithmetic of its geometry.
 
 pub mod args;
+mod others;
 
 use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
+use host::candidate::{ALL, CUBLAS};
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::tensor_core::BK;
 use host::kernels::{
-    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, TensorCoreDescriptor,
-    Tile, Unaligned,
+    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, Tile, Unaligned,
+    f32_kernels,
 };
 use host::limit::profile::Profile;
-use host::{Device, DeviceChoice, Selection, auto, nearest_name};
+use host::{Device, DeviceChoice, auto, nearest_name};
 use serde::Serialize;
 
 use super::choices;
@@ -31,11 +32,13 @@ const EXAMPLE_K: u64 = 7;
 
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
-    let Some(name) = &args.rung else {
+    let Some(name) = &args.name else {
         args.expect_none_for_auto()?;
         page::list(args.format, "The ladder, in f32:", LADDER.iter().copied())?;
         if args.format == Format::Table {
-            print("`explain NAME` says more about one of them.\n")?;
+            print(
+                "`explain NAME` says more about one of them, or about any other kernel of `list`.\n",
+            )?;
         }
         return Ok(Outcome::Right);
     };
@@ -43,84 +46,38 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         return choices::run(args);
     }
     args.expect_none_for_auto()?;
-    if let Some(descriptor) = TENSOR_CORE.iter().find(|one| one.name() == name) {
-        return tensor_core(descriptor, args.format);
-    }
-    let descriptor = find_rung(name)?;
-    match args.format {
-        Format::Json => print(&json::line(&Explanation::of(descriptor))),
-        Format::Table => print(&text(descriptor)),
-    }?;
+    let text = if let Some(descriptor) = LADDER.iter().find(|one| one.name() == name) {
+        match args.format {
+            Format::Json => json::line(&Explanation::of(descriptor)),
+            Format::Table => text(descriptor),
+        }
+    } else if let Some(descriptor) = f32_kernels().find(|one| one.name() == name) {
+        others::in_f32(descriptor, args.format)
+    } else if let Some(descriptor) = TENSOR_CORE.iter().find(|one| one.name() == name) {
+        others::tensor_core(descriptor, args.format)
+    } else {
+        return Err(no_kernel(name));
+    };
+    print(&text)?;
     Ok(Outcome::Right)
 }
 
-/// Only rungs have a file, and a place in the ladder, to explain; `auto` is explained elsewhere.
-fn find_rung(name: &str) -> Result<&'static KernelDescriptor, Error> {
-    if let Some(descriptor) = LADDER.iter().find(|descriptor| descriptor.name() == name) {
-        return Ok(descriptor);
-    }
-    let instead = match Selection::parse(name) {
-        Ok(Selection::Rung(tile)) => {
-            format!("`--list` shows its geometry, and `--kernel {}` runs it", tile.name())
+/// What is no kernel: a mistake, or explained elsewhere.
+fn no_kernel(name: &str) -> Error {
+    let instead = match name {
+        CUBLAS => {
+            "it is NVIDIA's library, the baseline: `--kernel cublas` runs it, and `bench` compares with it"
         }
-        Ok(Selection::Cublas) => {
-            "`--kernel cublas` runs it, and `bench` compares with it".to_owned()
-        }
-        Ok(
-            Selection::All
-            | Selection::Auto
-            | Selection::TensorCore(_)
-            | Selection::AllTensorCore
-            | Selection::AllTf32(_),
-        ) => "`explain` without a name lists the rungs".to_owned(),
-        Err(_) => {
+        ALL => "it stands for all that `--kernel all` compares; `list` shows the kernels",
+        _ => {
             let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());
-            let ladder = LADDER.iter().map(|descriptor| descriptor.name());
-            let known: Vec<_> = ladder.chain(tensor_core).chain([auto::NAME]).collect();
+            let in_f32 = f32_kernels().map(|descriptor| descriptor.name());
+            let known: Vec<_> = in_f32.chain(tensor_core).chain([auto::NAME]).collect();
             let nearest = nearest_name(name, &known);
-            return Err(GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into());
+            return GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into();
         }
     };
-    Err(Error::NoRung { name: name.to_owned(), instead })
-}
-
-/// A kernel for tensor cores, in JSON.
-#[derive(Serialize)]
-struct TensorCoreExplanation {
-    kernel: &'static str,
-    summary: &'static str,
-    block_tile: [u32; 3],
-    threads: u32,
-    shared_bytes: u32,
-    /// Multiply-adds for each element of A and B that a block reads.
-    multiply_adds_per_element: f64,
-}
-
-/// Explains a kernel for tensor cores: the header of its file, and its geometry.
-fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> Result<Outcome, Error> {
-    let [bm, bn] = [descriptor.rows(), descriptor.cols()];
-    let explanation = TensorCoreExplanation {
-        kernel: descriptor.name(),
-        summary: descriptor.summary(),
-        block_tile: [bm, bn, BK],
-        threads: descriptor.threads(),
-        shared_bytes: descriptor.shared_bytes(),
-        multiply_adds_per_element: f64::from(bm) * f64::from(bn) / f64::from(bm + bn),
-    };
-    let header = plain(descriptor.header());
-    print(&match format {
-        Format::Json => json::line(&explanation),
-        Format::Table => format!(
-            "{header}{}  tile of C:      {bm} x {bn}, in steps of {BK} along K\n  threads:        {} \
-             per block\n  shared memory:  {} bytes per block\n  reuse:          {:.1} multiply-adds \
-             for each element of A and B that a block reads\n",
-            title("Geometry"),
-            explanation.threads,
-            explanation.shared_bytes,
-            explanation.multiply_adds_per_element,
-        ),
-    })?;
-    Ok(Outcome::Right)
+    Error::NoKernel { name: name.to_owned(), instead }
 }
 
 /// The place in the ladder, from 0.
@@ -137,6 +94,10 @@ fn text(descriptor: &KernelDescriptor) -> String {
         plain(descriptor.header()),
         title("Geometry"),
         geometry(descriptor),
+        format!(
+            "  rebuilds        {}\n",
+            descriptor.origin().unwrap_or("no document: the ladder goes beyond them")
+        ),
         title("Arithmetic"),
         "For one result, with K for the inner dimension and aligned matrices: values follow from\n\
          the geometry, instructions are counted in the PTX, and no time is measured.\n\n"
@@ -212,6 +173,11 @@ fn geometry(descriptor: &KernelDescriptor) -> String {
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
+    let along_z = match descriptor.abi() {
+        KernelAbi::SplitK => ", z the products of a batch and their splits of K",
+        KernelAbi::Batched => ", z the products of a batch",
+        _ => "",
+    };
     let entries = match (descriptor.abi(), descriptor.unaligned()) {
         (abi, _) if abi.has_tensor_maps() => format!(
             "{}, for any matrices; an A or a B whose rows do not begin on\n{:18}16 bytes \
@@ -232,11 +198,9 @@ fn geometry(descriptor: &KernelDescriptor) -> String {
          \u{20} thread's tile   TM = {tm}, TN = {tn}\n\
          \u{20} threads         {x} x {y} = {} per block\n\
          \u{20} shared memory   {shared}\n\
-         \u{20} grid            {grid}\n\
-         \u{20} entry points    {entries}\n\
-         \u{20} rebuilds        {}\n",
+         \u{20} grid            {grid}{along_z}\n\
+         \u{20} entry points    {entries}\n",
         descriptor.threads(),
-        descriptor.origin().unwrap_or("no document: the ladder goes beyond them")
     )
 }
 

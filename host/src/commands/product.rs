@@ -21,12 +21,12 @@ pub struct ProductArgs {
     pub batch: usize,
 
     /// The factor of the product.
-    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true, value_parser = factor)]
     pub alpha: f32,
 
     /// The factor of the old C; 0 does not read it. A timed launch reads what the one before it
     /// left.
-    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 0.0, allow_hyphen_values = true, value_parser = factor)]
     pub beta: f32,
 
     /// How products are computed: f32; or on tensor cores tf32x3 (f32 in two parts of TF32, to f32's
@@ -156,6 +156,16 @@ fn batch(text: &str) -> Result<usize, String> {
         Ok(count) if count > 0 => Ok(count),
         _ => Err(format!("a batch has 1 product or more, at most {MAX_DIMENSION}")),
     }
+}
+
+/// Alpha or beta.
+fn factor(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| "a factor is a number, as in 2, -0.5 or 1e-3".to_owned())
+}
+
+/// A seed of random numbers.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number of 0 or more, at most {}", u64::MAX))
 }
 
 /// A number of rows or columns.

@@ -127,7 +127,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
             };
             ran = true;
             let result = workload.result(job, group.len() > 1)?;
-            let check = progress::portion(
+            let (check, unrounded) = progress::portion(
                 "checking against the product in f64",
                 host::verify::progress,
                 || {
@@ -135,10 +135,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                         Some(reference) => reference,
                         none => none.insert(operands.reference(bound, seed.unwrap_or(0))?),
                     };
-                    match candidate.title.is_cublas() {
-                        true => reference.check_baseline(&result),
-                        false => reference.check(&result),
-                    }
+                    let unrounded = || reference.check_unrounded(&result);
+                    Ok::<_, BenchError>(match (candidate.title.is_cublas(), gemm.compute) {
+                        (true, _) => (unrounded()?, None),
+                        (false, Compute::Tf32) => (reference.check(&result)?, Some(unrounded()?)),
+                        (false, _) => (reference.check(&result)?, None),
+                    })
                 },
             )?;
             let ratio = |other: &Samples| Ratio::of(other, &samples);
@@ -158,6 +160,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                 sets,
                 load,
                 check,
+                unrounded,
                 speedup,
                 share_of_cublas,
                 findings: findings.clone(),

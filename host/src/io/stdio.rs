@@ -57,7 +57,7 @@ pub fn print_styled(text: &str, accents: &[Accent<'_>]) -> Result<(), Error> {
 pub fn accent(word: &str) -> Accent<'_> {
     let colour = match word {
         "PASS" | "faster" => AnsiColor::Green,
-        "FAIL" | "UNSTABLE" | "slower" => AnsiColor::Red,
+        "FAIL" | "FINDINGS" | "UNSTABLE" | "slower" => AnsiColor::Red,
         _ => AnsiColor::Yellow,
     };
     Accent { word, style: colour.on_default() }

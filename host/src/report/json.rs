@@ -224,9 +224,17 @@ struct ResultLine<'a> {
     /// How busy the GPU was.
     #[serde(flatten)]
     load: Load,
+    /// The errors by which the result is judged: in TF32 those against the product of A and B rounded to nearest.
     max_abs_error: Option<f64>,
     /// The tolerance of the element with the largest error.
     tolerance: Option<f64>,
+    rms_error: Option<f64>,
+    /// Null for matrices from files, whose elements alone decide.
+    rms_tolerance: Option<f64>,
+    /// The errors against the product of A and B as they are, where that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unrounded: Option<Unrounded>,
+    /// `PASS`; `FINDINGS` if the result is right and the checks of the software device found something; `FAIL`.
     status: &'static str,
     check: CheckLine,
     /// What the checks of the software device found.
@@ -260,6 +268,12 @@ struct CheckLine {
 }
 
 #[derive(Serialize)]
+struct Unrounded {
+    max_abs_error: Option<f64>,
+    rms_error: Option<f64>,
+}
+
+#[derive(Serialize)]
 struct Worst {
     row: usize,
     col: usize,
@@ -271,7 +285,7 @@ struct Worst {
 impl<'a> ResultLine<'a> {
     fn new(record: &'a Record<'_>) -> Self {
         let Record { setting, title, samples, sets, load, check, .. } = record;
-        let Record { speedup, share_of_cublas, findings, .. } = record;
+        let Record { speedup, share_of_cublas, findings, unrounded, .. } = record;
         let limit = load.and_then(|load| load.limit());
         let gflops = samples.gflops(setting.gemm.flops());
         let peak = setting.peak().map(|peak| peak.gflops());
@@ -306,6 +320,12 @@ impl<'a> ResultLine<'a> {
             load: load.unwrap_or_default(),
             max_abs_error: check.largest.map(|d| d.error),
             tolerance: check.largest.map(|d| d.tolerance),
+            rms_error: check.rms_error(),
+            rms_tolerance: check.rms_tolerance(),
+            unrounded: unrounded.map(|check| Unrounded {
+                max_abs_error: check.largest.map(|d| d.error),
+                rms_error: check.rms_error(),
+            }),
             status: record.status(),
             check: CheckLine {
                 method: match check.method {

@@ -17,6 +17,8 @@ const NAME: usize = 18;
 pub struct Ladder {
     right: usize,
     wrong: usize,
+    /// Right, but the checks of the software device found something.
+    found: usize,
     refused: usize,
     /// How results were checked: the same in all rows.
     method: String,
@@ -49,9 +51,10 @@ impl Ladder {
     /// Prints a result's row.
     pub fn result(&mut self, record: &Record<'_>) -> Result<(), Error> {
         let Record { setting, title, samples, load, check, speedup, share_of_cublas, .. } = record;
-        match check.passed() {
-            true => self.right += 1,
-            false => self.wrong += 1,
+        match (check.passed(), record.findings.is_empty()) {
+            (true, true) => self.right += 1,
+            (true, false) => self.found += 1,
+            (false, _) => self.wrong += 1,
         }
         if samples.gap_free() == Some(false) {
             self.gaps.push(title.name);
@@ -69,7 +72,7 @@ impl Ladder {
         let limit = load.and_then(|load| load.limit());
         let limit = limit.map(|limit| format!("  limited by {}", limit.short()));
         let choice = title.choice().map(|choice| format!(", by {choice}")).unwrap_or_default();
-        let status = format!("{}{}{choice}", record.status(), limit.unwrap_or_default());
+        let status = format!("{}{}{choice}", record.verdict(), limit.unwrap_or_default());
         print_styled(&row(title.name, &cells, &status), &[accent(record.status())])
     }
 
@@ -87,7 +90,11 @@ impl Ladder {
 
     /// Prints what is below the rows.
     pub fn end(&self, setting: &Setting<'_>) -> Result<(), Error> {
-        let Self { right, wrong, refused, method, gaps, .. } = self;
+        let Self { right, wrong, found, refused, method, gaps, .. } = self;
+        let found = match found {
+            0 => String::new(),
+            found => format!(", {found} right with findings"),
+        };
         let gaps = match &gaps[..] {
             [] => String::new(),
             names => {
@@ -103,7 +110,7 @@ impl Ladder {
         };
         print(&format!(
             "{gaps}{ratios}{}check:   {method}\n\
-             result:  {right} right, {wrong} wrong, {refused} refused\n",
+             result:  {right} right{found}, {wrong} wrong, {refused} refused\n",
             page::speed(setting),
         ))
     }

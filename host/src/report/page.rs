@@ -150,7 +150,7 @@ fn page(record: &Record<'_>) -> String {
         number(percent(gflops, peak), 1),
         scientific(check.largest.map(|d| d.error)),
         scientific(check.largest.map(|d| d.tolerance)),
-        record.status().to_owned(),
+        record.verdict(),
     ]);
     let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
     let how = match (title.choice(), title.splits, title.asked_splits) {
@@ -172,7 +172,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n",
+        "{}{table}\n{how}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms().len(),
         interval.unwrap_or_default(),
@@ -180,7 +180,22 @@ fn page(record: &Record<'_>) -> String {
         speed(setting),
         limit(load.as_ref()) + &share(record),
         describe(check),
+        accuracy(record),
     )
+}
+
+/// The rms error, and the errors against A and B as they are, where the check is of rounded ones.
+fn accuracy(Record { check, unrounded, .. }: &Record<'_>) -> String {
+    let rms = check.rms_error().map(|error| {
+        let tolerance = check.rms_tolerance().map(|most| format!(", tolerance {most:.3e}"));
+        format!("rms:     {error:.3e}{}\n", tolerance.unwrap_or_default())
+    });
+    let unrounded = unrounded.map(|check| {
+        let (rms, max) = (check.rms_error(), check.largest.map(|d| d.error));
+        let [rms, max] = [rms, max].map(scientific);
+        format!("errors:  rms {rms}, max {max} against A and B before they were rounded\n")
+    });
+    [rms, unrounded].into_iter().flatten().collect()
 }
 
 /// What the numbers mean.
@@ -279,11 +294,8 @@ fn describe(check: &Check) -> String {
         }
         None => String::new(),
     };
-    let failures = match check.failures {
-        0 => String::new(),
-        count => format!("; at least {count} wrong"),
-    };
-    format!("{}{worst}{failures}", method(check))
+    let failure = check.failure().map(|reason| format!("; {reason}")).unwrap_or_default();
+    format!("{}{worst}{failure}", method(check))
 }
 
 /// What was compared with what.
@@ -297,7 +309,9 @@ pub fn method(check: &Check) -> String {
         ),
     };
     let bound = match check.bound {
-        Bound::Probabilistic => "probabilistic rounding bound, 8 sigma",
+        Bound::Probabilistic => {
+            "probabilistic rounding bounds, 8 sigma, of the largest and the rms error"
+        }
         Bound::WorstCase => "worst-case rounding bound",
     };
     format!("{method}, {bound}")

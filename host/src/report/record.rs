@@ -50,6 +50,8 @@ pub struct Record<'a> {
     /// How busy the GPU was; none on the software device.
     pub load: Option<Load>,
     pub check: Check,
+    /// Of A and B as they are, where `check` is of rounded ones.
+    pub unrounded: Option<Check>,
     /// How many times as fast as the rung before: the last one that ran.
     pub speedup: Option<Ratio>,
     /// The throughput as a share of cuBLAS's, measured in turn with it.
@@ -76,6 +78,19 @@ impl Ratio {
 impl Record<'_> {
     /// The verdict in a word.
     pub fn status(&self) -> &'static str {
-        if self.check.passed() { "PASS" } else { "FAIL" }
+        match (self.check.passed(), self.findings.is_empty()) {
+            (true, true) => "PASS",
+            (true, false) => "FINDINGS",
+            (false, _) => "FAIL",
+        }
+    }
+
+    /// The same with how many findings there are, for people.
+    pub fn verdict(&self) -> String {
+        match (self.status(), self.findings.len()) {
+            (status, 0) => status.to_owned(),
+            ("FINDINGS", count) => format!("FINDINGS {count}"),
+            (status, count) => format!("{status}, FINDINGS {count}"),
+        }
     }
 }

@@ -25,6 +25,7 @@ mod changes;
 mod choice;
 mod digests;
 pub mod model;
+mod prediction;
 mod rule;
 mod scale;
 pub mod table;
@@ -48,6 +49,7 @@ use crate::matrix::{DeviceHalfMatrix, DeviceMatrix};
 pub use changes::Change;
 pub use choice::Choice;
 pub use model::{Estimate, Model};
+pub use prediction::Prediction;
 pub use table::Table;
 
 /// The name that stands for the choice.

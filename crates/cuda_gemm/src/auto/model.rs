@@ -35,9 +35,10 @@
 //! dimension is no multiple of 16 bytes, tensor maps need a copy of that matrix first; other kernels have
 //! the choice: to stage A and B, or to take another entry point.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Reads};
+use kernels_gpu::{KernelAbi, KernelDescriptor};
 
 use super::choice::{Choice, slices};
+use super::prediction::copied;
 use super::table::{Costs, Pace, Table};
 use crate::gemm::{Decomposition, Gemm, KernelForm, MAX_SPLITS};
 use crate::launch::{is_aligned, wide_rows};
@@ -338,21 +339,9 @@ impl Work {
         let inputs = [(4.0 * m * k, gemm.stride_a), (4.0 * k * n, gemm.stride_b)];
         let bytes = inputs.map(|(bytes, stride)| bytes * count(stride, batch));
         let read = inputs.map(|(bytes, stride)| bytes * count(stride, products));
-        let reads = form.reads(descriptor);
-        let has_maps = descriptor.abi().has_tensor_maps();
-        // What can be copied first, or need not be.
-        let could_be = |i: usize| match reads[i] {
-            Reads::Aligned => !wide[i],
-            Reads::Unaligned => true,
-            Reads::Anywhere | Reads::Copied => false,
-        };
-        let is_choice = descriptor.abi() == KernelAbi::SplitK;
-        let staged = staged && is_choice && (could_be(0) || could_be(1));
-        let is_copied = [0, 1].map(|i| match reads[i] {
-            Reads::Copied => true,
-            Reads::Aligned if has_maps => ![gemm.lda, gemm.ldb][i].is_multiple_of(4),
-            _ => staged && could_be(i),
-        });
+        let is_copied = copied(&form, descriptor, staged);
+        // Copies that the kernel could do without.
+        let staged = staged && is_copied != copied(&form, descriptor, false);
         let copied = |i: usize| if is_copied[i] { bytes[i] } else { 0.0 };
         Self {
             // Each of the first two fits 31 bits, as `Gemm::validate` accepted the sizes.

@@ -34,22 +34,31 @@ const COPIED: f64 = 1.5e6;
 /// The kernel and the splits that should take the least time; none for a product that they do not compute
 /// as it says.
 pub(super) fn choose(gemm: &Gemm, multiprocessors: u32) -> Option<Choice> {
+    let all = times(gemm, multiprocessors);
+    let (descriptor, splits, _) = all.min_by(|(.., one), (.., other)| one.total_cmp(other))?;
+    Some(Choice { descriptor, splits: splits as u32, staged: is_staged(gemm, descriptor) })
+}
+
+/// The kernels that compute a product, with each number of splits, and microseconds.
+pub(super) fn times(
+    gemm: &Gemm,
+    multiprocessors: u32,
+) -> impl Iterator<Item = (&'static KernelDescriptor, usize, f64)> {
     let kernels = TF32
         .iter()
         .filter(|kernel| Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel));
-    let all = kernels.flat_map(|kernel| {
+    kernels.flat_map(move |kernel| {
         let splits = if is_persistent(kernel) { &SPLITS[..1] } else { &SPLITS };
-        splits.iter().map(|splits| (*kernel, *splits))
-    });
-    let time = |kernel, splits| time(gemm, kernel, splits, multiprocessors);
-    let (descriptor, splits) = all.min_by(|(one, splits), (other, other_splits)| {
-        time(one, *splits).total_cmp(&time(other, *other_splits))
-    })?;
-    // Without copies kernels are slow where 128-bit accesses do not reach A and B. Transposes are copied anyway,
-    // and bulk copies need them.
+        let time = move |splits| time(gemm, kernel, splits, multiprocessors);
+        splits.iter().map(move |splits| (*kernel, *splits, time(*splits)))
+    })
+}
+
+/// Whether A and B are copied first. Without copies kernels are slow where 128-bit accesses do not reach A and B.
+/// Transposes are copied anyway, and bulk copies need them.
+pub(super) fn is_staged(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let [a, b, _] = wide_rows(gemm, [0; 3]);
-    let staged = !is_persistent(descriptor) && (!gemm.trans_a && !a || !gemm.trans_b && !b);
-    Some(Choice { descriptor, splits: splits as u32, staged })
+    !is_persistent(kernel) && (!gemm.trans_a && !a || !gemm.trans_b && !b)
 }
 
 /// Whether a block takes one tile after the other, and stores one while it computes the next.

@@ -68,6 +68,17 @@ pub(super) fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDesc
     least.map_or(&wgmma_persistent::DESCRIPTOR, |(_, kernel)| kernel)
 }
 
+/// All kernels that are chosen from, fastest first: name, splits and microseconds.
+pub(super) fn ranking(gemm: &Gemm, multiprocessors: u32) -> Vec<(&'static str, u32, f64)> {
+    let times = COSTS.iter().filter_map(|cost| {
+        let (time, division) = cost.least(gemm, multiprocessors)?;
+        Some((cost.kernel.name(), division.splits, time))
+    });
+    let mut times: Vec<_> = times.collect();
+    times.sort_by(|(.., a), (.., b)| a.total_cmp(b));
+    times
+}
+
 /// How a kernel divides a product, in so many splits if they are given.
 pub(super) fn division(
     gemm: &Gemm,

@@ -267,15 +267,12 @@ impl Comparison {
             Err(error) => return Err(error.into()),
         };
         let check = observer.step(Step::Check, || reference.check(&first))?;
-        row.errors(&check, baseline.map(|baseline| &baseline.check));
-        if !check.passed() {
-            let reason = match check.worst {
-                Some(worst) => format!(
-                    "{} or more wrong; at row {}, column {} the error is {:.3e}",
-                    check.failures, worst.row, worst.col, worst.error
-                ),
-                None => format!("{} or more wrong", check.failures),
-            };
+        let unrounded = match reference.operands().gemm().compute {
+            Compute::Tf32 => observer.step(Step::Check, || reference.check_unrounded(&first))?,
+            _ => check,
+        };
+        row.errors([&check, &unrounded], baseline.map(|baseline| &baseline.check));
+        if let Some(reason) = check.failure() {
             return observer.row(row.without_time(Status::Fail, reason), &[], &[]);
         }
 

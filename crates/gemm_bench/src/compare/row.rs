@@ -196,8 +196,10 @@ pub struct Row {
     pub cublas_rms_error: Option<f64>,
     /// The kernel's divided by cuBLAS's; 1 if both are exact.
     pub rms_error_ratio: Option<f64>,
-    /// The largest error as a share of its tolerance.
+    /// The largest error as a share of its tolerance, which in TF32 is that of rounded A and B.
     pub error_over_tolerance: Option<f64>,
+    /// The same of the root of the mean square.
+    pub rms_error_over_tolerance: Option<f64>,
     /// The same of cuBLAS.
     pub cublas_error_over_tolerance: Option<f64>,
     /// `full`, or `sampled`.
@@ -252,17 +254,22 @@ impl Row {
         Self { status, reason: Some(reason.into()), ..self }
     }
 
-    /// Fills in how far results are from the product in f64.
-    pub fn errors(&mut self, check: &Check, cublas: Option<&Check>) {
+    /// Fills in how far results are from the product in f64: by what decides whether they are right, and of A and B
+    /// as they are, which is another in TF32 only.
+    pub fn errors(&mut self, [check, unrounded]: [&Check; 2], cublas: Option<&Check>) {
         let error = |check: &Check| check.largest.map(|largest| largest.error);
         let relative = |check: &Check| check.worst.map(|worst| worst.ratio());
-        self.max_abs_error = error(check);
+        self.max_abs_error = error(unrounded);
         self.cublas_max_abs_error = cublas.and_then(error);
         self.error_ratio = error_ratio(self.max_abs_error, self.cublas_max_abs_error);
-        self.rms_error = check.rms_error();
+        self.rms_error = unrounded.rms_error();
         self.cublas_rms_error = cublas.and_then(Check::rms_error);
         self.rms_error_ratio = error_ratio(self.rms_error, self.cublas_rms_error);
         self.error_over_tolerance = relative(check);
+        self.rms_error_over_tolerance = check
+            .rms_error()
+            .zip(check.rms_tolerance())
+            .and_then(|(error, tolerance)| finite(error / tolerance));
         self.cublas_error_over_tolerance = cublas.and_then(relative);
         self.check = Some(match check.method {
             Method::Full => "full",
@@ -438,21 +445,32 @@ mod tests {
                 worst: Some(deviation),
                 numbers: 9,
                 squared_errors: error.powi(2),
+                squared_bounds: 9e-8,
             }
         };
+        let errors = |row: &mut Row, own: &Check, cublas: Option<&Check>| {
+            row.errors([own, own], cublas);
+        };
         let mut row = row(&[1.0; 6], &[1.0; 6]);
-        row.errors(&check(2.2e-4), Some(&check(2e-4)));
+        errors(&mut row, &check(2.2e-4), Some(&check(2e-4)));
+        // Nine elements pass up to 1 + 8 / sqrt(3) times the bound.
+        let luck = 1.0 + 8.0 / 3f64.sqrt();
+        let over = 2.2e-4 / 3e-4 / luck;
+        assert_relative_eq!(row.rms_error_over_tolerance.unwrap(), over, max_relative = 1e-12);
         assert_relative_eq!(row.error_ratio.unwrap(), 1.1, max_relative = 1e-12);
         assert_relative_eq!(row.error_over_tolerance.unwrap(), 0.22, max_relative = 1e-12);
         // One error among nine elements; the largest of both is the same now.
-        row.errors(&check(3e-4), Some(&Check { squared_errors: 4.0 * 9e-8, ..check(3e-4) }));
+        let cublas = Check { squared_errors: 4.0 * 9e-8, ..check(3e-4) };
+        errors(&mut row, &check(3e-4), Some(&cublas));
         assert_relative_eq!(row.rms_error.unwrap(), 1e-4, max_relative = 1e-12);
         assert_relative_eq!(row.cublas_rms_error.unwrap(), 2e-4, max_relative = 1e-12);
         assert_relative_eq!(row.rms_error_ratio.unwrap(), 0.5, max_relative = 1e-12);
         assert_eq!(row.error_ratio, Some(1.0));
-        row.errors(&check(0.0), Some(&check(0.0)));
+        errors(&mut row, &check(0.0), Some(&check(0.0)));
         assert_eq!([row.error_ratio, row.rms_error_ratio], [Some(1.0); 2], "both exact");
-        row.errors(&check(1e-9), None);
+        row.errors([&check(1e-9), &check(1e-3)], None);
+        assert_relative_eq!(row.max_abs_error.unwrap(), 1e-3);
+        assert_relative_eq!(row.error_over_tolerance.unwrap(), 1e-6, max_relative = 1e-12);
         assert_eq!([row.error_ratio, row.cublas_max_abs_error], [None; 2]);
         assert_eq!([row.rms_error_ratio, row.cublas_rms_error], [None; 2]);
     }

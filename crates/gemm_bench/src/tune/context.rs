@@ -142,10 +142,7 @@ pub fn check(
         return Ok(Err(format!("results differ between runs, at element {at}")));
     }
     let check = reference.check(&first)?;
-    Ok(match check.passed() {
-        true => Ok(check),
-        false => Err(format!("{} or more elements are wrong", check.failures)),
-    })
+    Ok(check.failure().map_or(Ok(check), Err))
 }
 
 struct InTurn<'a> {

@@ -130,7 +130,8 @@ fn at_end(sheet: &mut Sheet, row: &Row, end: Option<f64>, unit: &Unit, [start, m
         let text = match row.status {
             Status::Refused => "cannot run here",
             Status::Fail | Status::Unstable => "wrong result, not timed",
-            Status::Pass => "not timed",
+            Status::Fault => "stopped with a fault",
+            Status::Pass | Status::Findings => "not timed",
         };
         return sheet.canvas.text([start + 6.0, base], "a halo", Anchor::Start, text);
     };

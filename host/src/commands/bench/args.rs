@@ -7,7 +7,7 @@ use host::compare::Options;
 use host::{Compute, Gemm, Shape, auto, shape};
 
 use crate::commands::l2::L2Arg;
-use crate::commands::product::ProductArgs;
+use crate::commands::product::{ProductArgs, seed};
 use crate::report::RowFormat;
 
 /// The widest margin: more would say nothing new, and take memory.
@@ -72,7 +72,7 @@ pub struct BenchArgs {
     sample_ms: u32,
 
     /// The seed of the random matrices, and of the shapes of --random.
-    #[arg(long, default_value_t = 42, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 42, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
     /// What auto goes by: a table that `host tune` made [default: the one built in].

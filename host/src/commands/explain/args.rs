@@ -11,11 +11,12 @@ use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// The rung to explain, or auto.
-    #[arg(value_name = "RUNG")]
-    pub rung: Option<String>,
+    /// The kernel to explain, or auto.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
 
-    /// For auto: products to choose for, separated by commas: N for a square, or MxNxK
+    /// For auto: products to choose for, separated by commas: N for a square, or MxNxK; with COUNT* in front
+    /// for a strided batch, and :NT, :TN or :TT behind if A or B lies transposed
     /// [default: 512,4096,16x4096x4096].
     #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
     pub sizes: Vec<Shape>,

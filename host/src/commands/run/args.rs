@@ -7,7 +7,7 @@ use host::{Compute, DeviceChoice, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
-use crate::commands::product::{ProductArgs, size};
+use crate::commands::product::{ProductArgs, seed, size};
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::input::{Arrangement, Source};
@@ -56,7 +56,7 @@ pub struct RunArgs {
     pub checks: CheckArgs,
 
     /// The seed of the random matrices [default: 42].
-    #[arg(long, conflicts_with = "a", allow_negative_numbers = true)]
+    #[arg(long, conflicts_with = "a", allow_negative_numbers = true, value_parser = seed)]
     seed: Option<u64>,
 
     /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
@@ -144,7 +144,10 @@ impl RunArgs {
                 self.staged && !is_split,
                 "--staged is for the tiles: name one with --kernel (--list)",
             ),
-            (self.table.is_some() && !is_for_auto, "--table is for --kernel auto in f32"),
+            (
+                self.table.is_some() && !is_for_auto,
+                "--table is for --kernel auto in f32: leave it out, or take auto",
+            ),
             (
                 self.out.is_some() && choice.is_several(),
                 "--out stores one result: name one kernel with --kernel",

@@ -16,8 +16,10 @@ pub struct CheckArgs {
     /// with commas between them [default: $SOFT_CUDA_CHECK, or none].
     ///
     /// races: accesses of the same memory that nothing orders; memory: reads of memory and
-    /// registers that nothing has written; sync: misuse of barriers and member masks. What is found
-    /// is written to stderr, and in JSON to the result, and makes the exit status 1.
+    /// registers that nothing has written; sync: misuse of barriers and member masks; proxies, with races: bulk copies
+    /// over what threads have read, without a fence between the two. What is found
+    /// is written to stderr, and in JSON to the result. A right result then says FINDINGS and how many in place
+    /// of PASS, and the exit status is 1.
     #[arg(long, value_name = "CHECKS")]
     check: Option<Checks>,
 

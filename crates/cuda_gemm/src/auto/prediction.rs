@@ -1,0 +1,128 @@
+//! What a choice in any precision is made from: predicted times, and the copies of operands.
+
+use kernels_gpu::{KernelAbi, KernelDescriptor, Reads};
+
+use super::model::Estimate;
+use super::{Auto, Choice, tf32};
+use crate::gemm::{Compute, Gemm, KernelForm};
+use crate::launch::{tensor_core_times, wide_rows};
+
+/// What a kernel should take for a product: see [`Auto::predictions`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// Parts of K that are summed over by blocks of their own.
+    pub splits: u32,
+    /// Whether A and B are staged where 128-bit accesses do not reach them: see [`Choice::staged`].
+    pub staged: bool,
+    /// The time, in nanoseconds.
+    pub ns: f64,
+    /// Whether memory takes longer than the blocks, where costs tell the two apart.
+    pub memory_bound: Option<bool>,
+}
+
+impl From<Estimate> for Prediction {
+    fn from(Estimate { choice, ns, memory_bound }: Estimate) -> Self {
+        let Choice { descriptor, splits, staged } = choice;
+        let kernel = descriptor.name();
+        Self { kernel, splits, staged, ns, memory_bound: Some(memory_bound) }
+    }
+}
+
+impl Auto {
+    /// The best few choices for a product in whichever precision it says, by costs alone, fastest first; none
+    /// where there are no costs.
+    ///
+    /// ```
+    /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
+    ///
+    /// let auto = Device::open(DeviceChoice::SoftSm90)?.auto()?;
+    /// let gemm = Gemm::new(16, 256, 4096).computed_in(Compute::Bf16);
+    /// let [best, second] = auto.predictions(&gemm, 2)[..] else { panic!() };
+    /// assert!(best.splits > 1 && best.ns <= second.ns);
+    /// assert_eq!(best.kernel, auto.product(gemm)?.kernel_name());
+    /// // The software device has none for f32.
+    /// assert!(auto.predictions(&Gemm::new(16, 256, 4096), 2).is_empty());
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn predictions(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
+        let info = self.device.info();
+        let multiprocessors = info.limits.multiprocessors;
+        let mut all: Vec<_> = match gemm.compute {
+            Compute::F32 => self.ranking(gemm, count).into_iter().map(Prediction::from).collect(),
+            Compute::Tf32 | Compute::Tf32x3 => {
+                let times = tf32::times(gemm, multiprocessors);
+                let of = |(descriptor, splits, us): (&'static KernelDescriptor, usize, f64)| {
+                    Prediction {
+                        kernel: descriptor.name(),
+                        splits: splits as u32,
+                        staged: tf32::is_staged(gemm, descriptor),
+                        ns: 1e3 * us,
+                        memory_bound: None,
+                    }
+                };
+                let mut all: Vec<_> = times.map(of).collect();
+                all.sort_by(|one, other| one.ns.total_cmp(&other.ns));
+                let mut names = Vec::new();
+                all.retain(|one| {
+                    let is_first = !names.contains(&one.kernel);
+                    names.push(one.kernel);
+                    is_first
+                });
+                all
+            }
+            Compute::Bf16 | Compute::F16 => {
+                let of = |(kernel, splits, us)| Prediction {
+                    kernel,
+                    splits,
+                    staged: false,
+                    ns: 1e3 * us,
+                    memory_bound: None,
+                };
+                tensor_core_times(gemm, info).into_iter().map(of).collect()
+            }
+        };
+        all.truncate(count);
+        all
+    }
+
+    /// Why A and B are copied first for a choice, where they are and begin on 16 bytes.
+    ///
+    /// ```
+    /// use cuda_gemm::{Auto, Choice, Gemm, find_kernel};
+    ///
+    /// let choice = Choice { descriptor: find_kernel("persistent")?, splits: 1, staged: false };
+    /// let copies = Auto::copies(&Gemm::new(64, 64, 63), choice);
+    /// assert_eq!(copies, [Some("its rows do not begin on 16 bytes"), None]);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn copies(gemm: &Gemm, choice: Choice) -> [Option<&'static str>; 2] {
+        let form = KernelForm::new(gemm, choice.descriptor);
+        let copied = copied(&form, choice.descriptor, choice.staged);
+        let reads = form.reads(choice.descriptor);
+        let reason = |i: usize| match reads[i] {
+            _ if !copied[i] || gemm.depth() == 0 => None,
+            Reads::Copied => Some("it lies as its transpose"),
+            Reads::Unaligned => Some("as it lies, single elements are read"),
+            Reads::Aligned | Reads::Anywhere => Some("its rows do not begin on 16 bytes"),
+        };
+        form.order([reason(0), reason(1)])
+    }
+}
+
+/// Which operands of a product are copied first, those that the kernel cannot read and, if `staged`, those that
+/// 128-bit accesses do not reach; in the order in which the kernel takes them.
+pub(super) fn copied(form: &KernelForm, kernel: &KernelDescriptor, staged: bool) -> [bool; 2] {
+    let (gemm, reads) = (&form.gemm, form.reads(kernel));
+    let wide = wide_rows(gemm, [0; 3]);
+    let has_maps = kernel.abi().has_tensor_maps();
+    let staged = staged && kernel.abi() == KernelAbi::SplitK;
+    [0, 1].map(|i| match reads[i] {
+        Reads::Copied => true,
+        Reads::Aligned if has_maps => ![gemm.lda, gemm.ldb][i].is_multiple_of(4),
+        Reads::Aligned => staged && !wide[i],
+        Reads::Unaligned => staged,
+        Reads::Anywhere => false,
+    })
+}

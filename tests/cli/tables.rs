@@ -1,0 +1,104 @@
+//! Tables of `tune`.
+
+use super::*;
+
+#[test]
+fn tables_that_cannot_be_used() {
+    let files = Files::new();
+    let table = files.path("table.json");
+    fs::write(&table, TABLE.replacen("tile_64x64", "tile_64x46", 1)).unwrap();
+    let line = TABLE.lines().position(|line| line.contains("tile_64x64")).unwrap() + 1;
+    let place = format!("table.json:{line}: ");
+    let says = [&place[..], "no kernel `tile_64x46`", "did you mean `tile_64x64`?", "host tune"];
+    refused(&["--kernel", "auto", "--size", "8", "--table", &table], &says);
+    for arguments in [
+        &["explain", "auto", "--device", "soft", "--table", &table][..],
+        &["bench", "--sizes", "8", "--table", &table],
+    ] {
+        expect_refusal(&run(arguments), arguments, &says);
+    }
+    let missing = files.path("missing.json");
+    refused(&["--kernel", "auto", "--size", "8", "--table", &missing], &["missing.json"]);
+    let other = ["--kernel", "naive", "--size", "8", "--table", &table];
+    expect_refusal(&soft(&other), &other, &["--table is for --kernel auto"]);
+}
+
+/// Simulated times are no table for a GPU, unless somebody asks for them.
+#[test]
+fn tune_without_a_gpu_writes_nothing() {
+    let files = Files::new();
+    let out = files.path("table.json");
+    // Hides the GPUs of a machine that has some.
+    let arguments = ["tune", "--quick", "--out", &out];
+    let ran = finish(command(&arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    assert!(ran.stderr.contains("add --device soft"), "{}", ran.stderr);
+    assert!(!Path::new(&out).exists());
+}
+
+/// The whole of `tune`, with little to measure.
+#[test]
+fn tune_makes_a_table_that_auto_takes() {
+    for device in ["soft", "soft-sm90"] {
+        let files = Files::new();
+        let folder = files.0.path().to_str().unwrap();
+        let times = Files::new();
+        let save = times.path("times.jsonl");
+        let ran = run(&["tune", "--quick", "--device", device, "--out", folder, "--save", &save]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("simulated times say nothing"), "{}", ran.stderr);
+        for text in ["tile_32x32", "33x20x70", "predicted", "model:", "errors:  not", "table:"] {
+            assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+        }
+        for line in fs::read_to_string(&save).unwrap().lines() {
+            let race: Value = serde_json::from_str(line).unwrap();
+            assert!(race["cublas_rms_error"].is_null(), "{line}");
+            assert!(race["runs"][0]["rms_error"].as_f64().unwrap() > 0.0, "{line}");
+        }
+        let [table] = &files.names()[..] else { panic!("{:?}", files.names()) };
+        let text: Value = serde_json::from_str(&fs::read_to_string(table).unwrap()).unwrap();
+        for name in ["tile_32x32", "tile_32x32_unaligned", "naive", "stage_operands", "peak_copy"] {
+            assert_eq!(text["device"]["ptx_sha256"][name].as_str().unwrap().len(), 64, "{name}");
+        }
+        let table = table.to_str().unwrap();
+        let auto = ["--device", device, "--kernel", "auto", "--size", "40", "--table", table];
+        let ran = run(&auto);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stdout.contains("PASS") && ran.stdout.contains("chosen:"), "{}", ran.stdout);
+        let explain = ["explain", "auto", "--device", device, "--table", table];
+        let basis = run(&explain).stdout;
+        assert!(basis.contains("basis:   measured on Software CUDA device"), "{basis}");
+        assert!(!basis.contains("changed since"), "{basis}");
+    }
+}
+
+/// For a device that cannot be measured now.
+#[test]
+fn tune_has_a_table_say_what_has_changed() {
+    let files = Files::new();
+    let table = files.path("table.json");
+    // As if all had been measured with PTX that nobody knows any more.
+    fs::write(&table, TABLE).unwrap();
+    let explain = ["explain", "auto", "--device", "soft", "--table", &table];
+    let changed = "tile_64x64, tile_64x64_unaligned, ";
+    let ran = run(&explain);
+    assert!(
+        ran.stdout.contains(&format!("PTX that has changed since: {changed}")),
+        "{}",
+        ran.stdout
+    );
+    let ran = run(&["tune", "--accept", &table]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.starts_with(&format!("changed: {changed}")), "{}", ran.stdout);
+    let text: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
+    assert_eq!(text["device"]["changed_since"]["tile_64x64"].as_str().unwrap().len(), 64);
+    assert_eq!(text["launch_ns"], 2000.0);
+    // It is still said.
+    assert!(run(&explain).stdout.contains(changed));
+
+    let missing = files.path("missing.json");
+    let arguments = ["tune", "--accept", &missing];
+    expect_refusal(&run(&arguments), &arguments, &["missing.json"]);
+    let arguments = ["tune", "--accept", &table, "--out", &table];
+    assert_eq!(run(&arguments).code, Some(2));
+}
