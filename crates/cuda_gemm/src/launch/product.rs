@@ -49,6 +49,14 @@ impl ProductBuilder {
         }
     }
 
+    /// Checks the product, and loads every entry point that its calls may take.
+    pub(crate) fn load(self) -> Result<(), Error> {
+        match self {
+            Self::F32(builder) => builder.load().map(drop),
+            Self::TensorCore(builder) => builder.load().map(drop),
+        }
+    }
+
     /// Checks the product, and allocates the memory that it needs.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use kernels_gpu::tensor_core::options;
 
 use super::extras::{Extras, RawExtras};
 use super::parameters::{Address, TensorCoreParameters, TensorCorePointers};
-use super::tensor::{HalfKey, LastMaps, as_row, half_maps, reaches_halves};
+use super::tensor::{HalfKey, LastMaps, as_row, half_maps, may_be_row, reaches_halves};
 use super::tensor_copies::Copies;
 use super::tensor_core::{MOST_TILES, TensorCoreKernel};
 use super::tensor_cost::division;
@@ -85,6 +85,18 @@ impl TensorCoreBuilder {
     ///
     /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
     pub fn prepare(self) -> Result<TensorCorePlan, Error> {
+        let Loaded { kernel, stream, gemm, division, functions, stage_halves } = self.load()?;
+        let copies = stage_halves.map(|function| Copies::new(&stream, &gemm, function));
+        let (copies, last_maps) = (copies.transpose()?, Box::default());
+        Ok(TensorCorePlan { kernel, stream, gemm, division, functions, copies, last_maps })
+    }
+
+    /// Checks the product, and loads every entry point that its calls may take.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TensorCoreBuilder::prepare`] that are not about memory.
+    pub(crate) fn load(self) -> Result<Loaded, Error> {
         let Self { kernel, gemm, stream, splits, any_alignment } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
@@ -149,8 +161,7 @@ impl TensorCoreBuilder {
             // It takes no transposes.
             None => functions[0] = Some(load(descriptor.entry_point(input))?),
             Some(layouts) => {
-                // A matrix of one column may be read as its transpose: see `as_row`.
-                let [column_a, column_b] = [0, 1].map(|i| gemm.shapes()[i][1] == 1);
+                let [column_a, column_b] = [0, 1].map(|i| may_be_row(gemm.shapes()[i]));
                 for (flip_a, flip_b) in [(false, false), (true, false), (false, true), (true, true)]
                 {
                     if flip_a && !column_a || flip_b && !column_b {
@@ -162,13 +173,23 @@ impl TensorCoreBuilder {
             }
         }
         let is_read = tiles > 0 && gemm.depth() > 0;
-        let copies = match any_alignment && is_read {
-            true => Some(Copies::new(&stream, &gemm)?),
+        let stage_halves = match any_alignment && is_read {
+            true => Some(device.entry_point("stage_halves")?),
             false => None,
         };
-        let last_maps = Box::default();
-        Ok(TensorCorePlan { kernel, stream, gemm, division, functions, copies, last_maps })
+        Ok(Loaded { kernel, stream, gemm, division, functions, stage_halves })
     }
+}
+
+/// A product that is checked, and whose entry points are loaded.
+pub(crate) struct Loaded {
+    kernel: TensorCoreKernel,
+    stream: Stream,
+    gemm: Gemm,
+    division: Division,
+    functions: [Option<Arc<EntryPoint>>; 4],
+    /// What copies A and B, if they may lie anywhere.
+    stage_halves: Option<EntryPoint>,
 }
 
 /// The place of the entry point for A and B that lie so, or as their transposes.
