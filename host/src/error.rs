@@ -152,6 +152,9 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::NeedsHopper { .. }) => {
             " with `--list`, or `--device soft-sm90`"
         }
+        BenchError::Gemm(GemmError::ComputeNeedsHopper { .. }) => {
+            " (`--compute`), or `--device soft-sm90`"
+        }
         BenchError::Gemm(GemmError::Compute { .. }) => "; see `--compute` and `--output`",
         BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
         BenchError::NothingMeasured { .. } => "; the rows above say why",

@@ -58,9 +58,9 @@ pub enum Error {
     },
 
     /// A dimension or a leading dimension that the kernels' 32-bit sizes cannot hold.
-    #[error("{what} is {value}, and the largest possible is {max}; use a smaller {what}")]
+    #[error("{what} is {value}, and the largest possible is {max}; use a smaller one")]
     TooLarge {
-        /// The parameter's name: `m`, `lda`, ...
+        /// The parameter's name, `m`, `lda`, ..., or what else is counted.
         what: &'static str,
         /// Its value.
         value: usize,
@@ -357,6 +357,22 @@ pub enum Error {
     NeedsHopper {
         /// The kernel's name.
         kernel: &'static str,
+        /// The device's name.
+        device: String,
+        /// Compute capability, major part.
+        major: u32,
+        /// Compute capability, minor part.
+        minor: u32,
+    },
+
+    /// A [`Compute`](crate::Compute) that only Hopper has kernels for, on another device.
+    #[error(
+        "{compute} needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; there f32 works, and bf16 \
+         and f16 by `mma.sync`"
+    )]
+    ComputeNeedsHopper {
+        /// Its name.
+        compute: &'static str,
         /// The device's name.
         device: String,
         /// Compute capability, major part.

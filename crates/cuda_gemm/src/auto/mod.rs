@@ -230,10 +230,16 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
+    /// Those of [`Gemm::validate`], [`Error::Compute`] for a product of others, and [`Error::ComputeNeedsHopper`].
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
-        if let Some(choice) = tf32::choose(gemm, self.device.info().limits.multiprocessors) {
+        let info = self.device.info();
+        if matches!(gemm.compute, Compute::Tf32 | Compute::Tf32x3) && info.capability != (9, 0) {
+            let (compute, (major, minor)) = (gemm.compute.name(), info.capability);
+            let device = info.name.clone();
+            return Err(Error::ComputeNeedsHopper { compute, device, major, minor });
+        }
+        if let Some(choice) = tf32::choose(gemm, info.limits.multiprocessors) {
             return Ok(choice);
         }
         if gemm.compute != Compute::F32 {
@@ -324,7 +330,7 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`] and [`Device::kernel`].
+    /// Those of [`Auto::choose`] and [`Device::kernel`].
     pub fn plan(&self, gemm: Gemm) -> Result<PlanBuilder, Error> {
         self.plan_choice(gemm, self.choose(&gemm)?)
     }
