@@ -818,7 +818,7 @@ fn the_choice_is_explained_in_each_precision() {
     ]));
     assert!(mma["chosen"].as_str().is_some_and(|name| name.starts_with("mma")), "{mma}");
     let tf32 = ["explain", "auto", "--compute", "tf32", "--device", "soft"];
-    expect_refusal(&run(&tf32), &tf32, &["compute capability 9.0", "soft-sm90"]);
+    expect_refusal(&run(&tf32), &tf32, &["compute capability 9.0", "there f32 works", "soft-sm90"]);
     let rung = ["explain", "tile2d", "--compute", "f16"];
     expect_refusal(&run(&rung), &rung, &["each option of the product is for `explain auto`"]);
 }

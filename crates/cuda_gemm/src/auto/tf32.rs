@@ -32,7 +32,7 @@ const COPY: f64 = 4.0;
 const COPIED: f64 = 1.5e6;
 /// Elements of 16 bytes.
 const QUAD: usize = 4;
-/// Elements by which copies of A and B may be larger than these: 16 MiB.
+/// Elements by which copies of A and B may be larger than these in any case: 16 MiB.
 const MOST_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time; none for a product that they do not compute
@@ -59,14 +59,14 @@ pub(super) fn choose(gemm: &Gemm, multiprocessors: u32) -> Option<Choice> {
     Some(Choice { descriptor, splits: splits as u32, staged })
 }
 
-/// Whether copies of A and B, whose rows begin on 16 bytes, would be much larger than A and B are: those of long
-/// columns, of which each element would be a row.
+/// Whether copies of A and B, whose rows begin on 16 bytes, would be larger than these by much, and by more than a
+/// sixteenth of all matrices: those of long columns, of which each element would be a row.
 fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let form = KernelForm::new(gemm, kernel);
     let is_row = form.are_columns(kernel);
     let Gemm { m, n, k, lda, ldb, batch, .. } = form.gemm;
     let is_reached = [lda, ldb].map(|ld| is_persistent(kernel) && ld.is_multiple_of(QUAD));
-    let [mut elements, mut padding] = [0, 0];
+    let [mut elements, mut padding] = [m as u128 * n as u128 * batch as u128, 0];
     for (i, [rows, cols]) in [[m, k], [k, n]].into_iter().enumerate() {
         let rows = rows as u128 * batch as u128;
         elements += rows * cols as u128;

@@ -180,7 +180,7 @@ mod tests {
         [bytes, 4 * gemm.batch as u128 * (rows_a * cols_a + rows_b * cols_b)]
     }
 
-    /// Neither a row nor a column is padded to more than its size, but for the last vector, or some megabytes.
+    /// Copies are no larger than A and B, but for a sixteenth of all matrices, or some megabytes.
     #[test]
     fn copies_of_rows_and_columns_are_no_larger_than_these() {
         let device = Device::open(DeviceChoice::SoftSm90).unwrap();
@@ -191,7 +191,8 @@ mod tests {
                 for [trans_a, trans_b] in layouts {
                     let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b);
                     let [bytes, own] = staged(&device, gemm.computed_in(compute));
-                    assert!(bytes <= own + own / 16 + (16 << 20), "{gemm:?}: {bytes} of {own}");
+                    let all = own + 4 * (m * n) as u128;
+                    assert!(bytes <= own + all / 16 + (16 << 20), "{gemm:?}: {bytes} of {own}");
                 }
             }
         }
