@@ -6,7 +6,7 @@
 //! - A [`Handle`] has a stream from the beginning, and is borrowed mutably by a call.
 //! - alpha and beta are numbers, or addresses in device memory ([`Factor`]), instead of host or device
 //!   pointers by the handle's mode.
-//! - A wrong argument is an [`Error`] that names it, and a call that is refused enqueues nothing.
+//! - A wrong argument is an [`Error`](crate::Error) that names it, and a call that is refused enqueues nothing.
 //! - The first call of a shape chooses a kernel, loads it and allocates what it needs; calls alike find
 //!   it in the handle, as long as no more than [`MOST_PLANS`] shapes are in use: one more, and the
 //!   handle begins anew. During the capture of a graph, only calls alike work, and the graph uses
