@@ -168,13 +168,15 @@ impl<'m> DeviceHalfRef<'m> {
     /// let device = Device::open(DeviceChoice::Soft)?;
     /// // Two matrices of 2 x 3 with a leading dimension of 8, and 16 elements from one to the next.
     /// let host = Matrix::from_fn(2, 12, |row, i| (100 * row + i) as f32);
-    /// let padded = DeviceHalfMatrix::from_host(&device, InputType::F16, &host)?;
+    /// let mut padded = DeviceHalfMatrix::from_host(&device, InputType::F16, &host)?;
     /// let two = padded.view().rows_as_matrices(2, 3, 8)?;
     /// assert_eq!((two.count(), two.stride(), two.ld()), (2, 16, 8));
     /// assert_eq!(two.download()?.as_slice(), [0.0, 1.0, 2.0, 8.0, 9.0, 10.0]);
     ///
     /// let refused = padded.view().rows_as_matrices(3, 3, 8);
     /// assert!(matches!(refused, Err(Error::BufferTooShort { needed: 19, len: 12 })));
+    /// let to_write = padded.view_mut().rows_as_matrices(1, 12, 12)?;
+    /// assert_eq!((to_write.view().count(), to_write.view().stride()), (2, 16));
     /// # Ok::<(), Error>(())
     /// ```
     ///
