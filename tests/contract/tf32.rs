@@ -2,7 +2,7 @@
 
 use host::kernels::{KernelDescriptor, TF32};
 use host::verify::{Arithmetic, Bound, Check, Method, Problem, Products, Reference, nearest_tf32};
-use host::{Compute, Device, Gemm, Matrix};
+use host::{Compute, Device, Gemm, Job, Matrix, Operands, Product, RotatingBuffers};
 
 use crate::case::{Case, SPLITS, edges};
 use crate::common::devices;
@@ -152,6 +152,45 @@ fn what_is_not_finite_or_overflows() {
             let off = (f64::from(c.at(row, 1)) - f64::from(expected)).abs();
             let right = off <= least || c.at(row, 1) == expected;
             assert!(right, "{}: {number:e} became {:e}", descriptor.name(), c.at(row, 1));
+        }
+    });
+}
+
+/// Vectors with gaps and without, as they are multiplied and as their transposes, wherever they begin, of one product
+/// and of several: bulk copies read a column as a row.
+#[test]
+fn rows_and_columns() {
+    for_each(|device, descriptor, products| {
+        let compute = Compute::of_kernel(descriptor);
+        for [m, n, k] in [[70, 1, 100], [1, 1, 103], [1, 140, 37], [260, 1, 1], [1, 40, 1]] {
+            for (trans, pad, skip) in [
+                (false, 0, 0),
+                (true, 0, 0),
+                (false, 2, 1),
+                (true, 4, 3),
+                (false, 2, 0),
+                (true, 4, 1),
+            ] {
+                let gemm = Gemm::new(m, n, k).scaled(1.5, 0.5).transposed(trans, trans);
+                // Without gaps, wherever they begin.
+                let mut case = Case::random(gemm, 5);
+                case.margins = [(skip, 0), (2 * skip, 0), (0, 0)];
+                let check = verify(&case, &case.run(device, descriptor), products);
+                assert!(check.passed(), "{}: {skip} {gemm:?}: {check:?}", descriptor.name());
+
+                let gemm = gemm.strided(gemm.lda + pad, gemm.ldb + pad, gemm.ldc + pad);
+                for gemm in [gemm, gemm.stacked(3)].map(|gemm| gemm.computed_in(compute)) {
+                    let plan = device.kernel(descriptor).unwrap().plan(gemm);
+                    let plan = if skip == 0 { plan } else { plan.any_alignment() };
+                    let job = Job::product(Product::F32(plan.prepare().unwrap()));
+                    let operands = Operands::random(&gemm, 5);
+                    let buffers = RotatingBuffers::within(device, &operands, 1, skip);
+                    let result = buffers.unwrap().result(&job, operands.c()).unwrap();
+                    let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+                    let check = reference.check(&result).unwrap();
+                    assert!(check.passed(), "{}: {skip} {gemm:?}: {check:?}", descriptor.name());
+                }
+            }
         }
     });
 }

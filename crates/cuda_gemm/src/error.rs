@@ -58,9 +58,9 @@ pub enum Error {
     },
 
     /// A dimension or a leading dimension that the kernels' 32-bit sizes cannot hold.
-    #[error("{what} is {value}, and the largest possible is {max}; use a smaller {what}")]
+    #[error("{what} is {value}, and the largest possible is {max}; use a smaller one")]
     TooLarge {
-        /// The parameter's name: `m`, `lda`, ...
+        /// The parameter's name, `m`, `lda`, ..., or what else is counted.
         what: &'static str,
         /// Its value.
         value: usize,
@@ -365,6 +365,22 @@ pub enum Error {
         minor: u32,
     },
 
+    /// A [`Compute`](crate::Compute) that only Hopper has kernels for, on another device.
+    #[error(
+        "{compute} needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; there f32 works, and bf16 \
+         and f16 by `mma.sync`"
+    )]
+    ComputeNeedsHopper {
+        /// Its name.
+        compute: &'static str,
+        /// The device's name.
+        device: String,
+        /// Compute capability, major part.
+        major: u32,
+        /// Compute capability, minor part.
+        minor: u32,
+    },
+
     /// A kernel that needs tensor maps, with a driver from before CUDA 12.
     #[error(
         "`{kernel}` needs tensor maps (cuTensorMapEncodeTiled), and the driver of {device} has none; \
@@ -478,16 +494,4 @@ pub fn no_gpu(reason: &GpuUnavailable) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_kernel_names_the_nearest_and_all() {
-        let known = vec!["naive", "tile2d"];
-        let error = Error::UnknownKernel { name: "tile".into(), nearest: Some("tile2d"), known };
-        assert_eq!(
-            error.to_string(),
-            "there is no kernel `tile` (did you mean `tile2d`?); the kernels are naive, tile2d"
-        );
-    }
-}
+mod tests;

@@ -5,6 +5,8 @@
 
 mod alignment;
 mod builder;
+mod enqueue;
+mod enqueue_maps;
 mod expected;
 mod extras;
 mod kernel;
@@ -14,10 +16,12 @@ mod plan;
 mod product;
 mod staging;
 mod tensor;
+mod tensor_builder;
 mod tensor_copies;
 mod tensor_core;
 mod tensor_cost;
 mod tensor_division;
+mod tensor_launch;
 mod tensor_plan;
 mod workspace;
 
@@ -29,6 +33,7 @@ pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
+pub use tensor_builder::TensorCoreBuilder;
 pub use tensor_core::TensorCoreKernel;
 pub(crate) use tensor_core::{basis as tensor_core_basis, times as tensor_core_times};
-pub use tensor_plan::{TensorCoreBuilder, TensorCorePlan};
+pub use tensor_plan::TensorCorePlan;

@@ -218,6 +218,7 @@ impl Selection {
                     | GemmError::DeviceMemory { .. }
                     | GemmError::NotInPtx { .. }
                     | GemmError::NeedsHopper { .. }
+                    | GemmError::ComputeNeedsHopper { .. }
                     | GemmError::NeedsTensorMaps { .. }
                     | GemmError::TensorCoreShape { .. }
                     | GemmError::Unsuited { .. }

@@ -38,13 +38,12 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use cust::function::BlockSize;
-use kernels_gpu::{InputType, KernelAbi, KernelDescriptor, LADDER, f32_kernels};
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, f32_kernels};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
 use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, tensor_core_basis, wide_rows};
-use crate::matrix::{DeviceHalfMatrix, DeviceMatrix};
 
 pub use changes::Change;
 pub use choice::Choice;
@@ -233,10 +232,16 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
+    /// Those of [`Gemm::validate`], [`Error::Compute`] for a product of others, and [`Error::ComputeNeedsHopper`].
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
-        if let Some(choice) = tf32::choose(gemm, self.device.info().limits.multiprocessors) {
+        let info = self.device.info();
+        if matches!(gemm.compute, Compute::Tf32 | Compute::Tf32x3) && info.capability != (9, 0) {
+            let (compute, (major, minor)) = (gemm.compute.name(), info.capability);
+            let device = info.name.clone();
+            return Err(Error::ComputeNeedsHopper { compute, device, major, minor });
+        }
+        if let Some(choice) = tf32::choose(gemm, info.limits.multiprocessors) {
             return Ok(choice);
         }
         if gemm.compute != Compute::F32 {
@@ -289,10 +294,10 @@ impl Auto {
         self.plan(gemm)?.prepare()
     }
 
-    /// Loads the kernels that these products need, and runs each once on a tiny product, so that none
-    /// of their calls waits for the driver's compiler; it takes as long as that needs, up to half a
-    /// second for a kernel, and next to nothing for one that is loaded. Without it the first plan with
-    /// a kernel loads it. Returns the kernels' names.
+    /// Loads the entry points that calls of these products may take, wherever their matrices begin, so that none
+    /// of them waits for the driver's compiler; it takes as long as that needs, up to half a second for each, and
+    /// next to nothing for one that is loaded. Without it the first plan with a kernel loads it. Returns the
+    /// kernels' names; [`Device::loaded`] has those of all entry points.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -310,57 +315,24 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// Those of [`Auto::product`] and [`ProductBuilder::prepare`], or a fault of a kernel.
+    /// Those of [`Auto::product`] and [`ProductBuilder::prepare`] that are not about memory.
     pub fn warm_up(&self, products: &[Gemm]) -> Result<Vec<&'static str>, Error> {
-        let mut done: Vec<(Choice, [bool; 2])> = Vec::new();
         let mut names = Vec::new();
         for gemm in products {
-            if let Some(input) = gemm.compute.input() {
-                names.push(self.warm_up_tensor_core(gemm, input)?);
-                continue;
-            }
-            let choice = Choice { splits: 1, ..self.choose(gemm)? };
-            let Gemm { trans_a, trans_b, .. } = *gemm;
-            if done.contains(&(choice, [trans_a, trans_b])) {
-                continue;
-            }
-            // With rows that 128-bit accesses reach, and with others: each has its entry point.
-            for size in [4, 3] {
-                let tiny = Gemm::new(size, size, size).transposed(trans_a, trans_b);
-                let zeros = || DeviceMatrix::zeros(&self.device, size, size);
-                let (a, b, mut c) = (zeros()?, zeros()?, zeros()?);
-                self.plan_choice(tiny, choice)?.prepare()?.enqueue(&a, &b, &mut c)?;
-                self.device.synchronize()?;
-            }
-            done.push((choice, [trans_a, trans_b]));
-            names.push(choice.descriptor.name());
+            let builder = self.product(*gemm)?.any_alignment();
+            names.push(builder.kernel_name());
+            builder.load()?;
         }
         names.sort_unstable();
         names.dedup();
         Ok(names)
     }
 
-    /// As [`Auto::warm_up`], for a product of matrices in 16 bits.
-    fn warm_up_tensor_core(&self, gemm: &Gemm, input: InputType) -> Result<&'static str, Error> {
-        gemm.validate()?;
-        let kernel = self.device.tensor_core_for(gemm, input)?;
-        // With rows that begin on 16 bytes, and with others, which are copied.
-        for size in [8, 3] {
-            let tiny = Gemm::new(size, size, size).transposed(gemm.trans_a, gemm.trans_b);
-            let zeros = || DeviceHalfMatrix::zeros(&self.device, input, size, size);
-            let (a, b) = (zeros()?, zeros()?);
-            let mut c = DeviceMatrix::zeros(&self.device, size, size)?;
-            kernel.plan(tiny).any_alignment().prepare()?.enqueue(&a, &b, &mut c)?;
-            self.device.synchronize()?;
-        }
-        Ok(kernel.descriptor().name())
-    }
-
     /// Chooses a kernel for a product; how it is prepared may then be altered.
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`] and [`Device::kernel`].
+    /// Those of [`Auto::choose`] and [`Device::kernel`].
     pub fn plan(&self, gemm: Gemm) -> Result<PlanBuilder, Error> {
         self.plan_choice(gemm, self.choose(&gemm)?)
     }

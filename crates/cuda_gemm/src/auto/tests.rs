@@ -351,6 +351,23 @@ fn the_rule_without_measurements() {
     assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_128x128x16");
 }
 
+#[test]
+fn a_precision_that_a_device_has_no_kernels_for_is_refused() {
+    let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
+    let (old, new) = (old.unwrap().auto().unwrap(), new.unwrap().auto().unwrap());
+    for compute in [Compute::Tf32, Compute::Tf32x3] {
+        let gemm = Gemm::new(64, 64, 64).computed_in(compute);
+        assert!(new.product(gemm).is_ok());
+        let refused = old.product(gemm).unwrap_err().to_string();
+        let (first, rest) = refused.split_once(", and ").unwrap();
+        assert_eq!(first, format!("{compute} needs compute capability 9.0 (sm_90a)"));
+        assert!(
+            rest.ends_with("has 8.0; there f32 works, and bf16 and f16 by `mma.sync`"),
+            "{refused}"
+        );
+    }
+}
+
 /// What needs tensor maps is for devices that have them.
 #[test]
 fn no_tensor_maps_without_hopper() {

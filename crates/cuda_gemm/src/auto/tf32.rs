@@ -3,7 +3,7 @@
 use kernels_gpu::{KernelAbi, KernelDescriptor, Reads, TF32, tf32};
 
 use super::choice::Choice;
-use crate::gemm::{Compute, Gemm};
+use crate::gemm::{Compute, Gemm, KernelForm};
 use crate::launch::wide_rows;
 
 /// What choices are based on.
@@ -30,6 +30,10 @@ const SPLITS: [usize; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
 /// Of a launch that copies operands, and bytes that it copies in a microsecond.
 const COPY: f64 = 4.0;
 const COPIED: f64 = 1.5e6;
+/// Elements of 16 bytes.
+const QUAD: usize = 4;
+/// Elements by which copies of A and B may be larger than these in any case: 16 MiB.
+const MOST_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time; none for a product that they do not compute
 /// as it says.
@@ -44,9 +48,11 @@ pub(super) fn times(
     gemm: &Gemm,
     multiprocessors: u32,
 ) -> impl Iterator<Item = (&'static KernelDescriptor, usize, f64)> {
-    let kernels = TF32
-        .iter()
-        .filter(|kernel| Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel));
+    let kernels = TF32.iter().filter(|kernel| {
+        let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
+        // The others can do without copies.
+        is_right && (!is_persistent(kernel) || !pads_too_much(gemm, kernel))
+    });
     kernels.flat_map(move |kernel| {
         let splits = if is_persistent(kernel) { &SPLITS[..1] } else { &SPLITS };
         let time = move |splits| time(gemm, kernel, splits, multiprocessors);
@@ -58,7 +64,26 @@ pub(super) fn times(
 /// Transposes are copied anyway, and bulk copies need them.
 pub(super) fn is_staged(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let [a, b, _] = wide_rows(gemm, [0; 3]);
-    !is_persistent(kernel) && (!gemm.trans_a && !a || !gemm.trans_b && !b)
+    let is_wanted = !gemm.trans_a && !a || !gemm.trans_b && !b;
+    is_wanted && !is_persistent(kernel) && !pads_too_much(gemm, kernel)
+}
+
+/// Whether copies of A and B, whose rows begin on 16 bytes, would be larger than these by much, and by more than a
+/// sixteenth of all matrices: those of long columns, of which each element would be a row.
+fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
+    let form = KernelForm::new(gemm, kernel);
+    let is_row = form.are_columns(kernel);
+    let Gemm { m, n, k, lda, ldb, batch, .. } = form.gemm;
+    let is_reached = [lda, ldb].map(|ld| is_persistent(kernel) && ld.is_multiple_of(QUAD));
+    let [mut elements, mut padding] = [m as u128 * n as u128 * batch as u128, 0];
+    for (i, [rows, cols]) in [[m, k], [k, n]].into_iter().enumerate() {
+        let rows = rows as u128 * batch as u128;
+        elements += rows * cols as u128;
+        if !is_row[i] && !is_reached[i] {
+            padding += rows * (cols.next_multiple_of(QUAD) - cols) as u128;
+        }
+    }
+    padding > MOST_PADDING.max(elements / 16)
 }
 
 /// Whether a block takes one tile after the other, and stores one while it computes the next.
@@ -85,10 +110,13 @@ fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, multiprocessors: 
 
 /// Those of copies of A and B, where a kernel needs them.
 fn copies(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
+    let form = KernelForm::new(gemm, kernel);
+    let (gemm, reads) = (&form.gemm, form.reads(kernel));
     let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as f64);
     let wide = wide_rows(gemm, [0; 3]);
-    let is_copied = |i: usize| match kernel.reads(i == 1, [gemm.trans_a, gemm.trans_b][i]) {
+    let is_copied = |i: usize| match reads[i] {
         Reads::Copied => true,
+        Reads::Aligned if is_persistent(kernel) => ![gemm.lda, gemm.ldb][i].is_multiple_of(QUAD),
         Reads::Aligned => !wide[i],
         Reads::Anywhere | Reads::Unaligned => false,
     };
@@ -143,6 +171,26 @@ mod tests {
         let large = chosen(Gemm::new(4095, 4097, 4099), Compute::Tf32);
         assert_eq!(large.to_string(), "tf32_256x128");
         assert!(choose(&Gemm::new(4, 4, 4), 132).is_none(), "FMAs");
+    }
+
+    #[test]
+    fn long_columns_are_not_padded() {
+        let max = i32::MAX as usize;
+        // By threads that load single elements.
+        let staged = |gemm, compute| chosen(gemm, compute).staged;
+        for compute in [Compute::Tf32, Compute::Tf32x3] {
+            assert!(!staged(Gemm::new(1, 1, max), compute));
+            assert!(staged(Gemm::new(1, 1, 1 << 20), compute));
+            assert!(staged(Gemm::new(64, 1, max), compute), "a small part of A");
+        }
+        let column = chosen(Gemm::new(max, 1, 1), Compute::Tf32);
+        assert!(!column.staged && !is_persistent(column.descriptor));
+        // Bulk copies reach a column as a row.
+        let tma = &tf32::tma::TILE_64X128;
+        assert!(!pads_too_much(&Gemm::new(1, 1, max), tma));
+        assert!(pads_too_much(&Gemm::new(max, 1, 1), tma));
+        assert_eq!(copies(&Gemm::new(64, 1, 64), tma), 0.0);
+        assert!(copies(&Gemm::new(64, 1, 64).strided(64, 3, 1), tma) > 0.0);
     }
 
     #[test]

@@ -39,6 +39,23 @@ impl Device {
         let function = unsafe { mem::transmute::<Function<'_>, Function<'static>>(function) };
         Ok(EntryPoint { function, device: self.clone() })
     }
+
+    /// The entry points that are loaded, in this process and for every device that is open with the same number, in
+    /// the order of their names.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, Gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// let kernels = device.auto()?.warm_up(&[Gemm::new(64, 64, 64)])?;
+    /// assert!(kernels.iter().all(|kernel| device.loaded().contains(kernel)));
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn loaded(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.modules().keys().copied().collect();
+        names.sort_unstable();
+        names
+    }
 }
 
 /// A kernel's entry point, loaded on a device.

@@ -4,6 +4,9 @@ use kernels_gpu::{KernelDescriptor, Reads};
 
 use super::operation::Gemm;
 
+/// Elements of 16 bytes, on which rows begin that bulk copies reach.
+const QUAD: usize = 4;
+
 /// A product as a kernel computes it: `C = A * B`, or `C^T = B^T * A^T` for a kernel that stores C as its
 /// transpose, where that saves copies of operands, or tiles.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +20,7 @@ pub(crate) struct KernelForm {
 
 impl KernelForm {
     pub(crate) fn new(gemm: &Gemm, descriptor: &KernelDescriptor) -> Self {
-        let gemm = gemm.canonical();
+        let gemm = with_rows(gemm.canonical(), descriptor);
         let direct = Self { gemm, transposes_c: false };
         if !descriptor.unaligned().is_some_and(|unaligned| unaligned.transposes_c) {
             return direct;
@@ -53,8 +56,38 @@ impl KernelForm {
         [descriptor.reads(false, trans_a), descriptor.reads(true, trans_b)]
     }
 
+    /// Whether A and B have one column, which the kernel reads as a row of the transpose.
+    pub(crate) fn are_columns(&self, descriptor: &KernelDescriptor) -> [bool; 2] {
+        let has_one_column = [self.gemm.k == 1, self.gemm.n == 1];
+        [0, 1].map(|i| has_one_column[i] && takes_columns_as_rows(descriptor, i == 1))
+    }
+
     /// What belongs to A and B, in the order in which the kernel takes these.
     pub(crate) fn order<T>(&self, [a, b]: [T; 2]) -> [T; 2] {
         if self.transposes_c { [b, a] } else { [a, b] }
     }
+}
+
+/// Whether a kernel's bulk copies reach A, or B, if it lies as its transpose.
+fn takes_columns_as_rows(descriptor: &KernelDescriptor, is_b: bool) -> bool {
+    descriptor.abi().has_tensor_maps() && descriptor.reads(is_b, true) == Reads::Aligned
+}
+
+/// The same product with rows that bulk copies reach, if the kernel makes such: a column without gaps is a row of
+/// its transpose, and of one row no other is reached by the leading dimension.
+fn with_rows(gemm: Gemm, descriptor: &KernelDescriptor) -> Gemm {
+    let Gemm { mut trans_a, mut trans_b, mut lda, mut ldb, .. } = gemm;
+    if !descriptor.abi().has_tensor_maps() {
+        return gemm;
+    }
+    trans_a |= gemm.k == 1 && lda == 1 && takes_columns_as_rows(descriptor, false);
+    trans_b |= gemm.n == 1 && ldb == 1 && takes_columns_as_rows(descriptor, true);
+    let [[rows_a, cols_a], [rows_b, cols_b], _] = Gemm { trans_a, trans_b, ..gemm }.shapes();
+    if rows_a == 1 {
+        lda = cols_a.next_multiple_of(QUAD);
+    }
+    if rows_b == 1 {
+        ldb = cols_b.next_multiple_of(QUAD);
+    }
+    Gemm { trans_a, trans_b, lda, ldb, ..gemm }
 }

@@ -39,7 +39,7 @@ pub(crate) const MAX_SPLITS: u32 = 65535;
 pub struct LaunchPlan {
     gemm: Gemm,
     form: KernelForm,
-    products_per_launch: u32,
+    pub(crate) products_per_launch: u32,
     /// Whether these share the blocks of a launch, too.
     share_blocks: bool,
     block: [u32; 2],

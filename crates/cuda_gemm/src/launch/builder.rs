@@ -117,6 +117,18 @@ impl PlanBuilder {
     /// Those of [`LaunchPlan::split`], [`Error::WrongDevice`] if the stream is another device's,
     /// [`Error::DeviceMemory`] and [`Error::Driver`].
     pub fn prepare(self) -> Result<Plan, Error> {
+        let Loaded { kernel, stream, plan, mut staging } = self.load()?;
+        let buffers = Buffers::new(&stream, plan.workspace())?;
+        staging.allocate(&stream)?;
+        Ok(Plan::new(kernel, stream, plan, buffers, staging))
+    }
+
+    /// Checks the product, and loads every entry point that its calls may take.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PlanBuilder::prepare`] that are not about memory.
+    pub(crate) fn load(self) -> Result<Loaded, Error> {
         let Self { kernel, gemm, splits, staged, any_alignment, limits, stream } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
@@ -129,16 +141,75 @@ impl PlanBuilder {
                 function.allow_shared(plan.shared_bytes())?;
             }
         }
-        let buffers = Buffers::new(&stream, plan.workspace())?;
         let staged = staged && descriptor.abi() == KernelAbi::SplitK;
-        let requirements = plan.form().reads(descriptor).map(|reads| match reads {
+        let (reads, are_columns) =
+            (plan.form().reads(descriptor), plan.form().are_columns(descriptor));
+        let requirements = [0, 1].map(|i| match reads[i] {
             Reads::Copied => Requirement::Copy,
-            Reads::Aligned if descriptor.abi().has_tensor_maps() => Requirement::AlignedRows,
+            Reads::Aligned if descriptor.abi().has_tensor_maps() => {
+                Requirement::AlignedRows { copied_transposed: are_columns[i] }
+            }
             Reads::Aligned if staged => Requirement::WholeVectors,
             Reads::Unaligned if staged => Requirement::Copy,
             Reads::Aligned | Reads::Unaligned | Reads::Anywhere => Requirement::None,
         });
-        let staging = Box::new(Staging::new(&stream, &plan, &limits, requirements, any_alignment)?);
-        Ok(Plan::new(kernel, stream, plan, buffers, staging))
+        let staging = Staging::new(kernel.device(), &plan, &limits, requirements, any_alignment)?;
+        Ok(Loaded { kernel, stream, plan, staging: Box::new(staging) })
+    }
+}
+
+/// A product that is checked, and whose entry points are loaded.
+pub(crate) struct Loaded {
+    kernel: Kernel,
+    stream: Stream,
+    plan: LaunchPlan,
+    staging: Box<Staging>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Compute, Device, DeviceChoice};
+
+    /// Bytes of copies that a product may need, and those of A and B.
+    fn staged(device: &Device, gemm: Gemm) -> [u128; 2] {
+        let plan = device.auto().unwrap().plan(gemm).unwrap();
+        let bytes = plan.any_alignment().load().unwrap().staging.bytes();
+        let [[rows_a, cols_a], [rows_b, cols_b], _] =
+            gemm.shapes().map(|shape| shape.map(|size| size as u128));
+        [bytes, 4 * gemm.batch as u128 * (rows_a * cols_a + rows_b * cols_b)]
+    }
+
+    /// Copies are no larger than A and B, but for a sixteenth of all matrices, or some megabytes.
+    #[test]
+    fn copies_of_rows_and_columns_are_no_larger_than_these() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let max = crate::gemm::MAX_DIMENSION;
+        let layouts = [[false, false], [true, false], [false, true], [true, true]];
+        for compute in [Compute::F32, Compute::Tf32, Compute::Tf32x3] {
+            for [m, n, k] in [[1, 1, max], [max, 1, 1], [1, max, 1], [7, 1, max], [max, 1, 100]] {
+                for [trans_a, trans_b] in layouts {
+                    let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b);
+                    let [bytes, own] = staged(&device, gemm.computed_in(compute));
+                    let all = own + 4 * (m * n) as u128;
+                    assert!(bytes <= own + all / 16 + (16 << 20), "{gemm:?}: {bytes} of {own}");
+                }
+            }
+        }
+        // By bulk copies, with gaps and without, of one product and of several.
+        for kernel in Compute::Tf32.f32_kernels().filter(|kernel| kernel.abi().has_tensor_maps()) {
+            let kernel = device.kernel(kernel).unwrap();
+            for (gemm, needed) in [
+                (Gemm::new(1, 1, 1003), 0),
+                (Gemm::new(1, 1, 1003).transposed(true, true), 0),
+                (Gemm::new(1, 1, 1003).strided(1005, 1, 1), 0),
+                (Gemm::new(1, 1, 1003).strided(1003, 3, 1), 4 * 1004),
+                (Gemm::new(1, 1, 1003).stacked(5), 2 * 5 * 4 * 1004),
+                (Gemm::new(9, 1, 1004).stacked(5), 0),
+            ] {
+                let bytes = kernel.plan(gemm).load().unwrap().staging.bytes();
+                assert_eq!(bytes, needed, "{gemm:?}");
+            }
+        }
     }
 }

@@ -3,19 +3,16 @@
 use std::fmt;
 
 use cust::memory::DevicePointer;
-use kernels_gpu::KernelAbi;
-use kernels_gpu::tensor_core::options;
 
 use super::alignment::is_aligned;
 use super::expected::{expect_matrix, expect_planned};
 use super::extras::{Extras, RawExtras};
-use super::kernel::{EntryPoints, Kernel};
-use super::parameters::{self, Address, GemmParameters, TensorParameters, Tf32Parameters};
-use super::staging::{Operand, Staging, layout};
-use super::tensor::{self, LastMaps, PartKey};
+use super::kernel::Kernel;
+use super::staging::Staging;
+use super::tensor::{LastMaps, PartKey};
 use super::workspace::Buffers;
 use crate::error::Error;
-use crate::gemm::{Gemm, Launch, LaunchPlan};
+use crate::gemm::{Gemm, LaunchPlan};
 use crate::matrix::{DeviceBatchMut, DeviceBatchRef, PointerBatch, PointerBatchMut};
 use crate::stream::Stream;
 
@@ -55,12 +52,12 @@ use crate::stream::Stream;
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct Plan {
-    kernel: Kernel,
-    stream: Stream,
-    plan: LaunchPlan,
-    buffers: Option<Buffers>,
-    staging: Box<Staging>,
-    last_maps: Box<LastMaps<PartKey>>,
+    pub(super) kernel: Kernel,
+    pub(super) stream: Stream,
+    pub(super) plan: LaunchPlan,
+    pub(super) buffers: Option<Buffers>,
+    pub(super) staging: Box<Staging>,
+    pub(super) last_maps: Box<LastMaps<PartKey>>,
 }
 
 impl fmt::Debug for Plan {
@@ -110,14 +107,9 @@ impl Plan {
         }
     }
 
-    /// Addresses of the partial sums and the counters; 0 where no launch touches them.
-    fn workspace(&self) -> [u64; 2] {
-        self.buffers.as_ref().map_or([0; 2], Buffers::addresses)
-    }
-
     /// Whether the rung's own entry point takes matrices at these addresses, or copies of A
     /// and B.
-    fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
+    pub(super) fn is_aligned(&self, pointers: [DevicePointer<f32>; 3]) -> bool {
         let [a, b, c] = pointers.map(|pointer| pointer.as_raw());
         let [a, b] = self.plan.form().order([a, b]);
         let has_copy = self.staging.meets_every_requirement();
@@ -277,236 +269,14 @@ impl Plan {
         // SAFETY: the caller's contract.
         unsafe { self.enqueue_scaled(a, b, c, extras, [alpha, beta]) }
     }
-
-    /// As [`Plan::enqueue_raw_with`], with other factors than the plan's, of which each is 0 if and
-    /// only if the plan's is.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    pub(crate) unsafe fn enqueue_scaled(
-        &self,
-        a: DevicePointer<f32>,
-        b: DevicePointer<f32>,
-        c: DevicePointer<f32>,
-        extras: RawExtras,
-        [alpha, beta]: [f32; 2],
-    ) -> Result<(), Error> {
-        let EntryPoints { function, unaligned, .. } = self.kernel.entry_points();
-        // So that no other thread's launches come between the one that copies A and B and those
-        // that compute.
-        let _exclusive = self.stream.exclusive();
-        if self.kernel.descriptor().abi().has_tensor_maps() {
-            // SAFETY: the caller's contract.
-            return unsafe { self.enqueue_tensor(a, b, c, extras, [alpha, beta]) };
-        }
-        // Panels keep what holds for the whole, because tiles are multiples of four wide.
-        let function = match unaligned {
-            Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
-            _ => function,
-        };
-        let gemm = &self.plan.form().gemm;
-        // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, lda, ldb] = [gemm.depth(), gemm.lda, gemm.ldb].map(|size| size as u32);
-        // SAFETY: the caller's contract.
-        let operands = unsafe { self.stage([a, b]) }?;
-        // Where nothing is summed, they are not read.
-        let unread = |ld| Operand { ld, ..Operand::default() };
-        let [a, b] = operands.unwrap_or([unread(lda), unread(ldb)]);
-        let c = self.output(c);
-        let [partials, counters] = self.workspace();
-        let is_single = gemm.batch == 1 && !gemm.pointers;
-        for (product, products, launch) in self.launches() {
-            let [a, b, c] = [a, b, c].map(|operand| operand.of_product(product));
-            let [row, col] = [launch.row, launch.col].map(|at| at as u64);
-            let layout = layout([&a, &b, &c]);
-            let (a_at, stride_a) = a.part(a.offset(row, 0));
-            let (b_at, stride_b) = b.part(b.offset(0, col));
-            let (c_at, stride_c) = c.part(c.offset(row, col));
-            // Where the part of C begins, as C lies.
-            let of_c = self.plan.form().order([launch.row, launch.col]);
-            let mut arguments = GemmParameters {
-                m: launch.m,
-                n: launch.n,
-                k,
-                alpha,
-                a: a_at,
-                lda: a.ld,
-                b: b_at,
-                ldb: b.ld,
-                beta,
-                c: c_at,
-                ldc: c.ld,
-                depth: self.plan.split_depth(),
-                partials: Address(partials),
-                counters: Address(counters),
-                splits: if is_single { 0 } else { self.plan.splits() },
-                stride_a,
-                stride_b,
-                stride_c,
-                layout,
-                epilogue: extras.parameters(gemm, of_c, product),
-            };
-            let count = parameters::kinds(self.kernel.descriptor().abi()).len();
-            // SAFETY: the driver copies the arguments during the call, and they are the
-            // kernel's: see `parameters`. The grid covers this panel of C and no more, for as many
-            // products as a launch may have, the block is the rung's own, the matrices are aligned
-            // as this entry point needs, and the caller vouches for the memory. The workspace is
-            // as large as the largest launch needs; one launch after the other uses it, and it is
-            // freed after them.
-            unsafe {
-                function.launch(
-                    &self.stream,
-                    (launch.grid[0], launch.grid[1], self.plan.splits() * products),
-                    (self.plan.block()[0], self.plan.block()[1]),
-                    self.plan.shared_bytes(),
-                    &arguments.pointers()[..count],
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// C as the kernel takes it.
-    fn output(&self, c: DevicePointer<f32>) -> Operand {
-        let form = self.plan.form();
-        let Gemm { ldc, stride_c, pointers, .. } = form.gemm;
-        // `Gemm::validate` accepted the leading dimension.
-        let (ld, stride) = (ldc as u32, stride_c as u64);
-        let (address, transposed) = (c.as_raw(), form.transposes_c);
-        Operand { address, ld, stride, is_addressed: pointers, transposed }
-    }
-
-    /// All launches: the first product that each is for, and how many.
-    fn launches(&self) -> impl Iterator<Item = (usize, u32, &Launch)> {
-        let (batch, each) = (self.plan.form().gemm.batch, self.plan.products_per_launch());
-        (0..batch).step_by(each as usize).flat_map(move |product| {
-            // It fits, being no more than `each`.
-            let products = (batch - product).min(each as usize) as u32;
-            self.plan.launches().iter().map(move |launch| (product, products, launch))
-        })
-    }
-
-    /// A and B as the kernel takes them; none where nothing is summed, and they need not be
-    /// there.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Plan::enqueue_raw`].
-    unsafe fn stage(
-        &self,
-        operands: [DevicePointer<f32>; 2],
-    ) -> Result<Option<[Operand; 2]>, Error> {
-        if !self.plan.reads_operands() {
-            return Ok(None);
-        }
-        let addresses = self.plan.form().order(operands).map(|pointer| pointer.as_raw());
-        // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
-        // copies was allocated for this stream.
-        unsafe { self.staging.operands(&self.stream, addresses) }.map(Some)
-    }
-
-    /// [`Plan::enqueue_raw`] for a kernel with tensor maps.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    unsafe fn enqueue_tensor(
-        &self,
-        a: DevicePointer<f32>,
-        b: DevicePointer<f32>,
-        c: DevicePointer<f32>,
-        extras: RawExtras,
-        [alpha, beta]: [f32; 2],
-    ) -> Result<(), Error> {
-        let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
-        let function = &self.kernel.entry_points().function;
-        let gemm = &self.plan.form().gemm;
-        // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, ldc] = [gemm.depth(), gemm.ldc].map(|size| size as u32);
-        let [partials, counters] = self.workspace();
-        // SAFETY: the caller's contract.
-        let operands = unsafe { self.stage([a, b]) }?;
-        let first_c = self.output(c);
-        for (product, products, launch) in self.launches() {
-            let Launch { m, n, row, col, .. } = *launch;
-            let make = |of: [Operand; 2]| {
-                let of = of.map(|operand| operand.of_product(product));
-                let maps = || tensor::part_maps(device, descriptor, gemm, launch, of, products);
-                self.last_maps.get(([row, col], of, products), maps)
-            };
-            let [map_a, map_b] = operands.map(make).transpose()?.unwrap_or_default();
-            let offset = first_c.offset(row as u64, col as u64);
-            let layout = operands.map_or(0, |[a, b]| layout([&a, &b, &first_c]));
-            let of_c = self.plan.form().order([row, col]);
-            let c = Address(first_c.of_product(product).address.wrapping_add(4 * offset));
-            let epilogue = extras.parameters(gemm, of_c, product);
-            let grid = (launch.grid[0], launch.grid[1]);
-            let block = (self.plan.block()[0], self.plan.block()[1]);
-            let shared = self.plan.shared_bytes();
-            if descriptor.abi() == KernelAbi::Tf32TensorMap {
-                let is_shared = |i: usize| u32::from(operands.is_some_and(|of| of[i].stride == 0));
-                let mut arguments = Tf32Parameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    map_a,
-                    map_b,
-                    beta,
-                    c,
-                    ldc,
-                    batch: products,
-                    stride_c: first_c.stride,
-                    options: is_shared(0) * options::SHARED_A + is_shared(1) * options::SHARED_B,
-                    layout,
-                    epilogue,
-                };
-                // SAFETY: as below, and the maps describe A and B of so many products.
-                unsafe {
-                    function.launch(&self.stream, grid, block, shared, &arguments.pointers())?
-                };
-                continue;
-            }
-            let step = |i: usize| u32::from(operands.is_some_and(|of| of[i].stride != 0));
-            let mut arguments = TensorParameters {
-                m,
-                n,
-                k,
-                alpha,
-                map_a,
-                map_b,
-                beta,
-                c,
-                ldc,
-                stream_k_tiles: launch.stream_k_tiles,
-                accumulation_steps: launch.accumulation_steps,
-                partials: Address(partials),
-                counters: Address(counters),
-                layout,
-                batch: products,
-                step_a: step(0),
-                step_b: step(1),
-                stride_c: first_c.stride,
-                epilogue,
-            };
-            let pointers = &arguments.pointers()[..parameters::kinds(descriptor.abi()).len()];
-            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
-            // see `parameters`. The plan's grid and stream-K tiles are what the kernel asks for,
-            // the block is the rung's own, the maps describe this panel's part of A and B, and
-            // the caller vouches for the memory. The workspace and the copies of A and B are as
-            // large as the largest launch needs; one launch after the other uses them, and they
-            // are freed after them.
-            unsafe { function.launch(&self.stream, grid, block, shared, pointers)? };
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use gemm_matrix::{Axis, Matrix};
+
     use super::*;
-    use crate::{Device, DeviceChoice, DeviceMatrix};
+    use crate::{Device, DeviceChoice, DeviceMatrix, Epilogue, find_kernel};
 
     #[test]
     fn batches_of_pointers_are_as_planned() {
@@ -538,5 +308,67 @@ mod tests {
         let mut short = PointerBatchMut::new(vec![short_c.view_mut(), short_d.view_mut()]).unwrap();
         let refused = run(&two_b, &mut short).unwrap_err();
         assert!(matches!(refused, Error::Shape { what: "C", rows: 1, .. }), "{refused}");
+    }
+
+    /// What an epilogue reads is of each product, in whichever launch it is.
+    #[test]
+    fn each_product_has_its_own_extras() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let (m, n, k, count) = (3, 5, 8, 5);
+        let epilogue = Epilogue::new().scale(Axis::Row).bias(Axis::Column).residual();
+        let gemm = Gemm::new(m, n, k).stacked(count).then(epilogue);
+        // Whole numbers, whose sums are exact.
+        let host = |rows, cols, step: usize| {
+            Matrix::from_fn(rows, cols, |row, col| ((row * step + col) % 9) as f32)
+        };
+        let (a, b) = (host(count * m, k, 2), host(count * k, n, 4));
+        let (scale, bias) = (host(count, m, 5), host(count, n, 7));
+        let residual = host(count * m, n, 1);
+        let right = Matrix::from_fn(count * m, n, |at, col| {
+            let (product, row) = (at / m, at % m);
+            let sum: f32 = (0..k).map(|i| a.at(at, i) * b.at(product * k + i, col)).sum();
+            sum * scale.at(product, row) + bias.at(product, col) + residual.at(at, col)
+        });
+        let on = |matrix: &Matrix| DeviceMatrix::from_host(&device, matrix).unwrap();
+        let (a, b, scale, bias, residual) = (on(&a), on(&b), on(&scale), on(&bias), on(&residual));
+        for name in ["tile_64x64", "persistent", "tf32_64x64", "tf32_64x128"] {
+            let mut plan =
+                device.kernel(find_kernel(name).unwrap()).unwrap().prepare(gemm).unwrap();
+            plan.plan.products_per_launch = 2;
+            fn each(matrix: &DeviceMatrix, count: usize) -> DeviceBatchRef<'_> {
+                matrix.view().split_rows(count).unwrap()
+            }
+            let extras = Extras::new().scale(each(&scale, count)).bias(each(&bias, count));
+            let extras = extras.residual(each(&residual, count));
+            let mut c = DeviceMatrix::zeros(&device, count * m, n).unwrap();
+            let to = c.view_mut().split_rows(count).unwrap();
+            plan.enqueue_with(each(&a, count), each(&b, count), to, extras).unwrap();
+            assert_eq!(c.download().unwrap(), right, "{name}");
+        }
+    }
+
+    /// Whoever calls again with another matrix, or part of C, does not get the tensor maps of the last.
+    #[test]
+    fn the_last_tensor_maps_are_those_of_the_same_matrices() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let host =
+            |from: usize| Matrix::from_fn(8, 8, |row, col| ((from + 3 * row + col) % 8) as f32);
+        let [a, b] = [0, 1].map(|from| DeviceMatrix::from_host(&device, &host(from)).unwrap());
+        let mut c = DeviceMatrix::zeros(&device, 8, 8).unwrap();
+        for name in ["tma", "persistent", "tf32_64x128"] {
+            let plan =
+                device.kernel(find_kernel(name).unwrap()).unwrap().prepare(Gemm::new(8, 8, 8));
+            let plan = plan.unwrap();
+            for ((a, from_a), (b, from_b)) in
+                [((&a, 0), (&a, 0)), ((&a, 0), (&b, 1)), ((&b, 1), (&b, 1)), ((&b, 1), (&a, 0))]
+            {
+                plan.enqueue(a, b, &mut c).unwrap();
+                let (a, b) = (host(from_a), host(from_b));
+                let right = Matrix::from_fn(8, 8, |row, col| {
+                    (0..8).map(|i| a.at(row, i) * b.at(i, col)).sum()
+                });
+                assert_eq!(c.download().unwrap(), right, "{name}");
+            }
+        }
     }
 }

@@ -3,9 +3,12 @@
 use kernels_gpu::KernelAbi;
 
 use super::builder::PlanBuilder;
-use super::extras::Extras;
+use cust::memory::DevicePointer;
+
+use super::extras::{Extras, RawExtras};
 use super::plan::Plan;
-use super::tensor_plan::{TensorCoreBuilder, TensorCorePlan};
+use super::tensor_builder::TensorCoreBuilder;
+use super::tensor_plan::TensorCorePlan;
 use crate::error::Error;
 use crate::gemm::Gemm;
 use crate::matrix::{OperandMut, OperandRef};
@@ -46,6 +49,14 @@ impl ProductBuilder {
         match self {
             Self::F32(builder) => builder.kernel().descriptor().name(),
             Self::TensorCore(builder) => builder.kernel().descriptor().name(),
+        }
+    }
+
+    /// Checks the product, and loads every entry point that its calls may take.
+    pub(crate) fn load(self) -> Result<(), Error> {
+        match self {
+            Self::F32(builder) => builder.load().map(drop),
+            Self::TensorCore(builder) => builder.load().map(drop),
         }
     }
 
@@ -165,6 +176,29 @@ impl Product {
                 plan.enqueue_with(a, b, c.into().f32("C")?, extras)
             }
             Self::TensorCore(plan) => plan.enqueue_with(a, b, c, extras),
+        }
+    }
+
+    /// Enqueues the product on bare addresses, with other factors than the plan's, of which each is 0 if and only if
+    /// the plan's is.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Plan::enqueue_raw_with`] or [`TensorCorePlan::enqueue_raw_with`].
+    pub(crate) unsafe fn enqueue_scaled(
+        &self,
+        addresses: [u64; 3],
+        extras: RawExtras,
+        factors: [f32; 2],
+    ) -> Result<(), Error> {
+        match self {
+            Self::F32(plan) => {
+                let [a, b, c] = addresses.map(DevicePointer::from_raw);
+                // SAFETY: the caller's contract.
+                unsafe { plan.enqueue_scaled(a, b, c, extras, factors) }
+            }
+            // SAFETY: the caller's contract.
+            Self::TensorCore(plan) => unsafe { plan.enqueue_scaled(addresses, extras, factors) },
         }
     }
 }

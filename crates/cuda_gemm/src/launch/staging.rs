@@ -9,7 +9,7 @@ use kernels_gpu::staging;
 
 use super::alignment::is_wide;
 use super::parameters::{self, Address};
-use crate::device::EntryPoint;
+use crate::device::{Device, EntryPoint};
 use crate::error::Error;
 use crate::gemm::{Gemm, LaunchPlan};
 use crate::limits::Limits;
@@ -27,8 +27,8 @@ const MOST_MULTIPROCESSORS: u32 = 1 << 16;
 pub(super) enum Requirement {
     /// To no more than elements are.
     None,
-    /// Rows begin on 16 bytes.
-    AlignedRows,
+    /// Rows begin on 16 bytes; whether a copy lies as the transpose.
+    AlignedRows { copied_transposed: bool },
     /// The same, and consist of whole vectors of four elements.
     WholeVectors,
     /// It takes a copy, however the operand is aligned.
@@ -53,7 +53,7 @@ struct Source {
     rows: u32,
     cols: u32,
     ld: u32,
-    /// Whether the operand lies as its transpose; its copy does not.
+    /// Whether the operand lies as its transpose.
     transposed: bool,
     /// Elements from one product's matrix to the next one's, and how many products there are; one
     /// for all if they have the same.
@@ -62,6 +62,8 @@ struct Source {
     /// Whether an array of addresses is in place of the matrices, of which nothing is known then.
     is_addressed: bool,
     requirement: Requirement,
+    /// Whether a call may need a copy.
+    may_be_copied: bool,
     copy: Option<Memory>,
 }
 
@@ -104,11 +106,11 @@ impl Operand {
 }
 
 impl Staging {
-    /// For a plan's A and B. Allocates the copies that are needed: those whose shape or leading
+    /// For a plan's A and B. Loads what makes the copies that are needed: those whose shape or leading
     /// dimension does not meet the requirement, and with `any_alignment` those whose address may
     /// not.
     pub(super) fn new(
-        stream: &Stream,
+        device: &Device,
         plan: &LaunchPlan,
         limits: &Limits,
         requirements: [Requirement; 2],
@@ -127,23 +129,32 @@ impl Staging {
         if plan.reads_operands() {
             // The least aligned address that an element has.
             let address = if any_alignment { 4 } else { 0 };
-            let copied = |source: &&Source| !source.serves(address);
-            // Before any of it is allocated.
-            let bytes = sources.iter().filter(copied).map(|source| 4 * source.copied_elements());
-            stream.device().require_memory(bytes.sum())?;
             for source in &mut sources {
-                if !source.serves(address) {
-                    source.allocate(stream)?;
-                    let name =
-                        ["stage_operands", "stage_transposed"][usize::from(source.transposed)];
-                    entry_points[usize::from(source.transposed)] =
-                        Some(stream.device().entry_point(name)?);
+                source.may_be_copied = !source.serves(address);
+                if source.may_be_copied {
+                    let at = usize::from(source.is_turned());
+                    let name = ["stage_operands", "stage_transposed"][at];
+                    entry_points[at] = Some(device.entry_point(name)?);
                 }
             }
         }
         let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * staging::BLOCKS;
         let most_products = limits.grid[1].max(1);
         Ok(Self { most_blocks, most_products, sources, entry_points })
+    }
+
+    /// Allocates the memory of the copies.
+    pub(super) fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
+        // Before any of it is allocated.
+        stream.device().require_memory(self.bytes())?;
+        let copied = self.sources.iter_mut().filter(|source| source.may_be_copied);
+        copied.into_iter().try_for_each(|source| source.allocate(stream))
+    }
+
+    /// Bytes of that memory.
+    pub(super) fn bytes(&self) -> u128 {
+        let copied = self.sources.iter().filter(|source| source.may_be_copied);
+        copied.map(|source| 4 * source.copied_elements()).sum()
     }
 
     /// Whether A and B meet the requirements of 128-bit accesses, wherever they are: by a copy, if
@@ -155,7 +166,7 @@ impl Staging {
     }
 
     /// A and B where they serve, or else their copies, which are enqueued, with one launch for both
-    /// where both are transposed or neither is.
+    /// where both or neither are copied to their transposes.
     ///
     /// # Errors
     ///
@@ -179,7 +190,7 @@ impl Staging {
                 let what = ["A", "B"][i];
                 let copy = source.copy.as_ref().ok_or(Error::PlannedAlignment { what })?;
                 operands[i] = source.copied_to(copy.address());
-                work[usize::from(source.transposed)][i] = source.wanted_blocks();
+                work[usize::from(source.is_turned())][i] = source.wanted_blocks();
             }
         }
         for (entry_point, wanted) in self.entry_points.iter().zip(work) {
@@ -283,7 +294,19 @@ impl Source {
     fn new([rows, cols]: [u32; 2], ld: u32, transposed: bool, requirement: Requirement) -> Self {
         let [rows, cols] = if transposed { [cols, rows] } else { [rows, cols] };
         let (stride, products, is_addressed) = (0, 1, false);
-        Self { rows, cols, ld, transposed, stride, products, is_addressed, requirement, copy: None }
+        let (may_be_copied, copy) = (false, None);
+        Self {
+            rows,
+            cols,
+            ld,
+            transposed,
+            stride,
+            products,
+            is_addressed,
+            requirement,
+            may_be_copied,
+            copy,
+        }
     }
 
     /// The same of each product of a batch.
@@ -304,7 +327,18 @@ impl Source {
         let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
         let stride = if self.stride == 0 && !self.is_addressed { 0 } else { rows * ld };
         let ld = self.copy_ld();
-        Operand { address, ld, stride, is_addressed: false, transposed: false }
+        let transposed = self.copied_transposed();
+        Operand { address, ld, stride, is_addressed: false, transposed }
+    }
+
+    /// Whether the copy lies as the transpose of what the kernel takes.
+    fn copied_transposed(&self) -> bool {
+        self.requirement == Requirement::AlignedRows { copied_transposed: true }
+    }
+
+    /// Whether the copy is the transpose of the matrix.
+    fn is_turned(&self) -> bool {
+        self.transposed != self.copied_transposed()
     }
 
     /// Whether the kernel takes the matrix as it is, if it is at this address.
@@ -315,7 +349,7 @@ impl Source {
         };
         match self.requirement {
             Requirement::None => true,
-            Requirement::AlignedRows => is_wide(VECTOR as usize),
+            Requirement::AlignedRows { .. } => is_wide(VECTOR as usize),
             Requirement::WholeVectors => is_wide(self.cols as usize),
             Requirement::Copy => false,
         }
@@ -323,7 +357,7 @@ impl Source {
 
     /// Rows and columns of the copy.
     fn copied(&self) -> [u32; 2] {
-        if self.transposed { [self.cols, self.rows] } else { [self.rows, self.cols] }
+        if self.is_turned() { [self.cols, self.rows] } else { [self.rows, self.cols] }
     }
 
     /// The leading dimension of the copy; no more than 2^31.
@@ -333,7 +367,7 @@ impl Source {
 
     /// Blocks that have all of the matrix in flight.
     fn wanted_blocks(&self) -> u64 {
-        if self.transposed {
+        if self.is_turned() {
             let tiles = |size: u32| u64::from(size.div_ceil(staging::TRANSPOSE_TILE));
             return tiles(self.rows) * tiles(self.cols);
         }
@@ -362,23 +396,32 @@ mod tests {
 
     #[test]
     fn requirements() {
+        const ALIGNED_ROWS: Requirement = Requirement::AlignedRows { copied_transposed: false };
         let source = |cols, ld, requirement| Source::new([3, cols], ld, false, requirement);
-        assert!(source(5, 8, Requirement::AlignedRows).serves(0x1010));
-        assert!(!source(5, 8, Requirement::AlignedRows).serves(0x1004));
-        assert!(!source(5, 6, Requirement::AlignedRows).serves(0));
+        assert!(source(5, 8, ALIGNED_ROWS).serves(0x1010));
+        assert!(!source(5, 8, ALIGNED_ROWS).serves(0x1004));
+        assert!(!source(5, 6, ALIGNED_ROWS).serves(0));
         assert!(!source(5, 8, Requirement::WholeVectors).serves(0x1010));
         assert!(source(8, 12, Requirement::WholeVectors).serves(0x1010));
         assert!(source(5, 7, Requirement::None).serves(0x1004));
-        let copy_ld = |cols, ld| source(cols, ld, Requirement::AlignedRows).copy_ld();
+        let copy_ld = |cols, ld| source(cols, ld, ALIGNED_ROWS).copy_ld();
         assert_eq!([copy_ld(5, 6), copy_ld(8, 9)], [8, 8]);
         assert_eq!(copy_ld(i32::MAX as u32, i32::MAX as u32), 1 << 31);
         // The kernel takes a transposed operand as 3 x 5, and its copy is so.
         let transposed = Source::new([3, 5], 4, true, Requirement::Copy);
         assert!(!transposed.serves(0));
-        assert!(Source::new([3, 5], 4, true, Requirement::AlignedRows).serves(0));
+        assert!(Source::new([3, 5], 4, true, ALIGNED_ROWS).serves(0));
         assert_eq!([transposed.rows, transposed.cols], [5, 3]);
         assert_eq!((transposed.copied(), transposed.copy_ld()), ([3, 5], 8));
         assert_eq!(Source::new([65, 128], 65, true, Requirement::None).wanted_blocks(), 4);
+        // A column is copied to a row, whether it is one already or not.
+        let as_row = Requirement::AlignedRows { copied_transposed: true };
+        for (ld, transposed) in [(3, false), (5, true)] {
+            let column = Source::new([5, 1], ld, transposed, as_row);
+            assert_eq!((column.copied(), column.copy_ld()), ([1, 5], 8));
+            assert_eq!(column.is_turned(), !transposed);
+            assert!(column.copied_to(0).transposed);
+        }
     }
 
     #[test]

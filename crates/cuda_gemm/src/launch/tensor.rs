@@ -232,11 +232,16 @@ fn tf32_maps(
 /// Bytes that a stride of a tensor map stays below.
 const MAX_STRIDE: u64 = 1 << 40;
 
+/// Whether matrices of a shape are read as their transposes, of one row, if there are no gaps: see [`as_row`].
+pub(super) fn may_be_row([rows, cols]: [usize; 2]) -> bool {
+    cols == 1 && rows > 1
+}
+
 /// A matrix of one column without gaps is its transpose, of one row, which bulk copies reach; and of one row no other
 /// is reached by the leading dimension. As which of them it is to be read, and whether that is the transpose.
 pub(super) fn as_row(matrices: OperandLayout) -> (OperandLayout, bool) {
     let OperandLayout { shape: [rows, cols], ld, .. } = matrices;
-    let is_column = cols == 1 && ld == 1 && rows > 1;
+    let is_column = may_be_row([rows, cols]) && ld == 1;
     let cols = if is_column { rows } else { cols };
     match is_column || rows == 1 {
         true => (

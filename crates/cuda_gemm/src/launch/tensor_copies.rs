@@ -24,7 +24,8 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn new(stream: &Stream, gemm: &Gemm) -> Result<Self, Error> {
+    /// For a product's A and B, by the entry point `stage_halves`.
+    pub(super) fn new(stream: &Stream, gemm: &Gemm, function: EntryPoint) -> Result<Self, Error> {
         let counts = [0, 1].map(|i| if gemm.strides()[i] == 0 { 1 } else { gemm.batch });
         let words = |i: usize| {
             let [rows, cols] = gemm.shapes()[i];
@@ -35,7 +36,6 @@ impl Copies {
         // They fit, since the bytes are no more than the device has. The copy stores every element
         // before any is loaded.
         let memory = |words| Memory::uninitialized(stream, words as usize);
-        let function = stream.device().entry_point("stage_halves")?;
         let most_products = stream.device().info().limits.grid[1].max(1) as usize;
         let memory = [memory(words[0])?, memory(words[1])?];
         Ok(Self { memory, counts, most_products, function })

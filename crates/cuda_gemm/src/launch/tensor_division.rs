@@ -53,6 +53,12 @@ impl Division {
         }
     }
 
+    /// The place of the entry point among those of a kernel with layouts, likewise.
+    pub(super) fn entry(self, transposes: [bool; 2]) -> usize {
+        let [trans_a, trans_b] = self.transposes(transposes).map(usize::from);
+        trans_a + 2 * trans_b
+    }
+
     /// What belongs to A and to B, or to rows and to columns of C, in the kernel's order.
     pub(super) fn ordered<T>(self, [a, b]: [T; 2]) -> [T; 2] {
         if self.transposed { [b, a] } else { [a, b] }

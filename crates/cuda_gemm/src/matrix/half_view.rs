@@ -9,6 +9,7 @@ use kernels_gpu::InputType;
 use super::batch::part;
 use super::half::DeviceHalfMatrix;
 use super::memory::copy_to_host;
+use super::view::expect_room;
 use crate::error::Error;
 use crate::stream::Stream;
 
@@ -158,6 +159,36 @@ impl<'m> DeviceHalfRef<'m> {
         Ok(Self { cols, count, stride: cols, ..self })
     }
 
+    /// Each row as a matrix of its own, `rows` x `cols` with the leading dimension `ld`; of a batch, those of the
+    /// first: so a batch of any stride is a matrix that has it as its leading dimension.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, Error, InputType, Matrix};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// // Two matrices of 2 x 3 with a leading dimension of 8, and 16 elements from one to the next.
+    /// let host = Matrix::from_fn(2, 12, |row, i| (100 * row + i) as f32);
+    /// let mut padded = DeviceHalfMatrix::from_host(&device, InputType::F16, &host)?;
+    /// let two = padded.view().rows_as_matrices(2, 3, 8)?;
+    /// assert_eq!((two.count(), two.stride(), two.ld()), (2, 16, 8));
+    /// assert_eq!(two.download()?.as_slice(), [0.0, 1.0, 2.0, 8.0, 9.0, 10.0]);
+    ///
+    /// let refused = padded.view().rows_as_matrices(3, 3, 8);
+    /// assert!(matches!(refused, Err(Error::BufferTooShort { needed: 19, len: 12 })));
+    /// let to_write = padded.view_mut().rows_as_matrices(1, 12, 12)?;
+    /// assert_eq!((to_write.view().count(), to_write.view().stride()), (2, 16));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeadingDimension`] if `ld` is less than `cols`, and [`Error::BufferTooShort`] if a row has no room
+    /// for such a matrix.
+    pub fn rows_as_matrices(self, rows: usize, cols: usize, ld: usize) -> Result<Self, Error> {
+        expect_room(self.cols, [rows, cols, ld])?;
+        Ok(Self { rows, cols, ld, count: self.rows, stride: self.ld, ..self })
+    }
+
     /// The same matrix for so many products.
     #[must_use]
     pub fn broadcast(self, count: usize) -> Self {
@@ -253,6 +284,15 @@ impl<'m> DeviceHalfMut<'m> {
     /// As there.
     pub fn split_cols(self, count: usize) -> Result<Self, Error> {
         Ok(Self { view: self.view.split_cols(count)?, ..self })
+    }
+
+    /// As [`DeviceHalfRef::rows_as_matrices`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn rows_as_matrices(self, rows: usize, cols: usize, ld: usize) -> Result<Self, Error> {
+        Ok(Self { view: self.view.rows_as_matrices(rows, cols, ld)?, ..self })
     }
 
     /// The same, to be read.

@@ -1,0 +1,137 @@
+//! Products of matrices of any type.
+
+use cust::memory::{DeviceCopy, DevicePointer};
+use gemm_matrix::Element;
+
+use super::arguments::{Factor, Op, row_major};
+use super::handle::Handle;
+use crate::error::Error;
+use crate::gemm::{Compute, Gemm};
+
+/// The product with its types, if there are kernels for them.
+fn typed(
+    gemm: Gemm,
+    [a_type, b_type, c_type]: [Element; 3],
+    compute: Compute,
+) -> Result<Gemm, Error> {
+    let takes = compute.element();
+    if [a_type, b_type] != [takes; 2] {
+        let reason = format!("A and B must be of {takes}; A is of {a_type}, and B of {b_type}");
+        return Err(compute.refused(reason));
+    }
+    Ok(gemm.computed_in(compute).stored_as(c_type))
+}
+
+/// `C = alpha * op(A) * op(B) + beta * C`, column-major, of matrices of these types: op(A) is m x k, op(B) is k x n,
+/// C is m x n. As `cublasGemmEx`, but that `compute` says what products are of: [`Compute::Bf16`] for an A and B of
+/// `bf16`, [`Compute::F16`] for `f16`, and for f32 one of the others. Sums, alpha and beta are f32. C is of f32, or of
+/// the type of A and B.
+///
+/// Without compute capability 9.0, A and B in 16 bits are multiplied to a C of f32, and neither is transposed.
+///
+/// ```
+/// use cuda_gemm::blas::{Handle, Op, gemm_ex};
+/// use cuda_gemm::{Compute, Device, DeviceChoice, DeviceHalfMatrix, Element, InputType, Matrix};
+/// use cust::memory::DevicePointer;
+///
+/// let device = Device::open(DeviceChoice::SoftSm90)?;
+/// let mut handle = Handle::new(&device)?;
+/// // Columns of A: (1, 2), (3, 4), (5, 6); of B: (1, 0, 1), (0, 2, 0).
+/// let numbers = |numbers: &[f32]| {
+///     let row = Matrix::from_vec(1, numbers.len(), numbers.to_vec());
+///     DeviceHalfMatrix::from_host(&device, InputType::Bf16, &row)
+/// };
+/// let a = numbers(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let b = numbers(&[1.0, 0.0, 1.0, 0.0, 2.0, 0.0])?;
+/// let c = numbers(&[0.0; 4])?;
+/// let (m, n, k, t) = (2, 2, 3, Element::Bf16);
+/// let [pa, pb, pc] = [&a, &b, &c].map(|x| DevicePointer::<u16>::from_raw(x.address()));
+/// let (no, by) = (Op::None, Compute::Bf16);
+/// // SAFETY: the matrices have these sizes, and nothing else uses them.
+/// unsafe { gemm_ex(&mut handle, no, no, m, n, k, 1.0, pa, t, m, pb, t, k, 0.0, pc, t, m, by)? };
+/// assert_eq!(c.download()?.as_slice(), [6.0, 8.0, 6.0, 8.0]);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`sgemm`](super::sgemm), and [`Error::Compute`] for types that do not go together;
+/// [`Error::TensorCoreShape`] or [`Error::ComputeNeedsHopper`] for what the device has no kernel for.
+///
+/// # Safety
+///
+/// As for [`sgemm`](super::sgemm), of elements of these types, to whose sizes all are aligned.
+pub unsafe fn gemm_ex<T: DeviceCopy, U: DeviceCopy>(
+    handle: &mut Handle,
+    transa: Op,
+    transb: Op,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: impl Into<Factor>,
+    a: DevicePointer<T>,
+    a_type: Element,
+    lda: usize,
+    b: DevicePointer<T>,
+    b_type: Element,
+    ldb: usize,
+    beta: impl Into<Factor>,
+    c: DevicePointer<U>,
+    c_type: Element,
+    ldc: usize,
+    compute: Compute,
+) -> Result<(), Error> {
+    // Numbers of parameters, by BLAS's own counting, which does not count the handle.
+    let lds = [(lda, 9), (ldb, 12), (ldc, 16)];
+    let gemm = row_major("gemm_ex", [transa, transb], [m, n, k], lds)?;
+    let gemm = typed(gemm, [a_type, b_type, c_type], compute)?;
+    let addresses = [b.as_raw(), a.as_raw(), c.as_raw()];
+    // SAFETY: the caller's contract.
+    unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], addresses) }
+}
+
+/// A batch of such products, whose matrices follow each other at strides, in elements; 0 for an A or B that all share.
+/// As `cublasGemmStridedBatchedEx`.
+///
+/// # Errors
+///
+/// As for [`gemm_ex`], and [`Error::Overlap`] if two C overlap.
+///
+/// # Safety
+///
+/// As for [`gemm_ex`], of all products.
+pub unsafe fn gemm_strided_batched_ex<T: DeviceCopy, U: DeviceCopy>(
+    handle: &mut Handle,
+    transa: Op,
+    transb: Op,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: impl Into<Factor>,
+    a: DevicePointer<T>,
+    a_type: Element,
+    lda: usize,
+    stride_a: usize,
+    b: DevicePointer<T>,
+    b_type: Element,
+    ldb: usize,
+    stride_b: usize,
+    beta: impl Into<Factor>,
+    c: DevicePointer<U>,
+    c_type: Element,
+    ldc: usize,
+    stride_c: usize,
+    batch_count: usize,
+    compute: Compute,
+) -> Result<(), Error> {
+    let lds = [(lda, 9), (ldb, 13), (ldc, 18)];
+    let gemm = row_major("gemm_strided_batched_ex", [transa, transb], [m, n, k], lds)?;
+    let gemm = typed(gemm, [a_type, b_type, c_type], compute)?;
+    let gemm = gemm.batched(batch_count, [stride_b, stride_a, stride_c]);
+    if batch_count == 0 {
+        return Ok(());
+    }
+    let addresses = [b.as_raw(), a.as_raw(), c.as_raw()];
+    // SAFETY: the caller's contract.
+    unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], addresses) }
+}

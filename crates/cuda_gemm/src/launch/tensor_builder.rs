@@ -1,0 +1,223 @@
+//! How products by tensor cores are checked, and get the memory that they need.
+
+use std::sync::Arc;
+
+use gemm_matrix::Element;
+use kernels_gpu::TensorCoreAbi;
+
+use super::tensor::may_be_row;
+use super::tensor_copies::Copies;
+use super::tensor_core::{MOST_TILES, TensorCoreKernel};
+use super::tensor_cost::division;
+use super::tensor_division::Division;
+use super::tensor_plan::TensorCorePlan;
+use crate::device::EntryPoint;
+use crate::error::Error;
+use crate::gemm::{Compute, Gemm};
+use crate::stream::Stream;
+
+impl TensorCoreKernel {
+    /// Checks a product, once for any number of calls on the device's own stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TensorCoreBuilder::prepare`].
+    pub fn prepare(&self, gemm: Gemm) -> Result<TensorCorePlan, Error> {
+        self.plan(gemm).prepare()
+    }
+
+    /// How to prepare a product: as [`TensorCoreKernel::prepare`] does, until told otherwise. It is
+    /// [computed](Compute) in the kernel's type.
+    pub fn plan(&self, gemm: Gemm) -> TensorCoreBuilder {
+        let stream = self.device().stream();
+        TensorCoreBuilder { kernel: self.clone(), gemm, stream, splits: None, any_alignment: false }
+    }
+}
+
+/// How a product by tensor cores is prepared: see [`TensorCoreKernel::plan`].
+#[derive(Debug)]
+#[must_use]
+pub struct TensorCoreBuilder {
+    kernel: TensorCoreKernel,
+    gemm: Gemm,
+    stream: Stream,
+    splits: Option<u32>,
+    any_alignment: bool,
+}
+
+impl TensorCoreBuilder {
+    /// The kernel.
+    pub fn kernel(&self) -> &TensorCoreKernel {
+        &self.kernel
+    }
+
+    /// The stream that the product goes to, of the kernel's device; its own one until told otherwise.
+    /// A, B and C belong to the same stream.
+    pub fn on(self, stream: &Stream) -> Self {
+        Self { stream: stream.clone(), ..self }
+    }
+
+    /// K is split in so many parts, or as many as the kernel can have of it, rather than as seems best; for a
+    /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it.
+    pub fn splits(self, splits: u32) -> Self {
+        Self { splits: Some(splits), ..self }
+    }
+
+    /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
+    /// them is allocated, which a call makes where it needs them.
+    pub fn any_alignment(self) -> Self {
+        Self { any_alignment: true, ..self }
+    }
+
+    /// Checks the product, and allocates the memory that it needs.
+    ///
+    /// # Errors
+    ///
+    /// What [`Gemm::validate`] finds; [`Error::CannotSplit`]; [`Error::Compute`] for a product [in another precision](Compute)
+    /// than the kernel's; [`Error::TensorCoreShape`] for a batch of pointers, and for all
+    /// but a single plain product if the kernel has no [layouts]; [`Error::TooLarge`] for a C of too
+    /// many tiles; [`Error::WrongDevice`]; [`Error::DeviceMemory`] and those of
+    /// [`Device::kernel`](crate::Device::kernel).
+    ///
+    /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
+    pub fn prepare(self) -> Result<TensorCorePlan, Error> {
+        let Loaded { kernel, stream, gemm, division, functions, stage_halves } = self.load()?;
+        let copies = stage_halves.map(|function| Copies::new(&stream, &gemm, function));
+        let (copies, last_maps) = (copies.transpose()?, Box::default());
+        // So many that all tiles can be counted.
+        let blocks = (division.tiles * u64::from(division.splits)).max(1);
+        let most_products = ((MOST_TILES - 1) / blocks) as usize;
+        Ok(TensorCorePlan {
+            kernel,
+            stream,
+            gemm,
+            division,
+            most_products,
+            functions,
+            copies,
+            last_maps,
+        })
+    }
+
+    /// Checks the product, and loads every entry point that its calls may take.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TensorCoreBuilder::prepare`] that are not about memory.
+    pub(crate) fn load(self) -> Result<Loaded, Error> {
+        let Self { kernel, gemm, stream, splits, any_alignment } = self;
+        if !stream.device().is_same(kernel.device()) {
+            return Err(Error::WrongDevice { what: "the stream" });
+        }
+        let (descriptor, input) = (kernel.descriptor(), kernel.input());
+        let own = Compute::of(input);
+        let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
+        gemm.validate()?;
+        if splits.is_some_and(|splits| splits != 1) && !descriptor.splits() {
+            return Err(Error::CannotSplit { kernel: descriptor.name() });
+        }
+        let refused =
+            |what, hint| Err(Error::TensorCoreShape { kernel: descriptor.name(), what, hint });
+        if gemm.pointers {
+            return refused("batches of pointers", "enqueue one product after the other");
+        }
+        let hint = match descriptor.abi() {
+            TensorCoreAbi::TensorMap => {
+                "choose `auto`, which takes one that does (`Device::tensor_core_for`)"
+            }
+            TensorCoreAbi::Pointer => {
+                "those of `wgmma_persistent` do, on compute capability 9.0, which `soft-sm90` has, too"
+            }
+        };
+        let layouts = descriptor.layouts(input);
+        for (is_asked, what) in [
+            (gemm.trans_a || gemm.trans_b, "transposes"),
+            (gemm.batch != 1, "batches"),
+            (!gemm.epilogue.is_none(), "epilogues"),
+            (gemm.factors_on_device, "alpha and beta in device memory"),
+            (gemm.output != Element::F32, "C in 16 bits"),
+        ] {
+            if is_asked && layouts.is_none() {
+                return refused(what, hint);
+            }
+        }
+        let multiprocessors = kernel.device().info().limits.multiprocessors;
+        let mut division = division(&gemm, descriptor, multiprocessors, splits);
+        if gemm.batch == 0 {
+            // Of no products there is nothing to be counted.
+            division.tiles = 0;
+        }
+        let tiles = division.tiles;
+        if tiles.saturating_mul(division.splits.into()) >= MOST_TILES {
+            let max = ((MOST_TILES - 1) / u64::from(division.splits)) as usize;
+            return Err(Error::TooLarge {
+                what: "C, counted in tiles,",
+                value: tiles as usize,
+                max,
+            });
+        }
+        let device = kernel.device();
+        let load = |name| -> Result<_, Error> {
+            let function = Arc::new(device.entry_point(name)?);
+            if descriptor.shared_bytes() > device.info().limits.shared_default {
+                function.allow_shared(descriptor.shared_bytes())?;
+            }
+            Ok(function)
+        };
+        let mut functions = [const { None }; 4];
+        match layouts {
+            // It takes no transposes.
+            None => functions[0] = Some(load(descriptor.entry_point(input))?),
+            Some(layouts) => {
+                let [column_a, column_b] = [0, 1].map(|i| may_be_row(gemm.shapes()[i]));
+                for (flip_a, flip_b) in [(false, false), (true, false), (false, true), (true, true)]
+                {
+                    if flip_a && !column_a || flip_b && !column_b {
+                        continue;
+                    }
+                    let at = division.entry([gemm.trans_a ^ flip_a, gemm.trans_b ^ flip_b]);
+                    functions[at] = Some(load(layouts[at])?);
+                }
+            }
+        }
+        let is_read = tiles > 0 && gemm.depth() > 0;
+        let stage_halves = match any_alignment && is_read {
+            true => Some(device.entry_point("stage_halves")?),
+            false => None,
+        };
+        Ok(Loaded { kernel, stream, gemm, division, functions, stage_halves })
+    }
+}
+
+/// A product that is checked, and whose entry points are loaded.
+pub(crate) struct Loaded {
+    kernel: TensorCoreKernel,
+    stream: Stream,
+    gemm: Gemm,
+    division: Division,
+    functions: [Option<Arc<EntryPoint>>; 4],
+    /// What copies A and B, if they may lie anywhere.
+    stage_halves: Option<EntryPoint>,
+}
+
+#[cfg(test)]
+mod tests {
+    use kernels_gpu::{InputType, wgmma_persistent};
+
+    use super::*;
+    use crate::device::{Device, DeviceChoice};
+    use crate::gemm::MAX_DIMENSION;
+
+    #[test]
+    fn a_c_of_too_many_tiles_is_refused() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let kernel = device.tensor_core(&wgmma_persistent::TILE_64X64, InputType::Bf16).unwrap();
+        let most = MAX_DIMENSION;
+        let refused = kernel.prepare(Gemm::new(most, most, 1)).unwrap_err().to_string();
+        let tiles = most.div_ceil(64) * most.div_ceil(64);
+        let says = format!(
+            "C, counted in tiles, is {tiles}, and the largest possible is {most}; use a smaller one"
+        );
+        assert_eq!(refused, says);
+    }
+}

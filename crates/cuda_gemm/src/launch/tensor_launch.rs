@@ -1,0 +1,154 @@
+//! From matrices in 16 bits to launches of a kernel for tensor cores.
+
+use gemm_matrix::Element;
+use kernels_gpu::TensorCoreAbi;
+use kernels_gpu::tensor_core::options;
+
+use super::extras::RawExtras;
+use super::parameters::{Address, TensorCoreParameters, TensorCorePointers};
+use super::tensor::{as_row, half_maps, reaches_halves};
+use super::tensor_division::Division;
+use super::tensor_plan::TensorCorePlan;
+use crate::device::EntryPoint;
+use crate::error::Error;
+use crate::matrix::OperandLayout;
+
+impl TensorCorePlan {
+    /// Enqueues the product, with factors of which each is 0 if and only if the plan's is.
+    ///
+    /// # Safety
+    ///
+    /// As for [`TensorCorePlan::enqueue_raw_with`], with these leading dimensions and strides, which fit
+    /// 31 bits.
+    pub(super) unsafe fn launch(
+        &self,
+        [a, b, c]: [OperandLayout; 3],
+        extras: RawExtras,
+        [alpha, beta]: [f32; 2],
+    ) -> Result<(), Error> {
+        let Self { kernel, stream, gemm, division, functions, .. } = self;
+        let (device, descriptor) = (kernel.device(), kernel.descriptor());
+        let Division { transposed, tiles, splits } = *division;
+        if tiles == 0 {
+            return Ok(());
+        }
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
+        let _exclusive = stream.exclusive();
+        let mut operands = [a, b];
+        let mut transposes = [gemm.trans_a, gemm.trans_b];
+        if k > 0 {
+            if descriptor.layouts(kernel.input()).is_some() {
+                for (operand, is_transposed) in operands.iter_mut().zip(&mut transposes) {
+                    let (row, flips) = as_row(*operand);
+                    (*operand, *is_transposed) = (row, *is_transposed ^ flips);
+                }
+            }
+            // SAFETY: the caller vouches for the matrices, which are not empty.
+            operands = unsafe { self.staged(operands) }?;
+        }
+        let [a, b] = operands;
+        let most = self.most_products;
+        let function = functions[division.entry(transposes)].as_ref();
+        let function = function.expect("`prepare` has loaded what these shapes may need");
+        if descriptor.abi() == TensorCoreAbi::Pointer {
+            // SAFETY: the caller's contract.
+            return unsafe { self.launch_plain(function, [m, n, k], [a, b, c], [alpha, beta]) };
+        }
+        for first in (0..gemm.batch).step_by(most) {
+            let products = most.min(gemm.batch - first);
+            let [a, b, c] = [a, b, c].map(|operand| operand.of_product(first));
+            let ([a, b], [m, n]) = (division.ordered([a, b]), division.ordered([m, n]));
+            let transposes = division.transposes(transposes);
+            let (input, count) = (kernel.input(), products as u64);
+            let [map_a, map_b] = match k {
+                0 => Default::default(),
+                _ => self.last_maps.get(([a, b], count), || {
+                    half_maps(device, descriptor, input, transposes, [a, b], count)
+                })?,
+            };
+            let is_shared = |operand: OperandLayout| operand.stride == 0;
+            let options = [
+                (is_shared(a), options::SHARED_A),
+                (is_shared(b), options::SHARED_B),
+                (gemm.output != Element::F32, options::HALF_OUTPUT),
+                (transposed, options::TRANSPOSED_C),
+            ];
+            let mut arguments = TensorCoreParameters {
+                m,
+                n,
+                k,
+                alpha,
+                map_a,
+                map_b,
+                beta,
+                c: Address(c.address),
+                ldc: c.ld as u32,
+                batch: products as u32,
+                stride_c: c.stride as u64,
+                options: options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum(),
+                epilogue: extras.parameters(gemm, [0; 2], first),
+            };
+            let all = tiles * u64::from(splits) * products as u64;
+            let grid = match descriptor.is_persistent() {
+                true => all.min(device.info().limits.multiprocessors.max(1).into()),
+                false => all,
+            } as u32;
+            // SAFETY: the driver copies the arguments during the call, and they are the kernel's: see
+            // `parameters`. The maps describe A and B, the block is the kernel's own, and there are no
+            // more blocks than tiles, or as many clusters; the caller vouches for the memory.
+            unsafe {
+                function.launch_in_clusters(
+                    stream,
+                    (grid, splits, descriptor.starts_early()),
+                    descriptor.threads(),
+                    descriptor.shared_bytes(),
+                    arguments.pointers_for(descriptor).as_ref(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues the product by a kernel that reads A and B where they lie.
+    ///
+    /// # Safety
+    ///
+    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes.
+    unsafe fn launch_plain(
+        &self,
+        function: &EntryPoint,
+        [m, n, k]: [u32; 3],
+        [a, b, c]: [OperandLayout; 3],
+        [alpha, beta]: [f32; 2],
+    ) -> Result<(), Error> {
+        let descriptor = self.kernel.descriptor();
+        let [lda, ldb, ldc] = [a, b, c].map(|operand| operand.ld as u32);
+        let [a, b, c] = [a, b, c].map(|operand| Address(operand.address));
+        let mut arguments = TensorCorePointers { m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
+        let (threads, shared) = (descriptor.threads(), descriptor.shared_bytes());
+        // SAFETY: as in `launch`; there is a block for each tile.
+        unsafe {
+            let tiles = self.division.tiles as u32;
+            function.launch(&self.stream, tiles, threads, shared, &arguments.pointers())
+        }
+    }
+
+    /// A and B where bulk copies reach their rows, or else copies of them, which are enqueued.
+    ///
+    /// # Safety
+    ///
+    /// The matrices are there, and not empty.
+    unsafe fn staged(&self, operands: [OperandLayout; 2]) -> Result<[OperandLayout; 2], Error> {
+        let mut staged = operands;
+        for (i, what) in ["A", "B"].into_iter().enumerate() {
+            if reaches_halves(&operands[i]) {
+                continue;
+            }
+            let copies = self.copies.as_ref().ok_or(Error::PlannedAlignment { what })?;
+            // SAFETY: the caller's contract.
+            staged[i] = unsafe { copies.copy(&self.stream, i, what, operands[i]) }?;
+        }
+        Ok(staged)
+    }
+}
