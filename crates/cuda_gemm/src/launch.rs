@@ -29,6 +29,7 @@ pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
+pub(crate) use tensor::has_hopper;
 pub use tensor_core::TensorCoreKernel;
 pub(crate) use tensor_core::basis as tensor_core_basis;
 pub use tensor_plan::{TensorCoreBuilder, TensorCorePlan};

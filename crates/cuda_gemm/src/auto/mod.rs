@@ -222,7 +222,9 @@ impl Auto {
     pub fn basis_for(&self, compute: Compute) -> String {
         match compute {
             Compute::F32 => self.basis.to_string(),
-            Compute::Tf32 | Compute::Tf32x3 => tf32::BASIS.to_owned(),
+            Compute::Tf32 | Compute::Tf32x3 => {
+                tf32::basis(tf32::target(self.device.info())).to_owned()
+            }
             Compute::Bf16 | Compute::F16 => tensor_core_basis(self.device.info()).to_owned(),
         }
     }
@@ -234,7 +236,8 @@ impl Auto {
     /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
-        if let Some(choice) = tf32::choose(gemm, self.device.info().limits.multiprocessors) {
+        let info = self.device.info();
+        if let Some(choice) = tf32::choose(gemm, tf32::target(info), info.limits.multiprocessors) {
             return Ok(choice);
         }
         if gemm.compute != Compute::F32 {
