@@ -16,7 +16,7 @@ fn for_each(test: impl Fn(&Device, &'static KernelDescriptor, Products)) {
                 Compute::Tf32x3 => Products::Tf32x3,
                 _ => Products::TensorCore,
             };
-            test(device, descriptor, products);
+            test(&device, descriptor, products);
         }
     }
 }
