@@ -109,8 +109,6 @@ unsafe fn multiply_row<const CAREFUL: bool, const NT: usize, const SUMS: usize>(
         let (a, b) = (FragmentA::<Tf32, 4>::from_bits(a), FragmentB::from_bits(b[j]));
         // SAFETY: the caller's contract.
         let four = unsafe { mma(a, b, array::from_fn::<_, 4, _>(|of| acc[at + of])) };
-        for of in 0..4 {
-            acc[at + of] = four[of];
-        }
+        [acc[at], acc[at + 1], acc[at + 2], acc[at + 3]] = four;
     }
 }

@@ -27,9 +27,9 @@ pub(super) fn target(info: &DeviceInfo) -> Target {
 /// squares of 256 to 4096 of `runs/2026-11-22-h200-tf32-tma`, and of `tf32x3` from those of 2048 and 4096 of
 /// `runs/2026-11-22-h200-tf32`. The rest is of each block, where it takes no more than one tile.
 ///
-/// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as its
-/// tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in shared
-/// memory, 128 bytes each, which are as many as rounding takes. They are never compared with the others.
+/// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as
+/// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in
+/// shared memory, 128 bytes each, which are as many as rounding takes. They are never compared with the others.
 const COSTS: [(&KernelDescriptor, f64, f64); 11] = [
     (&tf32::tma::TILE_256X128, 0.66, 4.2),
     (&tf32::tma::TILE_192X128, 0.52, 5.5),
@@ -172,11 +172,13 @@ mod tests {
             (Compute::Tf32, ["tf32_mma_64x64", "tf32_mma_128x128"]),
             (Compute::Tf32x3, ["tf32x3_mma_64x64", "tf32x3_mma_128x128"]),
         ] {
+            // As many large tiles as multiprocessors.
+            let whole = Gemm::new(12 * 128, 9 * 128, 4096);
             let chosen =
                 |gemm: Gemm| choose(&gemm.computed_in(compute), Target::Sm80, 108).unwrap();
             assert_eq!(chosen(Gemm::new(256, 256, 64)).descriptor.name(), small);
-            assert_eq!(chosen(Gemm::new(4096, 4096, 4096)).descriptor.name(), large);
-            let pointers = Gemm::new(4096, 4096, 4096).batched_pointers(2);
+            assert_eq!(chosen(whole).descriptor.name(), large);
+            let pointers = whole.batched_pointers(2);
             assert_eq!(chosen(pointers).descriptor.name(), large);
             assert!(chosen(Gemm::new(16, 512, 4096)).splits > 1);
             assert!(chosen(Gemm::new(64, 64, 63)).staged);
