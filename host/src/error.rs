@@ -152,9 +152,6 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::NeedsHopper { .. }) => {
             " with `--list`, or `--device soft-sm90`"
         }
-        BenchError::Gemm(GemmError::ComputeNeedsHopper { .. }) => {
-            "; see `--compute`, or take `--device soft-sm90`"
-        }
         BenchError::Gemm(GemmError::Compute { .. }) => {
             "; `--compute` says what to compute in, and `--output` what C is stored as"
         }
@@ -174,14 +171,7 @@ mod tests {
         let device = || "soft".to_owned();
         let table = GemmError::Table { place: "t.json".into(), reason: "it is empty".into() };
         let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), major: 8, minor: 0 };
-        let (compute, device) = ("tf32", device());
-        let tf32 = GemmError::ComputeNeedsHopper { compute, device, major: 8, minor: 0 };
         for (error, says) in [
-            (
-                tf32.into(),
-                "tf32 needs compute capability 9.0 (sm_90a), and soft has 8.0; there f32 works, and bf16 and f16 by \
-                 `mma.sync`; see `--compute`, or take `--device soft-sm90`",
-            ),
             (table.into(), "t.json: it is empty; make a table with `host tune`"),
             (
                 hopper.into(),

@@ -42,7 +42,6 @@ mod swizzle;
 pub mod tensor_core;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod tensor_output;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod tf32;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod thread_tile;
@@ -94,17 +93,21 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &persistent::DESCRIPTOR,
 ];
 
-/// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`] from the largest tile to the smallest;
-/// for the host.
+/// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`] those for Hopper first, and then
+/// from the largest tile to the smallest; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32: &[&KernelDescriptor] = &[
     &tf32::tma::TILE_256X128,
     &tf32::tma::TILE_192X128,
     &tf32::tma::TILE_128X128,
     &tf32::tma::TILE_64X128,
-    &tf32::tf32_64x64::DESCRIPTOR,
-    &tf32::tf32x3_128x128::DESCRIPTOR,
-    &tf32::tf32x3_64x64::DESCRIPTOR,
+    &tf32::wgmma::tf32_64x64::DESCRIPTOR,
+    &tf32::mma::tf32_mma_128x128::DESCRIPTOR,
+    &tf32::mma::tf32_mma_64x64::DESCRIPTOR,
+    &tf32::wgmma::tf32x3_128x128::DESCRIPTOR,
+    &tf32::wgmma::tf32x3_64x64::DESCRIPTOR,
+    &tf32::mma::tf32x3_mma_128x128::DESCRIPTOR,
+    &tf32::mma::tf32x3_mma_64x64::DESCRIPTOR,
 ];
 
 /// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`]; for the host.

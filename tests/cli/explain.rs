@@ -174,21 +174,13 @@ fn the_choice_is_explained_in_each_precision() {
     let few_tiles = [&few_tiles[..], &["16x256x4096", "--format", "json"]].concat();
     let few_tiles = json(&run(&few_tiles));
     assert!(few_tiles["splits"].as_u64() > Some(1), "{few_tiles}");
-    let mma = json(&run(&[
-        "explain",
-        "auto",
-        "--compute",
-        "f16",
-        "--device",
-        "soft",
-        "--sizes",
-        "64",
-        "--format",
-        "json",
-    ]));
-    assert!(mma["chosen"].as_str().is_some_and(|name| name.starts_with("mma")), "{mma}");
-    let tf32 = ["explain", "auto", "--compute", "tf32", "--device", "soft"];
-    expect_refusal(&run(&tf32), &tf32, &["compute capability 9.0", "soft-sm90"]);
+    for (compute, kernel) in
+        [("f16", "mma_64x64"), ("tf32", "tf32_mma_64x64"), ("tf32x3", "tf32x3_mma_64x64")]
+    {
+        let product = ["--compute", compute, "--sizes", "64", "--format", "json"];
+        let mma = json(&soft(&[&["explain", "auto"][..], &product].concat()));
+        assert_eq!(mma["chosen"], kernel, "{mma}");
+    }
     let rung = ["explain", "tile2d", "--compute", "f16"];
     expect_refusal(&run(&rung), &rung, &["each option of the product is for `explain auto`"]);
 }

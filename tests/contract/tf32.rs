@@ -1,6 +1,6 @@
 //! The kernels for tensor cores that take f32.
 
-use host::kernels::{KernelDescriptor, TF32};
+use host::kernels::{KernelDescriptor, TF32, Target};
 use host::verify::{Arithmetic, Bound, Check, Method, Problem, Products, Reference, nearest_tf32};
 use host::{Compute, Device, Gemm, Job, Matrix, Operands, Product, RotatingBuffers};
 
@@ -9,13 +9,14 @@ use crate::common::devices;
 
 /// Runs a test for every kernel on every device that can run it.
 fn for_each(test: impl Fn(&Device, &'static KernelDescriptor, Products)) {
-    for device in devices().iter().filter(|device| device.info().capability == (9, 0)) {
-        for descriptor in TF32 {
+    for device in devices() {
+        let is_hopper = device.info().capability == (9, 0);
+        for descriptor in TF32.iter().filter(|one| is_hopper || one.target() == Target::Sm80) {
             let products = match Compute::of_kernel(descriptor) {
                 Compute::Tf32x3 => Products::Tf32x3,
                 _ => Products::TensorCore,
             };
-            test(device, descriptor, products);
+            test(&device, descriptor, products);
         }
     }
 }

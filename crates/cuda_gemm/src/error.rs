@@ -365,22 +365,6 @@ pub enum Error {
         minor: u32,
     },
 
-    /// A [`Compute`](crate::Compute) that only Hopper has kernels for, on another device.
-    #[error(
-        "{compute} needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; there f32 works, and bf16 \
-         and f16 by `mma.sync`"
-    )]
-    ComputeNeedsHopper {
-        /// Its name.
-        compute: &'static str,
-        /// The device's name.
-        device: String,
-        /// Compute capability, major part.
-        major: u32,
-        /// Compute capability, minor part.
-        minor: u32,
-    },
-
     /// A kernel that needs tensor maps, with a driver from before CUDA 12.
     #[error(
         "`{kernel}` needs tensor maps (cuTensorMapEncodeTiled), and the driver of {device} has none; \

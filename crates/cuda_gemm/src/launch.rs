@@ -33,6 +33,7 @@ pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
+pub(crate) use tensor::has_hopper;
 pub use tensor_builder::TensorCoreBuilder;
 pub use tensor_core::TensorCoreKernel;
 pub(crate) use tensor_core::{basis as tensor_core_basis, times as tensor_core_times};

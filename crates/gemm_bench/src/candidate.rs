@@ -218,7 +218,6 @@ impl Selection {
                     | GemmError::DeviceMemory { .. }
                     | GemmError::NotInPtx { .. }
                     | GemmError::NeedsHopper { .. }
-                    | GemmError::ComputeNeedsHopper { .. }
                     | GemmError::NeedsTensorMaps { .. }
                     | GemmError::TensorCoreShape { .. }
                     | GemmError::Unsuited { .. }

@@ -123,8 +123,8 @@ pub enum Command {
 
     /// Measures the kernels for f32 on this device, for auto to choose by.
     ///
-    /// Those of tf32x3, tf32, bf16 and f16 are chosen by costs that were measured on an H200, and are
-    /// not measured here. Every kernel is checked, and timed with a few grids; then, for a list of shapes, what
+    /// Those of tf32x3, tf32, bf16 and f16 are chosen by costs that were measured on an H200, or by arithmetic, and
+    /// are not measured here. Every kernel is checked, and timed with a few grids; then, for a list of shapes, what
     /// these times say is fastest is timed in turn with what comes close. Where there is cuBLAS,
     /// what has an rms error of more than 1.10 times cuBLAS's is passed over. The table is kept as
     /// it is made.

@@ -170,11 +170,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     reporter.end(&setting)?;
     if !ran && reporter.is_wanted() {
         return Err(Error::usage(match gemm.compute {
-            Compute::F32 => "nothing ran, for the reasons above",
-            Compute::Tf32 | Compute::Tf32x3 => {
-                "nothing ran, for the reasons above; tf32 and tf32x3 take a GPU of compute capability \
-                 9.0, or --device soft-sm90"
-            }
+            Compute::F32 | Compute::Tf32 | Compute::Tf32x3 => "nothing ran, for the reasons above",
             Compute::Bf16 | Compute::F16 => {
                 "nothing ran, for the reasons above; bf16 and f16 take a GPU of compute capability 8.0 \
                  or later (transposes, batches and epilogues: 9.0), or --device soft-sm90"

@@ -2,12 +2,12 @@
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::Mbarrier;
-use cuda_std::mma::Tf32;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::tma::fence_proxy_async;
 use cuda_std::vec;
 
+use super::rounding::{nearest, rounded, split_at};
 use crate::matrix::Input;
 
 /// Step along K: 128 bytes.
@@ -277,9 +277,6 @@ impl<
     }
 }
 
-/// Half of the first bit that TF32 has not.
-const HALF: u32 = 1 << 12;
-
 /// Stores four numbers as TF32, whose last 13 bits `wgmma` ignores, and with `SPLIT` their `small`, `part`
 /// elements further. Unless `CAREFUL`, what is added to `check` is infinite or NaN where a number may not be
 /// finite or overflows, which may be stored wrong then.
@@ -294,44 +291,19 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
     check: &mut F32x4,
 ) {
     if !SPLIT {
-        // Ties to even, as bulk copies round: a carry into the exponent is right, too.
-        let round = |x: f32| match x.to_bits() {
-            bits if CAREFUL && x.is_nan() => f32::from_bits(bits | 1 << 22),
-            bits => f32::from_bits(bits.wrapping_add(HALF - 1 + (bits >> 13 & 1))),
-        };
         for i in 0..4 {
             check[i] += quad[i];
         }
         // SAFETY: the caller's contract.
-        unsafe { to.store4(0, quad.map(round)) };
+        unsafe { to.store4(0, quad.map(nearest::<CAREFUL>)) };
         return;
     }
-    // As `Tf32::round`, but for NaN, and in fewer instructions.
-    let round = |x: f32| match CAREFUL {
-        true => f32::from_bits(Tf32::round(x)),
-        false => f32::from_bits(x.to_bits().wrapping_add(HALF)),
-    };
-    let truncated = |x: f32| f32::from_bits(x.to_bits() & !(2 * HALF - 1));
-    let mut big = quad.map(|x| truncated(round(x)));
+    let mut big = quad.map(rounded::<CAREFUL>);
     let mut small = [0.0; 4];
     for i in 0..4 {
-        let is_finite = !CAREFUL || quad[i].is_finite();
-        let overflows = CAREFUL && is_finite && !big[i].is_finite();
-        if overflows {
-            big[i] = truncated(quad[i]);
-        }
-        // Infinity times a `small` of 0 would be NaN: `big` is a number that has its sign, with which every
-        // product is what infinity gives, or is lost beside it.
-        if CAREFUL && quad[i].is_infinite() {
-            big[i] = 1.0f32.copysign(quad[i]);
-            small[i] = quad[i];
-        }
-        if is_finite {
-            let rest = quad[i] - big[i];
-            check[i] += rest;
-            // Rounded up, the largest would become infinite after all.
-            small[i] = if overflows { truncated(rest) } else { round(rest) };
-        }
+        let parts = split_at::<CAREFUL>(quad[i], big[i]);
+        (big[i], small[i]) = (parts.big, parts.small);
+        check[i] += parts.rest;
     }
     // SAFETY: the caller's contract.
     unsafe {

@@ -9,7 +9,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::{atomic, vec};
 
 use super::geometry::Geometry;
-use super::kernel::Split;
+use super::kernel::{Params, Split};
 
 /// Quads of outputs that a thread has at most: 8 x 8 outputs.
 pub const MAX_QUADS: usize = 16;
@@ -185,6 +185,61 @@ pub unsafe fn reduce_splits<G: Geometry>(
         begin += at_once as u32;
     }
     true
+}
+
+/// The split-K reduction of a block whose threads have `SUMS` sums each of its tile of C, which has so many
+/// `elements`. Returns true in the block that does it, where `sums` then holds the totals.
+///
+/// # Safety
+/// As for the entry points. The block's first threads, as many as have sums, come here, and all others to
+/// [`attend_arrival`].
+#[inline(always)]
+pub unsafe fn reduce_sums<const SUMS: usize>(
+    params: Params,
+    split: Split,
+    elements: u32,
+    sums: &mut [f32; SUMS],
+) -> bool {
+    const { assert!(SUMS.is_multiple_of(4), "sums are moved in fours") };
+    let (partials, counters) = params.workspace(elements);
+    let first = tile_number() as usize * split.count as usize * elements as usize
+        + (thread::thread_idx_x() * 4) as usize;
+    let place = |of: u32, quad: usize| {
+        let offset = of * elements + quad as u32 * (elements / SUMS as u32 * 4);
+        partials.wrapping_add(first + offset as usize)
+    };
+    // SAFETY: room for a tile per block, of which each thread has its own quads; the others' were stored
+    // before the last block came.
+    unsafe {
+        for quad in 0..SUMS / 4 {
+            let four = core::array::from_fn(|i| sums[quad * 4 + i]);
+            vec::store4_cg(place(split.index, quad), four);
+        }
+        if !is_last_to_arrive(split.count, counters, tile_number()) {
+            return false;
+        }
+        *sums = [0.0; SUMS];
+        // As many at a time as there are registers for their loads.
+        for first in (0..SUMS / 4).step_by(MAX_QUADS) {
+            let mut of = 0;
+            while of < split.count {
+                for quad in first..(first + MAX_QUADS).min(SUMS / 4) {
+                    let four = vec::load4_cg(place(of, quad));
+                    for i in 0..4 {
+                        sums[quad * 4 + i] += four[i];
+                    }
+                }
+                of += 1;
+            }
+        }
+    }
+    true
+}
+
+/// The number of the block's tile of C, for what the blocks of a tile share.
+#[inline(always)]
+pub fn tile_number() -> u32 {
+    thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()
 }
 
 /// Whether this block is the last of those that share a tile of C to come here. It can load

@@ -223,7 +223,9 @@ impl Auto {
     pub fn basis_for(&self, compute: Compute) -> String {
         match compute {
             Compute::F32 => self.basis.to_string(),
-            Compute::Tf32 | Compute::Tf32x3 => tf32::BASIS.to_owned(),
+            Compute::Tf32 | Compute::Tf32x3 => {
+                tf32::basis(tf32::target(self.device.info())).to_owned()
+            }
             Compute::Bf16 | Compute::F16 => tensor_core_basis(self.device.info()).to_owned(),
         }
     }
@@ -232,16 +234,11 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`], [`Error::Compute`] for a product of others, and [`Error::ComputeNeedsHopper`].
+    /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
         let info = self.device.info();
-        if matches!(gemm.compute, Compute::Tf32 | Compute::Tf32x3) && info.capability != (9, 0) {
-            let (compute, (major, minor)) = (gemm.compute.name(), info.capability);
-            let device = info.name.clone();
-            return Err(Error::ComputeNeedsHopper { compute, device, major, minor });
-        }
-        if let Some(choice) = tf32::choose(gemm, info.limits.multiprocessors) {
+        if let Some(choice) = tf32::choose(gemm, tf32::target(info), info.limits.multiprocessors) {
             return Ok(choice);
         }
         if gemm.compute != Compute::F32 {

@@ -1,25 +1,47 @@
 //! Choices among the kernels for tensor cores on f32 matrices, which no table has.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Reads, TF32, tf32};
+use kernels_gpu::{KernelAbi, KernelDescriptor, Reads, TF32, Target, tf32};
 
 use super::choice::Choice;
+use crate::device::DeviceInfo;
 use crate::gemm::{Compute, Gemm, KernelForm};
-use crate::launch::wide_rows;
+use crate::launch::{has_hopper, wide_rows};
 
 /// What choices are based on.
-pub(super) const BASIS: &str = "the least time by the costs of blocks and steps along K on an H200";
+pub(super) const fn basis(target: Target) -> &'static str {
+    match target {
+        Target::Sm90a => "the least time by the costs of blocks and steps along K on an H200",
+        Target::Sm80 => {
+            "not measured: the least time by the cycles of a step along K on an A100, worked out from the rates of \
+             its units"
+        }
+    }
+}
+
+/// Whose kernels are chosen on a device: those by `wgmma` where it has what they need.
+pub(super) fn target(info: &DeviceInfo) -> Target {
+    if has_hopper(info) { Target::Sm90a } else { Target::Sm80 }
+}
 
 /// Microseconds of a step along K on an H200, of a block alone on its multiprocessor, and of all the rest: from
 /// squares of 256 to 4096 of `runs/2026-11-22-h200-tf32-tma`, and of `tf32x3` from those of 2048 and 4096 of
 /// `runs/2026-11-22-h200-tf32`. The rest is of each block, where it takes no more than one tile.
-const COSTS: [(&KernelDescriptor, f64, f64); 7] = [
+///
+/// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as
+/// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in
+/// shared memory, 128 bytes each, which are as many as rounding takes. They are never compared with the others.
+const COSTS: [(&KernelDescriptor, f64, f64); 11] = [
     (&tf32::tma::TILE_256X128, 0.66, 4.2),
     (&tf32::tma::TILE_192X128, 0.52, 5.5),
     (&tf32::tma::TILE_128X128, 0.42, 3.3),
     (&tf32::tma::TILE_64X128, 0.33, 2.75),
-    (&tf32::tf32_64x64::DESCRIPTOR, 0.341, 2.6),
-    (&tf32::tf32x3_128x128::DESCRIPTOR, 1.199, BLOCK),
-    (&tf32::tf32x3_64x64::DESCRIPTOR, 0.570, BLOCK),
+    (&tf32::wgmma::tf32_64x64::DESCRIPTOR, 0.341, 2.6),
+    (&tf32::wgmma::tf32x3_128x128::DESCRIPTOR, 1.199, BLOCK),
+    (&tf32::wgmma::tf32x3_64x64::DESCRIPTOR, 0.570, BLOCK),
+    (&tf32::mma::tf32_mma_128x128::DESCRIPTOR, 0.363, BLOCK),
+    (&tf32::mma::tf32_mma_64x64::DESCRIPTOR, 0.136, BLOCK),
+    (&tf32::mma::tf32x3_mma_128x128::DESCRIPTOR, 2.179, BLOCK),
+    (&tf32::mma::tf32x3_mma_64x64::DESCRIPTOR, 0.545, BLOCK),
 ];
 const BLOCK: f64 = 1.5;
 /// Where K is split, with the reduction, and for each split: from the latter run.
@@ -37,21 +59,23 @@ const MOST_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time; none for a product that they do not compute
 /// as it says.
-pub(super) fn choose(gemm: &Gemm, multiprocessors: u32) -> Option<Choice> {
-    let all = times(gemm, multiprocessors);
+pub(super) fn choose(gemm: &Gemm, target: Target, multiprocessors: u32) -> Option<Choice> {
+    let all = times(gemm, target, multiprocessors);
     let (descriptor, splits, _) = all.min_by(|(.., one), (.., other)| one.total_cmp(other))?;
     Some(Choice { descriptor, splits: splits as u32, staged: is_staged(gemm, descriptor) })
 }
 
-/// The kernels that compute a product, with each number of splits, and microseconds.
+/// The kernels for a target that compute a product, with each number of splits, and microseconds.
 pub(super) fn times(
     gemm: &Gemm,
+    target: Target,
     multiprocessors: u32,
 ) -> impl Iterator<Item = (&'static KernelDescriptor, usize, f64)> {
-    let kernels = TF32.iter().filter(|kernel| {
+    let kernels = TF32.iter().filter(move |kernel| {
         let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
         // The others can do without copies.
-        is_right && (!is_persistent(kernel) || !pads_too_much(gemm, kernel))
+        let pads_too_much = is_persistent(kernel) && pads_too_much(gemm, kernel);
+        is_right && kernel.target() == target && !pads_too_much
     });
     kernels.flat_map(move |kernel| {
         let splits = if is_persistent(kernel) { &SPLITS[..1] } else { &SPLITS };
@@ -134,7 +158,7 @@ mod tests {
 
     /// On an H200.
     fn chosen(gemm: Gemm, compute: Compute) -> Choice {
-        choose(&gemm.computed_in(compute), 132).unwrap()
+        choose(&gemm.computed_in(compute), Target::Sm90a, 132).unwrap()
     }
 
     /// Of unsplit kernels, whose times are in the runs.
@@ -170,7 +194,7 @@ mod tests {
         // By bulk copies, which need no word of it.
         let large = chosen(Gemm::new(4095, 4097, 4099), Compute::Tf32);
         assert_eq!(large.to_string(), "tf32_256x128");
-        assert!(choose(&Gemm::new(4, 4, 4), 132).is_none(), "FMAs");
+        assert!(choose(&Gemm::new(4, 4, 4), Target::Sm90a, 132).is_none(), "FMAs");
     }
 
     #[test]
@@ -197,5 +221,25 @@ mod tests {
     fn batches_of_pointers_have_kernels() {
         let gemm = Gemm::new(4096, 4096, 4096).batched_pointers(2);
         assert_eq!(chosen(gemm, Compute::Tf32).descriptor.name(), "tf32_64x64");
+    }
+
+    /// On an A100.
+    #[test]
+    fn other_gpus_have_kernels_by_mma() {
+        for (compute, [small, large]) in [
+            (Compute::Tf32, ["tf32_mma_64x64", "tf32_mma_128x128"]),
+            (Compute::Tf32x3, ["tf32x3_mma_64x64", "tf32x3_mma_128x128"]),
+        ] {
+            // As many large tiles as multiprocessors.
+            let whole = Gemm::new(12 * 128, 9 * 128, 4096);
+            let chosen =
+                |gemm: Gemm| choose(&gemm.computed_in(compute), Target::Sm80, 108).unwrap();
+            assert_eq!(chosen(Gemm::new(256, 256, 64)).descriptor.name(), small);
+            assert_eq!(chosen(whole).descriptor.name(), large);
+            let pointers = whole.batched_pointers(2);
+            assert_eq!(chosen(pointers).descriptor.name(), large);
+            assert!(chosen(Gemm::new(16, 512, 4096)).splits > 1);
+            assert!(chosen(Gemm::new(64, 64, 63)).staged);
+        }
     }
 }

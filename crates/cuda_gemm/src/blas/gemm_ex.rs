@@ -56,7 +56,7 @@ fn typed(
 /// # Errors
 ///
 /// Those of [`sgemm`](super::sgemm), and [`Error::Compute`] for types that do not go together;
-/// [`Error::TensorCoreShape`] or [`Error::ComputeNeedsHopper`] for what the device has no kernel for.
+/// [`Error::TensorCoreShape`] for what the device has no kernel for.
 ///
 /// # Safety
 ///

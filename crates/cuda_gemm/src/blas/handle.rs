@@ -93,8 +93,8 @@ impl Handle {
         &self.stream
     }
 
-    /// In which precision the `sgemm` routines compute from now on: [`Compute::F32`], as at first, or on compute
-    /// capability 9.0 [`Compute::Tf32x3`] or [`Compute::Tf32`].
+    /// In which precision the `sgemm` routines compute from now on: [`Compute::F32`], as at first,
+    /// [`Compute::Tf32x3`] or [`Compute::Tf32`].
     ///
     /// # Errors
     ///

@@ -49,6 +49,11 @@ pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<()
     Err(Error::NeedsTensorMaps { kernel, device: info.name.clone() })
 }
 
+/// Whether a device runs the kernels for Hopper, those that take tensor maps as well.
+pub(crate) fn has_hopper(info: &DeviceInfo) -> bool {
+    require_maps("", info).is_ok()
+}
+
 /// What elements are, and how boxes of them are swizzled.
 #[derive(Clone, Copy)]
 struct Format {

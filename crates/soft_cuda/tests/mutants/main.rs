@@ -29,7 +29,7 @@ const TAKEN: [&str; 13] = [
 ];
 
 /// Mutants that survive: the kernel, or how its name begins before a `*`, how the instruction begins, and why.
-const SURVIVORS: [(&str, &str, &str); 13] = [
+const SURVIVORS: [(&str, &str, &str); 17] = [
     (
         "tma",
         "fence.proxy.async",
@@ -62,20 +62,23 @@ const SURVIVORS: [(&str, &str, &str); 13] = [
         "fence.mbarrier_init",
         "no bulk copy arrives at these barriers; for threads, the barrier of the block behind it is enough",
     ),
-    (
-        "tf32*",
-        "bar.sync",
-        "of the producers, which store no sums: the consumers meet them at the second barrier instead, and \
-         who has exited is not waited for",
-    ),
+    ("tf32_64x64*", "bar.sync", PRODUCERS),
+    ("tf32x3_128x128*", "bar.sync", PRODUCERS),
+    ("tf32x3_64x64*", "bar.sync", PRODUCERS),
     (
         "tf32x3_128x128*",
         "mbarrier.try_wait",
         "for the turn of a warpgroup, which is for speed alone",
     ),
+    ("tf32_mma*", "bar.warp.sync", APART),
+    ("tf32x3_mma*", "bar.warp.sync", APART),
     ("tf32x3*", "wgmma.fence", THREE),
     ("tf32x3*", "wgmma.commit_group", THREE),
 ];
+const PRODUCERS: &str = "of the producers, which store no sums: the consumers meet them at the second barrier instead, \
+    and who has exited is not waited for";
+const APART: &str =
+    "before mma.sync, behind branches: the software device brings a warp together where they end";
 const THREE: &str = "between the three products of a step: they have the same sums, so that a fence before the \
     first and a commit behind the last are enough";
 /// Kernels that need no `fence.proxy.async` behind their loads: their consumer warps rest on the order
