@@ -31,6 +31,7 @@ pub fn swizzle(number: u32, width: u32, height: u32) -> (u32, u32) {
 }
 
 /// The same down 16 rows: for tiles that are wider than high.
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 #[inline(always)]
 pub fn swizzle_wide(number: u32, width: u32, height: u32) -> (u32, u32) {
     swizzle_by::<16>(number, width, height)

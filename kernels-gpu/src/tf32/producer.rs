@@ -7,7 +7,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma::fence_proxy_async;
 use cuda_std::vec;
 
-use super::rounding::{nearest, rounded, split_at};
+use super::rounding::{nearest, rounded, split};
 use crate::matrix::Input;
 
 /// Step along K: 128 bytes.
@@ -301,9 +301,7 @@ unsafe fn store_quad<const SPLIT: bool, const CAREFUL: bool>(
     let mut big = quad.map(rounded::<CAREFUL>);
     let mut small = [0.0; 4];
     for i in 0..4 {
-        let parts = split_at::<CAREFUL>(quad[i], big[i]);
-        (big[i], small[i]) = (parts.big, parts.small);
-        check[i] += parts.rest;
+        [big[i], small[i]] = split::<CAREFUL>(quad[i], big[i], &mut check[i]);
     }
     // SAFETY: the caller's contract.
     unsafe {

@@ -16,51 +16,36 @@ pub fn nearest<const CAREFUL: bool>(x: f32) -> f32 {
     }
 }
 
-/// A number in two parts.
-#[derive(Clone, Copy)]
-pub struct Parts {
-    /// The nearest TF32 number, ties away from zero.
-    pub big: f32,
-    /// The same of `rest`, with last bits that tensor cores ignore.
-    pub small: f32,
-    /// What `big` leaves of a finite number.
-    pub rest: f32,
-}
-
-/// Splits a number in two. Unless `CAREFUL`, `rest` is infinite or NaN where a number is not finite or overflows as
-/// TF32, and the parts may be wrong then.
-#[inline(always)]
-pub fn split<const CAREFUL: bool>(x: f32) -> Parts {
-    split_at::<CAREFUL>(x, rounded::<CAREFUL>(x))
-}
-
 /// The nearest TF32 number, ties away from zero.
 #[inline(always)]
 pub fn rounded<const CAREFUL: bool>(x: f32) -> f32 {
     truncated(away::<CAREFUL>(x))
 }
 
-/// [`split`], of a number that was rounded to `big`.
+/// Splits a number that was [`rounded`] to `big` in two: that, and the same of what it leaves of a finite number, with
+/// last bits that tensor cores ignore. Adds the rest to `check`, which is infinite or NaN then, unless `CAREFUL`, where a
+/// number is not finite or overflows as TF32, whose parts may be wrong.
 #[inline(always)]
-pub fn split_at<const CAREFUL: bool>(x: f32, big: f32) -> Parts {
-    let mut parts = Parts { big, small: 0.0, rest: 0.0 };
+pub fn split<const CAREFUL: bool>(x: f32, mut big: f32, check: &mut f32) -> [f32; 2] {
+    let mut small = 0.0;
     let is_finite = !CAREFUL || x.is_finite();
     let overflows = CAREFUL && is_finite && !big.is_finite();
     if overflows {
-        parts.big = truncated(x);
+        big = truncated(x);
     }
     // Infinity times a `small` of 0 would be NaN: `big` is a number that has its sign, with which every
     // product is what infinity gives, or is lost beside it.
     if CAREFUL && x.is_infinite() {
-        parts.big = 1.0f32.copysign(x);
-        parts.small = x;
+        big = 1.0f32.copysign(x);
+        small = x;
     }
     if is_finite {
-        parts.rest = x - parts.big;
+        let rest = x - big;
+        *check += rest;
         // Rounded up, the largest would become infinite after all.
-        parts.small = if overflows { truncated(parts.rest) } else { away::<CAREFUL>(parts.rest) };
+        small = if overflows { truncated(rest) } else { away::<CAREFUL>(rest) };
     }
-    parts
+    [big, small]
 }
 
 /// As [`Tf32::round`], but for last bits that tensor cores ignore, and unless `CAREFUL` for NaN, and in fewer

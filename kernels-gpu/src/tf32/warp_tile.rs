@@ -5,7 +5,7 @@ use core::array;
 use cuda_std::mma::{FragmentA, FragmentB, Tf32, mma};
 use cuda_std::warp;
 
-use super::rounding::{nearest, split};
+use super::rounding::{nearest, rounded, split};
 
 /// The elements that a thread holds of `MT` matrices of A below each other, 16 x 8, and of `NT` of B, 8 x 8, side by
 /// side.
@@ -52,11 +52,8 @@ impl<const MT: usize, const NT: usize> Fragments<MT, NT> {
         acc: &mut [f32; SUMS],
         check: &mut f32,
     ) {
-        let mut parts = |x: f32| {
-            let parts = split::<CAREFUL>(x);
-            *check += parts.rest;
-            [parts.big.to_bits(), parts.small.to_bits()]
-        };
+        let mut parts =
+            |x: f32| split::<CAREFUL>(x, rounded::<CAREFUL>(x), check).map(f32::to_bits);
         let b = self.b.map(|b| b.map(&mut parts));
         let [b_big, b_small] = [0, 1].map(|which| b.map(|b| b.map(|parts| parts[which])));
         for i in 0..MT {
@@ -79,7 +76,7 @@ impl<const MT: usize, const NT: usize> Fragments<MT, NT> {
         &self,
         acc: &mut [f32; SUMS],
     ) {
-        let big = |x: f32| split::<CAREFUL>(x).big.to_bits();
+        let big = |x: f32| split::<CAREFUL>(x, rounded::<CAREFUL>(x), &mut 0.0)[0].to_bits();
         let b = self.b.map(|b| b.map(big));
         for i in 0..MT {
             // SAFETY: the caller's contract.

@@ -219,17 +219,24 @@ pub unsafe fn reduce_sums<const SUMS: usize>(
             return false;
         }
         *sums = [0.0; SUMS];
-        // As many at a time as there are registers for their loads.
-        for first in (0..SUMS / 4).step_by(MAX_QUADS) {
+        let mut add_up = |quads: core::ops::Range<usize>| {
             let mut of = 0;
             while of < split.count {
-                for quad in first..(first + MAX_QUADS).min(SUMS / 4) {
+                for quad in quads.clone() {
                     let four = vec::load4_cg(place(of, quad));
                     for i in 0..4 {
                         sums[quad * 4 + i] += four[i];
                     }
                 }
                 of += 1;
+            }
+        };
+        // As many at a time as there are registers for their loads.
+        if SUMS / 4 <= MAX_QUADS {
+            add_up(0..SUMS / 4);
+        } else {
+            for first in (0..SUMS / 4).step_by(MAX_QUADS) {
+                add_up(first..(first + MAX_QUADS).min(SUMS / 4));
             }
         }
     }
