@@ -178,7 +178,8 @@ fn the_choice_is_explained_in_each_precision() {
         [("f16", "mma_64x64"), ("tf32", "tf32_mma_64x64"), ("tf32x3", "tf32x3_mma_64x64")]
     {
         let product = ["--compute", compute, "--sizes", "64", "--format", "json"];
-        let mma = json(&soft(&[&["explain", "auto"][..], &product].concat()));
+        let on_soft = ["explain", "auto", "--device", "soft"];
+        let mma = json(&run(&[&on_soft[..], &product].concat()));
         assert_eq!(mma["chosen"], kernel, "{mma}");
     }
     let rung = ["explain", "tile2d", "--compute", "f16"];
