@@ -144,7 +144,8 @@ fn advice(error: &BenchError) -> Option<&'static str> {
             ", or `--device soft` for the software device"
         }
         BenchError::Gemm(GemmError::CannotSplit { .. }) => {
-            "; leave out `--splits`, or take one of the tiles or of wgmma_split (`--list`)"
+            "; leave out `--splits`, or take one of the tiles, of tf32 but those by bulk copies, or of wgmma_split \
+             (`--list`)"
         }
         BenchError::Gemm(GemmError::NotInPtx { .. } | GemmError::NeedsTensorMaps { .. }) => {
             " with `--list`"

@@ -20,6 +20,7 @@
 //! | `cublasSgemmStridedBatched` | [`sgemm_strided_batched`] |
 //! | `cublasSgemmBatched` | [`sgemm_batched`] |
 //! | `cublasGemmEx`, of `CUDA_R_16BF`, `CUDA_R_16F` or `CUDA_R_32F` | [`gemm_ex`] |
+//! | `CUBLAS_COMPUTE_32F`, `CUBLAS_COMPUTE_32F_FAST_TF32` | [`Compute`](crate::Compute): `F32` and, of 16 bits, `Bf16` and `F16`; `Tf32` |
 //! | `cublasGemmStridedBatchedEx` | [`gemm_strided_batched_ex`] |
 //! | `CUBLAS_POINTER_MODE_DEVICE` | [`Factor::Device`] |
 //! | `cublasLtMatmul` with an epilogue | [`Plan::enqueue_with`](crate::Plan::enqueue_with) |

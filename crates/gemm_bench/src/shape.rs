@@ -115,10 +115,10 @@ impl FromStr for Shape {
                 ));
             }
         };
-        let words: Vec<_> = sizes
-            .split(|c: char| c.is_whitespace() || matches!(c, 'x' | 'X'))
-            .filter(|word| !word.is_empty())
-            .collect();
+        let words: Vec<_> = match sizes.contains(['x', 'X']) {
+            true => sizes.split(['x', 'X']).map(str::trim).collect(),
+            false => sizes.split_whitespace().collect(),
+        };
         let shape = match words[..] {
             [n] => size(n).map(Self::square)?,
             [m, n, k] => Self::new(size(m)?, size(n)?, size(k)?),
@@ -239,6 +239,8 @@ mod tests {
     fn a_bad_line_is_named() {
         for (line, says) in [
             ("1 2", "has 2 numbers"),
+            ("12x", "has 2 numbers"),
+            ("1x2x", "`` is not a size"),
             ("1 2 3 4", "has 4 numbers"),
             ("1x2xthree", "`three` is not a size"),
             ("-1", "`-1` is not a size"),

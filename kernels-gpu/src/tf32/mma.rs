@@ -41,9 +41,8 @@
 //! # What should get better, and what comes next
 //!
 //! It is for GPUs that have no `wgmma`, and has not been measured on any. By the rates that NVIDIA gives for an A100,
-//! `tf32_mma_128x128` takes as many cycles for its tensor cores as for three quarters of that each in shared memory
-//! and for rounding, and `tf32x3_mma_128x128` 1.6 times as many as
-//! for either.
+//! a step of `tf32_mma_128x128` takes its tensor cores 512 cycles, and shared memory and rounding 384 each; the tensor
+//! cores of `tf32x3_mma_128x128` take 1.6 times as many as either.
 
 use core::array;
 
@@ -306,7 +305,8 @@ impl<
             let b = stage_at(stage).add(b_from + part * MMA_K * Self::BN);
             let mut frag = Fragments::<MT, NT>::ZEROS;
             for i in 0..MT {
-                // SAFETY: inside the tile, which was waited for before the barrier; so below.
+                // SAFETY: inside the tile, which was waited for before the barrier; so below. The warp is together:
+                // `copy` gives all its lanes as many turns.
                 let words = unsafe { ldmatrix_x4(a.add(i as u32 * 16 * BK).cast()) };
                 frag.a[i] = words.map(f32::from_bits);
             }

@@ -26,8 +26,8 @@
 //! becomes infinite.
 //!
 //! `tf32x3`: NaN and infinities go where f32 has them, but for infinity times a number below 2^-136, which is NaN.
-//! An infinity is split in 1 with its sign and itself: as `big` it would make NaN of a `small` of zero. What overflows as TF32 is truncated instead, so that all
-//! finite f32 are right. The `small` of a number below 2^-103 loses bits to TF32's smallest, 2^-136: its error
+//! An infinity is split in 1 with its sign and itself: as `big` it would make NaN of a `small` of zero. What overflows
+//! as TF32 is truncated instead, so that all finite f32 are right. The `small` of a number below 2^-103 loses bits to TF32's smallest, 2^-136: its error
 //! is at most that.
 
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]

@@ -10,8 +10,8 @@ use super::rounding::{nearest, rounded, split};
 /// The elements that a thread holds of `MT` matrices of A below each other, 16 x 8, and of `NT` of B, 8 x 8, side by
 /// side.
 ///
-/// What is added to `check` is not finite if an element may not be that, or overflows as TF32. The products may be
-/// wrong then, unless `CAREFUL`.
+/// What is added to `check` is not finite if an element may not be that or, where it is split, overflows as TF32. The
+/// products may be wrong then, unless `CAREFUL`.
 #[derive(Clone, Copy)]
 pub struct Fragments<const MT: usize, const NT: usize> {
     pub a: [[f32; 4]; MT],

@@ -1,7 +1,7 @@
 //! Tables of the ladder and of recorded runs.
 
 use gemm_report::Shape;
-use kernels_gpu::{LADDER, TENSOR_CORE, TF32, TILES};
+use kernels_gpu::{Arithmetic, KernelDescriptor, LADDER, TENSOR_CORE, TF32, TILES};
 use serde_json::Value;
 
 use crate::ladders::Rung;
@@ -25,10 +25,15 @@ pub fn ladder(folder: &str, rungs: &[Rung]) -> String {
 /// All kernels, one line of Markdown each.
 pub fn kernels() -> String {
     let mut lines = String::from("| kernel | for | what it does |\n|---|---|---|\n");
-    let in_f32 = [(LADDER, "f32, the ladder"), (TILES, "f32"), (TF32, "`tf32`, `tf32x3`")];
-    let in_f32 = in_f32.into_iter().flat_map(|(kernels, of)| {
-        kernels.iter().map(move |kernel| (kernel.name(), of, kernel.summary()))
-    });
+    let of_f32 = |kernel: &KernelDescriptor| match kernel.arithmetic() {
+        Arithmetic::Fma => "f32",
+        Arithmetic::Tf32 => "`tf32`",
+        Arithmetic::Tf32x3 => "`tf32x3`",
+    };
+    let ladder = LADDER.iter().map(|kernel| (kernel.name(), "f32, the ladder", kernel.summary()));
+    let others = TILES.iter().chain(TF32);
+    let others = others.map(|kernel| (kernel.name(), of_f32(kernel), kernel.summary()));
+    let in_f32 = ladder.chain(others);
     let in_16_bits = TENSOR_CORE.iter();
     let in_16_bits = in_16_bits.map(|kernel| (kernel.name(), "`bf16`, `f16`", kernel.summary()));
     for (name, of, summary) in in_f32.chain(in_16_bits) {

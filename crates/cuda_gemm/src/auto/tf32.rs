@@ -29,7 +29,7 @@ pub(super) fn target(info: &DeviceInfo) -> Target {
 ///
 /// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as
 /// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in
-/// shared memory, 128 bytes each, which are as many as rounding takes. They are never compared with the others.
+/// shared memory, at 128 bytes a cycle, which are as many as rounding takes. They are never compared with the others.
 const COSTS: [(&KernelDescriptor, f64, f64); 11] = [
     (&tf32::tma::TILE_256X128, 0.66, 4.2),
     (&tf32::tma::TILE_192X128, 0.52, 5.5),

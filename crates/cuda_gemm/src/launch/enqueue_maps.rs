@@ -1,4 +1,4 @@
-//! The same for kernels that take A and B behind tensor maps.
+//! Launches of a plan's kernel, if it takes A and B behind tensor maps.
 
 use cuda_driver::sys::CUtensorMap;
 use cust::memory::DevicePointer;

@@ -1,10 +1,9 @@
 //! Products in any precision, by whichever kernels compute in it.
 
+use cust::memory::DevicePointer;
 use kernels_gpu::KernelAbi;
 
 use super::builder::PlanBuilder;
-use cust::memory::DevicePointer;
-
 use super::extras::{Extras, RawExtras};
 use super::plan::Plan;
 use super::tensor_builder::TensorCoreBuilder;

@@ -184,7 +184,8 @@ pub struct Row {
     #[serde(skip)]
     pub limited: Option<Limit>,
 
-    /// The largest error against the product in f64, of the same elements for both.
+    /// The largest error against the product in f64, of the same elements for both; in TF32 of A and B before
+    /// they are rounded, since cuBLAS rounds otherwise.
     pub max_abs_error: Option<f64>,
     /// The same of cuBLAS.
     pub cublas_max_abs_error: Option<f64>,

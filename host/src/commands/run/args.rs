@@ -60,12 +60,14 @@ pub struct RunArgs {
     seed: Option<u64>,
 
     /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
-    /// for the tiles [default: 1] and wgmma_split [default: what seems best] (--list).
+    /// for the tiles and tf32 kernels but those by bulk copies [default: 1], and for wgmma_split
+    /// [default: what seems best] (--list).
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: Option<u32>,
 
-    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles.
+    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles and tf32 kernels but
+    /// those by bulk copies.
     #[arg(long)]
     pub staged: bool,
 
@@ -138,11 +140,13 @@ impl RunArgs {
         let mistakes = [
             (
                 self.splits.is_some() && !is_one,
-                "--splits is for one kernel: name a tile, or one of wgmma_split, with --kernel (--list)",
+                "--splits is for one kernel: name a tile, one of tf32 but those by bulk copies, or one of \
+                 wgmma_split, with --kernel (--list)",
             ),
             (
                 self.staged && !is_split,
-                "--staged is for the tiles: name one with --kernel (--list)",
+                "--staged is for the tiles, and for tf32 kernels but those by bulk copies: name one with \
+                 --kernel (--list)",
             ),
             (
                 self.table.is_some() && !is_for_auto,
