@@ -10,6 +10,7 @@ mod registers;
 mod settings;
 mod sync;
 mod tensor;
+mod words;
 
 use soft_cuda::{Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, Schedule};
 
