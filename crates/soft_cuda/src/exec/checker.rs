@@ -11,6 +11,7 @@ use super::knowledge::Knowledge;
 use super::loads::Loaded;
 use super::local::LocalShadow;
 use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, index_in};
+use super::prior::Prior;
 use super::read_log::ReadLog;
 use super::recorder::WarpFault;
 use super::remote::RemoteAccesses;
@@ -27,14 +28,21 @@ type Released = HashMap<u64, (Clock, bool)>;
 pub(crate) struct LaunchChecks {
     pub checks: Checks,
     pub global: GlobalShadow,
+    /// The launch in front, if this one may begin before that has ended.
+    pub prior: Option<Prior>,
     /// By address in device memory.
     released: Mutex<HashMap<u64, Arc<Released>>>,
 }
 
 impl LaunchChecks {
-    pub(crate) fn new(checks: Checks, facts: &Facts, snapshot: &Snapshot) -> LaunchChecks {
+    pub(crate) fn new(
+        checks: Checks,
+        facts: &Facts,
+        snapshot: &Snapshot,
+        prior: Option<Prior>,
+    ) -> LaunchChecks {
         let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global);
-        LaunchChecks { checks, global, released: Mutex::default() }
+        LaunchChecks { checks, global, prior, released: Mutex::default() }
     }
 }
 
@@ -235,6 +243,7 @@ impl<'k> Checker<'k> {
     fn name(&self, earlier: EarlierAccess) -> fault::Earlier {
         let EarlierAccess { block, agent: thread, line, access } = earlier;
         fault::Earlier {
+            kernel: None,
             access,
             line,
             instruction: String::new(),

@@ -16,6 +16,7 @@ use super::read_log::Record;
 use super::stripes::{Held, Stripes};
 use super::word_reads::WordReads;
 use super::word_writes::WordWrites;
+use crate::fault::Access;
 
 /// The most records of one allocation, which take about 100 MB.
 const RECORDS: usize = 1 << 20;
@@ -159,6 +160,33 @@ impl GlobalShadow {
             }
         });
         found
+    }
+
+    /// What was accessed of the bytes at `offset` into an allocation, by another launch, that conflicts with an
+    /// access of `site`: a write, or a read of what that writes. Returns the PTX line and the access, too.
+    pub(super) fn conflict(
+        &self,
+        (index, size): (usize, u64),
+        offset: u64,
+        site: Site,
+    ) -> Option<(Packed, u32, Access)> {
+        if site.kind.writes() && !self.by_word(index) {
+            self.use_words((index, size));
+        }
+        let words = self.allocations[index].words.get()?;
+        let end = (offset + u64::from(site.bytes)).min(size).div_ceil(1 << self.shift);
+        (offset >> self.shift..end).find_map(|number| {
+            let at = place(number);
+            // No block of another launch is of the same one's scope.
+            let old = words.writes.last(at).filter(|old| !old.is_strong_with(u64::MAX, site));
+            if let Some(old) = old {
+                return Some((old, words.writes.line(at), KINDS[old.kind() as usize].access()));
+            }
+            let in_group = |(read, line): (Packed, u32)| (read.in_group(number), line);
+            let read = || words.reads.last(at).or(words.group_reads.last(at / GROUP).map(in_group));
+            let (read, line) = site.kind.writes().then(read)??;
+            Some((read, line, Access::Load))
+        })
     }
 
     /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of each, as

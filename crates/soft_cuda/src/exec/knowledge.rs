@@ -414,6 +414,13 @@ impl Knowledge {
         *waited = (*waited).max(group);
     }
 
+    /// `lanes` of `warp` have waited until the launch in front has ended.
+    pub(crate) fn wait_prior(&mut self, warp: usize, lanes: u32) {
+        let mut clock = Clock::default();
+        clock.set(self.agents.prior(), 1);
+        self.acquire(warp, lanes, &clock);
+    }
+
     /// `lanes` of `warp` execute a fence, or release something, to blocks of the whole grid if `wide`.
     pub(crate) fn fence(&mut self, warp: usize, lanes: u32, wide: bool, side: Side) {
         self.fenced |= side == Side::Both;

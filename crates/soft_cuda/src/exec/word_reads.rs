@@ -59,6 +59,11 @@ impl WordReads {
         self.last.store(at, new.0, line);
     }
 
+    /// The last read at a place, and its PTX line.
+    pub(super) fn last(&self, at: usize) -> Option<(Packed, u32)> {
+        self.last.access(at).map(|read| (read, self.last.line(at)))
+    }
+
     /// Whether there are no reads of the words of a group.
     #[inline(always)]
     pub(super) fn none_in_group(&self, group: usize) -> bool {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Twin, clusters, idioms, memory, module, races, registers, sync, tensor};
+use super::{Twin, clusters, dependent, idioms, memory, module, races, registers, sync, tensor};
 
 /// All of them, with the checks that find each.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
@@ -18,6 +18,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("all", &tensor::TWINS))
         .chain(of("races", &clusters::TWINS))
         .chain(of("all", &idioms::TWINS))
+        .chain(of("races", &dependent::TWINS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,
