@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Twin, clusters, dependent, idioms, memory, module, races, registers, sync, tensor};
+use super::{
+    Twin, clusters, dependent, idioms, memory, module, races, registers, sync, tensor, words,
+};
 
 /// All of them, with the checks that find each.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
@@ -19,6 +21,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("races", &clusters::TWINS))
         .chain(of("all", &idioms::TWINS))
         .chain(of("races", &dependent::TWINS))
+        .chain(of("races", &words::FLAGS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,

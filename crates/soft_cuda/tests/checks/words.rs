@@ -129,3 +129,41 @@ fn reads_of_words_are_kept() {
 fn scopes_of_atomics_count_on_both_sides() {
     check(&SCOPES, ONLY);
 }
+
+/// A flag in device memory that is stored again behind its release.
+pub const FLAGS: [Twin; 2] = [
+    Twin {
+        name: "a released flag that its thread plainly stores again",
+        found: RACE,
+        threads: 1,
+        blocks: 2,
+        body: "  setp.eq.u32 %p2, %r2, 1; @%p2 bra READER;
+  st.global.b32 [%rd2], 5;
+BUG| st.release.gpu.global.b32 [%rd1], 77; st.global.b32 [%rd1], 78;
+FIX| st.release.gpu.global.b32 [%rd1], 78;
+  bra END;
+READER: ld.acquire.gpu.global.b32 %r10, [%rd1]; setp.ne.u32 %p3, %r10, 78; @%p3 bra READER;
+  ld.global.b32 %r12, [%rd2]; st.global.b32 [%rd2+16], %r12;
+END:",
+    },
+    Twin {
+        name: "a released flag in device memory that another thread stores again",
+        found: RACE,
+        threads: 96,
+        blocks: 1,
+        body: "  setp.eq.u32 %p2, %r1, 32; @%p2 bra SECOND; setp.eq.u32 %p2, %r1, 64; @%p2 bra THIRD; @!%p1 bra END;
+  st.global.b32 [%rd2], 5; st.release.gpu.global.b32 [%rd1], 77; bra END;
+SECOND: ld.relaxed.gpu.global.b32 %r10, [%rd1]; setp.ne.u32 %p3, %r10, 77; @%p3 bra SECOND;
+FIX| atom.relaxed.gpu.global.add.u32 %r11, [%rd1], 1; bra END;
+BUG| st.relaxed.gpu.global.b32 [%rd1], 78; bra END;
+THIRD: ld.relaxed.gpu.global.b32 %r10, [%rd1]; setp.ne.u32 %p3, %r10, 78; @%p3 bra THIRD;
+  ld.acquire.gpu.global.b32 %r10, [%rd1];
+  ld.global.b32 %r12, [%rd2]; st.global.b32 [%rd2+16], %r12;
+END:",
+    },
+];
+
+#[test]
+fn flags_are_replaced_by_stores() {
+    check(&FLAGS, ONLY);
+}
