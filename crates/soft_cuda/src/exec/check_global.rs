@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::access::{AccessKind, Conflict, Site};
 use super::checker::{Checker, RECENT};
 use super::machine::{FULL, LANES, bits};
+use super::packed::{mbarrier_of, time_of};
 use super::recorder::WarpFault;
 use crate::fault::{AddressSpace, Earlier, FaultKind};
 use crate::memory::Allocation;
@@ -150,7 +151,13 @@ impl Checker<'_> {
             return self.launch.global.note_loads(known, allocation, by, site, &offsets);
         }
         let by = ((warp, mask), self.known.place(warp));
-        self.loads.note(index, (number, site), by, (self.known.now(warp), &offsets));
+        let time = time_of(&self.known, warp, site.kind);
+        // The stages of a pipeline have mbarriers of their own.
+        let number = match site.kind {
+            AccessKind::AsyncLoad => number.wrapping_add(mbarrier_of(time)),
+            _ => number,
+        };
+        self.loads.note(index, (number, site), by, (time, &offsets));
         if self.loads.is_long() {
             self.put_loads();
         }

@@ -11,6 +11,7 @@ use super::knowledge::Knowledge;
 use super::loads::Loaded;
 use super::local::LocalShadow;
 use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, index_in};
+use super::packed::load_time;
 use super::prior::Prior;
 use super::read_log::ReadLog;
 use super::recorder::WarpFault;
@@ -312,6 +313,7 @@ impl<'k> Checker<'k> {
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.agents.mbarrier(index);
+        self.known.load = load_time(index, phase);
         let site = Site { line, kind: AccessKind::Copy, bytes };
         self.proxied((warp, lane), site, offset, true)?;
         if let Some(place) = remote {

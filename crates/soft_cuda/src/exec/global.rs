@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::access::{AccessKind, Conflict, Site};
 use super::knowledge::Knowledge;
 use super::machine::{FULL, LANES, bits};
-use super::packed::{GROUP, KINDS, Packed, READ_ONLY, told_apart};
+use super::packed::{GROUP, KINDS, Packed, time_of, told_apart};
 use super::read_log::Record;
 use super::stripes::{Held, Stripes};
 use super::word_reads::WordReads;
@@ -198,9 +198,9 @@ impl GlobalShadow {
         mut then: impl FnMut(u32, &[u64; LANES]),
     ) {
         let words = self.words(allocation);
-        let kind = if record.site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
+        let (block, kind) = (told_apart(record.block), record.site.kind);
         record.each(|time, mask, offsets| {
-            let new = Packed::new(told_apart(record.block), record.thread, kind, time);
+            let new = Packed::read(block, record.thread, kind, time);
             let _held = self.lock(allocation.0, mask, record.site, offsets);
             // What the warp knew then is not known any more.
             self.note_all(words, |_| false, (new, mask), record.site, offsets);
@@ -230,9 +230,8 @@ impl GlobalShadow {
         if self.allocations[allocation.0].written.load(Relaxed) {
             return false;
         }
-        let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
-        let (block, first) = known.place(warp);
-        let new = Packed::new(told_apart(block), first, kind, known.now(warp));
+        let ((block, first), time) = (known.place(warp), time_of(known, warp, site.kind));
+        let new = Packed::read(told_apart(block), first, site.kind, time);
         let before = |old: Packed| old.all_before(known, warp);
         self.note_all(self.words(allocation), before, (new, mask), site, offsets);
         true
@@ -404,11 +403,11 @@ impl GlobalShadow {
         let words = self.words(allocation);
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
         let (block, first) = known.place(warp);
-        let (block, thread, time) = (told_apart(block), first + lane, known.now(warp));
-        let new = match site.kind {
-            AccessKind::ReadOnly => Packed::new(block, thread, READ_ONLY, time),
-            kind if kind.writes() => Packed::write(block, thread, site, time),
-            _ => Packed::new(block, thread, 0, time),
+        let (block, thread, time) =
+            (told_apart(block), first + lane, time_of(known, warp, site.kind));
+        let new = match site.kind.writes() {
+            true => Packed::write(block, thread, site, time),
+            false => Packed::read(block, thread, site.kind, time),
         };
         let _held = self.stripes.lock(allocation.0, [offset], site.bytes);
         let written = accesses.written.load(Relaxed);

@@ -125,7 +125,7 @@ impl WordReads {
 #[inline(always)]
 fn check_read(
     known: &Knowledge,
-    (warp, lane): (usize, usize),
+    by: (usize, usize),
     old: Packed,
     line: impl Fn() -> u32,
 ) -> Result<(), Conflict> {
@@ -133,7 +133,7 @@ fn check_read(
     if old.kind() & READ_ONLY != 0 {
         return Err(Conflict::ReadOnlyCache(earlier(old)));
     }
-    match old.each_lane().find(|old| !old.is_before(known, warp, lane)) {
+    match old.each_lane().find(|old| !old.read_is_before(known, by)) {
         Some(old) => Err(Conflict::Race(earlier(old))),
         None => Ok(()),
     }

@@ -22,6 +22,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("all", &idioms::TWINS))
         .chain(of("races", &dependent::TWINS))
         .chain(of("races", &words::FLAGS))
+        .chain(of("races", &words::SOURCES))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,
