@@ -1,7 +1,9 @@
 //! Planted bugs and their clean twins: every check finds every bug, and nothing in a twin.
 
+mod bulk;
 mod clusters;
 mod dependent;
+mod device_memory;
 mod export;
 mod findings;
 mod idioms;

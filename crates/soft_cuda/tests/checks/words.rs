@@ -1,9 +1,7 @@
 //! What is noted of each word of device memory: races that are missed if it is too little.
 
-use super::{Twin, check, device};
-use soft_cuda::{
-    Checks, Fill, Isa, LaunchConfig, LaunchError, Schedule, Swizzle, TensorElement, TensorMap,
-};
+use super::{Twin, check};
+use soft_cuda::Checks;
 
 const RACE: &str = "DataRace";
 // So that waits may say "not yet".
@@ -122,108 +120,109 @@ END:",
     },
 ];
 
-/// The source of a bulk copy to shared memory, stored over before the copy is complete.
-pub const SOURCES: [Twin; 3] = [
-    Twin {
-        name: "a source of a bulk copy to shared memory, overwritten by its thread before the wait",
-        found: RACE,
-        threads: 32,
-        blocks: 1,
-        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
-INIT: bar.sync 0; @!%p1 bra WAIT;
-  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
-  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
-BUG| st.global.b32 [%rd1+64], 7;
+/// A warp loads from the addresses `%rd10`, which `$address` computes; lane 0 releases, and another
+/// warp stores to the first word.
+macro_rules! released {
+    ($address:literal) => {
+        concat!(
+            "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1;
+INIT: bar.sync 0; setp.ge.u32 %p6, %r1, 32; @%p6 bra WRITER;
+  ",
+            $address,
+            "; ld.global.b32 %r10, [%rd10];
+FIX| bar.warp.sync -1;
+  @%p1 mbarrier.arrive.shared.b64 _, [%r5]; st.global.b32 [%rd4], %r10; bra END;
+WRITER: setp.ne.u32 %p7, %r1, 32; @%p7 bra END;
 WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-FIX| @%p1 st.global.b32 [%rd1+64], 7;
-  ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;",
+  st.global.b32 [%rd1], %r1;
+END:"
+        )
+    };
+}
+
+/// Loads of whole warps, which are not noted lane by lane.
+const WHOLE_WARPS: [Twin; 7] = [
+    Twin {
+        name: "lanes that each load a word, and store to that of another one",
+        found: RACE,
+        threads: 64,
+        blocks: 2,
+        body: "  ld.global.b32 %r10, [%rd3];
+  xor.b32 %r11, %r8, 1; mul.wide.u32 %rd10, %r11, 4; add.s64 %rd10, %rd1, %rd10;
+BUG| st.global.b32 [%rd10], %r10;
+FIX| st.global.b32 [%rd3], %r10;",
     },
     Twin {
-        name: "a source of two bulk copies to shared memory, overwritten behind a wait for one of them",
+        name: "lanes that each load a vector, and store to that of another one",
+        found: RACE,
+        threads: 64,
+        blocks: 2,
+        body: "  mul.wide.u32 %rd10, %r8, 16; add.s64 %rd10, %rd1, %rd10;
+  ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd10];
+  xor.b32 %r14, %r8, 1; mul.wide.u32 %rd11, %r14, 16; add.s64 %rd11, %rd1, %rd11;
+BUG| st.global.b32 [%rd11+12], %r10;
+FIX| st.global.b32 [%rd10+12], %r10;",
+    },
+    Twin {
+        name: "a store to what another warp loaded, before it loaded elsewhere",
         found: RACE,
         threads: 64,
         blocks: 1,
-        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; mbarrier.init.shared.b64 [%r6], 1;
-  fence.mbarrier_init.release.cluster;
-INIT: bar.sync 0; @!%p1 bra NEXT;
-  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 256; mbarrier.arrive.expect_tx.shared.b64 _, [%r6], 256;
-  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 256, [%r5];
-  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [next], [%rd1+256], 256, [%r6];
-NEXT: bar.sync 0;
-FULL: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra FULL;
-FIX| st.global.b32 [%rd3], %r1;
-BUG| st.global.b32 [%rd3+256], %r1;
-EMPTY: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra EMPTY;
-  ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;",
+        body: "  st.shared.b32 [%r4], %r1; st.shared.b32 [%r4+2048], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4];
+  bar.warp.sync -1;
+  ld.shared.b32 %r11, [%r4+2048];
+  bar.warp.sync -1;
+FIX| bar.sync 0;
+  xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
+  st.shared.b32 [%r13], %r10;",
     },
     Twin {
-        name: "a source of a bulk copy to shared memory, overwritten by another block before the wait",
+        name: "a store to what another warp loaded with a word at a constant distance",
         found: RACE,
-        threads: 32,
-        blocks: 2,
-        body: "  setp.eq.u32 %p3, %r2, 1; @%p3 bra OTHER;
-  @!%p1 bra END; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
-  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
-  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
-BUG| st.release.gpu.global.b32 [%rd1+512], 77;
-WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-FIX| st.release.gpu.global.b32 [%rd1+512], 77;
-  ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12; bra END;
-OTHER: @!%p1 bra END;
-SPIN: ld.acquire.gpu.global.b32 %r10, [%rd1+512]; setp.ne.u32 %p2, %r10, 77; @%p2 bra SPIN;
-  st.global.b32 [%rd1+64], 7;
-END:",
+        threads: 64,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1; st.shared.b32 [%r4+1024], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4]; ld.shared.b32 %r11, [%r4+1024];
+FIX| bar.sync 0;
+  xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
+  st.shared.b32 [%r13+1024], %r10;",
+    },
+    Twin {
+        name: "a store to what another warp loaded, after it loaded many times",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1;
+  bar.sync 0;
+  ld.shared.b32 %r10, [%r4];
+  mov.b32 %r20, 0;
+LOOP: bar.warp.sync -1;
+  ld.shared.b32 %r11, [%r4];
+  add.u32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, 40; @%p2 bra LOOP;
+FIX| bar.sync 0;
+  xor.b32 %r12, %r1, 32; mad.lo.u32 %r13, %r12, 4, %r3;
+  st.shared.b32 [%r13], %r10;",
+    },
+    Twin {
+        name: "lane 0 releases a word of device memory that its warp has read",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: released!("mov.b64 %rd10, %rd1"),
+    },
+    Twin {
+        name: "lane 0 releases a word of device memory that four lanes have read",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: released!(
+            "shr.u32 %r11, %r1, 2; mul.wide.u32 %rd10, %r11, 4; add.s64 %rd10, %rd1, %rd10"
+        ),
     },
 ];
-
-#[test]
-fn sources_of_bulk_copies_are_read_until_their_phase() {
-    check(&SOURCES, ONLY);
-}
-
-/// Loads a box of 8 rows of 32 words, and stores to the sixth row of it.
-const TENSOR: &str = ".version 8.6
-.target sm_90a
-.address_size 64
-.shared .align 128 .b8 tile[1024];
-.shared .align 8 .b64 full;
-.visible .entry k(.param .align 64 .b8 map[128], .param .u64 p) {
-  .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
-  ld.param.b64 %rd1, [p]; mov.b64 %rd2, map; cvta.param.u64 %rd2, %rd2;
-  mov.b32 %r1, 0; mov.b32 %r3, tile; mov.b32 %r4, full;
-  mbarrier.init.shared::cta.b64 [%r4], 1; fence.mbarrier_init.release.cluster;
-  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 1024;
-  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd2, {%r1, %r1}], [%r4];
-BUG| st.global.b32 [%rd1+680], %r1;
-WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r4], 0; @!%p1 bra WAIT;
-FIX| st.global.b32 [%rd1+680], %r1;
-  ret;
-}
-";
-
-#[test]
-fn sources_of_tensor_copies_are_read_until_their_phase() {
-    for (keep, drop) in [("BUG|", "FIX|"), ("FIX|", "BUG|")] {
-        let lines = TENSOR.lines().filter(|line| !line.starts_with(drop));
-        let ptx: String = lines.map(|line| line.replace(keep, "") + "\n").collect();
-        let device = device(Checks::ALL, Schedule::InOrder, Isa::Auto, 0);
-        let address = device.alloc(1024).unwrap();
-        device.fill_u32(address, 1, 256).unwrap();
-        let layout = (Swizzle::None, Fill::Zeros);
-        let element = TensorElement::F32;
-        let map = TensorMap::of(element, address, &[32, 8], &[128], &[32, 8], layout).unwrap();
-        let mut params = map.to_bytes().to_vec();
-        params.extend(address.to_ne_bytes());
-        let kernel = device.load(&ptx).unwrap().kernel("k").unwrap();
-        let config = LaunchConfig { grid: [1; 3], block: [1; 3], dynamic_shared: 0 };
-        let found = match device.launch(&kernel, config, &params) {
-            Ok(_) => None,
-            Err(LaunchError::Fault(fault)) => Some(fault.kind.name()),
-            Err(other) => panic!("{other}"),
-        };
-        assert_eq!(found, (keep == "BUG|").then_some(RACE));
-    }
-}
 
 #[test]
 fn reads_of_words_are_kept() {
@@ -271,4 +270,9 @@ END:",
 #[test]
 fn flags_are_replaced_by_stores() {
     check(&FLAGS, ONLY);
+}
+
+#[test]
+fn after_loads_of_whole_warps() {
+    check(&WHOLE_WARPS, ONLY);
 }
