@@ -11,6 +11,7 @@ use crate::exec::Path;
 use crate::exec::block::Launch;
 use crate::exec::checker::LaunchChecks;
 use crate::exec::machine::ClusterShape;
+use crate::exec::prior::Prior;
 use crate::exec::recorder::{Found, Recorder};
 use crate::findings::Findings;
 use crate::heap::Heap;
@@ -104,6 +105,8 @@ pub struct Device {
     blocks_total: AtomicU64,
     printer: Printer,
     findings: Mutex<Findings>,
+    /// The last launch, as long as nothing came after it that waits for it.
+    prior: Mutex<Option<Prior>>,
 }
 
 impl Device {
@@ -119,6 +122,7 @@ impl Device {
             blocks_total: AtomicU64::new(0),
             printer: Printer::default(),
             findings: Mutex::default(),
+            prior: Mutex::default(),
             config,
         }
     }
@@ -182,6 +186,7 @@ impl Device {
     /// # Errors
     /// [`MemoryError::OutOfBounds`] if the range is not inside one allocation.
     pub fn read(&self, address: u64, dst: &mut [u8]) -> Result<(), MemoryError> {
+        self.synchronize();
         self.memory.read(address, dst)
     }
 
@@ -190,6 +195,7 @@ impl Device {
     /// # Errors
     /// [`MemoryError::OutOfBounds`] if the range is not inside one allocation.
     pub fn write(&self, address: u64, src: &[u8]) -> Result<(), MemoryError> {
+        self.synchronize();
         self.memory.write(address, src)
     }
 
@@ -198,6 +204,7 @@ impl Device {
     /// # Errors
     /// [`MemoryError::OutOfBounds`] if a range is not inside one allocation.
     pub fn copy(&self, dst: u64, src: u64, bytes: u64) -> Result<(), MemoryError> {
+        self.synchronize();
         self.memory.copy(dst, src, bytes)
     }
 
@@ -206,6 +213,7 @@ impl Device {
     /// # Errors
     /// [`MemoryError::OutOfBounds`] if the range is not inside one allocation.
     pub fn fill_u8(&self, address: u64, value: u8, count: u64) -> Result<(), MemoryError> {
+        self.synchronize();
         self.memory.fill(address, [value], count)
     }
 
@@ -214,6 +222,7 @@ impl Device {
     /// # Errors
     /// As for [`fill_u8`](Device::fill_u8), and [`MemoryError::Misaligned`].
     pub fn fill_u16(&self, address: u64, value: u16, count: u64) -> Result<(), MemoryError> {
+        self.synchronize();
         self.memory.fill(address, value.to_ne_bytes(), count)
     }
 
@@ -222,6 +231,7 @@ impl Device {
     /// # Errors
     /// As for [`fill_u16`](Device::fill_u16).
     pub fn fill_u32(&self, address: u64, value: u32, count: u64) -> Result<(), MemoryError> {
+        self.synchronize();
         self.memory.fill(address, value.to_ne_bytes(), count)
     }
 
@@ -282,12 +292,38 @@ impl Device {
         cluster: [u32; 3],
         params: &[u8],
     ) -> Result<LaunchReport, LaunchError> {
+        self.launch_in_stream(kernel, config, cluster, params, (0, false))
+    }
+
+    /// Says that all launches so far have ended before what comes, as after the host has waited for them.
+    /// Accesses of memory by the host say so, too.
+    pub fn synchronize(&self) {
+        *self.prior.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, where it may begin before the launch in
+    /// front of it has ended if `early` (programmatic dependent launch). Here it runs behind that all the same. Where
+    /// [`Checks::races`] is set, its accesses race with those of the launch in front, unless a
+    /// `griddepcontrol.wait` comes before them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch_in_stream(
+        &self,
+        kernel: &Kernel,
+        config: LaunchConfig,
+        cluster: [u32; 3],
+        params: &[u8],
+        (stream, early): (u64, bool),
+    ) -> Result<LaunchReport, LaunchError> {
         let started = Instant::now();
         let shared_bytes = kernel
             .check(config, cluster, params)
             .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.memory.note_launch();
+        let prior = self.prior.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let prior = prior.filter(|prior| early && prior.stream == stream);
         let recorder = Recorder::new(self.config.max_findings);
         let mut words = vec![0u64; params.len().div_ceil(8)];
         for (word, bytes) in words.iter_mut().zip(params.chunks(8)) {
@@ -318,7 +354,7 @@ impl Device {
             last: AtomicU64::new(u64::MAX),
             started,
             checks: (self.config.checks != Checks::NONE).then(|| {
-                LaunchChecks::new(self.config.checks, &kernel.lowered.code.facts, &snapshot)
+                LaunchChecks::new(self.config.checks, &kernel.lowered.code.facts, &snapshot, prior)
             }),
             schedule: self.config.schedule,
             recorder: &recorder,
@@ -340,6 +376,8 @@ impl Device {
         if let Err(LaunchError::Fault(fault)) = &ended {
             findings.add((**fault).clone(), 1, true);
         }
+        *self.prior.lock().unwrap_or_else(PoisonError::into_inner) =
+            Prior::of(kernel.name(), stream, launch).filter(|_| ended.is_ok());
         ended
     }
 

@@ -29,6 +29,8 @@ pub struct Fault {
 /// An earlier access of the same memory: how, where, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
+    /// The kernel, if it was another launch: the one in front of this one.
+    pub kernel: Option<String>,
     /// Load, store, atomic or asynchronous copy.
     pub access: Access,
     /// Line of the PTX text, from 1.
@@ -45,11 +47,13 @@ pub struct Earlier {
 
 impl fmt::Display for Earlier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Earlier { access, line, instruction, source, block, thread } = self;
+        let Earlier { kernel, access, line, instruction, source, block, thread } = self;
         let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        let of = kernel.as_ref().map(|kernel| format!(" of kernel `{kernel}`, launched before,"));
+        let of = of.unwrap_or_default();
         write!(
             f,
-            "{access} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`"
+            "{access}{of} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`"
         )?;
         match source {
             Some(source) => write!(f, ", {source})"),
@@ -374,10 +378,14 @@ impl fmt::Display for FaultKind {
                     "race on shared memory at {address:#x}: this {access} and the {other} by warp {other_warp} at line {other_line} are not ordered; {advice}"
                 )
             }
-            FaultKind::DataRace { space, address, place, access, earlier } => write!(
-                f,
-                "race on {space} memory at {address:#x} ({place}): this {access} and the {earlier} are not ordered"
-            ),
+            FaultKind::DataRace { space, address, place, access, earlier } => {
+                const ADVICE: &str = "; let a `griddepcontrol.wait` come before this access";
+                let advice = earlier.kernel.as_ref().map_or("", |_| ADVICE);
+                write!(
+                    f,
+                    "race on {space} memory at {address:#x} ({place}): this {access} and the {earlier} are not ordered{advice}"
+                )
+            }
             FaultKind::Uninitialised { space, address, bytes, place } => write!(
                 f,
                 "{bytes}-byte read of {space} memory at {address:#x} ({place}) that nothing has written"

@@ -205,6 +205,7 @@ impl Kernel {
         let mut kind = fault.kind;
         if let FaultKind::DataRace { earlier, .. } | FaultKind::ReadOnlyCache { earlier, .. } =
             &mut kind
+            && earlier.kernel.is_none()
         {
             earlier.instruction = quote(earlier.line);
             earlier.source = source::place(text, earlier.line);

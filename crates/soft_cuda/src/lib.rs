@@ -162,8 +162,8 @@
 //! their end in order of their index, as many at a time as there are cores.
 //! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
-//! `multimem`. `griddepcontrol` does nothing, since a grid starts when the one in front of it has ended:
-//! that a `griddepcontrol.wait` is missing or misplaced is not found. Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
+//! `multimem`. A grid starts when the one in front of it has ended: what `griddepcontrol` does is known
+//! to the checks alone ([`Device::launch_in_stream`]). Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
 //! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than f16, bf16, f32 and TF32, rows shorter than their
 //! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`
 //! but of tensors, `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and

@@ -5,6 +5,7 @@
 
 use std::thread;
 
+use super::instance::device;
 use super::state::{self, Capture, State, Stream};
 use super::work::{Failure, Work};
 use crate::codes::Answer;
@@ -31,7 +32,7 @@ pub(super) fn submit(stream: CUstream, work: &[Work]) -> Answer {
     }
     drop(state);
     for work in work {
-        match work.run() {
+        match work.run(stream) {
             Ok(()) => {}
             Err(Failure::Refused(code)) => return Err(code),
             Err(Failure::Fault(fault)) => {
@@ -77,7 +78,7 @@ fn forbid(
 }
 
 /// The context of `stream`, for a call that a graph of this device cannot hold, or that
-/// asks how far the stream is.
+/// asks how far the stream is: a launch behind it does not begin early.
 pub(super) fn context_outside(state: &mut State, stream: CUstream) -> Result<CUcontext, CUresult> {
     context_outside_as(state, stream, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
@@ -103,6 +104,7 @@ pub(super) fn context_outside_as(
     if stream.is_legacy() {
         allow_legacy(state, context)?;
     }
+    device().synchronize();
     Ok(context)
 }
 

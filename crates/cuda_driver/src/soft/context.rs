@@ -196,7 +196,9 @@ pub(crate) fn stream_priority_range(least: Out<c_int>, greatest: Out<c_int>) -> 
 
 pub(crate) fn synchronize() -> Answer {
     let (context, mut state) = state::current()?;
-    allow_context(&mut state, context)
+    allow_context(&mut state, context)?;
+    the_device().synchronize();
+    Ok(())
 }
 
 /// The text of the fault that the calling thread's current context is stuck in:

@@ -49,7 +49,9 @@ pub(crate) unsafe fn kernel(
     let block = [block_dim_x, block_dim_y, block_dim_z];
     let config = LaunchConfig { grid, block, dynamic_shared };
     // SAFETY: the caller's contract.
-    unsafe { launch(function, config, None, stream, kernel_params.as_ptr(), extra.as_ptr()) }
+    unsafe {
+        launch(function, config, (None, false), stream, kernel_params.as_ptr(), extra.as_ptr())
+    }
 }
 
 /// Launches a kernel with attributes, of which clusters are supported: those that the PTX requires, or
@@ -68,7 +70,7 @@ pub(crate) unsafe fn kernel_ex(
     if num_attrs > 0 && attrs.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    let mut clusters = None;
+    let (mut clusters, mut early) = (None, false);
     for index in 0..num_attrs as usize {
         // SAFETY: `index` is below the count of the caller's array.
         let attribute = unsafe { &*attrs.add(index) };
@@ -80,11 +82,12 @@ pub(crate) unsafe fn kernel_ex(
             kernel.takes_clusters() || cluster == kernel.required_cluster().unwrap_or([1; 3])
         };
         match attribute.id {
-            // A launch starts when those before it have ended, which is always allowed, and there are no
-            // multiprocessors to spread blocks over.
+            // There are no multiprocessors to spread blocks over.
             CU_LAUNCH_ATTRIBUTE_IGNORE
-            | CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            | CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {}
+            | CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {}
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {
+                early = dimensions[0] != [0; 4]
+            }
             CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if is_taken => clusters = Some(cluster),
             id => return unsupported(&format!("launch attribute {id}")),
         }
@@ -96,10 +99,13 @@ pub(crate) unsafe fn kernel_ex(
     };
     let stream = launch_config.stream;
     // SAFETY: the caller's contract.
-    unsafe { launch(function, config, clusters, stream, kernel_params.as_ptr(), extra.as_ptr()) }
+    unsafe {
+        launch(function, config, (clusters, early), stream, kernel_params.as_ptr(), extra.as_ptr())
+    }
 }
 
-/// Launches a kernel, in `clusters` or those that it requires.
+/// Launches a kernel, in `clusters` or those that it requires; if `early`, it may begin before the launch in
+/// front of it has ended.
 ///
 /// # Safety
 ///
@@ -108,7 +114,7 @@ pub(crate) unsafe fn kernel_ex(
 unsafe fn launch(
     function: CUfunction,
     config: LaunchConfig,
-    clusters: Option<[u32; 3]>,
+    (clusters, early): (Option<[u32; 3]>, bool),
     stream: CUstream,
     kernel_params: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -135,7 +141,7 @@ unsafe fn launch(
     // SAFETY: the caller's contract.
     let params = unsafe { packed_params(&kernel, kernel_params, extra) }?;
     let cluster = clusters.or(kernel.required_cluster()).unwrap_or([1; 3]);
-    submit(stream, &[Work::Launch { kernel, config, cluster, params }])
+    submit(stream, &[Work::Launch { kernel, config, cluster, early, params }])
 }
 
 /// The parameters as one block of bytes in the kernel's own layout.

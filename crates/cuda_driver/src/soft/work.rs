@@ -6,7 +6,7 @@ use soft_cuda::{FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError, Mem
 
 use super::instance::device;
 use crate::last_error::explain;
-use crate::types::CUresult;
+use crate::types::{CUresult, CUstream};
 
 /// An operation of a stream. Addresses are the device's, sizes are in bytes and counts in
 /// elements.
@@ -18,6 +18,8 @@ pub(super) enum Work {
         config: LaunchConfig,
         /// Blocks of a cluster.
         cluster: [u32; 3],
+        /// Whether it may begin before the launch in front of it has ended.
+        early: bool,
         params: Vec<u8>,
     },
     Copy {
@@ -57,12 +59,13 @@ pub(super) struct StickyFault {
 }
 
 impl Work {
-    /// Runs it to its end. No lock may be held: it takes its time, and other threads ask
+    /// Runs it in a stream, to its end. No lock may be held: it takes its time, and other threads ask
     /// for the progress of a launch.
-    pub fn run(&self) -> Result<(), Failure> {
+    pub fn run(&self, stream: CUstream) -> Result<(), Failure> {
         let done = match *self {
-            Self::Launch { ref kernel, config, cluster, ref params } => {
-                return match device().launch_in_clusters(kernel, config, cluster, params) {
+            Self::Launch { ref kernel, config, cluster, early, ref params } => {
+                let order = (stream.bits(), early);
+                return match device().launch_in_stream(kernel, config, cluster, params, order) {
                     Ok(_) => Ok(()),
                     Err(error) => Err(launch_failed(kernel, error)),
                 };

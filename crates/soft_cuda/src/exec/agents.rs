@@ -26,8 +26,13 @@ impl Agents {
         2 * self.threads + self.threads / LANES + thread
     }
 
+    /// The agent that stands for the launch in front, which ends at time 1.
+    pub(crate) fn prior(self) -> usize {
+        self.stores_of(self.threads)
+    }
+
     /// The agent that stands for mbarrier number `index`.
     pub(crate) fn mbarrier(self, index: usize) -> usize {
-        self.stores_of(self.threads) + index
+        self.prior() + 1 + index
     }
 }

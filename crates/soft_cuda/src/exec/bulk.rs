@@ -237,7 +237,7 @@ fn load_to(
                 cx.order.read(cx.warp, line, from, bytes)?;
                 cx.check(lane, line, |c| c.read_bulk(thread, line, (from, bytes), Some(phase)))?;
             } else {
-                let site = Site { line, kind: AccessKind::Load, bytes };
+                let site = Site { line, kind: AccessKind::AsyncLoad, bytes };
                 cx.check(lane, line, |checker| checker.global(thread, site, from.0, |_| false))?;
             }
             // SAFETY: `plain` checked both ends.
@@ -249,7 +249,7 @@ fn load_to(
             let at = shared(cx, lane, (to, space), bytes, TENSOR_ALIGN)?;
             cx.order.copy(issued, at, bytes as u32)?;
             check_load(cx, lane, line, (at, bytes as u32), phase)?;
-            check_box(cx, (lane, line), map, *start, AccessKind::Load)?;
+            check_box(cx, (lane, line), map, *start, AccessKind::AsyncLoad)?;
             copy_box(cx, lane, map, *start, at, false)?;
             bytes
         }
@@ -487,7 +487,7 @@ fn check_box(
         let (lanes, addresses) = ((cx.warp, 1 << lane), [row.address; LANES]);
         cx.check(lane, line, |checker| {
             let checked = match kind {
-                AccessKind::Load => checker.global_loads(lanes, (line, site), (&addresses, 0)),
+                AccessKind::AsyncLoad => checker.global_loads(lanes, (line, site), (&addresses, 0)),
                 _ => checker.globals(lanes, site, &addresses, &|_, _| false),
             };
             checked.map_err(|(_, kind)| kind)

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::access::{AccessKind, Conflict, Site};
 use super::checker::{Checker, RECENT};
 use super::machine::{FULL, LANES, bits};
+use super::packed::{mbarrier_of, time_of};
 use super::recorder::WarpFault;
-use crate::fault::{AddressSpace, FaultKind};
+use crate::fault::{AddressSpace, Earlier, FaultKind};
 use crate::memory::Allocation;
 
 impl Checker<'_> {
@@ -51,7 +52,7 @@ impl Checker<'_> {
     #[inline(always)]
     fn whole_groups(&mut self, warp: usize, site: Site, addresses: &[u64; LANES]) -> bool {
         let store = site.kind == AccessKind::Store;
-        if self.quiet || !store && site.kind != AccessKind::Load {
+        if self.quiet || !store && site.kind != AccessKind::Load || !self.is_after_prior(warp) {
             return false;
         }
         let Some(index) = self.find(site.line, addresses[0]) else { return false };
@@ -95,6 +96,27 @@ impl Checker<'_> {
         noted
     }
 
+    /// Whether all that a warp does comes after the launch in front.
+    #[inline(always)]
+    fn is_after_prior(&self, warp: usize) -> bool {
+        self.launch.prior.is_none() || self.known.common(warp, self.known.agents.prior()) != 0
+    }
+
+    /// The access by the launch in front with which that of a lane races.
+    #[inline(never)]
+    fn prior_conflict(
+        &self,
+        (warp, lane): (usize, usize),
+        site: Site,
+        address: u64,
+    ) -> Option<Earlier> {
+        let prior = self.launch.prior.as_ref().filter(|_| !self.quiet)?;
+        match self.known.knows(warp, lane, self.known.agents.prior(), 1) {
+            true => None,
+            false => prior.conflict(address, site),
+        }
+    }
+
     /// Notes loads of one allocation that holds nothing to be checked, by instruction number
     /// `number`. Returns `false` if it is not that simple.
     #[inline(always)]
@@ -104,6 +126,9 @@ impl Checker<'_> {
         (number, site): (u32, Site),
         (addresses, more): (&[u64; LANES], u64),
     ) -> bool {
+        if !self.is_after_prior(warp) {
+            return false;
+        }
         let first = addresses[mask.trailing_zeros() as usize].wrapping_add(more);
         let Some(index) = self.find(site.line, first) else { return false };
         let allocation = &self.snapshot.all()[index];
@@ -126,7 +151,13 @@ impl Checker<'_> {
             return self.launch.global.note_loads(known, allocation, by, site, &offsets);
         }
         let by = ((warp, mask), self.known.place(warp));
-        self.loads.note(index, (number, site), by, (self.known.now(warp), &offsets));
+        let time = time_of(&self.known, warp, site.kind);
+        // The stages of a pipeline have mbarriers of their own.
+        let number = match site.kind {
+            AccessKind::AsyncLoad => number.wrapping_add(mbarrier_of(time)),
+            _ => number,
+        };
+        self.loads.note(index, (number, site), by, (time, &offsets));
         if self.loads.is_long() {
             self.put_loads();
         }
@@ -175,9 +206,8 @@ impl Checker<'_> {
         allocation: &Allocation,
         offset: u64,
     ) -> FaultKind {
-        let (base, size) = (allocation.base, allocation.size);
-        let place = format!("byte {offset} of the {size}-byte allocation at {base:#x}");
-        self.fault(conflict, site, AddressSpace::Global, base + offset, place)
+        let place = global_place(allocation, offset);
+        self.fault(conflict, site, AddressSpace::Global, allocation.base + offset, place)
     }
 
     /// The place in the snapshot of the allocation that contains `address`, for the instruction at
@@ -210,6 +240,13 @@ impl Checker<'_> {
         if offset + u64::from(site.bytes) > allocation.size {
             return Ok(());
         }
+        if !self.is_after_prior(warp)
+            && let Some(earlier) = self.prior_conflict((warp, lane), site, address)
+        {
+            let (space, place) = (AddressSpace::Global, global_place(allocation, offset));
+            let (access, earlier) = (site.kind.access(), Box::new(earlier));
+            return Err(FaultKind::DataRace { space, address, place, access, earlier });
+        }
         if site.kind.writes() || self.launch.global.by_word(index) {
             self.put_loads_of(index);
         }
@@ -241,4 +278,8 @@ impl Checker<'_> {
         };
         Err(self.global_fault(conflict, site, allocation, offset))
     }
+}
+
+fn global_place(&Allocation { base, size, .. }: &Allocation, offset: u64) -> String {
+    format!("byte {offset} of the {size}-byte allocation at {base:#x}")
 }

@@ -11,6 +11,8 @@ use super::knowledge::Knowledge;
 use super::loads::Loaded;
 use super::local::LocalShadow;
 use super::machine::{ClusterShape, FULL, LANES, LOCAL_BASE, SHARED_BASE, index_in};
+use super::packed::load_time;
+use super::prior::Prior;
 use super::read_log::ReadLog;
 use super::recorder::WarpFault;
 use super::remote::RemoteAccesses;
@@ -27,14 +29,21 @@ type Released = HashMap<u64, (Clock, bool)>;
 pub(crate) struct LaunchChecks {
     pub checks: Checks,
     pub global: GlobalShadow,
+    /// The launch in front, if this one may begin before that has ended.
+    pub prior: Option<Prior>,
     /// By address in device memory.
     released: Mutex<HashMap<u64, Arc<Released>>>,
 }
 
 impl LaunchChecks {
-    pub(crate) fn new(checks: Checks, facts: &Facts, snapshot: &Snapshot) -> LaunchChecks {
+    pub(crate) fn new(
+        checks: Checks,
+        facts: &Facts,
+        snapshot: &Snapshot,
+        prior: Option<Prior>,
+    ) -> LaunchChecks {
         let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global);
-        LaunchChecks { checks, global, released: Mutex::default() }
+        LaunchChecks { checks, global, prior, released: Mutex::default() }
     }
 }
 
@@ -56,8 +65,9 @@ pub(crate) struct Checker<'k> {
     stride: u32,
     /// Accesses of the shared memory of other blocks.
     pub remote: RemoteAccesses,
-    /// What writers of atomic variables in shared memory released, by offset.
-    released: HashMap<u32, Clock>,
+    /// What writers of atomic variables in this cluster released, by place: whether it is in shared memory,
+    /// and the offset there or else the address.
+    released: HashMap<(bool, u64), Clock>,
     /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
     copied_by: Vec<usize>,
     initialised: Vec<(usize, u32)>,
@@ -235,6 +245,7 @@ impl<'k> Checker<'k> {
     fn name(&self, earlier: EarlierAccess) -> fault::Earlier {
         let EarlierAccess { block, agent: thread, line, access } = earlier;
         fault::Earlier {
+            kernel: None,
             access,
             line,
             instruction: String::new(),
@@ -302,6 +313,7 @@ impl<'k> Checker<'k> {
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.agents.mbarrier(index);
+        self.known.load = load_time(index, phase);
         let site = Site { line, kind: AccessKind::Copy, bytes };
         self.proxied((warp, lane), site, offset, true)?;
         if let Some(place) = remote {
@@ -366,20 +378,21 @@ impl<'k> Checker<'k> {
 
     /// A lane is about to write the atomic variable at an address, of shared memory or else of device
     /// memory: what it knew at its last fence goes with that. A store, which is no `update`, ends what
-    /// was released there before; in device memory, where blocks that run at the same time may store in
-    /// another order than they come here, it does not.
+    /// was released there before for the cluster; for other clusters, which run at the same time and may load
+    /// it in another order than they come here, it does not.
     pub(crate) fn publish(
         &mut self,
         (warp, lane): (usize, usize),
         update: bool,
-        (shared, address): (bool, u64),
+        place: (bool, u64),
     ) {
-        if shared && !update {
-            self.released.remove(&(address as u32));
+        if !update {
+            self.released.remove(&place);
         }
+        let (shared, address) = place;
         for fenced in self.known.released_by(warp, lane) {
+            self.released.entry(place).or_default().join(&fenced.clock);
             if shared {
-                self.released.entry(address as u32).or_default().join(&fenced.clock);
                 continue;
             }
             let mut all = self.launch.released.lock().unwrap_or_else(PoisonError::into_inner);
@@ -396,8 +409,9 @@ impl<'k> Checker<'k> {
         &mut self,
         (warp, lane): (usize, usize),
         acquires: Option<bool>,
-        (shared, address): (bool, u64),
+        place: (bool, u64),
     ) {
+        let (shared, address) = place;
         let found = match shared {
             true => None,
             false => {
@@ -405,14 +419,14 @@ impl<'k> Checker<'k> {
                 all.get(&address).cloned()
             }
         };
-        let here = self.released.get(&(address as u32)).filter(|_| shared);
+        let here = self.released.get(&place);
         let observe = |known: &mut Knowledge| {
             let own = known.cluster;
             if let Some(clock) = here {
                 known.observe(warp, lane, own, clock);
             }
             for (&cluster, (clock, wide)) in found.iter().flat_map(|released| released.iter()) {
-                if *wide || cluster == own {
+                if *wide && cluster != own {
                     known.observe(warp, lane, cluster, clock);
                 }
             }

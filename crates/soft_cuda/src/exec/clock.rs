@@ -1,8 +1,8 @@
 //! Vector clocks: how much of what each agent did is known.
 //!
 //! The agents of a cluster, which mostly is one block, are its threads, the `cp.async` copies of each thread, what
-//! `wgmma` reads for each warp, what bulk copies to device memory read for each thread, and its mbarriers, on
-//! whose account bulk copies write. Times count from 1 in every cluster.
+//! `wgmma` reads for each warp, what bulk copies to device memory read for each thread, the launch in front, and its
+//! mbarriers, on whose account bulk copies write. Times count from 1 in every cluster.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -11,11 +11,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::access::{AccessKind, Conflict, Site};
 use super::knowledge::Knowledge;
 use super::machine::{FULL, LANES, bits};
-use super::packed::{GROUP, KINDS, Packed, READ_ONLY, told_apart};
+use super::packed::{GROUP, KINDS, Packed, time_of, told_apart};
 use super::read_log::Record;
 use super::stripes::{Held, Stripes};
 use super::word_reads::WordReads;
 use super::word_writes::WordWrites;
+use crate::fault::Access;
 
 /// The most records of one allocation, which take about 100 MB.
 const RECORDS: usize = 1 << 20;
@@ -161,6 +162,33 @@ impl GlobalShadow {
         found
     }
 
+    /// What was accessed of the bytes at `offset` into an allocation, by another launch, that conflicts with an
+    /// access of `site`: a write, or a read of what that writes. Returns the PTX line and the access, too.
+    pub(super) fn conflict(
+        &self,
+        (index, size): (usize, u64),
+        offset: u64,
+        site: Site,
+    ) -> Option<(Packed, u32, Access)> {
+        if site.kind.writes() && !self.by_word(index) {
+            self.use_words((index, size));
+        }
+        let words = self.allocations[index].words.get()?;
+        let end = (offset + u64::from(site.bytes)).min(size).div_ceil(1 << self.shift);
+        (offset >> self.shift..end).find_map(|number| {
+            let at = place(number);
+            // No block of another launch is of the same one's scope.
+            let old = words.writes.last(at).filter(|old| !old.is_strong_with(u64::MAX, site));
+            if let Some(old) = old {
+                return Some((old, words.writes.line(at), KINDS[old.kind() as usize].access()));
+            }
+            let in_group = |(read, line): (Packed, u32)| (read.in_group(number), line);
+            let read = || words.reads.last(at).or(words.group_reads.last(at / GROUP).map(in_group));
+            let (read, line) = site.kind.writes().then(read)??;
+            Some((read, line, Access::Load))
+        })
+    }
+
     /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of each, as
     /// long as nobody else accesses them.
     fn note_record(
@@ -170,9 +198,9 @@ impl GlobalShadow {
         mut then: impl FnMut(u32, &[u64; LANES]),
     ) {
         let words = self.words(allocation);
-        let kind = if record.site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
+        let (block, kind) = (told_apart(record.block), record.site.kind);
         record.each(|time, mask, offsets| {
-            let new = Packed::new(told_apart(record.block), record.thread, kind, time);
+            let new = Packed::read(block, record.thread, kind, time);
             let _held = self.lock(allocation.0, mask, record.site, offsets);
             // What the warp knew then is not known any more.
             self.note_all(words, |_| false, (new, mask), record.site, offsets);
@@ -202,9 +230,8 @@ impl GlobalShadow {
         if self.allocations[allocation.0].written.load(Relaxed) {
             return false;
         }
-        let kind = if site.kind == AccessKind::ReadOnly { READ_ONLY } else { 0 };
-        let (block, first) = known.place(warp);
-        let new = Packed::new(told_apart(block), first, kind, known.now(warp));
+        let ((block, first), time) = (known.place(warp), time_of(known, warp, site.kind));
+        let new = Packed::read(told_apart(block), first, site.kind, time);
         let before = |old: Packed| old.all_before(known, warp);
         self.note_all(self.words(allocation), before, (new, mask), site, offsets);
         true
@@ -376,11 +403,11 @@ impl GlobalShadow {
         let words = self.words(allocation);
         let end = (offset + u64::from(site.bytes)).div_ceil(1 << self.shift);
         let (block, first) = known.place(warp);
-        let (block, thread, time) = (told_apart(block), first + lane, known.now(warp));
-        let new = match site.kind {
-            AccessKind::ReadOnly => Packed::new(block, thread, READ_ONLY, time),
-            kind if kind.writes() => Packed::write(block, thread, site, time),
-            _ => Packed::new(block, thread, 0, time),
+        let (block, thread, time) =
+            (told_apart(block), first + lane, time_of(known, warp, site.kind));
+        let new = match site.kind.writes() {
+            true => Packed::write(block, thread, site, time),
+            false => Packed::read(block, thread, site.kind, time),
         };
         let _held = self.stripes.lock(allocation.0, [offset], site.bytes);
         let written = accesses.written.load(Relaxed);

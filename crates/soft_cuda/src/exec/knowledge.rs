@@ -79,6 +79,8 @@ pub(crate) struct Knowledge {
     pub cluster: u64,
     blocks: Vec<u64>,
     pub agents: Agents,
+    /// The [time](super::packed::load_time) of the bulk copy to shared memory that is checked.
+    pub load: u32,
     /// Whether any thread of the cluster has executed a fence.
     fenced: bool,
     /// Whether there are asynchronous copies to shared memory.
@@ -102,6 +104,7 @@ impl Knowledge {
             cluster: 0,
             blocks: vec![0; blocks],
             agents: Agents { threads: warps * LANES },
+            load: 0,
             fenced: false,
             commons: Cell::new(0),
         }
@@ -412,6 +415,13 @@ impl Knowledge {
     pub(crate) fn wait_copies(&mut self, warp: usize, lane: usize, group: u32) {
         let waited = &mut self.warps[warp].waited[lane];
         *waited = (*waited).max(group);
+    }
+
+    /// `lanes` of `warp` have waited until the launch in front has ended.
+    pub(crate) fn wait_prior(&mut self, warp: usize, lanes: u32) {
+        let mut clock = Clock::default();
+        clock.set(self.agents.prior(), 1);
+        self.acquire(warp, lanes, &clock);
     }
 
     /// `lanes` of `warp` execute a fence, or release something, to blocks of the whole grid if `wide`.

@@ -63,6 +63,7 @@ mod packed;
 pub(crate) mod phases;
 pub(crate) mod print;
 mod printed;
+pub(crate) mod prior;
 mod proxies;
 pub(crate) mod racecheck;
 mod read_log;

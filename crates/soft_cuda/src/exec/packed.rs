@@ -9,6 +9,29 @@ use crate::fault::Access;
 /// accesses so late.
 const LAST_TIME: u32 = (1 << 20) - 1;
 
+/// Bits of the phases in the time of a bulk copy to shared memory.
+const PHASE: u32 = 14;
+const PHASES: u32 = 1 << PHASE;
+
+/// The time of a bulk copy that is complete with phase `phase` of mbarrier `index`; 0, behind which everything
+/// comes, if the two are too large.
+pub(super) fn load_time(index: usize, phase: u32) -> u32 {
+    match index < (LAST_TIME / PHASES) as usize && phase < PHASES {
+        true => (index as u32) << PHASE | phase,
+        false => 0,
+    }
+}
+
+/// The number of the mbarrier in [`load_time`].
+pub(super) fn mbarrier_of(time: u32) -> u32 {
+    time >> PHASE
+}
+
+/// The time of an access of a kind by a warp now.
+pub(super) fn time_of(known: &Knowledge, warp: usize, kind: AccessKind) -> u32 {
+    if kind == AccessKind::AsyncLoad { known.load } else { known.now(warp) }
+}
+
 /// Words of a group: a warp that loads a whole one has that noted once.
 pub(super) const GROUP: usize = 8;
 
@@ -22,7 +45,10 @@ pub(super) struct Packed(pub(super) u64);
 /// Kinds of writes, as [`Packed`] has them.
 pub(super) const KINDS: [AccessKind; 4] =
     [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
+/// Kinds of reads, of which plain ones have 0: through the read-only cache, and by a bulk copy, whose time
+/// is that of [`load_time`].
 pub(super) const READ_ONLY: u64 = 1;
+const BULK: u64 = 2;
 
 /// Lanes from the first one on that are noted with a read of one word, of those that read it.
 const TOGETHER: [usize; 4] = [1, 2, LANES / 2, LANES];
@@ -38,6 +64,16 @@ impl Packed {
     pub(super) fn new(block: u64, thread: usize, kind: u64, time: u32) -> Packed {
         let time = u64::from(time.min(LAST_TIME));
         Packed((block + 1) << 34 | (thread as u64) << 24 | kind << 22 | time)
+    }
+
+    /// A read of words.
+    pub(super) fn read(block: u64, thread: usize, kind: AccessKind, time: u32) -> Packed {
+        let kind = match kind {
+            AccessKind::ReadOnly => READ_ONLY,
+            AccessKind::AsyncLoad => BULK,
+            _ => 0,
+        };
+        Packed::new(block, thread, kind, time)
     }
 
     /// A write of a word.
@@ -135,9 +171,32 @@ impl Packed {
         known.knows_foreign((warp, lane), cluster, agent, time)
     }
 
+    /// Of a read by a bulk copy: the number of its cluster, the agent that stands for its mbarrier, and the phase.
+    fn copied(self, known: &Knowledge) -> Option<(u64, usize, u32)> {
+        let (time, cluster) = (self.time(), known.agent(self.block(), self.thread()).0);
+        let agent = known.agents.mbarrier(mbarrier_of(time) as usize);
+        (self.kind() == BULK).then_some((cluster, agent, time % PHASES))
+    }
+
+    /// As [`is_before`](Packed::is_before), for a read.
+    pub(super) fn read_is_before(self, known: &Knowledge, (warp, lane): (usize, usize)) -> bool {
+        match self.copied(known) {
+            None => self.is_before(known, warp, lane),
+            Some((cluster, agent, phase)) if cluster == told_apart(known.cluster) => {
+                known.knows(warp, lane, agent, phase)
+            }
+            Some((cluster, agent, phase)) => {
+                known.knows_foreign((warp, lane), cluster, agent, phase)
+            }
+        }
+    }
+
     /// Whether a read by any lanes of a warp of this cluster comes before what all lanes of `warp`
     /// do now.
     pub(super) fn all_before(self, known: &Knowledge, warp: usize) -> bool {
+        if let Some((cluster, agent, phase)) = self.copied(known) {
+            return cluster == told_apart(known.cluster) && known.common(warp, agent) >= phase;
+        }
         let (cluster, agent) = known.agent(self.block(), self.thread());
         cluster == told_apart(known.cluster) && known.floor(warp, agent / LANES) >= self.time()
     }

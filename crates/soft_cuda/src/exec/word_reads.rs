@@ -59,6 +59,11 @@ impl WordReads {
         self.last.store(at, new.0, line);
     }
 
+    /// The last read at a place, and its PTX line.
+    pub(super) fn last(&self, at: usize) -> Option<(Packed, u32)> {
+        self.last.access(at).map(|read| (read, self.last.line(at)))
+    }
+
     /// Whether there are no reads of the words of a group.
     #[inline(always)]
     pub(super) fn none_in_group(&self, group: usize) -> bool {
@@ -120,7 +125,7 @@ impl WordReads {
 #[inline(always)]
 fn check_read(
     known: &Knowledge,
-    (warp, lane): (usize, usize),
+    by: (usize, usize),
     old: Packed,
     line: impl Fn() -> u32,
 ) -> Result<(), Conflict> {
@@ -128,7 +133,7 @@ fn check_read(
     if old.kind() & READ_ONLY != 0 {
         return Err(Conflict::ReadOnlyCache(earlier(old)));
     }
-    match old.each_lane().find(|old| !old.is_before(known, warp, lane)) {
+    match old.each_lane().find(|old| !old.read_is_before(known, by)) {
         Some(old) => Err(Conflict::Race(earlier(old))),
         None => Ok(()),
     }

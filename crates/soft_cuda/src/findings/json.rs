@@ -9,7 +9,8 @@ use super::{Finding, Findings};
 impl Findings {
     /// A JSON array with an object for each, of the fields that apply: `kind`, `message`, `kernel`,
     /// `ptx_line`, `instruction`, `file` and `line` (of the source), `block`, `thread`, `space`,
-    /// `address`, `count`, `ended`, `earlier` (the other access, with such fields of its own).
+    /// `address`, `count`, `ended`, `earlier` (the other access, with such fields of its own; `kernel` if it was
+    /// the launch in front).
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers alone")
     }
@@ -48,6 +49,8 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct EarlierLine<'a> {
     access: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<&'a str>,
     #[serde(flatten)]
     place: PlaceLine<'a>,
 }
@@ -84,6 +87,7 @@ impl Serialize for Finding {
                 ended: Some(*ended),
                 earlier: fault.kind.earlier().map(|earlier: &Earlier| EarlierLine {
                     access: earlier.access.to_string(),
+                    kernel: earlier.kernel.as_deref(),
                     place: PlaceLine {
                         ptx_line: earlier.line,
                         instruction: &earlier.instruction,

@@ -10,6 +10,7 @@ use crate::exec::code::BarrierKind;
 use crate::exec::collective::{
     Elect, Match, REDUCTIONS, Redux, SHUFFLES, Shuffle, SyncWarp, VOTES, Vote,
 };
+use crate::exec::prior::PriorWait;
 use crate::exec::{NO_SLOT, OpFn, pick_compact};
 use crate::ptx::ast::Operand;
 
@@ -83,7 +84,11 @@ impl<'m> Lowering<'m> {
             "setmaxnreg" => self.setmaxnreg(at)?,
             // A grid does not start before the one in front of it has ended.
             "griddepcontrol" => {
-                at.take_one(&["launch_dependents", "wait"]);
+                let which = at.take_one(&["launch_dependents", "wait"]);
+                if which == Some(1) && self.checks.races {
+                    let run = pick_compact::<PriorWait>();
+                    self.emit(at, run, [Field::Raw(0); 6]).kind = InstKind::Check;
+                }
             }
             "brx" => self.brx(at)?,
             _ => return Err(at.unsupported("debugging instructions are not available")),

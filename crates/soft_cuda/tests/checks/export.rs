@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Twin, clusters, idioms, memory, module, races, registers, sync, tensor};
+use super::{
+    Twin, bulk, clusters, dependent, device_memory, idioms, memory, module, races, registers, sync,
+    tensor, words,
+};
 
 /// All of them, with the checks that find each.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
@@ -13,11 +16,15 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("memory", &registers::TWINS))
         .chain(of("races", &races::SHARED))
         .chain(of("races", &races::MBARRIERS))
-        .chain(of("races", &races::GLOBAL))
+        .chain(of("races", &device_memory::TWINS))
         .chain(of("sync", &sync::TWINS))
         .chain(of("all", &tensor::TWINS))
         .chain(of("races", &clusters::TWINS))
         .chain(of("all", &idioms::TWINS))
+        .chain(of("all", &bulk::TWINS))
+        .chain(of("races", &dependent::TWINS))
+        .chain(of("races", &words::FLAGS))
+        .chain(of("all", &bulk::SOURCES))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,

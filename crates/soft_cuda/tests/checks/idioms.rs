@@ -5,7 +5,7 @@ use soft_cuda::Checks;
 
 const RACE: &str = "DataRace";
 
-pub const TWINS: [Twin; 42] = [
+pub const TWINS: [Twin; 34] = [
     Twin {
         name: "warp-aggregated atomics: the leader's base without the lane's rank",
         found: RACE,
@@ -263,19 +263,6 @@ BUG| @%p2 red.global.add.u64 [%rd1], %rd10;
   @!%p2 red.global.add.u32 [%rd1], 1;",
     },
     Twin {
-        name: "the source of a bulk copy that nobody wrote",
-        found: "Uninitialised",
-        threads: 32,
-        blocks: 1,
-        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;
-INIT: bar.sync 0; @!%p1 bra WAIT;
-  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
-FIX| cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
-BUG| cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd2], 128, [%r5];
-WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-  ld.shared.b32 %r12, [%r4]; st.global.b32 [%rd4], %r12;",
-    },
-    Twin {
         name: "an atomic on device memory that has no value",
         found: "Uninitialised",
         threads: 32,
@@ -295,100 +282,6 @@ FIX| mov.b32 %r11, 4; cp.async.cg.shared.global [%r10], [%rd10], 16, %r11;
 BUG| cp.async.ca.shared.global [%r10], [%rd10], 4;
   cp.async.wait_all;
   ld.shared.b32 %r12, [%r10+12]; st.global.b32 [%rd4], %r12;",
-    },
-    Twin {
-        name: "a buffer overwritten while a bulk copy still reads it",
-        found: RACE,
-        threads: 32,
-        blocks: 1,
-        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra NEXT;
-  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [tile], 128; cp.async.bulk.commit_group;
-FIX| cp.async.bulk.wait_group.read 0;
-NEXT: bar.warp.sync -1;
-  st.shared.b32 [%r4], 7;
-  @%p1 cp.async.bulk.wait_group 0;",
-    },
-    Twin {
-        name: "what a bulk copy writes to device memory, read before it is there",
-        found: "DataRace|Uninitialised",
-        threads: 32,
-        blocks: 1,
-        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra NEXT;
-  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [tile], 128; cp.async.bulk.commit_group;
-FIX| cp.async.bulk.wait_group 0;
-BUG| cp.async.bulk.wait_group.read 0;
-NEXT: bar.warp.sync -1;
-  ld.global.b32 %r10, [%rd4]; st.global.b32 [%rd3], %r10;",
-    },
-    Twin {
-        name: "tiles that blocks store by bulk copies up to the kernel's end overlap",
-        found: RACE,
-        threads: 32,
-        blocks: 2,
-        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra END;
-FIX| mul.wide.u32 %rd10, %r2, 128; add.s64 %rd10, %rd2, %rd10;
-BUG| mul.wide.u32 %rd10, %r2, 112; add.s64 %rd10, %rd2, %rd10;
-  cp.async.bulk.global.shared::cta.bulk_group [%rd10], [tile], 128; cp.async.bulk.commit_group;
-  cp.async.bulk.wait_group.read 0;
-END:",
-    },
-    Twin {
-        name: "a bulk copy up to the kernel's end over what another block has read",
-        found: RACE,
-        threads: 32,
-        blocks: 2,
-        body: "  setp.eq.u32 %p2, %r2, 1; @%p2 bra STORE;
-FIX| ld.global.b32 %r10, [%rd1+256];
-BUG| ld.global.b32 %r10, [%rd1+124];
-  st.global.b32 [%rd4], %r10; bra END;
-STORE: st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra END;
-  cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 128; cp.async.bulk.commit_group;
-  cp.async.bulk.wait_group.read 0;
-END:",
-    },
-    Twin {
-        name: "what a bulk copy writes, which has only read its source, read between two barriers",
-        found: RACE,
-        threads: 64,
-        blocks: 1,
-        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 bra NEXT;
-  cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 256; cp.async.bulk.commit_group;
-  cp.async.bulk.wait_group.read 0;
-FIX| cp.async.bulk.wait_group 0;
-NEXT: bar.sync 0;
-  ld.global.b32 %r10, [%rd3]; st.global.b32 [%rd4], %r10;
-  bar.sync 0;
-FIX| @%p1 st.global.b32 [%rd1], 1;",
-    },
-    Twin {
-        name: "a buffer overwritten while another lane's bulk copy still reads it",
-        found: RACE,
-        threads: 32,
-        blocks: 1,
-        body: "  st.shared.b32 [%r4], %r1; st.shared.b32 [%r4+128], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1;
-  setp.lt.u32 %p2, %r1, 2; @!%p2 bra NEXT;
-  mad.lo.u32 %r10, %r1, 128, %r3; mul.wide.u32 %rd10, %r1, 128; add.s64 %rd10, %rd2, %rd10;
-  cp.async.bulk.global.shared::cta.bulk_group [%rd10], [%r10], 128; cp.async.bulk.commit_group;
-FIX| cp.async.bulk.wait_group.read 0;
-BUG| @%p1 cp.async.bulk.wait_group.read 0;
-NEXT: bar.warp.sync -1;
-  @%p1 st.shared.b32 [tile+128], 7;
-  @%p2 cp.async.bulk.wait_group 0;",
-    },
-    Twin {
-        name: "a buffer overwritten while a bulk copy to shared memory still reads it",
-        found: RACE,
-        threads: 32,
-        blocks: 1,
-        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
-INIT: st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 bra NEXT;
-  mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
-  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [next], [tile], 128, [%r5];
-NEXT: bar.warp.sync -1;
-FIX| WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-  st.shared.b32 [%r4], 7;
-BUG| WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-  ld.shared.b32 %r12, [next]; st.global.b32 [%rd4], %r12;",
     },
     Twin {
         name: "a release of the cluster's scope for a block of another cluster",

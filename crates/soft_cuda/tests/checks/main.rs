@@ -1,6 +1,9 @@
 //! Planted bugs and their clean twins: every check finds every bug, and nothing in a twin.
 
+mod bulk;
 mod clusters;
+mod dependent;
+mod device_memory;
 mod export;
 mod findings;
 mod idioms;
@@ -10,6 +13,7 @@ mod registers;
 mod settings;
 mod sync;
 mod tensor;
+mod words;
 
 use soft_cuda::{Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, Schedule};
 
@@ -35,7 +39,8 @@ const SCHEDULES: [Schedule; 4] =
 /// The kernel's surroundings: `%rd1` is a buffer of 4096 words, `%rd2` one that nobody wrote,
 /// `%rd3` the address of the thread's word of the former, and `%rd4` that of the latter; `%r1` is
 /// the thread, `%r2` the block, `%r3` the shared address of `tile`, `%r4` that of the thread's word
-/// in it, `%r5` that of `full`, `%r6` that of `empty`, `%p1` says whether this is thread 0.
+/// in it, `%r5` that of `full`, `%r6` that of `empty`, `%p1` says whether this is thread 0. A kernel with
+/// `griddepcontrol` is launched once more, early.
 fn module(body: &str, keep: &str) -> String {
     let drop = if keep == "BUG|" { "FIX|" } else { "BUG|" };
     let head: String = body.lines().filter_map(|line| line.strip_prefix("HEAD|")).collect();
@@ -109,7 +114,12 @@ fn run_on(device: &Device, ptx: &str, twin: &Twin) -> Option<Fault> {
     device.write(input, &values).unwrap();
     let params: Vec<u8> = [input, output].into_iter().flat_map(u64::to_ne_bytes).collect();
     let (grid, block) = ([twin.blocks, 1, 1], [twin.threads, 1, 1]);
-    match device.launch(&kernel, LaunchConfig { grid, block, dynamic_shared: 0 }, &params) {
+    let config = LaunchConfig { grid, block, dynamic_shared: 0 };
+    let mut launched = device.launch(&kernel, config, &params);
+    if launched.is_ok() && ptx.contains("griddepcontrol") {
+        launched = device.launch_in_stream(&kernel, config, [1; 3], &params, (0, true));
+    }
+    match launched {
         Ok(_) => None,
         Err(LaunchError::Fault(fault)) => Some(*fault),
         Err(other) => panic!("{}: {other}", twin.name),
