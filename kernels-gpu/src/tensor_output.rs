@@ -194,6 +194,8 @@ impl<const F16: bool> TensorOutput<F16> {
             // loop begins anew; the warp is together.
             unsafe {
                 if is_direct {
+                    // A lane stores where others have read the old C, and exchanges order no memory.
+                    warp::sync_warp(u32::MAX);
                     self.store_direct(row, first, lane, values);
                     continue;
                 }
@@ -214,8 +216,8 @@ impl<const F16: bool> TensorOutput<F16> {
     /// bytes of a row, a whole sector: in 16 bits, eight neighbours of each of two sums that they have.
     ///
     /// # Safety
-    /// They are inside, C begins on 8 bytes and so do its rows. A whole warp calls this together, and
-    /// no other thread stores these elements.
+    /// They are inside, C begins on 8 bytes and so do its rows. A whole warp calls this together, no
+    /// other thread stores these elements, and its lanes have read what they read of them before a barrier of the warp.
     #[inline(always)]
     unsafe fn store_direct(self, row: u32, col: u32, lane: u32, values: [f32; STAGED_SUMS]) {
         let ld = self.c.ld as usize;
@@ -235,9 +237,6 @@ impl<const F16: bool> TensorOutput<F16> {
             false => bf16x2::narrow([values[i], values[i + 1]]).to_bits(),
         };
         let (is_upper, is_odd) = (lane & 2 != 0, lane & 1 != 0);
-        // A lane stores what others have read of the old C, and exchanges order no memory.
-        // SAFETY: the warp is together.
-        unsafe { warp::sync_warp(u32::MAX) };
         for i in (0..STAGED_SUMS).step_by(8) {
             for down in 0..2 {
                 // Of 16 neighbours in a row, a lane has two of the first eight and two of the others. Lanes 0

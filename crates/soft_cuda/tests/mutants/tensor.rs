@@ -1,6 +1,6 @@
 //! The kernels for tensor cores, and their mutants.
 
-use kernels_gpu::tensor_core::{BK, PANEL};
+use kernels_gpu::tensor_core::{BK, PANEL, options};
 use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
 use soft_cuda::{Device, Fill, LaunchConfig, Schedule, Swizzle, TensorElement, TensorMap};
 
@@ -47,8 +47,20 @@ fn launch_front(device: &Device, matrices: [(u64, u32); 3]) {
     device.launch(&kernel, LaunchConfig { grid, block, dynamic_shared: 0 }, &params).unwrap();
 }
 
-/// `C = A * B` of two tiles along each dimension; says what is wrong with it.
-fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), String> {
+/// The nearest `bf16` to a number, as its bits.
+fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+/// `C = A * B` of two tiles along each dimension, or `C = A * B + C` in 16 bits if `is_half`; says what is wrong
+/// with it.
+fn run(
+    device: &Device,
+    ptx: &str,
+    spec: &TensorCoreDescriptor,
+    is_half: bool,
+) -> Result<(), String> {
     let module = device.load(ptx).map_err(|error| error.to_string())?;
     let kernel = module.kernel(spec.name()).unwrap();
     let [m, n, k] = [spec.rows() + 8, spec.cols() + 8, STEPS * BK];
@@ -80,16 +92,24 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
             params.extend(cols.to_le_bytes());
         }
     }
-    params.extend([0; 4]);
+    params.extend(f32::from(u8::from(is_half)).to_le_bytes());
     params.resize(params.len().next_multiple_of(8), 0);
     let c = device.alloc(u64::from(4 * m * n)).unwrap();
-    matrices.push((c, m * n));
+    if is_half {
+        let old: Vec<u8> = (0..m * n).flat_map(|i| to_bf16(value(i, 2)).to_le_bytes()).collect();
+        device.write(c, &old).unwrap();
+    }
+    matrices.push((c, if is_half { 0 } else { m * n }));
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
     if spec.layouts(InputType::Bf16).is_some() {
         params.extend(1u32.to_le_bytes());
     }
-    // No options, and no epilogue.
+    if is_half {
+        params.resize(params.len().next_multiple_of(8) + 8, 0);
+        params.extend(options::HALF_OUTPUT.to_le_bytes());
+    }
+    // No other options, and no epilogue.
     params.resize(kernel.params_size(), 0);
     let splits = if spec.splits() { SPLITS } else { 1 };
     let config = LaunchConfig {
@@ -106,20 +126,32 @@ fn run(device: &Device, ptx: &str, spec: &TensorCoreDescriptor) -> Result<(), St
     launched.map_err(|error| error.to_string())?;
     let mut bytes = vec![0; 4 * (m * n) as usize];
     device.read(c, &mut bytes).unwrap();
-    for (i, &word) in (0..).zip(bytes.as_chunks().0) {
+    // Every third element is enough to see each register.
+    let is_wrong = |i: u32| {
         let products = (0..k).map(|l| value(i / n * k + l, 0) * value(l * n + i % n, 1));
-        // Every third element is enough to see each register.
-        if i % 3 == 0 && f32::from_le_bytes(word) != products.sum::<f32>() {
-            return Err(format!("element {i}"));
+        let (sum, at) = (products.sum::<f32>(), i as usize);
+        match is_half {
+            true => bytes.as_chunks().0[at] != to_bf16(sum + value(i, 2)).to_le_bytes(),
+            false => f32::from_le_bytes(bytes.as_chunks().0[at]) != sum,
         }
+    };
+    match (0..m * n).step_by(3).find(|&i| is_wrong(i)) {
+        Some(i) => Err(format!("element {i}")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
-    let schedules = [Schedule::InOrder, Schedule::Adversarial];
-    let run = |schedule| run(&device(schedule, spec.name()), ptx, spec).err();
-    schedules.into_iter().find_map(run)
+    let has_halves = spec.layouts(InputType::Bf16).is_some();
+    let runs = [
+        (Schedule::InOrder, false),
+        (Schedule::Adversarial, false),
+        (Schedule::InOrder, true),
+        (Schedule::Adversarial, true),
+    ];
+    let runs = runs.into_iter().filter(|(_, is_half)| has_halves || !is_half);
+    let run = |(schedule, is_half)| run(&device(schedule, spec.name()), ptx, spec, is_half).err();
+    runs.into_iter().find_map(run)
 }
 
 fn entries() -> Vec<(&'static TensorCoreDescriptor, String)> {
