@@ -24,6 +24,8 @@ fn the_environment_configures_the_device() {
     assert!(text.contains("SOFT_CUDA_CHECK") && text.contains("`race`"), "{text}");
 
     set("SOFT_CUDA_CHECK", "races,sync");
+    set("SOFT_CUDA_INSTRUCTION_BUDGET", "0");
+    assert_eq!(cust::init(CudaFlags::empty()), Err(CudaError::InvalidValue));
     set("SOFT_CUDA_SCHEDULE", "random:7");
     set("SOFT_CUDA_INSTRUCTION_BUDGET", "1000");
     cust::init(CudaFlags::empty()).unwrap();

@@ -8,7 +8,7 @@
 //!   pointers by the handle's mode.
 //! - A wrong argument is an [`Error`](crate::Error) that names it, and a call that is refused enqueues nothing.
 //! - The first call of a shape chooses a kernel, loads it and allocates what it needs; calls alike find
-//!   it in the handle, as long as no more than [`MOST_PLANS`] shapes are in use: one more, and the
+//!   it in the handle, as long as no more than [`MOST_PLANS`] shapes are in use: one more, or one that lacks memory, and the
 //!   handle begins anew. During the capture of a graph, only calls alike work, and the graph uses
 //!   what the handle has allocated: launch it only while the handle has had no other shapes.
 //!

@@ -199,6 +199,8 @@ pub fn read(path: &Path) -> Result<Vec<Shape>, Error> {
 /// # Ok::<(), gemm_bench::Error>(())
 /// ```
 pub fn parse(text: &str, place: &str) -> Result<Vec<Shape>, Error> {
+    // Some editors write a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     let shapes = (1..).zip(lines).filter(|(_, line)| !line.is_empty()).map(|(number, line)| {
         line.parse().map_err(|reason| Error::Shapes { place: format!("{place}:{number}"), reason })
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn shapes_are_written_in_three_ways() {
-        let text = "# M N K\n16 4096 4096\n\n333x777x1555 # odd\n  512\r\n1X2X3\n";
+        let text = "\u{feff}# M N K\n16 4096 4096\n\n333x777x1555 # odd\n  512\r\n1X2X3\n";
         let expected =
             [shape(16, 4096, 4096), shape(333, 777, 1555), shape(512, 512, 512), shape(1, 2, 3)];
         assert_eq!(parse(text, "a list").unwrap(), expected);

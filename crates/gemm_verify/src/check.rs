@@ -198,7 +198,8 @@ impl Check {
             let place = self.worst.map(|Deviation { row, col, error, .. }| {
                 format!("; at row {row}, column {col} the error is {error:.3e}")
             });
-            return Some(format!("{} or more wrong{}", self.failures, place.unwrap_or_default()));
+            let or_more = if self.method == Method::Full { "" } else { " or more" };
+            return Some(format!("{}{or_more} wrong{}", self.failures, place.unwrap_or_default()));
         }
         let (error, tolerance) = self.rms_error().zip(self.rms_tolerance())?;
         let passed = error <= tolerance;

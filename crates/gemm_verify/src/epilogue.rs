@@ -4,7 +4,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 use gemm_matrix::{Activation, Axis, Matrix};
 
-use crate::check::{SLACK, U};
+use crate::check::{SLACK, TINY, U};
 use crate::error::Error;
 
 /// No activation here grows faster: GELU's slope is 1.129 at most, SiLU's 1.0998.
@@ -69,16 +69,18 @@ impl Epilogue<'_> {
     ) -> (f64, [f64; 2]) {
         let at = |(axis, elements): (Axis, &[f32])| f64::from(elements[axis.len(row, col)]);
         let rounding = |value: f64| if value.is_finite() { U * SLACK * value.abs() } else { 0.0 };
+        // A sum does not underflow.
+        let product_rounding = |value: f64| rounding(value) + TINY;
         if let Some(scale) = self.scale {
             value *= at(scale);
-            bounds = bounds.map(|bound| bound * at(scale).abs() + rounding(value));
+            bounds = bounds.map(|bound| bound * at(scale).abs() + product_rounding(value));
         }
         if let Some(bias) = self.bias {
             value += at(bias);
             bounds = bounds.map(|bound| bound + rounding(value));
         }
         if let Some(activation) = self.activation {
-            let roundings = ACTIVATION_ROUNDINGS * rounding(value);
+            let roundings = ACTIVATION_ROUNDINGS * product_rounding(value);
             bounds = bounds.map(|bound| SLOPE * bound + roundings);
             value = activate(activation, value);
         }

@@ -2,7 +2,7 @@
 
 mod rms;
 
-use gemm_matrix::{Element, Matrix};
+use gemm_matrix::{Axis, Element, Matrix};
 
 use super::*;
 
@@ -45,6 +45,26 @@ impl Case {
 
     fn check(&self, result: &Matrix, method: Method) -> Check {
         self.check_with(result, method, Bound::Probabilistic)
+    }
+}
+
+/// What is scaled to a subnormal number is rounded to a multiple of the smallest.
+#[test]
+fn subnormal_numbers_may_be_scaled() {
+    for [alpha, scale] in [[1e-36, 3e-8], [1e-44, 0.3], [1e-38, 1e-3]] {
+        let case = Case::new(16, 16, 1, alpha, 0.0);
+        let Case { a, b, .. } = &case;
+        let problem = Problem { a, b, c: None, alpha, beta: 0.0, bound: Bound::Probabilistic };
+        let scales = [scale; 16];
+        let reference = Reference::compute(problem, Method::Full, 5).unwrap();
+        let epilogue = Epilogue { scale: Some((Axis::Row, &scales)), ..Epilogue::default() };
+        let reference = reference.then(epilogue).unwrap();
+        let product = case.product();
+        let with = |factor: f32| Matrix::from_fn(16, 16, |i, j| factor * product.at(i, j));
+        let check = reference.check(&with(scale)).unwrap();
+        assert!(check.passed(), "{alpha:e} {scale:e}: {:?}", check.failure());
+        let wrong = Matrix::from_fn(16, 16, |i, j| with(scale).at(i, j) + 1e-43);
+        assert!(!reference.check(&wrong).unwrap().passed());
     }
 }
 

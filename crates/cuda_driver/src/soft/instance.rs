@@ -1,6 +1,7 @@
 //! The software device itself: its configuration, the progress of a launch, and the
 //! answer to what it does not have.
 
+use std::num::NonZeroU64;
 use std::sync::OnceLock;
 
 use host_system::memory;
@@ -48,9 +49,11 @@ fn environment(mut config: Config) -> Result<Config, String> {
     }
     set("SOFT_CUDA_CHECK", &mut config.checks, "a list of checks")?;
     set("SOFT_CUDA_SCHEDULE", &mut config.schedule, "a schedule")?;
-    let mut budget = config.instruction_budget.unwrap_or(u64::MAX);
-    set("SOFT_CUDA_INSTRUCTION_BUDGET", &mut budget, "a number of warp instructions")?;
-    config.instruction_budget = (budget != u64::MAX).then_some(budget);
+    let mut budget = NonZeroU64::new(config.instruction_budget.unwrap_or(u64::MAX));
+    if let Some(budget) = &mut budget {
+        set("SOFT_CUDA_INSTRUCTION_BUDGET", budget, "a number of warp instructions")?;
+    }
+    config.instruction_budget = budget.map(NonZeroU64::get).filter(|&budget| budget != u64::MAX);
     Ok(config)
 }
 

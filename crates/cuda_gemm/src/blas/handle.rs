@@ -170,9 +170,18 @@ impl Handle {
         let product = match self.plans.get(&key) {
             Some(product) => product,
             None => {
-                let builder = self.auto.product(gemm)?.on(&self.stream);
-                let builder = if is_aligned { builder } else { builder.any_alignment() };
-                let product = builder.prepare()?;
+                let prepare = || {
+                    let builder = self.auto.product(gemm)?.on(&self.stream);
+                    if is_aligned { builder } else { builder.any_alignment() }.prepare()
+                };
+                let product = match prepare() {
+                    // Other plans have memory that nobody may need any more.
+                    Err(Error::DeviceMemory { .. }) if !self.plans.is_empty() => {
+                        self.plans.clear();
+                        prepare()?
+                    }
+                    prepared => prepared?,
+                };
                 if self.plans.len() == MOST_PLANS {
                     self.plans.clear();
                 }
