@@ -377,7 +377,7 @@ impl Device {
             findings.add((**fault).clone(), 1, true);
         }
         *self.prior.lock().unwrap_or_else(PoisonError::into_inner) =
-            Prior::of(kernel.name(), stream, launch).filter(|_| ended.is_ok());
+            launch.into_prior(kernel.name(), stream).filter(|_| ended.is_ok());
         ended
     }
 

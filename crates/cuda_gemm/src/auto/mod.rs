@@ -23,6 +23,7 @@
 
 mod changes;
 mod choice;
+mod copies;
 mod digests;
 pub mod model;
 mod prediction;

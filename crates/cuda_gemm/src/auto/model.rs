@@ -38,7 +38,7 @@
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
 use super::choice::{Choice, slices};
-use super::prediction::copied;
+use super::copies::copied;
 use super::table::{Costs, Pace, Table};
 use crate::gemm::{Decomposition, Gemm, KernelForm, MAX_SPLITS};
 use crate::launch::{is_aligned, wide_rows};

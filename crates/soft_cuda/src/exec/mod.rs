@@ -64,6 +64,7 @@ pub(crate) mod phases;
 pub(crate) mod print;
 mod printed;
 pub(crate) mod prior;
+pub(crate) mod prior_wait;
 mod proxies;
 pub(crate) mod racecheck;
 mod read_log;

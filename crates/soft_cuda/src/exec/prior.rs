@@ -9,10 +9,8 @@ use std::sync::Arc;
 use ptx_syntax::source;
 
 use super::access::Site;
-use super::block::Launch;
 use super::global::GlobalShadow;
 use super::machine::index_in;
-use super::op::{Cx, Handler, Op};
 use crate::error::quoted;
 use crate::fault::Earlier;
 
@@ -20,13 +18,13 @@ use crate::fault::Earlier;
 pub(crate) struct Prior {
     /// The stream that it was in.
     pub stream: u64,
-    kernel: String,
-    text: Arc<[String]>,
-    grid: [u32; 3],
-    block: [u32; 3],
+    pub kernel: String,
+    pub text: Arc<[String]>,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
     /// Base and bytes of each allocation, by address.
-    allocations: Vec<(u64, u64)>,
-    global: GlobalShadow,
+    pub allocations: Vec<(u64, u64)>,
+    pub global: GlobalShadow,
 }
 
 impl fmt::Debug for Prior {
@@ -36,21 +34,6 @@ impl fmt::Debug for Prior {
 }
 
 impl Prior {
-    /// That of a launch that has ended, if races are looked for.
-    pub(crate) fn of(kernel: &str, stream: u64, launch: Launch<'_>) -> Option<Prior> {
-        let checks = launch.checks.filter(|checks| checks.checks.races)?;
-        let all = launch.snapshot.all().iter();
-        Some(Prior {
-            stream,
-            kernel: kernel.to_owned(),
-            text: launch.code.text.clone(),
-            grid: launch.grid,
-            block: launch.block,
-            allocations: all.map(|allocation| (allocation.base, allocation.size)).collect(),
-            global: checks.global,
-        })
-    }
-
     /// An access of the bytes at `address` with which one of `site` races if nothing orders the two.
     pub(super) fn conflict(&self, address: u64, site: Site) -> Option<Earlier> {
         let after = self.allocations.partition_point(|&(base, _)| base <= address);
@@ -71,19 +54,5 @@ impl Prior {
             block: index_in(old.block(), self.grid),
             thread: index_in(old.thread() as u64, self.block),
         })
-    }
-}
-
-/// `griddepcontrol.wait`, where races are looked for.
-pub(crate) struct PriorWait;
-
-// SAFETY: touches no slot.
-unsafe impl Handler for PriorWait {
-    #[inline(always)]
-    unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
-        if let Some(checker) = &mut cx.checker {
-            checker.known.wait_prior(cx.warp, cx.mask);
-        }
-        false
     }
 }

@@ -10,7 +10,7 @@ use crate::exec::code::BarrierKind;
 use crate::exec::collective::{
     Elect, Match, REDUCTIONS, Redux, SHUFFLES, Shuffle, SyncWarp, VOTES, Vote,
 };
-use crate::exec::prior::PriorWait;
+use crate::exec::prior_wait::PriorWait;
 use crate::exec::{NO_SLOT, OpFn, pick_compact};
 use crate::ptx::ast::Operand;
 
