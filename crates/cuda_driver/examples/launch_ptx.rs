@@ -3,12 +3,16 @@
 //!
 //! usage: launch_ptx FILE BLOCKS THREADS
 //!
+//! A kernel with `griddepcontrol` is launched twice, and the second launch may begin before the first has ended.
+//!
 //! It takes the first GPU if there is one, else the software device for `sm_90a`. Exit status: 0 if the launch
 //! succeeds, 1 if it fails, 2 if the PTX does not load.
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::ptr;
 
+use cuda_driver::sys::{self, CUfunction, CUstream};
 use cust::context::Context;
 use cust::device::Device;
 use cust::memory::DeviceBuffer;
@@ -51,6 +55,35 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             output.as_device_ptr()
         ))
     };
+    if ptx.contains("griddepcontrol") && launched.is_ok() {
+        let mut value = [0; 64];
+        value[0] = 1;
+        let id = sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let config = sys::CUlaunchConfig {
+            grid_dim_x: blocks,
+            grid_dim_y: 1,
+            grid_dim_z: 1,
+            block_dim_x: threads,
+            block_dim_y: 1,
+            block_dim_z: 1,
+            shared_mem_bytes: 0,
+            stream: CUstream::from(stream.as_inner()),
+            attrs: &raw mut attribute,
+            num_attrs: 1,
+        };
+        let function = CUfunction::from(module.get_function("k")?.to_raw());
+        let mut buffers = [input.as_device_ptr(), output.as_device_ptr()];
+        let mut params = buffers.each_mut().map(|buffer| ptr::from_mut(buffer).cast());
+        // SAFETY: as above.
+        let result = unsafe {
+            sys::cuLaunchKernelEx(&raw const config, function, params.as_mut_ptr(), ptr::null_mut())
+        };
+        if result != sys::CUresult::CUDA_SUCCESS {
+            println!("{}", cuda_driver::last_error().unwrap_or_else(|| format!("{result:?}")));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
     match launched.and_then(|()| stream.synchronize()) {
         Ok(()) => {
             println!("success");
