@@ -104,16 +104,21 @@ NEXT: bar.warp.sync -1;
         name: "a buffer overwritten while a bulk copy to shared memory still reads it",
         found: RACE,
         threads: 32,
-        blocks: 1,
-        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
-INIT: st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 bra NEXT;
+        blocks: 2,
+        body: "HEAD|.reqnctapercluster 2, 1, 1
+  mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1;
+  mapa.shared::cluster.u32 %r11, next, %r10; mapa.shared::cluster.u32 %r12, %r5, %r10;
+  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
   mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
-  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [next], [tile], 128, [%r5];
+INIT: st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @!%p1 bra NEXT;
+  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [tile], 128, [%r12];
 NEXT: bar.warp.sync -1;
-FIX| WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-  st.shared.b32 [%r4], 7;
-BUG| WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
-  ld.shared.b32 %r12, [next]; st.global.b32 [%rd4], %r12;",
+BUG| st.shared.b32 [%r4], 7;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+FIX| st.shared.b32 [%r4], 7;
+  ld.shared.b32 %r13, [next]; st.global.b32 [%rd4], %r13;",
     },
 ];
 
