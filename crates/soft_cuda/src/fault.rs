@@ -239,6 +239,12 @@ pub enum FaultKind {
         /// The bytes.
         bytes: u32,
     },
+    /// A bulk copy from shared memory to shared memory of the same block, which an H200 refuses as an
+    /// illegal instruction.
+    BulkToOwnBlock {
+        /// The destination.
+        address: u64,
+    },
     /// A barrier operand out of range, or an mbarrier used wrongly.
     BadBarrier {
         /// What is wrong.
@@ -433,6 +439,10 @@ impl fmt::Display for FaultKind {
             FaultKind::BulkSize { bytes } => {
                 write!(f, "a bulk copy of {bytes} bytes, which is not a multiple of 16")
             }
+            FaultKind::BulkToOwnBlock { address } => write!(
+                f,
+                "a bulk copy from shared memory to {address:#x}, which is shared memory of the same block: an H200 stops here; take the destination from `mapa` for another block of the cluster, or copy by loads and stores"
+            ),
             FaultKind::BadBarrier { reason } => write!(f, "bad barrier: {reason}"),
             FaultKind::BudgetExceeded { budget } => write!(
                 f,
@@ -480,20 +490,3 @@ fn list(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
         more => write!(f, " and {more} more"),
     }
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { kernel, line, instruction, source, block, thread, kind } = self;
-        let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
-        write!(f, "kernel `{kernel}`, ")?;
-        if let Some(source) = source {
-            write!(f, "{source}, ")?;
-        }
-        write!(
-            f,
-            "PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
-        )
-    }
-}
-
-impl std::error::Error for Fault {}

@@ -1,6 +1,8 @@
-//! What lists of faults show of each: its name, and where in memory it is.
+//! What lists of faults show of each: its name, where in memory it is, and its line.
 
-use crate::fault::{AddressSpace, FaultKind};
+use std::fmt;
+
+use crate::fault::{AddressSpace, Fault, FaultKind};
 
 impl FaultKind {
     /// Its name, as in the source.
@@ -25,6 +27,7 @@ impl FaultKind {
             FaultKind::BadTensorMap { .. } => "BadTensorMap",
             FaultKind::TensorStart { .. } => "TensorStart",
             FaultKind::BulkSize { .. } => "BulkSize",
+            FaultKind::BulkToOwnBlock { .. } => "BulkToOwnBlock",
             FaultKind::BadBarrier { .. } => "BadBarrier",
             FaultKind::BudgetExceeded { .. } => "BudgetExceeded",
             FaultKind::Trap => "Trap",
@@ -53,6 +56,7 @@ impl FaultKind {
             | FaultKind::ReadOnlyCache { address, .. }
             | FaultKind::MissingProxyFence { address, .. }
             | FaultKind::BadTensorMap { address, .. }
+            | FaultKind::BulkToOwnBlock { address }
             | FaultKind::ExitedBlock { address, .. }
             | FaultKind::BadFree { address }
             | FaultKind::BadCall { address } => Some(address),
@@ -71,7 +75,9 @@ impl FaultKind {
             FaultKind::UseAfterFree { .. } | FaultKind::ReadOnlyCache { .. } => {
                 Some(AddressSpace::Global)
             }
-            FaultKind::ExitedBlock { .. } => Some(AddressSpace::SharedCluster),
+            FaultKind::ExitedBlock { .. } | FaultKind::BulkToOwnBlock { .. } => {
+                Some(AddressSpace::SharedCluster)
+            }
             FaultKind::Race { .. }
             | FaultKind::NoVariable { .. }
             | FaultKind::MissingProxyFence { .. } => Some(AddressSpace::Shared),
@@ -79,3 +85,20 @@ impl FaultKind {
         }
     }
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { kernel, line, instruction, source, block, thread, kind } = self;
+        let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
+        write!(f, "kernel `{kernel}`, ")?;
+        if let Some(source) = source {
+            write!(f, "{source}, ")?;
+        }
+        write!(
+            f,
+            "PTX line {line} (`{instruction}`), block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}): {kind}"
+        )
+    }
+}
+
+impl std::error::Error for Fault {}

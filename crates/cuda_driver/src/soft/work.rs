@@ -124,7 +124,8 @@ fn fault_code(kind: &FaultKind) -> CUresult {
         }
         FaultKind::BadBarrier { .. }
         | FaultKind::BadTensorMap { .. }
-        | FaultKind::BulkSize { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        | FaultKind::BulkSize { .. }
+        | FaultKind::BulkToOwnBlock { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
         FaultKind::Assert { .. } => CUresult::CUDA_ERROR_ASSERT,
         FaultKind::BadCall { .. } | FaultKind::BadBranch { .. } => CUresult::CUDA_ERROR_INVALID_PC,
         FaultKind::StackOverflow { .. } => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,

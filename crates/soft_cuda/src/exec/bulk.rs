@@ -233,6 +233,7 @@ fn load_to(
             cx.order.copy(issued, at, bytes)?;
             check_load(cx, lane, line, (at, bytes), phase)?;
             if from.1 == AddressSpace::Shared {
+                cx.check_other_block(to, at)?;
                 let from = cx.cluster_offset_of(host) as u32;
                 cx.order.read(cx.warp, line, from, bytes)?;
                 cx.check(lane, line, |c| c.read_bulk(thread, line, (from, bytes), Some(phase)))?;

@@ -86,6 +86,16 @@ impl Cx<'_> {
             _ => (offset / self.shared_stride, SHARED_BASE + offset % self.shared_stride),
         }
     }
+
+    /// Fails if the destination of a bulk copy from shared memory, an offset into the cluster's, is in the
+    /// same block. PTX allows it; an H200 does not, and `mapa` of the block's own rank gives the same
+    /// address there.
+    pub(super) fn check_other_block(&self, address: u64, offset: u32) -> Result<(), FaultKind> {
+        match self.rank_and_address(offset).0 == self.rank {
+            true => Err(FaultKind::BulkToOwnBlock { address }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The host memory of `bytes` bytes at an address of `.shared::cluster`.

@@ -279,6 +279,41 @@ WAIT:
 }
 
 #[test]
+fn bulk_copies_from_shared_memory_go_to_other_blocks() {
+    let copy = |to: &str| {
+        let body = format!(
+            "{PLACE}
+  setp.ne.u32 %p1, %r1, 0;
+  mov.u32 %r10, full; mov.u32 %r11, tile; mov.u32 %r12, %cluster_ctarank; xor.b32 %r13, %r12, 1;
+  mad.lo.u32 %r14, %r1, 4, %r11; st.shared.b32 [%r14], %r12;
+  fence.proxy.async.shared::cta;
+  @%p1 bra READY;
+  mbarrier.init.shared::cta.b64 [%r10], 1; fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 16;
+READY:
+  {SYNC}
+  mapa.shared::cluster.u32 %r15, far, %r13; mapa.shared::cluster.u32 %r16, full, %r13;
+  mapa.shared::cluster.u32 %r17, far, %r12; mov.u32 %r18, far;
+  @%p1 bra WAIT;
+  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [{to}], [%r11], 16, [%r16];
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r10], 0; @!%p2 bra WAIT;
+  ld.shared.b32 %r19, [far]; st.global.b32 [%rd5], %r19;
+  {SYNC}"
+        );
+        Case::new(clustered("2", &module(1, SHARED, &body)), &[vec![5; 64]]).blocks(2)
+    };
+    // Each block gets the other one's rank.
+    assert_eq!(copy("%r15").run(), [vec![1; 32], vec![0; 32]].concat());
+    // Its own memory by `mapa`, and as it is.
+    for own in ["%r17", "%r18"] {
+        let fault = copy(own).fault();
+        assert!(matches!(fault.kind, FaultKind::BulkToOwnBlock { .. }), "{fault}");
+        assert!(fault.to_string().contains("`mapa` for another block"), "{fault}");
+    }
+}
+
+#[test]
 fn a_grid_is_whole_clusters() {
     let ptx = clustered("2, 2", &kernel(1, ""));
     let launch = |grid: [u32; 3], ptx: &str| {
