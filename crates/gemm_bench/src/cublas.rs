@@ -46,8 +46,9 @@ pub(crate) type CublasStatus = c_int;
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`: a matrix as it is, or its transpose.
 pub(crate) const OP_N: c_int = 0;
 pub(crate) const OP_T: c_int = 1;
-/// `CUBLAS_DEFAULT_MATH`: f32 arithmetic for f32 products.
-const DEFAULT_MATH: c_int = 0;
+/// `CUBLAS_DEFAULT_MATH`, f32 arithmetic for f32 products, with
+/// `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: partial sums are added up in f32, also of a C in 16 bits.
+const MATH_MODE: c_int = 16;
 
 /// `cublasSgemm_v2`: handle, two transpositions, m, n, k, alpha, A, lda, B, ldb, beta,
 /// C, ldc.
@@ -281,7 +282,7 @@ impl Cublas {
         // which it keeps.
         unsafe {
             check("cublasSetStream", (functions.set_stream)(handle, stream))?;
-            check("cublasSetMathMode", (functions.set_math_mode)(handle, DEFAULT_MATH))?;
+            check("cublasSetMathMode", (functions.set_math_mode)(handle, MATH_MODE))?;
         }
         Ok(Self(Rc::new(started)))
     }

@@ -24,6 +24,11 @@ const STRIDE: c_int = 6;
 const MAX_WORKSPACE: c_int = 1;
 /// `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, `_B_BYTES`, `_C_BYTES` and `_D_BYTES`.
 const MIN_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
+/// `CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK`, and of its values `CUBLASLT_REDUCTION_SCHEME_MASK`, all schemes, and
+/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`, by which partial sums are added up in f32.
+const REDUCTION_SCHEMES: c_int = 3;
+const ANY_SCHEME: u32 = 7;
+const IN_COMPUTE_TYPE: u32 = 2;
 /// Bytes of workspace, as many as cuBLAS takes itself on Hopper.
 const WORKSPACE: usize = 32 << 20;
 /// The most algorithms that are asked for.
@@ -252,8 +257,11 @@ impl LtProduct {
             (functions.set_preference)(preference.0, MAX_WORKSPACE, (&raw const bytes).cast(), 8)
         })?;
         let alignments = [b, a, c, c].map(|matrix| matrix.alignment);
-        for (attribute, bytes) in MIN_ALIGNMENTS.into_iter().zip(alignments) {
-            let value = (&raw const bytes).cast();
+        // As our kernels add them up; in 16 bits it would be another product.
+        let schemes = if gemm.output == Element::F32 { ANY_SCHEME } else { IN_COMPUTE_TYPE };
+        let numbers = MIN_ALIGNMENTS.into_iter().zip(alignments);
+        for (attribute, number) in numbers.chain([(REDUCTION_SCHEMES, schemes)]) {
+            let value = (&raw const number).cast();
             // SAFETY: the preference was made, and these attributes are 32-bit numbers.
             let status = unsafe { (functions.set_preference)(preference.0, attribute, value, 4) };
             check("cublasLtMatmulPreferenceSetAttribute", status)?;
