@@ -75,6 +75,7 @@ macro_rules! kernels {
             abi: TensorCoreAbi::Pointer,
             persistent: false,
             splits: false,
+            blocks: 1,
             starts_early: false,
             source: include_str!("mma.rs"),
         };

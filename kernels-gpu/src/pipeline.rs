@@ -93,6 +93,12 @@ impl StageState {
             false => StageState { stage: 0, parity: self.parity ^ 1 },
         }
     }
+
+    /// The stage of the tile before, of so many.
+    #[inline(always)]
+    pub fn stage_before(self, stages: u32) -> u32 {
+        if self.stage == 0 { stages - 1 } else { self.stage - 1 }
+    }
 }
 
 /// What lies in shared memory.

@@ -110,6 +110,7 @@ pub struct TensorCoreDescriptor {
     pub(crate) abi: TensorCoreAbi,
     pub(crate) persistent: bool,
     pub(crate) splits: bool,
+    pub(crate) blocks: u32,
     pub(crate) starts_early: bool,
     pub(crate) source: &'static str,
 }
@@ -176,9 +177,24 @@ impl TensorCoreDescriptor {
 
     /// Whether the blocks of a cluster share a tile, each with its part of K. There are as many in a cluster
     /// as the launch says, along x, up to [`MOST_SPLITS`], and no more than steps of [`BK`] along K, but one at least; and as many
-    /// clusters as tiles.
+    /// clusters as tiles of all products, or else any number that shares the steps of all tiles equally (*stream-K*): with `s` blocks
+    /// in each no more than the tiles have groups of `s` whole steps, of which there are less than 2^31.
+    ///
+    /// Such a kernel has two parameters more, which it uses only for clusters of another number than tiles:
+    ///
+    /// ```text
+    /// partials: *mut f32, counters: *mut u32
+    /// ```
+    ///
+    /// Two tiles of f32 for each cluster, on 16 bytes, and a counter for each block, which is zero before the launch and
+    /// after it.
     pub const fn splits(&self) -> bool {
         self.splits
+    }
+
+    /// How many blocks share a multiprocessor's memory and registers.
+    pub const fn blocks_per_multiprocessor(&self) -> u32 {
+        self.blocks
     }
 
     /// Whether a launch may begin before the kernel in front of it has ended (*programmatic dependent launch*).

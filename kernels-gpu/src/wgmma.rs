@@ -66,6 +66,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     abi: TensorCoreAbi::TensorMap,
     persistent: true,
     splits: false,
+    blocks: 1,
     starts_early: false,
     source: include_str!("wgmma.rs"),
 };

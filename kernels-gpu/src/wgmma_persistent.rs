@@ -100,6 +100,7 @@ macro_rules! kernels {
             abi: TensorCoreAbi::TensorMap,
             persistent: true,
             splits: false,
+            blocks: 1,
             starts_early: true,
             source: include_str!("wgmma_persistent.rs"),
         };

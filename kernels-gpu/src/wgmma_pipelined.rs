@@ -86,6 +86,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     abi: TensorCoreAbi::TensorMap,
     persistent: false,
     splits: false,
+    blocks: 1,
     starts_early: false,
     source: include_str!("wgmma_pipelined.rs"),
 };

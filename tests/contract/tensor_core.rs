@@ -303,6 +303,52 @@ fn splits_of_both_orientations() {
     });
 }
 
+/// Clusters that share the steps of all tiles: less than a tile each, a tile and a bit, several tiles; and as many as tiles,
+/// which have one each.
+#[test]
+fn stream_k() {
+    for_each(|device, descriptor, input| {
+        let kernel = device.tensor_core(descriptor, input).unwrap();
+        if !descriptor.splits() {
+            let plan = kernel.plan(Gemm::new(8, 8, 512));
+            assert!(matches!(plan.clusters(2).prepare(), Err(Error::CannotSplit { .. })));
+            return;
+        }
+        let (long, short) = (descriptor.rows() as usize, descriptor.cols() as usize);
+        let half = DeviceHalfMatrix::element(input);
+        let bias = Epilogue::new().bias(Axis::Column);
+        // Four tiles of seven steps, or of a few more.
+        let k = 7 * BK as usize - 3;
+        for (gemm, splits, clusters) in [
+            (Gemm::new(2 * short, 2 * long - 5, k).scaled(-1.5, 0.5), 1, 9),
+            (Gemm::new(2 * long - 5, 2 * short, k).transposed(true, true).then(bias), 1, 3),
+            (Gemm::new(short, 2 * long, k).stored_as(half).stacked(2), 2, 5),
+            (Gemm::new(short, long, 5 * k).transposed(false, true), 3, 11),
+            (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
+        ] {
+            let gemm = gemm.computed_in(Compute::of(input));
+            let plan = kernel.plan(gemm).splits(splits).clusters(clusters).any_alignment();
+            let plan = plan.prepare().unwrap();
+            assert_eq!((plan.splits(), plan.clusters()), (splits, Some(clusters)), "{gemm:?}");
+            let job = Job::product(Product::TensorCore(plan));
+            let operands = Operands::random(&gemm, clusters.into());
+            let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
+            let result = buffers.result(&job, operands.c()).unwrap();
+            let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+            let check = reference.check(&result).unwrap();
+            let name = (descriptor.entry_point(input), &device.info().name);
+            assert!(check.passed(), "{name:?}: {clusters} clusters of {gemm:?}: {check:?}");
+            assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+        }
+        // No more than there are steps, and none of nothing.
+        let clusters = |k: usize, clusters: u32| {
+            let gemm = Gemm::new(8, 8, k).computed_in(Compute::of(input));
+            kernel.plan(gemm).splits(1).clusters(clusters).prepare().unwrap().clusters()
+        };
+        assert_eq!([clusters(130, 8), clusters(130, 1), clusters(0, 8)], [Some(3), None, None]);
+    });
+}
+
 /// A column without gaps needs no copy: it is a row of its transpose. One with gaps does.
 #[test]
 fn columns_are_read_where_they_lie() {

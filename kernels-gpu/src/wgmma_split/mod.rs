@@ -15,11 +15,15 @@
 //!   rank 2   | tile, part 2 |  -- partial sums in shared memory --+--> rank 2 ...
 //! ```
 //!
+//! A cluster has eight blocks at most, and tiles are seldom a multiple of what the multiprocessors hold. So there may be any
+//! number of clusters, which share the steps of all tiles (*stream-K*, `work.rs`): one for each tile, more, or less. Where
+//! several share a tile they add it up in device memory (`shares.rs`).
+//!
 //! # What changed
 //!
 //! Against [`wgmma_persistent`](crate::wgmma_persistent):
 //!
-//! - A block has one tile, or a part of its sum. A cluster has as many blocks as the launch says.
+//! - A block has parts of the sums of one tile or several. A cluster has as many blocks as the launch says.
 //! - `wgmma` takes 64 rows or a multiple of it, and as few as 16 columns. Where C has few rows, the launch computes its transpose,
 //!   `C^T = B^T A^T`: the operands change places, which is another choice among the same entry points,
 //!   and C is stored as its transpose.
@@ -29,7 +33,9 @@
 //! - While the kernel before it ends, the first tiles of A are brought to the L2 cache, too.
 
 mod shares;
+mod work;
 
+use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared;
@@ -37,11 +43,11 @@ use cuda_std::tma::{self, TensorMap};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::{cluster, dependent_launch};
 
-use self::shares::{QUAD, Shares};
+use self::shares::{Fixup, QUAD, Shares, Sums};
+use self::work::{Entry, Pass, Sequence};
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline::StageState;
-use crate::swizzle::swizzle_wide as swizzle;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B, TRANSPOSED_C};
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
 use crate::tensor_output::{AT_ONCE, TensorOutput};
@@ -89,6 +95,7 @@ macro_rules! kernels {
             abi: TensorCoreAbi::TensorMap,
             persistent: false,
             splits: true,
+            blocks: $blocks,
             starts_early: true,
             source: include_str!("mod.rs"),
         };
@@ -129,25 +136,28 @@ macro_rules! kernels {
             stride_c: u64,
             options: u32,
             epilogue: Parameters,
+            partials: *mut f32,
+            counters: *mut u32,
         ) {
-            let _ = batch; // there are blocks for all products
-            let transposed = options & TRANSPOSED_C != 0;
-            let [rows, cols] = if transposed { [n, m] } else { [m, n] };
-            // SAFETY: the caller keeps the contract, and there is no other output.
-            let c = unsafe {
-                let c = Output::new(c, ldc, rows, cols, alpha, beta);
-                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+            let output = |options: u32| {
+                let [rows, cols] = if options & TRANSPOSED_C != 0 { [n, m] } else { [m, n] };
+                // SAFETY: the caller keeps the contract, and there is no other output.
+                unsafe {
+                    let c = Output::new(c, ldc, rows, cols, alpha, beta);
+                    TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+                }
             };
             let products = Products {
+                count: batch,
                 stride_c,
                 step_a: u32::from(options & SHARED_A == 0),
                 step_b: u32::from(options & SHARED_B == 0),
-                transposed,
+                options,
             };
             // SAFETY: the block is as large as these numbers say.
             unsafe {
                 gemm::<$sums, $warpgroups, $blocks, $f16, $mn_a, $mn_b>(
-                    [m, n, k], products, [map_a, map_b], c,
+                    [m, n, k], products, [map_a, map_b], output, Fixup { partials, counters },
                 );
             }
         }
@@ -198,17 +208,18 @@ const RESERVED: u32 = 1 << 10;
 /// The products of a launch.
 #[derive(Clone, Copy)]
 struct Products {
+    count: u32,
     /// Elements from one C to the next.
     stride_c: u64,
     /// From one product to the next in the maps' third dimension: 0 if all have the same.
     step_a: u32,
     step_b: u32,
-    /// C is stored as the transpose of what is computed.
-    transposed: bool,
+    /// Those of [`options`](crate::tensor_core::options).
+    options: u32,
 }
 
-/// What lies in shared memory: the stages of A and those of B, and two barriers for each stage. At the end the
-/// tile's partial sums lie in place of the stages.
+/// What lies in shared memory: the stages of A and those of B, two barriers for each stage, what the block
+/// computes, and a word. At a tile's end its partial sums lie in place of the stages.
 struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bool>;
 
 impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bool>
@@ -238,7 +249,10 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bo
     const END: u32 = {
         assert!(Self::STAGES >= 3, "some stages are in flight while one is multiplied");
         assert!(Self::BN * Self::PITCH * 4 <= Self::BARRIERS_AT * 2, "the sums fit the stages");
-        Self::BARRIERS_AT * 2 + 2 * Self::STAGES * 8 + (ALIGNMENT - 128)
+        Self::BARRIERS_AT * 2
+            + (2 * Self::STAGES + 1) * 8
+            + (Entry::WORDS + 1) * 4
+            + (ALIGNMENT - 128)
     };
 }
 
@@ -266,7 +280,8 @@ unsafe fn gemm<
     [m, n, k]: [u32; 3],
     products: Products,
     maps: [&TensorMap; 2],
-    c: TensorOutput<F16>,
+    output: impl Fn(u32) -> TensorOutput<F16>,
+    fixup: Fixup,
 ) where
     [f32; SUMS]: Accumulator,
 {
@@ -277,19 +292,16 @@ unsafe fn gemm<
     let stages = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGES;
     let tid = thread::thread_idx_x();
     let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
-    // The block's tile, the product that it is of, and where it begins there.
-    let tile = thread::block_idx_x() / splits;
-    let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
-    let product = tile / (width * height).max(1);
-    let (y, x) = swizzle(tile - product * (width * height), width, height);
-    let (row, col) = (y * bm, x * bn);
-    let in_c = |row: u32, col: u32| if products.transposed { (col, row) } else { (row, col) };
-
-    let steps = k.div_ceil(BK);
-    if steps == 0 {
+    let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
+    let sequence = Sequence::new([m, n, k], [bm, bn], products.count, [clusters, splits]);
+    if k == 0 {
         dependent_launch::wait();
         // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
-        let c = c.of_product(product, products.stride_c);
+        let [product, y, x] = sequence.place(index);
+        let (row, col) = (y * bm, x * bn);
+        let transposed = products.options & TRANSPOSED_C != 0;
+        let in_c = |row: u32, col: u32| if transposed { (col, row) } else { (row, col) };
+        let c = output(products.options).of_product(product, products.stride_c);
         for at in (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + WARP) as usize)
         {
             let (row, col) = (row + at / bn * AT_ONCE as u32, col + at % bn);
@@ -298,16 +310,15 @@ unsafe fn gemm<
         }
         return;
     }
-    // No part is empty, since there are as many steps as splits at least.
-    let part = |index: u32| (u64::from(steps) * u64::from(index) / u64::from(splits)) as u32;
-    let (begin, end) = (part(rank), part(rank + 1));
-
     let memory = shared::dynamic_shared_mem::<u16>();
     let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
     let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::B_AT);
     let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BARRIERS_AT);
     let full = Mbarrier::at(barriers.cast());
     let empty = full.add(stages);
+    let read = empty.add(stages);
+    let entry = Entry(barriers.cast::<u64>().add(2 * stages + 1).cast());
+    let word = entry.0.add(Entry::WORDS);
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
@@ -315,6 +326,7 @@ unsafe fn gemm<
                 full.add(stage).init(1); // the producer, and the bytes that it asks for
                 empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
             }
+            read.init(4 * WARPGROUPS);
             tma::prefetch(maps[0]);
             tma::prefetch(maps[1]);
         }
@@ -325,50 +337,75 @@ unsafe fn gemm<
     if tid / WARPGROUP == WARPGROUPS {
         if tid == WARPGROUPS * WARPGROUP {
             let mut state = StageState::FIRST;
-            let [product_a, product_b] =
-                [product * products.step_a, product * products.step_b].map(u32::cast_signed);
-            // While the kernel before this one ends: A comes from device memory, B is small.
-            for step in begin..end.min(begin + PREFETCHED / (2 * stage_a)) {
-                let at = (step * BK).cast_signed();
-                for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
-                    let row = (row + panel * WM).cast_signed();
-                    let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
-                    // SAFETY: a grid constant, which describes A; a later copy sees what is in L2 then.
-                    unsafe { tma::prefetch_tile(maps[0], at) };
-                }
-            }
-            dependent_launch::wait();
-            dependent_launch::launch_dependents();
-            for step in begin..end {
-                let full = full.add(state.stage);
-                // SAFETY: all warps have said that the `wgmma` that read the stage are done,
-                // and nobody else reads or writes it.
-                unsafe {
-                    empty.add(state.stage).wait_parity(state.parity ^ 1);
-                    full.arrive_expect_tx(2 * (stage_a + stage_b));
+            let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
+            loop {
+                let work = sequence.work(index, number);
+                let [product, y, x] = sequence.place(work.tile);
+                let (row, col) = (y * bm, x * bn);
+                let [begin, end] = work.part(rank);
+                let [product_a, product_b] =
+                    [product * products.step_a, product * products.step_b].map(u32::cast_signed);
+                // While the kernel before this one ends, or the sums of the tile before are added up: A comes from
+                // device memory, B is small.
+                for step in begin..end.min(begin + most) {
                     let at = (step * BK).cast_signed();
-                    let to = a_smem.add(state.stage * stage_a);
-                    if MN_A {
-                        for panel in 0..WARPGROUPS {
-                            let row = (row + panel * WM).cast_signed();
-                            let to = to.add(panel * (WM * BK));
-                            tma::load(to, maps[0], [row, at, product_a], full);
-                        }
-                    } else {
-                        tma::load(to, maps[0], [at, row.cast_signed(), product_a], full);
-                    }
-                    let to = b_smem.add(state.stage * stage_b);
-                    if MN_B {
-                        for panel in 0..Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PANELS {
-                            let col = (col + panel * PANEL).cast_signed();
-                            let to = to.add(panel * (BK * PANEL));
-                            tma::load(to, maps[1], [col, at, product_b], full);
-                        }
-                    } else {
-                        tma::load(to, maps[1], [at, col.cast_signed(), product_b], full);
+                    for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
+                        let row = (row + panel * WM).cast_signed();
+                        let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
+                        // SAFETY: a grid constant, which describes A; a later copy sees what is in L2 then.
+                        unsafe { tma::prefetch_tile(maps[0], at) };
                     }
                 }
-                state = state.next_of(stages);
+                // The sums of the tile before lie where the stages do, until they have been read.
+                if number == 0 {
+                    dependent_launch::wait();
+                    dependent_launch::launch_dependents();
+                } else if splits == 1 {
+                    // SAFETY: its phases are waited for one after the other.
+                    unsafe { read.wait_parity((number % 2) ^ 1) };
+                } else {
+                    cluster::sync();
+                    cluster::sync();
+                }
+                // SAFETY: no consumer reads it before a stage is full, or behind the second barrier.
+                unsafe {
+                    entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
+                };
+                for step in begin..end {
+                    let full = full.add(state.stage);
+                    // SAFETY: all warps have said that the `wgmma` that read the stage are done,
+                    // and nobody else reads or writes it.
+                    unsafe {
+                        empty.add(state.stage).wait_parity(state.parity ^ 1);
+                        full.arrive_expect_tx(2 * (stage_a + stage_b));
+                        let at = (step * BK).cast_signed();
+                        let to = a_smem.add(state.stage * stage_a);
+                        if MN_A {
+                            for panel in 0..WARPGROUPS {
+                                let row = (row + panel * WM).cast_signed();
+                                let to = to.add(panel * (WM * BK));
+                                tma::load(to, maps[0], [row, at, product_a], full);
+                            }
+                        } else {
+                            tma::load(to, maps[0], [at, row.cast_signed(), product_a], full);
+                        }
+                        let to = b_smem.add(state.stage * stage_b);
+                        if MN_B {
+                            for panel in 0..Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PANELS {
+                                let col = (col + panel * PANEL).cast_signed();
+                                let to = to.add(panel * (BK * PANEL));
+                                tma::load(to, maps[1], [col, at, product_b], full);
+                            }
+                        } else {
+                            tma::load(to, maps[1], [at, col.cast_signed(), product_b], full);
+                        }
+                    }
+                    state = state.next_of(stages);
+                }
+                if work.is_last {
+                    break;
+                }
+                (number, most) = (number + 1, stages);
             }
         }
         // The cluster's barriers are for those that have not returned.
@@ -377,64 +414,121 @@ unsafe fn gemm<
 
     dependent_launch::wait();
     dependent_launch::launch_dependents();
-    let warpgroup = tid / WARPGROUP;
-    let a_mine = a_smem.add(warpgroup * (WM * BK));
+    let a_mine = a_smem.add(tid / WARPGROUP * (WM * BK));
     let lane = warp::lane_id();
+    // SAFETY: the barriers are initialised.
+    let release = |stage: u32| unsafe {
+        if lane == 0 {
+            empty.add(stage).arrive();
+        }
+    };
+    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PITCH;
     let mut state = StageState::FIRST;
-    let mut before = 0;
-    let mut acc = [0.0f32; SUMS];
-    let mut at = begin;
-    loop {
-        let a = a_mine.add(state.stage * stage_a);
-        let b = b_smem.add(state.stage * stage_b);
-        // SAFETY: whole warpgroups come here: the loop's condition is the same for their
-        // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
-        // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
-        // released, when its group is done: one thread of each warp arrives, since a warp that waits for a group
-        // knows of its own part in it. Nothing touches the sums before the wait.
-        unsafe {
-            full.add(state.stage).wait_parity(state.parity);
-            let (a, b) = (Tile::<MN_A>::at(a), Tile::<MN_B>::at(b));
-            match F16 {
-                true => acc.multiply_f16(a, b, at > begin),
-                false => acc.multiply_bf16(a, b, at > begin),
-            }
-            if at > begin {
-                wait_group::<1>();
-                if lane == 0 {
-                    empty.add(before).arrive();
+    let splits = loop {
+        let mut acc = [0.0f32; SUMS];
+        let mut step = 0;
+        loop {
+            let a = a_mine.add(state.stage * stage_a);
+            let b = b_smem.add(state.stage * stage_b);
+            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
+            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
+            // released, when its group is done: one thread of each warp arrives, since a warp that waits for a group
+            // knows of its own part in it. Nothing touches the sums before the wait.
+            unsafe {
+                full.add(state.stage).wait_parity(state.parity);
+                let (a, b) = (Tile::<MN_A>::at(a), Tile::<MN_B>::at(b));
+                match F16 {
+                    true => acc.multiply_f16(a, b, step > 0),
+                    false => acc.multiply_bf16(a, b, step > 0),
+                }
+                if step > 0 {
+                    wait_group::<1>();
+                    release(state.stage_before(stages));
                 }
             }
+            state = state.next_of(stages);
+            step += 1;
+            // SAFETY: the producer has written the entry before it has filled the tile's first stage.
+            if step == unsafe { entry.steps() } {
+                break;
+            }
         }
-        before = state.stage;
-        state = state.next_of(stages);
-        at += 1;
-        if at == end {
-            break;
+        // SAFETY: as above. The other warpgroups read the stages, too: the consumers alone, all of them, meet.
+        unsafe {
+            acc.wait();
+            release(state.stage_before(stages));
+            consumers_meet::<WARPGROUPS>();
         }
+        // What follows is not kept in registers during the loop along K.
+        let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
+        let sums = a_smem.add(black_box(0)).cast::<f32>();
+        // SAFETY: each thread stores its own sums, where all copies have arrived, and have been read before the barrier.
+        unsafe {
+            let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
+            for i in 0..SUMS as u32 {
+                mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
+            }
+        }
+        // SAFETY: the entry stays until the producer knows that the sums have been read.
+        let [rank, splits] = unsafe { entry.rank() };
+        if splits == 1 {
+            // SAFETY: the consumers alone, all of them.
+            unsafe { consumers_meet::<WARPGROUPS>() };
+        } else {
+            cluster::sync();
+        }
+        // SAFETY: as above.
+        let mut pass = unsafe { entry.pass() };
+        let shares = Shares { rank, splits, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
+        let transposed = options & TRANSPOSED_C != 0;
+        let c = |product| output(black_box(options)).of_product(product, products.stride_c);
+        let from = Sums { size: [bm, bn], at: sums, pitch };
+        loop {
+            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the next barrier; no
+            // two warps have the same share.
+            unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
+            if pass.part().is_none() {
+                break;
+            }
+            // SAFETY: the consumers alone, all of them, between whose barriers one thread has the word; each cluster
+            // has a counter for each of its blocks.
+            let (others, arrived) = unsafe {
+                let [first, last] = entry.clusters();
+                consumers_meet::<WARPGROUPS>();
+                if tid == 0 {
+                    word.store(0, fixup.arrive(first * splits + rank, last - first));
+                }
+                consumers_meet::<WARPGROUPS>();
+                (last - first, word.load(0))
+            };
+            if arrived != others {
+                break;
+            }
+            pass = Pass::FIXUP;
+        }
+        // SAFETY: as above.
+        if unsafe { entry.is_last() } {
+            break splits;
+        }
+        // What follows in the memory of the sums is written by copies.
+        tma::fence_proxy_async();
+        if splits == 1 {
+            // SAFETY: whole warps, of which one thread each arrives.
+            unsafe {
+                warp::sync_warp(u32::MAX);
+                if lane == 0 {
+                    read.arrive();
+                }
+            }
+        } else {
+            cluster::sync();
+        }
+    };
+    if splits > 1 {
+        // None leaves before the others have read its sums.
+        cluster::sync();
     }
-    // SAFETY: as above.
-    unsafe { acc.wait() };
-
-    // The other warpgroups read the stages, too.
-    let sums = a_smem.cast::<f32>();
-    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PITCH;
-    // SAFETY: the consumers alone, all of them; each thread stores its own sums, where all copies have
-    // arrived, and have been read before the barrier.
-    unsafe {
-        consumers_meet::<WARPGROUPS>();
-        let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
-        for i in 0..SUMS as u32 {
-            mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
-        }
-    }
-    cluster::sync();
-    let shares = Shares { rank, splits, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
-    let c = c.of_product(product, products.stride_c);
-    // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the next barrier; no
-    // two warps have the same share.
-    unsafe { shares.add_up([bm, bn], sums, pitch, products.transposed, [row, col], c) };
-    cluster::sync();
 }
 
 /// A barrier of the consumer warpgroups.

@@ -1,17 +1,23 @@
-//! How the blocks of a cluster add up their partial sums of a tile, and store it.
+//! How the blocks of a cluster add up their partial sums of a tile, and those of several clusters, and who stores it.
+//!
+//! Each block has its share of the tile, whose partial sums it reads from the shared memory of all blocks of its
+//! cluster. Where the cluster has only a part of the tile's K, it stores these sums in device memory, and the last
+//! cluster to arrive adds up all parts, in the order of K, whichever it is (*fix-up*): so no block waits, and the bits are
+//! always the same.
 
 use cuda_std::half::{bf16x2, f16x2};
 use cuda_std::hint::black_box;
 use cuda_std::shared::SharedPtr;
-use cuda_std::{cluster, vec};
+use cuda_std::{atomic, cluster, vec};
 
 use super::WARP;
+use super::work::{Entry, Pass};
 use crate::epilogue::MOST;
 use crate::tensor_output::{Accumulate, TensorOutput};
 
 /// Neighbours in a column of the tile that a thread adds up at once, and how many of these.
 pub const QUAD: u32 = 4;
-const QUADS: usize = MOST / QUAD as usize;
+const QUADS: usize = 2;
 
 /// Which part of a tile's sums a warp adds up: every so many groups of [`QUAD`]s.
 #[derive(Clone, Copy)]
@@ -21,6 +27,47 @@ pub struct Shares {
     pub warp: u32,
     pub warps: u32,
     pub lane: u32,
+}
+
+/// A tile's partial sums in shared memory, one column after the other.
+#[derive(Clone, Copy)]
+pub struct Sums {
+    /// Rows and columns.
+    pub size: [u32; 2],
+    pub at: SharedPtr<f32>,
+    /// From one column to the next.
+    pub pitch: u32,
+}
+
+/// Device memory in which clusters leave their parts of tiles.
+#[derive(Clone, Copy)]
+pub struct Fixup {
+    /// Two tiles for each cluster: for the end of a tile, and for the beginning of one.
+    pub partials: *mut f32,
+    /// One for each block; zero before the launch, and after it.
+    pub counters: *mut u32,
+}
+
+impl Fixup {
+    /// Counts a block's part of a tile that `others` more blocks have a part of, after what the block's threads have stored
+    /// before a barrier, and before what they load behind another one; what was counted before.
+    ///
+    /// # Safety
+    /// The counter is there.
+    #[inline(always)]
+    pub unsafe fn arrive(self, counter: u32, others: u32) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe {
+            atomic::atomic_inc_acq_rel_u32_device(self.counters.add(counter as usize), others)
+        }
+    }
+
+    /// Where a part has a group's quad of this lane.
+    #[inline(always)]
+    fn quad(self, [bm, bn]: [u32; 2], part: u32, group: u32, lane: u32) -> *mut f32 {
+        let at = part as usize * (bm * bn) as usize + ((group * WARP + lane) * QUAD) as usize;
+        self.partials.wrapping_add(at)
+    }
 }
 
 impl Shares {
@@ -36,53 +83,95 @@ impl Shares {
         (down * 16 + self.lane / 8 * QUAD, right * 8 + self.lane % 8)
     }
 
-    /// Adds up and stores this warp's part of the tile that begins at (row, col).
+    /// Adds up and stores this warp's part of the tile that the entry names. `c`, which gives a product's C, is called each
+    /// time, so that it is in no registers meanwhile.
     ///
     /// # Safety
-    /// The partial sums of all blocks of the cluster are there, and stay; whoever has the same share is the same warp.
+    /// The entry has been written, and stays, as does what is added up; whoever has the same share is the same warp. The memory of the fix-up is as
+    /// it says, for as many clusters as there are.
     #[inline(always)]
     pub unsafe fn add_up<const F16: bool>(
         self,
-        tile: [u32; 2],
-        sums: SharedPtr<f32>,
-        pitch: u32,
+        Sums { size, at: sums, pitch }: Sums,
         transposed: bool,
-        [row, col]: [u32; 2],
-        c: TensorOutput<F16>,
+        c: impl Fn(u32) -> TensorOutput<F16>,
+        entry: Entry,
+        fixup: Fixup,
+        pass: Pass,
     ) {
-        let groups = tile[0] * tile[1] / (WARP * QUAD);
+        let groups = size[0] * size[1] / (WARP * QUAD);
         let step = self.splits * self.warps;
         let mut first = self.warp * self.splits + self.rank;
         while first < groups {
+            let group = |i: usize| first + i as u32 * step;
             let mut from = [sums; QUADS];
-            // Groups that are not there lie outside of C.
-            let mut places = [(u32::MAX - QUAD, 0); QUADS];
             for i in 0..QUADS {
-                let group = first + i as u32 * step;
-                if group < groups {
-                    let (down, right) = self.place(tile, group, transposed);
+                if group(i) < groups {
+                    let (down, right) = self.place(size, group(i), transposed);
                     from[i] = sums.add(right * pitch + down);
-                    places[i] = (row + down, col + right);
                 }
             }
             let mut values = [0.0f32; MOST];
-            for rank in 0..black_box(self.splits) {
-                for i in 0..QUADS {
-                    // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
-                    // 16 bytes.
-                    let part = unsafe {
-                        match rank == self.rank {
-                            true => from[i].load4(0),
-                            false => cluster::mapa(from[i], rank).load_vec::<4>(0),
+            let mut add = |i: usize, part: [f32; 4]| {
+                for j in 0..4 {
+                    values[i * 4 + j] += part[j];
+                }
+            };
+            if pass == Pass::FIXUP {
+                // SAFETY: the caller's contract.
+                let [first_cluster, last] = unsafe { entry.clusters() };
+                let mut cluster = first_cluster;
+                while cluster <= last {
+                    let part = 2 * cluster + u32::from(cluster == first_cluster);
+                    for i in 0..QUADS {
+                        if group(i) < groups {
+                            // SAFETY: stored by this block's like in that cluster, before it arrived; on 16 bytes.
+                            add(i, unsafe {
+                                vec::load4_cg(fixup.quad(size, part, group(i), self.lane))
+                            });
                         }
-                    };
-                    for j in 0..4 {
-                        values[i * 4 + j] += part[j];
+                    }
+                    cluster += 1;
+                }
+            } else {
+                for rank in 0..black_box(self.splits) {
+                    for i in 0..QUADS {
+                        // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
+                        // 16 bytes.
+                        add(i, unsafe {
+                            match rank == self.rank {
+                                true => from[i].load4(0),
+                                false => cluster::mapa(from[i], rank).load_vec::<4>(0),
+                            }
+                        });
                     }
                 }
             }
-            // SAFETY: this thread's own.
-            unsafe { store_quads(c, transposed, places, values) };
+            // Places are not kept in registers meanwhile.
+            let at = black_box(first);
+            let group = |i: usize| at + i as u32 * step;
+            if let Some(part) = pass.part() {
+                for i in 0..QUADS {
+                    if group(i) < groups {
+                        let quad = [0, 1, 2, 3].map(|j| values[i * 4 + j]);
+                        // SAFETY: this thread's own, on 16 bytes.
+                        unsafe { vec::store4(fixup.quad(size, part, group(i), self.lane), quad) };
+                    }
+                }
+            } else {
+                // SAFETY: the caller's contract.
+                let (product, [row, col]) = unsafe { entry.place() };
+                // Groups that are not there lie outside of C.
+                let mut places = [(u32::MAX - QUAD, 0); QUADS];
+                for i in 0..QUADS {
+                    if group(i) < groups {
+                        let (down, right) = self.place(size, group(i), transposed);
+                        places[i] = (row + down, col + right);
+                    }
+                }
+                // SAFETY: this thread's own.
+                unsafe { store_quads(c(product), transposed, places, values) };
+            }
             first += QUADS as u32 * step;
         }
     }
@@ -109,14 +198,14 @@ unsafe fn store_quads<const F16: bool>(
     if epilogue.is_some() || output.beta != 0.0 {
         let old = |beta| Accumulate { c, beta };
         // SAFETY: as the launch promises; C can be read as well.
-        unsafe { output.apply_epilogue(epilogue, MOST, place, old, &mut values) };
+        unsafe { output.apply_epilogue(epilogue, QUADS * 4, place, old, &mut values) };
     } else {
         values = values.map(|value| output.alpha * value);
     }
     let is_wide = transposed
         && output.ld.is_multiple_of(4)
         && (output.pointer as usize).is_multiple_of(if is_half { 8 } else { 16 });
-    for i in (0..MOST).step_by(4) {
+    for i in (0..QUADS * 4).step_by(4) {
         let (row, col) = place(i);
         let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
         // SAFETY: inside, and on as many bytes, or else checked; this thread's own.

@@ -179,6 +179,8 @@ parameters! {
         stride_c: u64,
         options: u32,
         epilogue: epilogue::Parameters,
+        partials: Address,
+        counters: Address,
     }
 
     /// Those of [`stage_halves`](kernels_gpu::staging::stage_halves).
@@ -213,8 +215,16 @@ parameters! {
     }
 }
 
-/// How many parameters a kernel for tensor cores has that computes no more than one product.
-const PLAIN: usize = 9;
+/// How many parameters a kernel for tensor cores has.
+fn count(descriptor: &TensorCoreDescriptor) -> usize {
+    let all = TensorCoreParameters::KINDS.len();
+    match (descriptor.layouts(InputType::Bf16), descriptor.splits()) {
+        // It computes one product.
+        (None, _) => 9,
+        (Some(_), false) => all - 2,
+        (Some(_), true) => all,
+    }
+}
 
 impl TensorCoreParameters {
     /// Where those of a kernel are.
@@ -222,10 +232,7 @@ impl TensorCoreParameters {
         &mut self,
         descriptor: &TensorCoreDescriptor,
     ) -> impl AsRef<[*mut c_void]> {
-        let (pointers, has_layouts) =
-            (self.pointers(), descriptor.layouts(InputType::Bf16).is_some());
-        let count = if has_layouts { pointers.len() } else { PLAIN };
-        Pointers { pointers, count }
+        Pointers { pointers: self.pointers(), count: count(descriptor) }
     }
 }
 
@@ -284,10 +291,15 @@ mod tests {
         let tensor_core = TENSOR_CORE.iter().filter(|descriptor| is_here(descriptor.abi()));
         let tensor_core = tensor_core.flat_map(|descriptor| {
             InputType::ALL.into_iter().flat_map(|input| match descriptor.layouts(input) {
-                Some(names) => names.map(|name| (name, TensorCoreParameters::KINDS)).to_vec(),
+                Some(names) => {
+                    let kinds = &TensorCoreParameters::KINDS[..count(descriptor)];
+                    names.map(|name| (name, kinds)).to_vec()
+                }
                 None => {
                     let kinds = match descriptor.abi() {
-                        TensorCoreAbi::TensorMap => &TensorCoreParameters::KINDS[..PLAIN],
+                        TensorCoreAbi::TensorMap => {
+                            &TensorCoreParameters::KINDS[..count(descriptor)]
+                        }
                         TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
                     };
                     vec![(descriptor.entry_point(input), kinds)]

@@ -11,6 +11,7 @@ use super::tensor_core::{MOST_TILES, TensorCoreKernel};
 use super::tensor_cost::division;
 use super::tensor_division::Division;
 use super::tensor_plan::TensorCorePlan;
+use super::workspace::Buffers;
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
@@ -30,7 +31,14 @@ impl TensorCoreKernel {
     /// [computed](Compute) in the kernel's type.
     pub fn plan(&self, gemm: Gemm) -> TensorCoreBuilder {
         let stream = self.device().stream();
-        TensorCoreBuilder { kernel: self.clone(), gemm, stream, splits: None, any_alignment: false }
+        TensorCoreBuilder {
+            kernel: self.clone(),
+            gemm,
+            stream,
+            splits: None,
+            clusters: None,
+            any_alignment: false,
+        }
     }
 }
 
@@ -42,6 +50,7 @@ pub struct TensorCoreBuilder {
     gemm: Gemm,
     stream: Stream,
     splits: Option<u32>,
+    clusters: Option<u32>,
     any_alignment: bool,
 }
 
@@ -63,6 +72,13 @@ impl TensorCoreBuilder {
         Self { splits: Some(splits), ..self }
     }
 
+    /// The steps along K of all tiles are shared equally by so many clusters (*stream-K*), or as many as there can be, rather
+    /// than as seems best; for a kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) K. As many clusters as
+    /// tiles have a tile each. Memory for their partial sums is allocated.
+    pub fn clusters(self, clusters: u32) -> Self {
+        Self { clusters: Some(clusters), ..self }
+    }
+
     /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
     /// them is allocated, which a call makes where it needs them.
     pub fn any_alignment(self) -> Self {
@@ -82,11 +98,15 @@ impl TensorCoreBuilder {
     /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
     pub fn prepare(self) -> Result<TensorCorePlan, Error> {
         let Loaded { kernel, stream, gemm, division, functions, stage_halves } = self.load()?;
+        let workspace = Buffers::new(&stream, division.workspace(kernel.descriptor()))?;
         let copies = stage_halves.map(|function| Copies::new(&stream, &gemm, function));
         let (copies, last_maps) = (copies.transpose()?, Box::default());
         // So many that all tiles can be counted.
         let blocks = (division.tiles * u64::from(division.splits)).max(1);
-        let most_products = ((MOST_TILES - 1) / blocks) as usize;
+        let most_products = match division.clusters {
+            None => ((MOST_TILES - 1) / blocks) as usize,
+            Some(_) => gemm.batch.max(1),
+        };
         Ok(TensorCorePlan {
             kernel,
             stream,
@@ -95,6 +115,7 @@ impl TensorCoreBuilder {
             most_products,
             functions,
             copies,
+            workspace,
             last_maps,
         })
     }
@@ -105,7 +126,7 @@ impl TensorCoreBuilder {
     ///
     /// Those of [`TensorCoreBuilder::prepare`] that are not about memory.
     pub(crate) fn load(self) -> Result<Loaded, Error> {
-        let Self { kernel, gemm, stream, splits, any_alignment } = self;
+        let Self { kernel, gemm, stream, splits, clusters, any_alignment } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
@@ -113,7 +134,8 @@ impl TensorCoreBuilder {
         let own = Compute::of(input);
         let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
         gemm.validate()?;
-        if splits.is_some_and(|splits| splits != 1) && !descriptor.splits() {
+        let is_divided = splits.is_some_and(|splits| splits != 1) || clusters.is_some();
+        if is_divided && !descriptor.splits() {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
         let refused =
@@ -142,7 +164,7 @@ impl TensorCoreBuilder {
             }
         }
         let multiprocessors = kernel.device().info().limits.multiprocessors;
-        let mut division = division(&gemm, descriptor, multiprocessors, splits);
+        let mut division = division(&gemm, descriptor, multiprocessors, [splits, clusters]);
         if gemm.batch == 0 {
             // Of no products there is nothing to be counted.
             division.tiles = 0;

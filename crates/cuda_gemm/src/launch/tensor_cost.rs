@@ -27,21 +27,37 @@ impl Cost {
     }
 
     fn of(&self, gemm: &Gemm, division: Division, multiprocessors: u32) -> f64 {
-        let blocks = division.tiles.saturating_mul(gemm.batch as u64);
-        let blocks = blocks.saturating_mul(division.splits.into());
+        let tiles = division.tiles.saturating_mul(gemm.batch as u64);
+        let clusters = division.clusters.map_or(tiles, u64::from);
+        let blocks = clusters.saturating_mul(division.splits.into());
         let rounds = blocks.div_ceil(u64::from(multiprocessors.max(1)));
-        let steps = gemm.depth().div_ceil(BK as usize).div_ceil(division.splits as usize);
+        let steps = gemm.depth().div_ceil(BK as usize) as u64;
+        let steps = match division.clusters {
+            None => steps.div_ceil(division.splits.into()),
+            Some(_) => tiles.saturating_mul(steps).div_ceil(blocks.max(1)),
+        };
         let splits = f64::from(division.splits - 1) * self.split;
-        self.launch + rounds as f64 * (steps as f64 * self.step) + splits
+        // Each block of the last cluster loads its share of all parts of a tile.
+        let fixup = division.clusters.map_or(0.0, |clusters| {
+            let parts = f64::from(clusters) / (tiles.max(1) as f64);
+            let share = f64::from(4 * self.kernel.rows() * self.kernel.cols() / division.splits);
+            FIXUP + parts * share / LOADED
+        });
+        self.launch + rounds as f64 * (steps as f64 * self.step) + splits + fixup
     }
 
     /// The division that takes the least time, and that time.
     fn least(&self, gemm: &Gemm, multiprocessors: u32) -> Option<(f64, Division)> {
-        let all = Division::all(gemm, self.kernel);
+        let all = Division::all(gemm, self.kernel, multiprocessors);
         let times = all.map(|division| (self.of(gemm, division, multiprocessors), division));
         times.min_by(|(a, _), (b, _)| a.total_cmp(b))
     }
 }
+
+/// What it takes clusters to leave their parts of a tile in device memory and to count them, in microseconds, and how many
+/// bytes a block loads in one. Estimated, not measured.
+const FIXUP: f64 = 3.0;
+const LOADED: f64 = 1e5;
 
 /// Fitted to `runs/2026-11-22-h200-skinny/second.txt`, so that what is chosen is near the fastest; but the steps of the
 /// tiles of `wgmma_persistent`, other than the smallest one's, to `runs/2026-11-22-h200-tensor-core`.
@@ -79,22 +95,26 @@ pub(super) fn ranking(gemm: &Gemm, multiprocessors: u32) -> Vec<(&'static str, u
     times
 }
 
-/// How a kernel divides a product, in so many splits if they are given.
+/// How a kernel divides a product, in so many splits and among so many clusters if they are given.
 pub(super) fn division(
     gemm: &Gemm,
     kernel: &TensorCoreDescriptor,
     multiprocessors: u32,
-    splits: Option<u32>,
+    [splits, clusters]: [Option<u32>; 2],
 ) -> Division {
     let cost = COSTS.iter().find(|cost| cost.kernel.name() == kernel.name());
     let time =
         |division: &Division| cost.map_or(0.0, |cost| cost.of(gemm, *division, multiprocessors));
-    let all = Division::all(gemm, kernel);
-    let most = all.map(|division| division.splits).max().unwrap_or(1);
+    let all = || Division::all(gemm, kernel, multiprocessors);
+    let most = all().map(|division| division.splits).max().unwrap_or(1);
     let splits = splits.map(|splits| splits.clamp(1, most));
-    let all = Division::all(gemm, kernel);
-    let allowed = all.filter(|division| splits.is_none_or(|splits| splits == division.splits));
-    let least = allowed.min_by(|a, b| time(a).total_cmp(&time(b)));
+    let allowed = all().filter(|division| splits.is_none_or(|splits| splits == division.splits));
+    let asked = allowed.filter_map(|division| match clusters {
+        None => (splits.is_none() || division.clusters.is_none()).then_some(division),
+        Some(_) if division.clusters.is_some() => None,
+        Some(clusters) => Some(division.among(gemm, clusters)),
+    });
+    let least = asked.min_by(|a, b| time(a).total_cmp(&time(b)));
     least.unwrap_or_else(|| Division::whole(gemm, kernel))
 }
 
@@ -125,7 +145,8 @@ mod tests {
             let [m, n, k] = [0, 1, 2].map(|i| sizes[i % sizes.len()]);
             let gemm = Gemm::new(m, n, k).transposed(&layout[..1] == "T", &layout[1..] == "T");
             let kernel = best(&gemm, 132);
-            let chosen = format!("{}/{}", kernel.name(), division(&gemm, kernel, 132, None).splits);
+            let chosen =
+                format!("{}/{}", kernel.name(), division(&gemm, kernel, 132, [None; 2]).splits);
             let Some(time) = times.get(chosen.as_str()) else { panic!("{shape}: {chosen}") };
             let kernels = times.iter().filter(|(name, _)| name.starts_with("wgmma"));
             let least = kernels.map(|(_, time)| *time).fold(f64::INFINITY, f64::min);

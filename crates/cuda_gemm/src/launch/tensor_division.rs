@@ -3,7 +3,10 @@
 use kernels_gpu::TensorCoreDescriptor;
 use kernels_gpu::tensor_core::{BK, MOST_SPLITS};
 
-use crate::gemm::Gemm;
+use crate::gemm::{Gemm, Workspace};
+
+/// Units of K of all tiles are counted in less than 31 bits.
+const MOST_UNITS: u64 = 1 << 31;
 
 /// Tiles of a C of so many rows and columns.
 pub(super) fn tiles([rows, cols]: [usize; 2], kernel: &TensorCoreDescriptor) -> u64 {
@@ -18,8 +21,10 @@ pub(super) struct Division {
     pub transposed: bool,
     /// Tiles of C.
     pub tiles: u64,
-    /// Parts of K, each for a block of its own.
+    /// Parts of K, each for a block of its own of a cluster.
     pub splits: u32,
+    /// Clusters that share the steps of the tiles of all products (*stream-K*); if none, there is one for each tile.
+    pub clusters: Option<u32>,
 }
 
 impl Division {
@@ -28,20 +33,55 @@ impl Division {
         let (plain, swapped) = (tiles([gemm.m, gemm.n], kernel), tiles([gemm.n, gemm.m], kernel));
         // Where both are as many, the transpose is stored in longer rows.
         match kernel.splits() && swapped <= plain {
-            true => Self { transposed: true, tiles: swapped, splits: 1 },
-            false => Self { transposed: false, tiles: plain, splits: 1 },
+            true => Self { transposed: true, tiles: swapped, splits: 1, clusters: None },
+            false => Self { transposed: false, tiles: plain, splits: 1, clusters: None },
         }
     }
 
-    /// All that a kernel can be launched in for a product.
+    /// All that is chosen from for a product: each number of blocks in a cluster for each tile, and where even the most leave
+    /// half of the multiprocessors without work, as many clusters for each tile as run at once.
     pub(super) fn all(
         gemm: &Gemm,
         kernel: &TensorCoreDescriptor,
+        multiprocessors: u32,
     ) -> impl Iterator<Item = Self> + use<> {
         let whole = Self::whole(gemm, kernel);
         let steps = gemm.depth().div_ceil(BK as usize);
         let most = if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 };
-        (1..=most).map(move |splits| Self { splits, ..whole })
+        let splits = (1..=most).map(move |splits| Self { splits, ..whole });
+        let tiles = whole.tiles.saturating_mul(gemm.batch as u64);
+        let has_idle = tiles.saturating_mul(2 * u64::from(MOST_SPLITS)) <= multiprocessors.into();
+        let shared = (most == MOST_SPLITS && has_idle && tiles > 0).then(|| {
+            let clusters = multiprocessors * kernel.blocks_per_multiprocessor() / MOST_SPLITS;
+            let clusters = clusters / tiles as u32 * tiles as u32;
+            Self { splits: MOST_SPLITS, ..whole }.stream_k(gemm, clusters)
+        });
+        splits.chain(shared.flatten())
+    }
+
+    /// The same division with the steps of all tiles shared by so many clusters, if they can be.
+    pub(super) fn stream_k(self, gemm: &Gemm, clusters: u32) -> Option<Self> {
+        let steps = gemm.depth().div_ceil(BK as usize) as u64;
+        let tiles = self.tiles.saturating_mul(gemm.batch as u64);
+        let units = tiles.saturating_mul(steps / u64::from(self.splits));
+        let clusters_fit = clusters > 0 && u64::from(clusters) <= units && units < MOST_UNITS;
+        (clusters_fit && u64::from(clusters) != tiles)
+            .then_some(Self { clusters: Some(clusters), ..self })
+    }
+
+    /// The same division among so many clusters, or as many as there can be.
+    pub(super) fn among(self, gemm: &Gemm, clusters: u32) -> Self {
+        let steps = gemm.depth().div_ceil(BK as usize) as u64;
+        let units = self.tiles.saturating_mul(gemm.batch as u64) * (steps / u64::from(self.splits));
+        let most = u32::try_from(units).unwrap_or(u32::MAX);
+        self.stream_k(gemm, clusters.clamp(1, most.max(1))).unwrap_or(self)
+    }
+
+    /// Memory that the launch needs.
+    pub(super) fn workspace(self, kernel: &TensorCoreDescriptor) -> Workspace {
+        let clusters = u128::from(self.clusters.unwrap_or(0));
+        let tile = u128::from(kernel.rows()) * u128::from(kernel.cols());
+        Workspace { partials: clusters * 2 * tile, counters: clusters * u128::from(self.splits) }
     }
 
     /// Which of A and B lie as the transposes of what the kernel takes for them, in its order, where they lie so or as

@@ -9,6 +9,7 @@ use super::parameters::{Address, TensorCoreParameters, TensorCorePointers};
 use super::tensor::{as_row, half_maps, reaches_halves};
 use super::tensor_division::Division;
 use super::tensor_plan::TensorCorePlan;
+use super::workspace::Buffers;
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::matrix::OperandLayout;
@@ -28,7 +29,7 @@ impl TensorCorePlan {
     ) -> Result<(), Error> {
         let Self { kernel, stream, gemm, division, functions, .. } = self;
         let (device, descriptor) = (kernel.device(), kernel.descriptor());
-        let Division { transposed, tiles, splits } = *division;
+        let Division { transposed, tiles, splits, clusters } = *division;
         if tiles == 0 {
             return Ok(());
         }
@@ -55,6 +56,8 @@ impl TensorCorePlan {
             // SAFETY: the caller's contract.
             return unsafe { self.launch_plain(function, [m, n, k], [a, b, c], [alpha, beta]) };
         }
+        let addresses = self.workspace.as_ref().map_or([0; 2], Buffers::addresses);
+        let [partials, counters] = addresses.map(Address);
         for first in (0..gemm.batch).step_by(most) {
             let products = most.min(gemm.batch - first);
             let [a, b, c] = [a, b, c].map(|operand| operand.of_product(first));
@@ -88,8 +91,11 @@ impl TensorCorePlan {
                 stride_c: c.stride as u64,
                 options: options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum(),
                 epilogue: extras.parameters(gemm, [0; 2], first),
+                partials,
+                counters,
             };
-            let all = tiles * u64::from(splits) * products as u64;
+            let clusters = clusters.map_or(tiles * products as u64, u64::from);
+            let all = clusters * u64::from(splits);
             let grid = match descriptor.is_persistent() {
                 true => all.min(device.info().limits.multiprocessors.max(1).into()),
                 false => all,

@@ -10,6 +10,7 @@ use super::tensor::{HalfKey, LastMaps};
 use super::tensor_copies::Copies;
 use super::tensor_core::TensorCoreKernel;
 use super::tensor_division::Division;
+use super::workspace::Buffers;
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::{Gemm, MAX_DIMENSION};
@@ -52,6 +53,8 @@ pub struct TensorCorePlan {
     /// Those that may be needed, for A and B as they lie: see [`Division::entry`].
     pub(super) functions: [Option<Arc<EntryPoint>>; 4],
     pub(super) copies: Option<Copies>,
+    /// What clusters share tiles by.
+    pub(super) workspace: Option<Buffers>,
     pub(super) last_maps: Box<LastMaps<HalfKey>>,
 }
 
@@ -78,6 +81,12 @@ impl TensorCorePlan {
     /// Parts of K that are summed over by blocks of their own.
     pub fn splits(&self) -> u32 {
         self.division.splits
+    }
+
+    /// Clusters that share the steps of all tiles, if there is not one for each tile: see
+    /// [`TensorCoreBuilder::clusters`](super::TensorCoreBuilder::clusters).
+    pub fn clusters(&self) -> Option<u32> {
+        self.division.clusters
     }
 
     /// Alpha and beta.

@@ -1,0 +1,93 @@
+//! Times every kernel for tensor cores in every division of K, next to cuBLAS: what the costs in
+//! `cuda_gemm`'s `launch/tensor_cost.rs` are fitted to.
+//!
+//! usage: tensor_core_divisions FILE
+//!
+//! FILE lists products, as `host bench --shapes` takes them. They are in bf16, C too. For each, the kernels, in turn in
+//! one process, with cold L2, print a line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it
+//! is stream-K, the median in microseconds, and cuBLAS's time over it. A result that is not what the first kernel's is, is
+//! said to be wrong.
+
+use std::error::Error;
+use std::path::Path;
+
+use cuda_gemm::kernels::TENSOR_CORE;
+use cuda_gemm::{Compute, Device, DeviceChoice, Element, Gemm, InputType, Product};
+use gemm_bench::time::Samples;
+use gemm_bench::{Job, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape};
+
+const SAMPLES: u32 = 4;
+const SAMPLE_MS: f64 = 0.4;
+/// Splits of K that are tried.
+const SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let file = std::env::args().nth(1).ok_or("usage: tensor_core_divisions FILE")?;
+    let device = Device::open(DeviceChoice::Gpu)?;
+    let cublas = Selection::Cublas.load(&device, None)?;
+    for shape in shape::read(Path::new(&file))? {
+        let gemm = shape.gemm().computed_in(Compute::Bf16).stored_as(Element::Bf16);
+        let mut jobs = divisions(&device, gemm)?;
+        if let Ok(job) = cublas[0].prepare(gemm, None, false, Selection::All)?.job {
+            jobs.push(("cublas".to_owned(), job));
+        }
+        let operands = Operands::random(&gemm, 42);
+        let meter = SideBySide::new(&device, gemm.bytes() as u64)?;
+        let wanted = buffers::count(L2::Cold, gemm.bytes() as u64, device.info().l2_bytes);
+        let mut sets = RotatingBuffers::new(&device, &operands, wanted)?;
+        let first = sets.result(&jobs[0].1, None)?;
+        for (name, job) in &jobs[1..] {
+            let result = sets.result(job, None)?;
+            let pairs = first.as_slice().iter().zip(result.as_slice());
+            let apart = pairs.map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+            let largest = first.as_slice().iter().fold(0.0f32, |most, one| most.max(one.abs()));
+            if apart.is_nan() || apart > 0.02 * largest {
+                println!("{shape} {name} is wrong: {apart} apart, of {largest}");
+            }
+        }
+        let all: Vec<_> = jobs.iter().map(|(_, job)| job).collect();
+        let policy = (SAMPLES, SAMPLE_MS);
+        let measured = meter.measure(&all, &mut sets, policy, None, &mut |_, _| ())?;
+        let times = measured.batches.into_iter().map(|one| Samples::of_batches(one).median());
+        let times: Vec<_> = times.collect();
+        let of_cublas = jobs.iter().zip(&times).find(|((name, _), _)| name == "cublas");
+        for ((name, _), ms) in jobs.iter().zip(&times) {
+            let ratio = of_cublas.map_or(f64::NAN, |(_, cublas)| cublas / ms);
+            println!("{shape} {name} {:.3} {ratio:.4}", 1e3 * ms);
+        }
+    }
+    Ok(())
+}
+
+/// The product by every kernel in every division, and what that is called.
+fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
+    let mut jobs = Vec::new();
+    let mut push = |name, plan| jobs.push((name, Job::product(Product::TensorCore(plan))));
+    for kernel in TENSOR_CORE.iter().filter(|kernel| kernel.layouts(InputType::Bf16).is_some()) {
+        let loaded = device.tensor_core(kernel, InputType::Bf16)?;
+        let plan = || loaded.plan(gemm).any_alignment();
+        if !kernel.splits() {
+            push(kernel.name().to_owned(), plan().prepare()?);
+            continue;
+        }
+        let [rows, cols] = [kernel.rows(), kernel.cols()].map(|size| size as usize);
+        let tiles = |m: usize, n: usize| m.div_ceil(rows) * n.div_ceil(cols) * gemm.batch;
+        let tiles = tiles(gemm.m, gemm.n).min(tiles(gemm.n, gemm.m)) as u32;
+        let slots = device.info().limits.multiprocessors * kernel.blocks_per_multiprocessor();
+        for splits in SPLITS {
+            let mut streams = vec![tiles, slots / splits];
+            if kernel.blocks_per_multiprocessor() > 1 {
+                streams.push(device.info().limits.multiprocessors / splits);
+            }
+            for clusters in streams {
+                let plan = plan().splits(splits).clusters(clusters).prepare()?;
+                if plan.splits() != splits || plan.clusters().is_none() && clusters != tiles {
+                    continue;
+                }
+                let stream = plan.clusters().map(|clusters| format!("@{clusters}"));
+                push(format!("{}/{splits}{}", kernel.name(), stream.unwrap_or_default()), plan);
+            }
+        }
+    }
+    Ok(jobs)
+}
