@@ -6,7 +6,7 @@ usage: browser.py CHROMIUM FOLDER, where FOLDER has report.html and pictures/; s
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 CHROMIUM, FOLDER = sys.argv[1], Path(sys.argv[2]).resolve()
 PAGE = (FOLDER / "report.html").as_uri()
@@ -95,7 +95,8 @@ def use(browser):
     runs = page.locator(".run:visible").count()
     check(0 < runs < page.locator(".run").count(), "runs are not filtered")
     page.click("text=Reset")
-    page.wait_for_function(f"document.querySelectorAll('#table tbody tr').length === {everything}")
+    # Not `wait_for_function`, whose polling the page's Content-Security-Policy refuses.
+    expect(page.locator("#table tbody tr")).to_have_count(everything)
 
     def ratios():
         return [float(text) for text in column(page, 10) if text]
