@@ -40,7 +40,9 @@ fn all_recorded_runs_are_read() {
             let is_timed = row.median_ms().is_some();
             assert_eq!(is_timed, !row.samples_ms().is_empty(), "{}: {}", run.label, row.kernel);
             if row.origin() == Origin::Bench && is_timed {
-                assert_eq!(row.samples_ms().len(), row.cublas_samples_ms.len());
+                // None of cuBLAS where it is not compared with: its own result may have been wrong.
+                let compared = if row.ratio.is_some() { row.samples_ms().len() } else { 0 };
+                assert_eq!(compared, row.cublas_samples_ms.len(), "{}: {}", run.label, row.kernel);
             }
         }
     }
