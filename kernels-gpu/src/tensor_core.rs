@@ -59,8 +59,9 @@ pub enum TensorCoreAbi {
     /// ```
     ///
     /// The maps describe matrices of 16-bit elements, whose dimension 0 walks along a row, with zeros
-    /// outside, swizzled by 128 bytes: A with boxes of [`BK`] columns by
-    /// [`rows`](TensorCoreDescriptor::rows) rows, and B with boxes of [`PANEL`] columns by [`BK`] rows.
+    /// outside, swizzled by the bytes of a row of the box: A with boxes of [`BK`] columns by
+    /// [`rows`](TensorCoreDescriptor::rows) rows, and B with boxes of [`BK`] rows by [`PANEL`] columns, or
+    /// [`cols`](TensorCoreDescriptor::cols) if those are fewer.
     /// With k = 0 the maps are not used, and may be zeros.
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
@@ -97,7 +98,7 @@ pub type Layouts = [&'static str; 4];
 /// `options` is a sum of [`options`], and there are less than 2^31 tiles of all C together. The maps
 /// have a third dimension, the product, of which a box has one. The map of a transposed A has boxes of
 /// [`PANEL`] columns by [`BK`] rows, and that of a transposed B boxes of [`BK`] columns by
-/// [`cols`](Self::cols) rows.
+/// [`cols`](Self::cols) rows, or `n` if those are fewer and the kernel [splits](Self::splits) K.
 #[derive(Clone, Copy)]
 pub struct TensorCoreDescriptor {
     pub(crate) name: &'static str,

@@ -147,10 +147,10 @@ impl<const F16: bool> TensorOutput<F16> {
         // What follows is not kept in registers during the loop along K.
         let lane = black_box(warp::lane_id());
         let quad = if self.is_half { 4 } else { 2 };
-        let is_direct = (self.c.pointer as usize).is_multiple_of(8)
+        let is_aligned = (self.c.pointer as usize).is_multiple_of(8)
             && self.c.ld.is_multiple_of(quad)
-            && row + ROWS <= self.c.rows
-            && col + SUMS as u32 * 2 <= self.c.cols;
+            && row + ROWS <= self.c.rows;
+        let is_direct = is_aligned && col + SUMS as u32 * 2 <= self.c.cols;
         if is_direct && !self.epilogue.is_some() && self.c.beta == 0.0 {
             for i in 0..SUMS / STAGED_SUMS {
                 let first = col + i as u32 * STAGED_COLS;
@@ -193,7 +193,7 @@ impl<const F16: bool> TensorOutput<F16> {
             // SAFETY: inside, and aligned, or else the warp's own memory, which all have read when the
             // loop begins anew; the warp is together.
             unsafe {
-                if is_direct {
+                if is_aligned && first + STAGED_COLS <= self.c.cols {
                     // A lane stores where others have read the old C, and exchanges order no memory.
                     warp::sync_warp(u32::MAX);
                     self.store_direct(row, first, lane, values);
@@ -204,9 +204,7 @@ impl<const F16: bool> TensorOutput<F16> {
                     staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
                 }
                 warp::sync_warp(u32::MAX);
-                for i in 0..ROWS {
-                    self.store(row + i, first + lane, staging.load(staged(i, lane)));
-                }
+                self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
                 warp::sync_warp(u32::MAX);
             }
         }
@@ -258,17 +256,50 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
+    /// Stores [`ROWS`] elements of a column from (row, col) on, those of them that are inside, where the first row is.
+    ///
+    /// # Safety
+    /// No other thread stores them.
+    #[inline(always)]
+    unsafe fn store_column(self, row: u32, col: u32, value: impl Fn(u32) -> f32) {
+        if col >= self.c.cols {
+            return;
+        }
+        let rows = self.c.rows - row;
+        if rows < ROWS {
+            for i in 0..rows {
+                // SAFETY: inside, and this thread's own.
+                unsafe { self.store_inside(row + i, col, value(i)) };
+            }
+            return;
+        }
+        let values: [f32; ROWS as usize] = array::from_fn(|i| value(i as u32));
+        for i in 0..ROWS {
+            // SAFETY: as above.
+            unsafe { self.store_inside(row + i, col, values[i as usize]) };
+        }
+    }
+
     /// Stores an element, if it is inside.
     ///
     /// # Safety
     /// No other thread stores it.
     #[inline(always)]
     pub(crate) unsafe fn store(self, row: u32, col: u32, value: f32) {
-        if row >= self.c.rows || col >= self.c.cols {
-            return;
+        if row < self.c.rows && col < self.c.cols {
+            // SAFETY: inside, and this thread's own.
+            unsafe { self.store_inside(row, col, value) };
         }
+    }
+
+    /// Stores an element.
+    ///
+    /// # Safety
+    /// It is inside, and no other thread stores it.
+    #[inline(always)]
+    unsafe fn store_inside(self, row: u32, col: u32, value: f32) {
         let at = self.offset(row, col);
-        // SAFETY: inside, and this thread's own.
+        // SAFETY: the caller's contract.
         unsafe {
             if self.is_half {
                 let bits = match F16 {

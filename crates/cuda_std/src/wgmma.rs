@@ -30,6 +30,9 @@
 //!   B. So lies a row-major A.
 //! - *MN-major*: a line is 64 elements along M or N, and there is one for each step along K. A tile
 //!   that is wider than 64 is several such *panels*, each in a box of its own. So lies a row-major B.
+//! - *MN-major and narrow*: a line is 32 or 16 elements, 64 or 32 bytes, and so is the swizzle: lines that lie in the same
+//!   128 bytes have their chunks exchanged alike. Chunk `c` of line `l` lies at chunk `c ^ (l / 2 % 4)` of a line of four, or at
+//!   `c ^ (l / 4 % 2)` of a line of two.
 //!
 //! # Where the sums are
 //!
@@ -50,10 +53,8 @@ use crate::intrinsics;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// Bytes of a line: the swizzle's.
+/// Bytes of a line that is not narrow: the swizzle's.
 const LINE: u32 = 128;
-/// Bytes of eight lines, after which the swizzle repeats itself.
-const ATOM: u32 = 8 * LINE;
 
 /// A tile of A or B in shared memory: a *matrix descriptor* (PTX ISA: "Matrix Descriptor Format").
 /// `MN_MAJOR` says which way it lies: see the [module](self).
@@ -82,6 +83,19 @@ impl Tile<true> {
     pub fn mn_major(tile: SharedPtr<u16>) -> Self {
         Self::at(tile)
     }
+
+    /// A tile of `cols` columns that begins here, with a line of as many elements for each of 64 steps along K.
+    ///
+    /// # Panics
+    ///
+    /// If there are not 16 or 32 columns.
+    #[inline(always)]
+    #[must_use]
+    pub fn mn_major_narrow(tile: SharedPtr<u16>, cols: u32) -> Self {
+        assert!(cols == 16 || cols == 32, "a narrow tile has 16 or 32 columns");
+        // There is no second panel.
+        Self::new(tile, 64 * 2 * cols, 2 * cols)
+    }
 }
 
 impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
@@ -89,16 +103,18 @@ impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
     #[inline(always)]
     #[must_use]
     pub fn at(tile: SharedPtr<u16>) -> Self {
-        Self::new(tile, if MN_MAJOR { 64 * LINE } else { LINE })
+        Self::new(tile, if MN_MAJOR { 64 * LINE } else { LINE }, LINE)
     }
 
+    /// With so many bytes from one panel to the next, and so many in a line, 128, 64 or 32.
     #[inline(always)]
-    fn new(tile: SharedPtr<u16>, leading: u32) -> Self {
-        const SWIZZLE_128B: u64 = 1 << 62;
-        // All three in units of 16 bytes.
+    fn new(tile: SharedPtr<u16>, leading: u32, line: u32) -> Self {
+        // 1 to 3, the widest first.
+        let swizzle = u64::from((2 * LINE / line).trailing_zeros());
+        // All three in units of 16 bytes: the swizzle repeats itself after eight lines.
         let [start, leading, stride] =
-            [tile.address() & 0x3ffff, leading, ATOM].map(|bytes| u64::from(bytes >> 4));
-        Tile(start | leading << 16 | stride << 32 | SWIZZLE_128B)
+            [tile.address() & 0x3ffff, leading, 8 * line].map(|bytes| u64::from(bytes >> 4));
+        Tile(start | leading << 16 | stride << 32 | swizzle << 62)
     }
 
     /// Its bits, for assembly of one's own.
@@ -114,7 +130,8 @@ impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
     #[inline(always)]
     fn part(self, part: u32) -> u64 {
         // In the lines, whose swizzle is by their address, or 16 lines further.
-        let bytes = if MN_MAJOR { 16 * LINE } else { 16 * 2 };
+        let line = 2 * LINE >> (self.to_bits() >> 62);
+        let bytes = if MN_MAJOR { 16 * line } else { 16 * 2 };
         self.to_bits() + u64::from((part * bytes) >> 4)
     }
 }
@@ -136,7 +153,7 @@ mod sealed {
 ///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as its
 ///   [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
 ///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major: of a single panel the
-///   first `COLS` elements of each line, where there are fewer than 64;
+///   first `COLS` elements of each line, where there are fewer than 64. Only B is narrow, and has as many columns;
 /// - the tiles hold what is multiplied when the call is made. What bulk copies wrote is there when
 ///   their barrier says so; who wrote it otherwise has called
 ///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier.

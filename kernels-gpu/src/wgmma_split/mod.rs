@@ -30,9 +30,12 @@
 //! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two blocks
 //!   share a multiprocessor, so that one loads while the other adds up.
 //! - Sums are stored from shared memory, four neighbours at a time.
-//! - While the kernel before it ends, the first tiles of A are brought to the L2 cache, too.
+//! - The next kernel begins when the last tiles of this one are on their way: it brings its own first tiles of A to the L2
+//!   cache while sums are added up here.
 
+mod producer;
 mod shares;
+mod storage;
 mod work;
 
 use cuda_std::hint::black_box;
@@ -43,7 +46,9 @@ use cuda_std::tma::{self, TensorMap};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::{cluster, dependent_launch};
 
-use self::shares::{Fixup, QUAD, Shares, Sums};
+use self::producer::Pipeline;
+use self::shares::{Fixup, Shares, Sums};
+use self::storage::{RESERVED, SHARED, Storage};
 use self::work::{Entry, Pass, Sequence};
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
@@ -85,13 +90,7 @@ macro_rules! kernels {
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: $warpgroups * WARPGROUP + WARP,
-            shared_bytes: {
-                let ends = [
-                    Storage::<$sums, $warpgroups, $blocks, false>::END,
-                    Storage::<$sums, $warpgroups, $blocks, true>::END,
-                ];
-                if ends[0] > ends[1] { ends[0] } else { ends[1] }
-            },
+            shared_bytes: Storage::<$sums, $warpgroups, $blocks>::END,
             abi: TensorCoreAbi::TensorMap,
             persistent: false,
             splits: true,
@@ -201,10 +200,6 @@ kernels! {
             wgmma_split_256x128_ta_tb_f16;
 }
 
-/// Shared memory of a multiprocessor, and what each block takes besides its own, in bytes.
-const SHARED: u32 = 228 << 10;
-const RESERVED: u32 = 1 << 10;
-
 /// The products of a launch.
 #[derive(Clone, Copy)]
 struct Products {
@@ -217,51 +212,6 @@ struct Products {
     /// Those of [`options`](crate::tensor_core::options).
     options: u32,
 }
-
-/// What lies in shared memory: the stages of A and those of B, two barriers for each stage, what the block
-/// computes, and a word. At a tile's end its partial sums lie in place of the stages.
-struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bool>;
-
-impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32, const MN_B: bool>
-    Storage<SUMS, WARPGROUPS, BLOCKS, MN_B>
-{
-    const BM: u32 = WARPGROUPS * WM;
-    /// A warpgroup has so many sums for each of its threads.
-    const BN: u32 = SUMS as u32 * WARPGROUP / WM;
-    /// Panels of a B that is not transposed; one that is less wide is copied with what is beside it.
-    const PANELS: u32 = Self::BN.div_ceil(PANEL);
-    /// Elements of a stage.
-    const STAGE_A: u32 = Self::BM * BK;
-    const STAGE_B: u32 = if MN_B { Self::PANELS * PANEL * BK } else { Self::BN * BK };
-    /// As many as there is room for.
-    const STAGES: u32 = {
-        let room = SHARED / BLOCKS - RESERVED - ALIGNMENT;
-        let stages = room / ((Self::STAGE_A + Self::STAGE_B) * 2 + 2 * 8);
-        if stages < MOST_STAGES { stages } else { MOST_STAGES }
-    };
-    /// Offsets in elements.
-    const B_AT: u32 = Self::STAGES * Self::STAGE_A;
-    const BARRIERS_AT: u32 = Self::B_AT + Self::STAGES * Self::STAGE_B;
-    /// Partial sums from one column of the tile to the next: eight columns of four rows are in different banks.
-    const PITCH: u32 = Self::BM + QUAD;
-    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
-    /// one of [`ALIGNMENT`].
-    const END: u32 = {
-        assert!(Self::STAGES >= 3, "some stages are in flight while one is multiplied");
-        assert!(Self::BN * Self::PITCH * 4 <= Self::BARRIERS_AT * 2, "the sums fit the stages");
-        Self::BARRIERS_AT * 2
-            + (2 * Self::STAGES + 1) * 8
-            + (Entry::WORDS + 1) * 4
-            + (ALIGNMENT - 128)
-    };
-}
-
-/// Bytes of A that a block has be brought to L2 before the kernel in front of it has ended: all blocks together about
-/// what device memory delivers meanwhile.
-const PREFETCHED: u32 = 128 << 10;
-
-/// More stages would hold more bytes than a multiprocessor can have in flight.
-const MOST_STAGES: u32 = 10;
 
 /// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
 /// `SUMS` sums per thread, and a warp that produces. `BLOCKS` of them share a multiprocessor.
@@ -285,11 +235,11 @@ unsafe fn gemm<
 ) where
     [f32; SUMS]: Accumulator,
 {
-    let bm = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BM;
-    let bn = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BN;
-    let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGE_A;
-    let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGE_B;
-    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::STAGES;
+    let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
+    let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
+    let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
+    let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
+    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGES;
     let tid = thread::thread_idx_x();
     let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
     let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
@@ -312,13 +262,23 @@ unsafe fn gemm<
     }
     let memory = shared::dynamic_shared_mem::<u16>();
     let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
-    let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::B_AT);
-    let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::BARRIERS_AT);
+    let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::B_AT);
+    let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::BARRIERS_AT);
     let full = Mbarrier::at(barriers.cast());
     let empty = full.add(stages);
     let read = empty.add(stages);
-    let entry = Entry(barriers.cast::<u64>().add(2 * stages + 1).cast());
-    let word = entry.0.add(Entry::WORDS);
+    let entries = Entry(barriers.cast::<u64>().add(2 * stages + 2).cast());
+    let word = entries.0.add(2 * Entry::WORDS);
+    // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take the copy engine longer than
+    // rows inside. What is not copied belongs to columns that are not stored, but is read.
+    let copied_b = if MN_B { stage_b } else { bn.min(n) * BK };
+    if copied_b < stage_b {
+        for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + WARP) as usize) {
+            // SAFETY: in the stages of B, of which nobody reads or writes anything before the block's barrier.
+            unsafe { b_smem.add(at * 8).cast::<u32>().store_vec(0, [0; 4]) };
+        }
+        tma::fence_proxy_async();
+    }
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
@@ -326,7 +286,9 @@ unsafe fn gemm<
                 full.add(stage).init(1); // the producer, and the bytes that it asks for
                 empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
             }
-            read.init(4 * WARPGROUPS);
+            for entry in 0..2 {
+                read.add(entry).init(4 * WARPGROUPS);
+            }
             tma::prefetch(maps[0]);
             tma::prefetch(maps[1]);
         }
@@ -336,84 +298,25 @@ unsafe fn gemm<
 
     if tid / WARPGROUP == WARPGROUPS {
         if tid == WARPGROUPS * WARPGROUP {
-            let mut state = StageState::FIRST;
-            let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
-            loop {
-                let work = sequence.work(index, number);
-                let [product, y, x] = sequence.place(work.tile);
-                let (row, col) = (y * bm, x * bn);
-                let [begin, end] = work.part(rank);
-                let [product_a, product_b] =
-                    [product * products.step_a, product * products.step_b].map(u32::cast_signed);
-                // While the kernel before this one ends, or the sums of the tile before are added up: A comes from
-                // device memory, B is small.
-                for step in begin..end.min(begin + most) {
-                    let at = (step * BK).cast_signed();
-                    for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
-                        let row = (row + panel * WM).cast_signed();
-                        let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
-                        // SAFETY: a grid constant, which describes A; a later copy sees what is in L2 then.
-                        unsafe { tma::prefetch_tile(maps[0], at) };
-                    }
-                }
-                // The sums of the tile before lie where the stages do, until they have been read.
-                if number == 0 {
-                    dependent_launch::wait();
-                    dependent_launch::launch_dependents();
-                } else if splits == 1 {
-                    // SAFETY: its phases are waited for one after the other.
-                    unsafe { read.wait_parity((number % 2) ^ 1) };
-                } else {
-                    cluster::sync();
-                    cluster::sync();
-                }
-                // SAFETY: no consumer reads it before a stage is full, or behind the second barrier.
-                unsafe {
-                    entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
-                };
-                for step in begin..end {
-                    let full = full.add(state.stage);
-                    // SAFETY: all warps have said that the `wgmma` that read the stage are done,
-                    // and nobody else reads or writes it.
-                    unsafe {
-                        empty.add(state.stage).wait_parity(state.parity ^ 1);
-                        full.arrive_expect_tx(2 * (stage_a + stage_b));
-                        let at = (step * BK).cast_signed();
-                        let to = a_smem.add(state.stage * stage_a);
-                        if MN_A {
-                            for panel in 0..WARPGROUPS {
-                                let row = (row + panel * WM).cast_signed();
-                                let to = to.add(panel * (WM * BK));
-                                tma::load(to, maps[0], [row, at, product_a], full);
-                            }
-                        } else {
-                            tma::load(to, maps[0], [at, row.cast_signed(), product_a], full);
-                        }
-                        let to = b_smem.add(state.stage * stage_b);
-                        if MN_B {
-                            for panel in 0..Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PANELS {
-                                let col = (col + panel * PANEL).cast_signed();
-                                let to = to.add(panel * (BK * PANEL));
-                                tma::load(to, maps[1], [col, at, product_b], full);
-                            }
-                        } else {
-                            tma::load(to, maps[1], [at, col.cast_signed(), product_b], full);
-                        }
-                    }
-                    state = state.next_of(stages);
-                }
-                if work.is_last {
-                    break;
-                }
-                (number, most) = (number + 1, stages);
+            let pipeline = Pipeline { a: a_smem, b: b_smem, full, empty, read, entries };
+            // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
+            unsafe {
+                pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, MN_A, MN_B>(
+                    sequence,
+                    [index, rank, splits],
+                    products,
+                    maps,
+                    copied_b,
+                );
             }
+            // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
+            dependent_launch::launch_dependents();
         }
         // The cluster's barriers are for those that have not returned.
         return;
     }
 
     dependent_launch::wait();
-    dependent_launch::launch_dependents();
     let a_mine = a_smem.add(tid / WARPGROUP * (WM * BK));
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised.
@@ -422,11 +325,12 @@ unsafe fn gemm<
             empty.add(stage).arrive();
         }
     };
-    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS, MN_B>::PITCH;
-    let mut state = StageState::FIRST;
+    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS>::PITCH;
+    let (mut state, mut number) = (StageState::FIRST, 0);
     let splits = loop {
         let mut acc = [0.0f32; SUMS];
         let mut step = 0;
+        let entry = entries.of(number);
         loop {
             let a = a_mine.add(state.stage * stage_a);
             let b = b_smem.add(state.stage * stage_b);
@@ -437,10 +341,16 @@ unsafe fn gemm<
             // knows of its own part in it. Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
-                let (a, b) = (Tile::<MN_A>::at(a), Tile::<MN_B>::at(b));
-                match F16 {
-                    true => acc.multiply_f16(a, b, step > 0),
-                    false => acc.multiply_bf16(a, b, step > 0),
+                let a = Tile::<MN_A>::at(a);
+                if MN_B && bn < PANEL {
+                    multiply::<SUMS, F16, _, _>(
+                        &mut acc,
+                        a,
+                        Tile::mn_major_narrow(b, bn),
+                        step > 0,
+                    );
+                } else {
+                    multiply::<SUMS, F16, _, _>(&mut acc, a, Tile::<MN_B>::at(b), step > 0);
                 }
                 if step > 0 {
                     wait_group::<1>();
@@ -462,8 +372,10 @@ unsafe fn gemm<
         }
         // What follows is not kept in registers during the loop along K.
         let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
-        let sums = a_smem.add(black_box(0)).cast::<f32>();
-        // SAFETY: each thread stores its own sums, where all copies have arrived, and have been read before the barrier.
+        let sums = a_smem.add(black_box(Storage::<SUMS, WARPGROUPS, BLOCKS>::SUMS_AT));
+        let sums = sums.cast::<f32>();
+        // SAFETY: each thread stores its own sums, where nobody reads those of a tile before, and all copies have arrived,
+        // and have been read before the barrier.
         unsafe {
             let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
             for i in 0..SUMS as u32 {
@@ -511,23 +423,48 @@ unsafe fn gemm<
         if unsafe { entry.is_last() } {
             break splits;
         }
-        // What follows in the memory of the sums is written by copies.
-        tma::fence_proxy_async();
+        if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
+            // What follows in the memory of the sums is written by copies.
+            tma::fence_proxy_async();
+        }
         if splits == 1 {
             // SAFETY: whole warps, of which one thread each arrives.
             unsafe {
                 warp::sync_warp(u32::MAX);
                 if lane == 0 {
-                    read.arrive();
+                    read.add(number % 2).arrive();
                 }
             }
         } else {
             cluster::sync();
         }
+        number += 1;
     };
     if splits > 1 {
         // None leaves before the others have read its sums.
         cluster::sync();
+    }
+}
+
+/// One step along K.
+///
+/// # Safety
+/// As for [`Accumulator::multiply_bf16`].
+#[inline(always)]
+unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
+    acc: &mut [f32; SUMS],
+    a: Tile<A>,
+    b: Tile<B>,
+    accumulate: bool,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    // SAFETY: the caller's contract.
+    unsafe {
+        match F16 {
+            true => acc.multiply_f16(a, b, accumulate),
+            false => acc.multiply_bf16(a, b, accumulate),
+        }
     }
 }
 

@@ -18,6 +18,8 @@ use crate::tensor_output::{Accumulate, TensorOutput};
 /// Neighbours in a column of the tile that a thread adds up at once, and how many of these.
 pub const QUAD: u32 = 4;
 const QUADS: usize = 2;
+/// Partial sums of each of these quads that are loaded before the first is added.
+const LOADS: usize = 4;
 
 /// Which part of a tile's sums a warp adds up: every so many groups of [`QUAD`]s.
 #[derive(Clone, Copy)]
@@ -112,9 +114,9 @@ impl Shares {
                 }
             }
             let mut values = [0.0f32; MOST];
-            let mut add = |i: usize, part: [f32; 4]| {
-                for j in 0..4 {
-                    values[i * 4 + j] += part[j];
+            let mut add = |part: [[f32; 4]; QUADS]| {
+                for i in 0..QUADS * 4 {
+                    values[i] += part[i / 4][i % 4];
                 }
             };
             if pass == Pass::FIXUP {
@@ -122,29 +124,48 @@ impl Shares {
                 let [first_cluster, last] = unsafe { entry.clusters() };
                 let mut cluster = first_cluster;
                 while cluster <= last {
-                    let part = 2 * cluster + u32::from(cluster == first_cluster);
-                    for i in 0..QUADS {
-                        if group(i) < groups {
-                            // SAFETY: stored by this block's like in that cluster, before it arrived; on 16 bytes.
-                            add(i, unsafe {
-                                vec::load4_cg(fixup.quad(size, part, group(i), self.lane))
-                            });
+                    let mut parts = [[[0.0f32; 4]; QUADS]; LOADS];
+                    for j in 0..LOADS {
+                        let cluster = cluster + j as u32;
+                        let part = 2 * cluster + u32::from(cluster == first_cluster);
+                        for i in 0..QUADS {
+                            if cluster <= last && group(i) < groups {
+                                let at = fixup.quad(size, part, group(i), self.lane);
+                                // SAFETY: stored by this block's like in that cluster, before it arrived; on 16 bytes.
+                                parts[j][i] = unsafe { vec::load4_cg(at) };
+                            }
                         }
                     }
-                    cluster += 1;
-                }
-            } else {
-                for rank in 0..black_box(self.splits) {
-                    for i in 0..QUADS {
-                        // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
-                        // 16 bytes.
-                        add(i, unsafe {
-                            match rank == self.rank {
-                                true => from[i].load4(0),
-                                false => cluster::mapa(from[i], rank).load_vec::<4>(0),
-                            }
-                        });
+                    for j in 0..LOADS {
+                        add(parts[j]);
                     }
+                    cluster += LOADS as u32;
+                }
+            } else if self.splits == 1 {
+                // SAFETY: in the tile's sums of this block, on 16 bytes.
+                add(from.map(|from| unsafe { from.load4(0) }));
+            } else {
+                let mut rank = 0;
+                while rank < self.splits {
+                    let mut parts = [[[0.0f32; 4]; QUADS]; LOADS];
+                    for j in 0..LOADS {
+                        let rank = rank + j as u32;
+                        for i in 0..QUADS {
+                            // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
+                            // 16 bytes.
+                            unsafe {
+                                if rank == self.rank {
+                                    parts[j][i] = from[i].load4(0);
+                                } else if rank < self.splits {
+                                    parts[j][i] = cluster::mapa(from[i], rank).load_vec::<4>(0);
+                                }
+                            }
+                        }
+                    }
+                    for j in 0..LOADS {
+                        add(parts[j]);
+                    }
+                    rank += LOADS as u32;
                 }
             }
             // Places are not kept in registers meanwhile.

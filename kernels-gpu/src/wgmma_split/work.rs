@@ -153,6 +153,12 @@ impl Entry {
     /// Words of shared memory that it takes.
     pub const WORDS: u32 = 10;
 
+    /// The one of two, the first of which this is, that belongs to the block's tile of this number.
+    #[inline(always)]
+    pub fn of(self, number: u32) -> Self {
+        Self(self.0.add(number % 2 * Self::WORDS))
+    }
+
     /// Writes a cluster's work: so many steps of the block with this rank, of the tile that begins at (row, col) of a product.
     ///
     /// # Safety

@@ -21,8 +21,9 @@ const BFLOAT16: c_uint = 9;
 const TFLOAT32: c_uint = 11;
 /// `CU_TENSOR_MAP_INTERLEAVE_NONE`.
 const NO_INTERLEAVE: c_uint = 0;
-/// `CU_TENSOR_MAP_SWIZZLE_NONE`, `_64B` and `_128B`.
+/// `CU_TENSOR_MAP_SWIZZLE_NONE`, `_32B`, `_64B` and `_128B`.
 const NO_SWIZZLE: c_uint = 0;
+const SWIZZLE_32B: c_uint = 1;
 const SWIZZLE_64B: c_uint = 2;
 const SWIZZLE_128B: c_uint = 3;
 /// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: a whole line for each part of one.
@@ -62,12 +63,18 @@ struct Format {
 }
 
 impl Format {
-    const fn half(input: InputType) -> Self {
+    /// That of 16 bits, with so many elements in a row of a box: 64, 32 or 16.
+    const fn half(input: InputType, box_cols: u32) -> Self {
         let data_type = match input {
             InputType::Bf16 => BFLOAT16,
             InputType::F16 => FLOAT16,
         };
-        Self { data_type, swizzle: SWIZZLE_128B }
+        let swizzle = match box_cols {
+            16 => SWIZZLE_32B,
+            32 => SWIZZLE_64B,
+            _ => SWIZZLE_128B,
+        };
+        Self { data_type, swizzle }
     }
 }
 
@@ -276,11 +283,14 @@ pub(super) fn half_maps(
     products: u64,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
     let box_a = if trans_a { [BK, PANEL] } else { [descriptor.rows(), BK] };
-    let box_b = if trans_b { [descriptor.cols(), BK] } else { [BK, PANEL] };
-    let format = Format::half(input);
+    // No more rows than there are, for a kernel that knows: those outside take the copy engine longer.
+    let rows_b = if descriptor.splits() { b.shape[0].max(1) as u32 } else { u32::MAX };
+    let cols = descriptor.cols();
+    let box_b = if trans_b { [cols.min(rows_b), BK] } else { [BK, PANEL.min(cols)] };
     let map = |matrices: OperandLayout, [box_rows, box_cols]: [u32; 2]| {
         let [rows, cols] = matrices.shape.map(|size| size as u64);
         let row_bytes = 2 * matrices.ld as u64;
+        let format = Format::half(input, box_cols);
         if descriptor.layouts(input).is_none() {
             let (dims, boxes) = ([cols, rows], [box_cols, box_rows]);
             return encode(device, matrices.address, dims, [row_bytes, 0], boxes, format);

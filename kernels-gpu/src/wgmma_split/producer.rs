@@ -1,0 +1,138 @@
+//! The thread that asks for the tiles of A and B.
+
+use cuda_std::mbarrier::Mbarrier;
+use cuda_std::shared::SharedPtr;
+use cuda_std::tma::{self, TensorMap};
+use cuda_std::{cluster, dependent_launch};
+
+use super::storage::Storage;
+use super::work::{Entry, Sequence};
+use super::{Products, WM};
+use crate::pipeline::StageState;
+use crate::tensor_core::BK;
+
+/// Bytes of A that a block has be brought to L2 before the kernel in front of it has ended: all blocks together about
+/// what device memory delivers meanwhile.
+const PREFETCHED: u32 = 32 << 10;
+
+/// The stages of a block, and the barriers that say what may be done with them.
+#[derive(Clone, Copy)]
+pub struct Pipeline {
+    /// The stages of A, and of B.
+    pub a: SharedPtr<u16>,
+    pub b: SharedPtr<u16>,
+    /// Of each stage: it is full, or has been read.
+    pub full: Mbarrier,
+    pub empty: Mbarrier,
+    /// Of each entry: its tile has been added up.
+    pub read: Mbarrier,
+    /// What the consumers are told of a tile.
+    pub entries: Entry,
+}
+
+impl Pipeline {
+    /// Fills the stages, tile after tile, as the block with this rank in the cluster with this index has them, of a cluster of so
+    /// many blocks. Of B so many elements are copied for each step.
+    ///
+    /// # Safety
+    /// One thread calls this, once, when the barriers are initialised, as [`Storage`] has them. The maps are as the launch promises.
+    #[inline(always)]
+    pub unsafe fn fill<
+        const SUMS: usize,
+        const WARPGROUPS: u32,
+        const BLOCKS: u32,
+        const MN_A: bool,
+        const MN_B: bool,
+    >(
+        self,
+        sequence: Sequence,
+        [index, rank, splits]: [u32; 3],
+        products: Products,
+        [map_a, map_b]: [&TensorMap; 2],
+        copied_b: u32,
+    ) {
+        let Self { a: a_smem, b: b_smem, full, empty, read, entries } = self;
+        let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
+        let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
+        let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
+        let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
+        let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGES;
+        let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
+        let mut state = StageState::FIRST;
+        let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
+        loop {
+            let work = sequence.work(index, number);
+            let [product, y, x] = sequence.place(work.tile);
+            let (row, col) = (y * bm, x * bn);
+            let [begin, end] = work.part(rank);
+            let [product_a, product_b] =
+                [product * products.step_a, product * products.step_b].map(u32::cast_signed);
+            // While the kernel before this one ends, or the sums of the tile before are added up: A comes from
+            // device memory, B is small.
+            for step in begin..end.min(begin + most) {
+                let at = (step * BK).cast_signed();
+                for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
+                    let row = (row + panel * WM).cast_signed();
+                    let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
+                    // SAFETY: a grid constant, which describes A; a later copy sees what is in L2 then.
+                    unsafe { tma::prefetch_tile(map_a, at) };
+                }
+            }
+            // The entry of two tiles before is this one's, and the sums of the tile before may lie where the stages
+            // do, until they have been read.
+            if number == 0 {
+                dependent_launch::wait();
+            } else if splits > 1 {
+                cluster::sync();
+                cluster::sync();
+            } else if number >= lag {
+                let tile = number - lag;
+                // SAFETY: each one's phases are waited for one after the other.
+                unsafe { read.add(tile % 2).wait_parity(tile / 2 % 2) };
+            }
+            // SAFETY: no consumer reads it before a stage is full, or behind the second barrier.
+            unsafe {
+                let entry = entries.of(number);
+                entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
+            };
+            for step in begin..end {
+                let full = full.add(state.stage);
+                // SAFETY: all warps have said that the `wgmma` that read the stage are done,
+                // and nobody else reads or writes it.
+                unsafe {
+                    empty.add(state.stage).wait_parity(state.parity ^ 1);
+                    full.arrive_expect_tx(2 * (stage_a + copied_b));
+                    let at = (step * BK).cast_signed();
+                    let to = a_smem.add(state.stage * stage_a);
+                    if MN_A {
+                        for panel in 0..WARPGROUPS {
+                            let row = (row + panel * WM).cast_signed();
+                            let to = to.add(panel * (WM * BK));
+                            tma::load(to, map_a, [row, at, product_a], full);
+                        }
+                    } else {
+                        tma::load(to, map_a, [at, row.cast_signed(), product_a], full);
+                    }
+                    let to = b_smem.add(state.stage * stage_b);
+                    if MN_B {
+                        let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
+                        for panel in 0..bn / panel_cols {
+                            let col = (col + panel * panel_cols).cast_signed();
+                            let to = to.add(panel * (BK * panel_cols));
+                            tma::load(to, map_b, [col, at, product_b], full);
+                        }
+                    } else {
+                        tma::load(to, map_b, [at, col.cast_signed(), product_b], full);
+                    }
+                }
+                state = state.next_of(stages);
+            }
+            if work.is_last {
+                break;
+            }
+            number += 1;
+            // Copies do not wait for sums that have memory of their own.
+            most = if lag == 1 || splits > 1 { stages } else { 0 };
+        }
+    }
+}
