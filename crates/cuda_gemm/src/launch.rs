@@ -37,4 +37,5 @@ pub(crate) use tensor::has_hopper;
 pub use tensor_builder::TensorCoreBuilder;
 pub use tensor_core::TensorCoreKernel;
 pub(crate) use tensor_core::{basis as tensor_core_basis, times as tensor_core_times};
+pub(crate) use tensor_cost::TensorCoreTime;
 pub use tensor_plan::TensorCorePlan;

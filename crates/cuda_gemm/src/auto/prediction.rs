@@ -5,7 +5,7 @@ use kernels_gpu::KernelDescriptor;
 use super::model::Estimate;
 use super::{Auto, Choice, tf32};
 use crate::gemm::{Compute, Gemm};
-use crate::launch::tensor_core_times;
+use crate::launch::{TensorCoreTime, tensor_core_times};
 
 /// What a kernel should take for a product: see [`Auto::predictions`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,9 @@ pub struct Prediction {
     pub kernel: &'static str,
     /// Parts of K that are summed over by blocks of their own.
     pub splits: u32,
+    /// Clusters of so many blocks that share the steps along K of all tiles (stream-K), in place of one for each tile: see
+    /// [`TensorCorePlan::clusters`](crate::TensorCorePlan::clusters).
+    pub clusters: Option<u32>,
     /// Whether A and B are staged where 128-bit accesses do not reach them: see [`Choice::staged`].
     pub staged: bool,
     /// The time, in nanoseconds.
@@ -26,7 +29,7 @@ impl From<Estimate> for Prediction {
     fn from(Estimate { choice, ns, memory_bound }: Estimate) -> Self {
         let Choice { descriptor, splits, staged } = choice;
         let kernel = descriptor.name();
-        Self { kernel, splits, staged, ns, memory_bound: Some(memory_bound) }
+        Self { kernel, splits, clusters: None, staged, ns, memory_bound: Some(memory_bound) }
     }
 }
 
@@ -57,6 +60,7 @@ impl Auto {
                     Prediction {
                         kernel: descriptor.name(),
                         splits: splits as u32,
+                        clusters: None,
                         staged: tf32::is_staged(gemm, descriptor),
                         ns: 1e3 * us,
                         memory_bound: None,
@@ -73,9 +77,10 @@ impl Auto {
                 all
             }
             Compute::Bf16 | Compute::F16 => {
-                let of = |(kernel, splits, us)| Prediction {
+                let of = |TensorCoreTime { kernel, splits, clusters, us }| Prediction {
                     kernel,
                     splits,
+                    clusters,
                     staged: false,
                     ns: 1e3 * us,
                     memory_bound: None,

@@ -133,6 +133,15 @@ impl Product {
         }
     }
 
+    /// Clusters that share the steps along K of all tiles, if there is not one for each tile: see
+    /// [`TensorCorePlan::clusters`].
+    pub fn clusters(&self) -> Option<u32> {
+        match self {
+            Self::F32(_) => None,
+            Self::TensorCore(plan) => plan.clusters(),
+        }
+    }
+
     /// The stream that the product goes to.
     pub fn stream(&self) -> &Stream {
         match self {

@@ -5,7 +5,7 @@ use std::fmt;
 use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma, wgmma_persistent};
 
 use super::tensor;
-use super::tensor_cost::{best, ranking};
+use super::tensor_cost::{TensorCoreTime, best, ranking};
 use super::tensor_division::tiles;
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
@@ -63,9 +63,9 @@ pub(crate) fn basis(info: &DeviceInfo) -> &'static str {
     }
 }
 
-/// The kernels that [`Device::tensor_core_for`] chooses from by their costs, fastest first: name, splits and
-/// microseconds. None of `mma.sync`, which have no costs.
-pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo) -> Vec<(&'static str, u32, f64)> {
+/// The kernels that [`Device::tensor_core_for`] chooses from by their costs, fastest first. None of `mma.sync`, which
+/// have no costs.
+pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo) -> Vec<TensorCoreTime> {
     match tensor::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
         Ok(()) => ranking(gemm, info.limits.multiprocessors),
         Err(_) => Vec::new(),

@@ -1,9 +1,14 @@
 //! How a product is divided into tiles and parts of K, for a kernel for tensor cores.
 
+use std::iter;
+
 use kernels_gpu::TensorCoreDescriptor;
 use kernels_gpu::tensor_core::{BK, MOST_SPLITS};
 
 use crate::gemm::{Gemm, Workspace};
+
+/// Numbers of blocks in a cluster that are chosen from: those that were measured.
+const SPLITS: [u32; 5] = [1, 2, 3, 6, 8];
 
 /// Units of K of all tiles are counted in less than 31 bits.
 const MOST_UNITS: u64 = 1 << 31;
@@ -38,25 +43,28 @@ impl Division {
         }
     }
 
-    /// All that is chosen from for a product: each number of blocks in a cluster for each tile, and where even the most leave
-    /// half of the multiprocessors without work, as many clusters for each tile as run at once.
+    /// All that is chosen from for a product: several numbers of blocks in a cluster, and of each a cluster for each tile, as
+    /// many clusters as run at once, or one block for each multiprocessor.
     pub(super) fn all(
         gemm: &Gemm,
         kernel: &TensorCoreDescriptor,
         multiprocessors: u32,
     ) -> impl Iterator<Item = Self> + use<> {
-        let whole = Self::whole(gemm, kernel);
+        let (gemm, whole) = (*gemm, Self::whole(gemm, kernel));
+        let (divides, most) = (kernel.splits(), Self::most_splits(&gemm, kernel));
+        let slots = multiprocessors.saturating_mul(kernel.blocks_per_multiprocessor());
+        SPLITS.into_iter().filter(move |splits| *splits <= most).flat_map(move |splits| {
+            let whole = Self { splits, ..whole };
+            let blocks = [slots, multiprocessors].into_iter().filter(move |_| divides);
+            let shared = blocks.filter_map(move |blocks| whole.stream_k(&gemm, blocks / splits));
+            iter::once(whole).chain(shared)
+        })
+    }
+
+    /// The most blocks in a cluster: each has a step along K.
+    pub(super) fn most_splits(gemm: &Gemm, kernel: &TensorCoreDescriptor) -> u32 {
         let steps = gemm.depth().div_ceil(BK as usize);
-        let most = if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 };
-        let splits = (1..=most).map(move |splits| Self { splits, ..whole });
-        let tiles = whole.tiles.saturating_mul(gemm.batch as u64);
-        let has_idle = tiles.saturating_mul(2 * u64::from(MOST_SPLITS)) <= multiprocessors.into();
-        let shared = (most == MOST_SPLITS && has_idle && tiles > 0).then(|| {
-            let clusters = multiprocessors * kernel.blocks_per_multiprocessor() / MOST_SPLITS;
-            let clusters = clusters / tiles as u32 * tiles as u32;
-            Self { splits: MOST_SPLITS, ..whole }.stream_k(gemm, clusters)
-        });
-        splits.chain(shared.flatten())
+        if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 }
     }
 
     /// The same division with the steps of all tiles shared by so many clusters, if they can be.
