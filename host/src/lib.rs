@@ -36,10 +36,10 @@ pub use cuda_gemm::{
     device, environment, find_kernel, gemm, kernels, launch, limits, nearest_name, npy, ptx,
 };
 pub use gemm_bench::{
-    Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, L2, Limit, Load, Loaded,
-    Operands, RotatingBuffers, Selection, Shape, SideBySide, Timer, Title, baseline, batch,
-    buffers, candidate, compare, cublas, explain, forecast, limit, operands, require_memory,
-    roofline, shape, side_by_side, stats, telemetry, time, timer, tune, workload,
+    Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, KernelOptions, L2,
+    Limit, Load, Loaded, Operands, RotatingBuffers, Selection, Shape, SideBySide, Timer, Title,
+    baseline, batch, buffers, candidate, compare, cublas, explain, forecast, limit, operands,
+    require_memory, roofline, shape, side_by_side, stats, telemetry, time, timer, tune, workload,
 };
 pub use gemm_report;
 pub use gemm_verify as verify;

@@ -14,7 +14,9 @@ use std::path::Path;
 use cuda_gemm::kernels::TENSOR_CORE;
 use cuda_gemm::{Compute, Device, DeviceChoice, Element, Gemm, InputType, Product};
 use gemm_bench::time::Samples;
-use gemm_bench::{Job, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape};
+use gemm_bench::{
+    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape,
+};
 
 const SAMPLES: u32 = 4;
 const SAMPLE_MS: f64 = 0.4;
@@ -28,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for shape in shape::read(Path::new(&file))? {
         let gemm = shape.gemm().computed_in(Compute::Bf16).stored_as(Element::Bf16);
         let mut jobs = divisions(&device, gemm)?;
-        if let Ok(job) = cublas[0].prepare(gemm, None, false, Selection::All)?.job {
+        if let Ok(job) = cublas[0].prepare(gemm, KernelOptions::default(), Selection::All)?.job {
             jobs.push(("cublas".to_owned(), job));
         }
         let operands = Operands::random(&gemm, 42);

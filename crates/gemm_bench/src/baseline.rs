@@ -46,7 +46,7 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
-/// use gemm_bench::{Baseline, Operands, RotatingBuffers, Selection};
+/// use gemm_bench::{Baseline, KernelOptions, Operands, RotatingBuffers, Selection};
 /// use gemm_verify::Bound;
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
@@ -57,7 +57,7 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
 /// let mut buffers = RotatingBuffers::new(&device, &operands, 1)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let candidate = loaded[0].prepare(gemm, None, false, Selection::All)?;
+/// let candidate = loaded[0].prepare(gemm, KernelOptions::default(), Selection::All)?;
 /// let Ok(baseline) = Baseline::new(&candidate, &mut buffers, &reference)? else { panic!() };
 /// assert!(baseline.check.rms_error().is_some_and(|error| error < 1e-6));
 /// # Ok(())

@@ -337,6 +337,7 @@ pub fn first_difference(one: &Matrix, other: &Matrix) -> Option<(usize, [f32; 2]
 mod tests {
     use super::*;
     use crate::candidate::Selection;
+    use crate::job::KernelOptions;
     use cuda_gemm::{DeviceChoice, Gemm};
 
     #[test]
@@ -359,7 +360,7 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let gemm = Gemm::new(20, 30, 10);
         let loaded = Selection::parse("tile2d").unwrap().load(&device, None).unwrap();
-        let candidate = loaded[0].prepare(gemm, None, false, Selection::All).unwrap();
+        let candidate = loaded[0].prepare(gemm, KernelOptions::default(), Selection::All).unwrap();
         let Ok(job) = &candidate.job else { panic!() };
         let (a, b) = (Matrix::random(20, 10, 1, 1), Matrix::random(10, 30, 1, 2));
         let operands = Operands::new(gemm, a, b, None).unwrap();
@@ -382,7 +383,8 @@ mod tests {
         let wide = dense.strided(10 + 4, 30 + 4, 30 + 4).stacked(2);
         let loaded = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
         let result = |gemm: Gemm, left| {
-            let candidate = loaded[0].prepare(gemm, None, false, Selection::All).unwrap();
+            let candidate =
+                loaded[0].prepare(gemm, KernelOptions::default(), Selection::All).unwrap();
             let Ok(job) = &candidate.job else { panic!() };
             let operands = Operands::new(gemm, a.clone(), b.clone(), None).unwrap();
             let mut buffers = RotatingBuffers::within(&device, &operands, 1, left).unwrap();

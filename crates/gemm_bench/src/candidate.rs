@@ -13,7 +13,7 @@ use cuda_gemm::{
 use crate::cublas::Cublas;
 use crate::cublas_fastest::CublasFastest;
 use crate::error::Error;
-use crate::job::{Candidate, Job, Title};
+use crate::job::{Candidate, Job, KernelOptions, Title};
 
 pub use crate::job::CUBLAS;
 
@@ -24,14 +24,14 @@ pub const ALL: &str = "all";
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
-/// use gemm_bench::Selection;
+/// use gemm_bench::{KernelOptions, Selection};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let gemm = Gemm::new(2, 2, 2);
 /// let ones = DeviceMatrix::from_host(&device, &Matrix::from_vec(2, 2, vec![1.0; 4]))?;
 /// for loaded in Selection::parse("auto")?.load(&device, None)? {
-///     let candidate = loaded.prepare(gemm, None, false, Selection::Auto)?;
+///     let candidate = loaded.prepare(gemm, KernelOptions::default(), Selection::Auto)?;
 ///     println!("auto takes {}", candidate.title.choice().unwrap_or_default());
 ///     let mut c = DeviceMatrix::zeros(&device, 2, 2)?;
 ///     candidate.job.expect("it runs").enqueue(&ones, &ones, &mut c)?;
@@ -254,10 +254,8 @@ impl Loaded {
         Self { any_alignment: true, ..self }
     }
 
-    /// Checks a product, with K in so many splits, or fewer where K has fewer steps, and A and B
-    /// copied first if `staged`, against it; `auto` makes up its own mind about both. If no splits are asked for, a kernel
-    /// for f32 has one, and one for tensor cores as many as seem best. Where `choice` is everything, what is refused
-    /// is in the candidate.
+    /// Checks a product against it, divided as the options say; `auto` makes up its own mind about them. Where `choice` is
+    /// everything, what is refused is in the candidate.
     ///
     /// # Errors
     ///
@@ -265,10 +263,10 @@ impl Loaded {
     pub fn prepare(
         &self,
         gemm: Gemm,
-        asked_splits: Option<u32>,
-        mut staged: bool,
+        options: KernelOptions,
         choice: Selection,
     ) -> Result<Candidate, Error> {
+        let KernelOptions { splits: asked_splits, clusters, mut staged } = options;
         let mut chosen = None;
         let prepare = |builder: Result<ProductBuilder, GemmError>| {
             let prepared = builder.and_then(|builder| match self.any_alignment {
@@ -301,25 +299,31 @@ impl Loaded {
                 });
                 let kernel = input.and_then(|input| device.tensor_core(descriptor, input));
                 prepare(kernel.map(|kernel| {
-                    let plan = kernel.plan(gemm);
-                    ProductBuilder::TensorCore(match asked_splits {
-                        Some(splits) => plan.splits(splits),
-                        None => plan,
-                    })
+                    let mut plan = kernel.plan(gemm);
+                    if let Some(splits) = asked_splits {
+                        plan = plan.splits(splits);
+                    }
+                    if let Some(clusters) = clusters {
+                        plan = plan.clusters(clusters);
+                    }
+                    ProductBuilder::TensorCore(plan)
                 }))?
             }
             Err(reason) => Err(Arc::clone(reason)),
         };
-        let splits = match &job {
-            Ok(Job::Kernel(product)) => product.splits(),
-            _ => None,
+        let (splits, clusters) = match &job {
+            Ok(Job::Kernel(product)) => (product.splits(), product.clusters()),
+            _ => (None, None),
         };
         let chosen = match (&job, &self.code) {
             (Ok(Job::Kernel(product)), Ok(Code::Auto(_))) => Some(product.kernel_name()),
             _ => chosen.map(|descriptor| descriptor.name()),
         };
         let Self { name, rung, .. } = *self;
-        Ok(Candidate { title: Title { name, rung, chosen, splits, asked_splits, staged }, job })
+        Ok(Candidate {
+            title: Title { name, rung, chosen, splits, asked_splits, clusters, staged },
+            job,
+        })
     }
 
     /// The version, as in `12.8.5`, of a cuBLAS that was loaded; `None` for all else.

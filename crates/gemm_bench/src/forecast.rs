@@ -18,12 +18,12 @@ const DEPTH: usize = 256;
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
-/// use gemm_bench::{Selection, forecast::Forecast};
+/// use gemm_bench::{KernelOptions, Selection, forecast::Forecast};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let prepare = |gemm| Ok(vec![loaded[0].prepare(gemm, None, false, Selection::All)?]);
+/// let prepare = |gemm| Ok(vec![loaded[0].prepare(gemm, KernelOptions::default(), Selection::All)?]);
 /// let gemm = Gemm::new(64, 64, 64);
 /// let candidates = prepare(gemm)?;
 /// let forecast = Forecast::new(&device, &candidates, &gemm, 1, prepare, |run| run())?;

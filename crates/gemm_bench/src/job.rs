@@ -11,6 +11,19 @@ use crate::error::Error;
 /// The name of the baseline.
 pub const CUBLAS: &str = "cublas";
 
+/// How a kernel is to divide a product, where it can be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelOptions {
+    /// So many splits of K, or fewer where K has fewer steps. If it is not said, a kernel for f32 has one, and one for tensor cores
+    /// as many as seem best.
+    pub splits: Option<u32>,
+    /// So many clusters share the steps along K of all tiles, or as many as there can be; for a kernel for tensor cores that splits
+    /// K. If it is not said, there are as many as seem best.
+    pub clusters: Option<u32>,
+    /// A and B are copied first, against what 128-bit accesses do not reach; for a tile in f32 or TF32.
+    pub staged: bool,
+}
+
 /// What a row of a report is about.
 ///
 /// ```
@@ -33,6 +46,8 @@ pub struct Title {
     pub splits: Option<u32>,
     /// How many were asked for, if any were, which are more where K has fewer steps.
     pub asked_splits: Option<u32>,
+    /// Clusters that share the steps along K of all tiles (stream-K); none where there is one for each tile.
+    pub clusters: Option<u32>,
     /// Whether A and B are copied first, as `auto` chose or was asked for.
     pub staged: bool,
 }
@@ -47,8 +62,10 @@ impl Title {
     pub fn choice(&self) -> Option<String> {
         let splits = self.splits.filter(|splits| *splits > 1);
         let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
+        let clusters = self.clusters.map(|clusters| format!(" by {clusters} clusters"));
+        let clusters = clusters.unwrap_or_default();
         let staged = if self.staged { ", staged" } else { "" };
-        self.chosen.map(|name| format!("{name}{splits}{staged}"))
+        self.chosen.map(|name| format!("{name}{splits}{clusters}{staged}"))
     }
 }
 

@@ -44,7 +44,7 @@ pub use cublas::Cublas;
 pub use cublas_fastest::CublasFastest;
 pub use cublas_product::CublasProduct;
 pub use error::{Error, require_memory};
-pub use job::{Candidate, Job, Title};
+pub use job::{Candidate, Job, KernelOptions, Title};
 pub use limit::{Limit, Load};
 pub use operands::Operands;
 pub use sample_stats as stats;

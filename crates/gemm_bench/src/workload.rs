@@ -49,7 +49,7 @@ pub struct Timed<'e> {
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
-/// use gemm_bench::{L2, Operands, Selection, workload::Workload};
+/// use gemm_bench::{KernelOptions, L2, Operands, Selection, workload::Workload};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
@@ -58,7 +58,7 @@ pub struct Timed<'e> {
 /// let mut workload = Workload::new(&device, &operands, Some(3), L2::Cold)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let candidates = [loaded[0].prepare(gemm, None, false, Selection::All)?];
+/// let candidates = [loaded[0].prepare(gemm, KernelOptions::default(), Selection::All)?];
 /// for timed in workload.measure(&candidates, |run| run(), |_, _| ())? {
 ///     let timed = timed.expect("it runs");
 ///     println!("{:.3} ms", timed.samples.median());

@@ -170,8 +170,8 @@ struct Key {
     epilogue: Option<String>,
     compute: Option<String>,
     output: Option<String>,
-    /// Splits and staging, unless `auto` chose them.
-    options: Option<(Option<u64>, bool)>,
+    /// Splits, clusters and staging, unless `auto` chose them.
+    options: Option<([Option<u64>; 2], bool)>,
 }
 
 impl Key {
@@ -186,7 +186,8 @@ impl Key {
             epilogue: row.epilogue.clone(),
             compute: row.compute.clone(),
             output: row.output.clone(),
-            options: (!is_chosen).then_some((row.splits, row.packed.unwrap_or(false))),
+            options: (!is_chosen)
+                .then_some(([row.splits, row.clusters], row.packed.unwrap_or(false))),
         }
     }
 

@@ -129,6 +129,8 @@ pub struct Row {
     pub chosen: Option<String>,
     /// Blocks that share each tile of C, for a kernel that can split K.
     pub splits: Option<u64>,
+    /// Clusters that share the steps along K of all tiles, if there is not one for each tile.
+    pub clusters: Option<u64>,
     /// Whether A and B were copied first, by choice.
     pub packed: Option<bool>,
     /// What came of it.

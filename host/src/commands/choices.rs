@@ -37,6 +37,8 @@ struct Chosen<'a> {
     compute: &'static str,
     chosen: &'static str,
     splits: u32,
+    /// Clusters that share the steps along K of all tiles; null where there is one for each tile.
+    clusters: Option<u32>,
     /// Whether A and B are copied first, by choice.
     packed: bool,
     /// Which of A and B are copied first, by choice or because the kernel does not read them as they lie.
@@ -67,6 +69,7 @@ impl<'a> Chosen<'a> {
             compute: compute.name(),
             chosen: "",
             splits: 1,
+            clusters: None,
             packed: false,
             copies: Vec::new(),
             has_odd_rows: false,
@@ -80,6 +83,7 @@ impl<'a> Chosen<'a> {
 struct CandidateLine {
     kernel: &'static str,
     splits: u32,
+    clusters: Option<u32>,
     packed: bool,
     predicted_ms: f64,
     /// Whether memory takes longer than the multiprocessors; null where costs do not tell.
@@ -87,8 +91,8 @@ struct CandidateLine {
 }
 
 impl From<Prediction> for CandidateLine {
-    fn from(Prediction { kernel, splits, staged, ns, memory_bound }: Prediction) -> Self {
-        Self { kernel, splits, packed: staged, predicted_ms: 1e-6 * ns, memory_bound }
+    fn from(Prediction { kernel, splits, clusters, staged, ns, memory_bound }: Prediction) -> Self {
+        Self { kernel, splits, clusters, packed: staged, predicted_ms: 1e-6 * ns, memory_bound }
     }
 }
 
@@ -138,13 +142,15 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         let (chosen, choice) = if gemm.compute.input().is_some() {
             let product = auto.product(gemm)?.prepare()?;
             let (name, splits) = (product.kernel_name(), product.splits());
-            let title = Title { chosen: Some(name), splits, ..Title::default() };
+            let clusters = product.clusters();
+            let title = Title { chosen: Some(name), splits, clusters, ..Title::default() };
             let candidates = predictions(&auto, &gemm);
             let [a, b, _] = gemm.shapes();
             let has_odd_rows = [a, b].iter().any(|[_, cols]| !cols.is_multiple_of(ALIGNED));
             let chosen = Chosen {
                 chosen: name,
                 splits: splits.unwrap_or(1),
+                clusters,
                 candidates,
                 has_odd_rows,
                 ..none
@@ -193,15 +199,20 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
         text +=
             "  copies nothing: matrices in 16 bits are stored with rows that begin on 16 bytes\n";
     }
-    for CandidateLine { kernel, splits, packed, predicted_ms, memory_bound } in &chosen.candidates {
+    for line in &chosen.candidates {
+        let CandidateLine { kernel, splits, clusters, packed, predicted_ms, memory_bound } = line;
         let bound = match memory_bound {
             Some(true) => ", for the memory",
             Some(false) => ", for the multiprocessors",
             None => "",
         };
+        let how = match clusters {
+            Some(clusters) => format!(" by {clusters} clusters"),
+            None if *packed => ", staged".to_owned(),
+            None => String::new(),
+        };
         text += &format!(
-            "  {kernel:<20}{splits:>4} split(s){:<8}{:>14} predicted{bound}\n",
-            if *packed { ", staged" } else { "" },
+            "  {kernel:<20}{splits:>4} split(s){how:<17}{:>14} predicted{bound}\n",
             milliseconds(*predicted_ms)
         );
     }

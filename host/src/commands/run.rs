@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let device = device::open(args.device())?;
     let loaded = choice.load(&device, table.as_ref())?;
     let prepare = |gemm| -> Result<Vec<_>, BenchError> {
-        let all = loaded.iter().map(|one| one.prepare(gemm, args.splits, args.staged, choice));
+        let all = loaded.iter().map(|one| one.prepare(gemm, args.kernel_options(), choice));
         all.collect()
     };
     let candidates = prepare(gemm)?;

@@ -112,6 +112,9 @@ struct Subject<'a> {
     chosen: Option<&'static str>,
     /// Blocks that share each tile of C; null for a kernel that cannot split K.
     splits: Option<u32>,
+    /// Clusters that share the steps along K of all tiles; not there where there is one for each tile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clusters: Option<u32>,
     /// Whether A and B are copied first, by choice.
     packed: bool,
     device: &'a str,
@@ -152,6 +155,7 @@ impl<'a> Subject<'a> {
             rung: title.rung,
             chosen: title.chosen,
             splits: title.splits,
+            clusters: title.clusters,
             packed: title.staged,
             device: &setting.device.info().name,
             device_kind: setting.device_kind(),

@@ -161,6 +161,8 @@ fn page(record: &Record<'_>) -> String {
         }
         (None, Some(splits), _) => format!("splits:  {splits}\n"),
     };
+    let clusters = title.clusters.filter(|_| title.chosen.is_none());
+    let clusters = clusters.map_or_else(String::new, |clusters| format!("clusters: {clusters}\n"));
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
     });
@@ -172,7 +174,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms().len(),
         interval.unwrap_or_default(),

@@ -62,8 +62,13 @@ pub fn row(row: &Row) -> String {
     };
     let gaps = (row.gap_free == Some(false)).then_some("launch gaps");
     let throttled = row.throttled.as_deref().filter(|reasons| !reasons.is_empty());
-    let chosen =
-        Title { chosen: row.chosen, splits: row.splits, staged: row.staged, ..Title::default() };
+    let chosen = Title {
+        chosen: row.chosen,
+        splits: row.splits,
+        clusters: row.clusters,
+        staged: row.staged,
+        ..Title::default()
+    };
     let chosen = chosen.choice();
     let limit = row.limited.map(|limit| format!("limited by {}", limit.short()));
     let notes: Vec<_> =

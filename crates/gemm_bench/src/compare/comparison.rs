@@ -10,7 +10,7 @@ use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::{Loaded, Selection};
 use crate::error::{Error, require_memory};
-use crate::job::{Candidate, Job};
+use crate::job::{Candidate, Job, KernelOptions};
 use crate::limit::Load;
 use crate::operands::{self, Operands, Products};
 use crate::shape::Shape;
@@ -177,10 +177,10 @@ impl Comparison {
     ) -> Result<(), O::Error> {
         let candidates: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, None, false, Selection::All))
+            .map(|kernel| kernel.prepare(gemm, KernelOptions::default(), Selection::All))
             .collect::<Result<_, _>>()?;
         let baseline = baseline
-            .map(|baseline| baseline.prepare(gemm, None, false, Selection::All))
+            .map(|baseline| baseline.prepare(gemm, KernelOptions::default(), Selection::All))
             .transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
         let Plan { operands, mut buffers, wanted } = match prepared {

@@ -74,6 +74,8 @@ pub struct Row {
     pub chosen: Option<&'static str>,
     /// Blocks that share each tile of C, for a kernel that can split K.
     pub splits: Option<u32>,
+    /// Clusters that share the steps along K of all tiles; none where there is one for each tile.
+    pub clusters: Option<u32>,
     /// Whether A and B are copied first, by choice.
     #[serde(rename = "packed")]
     pub staged: bool,
@@ -225,7 +227,7 @@ pub struct Row {
 impl Row {
     /// A row about which nothing is known yet.
     pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
-        let Title { name: kernel, rung, chosen, splits, staged, .. } = *title;
+        let Title { name: kernel, rung, chosen, splits, clusters, staged, .. } = *title;
         let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
         let Gemm { alpha, beta, epilogue, compute, output, .. } = *gemm;
         let epilogue = (!epilogue.is_none()).then(|| epilogue.to_string());
@@ -233,7 +235,7 @@ impl Row {
         let output = (output != Element::F32).then(|| output.name());
         let shape = Self { m, n, k, trans_a, trans_b, batch, alpha, beta, ..Self::default() };
         let shape = Self { epilogue, compute, output, ..shape };
-        Self { kernel, rung, chosen, splits, staged, seed, ..shape }
+        Self { kernel, rung, chosen, splits, clusters, staged, seed, ..shape }
     }
 
     /// The shape of the product.

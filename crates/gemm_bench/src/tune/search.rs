@@ -15,7 +15,7 @@ use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{L2, RotatingBuffers};
 use crate::candidate::{Loaded, Selection};
 use crate::error::Error;
-use crate::job::Job;
+use crate::job::{Job, KernelOptions};
 use crate::operands::Products;
 use crate::shape::Shape;
 
@@ -82,7 +82,7 @@ impl CandidateSearch<'_> {
         reference: &Products<'_>,
     ) -> Result<Result<Option<f64>, NotCompared>, Error> {
         let Some(cublas) = self.cublas else { return Ok(Ok(None)) };
-        let candidate = cublas.prepare(gemm, None, false, Selection::All)?;
+        let candidate = cublas.prepare(gemm, KernelOptions::default(), Selection::All)?;
         let baseline = Baseline::new(&candidate, buffers, reference)?;
         Ok(baseline.map(|baseline| baseline.check.rms_error()))
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host::kernels::KernelAbi;
-use host::{Compute, DeviceChoice, L2, Selection, Shape};
+use host::{Compute, DeviceChoice, KernelOptions, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
@@ -66,6 +66,12 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: Option<u32>,
 
+    /// Clusters that share the steps along K of all tiles of C equally (stream-K), or as many as there can be; for
+    /// wgmma_split [default: what seems best].
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    clusters: Option<u32>,
+
     /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles and tf32 kernels but
     /// those by bulk copies.
     #[arg(long)]
@@ -124,6 +130,10 @@ impl RunArgs {
         self.l2.policy()
     }
 
+    pub fn kernel_options(&self) -> KernelOptions {
+        KernelOptions { splits: self.splits, clusters: self.clusters, staged: self.staged }
+    }
+
     /// Makes sure that the options go with the choice.
     ///
     /// # Errors
@@ -142,6 +152,12 @@ impl RunArgs {
                 self.splits.is_some() && !is_one,
                 "--splits is for one kernel: name a tile, one of tf32 but those by bulk copies, or one of \
                  wgmma_split, with --kernel (--list)",
+            ),
+            (
+                self.clusters.is_some()
+                    && !matches!(choice, Selection::TensorCore(one) if one.splits()),
+                "--clusters is for the kernels that share steps along K: name one of wgmma_split with --kernel \
+                 (--list)",
             ),
             (
                 self.staged && !is_split,
