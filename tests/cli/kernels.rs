@@ -147,19 +147,30 @@ fn splits_are_for_kernels_that_split_k() {
         assert!(ran.stderr.contains(says), "{}", ran.stderr);
     }
     let half = |kernel, more: &[&str]| {
-        let product = ["--compute", "bf16", "--m", "20", "--n", "30", "--k", "400"];
+        let product = ["--compute", "bf16", "--m", "20", "--n", "30"];
         let device = ["--device", "soft-sm90", "--format", "json", "--kernel", kernel];
-        run(&[&device[..], &product, more].concat())
+        let k = if more.contains(&"--k") { &[][..] } else { &["--k", "400"] };
+        run(&[&device[..], &product, k, more].concat())
     };
     for asked in [1, 3] {
         let ran = json(&half("wgmma_split_64x16", &["--splits", &asked.to_string()]));
         assert_eq!((&ran["splits"], &ran["status"]), (&asked.into(), &"PASS".into()));
     }
     // As many as seem best, if it is not said.
-    assert!(json(&half("wgmma_split_64x16", &[]))["splits"].as_u64() > Some(1));
+    assert!(json(&half("wgmma_split_64x16", &["--k", "8000"]))["splits"].as_u64() > Some(1));
     let ran = half("wgmma_persistent", &["--splits", "3"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("wgmma_persistent does not split K"), "{}", ran.stderr);
+    // Two tiles, whose seven steps along K each are shared.
+    let shared = json(&half("wgmma_split_64x16", &["--splits", "1", "--clusters", "5"]));
+    assert_eq!((&shared["clusters"], &shared["status"]), (&5.into(), &"PASS".into()));
+    let most = json(&half("wgmma_split_64x16", &["--splits", "1", "--clusters", "1000"]));
+    assert_eq!((&most["clusters"], &most["status"]), (&14.into(), &"PASS".into()));
+    for kernel in ["wgmma_persistent", "auto", "all"] {
+        let ran = half(kernel, &["--clusters", "3"]);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.stderr.contains("name one of wgmma_split"), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -323,6 +323,7 @@ fn stream_k() {
             (Gemm::new(2 * short, 2 * long - 5, k).scaled(-1.5, 0.5), 1, 9),
             (Gemm::new(2 * long - 5, 2 * short, k).transposed(true, true).then(bias), 1, 3),
             (Gemm::new(short, 2 * long, k).stored_as(half).stacked(2), 2, 5),
+            (Gemm::new(2 * short, 2 * long, k).stored_as(half), 1, 1),
             (Gemm::new(short, long, 5 * k).transposed(false, true), 3, 11),
             (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
         ] {

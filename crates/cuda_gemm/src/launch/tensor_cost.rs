@@ -69,11 +69,12 @@ impl Cost {
             Some(clusters) => {
                 let blocks = clusters * splits;
                 let steps = (tiles as f64) * (depth as f64) / (blocks.max(1) as f64);
-                let begun = u64::from(tiles > 1 && tiles % clusters != 0);
+                let begun = u64::from(tiles > 1 && !tiles.is_multiple_of(clusters));
                 (steps, tiles.div_ceil(clusters) + begun, 1, blocks)
             }
         };
-        let shared = division.clusters.filter(|clusters| tiles % u64::from(*clusters) != 0);
+        let shared =
+            division.clusters.filter(|clusters| !tiles.is_multiple_of(u64::from(*clusters)));
         let fixup = shared.map_or(0.0, |clusters| {
             let parts = u64::from(clusters).div_ceil(tiles) as f64;
             let share = f64::from(4 * self.kernel.rows() * self.kernel.cols()) / (splits as f64);

@@ -14,9 +14,9 @@ const BLOCKS: u32 = 3;
 /// Tiles of C.
 const TILES: u32 = 4;
 /// Clusters, and blocks in each, where a kernel splits K: one for each tile, each of whose blocks has more steps than its
-/// pipeline has stages; and stream-K, where a cluster's share ends within a tile.
+/// pipeline has stages; and stream-K, where a cluster's share ends within a tile, or is all tiles.
 const WHOLE_TILES: [u32; 2] = [TILES, 2];
-const STREAM_K: [[u32; 2]; 2] = [[3, 1], [3, 2]];
+const STREAM_K: [[u32; 2]; 4] = [[3, 1], [3, 2], [1, 1], [1, 2]];
 
 /// Small integers, whose sums are exact.
 fn value(i: u32, salt: u32) -> f32 {
@@ -73,7 +73,8 @@ fn run(
     params.extend(1f32.to_le_bytes());
     let mut matrices = Vec::new();
     let has_maps = spec.abi() == TensorCoreAbi::TensorMap;
-    for (salt, (rows, cols, boxes)) in (0..).zip([(m, k, [BK, spec.rows()]), (k, n, [PANEL, BK])]) {
+    let panel = PANEL.min(spec.cols());
+    for (salt, (rows, cols, boxes)) in (0..).zip([(m, k, [BK, spec.rows()]), (k, n, [panel, BK])]) {
         let values = (0..rows * cols).map(|i| (value(i, salt).to_bits() >> 16) as u16);
         let bytes: Vec<u8> = values.flat_map(u16::to_le_bytes).collect();
         let address = device.alloc(bytes.len() as u64).unwrap();
@@ -86,7 +87,13 @@ fn run(
             let strides = [2 * u64::from(cols), 2 * u64::from(cols * rows)];
             let boxes = [boxes[0], boxes[1], 1];
             let (dims, strides, boxes) = (&dims[..rank], &strides[..rank - 1], &boxes[..rank]);
-            let layout = (Swizzle::Bytes128, Fill::Zeros);
+            // A row of a box is as long as its swizzle.
+            let swizzle = match boxes[0] {
+                16 => Swizzle::Bytes32,
+                32 => Swizzle::Bytes64,
+                _ => Swizzle::Bytes128,
+            };
+            let layout = (swizzle, Fill::Zeros);
             let element = TensorElement::Bf16;
             let map = TensorMap::of(element, address, dims, strides, boxes, layout).unwrap();
             params.resize(params.len().next_multiple_of(64), 0);
