@@ -317,13 +317,14 @@ fn stream_k() {
         let (long, short) = (descriptor.rows() as usize, descriptor.cols() as usize);
         let half = DeviceHalfMatrix::element(input);
         let bias = Epilogue::new().bias(Axis::Column);
-        // Four tiles of seven steps, or of a few more.
+        // Four tiles of seven steps, or of a few more, or more tiles.
         let k = 7 * BK as usize - 3;
         for (gemm, splits, clusters) in [
             (Gemm::new(2 * short, 2 * long - 5, k).scaled(-1.5, 0.5), 1, 9),
             (Gemm::new(2 * long - 5, 2 * short, k).transposed(true, true).then(bias), 1, 3),
             (Gemm::new(short, 2 * long, k).stored_as(half).stacked(2), 2, 5),
-            (Gemm::new(2 * short, 2 * long, k).stored_as(half), 1, 1),
+            // So many that each of two entries is written three times.
+            (Gemm::new(3 * short, 2 * long, k).stored_as(half), 1, 1),
             (Gemm::new(short, long, 5 * k).transposed(false, true), 3, 11),
             (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
         ] {

@@ -27,11 +27,11 @@
 //! - `wgmma` takes 64 rows or a multiple of it, and as few as 16 columns. Where C has few rows, the launch computes its transpose,
 //!   `C^T = B^T A^T`: the operands change places, which is another choice among the same entry points,
 //!   and C is stored as its transpose.
-//! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two blocks
-//!   share a multiprocessor, so that one loads while the other adds up.
+//! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two or three
+//!   blocks share a multiprocessor, so that one loads while the other adds up.
 //! - Sums are stored from shared memory, four neighbours at a time.
-//! - The next kernel begins when the last tiles of this one are on their way: it brings its own first tiles of A to the L2
-//!   cache while sums are added up here.
+//! - The next kernel may begin when the last tiles of all blocks of this one are on their way: where it finds room, it brings its own
+//!   first tiles of A to the L2 cache while sums are added up here.
 
 mod producer;
 mod shares;
@@ -269,8 +269,9 @@ unsafe fn gemm<
     let read = empty.add(stages);
     let entries = Entry(barriers.cast::<u64>().add(2 * stages + 2).cast());
     let word = entries.0.add(2 * Entry::WORDS);
-    // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take the copy engine longer than
-    // rows inside. What is not copied belongs to columns that are not stored, but is read.
+    // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take longer to copy than rows
+    // inside. What is not copied belongs to columns that are not stored, but is read, and so must have some value: zeros,
+    // or later what is left of sums that lie in place of the stages.
     let copied_b = if MN_B { stage_b } else { bn.min(n) * BK };
     if copied_b < stage_b {
         for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + WARP) as usize) {

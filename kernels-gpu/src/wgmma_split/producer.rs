@@ -11,7 +11,7 @@ use super::{Products, WM};
 use crate::pipeline::StageState;
 use crate::tensor_core::BK;
 
-/// Bytes of A that a block has be brought to L2 before the kernel in front of it has ended: all blocks together about
+/// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended: all blocks together about
 /// what device memory delivers meanwhile.
 const PREFETCHED: u32 = 32 << 10;
 
@@ -131,7 +131,7 @@ impl Pipeline {
                 break;
             }
             number += 1;
-            // Copies do not wait for sums that have memory of their own.
+            // With one split, copies do not wait for sums that have memory of their own.
             most = if lag == 1 || splits > 1 { stages } else { 0 };
         }
     }

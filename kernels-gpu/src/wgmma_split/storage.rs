@@ -34,7 +34,8 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     pub const PITCH: u32 = Self::BM + QUAD;
     /// Bytes of a tile's sums.
     const SUMS_BYTES: u32 = Self::BN * Self::PITCH * 4;
-    /// Whether sums have memory of their own, so that the next tile is copied while they are added up.
+    /// Whether sums have memory of their own, so that in a launch of one split a block's next tile is copied while they are
+    /// added up.
     pub const SEPARATE: bool = Self::SUMS_BYTES * 6 <= Self::ROOM;
     /// As many as there is room for.
     pub const STAGES: u32 = {
@@ -48,7 +49,7 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     pub const SUMS_AT: u32 = if Self::SEPARATE { Self::STAGES_END } else { 0 };
     pub const BARRIERS_AT: u32 =
         Self::STAGES_END + if Self::SEPARATE { Self::SUMS_BYTES / 2 } else { 0 };
-    /// How many tiles before one must have been added up before its copies begin.
+    /// In a launch of one split, a tile's copies begin when the tile so many before it has been added up.
     pub const LAG: u32 = if Self::SEPARATE { 2 } else { 1 };
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
     /// one of [`ALIGNMENT`].
