@@ -166,6 +166,17 @@ fn splits_are_for_kernels_that_split_k() {
     assert_eq!((&shared["clusters"], &shared["status"]), (&5.into(), &"PASS".into()));
     let most = json(&half("wgmma_split_64x16", &["--splits", "1", "--clusters", "1000"]));
     assert_eq!((&most["clusters"], &most["status"]), (&14.into(), &"PASS".into()));
+    for (asked, says) in [
+        ("5", "\nclusters: 5\n"),
+        ("1000", "\nclusters: 14 (1000 were asked for)\n"),
+        ("2", "\nclusters: one for each tile (2 were asked for)\n"),
+    ] {
+        let kernel =
+            ["--device", "soft-sm90", "--kernel", "wgmma_split_64x16", "--compute", "bf16"];
+        let size = ["--m", "20", "--n", "30", "--k", "400", "--splits", "1", "--clusters", asked];
+        let asked = run(&[&kernel[..], &size].concat());
+        assert!(asked.stdout.contains(says), "{}", asked.stdout);
+    }
     for kernel in ["wgmma_persistent", "auto", "all"] {
         let ran = half(kernel, &["--clusters", "3"]);
         assert_eq!(ran.code, Some(2));

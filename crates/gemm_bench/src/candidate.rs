@@ -266,7 +266,7 @@ impl Loaded {
         options: KernelOptions,
         choice: Selection,
     ) -> Result<Candidate, Error> {
-        let KernelOptions { splits: asked_splits, clusters, mut staged } = options;
+        let KernelOptions { splits: asked_splits, clusters: asked_clusters, mut staged } = options;
         let mut chosen = None;
         let prepare = |builder: Result<ProductBuilder, GemmError>| {
             let prepared = builder.and_then(|builder| match self.any_alignment {
@@ -303,7 +303,7 @@ impl Loaded {
                     if let Some(splits) = asked_splits {
                         plan = plan.splits(splits);
                     }
-                    if let Some(clusters) = clusters {
+                    if let Some(clusters) = asked_clusters {
                         plan = plan.clusters(clusters);
                     }
                     ProductBuilder::TensorCore(plan)
@@ -321,7 +321,16 @@ impl Loaded {
         };
         let Self { name, rung, .. } = *self;
         Ok(Candidate {
-            title: Title { name, rung, chosen, splits, asked_splits, clusters, staged },
+            title: Title {
+                name,
+                rung,
+                chosen,
+                splits,
+                asked_splits,
+                clusters,
+                asked_clusters,
+                staged,
+            },
             job,
         })
     }

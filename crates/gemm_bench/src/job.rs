@@ -48,6 +48,8 @@ pub struct Title {
     pub asked_splits: Option<u32>,
     /// Clusters that share the steps along K of all tiles (stream-K); none where there is one for each tile.
     pub clusters: Option<u32>,
+    /// How many were asked for, if any were: more than there can be, or as many as tiles.
+    pub asked_clusters: Option<u32>,
     /// Whether A and B are copied first, as `auto` chose or was asked for.
     pub staged: bool,
 }

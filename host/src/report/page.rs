@@ -161,8 +161,16 @@ fn page(record: &Record<'_>) -> String {
         }
         (None, Some(splits), _) => format!("splits:  {splits}\n"),
     };
-    let clusters = title.clusters.filter(|_| title.chosen.is_none());
-    let clusters = clusters.map_or_else(String::new, |clusters| format!("clusters: {clusters}\n"));
+    let clusters = match (title.chosen, title.clusters, title.asked_clusters) {
+        (Some(_), ..) | (None, None, None) => String::new(),
+        (None, Some(clusters), Some(asked)) if clusters != asked => {
+            format!("clusters: {clusters} ({asked} were asked for)\n")
+        }
+        (None, Some(clusters), _) => format!("clusters: {clusters}\n"),
+        (None, None, Some(asked)) => {
+            format!("clusters: one for each tile ({asked} were asked for)\n")
+        }
+    };
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
     });
