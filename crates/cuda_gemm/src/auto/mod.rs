@@ -307,7 +307,7 @@ impl Auto {
     /// assert_eq!(kernels.len(), 1);
     /// // In bf16 on tensor cores.
     /// let in_bf16 = layer.computed_in(Compute::Bf16);
-    /// assert_eq!(auto.warm_up(&[in_bf16])?, ["wgmma_64x64"]);
+    /// assert!(auto.warm_up(&[in_bf16])?[0].starts_with("wgmma_"));
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     ///
