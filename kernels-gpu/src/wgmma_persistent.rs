@@ -465,7 +465,7 @@ unsafe fn gemm<
 /// # Safety
 /// As for [`Accumulator::multiply_bf16`].
 #[inline(always)]
-unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
+pub(crate) unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
     acc: &mut [f32; SUMS],
     a: Tile<A>,
     b: Tile<B>,

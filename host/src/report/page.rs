@@ -156,17 +156,11 @@ fn page(record: &Record<'_>) -> String {
     let how = match (title.choice(), title.splits, title.asked_splits) {
         (Some(choice), ..) => format!("chosen:  {choice}\n"),
         (None, None, _) | (None, Some(1), None | Some(1)) => String::new(),
-        (None, Some(splits), Some(asked)) if splits != asked => {
-            format!("splits:  {splits} ({asked} were asked for)\n")
-        }
-        (None, Some(splits), _) => format!("splits:  {splits}\n"),
+        (None, Some(splits), asked) => count("splits:  ", splits, asked),
     };
     let clusters = match (title.chosen, title.clusters, title.asked_clusters) {
         (Some(_), ..) | (None, None, None) => String::new(),
-        (None, Some(clusters), Some(asked)) if clusters != asked => {
-            format!("clusters: {clusters} ({asked} were asked for)\n")
-        }
-        (None, Some(clusters), _) => format!("clusters: {clusters}\n"),
+        (None, Some(clusters), asked) => count("clusters: ", clusters, asked),
         (None, None, Some(asked)) => {
             format!("clusters: one for each tile ({asked} were asked for)\n")
         }
@@ -192,6 +186,14 @@ fn page(record: &Record<'_>) -> String {
         describe(check),
         accuracy(record),
     )
+}
+
+/// A line that says how many there are, and how many were asked for if that is another number.
+fn count(label: &str, count: u32, asked: Option<u32>) -> String {
+    match asked {
+        Some(asked) if asked != count => format!("{label}{count} ({asked} were asked for)\n"),
+        _ => format!("{label}{count}\n"),
+    }
 }
 
 /// The rms error, and the errors against A and B as they are, where the check is of rounded ones.

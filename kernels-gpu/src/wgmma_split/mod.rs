@@ -56,6 +56,7 @@ use crate::pipeline::StageState;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B, TRANSPOSED_C};
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
 use crate::tensor_output::{AT_ONCE, TensorOutput};
+use crate::wgmma_persistent::multiply;
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -444,28 +445,6 @@ unsafe fn gemm<
     if splits > 1 {
         // None leaves before the others have read its sums.
         cluster::sync();
-    }
-}
-
-/// One step along K.
-///
-/// # Safety
-/// As for [`Accumulator::multiply_bf16`].
-#[inline(always)]
-unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
-    acc: &mut [f32; SUMS],
-    a: Tile<A>,
-    b: Tile<B>,
-    accumulate: bool,
-) where
-    [f32; SUMS]: Accumulator,
-{
-    // SAFETY: the caller's contract.
-    unsafe {
-        match F16 {
-            true => acc.multiply_f16(a, b, accumulate),
-            false => acc.multiply_bf16(a, b, accumulate),
-        }
     }
 }
 
