@@ -5,6 +5,7 @@
 //! [`resolve`], lane by lane, which either finds the memory or says what is wrong.
 
 use super::cluster;
+use super::lanes::W;
 use super::machine::{
     FULL, LANES, LOCAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES,
 };
@@ -44,6 +45,79 @@ macro_rules! address {
 }
 address!(u32 u64);
 
+/// What a load by a whole warp asks of its addresses, so that it need not go lane by lane.
+pub(super) trait Addresses {
+    /// Whether all of 32 addresses, less `base`, are at most `limit` and multiples of `align`. `limit` is less
+    /// than half of the type's range.
+    ///
+    /// # Safety
+    /// 32 addresses can be read, and the host has the instructions.
+    unsafe fn inside64(lanes: *const u64, base: u64, limit: u64, align: u64) -> bool;
+
+    /// As [`inside64`](Addresses::inside64).
+    ///
+    /// # Safety
+    /// The same.
+    unsafe fn inside32(lanes: *const u32, base: u32, limit: u32, align: u32) -> bool;
+
+    /// Whether all addresses of a chunk are the same.
+    ///
+    /// # Safety
+    /// 16 addresses can be read, and the host has the instructions.
+    unsafe fn uniform64(lanes: *const u64) -> bool;
+
+    /// Whether the addresses of two chunks are the same.
+    ///
+    /// # Safety
+    /// As for [`uniform64`](Addresses::uniform64), for both.
+    unsafe fn same64(one: *const u64, other: *const u64) -> bool;
+
+    /// Whether each address of a chunk is `step` more than the one before.
+    ///
+    /// # Safety
+    /// As for [`uniform64`](Addresses::uniform64).
+    unsafe fn progression32(lanes: *const u32, step: u32) -> bool;
+}
+
+/// [`Addresses`] by loops, on any host.
+pub(super) struct Loops;
+
+impl Addresses for Loops {
+    #[inline(always)]
+    unsafe fn inside64(lanes: *const u64, base: u64, limit: u64, align: u64) -> bool {
+        // SAFETY: by contract.
+        unsafe { u64::inside(lanes, FULL, base, limit, align) }
+    }
+
+    #[inline(always)]
+    unsafe fn inside32(lanes: *const u32, base: u32, limit: u32, align: u32) -> bool {
+        // SAFETY: by contract.
+        unsafe { u32::inside(lanes, FULL, base, limit, align) }
+    }
+
+    #[inline(always)]
+    unsafe fn uniform64(lanes: *const u64) -> bool {
+        // SAFETY: by contract.
+        let lanes = unsafe { lanes.cast::<[u64; W]>().read() };
+        lanes.iter().fold(0, |differ, lane| differ | lane ^ lanes[0]) == 0
+    }
+
+    #[inline(always)]
+    unsafe fn same64(one: *const u64, other: *const u64) -> bool {
+        // SAFETY: by contract.
+        let [one, other] = unsafe { [one, other].map(|lanes| lanes.cast::<[u64; W]>().read()) };
+        one.iter().zip(&other).fold(0, |differ, (one, other)| differ | one ^ other) == 0
+    }
+
+    #[inline(always)]
+    unsafe fn progression32(lanes: *const u32, step: u32) -> bool {
+        // SAFETY: by contract.
+        let lanes = unsafe { lanes.cast::<[u32; W]>().read() };
+        let wanted = |i: usize| lanes[0].wrapping_add(step.wrapping_mul(i as u32));
+        lanes.iter().enumerate().fold(0, |differ, (i, lane)| differ | lane ^ wanted(i)) == 0
+    }
+}
+
 /// Finds the one allocation that all active lanes access, and returns what to
 /// add to a lane's register for the host address.
 ///
@@ -81,7 +155,6 @@ fn cache_index(op: &Op) -> usize {
 }
 
 /// The allocation that `op`, or another one, accessed last.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn cached(cx: &Cx<'_>, op: &Op) -> CacheEntry {
     cx.cache[cache_index(op)]

@@ -1,7 +1,7 @@
 //! Many `fma.rn.f32` at once, which most of a GEMM is.
 
 use super::float::Float;
-use super::lanes::{W, chunk, write_chunk};
+use super::lanes::{part, write_chunk};
 use super::machine::LANES;
 use super::op::{Cx, Handler, Op};
 
@@ -79,35 +79,67 @@ impl<'k> Words<'k> {
     }
 }
 
+/// Lanes and columns of a tile that are computed at once: with AVX2, the sums of four rows, which it
+/// has, and what is multiplied fit the 16 registers of eight lanes each.
+const VECTOR: usize = 8;
+const COLUMNS: usize = 2;
+
 /// # Safety
 /// The words are slots of 32-bit lanes, of a tile of this shape.
 #[inline(always)]
-unsafe fn fma_tile<const R: usize, const C: usize>(
-    cx: &Cx<'_>,
-    [first, last, factors]: [&[u32]; 3],
-) {
-    for j in (0..LANES).step_by(W) {
-        let mut sums = [[[0.0f32; W]; C]; R];
+unsafe fn fma_tile<const R: usize, const C: usize>(cx: &Cx<'_>, slots: [&[u32]; 3]) {
+    for lane in (0..LANES).step_by(VECTOR) {
         // SAFETY: by contract.
         unsafe {
-            for (sum, &slot) in sums.as_flattened_mut().iter_mut().zip(first) {
-                *sum = chunk(cx, slot, j);
-            }
-            for step in factors.chunks_exact(R + C) {
-                let (a, b) = step.split_at(R);
-                for (sums, &a) in sums.iter_mut().zip(a) {
-                    let a: [f32; W] = chunk(cx, a, j);
-                    for (sum, &b) in sums.iter_mut().zip(b) {
-                        let b: [f32; W] = chunk(cx, b, j);
-                        for i in 0..W {
-                            sum[i] = a[i].mul_add(b[i], sum[i]);
-                        }
+            match C {
+                1 => fma_part::<R, C, 1>(cx, slots, (lane, 0)),
+                _ => {
+                    for column in (0..C).step_by(COLUMNS) {
+                        fma_part::<R, C, COLUMNS>(cx, slots, (lane, column));
                     }
                 }
             }
-            for (sum, &slot) in sums.as_flattened().iter().zip(last) {
+        }
+    }
+}
+
+/// `P` columns of a tile, in some lanes, from a lane and a column on.
+///
+/// # Safety
+/// As for [`fma_tile`], and the tile has so many lanes and columns from there on.
+#[inline(always)]
+unsafe fn fma_part<const R: usize, const C: usize, const P: usize>(
+    cx: &Cx<'_>,
+    [first, last, factors]: [&[u32]; 3],
+    (lane, column): (usize, usize),
+) {
+    let mut sums = [[[0.0f32; VECTOR]; P]; R];
+    // SAFETY: by contract.
+    unsafe {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (c, sum) in sums.iter_mut().enumerate() {
+                *sum = part(cx, first[r * C + column + c], lane);
+            }
+        }
+        for step in factors.chunks_exact(R + C) {
+            let mut columns = [[0.0f32; VECTOR]; P];
+            for (c, factor) in columns.iter_mut().enumerate() {
+                *factor = part(cx, step[R + column + c], lane);
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let row: [f32; VECTOR] = part(cx, step[r], lane);
+                for (sum, factor) in sums.iter_mut().zip(&columns) {
+                    for i in 0..VECTOR {
+                        sum[i] = row[i].mul_add(factor[i], sum[i]);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (c, sum) in sums.iter().enumerate() {
                 // NaN stays NaN, so that the last value is the one to look at.
-                write_chunk(cx, slot, j, sum.map(Float::canonical));
+                let sum = sum.map(Float::canonical);
+                write_chunk(cx, last[r * C + column + c], lane, sum);
             }
         }
     }

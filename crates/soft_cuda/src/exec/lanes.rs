@@ -65,18 +65,23 @@ pub(crate) unsafe fn write_lanes<S: Copy>(cx: &Cx<'_>, d: u32, f: impl Fn(usize)
     }
 }
 
-/// Writes the active lanes of the chunk of slot `d` that starts at lane `j`.
+/// Writes the active lanes of the chunk of slot `d` that starts at lane `j`, or of a part of it.
 ///
 /// # Safety
-/// `d` is a slot of lanes the size of `S`, and `j` is the first of a chunk.
+/// `d` is a slot of lanes the size of `S`, and `j` the first of a chunk, or of a part of one of `N` lanes.
 #[inline(always)]
-pub(crate) unsafe fn write_chunk<S: Copy>(cx: &Cx<'_>, d: u32, j: usize, mut new: [S; W]) {
+pub(crate) unsafe fn write_chunk<S: Copy, const N: usize>(
+    cx: &Cx<'_>,
+    d: u32,
+    j: usize,
+    mut new: [S; N],
+) {
     // SAFETY: `d` is a slot of `S` lanes, so every chunk is inside it.
     unsafe {
-        let at = cx.slot::<S>(d).add(j).cast::<[S; W]>();
+        let at = cx.slot::<S>(d).add(j).cast::<[S; N]>();
         if cx.mask != FULL {
             let old = at.read();
-            for i in 0..W {
+            for i in 0..N {
                 new[i] = if cx.mask >> (j + i) & 1 != 0 { new[i] } else { old[i] };
             }
         }
@@ -90,8 +95,18 @@ pub(crate) unsafe fn write_chunk<S: Copy>(cx: &Cx<'_>, d: u32, j: usize, mut new
 /// `s` is a slot of lanes the size of `S`.
 #[inline(always)]
 pub(crate) unsafe fn chunk<S: Copy>(cx: &Cx<'_>, s: u32, j: usize) -> [S; W] {
-    // SAFETY: `j + W <= LANES`.
-    unsafe { cx.slot::<S>(s).add(j).cast::<[S; W]>().read() }
+    // SAFETY: by contract.
+    unsafe { part(cx, s, j) }
+}
+
+/// `N` lanes of slot `s` from lane `j` on.
+///
+/// # Safety
+/// `s` is a slot of lanes the size of `S`, and `j + N <= LANES`.
+#[inline(always)]
+pub(crate) unsafe fn part<S: Copy, const N: usize>(cx: &Cx<'_>, s: u32, j: usize) -> [S; N] {
+    // SAFETY: by contract.
+    unsafe { cx.slot::<S>(s).add(j).cast::<[S; N]>().read() }
 }
 
 /// Lane `i` of slot `s`.

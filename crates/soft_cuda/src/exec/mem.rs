@@ -10,13 +10,13 @@
 use std::marker::PhantomData;
 
 use super::access::{SIDES, Side};
-use super::address::{Pointers, one_allocation, resolve_lanes, shared32};
+use super::address::{Addresses, Loops, Pointers, cached, one_allocation, resolve_lanes, shared32};
 use super::element::{Element, Transfer};
 use super::lanes::{W, write_lanes};
-use super::machine::{FULL, LANES, RANK_SHIFT, SHARED_WINDOW, SPACES, bits, space_of};
-use super::op::{Cx, Handler, Op};
+use super::machine::{FULL, LANES, RANK_SHIFT, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
+use super::op::{CacheEntry, Cx, Handler, Op};
 #[cfg(target_arch = "x86_64")]
-use super::{address::cached, avx512, machine::SHARED_BASE, op::CacheEntry};
+use super::{avx2::Avx2, avx512::Avx512};
 use crate::fault::{Access, AddressSpace};
 
 /// Where a load's destinations or a store's sources are.
@@ -45,58 +45,22 @@ pub(crate) struct LoadGlobal<T, const N: usize>(PhantomData<T>);
 unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let bytes = T::BYTES * N as u32;
-        // SAFETY: the slots have the lane size of `T`; `one_allocation` and
-        // `resolve_lanes` return only memory that the lanes may access.
-        unsafe {
-            if let Some((base, host)) = one_allocation(cx, op, op.x, bytes) {
-                let lanes = cx.slot::<u64>(op.a);
-                each!(cx.mask, i, {
-                    let at = host.add((*lanes.add(i)).wrapping_sub(base) as usize);
-                    load_atomic::<T, N>(cx, op, i, at);
-                });
-                return false;
-            }
-        }
         // SAFETY: by the contract of the trait.
-        unsafe { Self::compact(cx, op) }
+        unsafe { load_global::<T, N, Loops>(cx, op) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx2(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: by the contract of the trait.
+        unsafe { load_global::<T, N, Avx2>(cx, op) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
     unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let bytes = u64::from(T::BYTES * N as u32);
-        let CacheEntry { base, size, host } = cached(cx, op);
-        let base = base.wrapping_sub(i64::from(op.x as i32) as u64);
-        // SAFETY: as in `run`: all lanes are inside of one allocation.
-        unsafe {
-            let lanes = cx.slot::<u64>(op.a);
-            let inside = || bytes <= size && avx512::inside64(lanes, base, size - bytes, bytes);
-            if cx.mask != FULL || !inside() {
-                return Self::run(cx, op);
-            }
-            let at = |i: usize| host.add((*lanes.add(i)).wrapping_sub(base) as usize);
-            for j in (0..LANES).step_by(W) {
-                if avx512::uniform64(lanes.add(j)) {
-                    let at = at(j);
-                    for (k, &slot) in parts(op)[..N].iter().enumerate() {
-                        let value = T::load_atomic(at.add(k * size_of::<T>()));
-                        fill_chunk(cx, slot, j, value);
-                    }
-                } else if j != 0 && avx512::same64(lanes, lanes.add(j)) {
-                    // Both halves of a warp often load the same.
-                    for &slot in &parts(op)[..N] {
-                        let slot = cx.slot::<[T; W]>(slot);
-                        slot.add(1).write(slot.read());
-                    }
-                } else {
-                    for i in j..j + W {
-                        load_atomic::<T, N>(cx, op, i, at(i));
-                    }
-                }
-            }
-        }
-        false
+        // SAFETY: by the contract of the trait.
+        unsafe { load_global::<T, N, Avx512>(cx, op) }
     }
 
     #[inline(never)]
@@ -112,11 +76,62 @@ unsafe impl<T: Element, const N: usize> Handler for LoadGlobal<T, N> {
     }
 }
 
+/// [`LoadGlobal`], with the addresses looked at by `A`.
+///
+/// # Safety
+/// As for [`Handler::run`], and the host has what `A` needs.
+#[inline(always)]
+unsafe fn load_global<T: Element, const N: usize, A: Addresses>(cx: &mut Cx<'_>, op: &Op) -> bool {
+    let bytes = T::BYTES * N as u32;
+    let CacheEntry { base, size, host } = cached(cx, op);
+    let base = base.wrapping_sub(i64::from(op.x as i32) as u64);
+    // SAFETY: the slots have the lane size of `T`; all lanes are inside of one allocation, or
+    // `one_allocation` returns memory that they may access.
+    unsafe {
+        let lanes = cx.slot::<u64>(op.a);
+        let of_size = u64::from(bytes);
+        let inside = || of_size <= size && A::inside64(lanes, base, size - of_size, of_size);
+        if cx.mask == FULL && inside() {
+            let at =
+                |i: usize| host.wrapping_sub(base as usize).wrapping_add(*lanes.add(i) as usize);
+            for j in (0..LANES).step_by(W) {
+                // Most addresses that are not all the same differ at the ends.
+                if *lanes.add(j) == *lanes.add(j + W - 1) && A::uniform64(lanes.add(j)) {
+                    let at = at(j);
+                    for (k, &slot) in parts(op)[..N].iter().enumerate() {
+                        let value = T::load_atomic(at.add(k * size_of::<T>()));
+                        fill_chunk(cx, slot, j, value);
+                    }
+                } else if j != 0 && *lanes == *lanes.add(j) && A::same64(lanes, lanes.add(j)) {
+                    // Both halves of a warp often load the same.
+                    for &slot in &parts(op)[..N] {
+                        let slot = cx.slot::<[T; W]>(slot);
+                        slot.add(1).write(slot.read());
+                    }
+                } else {
+                    for i in j..j + W {
+                        load_atomic::<T, N>(cx, op, i, at(i));
+                    }
+                }
+            }
+            return false;
+        }
+        if let Some((base, host)) = one_allocation(cx, op, op.x, bytes) {
+            let lanes = cx.slot::<u64>(op.a);
+            each!(cx.mask, i, {
+                let at = host.add((*lanes.add(i)).wrapping_sub(base) as usize);
+                load_atomic::<T, N>(cx, op, i, at);
+            });
+            return false;
+        }
+        LoadGlobal::<T, N>::compact(cx, op)
+    }
+}
+
 /// Gives all lanes of a chunk one value.
 ///
 /// # Safety
 /// `slot` has lanes of `T`, and `j` is the first of a chunk.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn fill_chunk<T: Copy>(cx: &Cx<'_>, slot: u32, j: usize, value: T) {
     // SAFETY: by contract.
@@ -192,61 +207,22 @@ pub(crate) struct LoadShared<T, const N: usize>(PhantomData<T>);
 unsafe impl<T: Element, const N: usize> Handler for LoadShared<T, N> {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let bytes = T::BYTES * N as u32;
-        // SAFETY: the slots have the lane size of `T`; `shared32` checked
-        // that every lane's access is inside shared memory and aligned.
-        unsafe {
-            if let Some(base) = shared32(cx, op, op.x, bytes) {
-                let lanes = cx.slot::<u32>(op.a);
-                each!(cx.mask, i, {
-                    let at = cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize);
-                    let values = at.cast::<[T; N]>().read();
-                    for (k, &slot) in parts(op)[..N].iter().enumerate() {
-                        *cx.slot::<T>(slot).add(i) = values[k];
-                    }
-                });
-                return false;
-            }
-        }
         // SAFETY: by the contract of the trait.
-        unsafe { Self::compact(cx, op) }
+        unsafe { load_shared::<T, N, Loops>(cx, op) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn avx2(cx: &mut Cx<'_>, op: &Op) -> bool {
+        // SAFETY: by the contract of the trait.
+        unsafe { load_shared::<T, N, Avx2>(cx, op) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
     unsafe fn avx512(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let bytes = T::BYTES * N as u32;
-        let base = SHARED_BASE.wrapping_sub(op.x);
-        // SAFETY: as in `run`: all lanes are inside of shared memory.
-        unsafe {
-            let (lanes, size) = (cx.slot::<u32>(op.a), cx.shared_size);
-            let inside = || bytes <= size && avx512::inside32(lanes, base, size - bytes, bytes);
-            if cx.mask != FULL || !inside() {
-                return Self::run(cx, op);
-            }
-            let at = |i: usize| {
-                cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize).cast::<[T; N]>()
-            };
-            for j in (0..LANES).step_by(W) {
-                if avx512::progression32(lanes.add(j), 0) {
-                    let values = at(j).read();
-                    for (&slot, &value) in parts(op)[..N].iter().zip(&values) {
-                        fill_chunk(cx, slot, j, value);
-                    }
-                } else if N == 1 && avx512::progression32(lanes.add(j), bytes) {
-                    let values = at(j).cast::<[T; W]>().read_unaligned();
-                    cx.slot::<T>(op.d).add(j).cast::<[T; W]>().write(values);
-                } else {
-                    for i in j..j + W {
-                        let values = at(i).read();
-                        for (k, &slot) in parts(op)[..N].iter().enumerate() {
-                            *cx.slot::<T>(slot).add(i) = values[k];
-                        }
-                    }
-                }
-            }
-        }
-        false
+        // SAFETY: by the contract of the trait.
+        unsafe { load_shared::<T, N, Avx512>(cx, op) }
     }
 
     #[inline(never)]
@@ -259,6 +235,57 @@ unsafe impl<T: Element, const N: usize> Handler for LoadShared<T, N> {
             cx.active().for_each(|i| load_atomic::<T, N>(cx, op, i, pointers[i]));
         }
         false
+    }
+}
+
+/// [`LoadShared`], with the addresses looked at by `A`.
+///
+/// # Safety
+/// As for [`Handler::run`], and the host has what `A` needs.
+#[inline(always)]
+unsafe fn load_shared<T: Element, const N: usize, A: Addresses>(cx: &mut Cx<'_>, op: &Op) -> bool {
+    let bytes = T::BYTES * N as u32;
+    // SAFETY: the slots have the lane size of `T`; every lane's access is inside of shared memory and aligned, as
+    // `inside32` or `shared32` has found.
+    unsafe {
+        let (lanes, size) = (cx.slot::<u32>(op.a), cx.shared_size);
+        let load = |i: usize, base: u32| {
+            let at = cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize);
+            let values = at.cast::<[T; N]>().read();
+            for (k, &slot) in parts(op)[..N].iter().enumerate() {
+                *cx.slot::<T>(slot).add(i) = values[k];
+            }
+        };
+        let base = SHARED_BASE.wrapping_sub(op.x);
+        let inside = || bytes <= size && A::inside32(lanes, base, size - bytes, bytes);
+        if cx.mask == FULL && inside() {
+            let at = |i: usize| {
+                cx.shared.add((*lanes.add(i)).wrapping_sub(base) as usize).cast::<[T; N]>()
+            };
+            for j in (0..LANES).step_by(W) {
+                if A::progression32(lanes.add(j), 0) {
+                    let values = at(j).read();
+                    for (&slot, &value) in parts(op)[..N].iter().zip(&values) {
+                        fill_chunk(cx, slot, j, value);
+                    }
+                } else if N == 1 && A::progression32(lanes.add(j), bytes) {
+                    let values = at(j).cast::<[T; W]>().read_unaligned();
+                    cx.slot::<T>(op.d).add(j).cast::<[T; W]>().write(values);
+                } else {
+                    for i in j..j + W {
+                        load(i, base);
+                    }
+                }
+            }
+            return false;
+        }
+        if let Some(base) = shared32(cx, op, op.x, bytes) {
+            each!(cx.mask, i, {
+                load(i, base);
+            });
+            return false;
+        }
+        LoadShared::<T, N>::compact(cx, op)
     }
 }
 

@@ -12,6 +12,8 @@ mod agents;
 pub(crate) mod alu;
 pub(crate) mod atomic;
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod block;
 pub(crate) mod bulk;
