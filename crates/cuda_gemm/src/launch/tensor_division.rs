@@ -8,7 +8,7 @@ use kernels_gpu::tensor_core::{BK, MOST_SPLITS};
 use crate::gemm::{Gemm, Workspace};
 
 /// Numbers of blocks in a cluster that are chosen from: those of the run that costs are fitted to.
-const SPLITS: [u32; 5] = [1, 2, 3, 6, 8];
+const SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
 
 /// Units of K of all tiles are counted in less than 31 bits.
 const MOST_UNITS: u64 = 1 << 31;
