@@ -78,6 +78,34 @@ pub struct Parameters {
 /// The most outputs that [`Output::store_epilogue`] takes at once.
 pub const MOST: usize = 16;
 
+/// The places of a thread's outputs: closures, or where several are in a row or a column.
+pub trait Places: Copy {
+    /// Whether several are in a row, and in a column.
+    const SHARED: bool = false;
+
+    /// The row and the column of an output.
+    fn at(self, i: usize) -> (u32, u32);
+
+    /// The same, of which the compiler does not know that they are: it keeps nothing in registers from one use to the next.
+    #[inline(always)]
+    fn again(self) -> Self {
+        self
+    }
+
+    /// The first output in the row of this one, and the first in its column.
+    #[inline(always)]
+    fn first(self, i: usize) -> (usize, usize) {
+        (i, i)
+    }
+}
+
+impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
+    #[inline(always)]
+    fn at(self, i: usize) -> (u32, u32) {
+        self(i)
+    }
+}
+
 /// What becomes of an output.
 pub trait Epilogue: Copy {
     /// What it reads for the output at (row, col), if anything.
@@ -292,7 +320,7 @@ impl Parameters {
 }
 
 impl Output {
-    /// Stores what an epilogue makes of `count` sums, whose places are `at`. Loads of many outputs
+    /// Stores what an epilogue makes of `count` sums, whose places are given. Loads of many outputs
     /// are in flight at once. Where `quads`, each four are neighbours in a row, and C is
     /// [`is_aligned`](Self::is_aligned).
     ///
@@ -304,18 +332,18 @@ impl Output {
         epilogue: Parameters,
         quads: bool,
         count: usize,
-        at: impl Fn(usize) -> (u32, u32) + Copy,
+        places: impl Places,
         mut values: [f32; MOST],
     ) {
         let old = |beta| Accumulate { c: self.pointer, ld: self.ld, beta };
         // SAFETY: the caller's contract. C is a matrix that can be read as well.
-        unsafe { self.apply_epilogue(epilogue, count, at, old, &mut values) };
+        unsafe { self.apply_epilogue(epilogue, count, places, old, &mut values) };
         let place = |row: u32, col: u32| {
             self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize)
         };
         if quads {
             for i in (0..count).step_by(4) {
-                let (row, col) = at(i);
+                let (row, col) = places.at(i);
                 if row < self.rows && col < self.cols {
                     let four = [values[i], values[i + 1], values[i + 2], values[i + 3]];
                     // SAFETY: all four are inside, since columns are a multiple of four, and
@@ -326,7 +354,7 @@ impl Output {
             return;
         }
         for i in 0..count {
-            let (row, col) = at(i);
+            let (row, col) = places.at(i);
             if row < self.rows && col < self.cols {
                 // SAFETY: in bounds, and this thread's own.
                 unsafe { *place(row, col) = values[i] };
@@ -334,19 +362,19 @@ impl Output {
         }
     }
 
-    /// What an epilogue makes of `count` sums, whose places are `at`, before they are stored. With a
+    /// What an epilogue makes of `count` sums, whose places are given, before they are stored. With a
     /// beta that is not 0, `old` adds what is in C.
     ///
     /// # Safety
     /// The parameters are as the launch promises, and what `old` loads inside C is there.
     #[inline(always)]
-    pub(crate) unsafe fn apply_epilogue<E: Epilogue>(
+    pub(crate) unsafe fn apply_epilogue<E: Epilogue, const N: usize>(
         self,
         epilogue: Parameters,
         count: usize,
-        at: impl Fn(usize) -> (u32, u32) + Copy,
+        places: impl Places,
         old: impl FnOnce(f32) -> E,
-        values: &mut [f32; MOST],
+        values: &mut [f32; N],
     ) {
         use operations::{
             ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, RELU, RESIDUAL,
@@ -369,24 +397,26 @@ impl Output {
         // SAFETY: the caller's contract.
         unsafe {
             if beta != 0.0 {
-                self.visit(old(beta), count, at, values);
+                self.visit(old(beta), count, places.again(), values);
             }
             if epilogue.has(SCALE_ROW | SCALE_COLUMN) {
-                self.visit(Scale(vector(epilogue.scale, SCALE_ROW)), count, at, values);
+                let scale = vector(epilogue.scale, SCALE_ROW);
+                self.visit_vector(Scale(scale), scale.per_row, count, places.again(), values);
             }
             if epilogue.has(BIAS_ROW | BIAS_COLUMN) {
-                self.visit(Bias(vector(epilogue.bias, BIAS_ROW)), count, at, values);
+                let bias = vector(epilogue.bias, BIAS_ROW);
+                self.visit_vector(Bias(bias), bias.per_row, count, places.again(), values);
             }
             match epilogue.operations & ACTIVATION {
-                RELU => self.visit(Relu, count, at, values),
-                GELU => self.visit(Gelu, count, at, values),
-                GELU_TANH => self.visit(GeluTanh, count, at, values),
-                SILU => self.visit(Silu, count, at, values),
+                RELU => self.visit(Relu, count, places, values),
+                GELU => self.visit(Gelu, count, places, values),
+                GELU_TANH => self.visit(GeluTanh, count, places, values),
+                SILU => self.visit(Silu, count, places, values),
                 _ => {}
             }
             if epilogue.has(RESIDUAL) {
                 let residual = Residual { elements: epilogue.residual, ld: epilogue.ld_residual };
-                self.visit(residual, count, at, values);
+                self.visit(residual, count, places.again(), values);
             }
         }
     }
@@ -415,21 +445,72 @@ impl Output {
         }
     }
 
+    /// Applies an epilogue that reads an element for each row, or for each column.
+    ///
+    /// # Safety
+    /// What it loads for outputs inside C is there, and nothing writes it.
+    #[inline(always)]
+    unsafe fn visit_vector<const N: usize, P: Places>(
+        self,
+        epilogue: impl Epilogue,
+        per_row: bool,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match (P::SHARED, per_row) {
+                (false, _) => self.visit(epilogue, count, places, values),
+                (true, true) => self.visit_shared(epilogue, count, places, |i| i.0, values),
+                (true, false) => self.visit_shared(epilogue, count, places, |i| i.1, values),
+            }
+        }
+    }
+
+    /// Applies an epilogue that reads the same for several outputs, of which `first` takes one of [`Places::first`]. Outputs
+    /// outside of C have the last row or column, so that no load has a condition; C is not empty.
+    ///
+    /// # Safety
+    /// What it loads for outputs inside C is there, and nothing writes it.
+    #[inline(always)]
+    unsafe fn visit_shared<const N: usize>(
+        self,
+        epilogue: impl Epilogue,
+        count: usize,
+        places: impl Places,
+        first: impl Fn((usize, usize)) -> usize,
+        values: &mut [f32; N],
+    ) {
+        let mut loaded = [0.0; N];
+        for i in 0..count {
+            let (row, col) = places.at(i);
+            if first(places.first(i)) == i {
+                // SAFETY: inside.
+                loaded[i] =
+                    unsafe { epilogue.load(row.min(self.rows - 1), col.min(self.cols - 1)) };
+            }
+        }
+        for i in 0..count {
+            values[i] = epilogue.apply(values[i], loaded[first(places.first(i))]);
+        }
+    }
+
     /// Applies an epilogue to outputs. All loads are in flight before the first is used.
     ///
     /// # Safety
     /// What it loads for outputs inside C is there.
     #[inline(always)]
-    unsafe fn visit(
+    unsafe fn visit<const N: usize>(
         self,
         epilogue: impl Epilogue,
         count: usize,
-        at: impl Fn(usize) -> (u32, u32),
-        values: &mut [f32; MOST],
+        places: impl Places,
+        values: &mut [f32; N],
     ) {
-        let mut loaded = [0.0; MOST];
+        let mut loaded = [0.0; N];
         for i in 0..count {
-            let (row, col) = at(i);
+            let (row, col) = places.at(i);
             if row < self.rows && col < self.cols {
                 // SAFETY: inside.
                 loaded[i] = unsafe { epilogue.load(row, col) };

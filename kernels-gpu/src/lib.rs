@@ -60,6 +60,10 @@ pub mod wgmma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_persistent;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod wgmma_pingpong;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod wgmma_pipeline;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_pipelined;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_split;
@@ -123,6 +127,7 @@ pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
     &wgmma::DESCRIPTOR,
     &wgmma_pipelined::DESCRIPTOR,
     &wgmma_persistent::DESCRIPTOR,
+    &wgmma_pingpong::DESCRIPTOR,
 ];
 
 /// All kernels for tensor cores with A and B in 16 bits: the rungs of [`TENSOR_CORE_LADDER`], `mma` and
@@ -139,6 +144,7 @@ pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &wgmma_persistent::TILE_128X128,
     &wgmma_persistent::TILE_64X128,
     &wgmma_persistent::TILE_64X64,
+    &wgmma_pingpong::DESCRIPTOR,
     &wgmma_split::TILE_64X16,
     &wgmma_split::TILE_128X32,
     &wgmma_split::TILE_128X64,

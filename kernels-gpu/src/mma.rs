@@ -71,7 +71,7 @@ macro_rules! kernels {
             summary: $summary,
             tile: [$warps_m * $mt * 16, $warps_n * $nt * 8],
             threads: $warps_m * $warps_n * 32,
-            shared_bytes: STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2,
+            shared_bytes: [STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2; 2],
             abi: TensorCoreAbi::Pointer,
             persistent: false,
             splits: false,

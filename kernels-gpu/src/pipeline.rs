@@ -94,6 +94,13 @@ impl StageState {
         }
     }
 
+    /// So many tiles further.
+    #[inline(always)]
+    pub fn skip<const STAGES: u32>(self, tiles: u32) -> Self {
+        let at = self.stage + tiles;
+        StageState { stage: at % STAGES, parity: self.parity ^ (at / STAGES % 2) }
+    }
+
     /// The stage of the tile before, of so many.
     #[inline(always)]
     pub fn stage_before(self, stages: u32) -> u32 {

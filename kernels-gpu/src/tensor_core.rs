@@ -107,7 +107,8 @@ pub struct TensorCoreDescriptor {
     pub(crate) summary: &'static str,
     pub(crate) tile: [u32; 2],
     pub(crate) threads: u32,
-    pub(crate) shared_bytes: u32,
+    /// If as many blocks as can be share a multiprocessor, and if there is one.
+    pub(crate) shared_bytes: [u32; 2],
     pub(crate) abi: TensorCoreAbi,
     pub(crate) persistent: bool,
     pub(crate) splits: bool,
@@ -160,9 +161,11 @@ impl TensorCoreDescriptor {
         self.threads
     }
 
-    /// Bytes of dynamic shared memory per block.
-    pub const fn shared_bytes(&self) -> u32 {
-        self.shared_bytes
+    /// Bytes of dynamic shared memory per block, of which so many are to share a multiprocessor:
+    /// [as many as can](Self::blocks_per_multiprocessor), or one, which has more stages if the kernel
+    /// [splits](Self::splits) K.
+    pub const fn shared_bytes(&self, blocks: u32) -> u32 {
+        self.shared_bytes[(blocks < self.blocks) as usize]
     }
 
     /// What it takes.

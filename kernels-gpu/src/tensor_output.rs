@@ -13,27 +13,85 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use crate::epilogue::{Epilogue, MOST, Parameters};
+use crate::epilogue::{Epilogue, MOST, Parameters, Places};
 use crate::matrix::Output;
 
 /// Columns that a warp stages at once, one for each lane.
 const STAGED_COLS: u32 = 32;
 /// Rows of a warp's sums.
 const ROWS: u32 = 16;
+/// Rows from the sums of one `wgmma` to those of the next.
+const BELOW: u32 = 64;
 /// A lane's sums of as many columns.
 const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
+/// Columns that an epilogue takes at once, and a lane's sums of them: the more, the less of the time is spent on waiting, and the
+/// more code and registers it takes.
+const PART_COLS: u32 = 64;
+const PART: usize = (ROWS * PART_COLS / 32) as usize;
 /// Outputs of a thread where nothing is summed.
 pub const AT_ONCE: usize = 8;
 /// Elements of shared memory that a warp stages its sums in.
 pub const STAGING: u32 = ROWS * STAGED_COLS;
 
-const _: () = assert!(AT_ONCE <= MOST && STAGED_SUMS == MOST, "an epilogue takes no more");
+const _: () = assert!(AT_ONCE <= MOST, "an epilogue takes no more");
+const _: () = assert!(PART == 2 * STAGED_SUMS, "a part is staged in two halves");
 
 /// Where an output is staged, in elements: eight lanes of a row's columns store at once, of four rows,
 /// whose parts are exchanged so that they are in different banks.
 #[inline(always)]
 fn staged(row: u32, col: u32) -> u32 {
     row * STAGED_COLS + (col ^ (row % 4 * 8))
+}
+
+/// The places of a lane's sums, of which this is the first.
+#[derive(Clone, Copy)]
+struct Fragment {
+    row: u32,
+    col: u32,
+}
+
+impl Places for Fragment {
+    const SHARED: bool = true;
+
+    #[inline(always)]
+    fn at(self, i: usize) -> (u32, u32) {
+        let i = i as u32;
+        (self.row + i / 2 % 2 * 8, self.col + i / 4 * 8 + i % 2)
+    }
+
+    #[inline(always)]
+    fn again(self) -> Self {
+        Self { row: black_box(self.row), col: black_box(self.col) }
+    }
+
+    #[inline(always)]
+    fn first(self, i: usize) -> (usize, usize) {
+        (i & 2, i & !2)
+    }
+}
+
+/// Sums of a part of which the compiler does not know the number: registers have no addresses, so that each part has moves of
+/// its own, behind a jump.
+#[inline(always)]
+fn sums_of_part<const SUMS: usize, const COUNT: usize>(
+    acc: &[[f32; SUMS]; COUNT],
+    part: u32,
+) -> [f32; PART] {
+    const { assert!(COUNT * SUMS <= 4 * PART, "there are no more arms below") };
+    let sums = |i: usize| {
+        // There may be fewer.
+        let i = i * PART % (COUNT * SUMS);
+        let mut sums: [f32; PART] = array::from_fn(|j| acc[i / SUMS][i % SUMS + j]);
+        // What is behind a jump cannot be computed ahead.
+        sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
+        sums
+    };
+    match part {
+        0 => sums(0),
+        1 => sums(1),
+        2 => sums(2),
+        _ => sums(3),
+    }
 }
 
 /// C, whose elements are f32, or 16 bits: `f16` if `F16`, or else `bf16`.
@@ -53,6 +111,7 @@ pub(crate) struct Accumulate<const F16: bool> {
 }
 
 impl<const F16: bool> Epilogue for Accumulate<F16> {
+    /// The element's bits: what a value is made of would wait for it, one load after the other.
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32) -> f32 {
         // SAFETY: inside.
@@ -61,6 +120,11 @@ impl<const F16: bool> Epilogue for Accumulate<F16> {
 
     #[inline(always)]
     fn apply(self, value: f32, old: f32) -> f32 {
+        let old = match (self.c.is_half, F16) {
+            (false, _) => old,
+            (true, true) => f16::from_bits(old.to_bits() as u16).widen(),
+            (true, false) => bf16::from_bits(old.to_bits() as u16).widen(),
+        };
         fma(self.beta, old, value)
     }
 }
@@ -94,7 +158,7 @@ impl<const F16: bool> TensorOutput<F16> {
         row as usize * self.c.ld as usize + col as usize
     }
 
-    /// An element of C.
+    /// The bits of an element of C.
     ///
     /// # Safety
     /// It is inside.
@@ -103,12 +167,12 @@ impl<const F16: bool> TensorOutput<F16> {
         let at = self.offset(row, col);
         // SAFETY: the caller's contract.
         unsafe {
-            if !self.is_half {
-                let [value] = vec::load(self.c.pointer.add(at).cast_const());
-                return value;
+            if self.is_half {
+                let [bits] = vec::load(self.c.pointer.cast::<u16>().add(at).cast_const());
+                return f32::from_bits(bits.into());
             }
-            let [bits] = vec::load(self.c.pointer.cast::<u16>().add(at).cast_const());
-            if F16 { f16::from_bits(bits).widen() } else { bf16::from_bits(bits).widen() }
+            let [value] = vec::load(self.c.pointer.add(at).cast_const());
+            value
         }
     }
 
@@ -130,82 +194,81 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores a thread's sums of `wgmma`, those of its warp from (row, col) on: see
-    /// [`cuda_std::wgmma`].
+    /// Stores a thread's sums of as many `wgmma` as `acc` has, each [`BELOW`] rows below the one before, those of its warp
+    /// from (row, col) on: see [`cuda_std::wgmma`].
     ///
     /// # Safety
     /// A whole warp calls this together, with its own `staging` of [`STAGING`] elements, and no other
     /// thread stores these elements.
     #[inline(always)]
-    pub unsafe fn store_fragments<const SUMS: usize>(
+    pub unsafe fn store_fragments<const SUMS: usize, const COUNT: usize>(
         self,
         row: u32,
         col: u32,
         staging: SharedPtr<f32>,
-        acc: &[f32; SUMS],
+        acc: &[[f32; SUMS]; COUNT],
     ) {
         // What follows is not kept in registers during the loop along K.
         let lane = black_box(warp::lane_id());
         let quad = if self.is_half { 4 } else { 2 };
-        let is_aligned = (self.c.pointer as usize).is_multiple_of(8)
-            && self.c.ld.is_multiple_of(quad)
-            && row + ROWS <= self.c.rows;
-        let is_direct = is_aligned && col + SUMS as u32 * 2 <= self.c.cols;
-        if is_direct && !self.epilogue.is_some() && self.c.beta == 0.0 {
-            for i in 0..SUMS / STAGED_SUMS {
-                let first = col + i as u32 * STAGED_COLS;
-                let sums = array::from_fn(|j| self.c.alpha * acc[i * STAGED_SUMS + j]);
+        let begins_aligned =
+            (self.c.pointer as usize).is_multiple_of(8) && self.c.ld.is_multiple_of(quad);
+        let is_whole = row + (COUNT as u32 - 1) * BELOW + ROWS <= self.c.rows
+            && col + SUMS as u32 * 2 <= self.c.cols;
+        if begins_aligned && is_whole && !self.epilogue.is_some() && self.c.beta == 0.0 {
+            for i in (0..COUNT * SUMS).step_by(STAGED_SUMS) {
+                let (count, place) = (i / SUMS, i % SUMS);
+                let sums = array::from_fn(|j| self.c.alpha * acc[count][place + j]);
+                let row = row + count as u32 * BELOW;
                 // SAFETY: inside, and aligned; the warp is together.
-                unsafe { self.store_direct(row, first, lane, sums) };
+                unsafe { self.store_direct(row, col + place as u32 * 2, lane, sums) };
             }
-            return;
-        }
-        if row >= self.c.rows {
             return;
         }
         // Not known to the compiler, so that the loop is not unrolled.
-        let parts = black_box((SUMS / STAGED_SUMS) as u32);
+        let parts = black_box((COUNT * SUMS / PART) as u32);
         for part in 0..parts {
-            let first = col + part * STAGED_COLS;
-            if first >= self.c.cols {
+            let across = (SUMS / PART) as u32;
+            let (down, first) = (part / across * BELOW, col + part % across * PART_COLS);
+            if row + down >= self.c.rows {
                 break;
             }
-            // Nor are addresses kept in registers from one part to the next.
-            let (lane, row) = (black_box(lane), black_box(row));
-            let mut values = [0.0; MOST];
-            for i in 0..SUMS / STAGED_SUMS {
-                // Registers have no addresses: each part has moves of its own, behind a branch, since what
-                // is in it cannot be computed ahead.
-                if i as u32 == black_box(part) {
-                    let sum = |j: usize| acc[i * STAGED_SUMS + j];
-                    values = array::from_fn(sum);
-                    values[0] = f32::from_bits(black_box(sum(0).to_bits()));
-                }
+            if first >= self.c.cols {
+                continue;
             }
-            let place = |i: usize| {
-                let (down, right) = (i as u32 / 2 % 2 * 8, i as u32 / 4 * 8 + i as u32 % 2);
-                (lane / 4 + down, lane % 4 * 2 + right)
-            };
-            let at = |i: usize| (row + place(i).0, first + place(i).1);
+            // Nor are addresses kept in registers from one part to the next.
+            let (lane, row) = (black_box(lane), black_box(row + down));
+            let is_aligned = begins_aligned && row + ROWS <= self.c.rows;
+            let mut values = sums_of_part(acc, part);
+            let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
+            let places = Fragment { row: row + within.row, col: first + within.col };
             let old = |beta| Accumulate { c: self, beta };
             // SAFETY: as the launch promises; C can be read as well.
-            unsafe { self.c.apply_epilogue(self.epilogue, MOST, at, old, &mut values) };
+            unsafe { self.c.apply_epilogue(self.epilogue, PART, places, old, &mut values) };
+            let half =
+                |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
             // SAFETY: inside, and aligned, or else the warp's own memory, which all have read when the
             // loop begins anew; the warp is together.
             unsafe {
-                if is_aligned && first + STAGED_COLS <= self.c.cols {
+                if is_aligned && first + PART_COLS <= self.c.cols {
                     // A lane stores where others have read the old C, and exchanges order no memory.
                     warp::sync_warp(u32::MAX);
-                    self.store_direct(row, first, lane, values);
+                    self.store_direct(row, first, lane, half(false));
+                    self.store_direct(row, first + STAGED_COLS, lane, half(true));
                     continue;
                 }
-                for i in (0..MOST).step_by(2) {
-                    let (down, right) = place(i);
-                    staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
+                for second in 0..black_box(2) {
+                    let (row, first) = (black_box(row), first + second * STAGED_COLS);
+                    let values: [f32; STAGED_SUMS] =
+                        if second == 0 { half(false) } else { half(true) };
+                    for i in (0..STAGED_SUMS).step_by(2) {
+                        let (down, right) = within.at(i);
+                        staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
+                    }
+                    warp::sync_warp(u32::MAX);
+                    self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
+                    warp::sync_warp(u32::MAX);
                 }
-                warp::sync_warp(u32::MAX);
-                self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
-                warp::sync_warp(u32::MAX);
             }
         }
     }

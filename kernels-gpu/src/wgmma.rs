@@ -62,7 +62,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     summary: "bf16 tensor cores: a warpgroup multiplies what one thread asked for",
     tile: [BM, BN],
     threads: THREADS,
-    shared_bytes: FULL_AT * 2 + 8 + ALIGNMENT - 128,
+    shared_bytes: [FULL_AT * 2 + 8 + ALIGNMENT - 128; 2],
     abi: TensorCoreAbi::TensorMap,
     persistent: true,
     splits: false,

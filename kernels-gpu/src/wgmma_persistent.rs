@@ -30,44 +30,33 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Copies, products and stores overlap. What is left is to move fewer bytes for the same product: the
-//! blocks of a cluster could share their tiles. How fast it is next to cuBLAS is recorded in
+//! Copies, products and stores overlap, but for most of a store's time, since the lag is only two stages: in
+//! [`wgmma_pingpong`](crate::wgmma_pingpong) each warpgroup has a tile of its own. How fast it is next to cuBLAS is recorded in
 //! `runs/2026-11-22-h200-tensor-core`.
+
+use core::array;
 
 use cuda_std::dependent_launch;
 use cuda_std::hint::black_box;
-use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
 use cuda_std::shared;
 use cuda_std::tma::{self, TensorMap};
-use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::wgmma::{Accumulator, wait_group};
 
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline::StageState;
-use crate::swizzle::swizzle_wide as swizzle;
-use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B};
+use crate::tensor_core::options::HALF_OUTPUT;
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
-use crate::tensor_output::{AT_ONCE, STAGING, TensorOutput};
+use crate::tensor_output::{STAGING, TensorOutput};
+use crate::wgmma_pipeline::{
+    CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
+    multiply_step,
+};
 
-/// Rows of a warpgroup's sums, which `wgmma` sets.
-const WM: u32 = 64;
-/// Threads of a warpgroup.
-const WARPGROUP: u32 = 128;
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
-/// Registers of a thread of the producer warpgroup and of the consumer warpgroups.
-const PRODUCER_REGISTERS: u32 = 40;
-const CONSUMER_REGISTERS: u32 = 232;
-
-const _: () =
-    assert!(BK == PANEL, "a row of a tile of A is 128 bytes, and so is a step's part of B");
-
-/// Registers of each thread of so many warpgroups, as a launch of one block per multiprocessor
-/// gives them.
-const fn launched_registers(warpgroups: u32) -> u32 {
-    65536 / (warpgroups * WARPGROUP) / 8 * 8
-}
 
 macro_rules! names {
     ($($name:ident)*) => {
@@ -96,7 +85,7 @@ macro_rules! kernels {
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: ($warpgroups + 1) * WARPGROUP,
-            shared_bytes: Storage::<$sums, $warpgroups, $stages>::END,
+            shared_bytes: [Storage::<$sums, $warpgroups, $stages>::END; 2],
             abi: TensorCoreAbi::TensorMap,
             persistent: true,
             splits: false,
@@ -143,17 +132,12 @@ macro_rules! kernels {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
                 TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
             };
-            let batch = Batch {
-                products: batch,
-                stride_c,
-                step_a: u32::from(options & SHARED_A == 0),
-                step_b: u32::from(options & SHARED_B == 0),
-            };
-            let shape = [m, n, k];
+            let tile = [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS];
+            let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
             // SAFETY: the block is as large as these numbers say.
             unsafe {
                 gemm::<$sums, $warpgroups, $stages, $f16, $trans_a, $trans_b>(
-                    shape, batch, [map_a, map_b], c,
+                    k, tiles, [map_a, map_b], c,
                 );
             }
         }
@@ -190,17 +174,6 @@ kernels! {
         f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
 }
 
-/// The products of a launch.
-#[derive(Clone, Copy)]
-struct Batch {
-    products: u32,
-    /// Elements from one C to the next.
-    stride_c: u64,
-    /// From one product to the next in the maps' third dimension: 0 if all have the same.
-    step_a: u32,
-    step_b: u32,
-}
-
 /// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and two
 /// barriers for each stage.
 struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
@@ -227,20 +200,6 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
         assert!(Self::BN.is_multiple_of(PANEL), "a tile of B is whole panels");
         Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128)
     };
-    /// Whether registers move from the producer to the consumers. With one consumer warpgroup a
-    /// thread has as many as it can name from the launch on, and `setmaxnreg.inc` must not lower that.
-    const MOVES_REGISTERS: bool = {
-        let launched = launched_registers(WARPGROUPS + 1);
-        let moves = launched < CONSUMER_REGISTERS;
-        assert!(
-            !moves
-                || PRODUCER_REGISTERS <= launched
-                    && PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS
-                        <= (WARPGROUPS + 1) * launched,
-            "the consumers wait without end for more registers than the producer gives back"
-        );
-        moves
-    };
 }
 
 /// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
@@ -257,66 +216,45 @@ unsafe fn gemm<
     const TRANS_A: bool,
     const TRANS_B: bool,
 >(
-    [m, n, k]: [u32; 3],
-    batch: Batch,
+    k: u32,
+    tiles: Tiles,
     maps: [&TensorMap; 2],
     c: TensorOutput<F16>,
 ) where
     [f32; SUMS]: Accumulator,
 {
-    let bm = WARPGROUPS * WM;
-    let bn = Storage::<SUMS, WARPGROUPS, STAGES>::BN;
-    let stage_a = Storage::<SUMS, WARPGROUPS, STAGES>::STAGE_A;
-    let stage_b = Storage::<SUMS, WARPGROUPS, STAGES>::STAGE_B;
     let tid = thread::thread_idx_x();
     let warpgroup = tid / WARPGROUP;
-    let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
-    let (tiles, steps) = (width * height * batch.products, k.div_ceil(BK));
-    // The product of a tile, and the tile's row and column in it.
-    let place = |tile: u32| {
-        let product = tile / (width * height).max(1);
-        let (y, x) = swizzle(tile - product * (width * height), width, height);
-        (product, y * bm, x * bn)
-    };
+    let steps = k.div_ceil(BK);
 
     if steps == 0 {
-        dependent_launch::wait();
         // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
-        let mut tile = thread::block_idx_x();
-        while tile < tiles {
-            let (product, row, col) = place(tile);
-            let c = c.of_product(product, batch.stride_c);
-            // One column of the tile for each thread, a few rows at a time.
-            for at in
-                (tid..bm / AT_ONCE as u32 * bn).step_by(((WARPGROUPS + 1) * WARPGROUP) as usize)
-            {
-                let (row, col) = (row + at / bn * AT_ONCE as u32, col + at % bn);
-                // SAFETY: elements of the block's tile, this thread's alone.
-                unsafe { c.store_empty(|i| (row + i as u32, col)) };
-            }
-            tile += thread::grid_dim_x();
-        }
+        dependent_launch::wait();
+        // SAFETY: all threads of the block are here.
+        unsafe { tiles.store_empty(c, (WARPGROUPS + 1) * WARPGROUP) };
         return;
     }
 
     let memory = shared::dynamic_shared_mem::<u16>();
     let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
-    let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::B_AT);
     let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BARRIERS_AT);
     let staging = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::STAGING_AT).cast::<f32>();
     let full = Mbarrier::at(barriers.cast());
-    let empty = full.add(STAGES);
+    let stages = Stages::<STAGES> {
+        a: a_smem,
+        b: a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::B_AT),
+        full,
+        empty: full.add(STAGES),
+        rows: WARPGROUPS * WM,
+        cols: Storage::<SUMS, WARPGROUPS, STAGES>::BN,
+    };
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
-            for stage in 0..STAGES {
-                full.add(stage).init(1); // the producer, and the bytes that it asks for
-                empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
-            }
+            stages.init(4 * WARPGROUPS);
             tma::prefetch(maps[0]);
             tma::prefetch(maps[1]);
         }
-        mbarrier::fence_init();
     }
     thread::sync_threads();
     // All until here went on while the kernel before this one ended.
@@ -324,115 +262,51 @@ unsafe fn gemm<
     dependent_launch::wait();
 
     if warpgroup == WARPGROUPS {
-        if Storage::<SUMS, WARPGROUPS, STAGES>::MOVES_REGISTERS {
+        if moves_registers(WARPGROUPS) {
             // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
             // gives.
             unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
         }
-        if tid != WARPGROUPS * WARPGROUP {
-            return;
-        }
-        let mut state = StageState::FIRST;
-        let mut tile = thread::block_idx_x();
-        while tile < tiles {
-            let (product, row, col) = place(tile);
-            let [product_a, product_b] =
-                [product * batch.step_a, product * batch.step_b].map(u32::cast_signed);
-            for step in 0..steps {
-                let full = full.add(state.stage);
-                // SAFETY: both warpgroups have said that the `wgmma` that read the stage are done,
-                // and nobody else reads or writes it.
-                unsafe {
-                    empty.add(state.stage).wait_parity(state.parity ^ 1);
-                    full.arrive_expect_tx(2 * (stage_a + stage_b));
-                    let at = (step * BK).cast_signed();
-                    let to = a_smem.add(state.stage * stage_a);
-                    if TRANS_A {
-                        for panel in 0..WARPGROUPS {
-                            let row = (row + panel * WM).cast_signed();
-                            let to = to.add(panel * (WM * BK));
-                            tma::load(to, maps[0], [row, at, product_a], full);
-                        }
-                    } else {
-                        tma::load(to, maps[0], [at, row.cast_signed(), product_a], full);
-                    }
-                    let to = b_smem.add(state.stage * stage_b);
-                    if TRANS_B {
-                        tma::load(to, maps[1], [at, col.cast_signed(), product_b], full);
-                    } else {
-                        for panel in 0..bn / PANEL {
-                            let col = (col + panel * PANEL).cast_signed();
-                            let to = to.add(panel * (BK * PANEL));
-                            tma::load(to, maps[1], [col, at, product_b], full);
-                        }
-                    }
-                }
-                state = state.next::<STAGES>();
-            }
-            tile += thread::grid_dim_x();
+        if tid == WARPGROUPS * WARPGROUP {
+            // SAFETY: one thread of the block; the maps are as the caller promises.
+            unsafe { stages.produce::<TRANS_A, TRANS_B>(tiles, steps, maps) };
         }
         return;
     }
 
-    if Storage::<SUMS, WARPGROUPS, STAGES>::MOVES_REGISTERS {
+    if moves_registers(WARPGROUPS) {
         // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
         // block was launched with.
         unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
     }
-    let a_mine = a_smem.add(warpgroup * (WM * BK));
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
     // for a group knows of its own part in it.
     let release = |stage: u32| unsafe {
         if lane == 0 {
-            empty.add(stage).arrive();
+            stages.empty.add(stage).arrive();
         }
     };
-    if warpgroup == 1 && steps > STAGGER && thread::block_idx_x() < tiles {
+    if warpgroup == 1 && steps > STAGGER && thread::block_idx_x() < tiles.count() {
         // SAFETY: its first phase, which lasts until this warpgroup has read the stage, too.
-        unsafe { full.add(STAGGER).wait_parity(0) };
+        unsafe { stages.full.add(STAGGER).wait_parity(0) };
     }
     let mut state = StageState::FIRST;
     let mut tile = thread::block_idx_x();
-    while tile < tiles {
+    while tile < tiles.count() {
         let mut acc = [0.0f32; SUMS];
         let mut before = state.stage;
         let mut step = 0;
         loop {
-            let a = a_mine.add(state.stage * stage_a);
-            let b = b_smem.add(state.stage * stage_b);
+            let [a, b] = stages.tiles(state.stage);
             // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
             // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
             // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
             // released, when its group is done. Nothing touches the sums before the wait.
             unsafe {
-                full.add(state.stage).wait_parity(state.parity);
-                match (TRANS_A, TRANS_B) {
-                    (false, false) => multiply::<SUMS, F16, _, _>(
-                        &mut acc,
-                        Tile::k_major(a),
-                        Tile::mn_major(b),
-                        step > 0,
-                    ),
-                    (true, false) => multiply::<SUMS, F16, _, _>(
-                        &mut acc,
-                        Tile::mn_major(a),
-                        Tile::mn_major(b),
-                        step > 0,
-                    ),
-                    (false, true) => multiply::<SUMS, F16, _, _>(
-                        &mut acc,
-                        Tile::k_major(a),
-                        Tile::k_major(b),
-                        step > 0,
-                    ),
-                    (true, true) => multiply::<SUMS, F16, _, _>(
-                        &mut acc,
-                        Tile::mn_major(a),
-                        Tile::k_major(b),
-                        step > 0,
-                    ),
-                }
+                stages.full.add(state.stage).wait_parity(state.parity);
+                let a = a.add(warpgroup * (WM * BK));
+                multiply_step::<SUMS, F16, TRANS_A, TRANS_B>(&mut acc, [a, b], step > 0);
                 if step > 0 {
                     wait_group::<1>();
                     release(before);
@@ -449,35 +323,13 @@ unsafe fn gemm<
         unsafe { acc.wait() };
         release(before);
 
-        let (product, row, col) = place(tile);
+        let (product, row, col) = tiles.place(tile);
         let warp = black_box(tid) / 32;
         let row = row + warp * 16;
         let staging = staging.add(warp * STAGING);
-        let c = c.of_product(product, batch.stride_c);
+        let c = tiles.output(c, product);
         // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
-        unsafe { c.store_fragments(row, col, staging, &acc) };
+        unsafe { c.store_fragments(row, col, staging, array::from_ref(&acc)) };
         tile += thread::grid_dim_x();
-    }
-}
-
-/// One step along K.
-///
-/// # Safety
-/// As for [`Accumulator::multiply_bf16`].
-#[inline(always)]
-pub(crate) unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
-    acc: &mut [f32; SUMS],
-    a: Tile<A>,
-    b: Tile<B>,
-    accumulate: bool,
-) where
-    [f32; SUMS]: Accumulator,
-{
-    // SAFETY: the caller's contract.
-    unsafe {
-        match F16 {
-            true => acc.multiply_f16(a, b, accumulate),
-            false => acc.multiply_bf16(a, b, accumulate),
-        }
     }
 }

@@ -82,7 +82,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     summary: "four stages, a producer and two consumer warpgroups, registers that move",
     tile: [BM, BN],
     threads: THREADS,
-    shared_bytes: BARRIERS_AT * 2 + 2 * STAGES * 8 + ALIGNMENT - 128,
+    shared_bytes: [BARRIERS_AT * 2 + 2 * STAGES * 8 + ALIGNMENT - 128; 2],
     abi: TensorCoreAbi::TensorMap,
     persistent: false,
     splits: false,

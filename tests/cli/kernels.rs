@@ -89,7 +89,7 @@ fn tensor_cores_are_asked_for() {
     let statuses: Vec<_> = all.stdout.lines().map(|line| of(line, "status")).collect();
     let rungs = all.stdout.lines().filter(|line| !of(line, "rung").is_null());
     let rungs: Vec<_> = rungs.map(|line| of(line, "kernel")).collect();
-    assert_eq!(rungs, ["mma", "wgmma", "wgmma_pipelined", "wgmma_persistent"]);
+    assert_eq!(rungs, ["mma", "wgmma", "wgmma_pipelined", "wgmma_persistent", "wgmma_pingpong"]);
     assert_eq!(statuses.iter().filter(|status| **status == "PASS").count(), TENSOR_CORE.len() + 1);
     assert_eq!(statuses.last().unwrap(), "REFUSED", "cuBLAS, without a GPU");
 
@@ -177,10 +177,16 @@ fn splits_are_for_kernels_that_split_k() {
         let asked = run(&[&kernel[..], &size].concat());
         assert!(asked.stdout.contains(says), "{}", asked.stdout);
     }
+    for blocks in ["1", "3", "100"] {
+        let ran = half("wgmma_split_64x16", &["--blocks-per-multiprocessor", blocks]);
+        assert_eq!(json(&ran)["status"], "PASS");
+    }
     for kernel in ["wgmma_persistent", "auto", "all"] {
-        let ran = half(kernel, &["--clusters", "3"]);
-        assert_eq!(ran.code, Some(2));
-        assert!(ran.stderr.contains("name one of wgmma_split"), "{}", ran.stderr);
+        for option in ["--clusters", "--blocks-per-multiprocessor"] {
+            let ran = half(kernel, &[option, "3"]);
+            assert_eq!(ran.code, Some(2));
+            assert!(ran.stderr.contains("name one of wgmma_split"), "{}", ran.stderr);
+        }
     }
 }
 

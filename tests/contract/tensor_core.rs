@@ -329,9 +329,12 @@ fn stream_k() {
             (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
         ] {
             let gemm = gemm.computed_in(Compute::of(input));
+            // Of these, some have all memory of a multiprocessor as stages.
+            let blocks = if splits == 1 { 1 } else { descriptor.blocks_per_multiprocessor() };
             let plan = kernel.plan(gemm).splits(splits).clusters(clusters).any_alignment();
-            let plan = plan.prepare().unwrap();
+            let plan = plan.blocks_per_multiprocessor(blocks).prepare().unwrap();
             assert_eq!((plan.splits(), plan.clusters()), (splits, Some(clusters)), "{gemm:?}");
+            assert_eq!(plan.blocks_per_multiprocessor(), blocks, "{gemm:?}");
             let job = Job::product(Product::TensorCore(plan));
             let operands = Operands::random(&gemm, clusters.into());
             let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();

@@ -5,8 +5,8 @@
 //!
 //! FILE lists products, as `host bench --shapes` takes them. They are in bf16, C too. For each, the kernels, in turn in
 //! one process, with cold L2, print a line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it
-//! is stream-K, the median in microseconds, and cuBLAS's time over it. A result that is not what the first kernel's is, is
-//! said to be wrong.
+//! is stream-K, `:1` if a multiprocessor is to have one block where it could have more, the median in microseconds, and
+//! cuBLAS's time over it. A result that is not what the first kernel's is, is said to be wrong.
 
 use std::error::Error;
 use std::path::Path;
@@ -75,19 +75,23 @@ fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn 
         let [rows, cols] = [kernel.rows(), kernel.cols()].map(|size| size as usize);
         let tiles = |m: usize, n: usize| m.div_ceil(rows) * n.div_ceil(cols) * gemm.batch;
         let tiles = tiles(gemm.m, gemm.n).min(tiles(gemm.n, gemm.m)) as u32;
-        let slots = device.info().limits.multiprocessors * kernel.blocks_per_multiprocessor();
-        for splits in SPLITS {
-            let mut streams = vec![tiles, slots / splits];
-            if kernel.blocks_per_multiprocessor() > 1 {
-                streams.push(device.info().limits.multiprocessors / splits);
-            }
-            for clusters in streams {
-                let plan = plan().splits(splits).clusters(clusters).prepare()?;
+        let most = kernel.blocks_per_multiprocessor();
+        let blocks = if most == 1 { vec![1] } else { vec![most, 1] };
+        for (blocks, splits) in
+            blocks.into_iter().flat_map(|blocks| SPLITS.map(|splits| (blocks, splits)))
+        {
+            let slots = device.info().limits.multiprocessors * blocks;
+            for clusters in [tiles, slots / splits] {
+                let plan =
+                    plan().splits(splits).clusters(clusters).blocks_per_multiprocessor(blocks);
+                let plan = plan.prepare()?;
                 if plan.splits() != splits || plan.clusters().is_none() && clusters != tiles {
                     continue;
                 }
                 let stream = plan.clusters().map(|clusters| format!("@{clusters}"));
-                push(format!("{}/{splits}{}", kernel.name(), stream.unwrap_or_default()), plan);
+                let stream = stream.unwrap_or_default();
+                let alone = if blocks < most { ":1" } else { "" };
+                push(format!("{}/{splits}{stream}{alone}", kernel.name()), plan);
             }
         }
     }

@@ -266,7 +266,12 @@ impl Loaded {
         options: KernelOptions,
         choice: Selection,
     ) -> Result<Candidate, Error> {
-        let KernelOptions { splits: asked_splits, clusters: asked_clusters, mut staged } = options;
+        let KernelOptions {
+            splits: asked_splits,
+            clusters: asked_clusters,
+            blocks_per_multiprocessor,
+            mut staged,
+        } = options;
         let mut chosen = None;
         let prepare = |builder: Result<ProductBuilder, GemmError>| {
             let prepared = builder.and_then(|builder| match self.any_alignment {
@@ -305,6 +310,9 @@ impl Loaded {
                     }
                     if let Some(clusters) = asked_clusters {
                         plan = plan.clusters(clusters);
+                    }
+                    if let Some(blocks) = blocks_per_multiprocessor {
+                        plan = plan.blocks_per_multiprocessor(blocks);
                     }
                     ProductBuilder::TensorCore(plan)
                 }))?

@@ -20,6 +20,9 @@ pub struct KernelOptions {
     /// So many clusters share the steps along K of all tiles, or as many as there can be; for a kernel for tensor cores that splits
     /// K. If it is not said, there are as many as seem best.
     pub clusters: Option<u32>,
+    /// So many blocks share a multiprocessor's memory, as stages: one, or as many as can; for a kernel for tensor cores that splits
+    /// K. If it is not said, as seems best.
+    pub blocks_per_multiprocessor: Option<u32>,
     /// A and B are copied first, against what 128-bit accesses do not reach; for a tile in f32 or TF32.
     pub staged: bool,
 }

@@ -62,7 +62,9 @@ pub fn list_tensor_core(format: Format) -> Result<(), Error> {
             block_tile: [descriptor.rows(), descriptor.cols(), BK],
             thread_tile: None,
             threads: descriptor.threads(),
-            shared_bytes: Some(descriptor.shared_bytes().into()),
+            shared_bytes: Some(
+                descriptor.shared_bytes(descriptor.blocks_per_multiprocessor()).into(),
+            ),
             splits: descriptor.splits(),
         }),
     )

@@ -40,6 +40,7 @@ mod work;
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::mem::dynamic_smem_size;
 use cuda_std::prelude::*;
 use cuda_std::shared;
 use cuda_std::tma::{self, TensorMap};
@@ -54,9 +55,9 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline::StageState;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B, TRANSPOSED_C};
-use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
 use crate::tensor_output::{AT_ONCE, TensorOutput};
-use crate::wgmma_persistent::multiply;
+use crate::wgmma_pipeline::multiply;
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -91,7 +92,10 @@ macro_rules! kernels {
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: $warpgroups * WARPGROUP + WARP,
-            shared_bytes: Storage::<$sums, $warpgroups, $blocks>::END,
+            shared_bytes: [
+                Storage::<$sums, $warpgroups, $blocks>::bytes($blocks),
+                Storage::<$sums, $warpgroups, $blocks>::bytes(1),
+            ],
             abi: TensorCoreAbi::TensorMap,
             persistent: false,
             splits: true,
@@ -100,7 +104,7 @@ macro_rules! kernels {
             source: include_str!("mod.rs"),
         };
         const _: () = assert!(
-            $blocks * ($descriptor.shared_bytes + RESERVED) <= SHARED,
+            $blocks * ($descriptor.shared_bytes[0] + RESERVED) <= SHARED,
             "so many blocks share a multiprocessor's memory"
         );
         kernels!(@one $bf16, $sums, $warpgroups, $blocks, false, false, true);
@@ -240,7 +244,6 @@ unsafe fn gemm<
     let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
     let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
     let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
-    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGES;
     let tid = thread::thread_idx_x();
     let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
     let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
@@ -261,14 +264,15 @@ unsafe fn gemm<
         }
         return;
     }
-    let memory = shared::dynamic_shared_mem::<u16>();
-    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
-    let b_smem = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::B_AT);
-    let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::BARRIERS_AT);
-    let full = Mbarrier::at(barriers.cast());
-    let empty = full.add(stages);
-    let read = empty.add(stages);
-    let entries = Entry(barriers.cast::<u64>().add(2 * stages + 2).cast());
+    let memory = shared::dynamic_shared_mem::<u8>();
+    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages(dynamic_smem_size());
+    let stages_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages_at(memory.address());
+    let a_smem = memory.add(stages_at).cast::<u16>();
+    let b_smem = a_smem.add(stages * stage_a);
+    let full = Mbarrier::at(memory.cast());
+    let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
+    let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
+    let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
     let word = entries.0.add(2 * Entry::WORDS);
     // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take longer to copy than rows
     // inside. What is not copied belongs to columns that are not stored, but is read, and so must have some value: zeros,
@@ -284,7 +288,8 @@ unsafe fn gemm<
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
-            for stage in 0..stages {
+            // Not known to be as few as they are, so that the loop is not unrolled.
+            for stage in 0..black_box(stages) {
                 full.add(stage).init(1); // the producer, and the bytes that it asks for
                 empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
             }
@@ -300,7 +305,7 @@ unsafe fn gemm<
 
     if tid / WARPGROUP == WARPGROUPS {
         if tid == WARPGROUPS * WARPGROUP {
-            let pipeline = Pipeline { a: a_smem, b: b_smem, full, empty, read, entries };
+            let pipeline = Pipeline { stages, a: a_smem, b: b_smem, full, empty, read, entries };
             // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
             unsafe {
                 pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, MN_A, MN_B>(
@@ -374,8 +379,8 @@ unsafe fn gemm<
         }
         // What follows is not kept in registers during the loop along K.
         let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
-        let sums = a_smem.add(black_box(Storage::<SUMS, WARPGROUPS, BLOCKS>::SUMS_AT));
-        let sums = sums.cast::<f32>();
+        let sums_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::sums_at(stages_at);
+        let sums = memory.add(black_box(sums_at)).cast::<f32>();
         // SAFETY: each thread stores its own sums, where nobody reads those of a tile before, and all copies have arrived,
         // and have been read before the barrier.
         unsafe {

@@ -18,6 +18,8 @@ const PREFETCHED: u32 = 32 << 10;
 /// The stages of a block, and the barriers that say what may be done with them.
 #[derive(Clone, Copy)]
 pub struct Pipeline {
+    /// How many there are.
+    pub stages: u32,
     /// The stages of A, and of B.
     pub a: SharedPtr<u16>,
     pub b: SharedPtr<u16>,
@@ -51,12 +53,11 @@ impl Pipeline {
         [map_a, map_b]: [&TensorMap; 2],
         copied_b: u32,
     ) {
-        let Self { a: a_smem, b: b_smem, full, empty, read, entries } = self;
+        let Self { stages, a: a_smem, b: b_smem, full, empty, read, entries } = self;
         let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
         let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
         let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
         let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
-        let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGES;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
         let mut state = StageState::FIRST;
         let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));

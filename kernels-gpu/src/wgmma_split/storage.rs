@@ -10,11 +10,11 @@ pub const SHARED: u32 = 228 << 10;
 pub const RESERVED: u32 = 1 << 10;
 
 /// More stages would hold more bytes than a multiprocessor can have in flight.
-const MOST_STAGES: u32 = 10;
+const MOST_STAGES: u32 = 16;
 
-/// What lies in shared memory: the stages of A and those of B, the partial sums of a tile, two barriers for each stage and
-/// two for entries, two entries that say what the block computes, and a word. Sums that take too much of the memory lie in
-/// place of the stages.
+/// What lies in shared memory: two barriers for each stage that there can be and two for entries, two entries that say what
+/// the block computes, and a word; perhaps the partial sums of a tile; and the stages of A and those of B, as many as the
+/// launch gives memory for. Sums that take too much of the memory lie in place of the stages.
 pub struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>;
 
 impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
@@ -28,8 +28,8 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     /// Elements of a stage.
     pub const STAGE_A: u32 = Self::BM * BK;
     pub const STAGE_B: u32 = Self::BN * BK;
-    /// Bytes for a block.
-    const ROOM: u32 = SHARED / BLOCKS - RESERVED - ALIGNMENT;
+    /// Bytes for a block if as many as can be share a multiprocessor.
+    const ROOM: u32 = SHARED / BLOCKS - RESERVED;
     /// Partial sums from one column of the tile to the next: eight columns of four rows are in different banks.
     pub const PITCH: u32 = Self::BM + QUAD;
     /// Bytes of a tile's sums.
@@ -37,28 +37,50 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     /// Whether sums have memory of their own, so that in a launch of one split a block's next tile is copied while they are
     /// added up.
     pub const SEPARATE: bool = Self::SUMS_BYTES * 6 <= Self::ROOM;
-    /// As many as there is room for.
-    pub const STAGES: u32 = {
-        let room = Self::ROOM - if Self::SEPARATE { Self::SUMS_BYTES } else { 0 };
-        let stages = room / ((Self::STAGE_A + Self::STAGE_B) * 2 + 2 * 8);
-        if stages < MOST_STAGES { stages } else { MOST_STAGES }
-    };
-    /// Offsets in elements.
-    pub const B_AT: u32 = Self::STAGES * Self::STAGE_A;
-    const STAGES_END: u32 = Self::B_AT + Self::STAGES * Self::STAGE_B;
-    pub const SUMS_AT: u32 = if Self::SEPARATE { Self::STAGES_END } else { 0 };
-    pub const BARRIERS_AT: u32 =
-        Self::STAGES_END + if Self::SEPARATE { Self::SUMS_BYTES / 2 } else { 0 };
     /// In a launch of one split, a tile's copies begin when the tile so many before it has been added up.
     pub const LAG: u32 = if Self::SEPARATE { 2 } else { 1 };
-    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
-    /// one of [`ALIGNMENT`].
-    pub const END: u32 = {
-        assert!(Self::STAGES >= 3, "some stages are in flight while one is multiplied");
-        assert!(Self::SUMS_BYTES <= Self::BARRIERS_AT * 2, "the sums fit the stages");
-        Self::BARRIERS_AT * 2
-            + (2 * Self::STAGES + 2) * 8
-            + (2 * Entry::WORDS + 1) * 4
-            + (ALIGNMENT - 128)
+    /// Bytes of a stage of A and of one of B.
+    const STAGE_BYTES: u32 = 2 * (Self::STAGE_A + Self::STAGE_B);
+    /// Where the barriers of stages that have been read begin, those of entries, the entries and the sums, in bytes.
+    pub const EMPTY_AT: u32 = MOST_STAGES * 8;
+    pub const READ_AT: u32 = 2 * Self::EMPTY_AT;
+    pub const ENTRIES_AT: u32 = Self::READ_AT + 2 * 8;
+    const SUMS_AT: u32 = (Self::ENTRIES_AT + (2 * Entry::WORDS + 1) * 4).next_multiple_of(16);
+    /// Bytes in front of the stages, wherever those begin: PTX promises a multiple of 128, and the swizzle wants one of
+    /// [`ALIGNMENT`].
+    const FIXED: u32 = {
+        let sums = if Self::SEPARATE { Self::SUMS_BYTES } else { 0 };
+        (Self::SUMS_AT + sums).next_multiple_of(128) + ALIGNMENT - 128
     };
+
+    /// Bytes from the beginning of a block's memory to its stages.
+    #[inline(always)]
+    pub fn stages_at(beginning: u32) -> u32 {
+        let sums = if Self::SEPARATE { Self::SUMS_BYTES } else { 0 };
+        (beginning + Self::SUMS_AT + sums).next_multiple_of(ALIGNMENT) - beginning
+    }
+
+    /// Where the sums begin, if so many bytes are in front of the stages.
+    #[inline(always)]
+    pub fn sums_at(stages_at: u32) -> u32 {
+        if Self::SEPARATE { Self::SUMS_AT } else { stages_at }
+    }
+
+    /// As many stages as there is room for in so many bytes.
+    #[inline(always)]
+    pub const fn stages(bytes: u32) -> u32 {
+        let stages = (bytes - Self::FIXED) / Self::STAGE_BYTES;
+        if stages < MOST_STAGES { stages } else { MOST_STAGES }
+    }
+
+    /// Bytes of shared memory for a block if so many share a multiprocessor.
+    pub const fn bytes(blocks: u32) -> u32 {
+        let stages = Self::stages(SHARED / blocks - RESERVED);
+        assert!(stages >= 3, "some stages are in flight while one is multiplied");
+        assert!(
+            Self::SEPARATE || Self::SUMS_BYTES <= stages * Self::STAGE_BYTES,
+            "the sums fit the stages"
+        );
+        Self::FIXED + stages * Self::STAGE_BYTES
+    }
 }

@@ -9,7 +9,7 @@ use super::tensor::may_be_row;
 use super::tensor_copies::Copies;
 use super::tensor_core::{MOST_TILES, TensorCoreKernel};
 use super::tensor_cost::division;
-use super::tensor_division::Division;
+use super::tensor_division::{Asked, Division};
 use super::tensor_plan::TensorCorePlan;
 use super::workspace::Buffers;
 use crate::device::EntryPoint;
@@ -35,8 +35,7 @@ impl TensorCoreKernel {
             kernel: self.clone(),
             gemm,
             stream,
-            splits: None,
-            clusters: None,
+            asked: Asked::default(),
             any_alignment: false,
         }
     }
@@ -49,8 +48,7 @@ pub struct TensorCoreBuilder {
     kernel: TensorCoreKernel,
     gemm: Gemm,
     stream: Stream,
-    splits: Option<u32>,
-    clusters: Option<u32>,
+    asked: Asked,
     any_alignment: bool,
 }
 
@@ -69,14 +67,21 @@ impl TensorCoreBuilder {
     /// K is split in so many parts, or as many as the kernel can have of it, rather than as seems best; for a
     /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it.
     pub fn splits(self, splits: u32) -> Self {
-        Self { splits: Some(splits), ..self }
+        Self { asked: Asked { splits: Some(splits), ..self.asked }, ..self }
     }
 
     /// The steps along K of all tiles are shared equally by so many clusters (*stream-K*), or as many as there can be, rather
     /// than as seems best; for a kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) K. As many clusters as
     /// tiles have a tile each. Memory for their partial sums is allocated.
     pub fn clusters(self, clusters: u32) -> Self {
-        Self { clusters: Some(clusters), ..self }
+        Self { asked: Asked { clusters: Some(clusters), ..self.asked }, ..self }
+    }
+
+    /// So many blocks are to share a multiprocessor's shared memory, rather than as many as seems best: one, which has more
+    /// stages then, or [as many as can](kernels_gpu::TensorCoreDescriptor::blocks_per_multiprocessor); for a kernel that
+    /// [splits](kernels_gpu::TensorCoreDescriptor::splits) K.
+    pub fn blocks_per_multiprocessor(self, blocks: u32) -> Self {
+        Self { asked: Asked { blocks: Some(blocks), ..self.asked }, ..self }
     }
 
     /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
@@ -126,7 +131,7 @@ impl TensorCoreBuilder {
     ///
     /// Those of [`TensorCoreBuilder::prepare`] that are not about memory.
     pub(crate) fn load(self) -> Result<Loaded, Error> {
-        let Self { kernel, gemm, stream, splits, clusters, any_alignment } = self;
+        let Self { kernel, gemm, stream, asked, any_alignment } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }
@@ -134,7 +139,10 @@ impl TensorCoreBuilder {
         let own = Compute::of(input);
         let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
         gemm.validate()?;
-        let is_divided = splits.is_some_and(|splits| splits != 1) || clusters.is_some();
+        let Asked { splits, clusters, blocks } = asked;
+        let is_divided = splits.is_some_and(|splits| splits != 1)
+            || clusters.is_some()
+            || blocks.is_some_and(|blocks| blocks != descriptor.blocks_per_multiprocessor());
         if is_divided && !descriptor.splits() {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
@@ -164,7 +172,7 @@ impl TensorCoreBuilder {
             }
         }
         let multiprocessors = kernel.device().info().limits.multiprocessors;
-        let mut division = division(&gemm, descriptor, multiprocessors, [splits, clusters]);
+        let mut division = division(&gemm, descriptor, multiprocessors, asked);
         if gemm.batch == 0 {
             // Of no products there is nothing to be counted.
             division.tiles = 0;
@@ -181,8 +189,10 @@ impl TensorCoreBuilder {
         let device = kernel.device();
         let load = |name| -> Result<_, Error> {
             let function = Arc::new(device.entry_point(name)?);
-            if descriptor.shared_bytes() > device.info().limits.shared_default {
-                function.allow_shared(descriptor.shared_bytes())?;
+            // Of all plans together.
+            let shared_bytes = descriptor.shared_bytes(1);
+            if shared_bytes > device.info().limits.shared_default {
+                function.allow_shared(shared_bytes)?;
             }
             Ok(function)
         };

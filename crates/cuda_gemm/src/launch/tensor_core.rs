@@ -82,7 +82,7 @@ fn best_of_mma(gemm: &Gemm, limits: &Limits) -> &'static TensorCoreDescriptor {
         rounds.saturating_mul((kernel.rows() * kernel.cols()).into())
     };
     let kernels = [&mma::TILE_128X256, &mma::DESCRIPTOR, &mma::TILE_64X64].into_iter();
-    let kernels = kernels.filter(|kernel| kernel.shared_bytes() <= limits.shared_optin);
+    let kernels = kernels.filter(|kernel| kernel.shared_bytes(1) <= limits.shared_optin);
     kernels.min_by_key(outputs).unwrap_or(&mma::TILE_64X64)
 }
 

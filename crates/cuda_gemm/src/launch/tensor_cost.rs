@@ -1,10 +1,10 @@
 //! What a product by tensor cores takes, and the kernel and the division of it that take the least.
 
 use kernels_gpu::tensor_core::BK;
-use kernels_gpu::{TensorCoreDescriptor, wgmma_persistent, wgmma_split};
+use kernels_gpu::{TensorCoreDescriptor, wgmma_persistent, wgmma_pingpong, wgmma_split};
 
-use super::tensor_division::Division;
-use crate::gemm::Gemm;
+use super::tensor_division::{Asked, Division};
+use crate::gemm::{Epilogue, Gemm};
 
 /// A kernel, how it divides a product, and what that takes.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ struct Cost {
     kernel: &'static TensorCoreDescriptor,
     /// The launch, the first tiles of A and B, and the last of C.
     launch: f64,
-    /// A step along K, and a tile of C, of a block.
+    /// A step along K, and a tile of C, of a block, or of one of two warpgroups that take turns.
     chain: [f64; 2],
     /// By what factor more a step takes for the parts of a tile's rows and of its columns that are outside of C.
     outside: f64,
@@ -43,10 +43,17 @@ struct SplitCost {
     fixup: [f64; 2],
     /// The factor on a tile's time in stream-K.
     sequence: f64,
+    /// Of a block that is alone on a multiprocessor: the factor on a step of its chain, and each block of a cluster but the first.
+    alone: [f64; 2],
 }
 
 /// Of a kernel that does not divide K.
-const WHOLE: SplitCost = SplitCost { work: [0.0; 2], block: 0.0, fixup: [0.0; 2], sequence: 1.0 };
+const WHOLE: SplitCost =
+    SplitCost { work: [0.0; 2], block: 0.0, fixup: [0.0; 2], sequence: 1.0, alone: [1.0, 0.0] };
+
+/// What each 128 sums of a thread take on top where they are not only stored: between what was measured of a function without a bias, and
+/// of one with a bias or of an old C.
+const EPILOGUE: f64 = 3.0;
 
 /// Bytes that device memory of an H200 delivers in a microsecond.
 const BANDWIDTH: f64 = 4.4e6;
@@ -62,7 +69,7 @@ impl Cost {
         let (steps, of_block, rounds, blocks) = match division.clusters.map(u64::from) {
             None => {
                 let blocks = tiles.saturating_mul(splits);
-                let slots = multiprocessors * u64::from(self.kernel.blocks_per_multiprocessor());
+                let slots = multiprocessors * u64::from(division.blocks);
                 let steps = depth.div_ceil(splits) as f64;
                 (steps, 1, blocks.div_ceil(slots), blocks)
             }
@@ -90,16 +97,30 @@ impl Cost {
         let has_edge = !gemm.n.is_multiple_of(4) || gemm.m < 16;
         let edge = if has_edge { edge } else { 0.0 };
         let sequence = if division.clusters.is_some() { split.sequence } else { 1.0 };
-        let time = |[of_step, of_tile]: [f64; 2], times: u64, edge: f64| {
-            let of_step = of_step * (1.0 + outside * is_outside);
-            times as f64 * (steps * of_step + of_block as f64 * (of_tile * sequence + edge))
+        let is_alone = division.blocks < self.kernel.blocks_per_multiprocessor();
+        let [of_step, of_block_of_cluster] = match is_alone {
+            true => [chain[0] * split.alone[0], split.block + split.alone[1]],
+            false => [chain[0], split.block],
         };
-        let chain = time(chain, rounds, edge);
-        let work = time(split.work, blocks.div_ceil(multiprocessors), 0.0);
+        let takes_turns = self.kernel.name() == wgmma_pingpong::DESCRIPTOR.name();
+        let only_stored = gemm.beta == 0.0 && gemm.epilogue == Epilogue::default();
+        let warpgroups = if takes_turns { 1 } else { self.kernel.rows().div_ceil(64) };
+        let sums = f64::from(self.kernel.rows() * self.kernel.cols()) / f64::from(128 * warpgroups);
+        let epilogue = if only_stored { 0.0 } else { EPILOGUE / 128.0 * sums };
+        let outside = 1.0 + outside * is_outside;
+        let of_tile = chain[1] * sequence + edge + epilogue;
+        let of_steps = steps * of_step * outside;
+        let chain = match takes_turns {
+            true => alternating(rounds * of_block, of_steps, of_tile),
+            false => rounds as f64 * (of_steps + of_block as f64 * of_tile),
+        };
+        let [of_step, of_tile] = split.work;
+        let work = blocks.div_ceil(multiprocessors) as f64
+            * (steps * of_step * outside + of_block as f64 * of_tile * sequence);
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
         let memory = 2.0 * batch * (m * k + k * n + m * n) / BANDWIDTH;
         let norm = [chain, work, memory].map(|time| time.powi(8)).iter().sum::<f64>().powf(0.125);
-        launch + norm + (splits - 1) as f64 * split.block + fixup
+        launch + norm + (splits - 1) as f64 * of_block_of_cluster + fixup
     }
 
     /// The division that takes the least time, and that time.
@@ -110,112 +131,134 @@ impl Cost {
     }
 }
 
-/// Fitted to `runs/2026-11-23-h200-divisions-cut` and to the squares of `runs/2026-11-22-h200-tensor-core`, so that what is chosen is near
-/// the fastest. The times themselves are rough: a step is bounded from below by what tensor cores can do.
-const COSTS: [Cost; 10] = [
+/// What so many tiles take two warpgroups that take turns at the steps, and each of which ends its tile meanwhile.
+fn alternating(tiles: u64, steps: f64, end: f64) -> f64 {
+    let all_steps = tiles as f64 * steps + end;
+    let first = tiles.div_ceil(2) as f64 * (steps + end);
+    let second = if tiles > 1 { steps + (tiles / 2) as f64 * (steps + end) } else { 0.0 };
+    all_steps.max(first).max(second)
+}
+
+/// Fitted to `divisions.txt` of `runs/2026-11-24-h200-pingpong` and of `runs/2026-11-23-h200-divisions-cut`, and to the squares of the first,
+/// so that what is chosen is near the fastest. The times themselves are rough: a step is bounded from below by what tensor
+/// cores can do.
+const COSTS: [Cost; 11] = [
     Cost {
         kernel: &wgmma_persistent::DESCRIPTOR,
-        launch: 2.059,
-        chain: [0.672, 2.1],
-        outside: 0.407,
-        edge: 2.783,
+        launch: 5.0,
+        chain: [0.612, 1.892],
+        outside: 0.415,
+        edge: 1.518,
         split: WHOLE,
     },
     Cost {
         kernel: &wgmma_persistent::TILE_128X192,
-        launch: 3.328,
-        chain: [0.504, 1.746],
-        outside: 0.274,
-        edge: 1.588,
+        launch: 2.005,
+        chain: [0.458, 2.093],
+        outside: 0.348,
+        edge: 1.554,
         split: WHOLE,
     },
     Cost {
         kernel: &wgmma_persistent::TILE_128X128,
-        launch: 1.477,
-        chain: [0.365, 2.176],
-        outside: 0.369,
-        edge: 0.003,
+        launch: 1.877,
+        chain: [0.36, 1.511],
+        outside: 0.299,
+        edge: 1.047,
         split: WHOLE,
     },
     Cost {
         kernel: &wgmma_persistent::TILE_64X128,
-        launch: 0.5,
-        chain: [0.349, 1.136],
-        outside: 0.269,
-        edge: 2.939,
+        launch: 0.372,
+        chain: [0.321, 0.892],
+        outside: 0.427,
+        edge: 4.428,
         split: WHOLE,
     },
     Cost {
         kernel: &wgmma_persistent::TILE_64X64,
-        launch: 0.559,
-        chain: [0.159, 1.087],
-        outside: 1.5,
-        edge: 1.756,
+        launch: 0.458,
+        chain: [0.148, 0.833],
+        outside: 1.494,
+        edge: 1.388,
+        split: WHOLE,
+    },
+    Cost {
+        kernel: &wgmma_pingpong::DESCRIPTOR,
+        launch: 0.3,
+        chain: [0.352, 3.64],
+        outside: 0.993,
+        edge: 0.777,
         split: WHOLE,
     },
     Cost {
         kernel: &wgmma_split::TILE_64X16,
-        launch: 1.479,
-        chain: [0.205, 1.456],
-        outside: 1.5,
-        edge: 0.024,
+        launch: 0.3,
+        chain: [0.24, 0.445],
+        outside: 0.608,
+        edge: 0.157,
         split: SplitCost {
-            work: [0.164, 0.763],
-            block: 1.145,
-            fixup: [4.468, 14.634],
-            sequence: 0.317,
+            work: [0.171, 0.676],
+            block: 1.289,
+            fixup: [4.014, 16.61],
+            sequence: 0.293,
+            alone: [0.867, 0.805],
         },
     },
     Cost {
         kernel: &wgmma_split::TILE_128X32,
-        launch: 0.5,
-        chain: [0.309, 3.738],
-        outside: 1.165,
-        edge: 0.326,
+        launch: 0.3,
+        chain: [0.301, 3.12],
+        outside: 0.461,
+        edge: 0.378,
         split: SplitCost {
-            work: [0.25, 1.872],
-            block: 2.023,
-            fixup: [10.284, 0.472],
-            sequence: 0.365,
+            work: [0.247, 0.0],
+            block: 2.911,
+            fixup: [8.643, 1.791],
+            sequence: 0.209,
+            alone: [0.419, 0.694],
         },
     },
     Cost {
         kernel: &wgmma_split::TILE_128X64,
-        launch: 2.378,
-        chain: [0.453, 0.344],
-        outside: 1.337,
-        edge: 1.201,
+        launch: 0.3,
+        chain: [0.52, 3.256],
+        outside: 0.96,
+        edge: 0.505,
         split: SplitCost {
-            work: [0.546, 2.53],
-            block: 0.253,
-            fixup: [1.707, 9.197],
-            sequence: 0.27,
+            work: [0.527, 2.308],
+            block: 0.408,
+            fixup: [1.466, 10.38],
+            sequence: 0.373,
+            alone: [0.552, 1.065],
         },
     },
     Cost {
         kernel: &wgmma_split::TILE_128X128,
-        launch: 0.5,
-        chain: [0.558, 0.557],
-        outside: 0.577,
-        edge: 0.26,
+        launch: 0.3,
+        chain: [1.024, 0.1],
+        outside: 0.43,
+        edge: 0.002,
         split: SplitCost {
-            work: [0.576, 2.597],
-            block: 1.394,
-            fixup: [6.659, 1.334],
-            sequence: 1.37,
+            work: [0.426, 2.979],
+            block: 1.219,
+            fixup: [13.54, 1.02],
+            sequence: 0.731,
+            alone: [0.3, 1.675],
         },
     },
     Cost {
         kernel: &wgmma_split::TILE_256X128,
-        launch: 2.641,
-        chain: [0.861, 0.141],
-        outside: 0.06,
-        edge: 3.266,
+        launch: 3.582,
+        chain: [0.577, 6.622],
+        outside: 0.0,
+        edge: 0.005,
         split: SplitCost {
-            work: [0.672, 5.221],
-            block: 7.634,
-            fixup: [0.118, 1.965],
-            sequence: 1.063,
+            work: [0.609, 6.991],
+            block: 5.39,
+            fixup: [14.73, 2.7],
+            sequence: 0.219,
+            alone: [1.0, 0.0],
         },
     },
 ];
@@ -241,25 +284,28 @@ pub(super) fn ranking(gemm: &Gemm, multiprocessors: u32) -> Vec<TensorCoreTime> 
     times
 }
 
-/// How a kernel divides a product, in so many splits and among so many clusters if they are given.
+/// How a kernel divides a product, in the way that is asked for.
 pub(super) fn division(
     gemm: &Gemm,
     kernel: &TensorCoreDescriptor,
     multiprocessors: u32,
-    [splits, clusters]: [Option<u32>; 2],
+    Asked { splits, clusters, blocks }: Asked,
 ) -> Division {
     let cost = COSTS.iter().find(|cost| cost.kernel.name() == kernel.name());
     let time =
         |division: &Division| cost.map_or(0.0, |cost| cost.of(gemm, *division, multiprocessors));
     let all = Division::all(gemm, kernel, multiprocessors);
-    let asked: Vec<_> = match splits {
-        None => all.collect(),
-        Some(splits) => {
-            let splits = splits.clamp(1, Division::most_splits(gemm, kernel));
-            vec![Division { splits, ..Division::whole(gemm, kernel) }]
-        }
-    };
-    let asked = asked.into_iter().filter_map(|division| match clusters {
+    let splits = splits.map(|splits| splits.clamp(1, Division::most_splits(gemm, kernel)));
+    let most = kernel.blocks_per_multiprocessor();
+    let blocks = blocks.map(|blocks| if blocks < most { 1 } else { most });
+    // Of each number of blocks for a multiprocessor there is a cluster for each tile.
+    let asked = all.filter(|division| blocks.is_none_or(|blocks| division.blocks == blocks));
+    let asked = asked.filter_map(|division| match splits {
+        None => Some(division),
+        Some(_) if division.splits != 1 || division.clusters.is_some() => None,
+        Some(splits) => Some(Division { splits, ..division }),
+    });
+    let asked = asked.filter_map(|division| match clusters {
         None => Some(division),
         Some(_) if division.clusters.is_some() => None,
         Some(clusters) => Some(division.among(gemm, clusters)),
@@ -274,22 +320,36 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use gemm_matrix::Activation;
+
     use super::*;
 
-    /// What is chosen, next to the fastest of a recorded run.
-    #[test]
-    fn the_choice_is_near_the_fastest_of_the_recorded_run() {
-        let run =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-23-h200-divisions-cut");
-        let text = fs::read_to_string(run.join("divisions.txt")).unwrap();
-        let mut shapes: HashMap<&str, HashMap<&str, f64>> = HashMap::new();
+    /// Microseconds of each kernel and division, and of cuBLAS, for each product of a recorded run.
+    fn recorded(run: &str) -> HashMap<String, HashMap<String, f64>> {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
+        let text = fs::read_to_string(runs.join(run).join("divisions.txt")).unwrap();
+        let mut shapes: HashMap<String, HashMap<String, f64>> = HashMap::new();
         for line in text.lines() {
             let words: Vec<_> = line.split(' ').collect();
-            let time = words[2].parse().unwrap();
-            shapes.entry(words[0]).or_default().insert(words[1], time);
+            let times = shapes.entry(words[0].to_owned()).or_default();
+            times.insert(words[1].to_owned(), words[2].parse().unwrap());
+        }
+        shapes
+    }
+
+    /// What is chosen, next to the fastest of two recorded runs: what only the first has is taken as fast, next to cuBLAS, as there.
+    #[test]
+    fn the_choice_is_near_the_fastest_of_recorded_runs() {
+        let mut shapes = recorded("2026-11-24-h200-pingpong");
+        for (shape, before) in recorded("2026-11-23-h200-divisions-cut") {
+            let times = shapes.entry(shape).or_default();
+            let factor = times.get("cublas").map_or(1.0, |us| us / before["cublas"]);
+            for (name, us) in before {
+                times.entry(name).or_insert(us * factor);
+            }
         }
         let mut logs = Vec::new();
-        for (&shape, times) in &shapes {
+        for (shape, times) in &shapes {
             let (sizes, layout) = shape.split_once(':').unwrap_or((shape, "NN"));
             let (batch, sizes) = sizes.split_once('*').unwrap_or(("1", sizes));
             let sizes: Vec<usize> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
@@ -297,11 +357,13 @@ mod tests {
             let gemm = Gemm::new(m, n, k).transposed(&layout[..1] == "T", &layout[1..] == "T");
             let gemm = gemm.batched(batch.parse().unwrap(), [0; 3]);
             let kernel = best(&gemm, 132);
-            let Division { splits, clusters, .. } = division(&gemm, kernel, 132, [None; 2]);
+            let Division { splits, clusters, blocks, .. } =
+                division(&gemm, kernel, 132, Asked::default());
+            let alone = if blocks < kernel.blocks_per_multiprocessor() { ":1" } else { "" };
             let chosen = match (kernel.splits(), clusters) {
                 (false, _) => kernel.name().to_owned(),
-                (true, None) => format!("{}/{splits}", kernel.name()),
-                (true, Some(clusters)) => format!("{}/{splits}@{clusters}", kernel.name()),
+                (true, None) => format!("{}/{splits}{alone}", kernel.name()),
+                (true, Some(clusters)) => format!("{}/{splits}@{clusters}{alone}", kernel.name()),
             };
             let Some(time) = times.get(chosen.as_str()) else { panic!("{shape}: {chosen}") };
             let kernels = times.iter().filter(|(name, _)| name.starts_with("wgmma"));
@@ -309,17 +371,21 @@ mod tests {
             assert!(*time < 1.15 * least, "{shape}: {chosen} takes {time}, and another {least}");
             logs.push((time / least).ln());
         }
-        // Where tensor cores are what limits, large tiles of a persistent kernel were the fastest.
+        // Where tensor cores are what limits, large tiles, or warpgroups that take turns, were the fastest.
         for [m, n, k] in [[4096; 3], [8192; 3], [16384; 3], [2048, 8192, 8192], [4096, 4096, 1024]]
         {
             let chosen = best(&Gemm::new(m, n, k), 132).name();
             assert!(
-                ["wgmma_persistent", "wgmma_128x192"].contains(&chosen),
+                ["wgmma_persistent", "wgmma_128x192", "wgmma_pingpong"].contains(&chosen),
                 "{m}x{n}x{k}: {chosen}"
             );
         }
         let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
         assert!(logs.len() > 30 && mean < 1.02, "{mean}");
+        // An epilogue goes on while the next tile is multiplied.
+        let epilogue = Epilogue::new().activation(Activation::Relu);
+        let then = best(&Gemm::new(4096, 4096, 1024).then(epilogue), 132);
+        assert_eq!(then.name(), "wgmma_pingpong");
         assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_split_64x16");
     }
 }

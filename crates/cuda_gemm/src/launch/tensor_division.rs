@@ -30,6 +30,16 @@ pub(super) struct Division {
     pub splits: u32,
     /// Clusters that share the steps of the tiles of all products (*stream-K*); if none, there is one for each tile.
     pub clusters: Option<u32>,
+    /// Blocks that are to share a multiprocessor's memory: as many as can, or one.
+    pub blocks: u32,
+}
+
+/// What a caller asks of a division, where it is not to be what seems best.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    pub splits: Option<u32>,
+    pub clusters: Option<u32>,
+    pub blocks: Option<u32>,
 }
 
 impl Division {
@@ -37,27 +47,37 @@ impl Division {
     pub(super) fn whole(gemm: &Gemm, kernel: &TensorCoreDescriptor) -> Self {
         let (plain, swapped) = (tiles([gemm.m, gemm.n], kernel), tiles([gemm.n, gemm.m], kernel));
         // Where both are as many, the transpose is stored in longer rows.
-        match kernel.splits() && swapped <= plain {
-            true => Self { transposed: true, tiles: swapped, splits: 1, clusters: None },
-            false => Self { transposed: false, tiles: plain, splits: 1, clusters: None },
-        }
+        let transposed = kernel.splits() && swapped <= plain;
+        let tiles = if transposed { swapped } else { plain };
+        let blocks = kernel.blocks_per_multiprocessor();
+        Self { transposed, tiles, splits: 1, clusters: None, blocks }
     }
 
-    /// All that is chosen from for a product: several numbers of blocks in a cluster, and of each a cluster for each tile, as
-    /// many clusters as run at once, or one block for each multiprocessor.
+    /// All that is chosen from for a product: several numbers of blocks in a cluster, and of each a cluster for each tile, or
+    /// as many clusters as run at once, or one block for each multiprocessor; with memory for as many blocks as can share a
+    /// multiprocessor, or all of it for one.
     pub(super) fn all(
         gemm: &Gemm,
         kernel: &TensorCoreDescriptor,
         multiprocessors: u32,
     ) -> impl Iterator<Item = Self> + use<> {
         let (gemm, whole) = (*gemm, Self::whole(gemm, kernel));
-        let (divides, most) = (kernel.splits(), Self::most_splits(&gemm, kernel));
-        let slots = multiprocessors.saturating_mul(kernel.blocks_per_multiprocessor());
-        SPLITS.into_iter().filter(move |splits| *splits <= most).flat_map(move |splits| {
-            let whole = Self { splits, ..whole };
-            let blocks = [slots, multiprocessors].into_iter().filter(move |_| divides);
-            let shared = blocks.filter_map(move |blocks| whole.stream_k(&gemm, blocks / splits));
-            iter::once(whole).chain(shared)
+        let (most, most_splits) = (whole.blocks, Self::most_splits(&gemm, kernel));
+        let shared = [[most, most], [most, 1], [1, 1]];
+        let count = match (kernel.splits(), most) {
+            (false, _) => 0,
+            (true, 1) => 1,
+            (true, _) => shared.len(),
+        };
+        let alone = (kernel.splits() && most > 1).then_some(1);
+        let splits = SPLITS.into_iter().filter(move |splits| *splits <= most_splits);
+        splits.flat_map(move |splits| {
+            let of = move |blocks| Self { splits, blocks, ..whole };
+            let whole = iter::once(most).chain(alone).map(of);
+            let shared = shared.into_iter().take(count).filter_map(move |[blocks, at_once]| {
+                of(blocks).stream_k(&gemm, multiprocessors.saturating_mul(at_once) / splits)
+            });
+            whole.chain(shared)
         })
     }
 

@@ -29,7 +29,7 @@ impl TensorCorePlan {
     ) -> Result<(), Error> {
         let Self { kernel, stream, gemm, division, functions, .. } = self;
         let (device, descriptor) = (kernel.device(), kernel.descriptor());
-        let Division { transposed, tiles, splits, clusters } = *division;
+        let Division { transposed, tiles, splits, clusters, blocks } = *division;
         if tiles == 0 {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl TensorCorePlan {
                     stream,
                     (grid, splits, descriptor.starts_early()),
                     descriptor.threads(),
-                    descriptor.shared_bytes(),
+                    descriptor.shared_bytes(blocks),
                     arguments.pointers_for(descriptor).as_ref(),
                 )?;
             }
@@ -132,7 +132,8 @@ impl TensorCorePlan {
         let [lda, ldb, ldc] = [a, b, c].map(|operand| operand.ld as u32);
         let [a, b, c] = [a, b, c].map(|operand| Address(operand.address));
         let mut arguments = TensorCorePointers { m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
-        let (threads, shared) = (descriptor.threads(), descriptor.shared_bytes());
+        let (threads, shared) =
+            (descriptor.threads(), descriptor.shared_bytes(self.division.blocks));
         // SAFETY: as in `launch`; there is a block for each tile.
         unsafe {
             let tiles = self.division.tiles as u32;

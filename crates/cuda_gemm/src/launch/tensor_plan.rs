@@ -89,6 +89,12 @@ impl TensorCorePlan {
         self.division.clusters
     }
 
+    /// Blocks that are to share a multiprocessor: see
+    /// [`TensorCoreBuilder::blocks_per_multiprocessor`](super::TensorCoreBuilder::blocks_per_multiprocessor).
+    pub fn blocks_per_multiprocessor(&self) -> u32 {
+        self.division.blocks
+    }
+
     /// Alpha and beta.
     fn factors(&self) -> [f32; 2] {
         [self.gemm.alpha, self.gemm.beta]

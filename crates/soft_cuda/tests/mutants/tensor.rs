@@ -134,7 +134,7 @@ fn run(
     let config = LaunchConfig {
         grid: [if spec.is_persistent() { BLOCKS } else { clusters * splits }, 1, 1],
         block: [spec.threads(), 1, 1],
-        dynamic_shared: spec.shared_bytes(),
+        dynamic_shared: spec.shared_bytes(spec.blocks_per_multiprocessor()),
     };
     let cluster = [splits, 1, 1];
     let early = spec.starts_early();

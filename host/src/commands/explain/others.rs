@@ -95,7 +95,7 @@ pub fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> String 
         text: plain(descriptor.header()),
         block_tile: [bm, bn, BK],
         threads: descriptor.threads(),
-        shared_bytes: descriptor.shared_bytes(),
+        shared_bytes: descriptor.shared_bytes(descriptor.blocks_per_multiprocessor()),
         splits: descriptor.splits(),
         multiply_adds_per_element: f64::from(bm) * f64::from(bn) / f64::from(bm + bn),
     };

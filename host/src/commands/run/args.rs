@@ -72,6 +72,12 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     clusters: Option<u32>,
 
+    /// Blocks that share a multiprocessor's memory, most of which is stages: 1, or as many as can; for wgmma_split
+    /// [default: what seems best].
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    blocks_per_multiprocessor: Option<u32>,
+
     /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles and tf32 kernels but
     /// those by bulk copies.
     #[arg(long)]
@@ -131,7 +137,12 @@ impl RunArgs {
     }
 
     pub fn kernel_options(&self) -> KernelOptions {
-        KernelOptions { splits: self.splits, clusters: self.clusters, staged: self.staged }
+        KernelOptions {
+            splits: self.splits,
+            clusters: self.clusters,
+            blocks_per_multiprocessor: self.blocks_per_multiprocessor,
+            staged: self.staged,
+        }
     }
 
     /// Makes sure that the options go with the choice.
@@ -147,6 +158,7 @@ impl RunArgs {
         };
         let is_for_auto = matches!(choice, Selection::Auto | Selection::All)
             && self.product.compute() == Compute::F32;
+        let shares_steps = matches!(choice, Selection::TensorCore(one) if one.splits());
         let mistakes = [
             (
                 self.splits.is_some() && !is_one,
@@ -154,8 +166,12 @@ impl RunArgs {
                  wgmma_split, with --kernel (--list)",
             ),
             (
-                self.clusters.is_some()
-                    && !matches!(choice, Selection::TensorCore(one) if one.splits()),
+                self.blocks_per_multiprocessor.is_some() && !shares_steps,
+                "--blocks-per-multiprocessor is for the kernels that share steps along K: name one of wgmma_split \
+                 with --kernel (--list)",
+            ),
+            (
+                self.clusters.is_some() && !shares_steps,
                 "--clusters is for the kernels that share steps along K: name one of wgmma_split with --kernel \
                  (--list)",
             ),
