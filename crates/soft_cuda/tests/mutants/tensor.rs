@@ -131,10 +131,12 @@ fn run(
         let at = params.len() - 16;
         params.splice(at.., [partials, counters].into_iter().flat_map(u64::to_le_bytes));
     }
+    // One cluster has all memory of a multiprocessor, and so more stages.
+    let blocks = if clusters == 1 { 1 } else { spec.blocks_per_multiprocessor() };
     let config = LaunchConfig {
         grid: [if spec.is_persistent() { BLOCKS } else { clusters * splits }, 1, 1],
         block: [spec.threads(), 1, 1],
-        dynamic_shared: spec.shared_bytes(spec.blocks_per_multiprocessor()),
+        dynamic_shared: spec.shared_bytes(blocks),
     };
     let cluster = [splits, 1, 1];
     let early = spec.starts_early();
@@ -194,7 +196,7 @@ fn kernels_for_tensor_cores_pass_all_checks() {
 }
 
 /// Mutants that survive: the kernel, how the instruction begins, and why.
-const SURVIVORS: [(&str, &str, &str); 7] = [
+const SURVIVORS: [(&str, &str, &str); 11] = [
     ("wgmma*", "griddepcontrol.wait", FRONT_ENDED),
     ("wgmma", "barrier.sync", WHOLE),
     ("wgmma_split_64x16", "barrier.sync", WHOLE),
@@ -202,7 +204,15 @@ const SURVIVORS: [(&str, &str, &str); 7] = [
     ("wgmma_persistent", "mbarrier.try_wait", STAGGER),
     ("wgmma_128x192", "mbarrier.try_wait", STAGGER),
     ("wgmma_128x128", "mbarrier.try_wait", STAGGER),
+    ("wgmma_pingpong", "wgmma.fence", SECOND),
+    ("wgmma_pingpong", "wgmma.wait_group", BOTH),
+    ("wgmma_split_128x128", "mbarrier.init", FEWER),
+    ("wgmma_split_256x128", "mbarrier.init", FEWER),
 ];
+const SECOND: &str =
+    "of the second half of a step: nothing has touched the sums since that of the first";
+const BOTH: &str = "one for the sums of each half, side by side: each waits for all";
+const FEWER: &str = "of the loop for eight stages at a time, of which there are fewer";
 const FRONT_ENDED: &str = "where K is 0, which no product here has; or of consumers, which come after the producer's: they \
     wait for tiles that it has loaded";
 const WHOLE: &str =
