@@ -80,8 +80,12 @@ fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn 
         for (blocks, splits) in
             blocks.into_iter().flat_map(|blocks| SPLITS.map(|splits| (blocks, splits)))
         {
-            let slots = device.info().limits.multiprocessors * blocks;
-            for clusters in [tiles, slots / splits] {
+            let multiprocessors = device.info().limits.multiprocessors;
+            let mut streams = vec![tiles, multiprocessors * blocks / splits];
+            if blocks > 1 {
+                streams.push(multiprocessors / splits);
+            }
+            for clusters in streams {
                 let plan =
                     plan().splits(splits).clusters(clusters).blocks_per_multiprocessor(blocks);
                 let plan = plan.prepare()?;

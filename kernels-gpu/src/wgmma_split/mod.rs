@@ -288,7 +288,7 @@ unsafe fn gemm<
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
-            // Not known to be as few as they are, so that the loop is not unrolled.
+            // Not known to be as few as they are, so that the loop is not unrolled as a whole.
             for stage in 0..black_box(stages) {
                 full.add(stage).init(1); // the producer, and the bytes that it asks for
                 empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp

@@ -139,9 +139,9 @@ fn alternating(tiles: u64, steps: f64, end: f64) -> f64 {
     all_steps.max(first).max(second)
 }
 
-/// Fitted to `divisions.txt` of `runs/2026-11-24-h200-pingpong` and of `runs/2026-11-23-h200-divisions-cut`, and to the squares of the first,
-/// so that what is chosen is near the fastest. The times themselves are rough: a step is bounded from below by what tensor
-/// cores can do.
+/// Fitted to `divisions.txt` of `runs/2026-11-24-h200-pingpong` and of `runs/2026-11-23-h200-divisions-cut`, to the squares of the first, and to
+/// a few estimates of large products, which its README names, so that what is chosen is near the fastest. The times themselves are
+/// rough: a step is bounded from below by what tensor cores can do.
 const COSTS: [Cost; 11] = [
     Cost {
         kernel: &wgmma_persistent::DESCRIPTOR,

@@ -205,7 +205,7 @@ const SURVIVORS: [(&str, &str, &str); 11] = [
     ("wgmma_128x192", "mbarrier.try_wait", STAGGER),
     ("wgmma_128x128", "mbarrier.try_wait", STAGGER),
     ("wgmma_pingpong", "wgmma.fence", SECOND),
-    ("wgmma_pingpong", "wgmma.wait_group", BOTH),
+    ("wgmma_pingpong", "wgmma.wait_group.sync.aligned \t0", BOTH),
     ("wgmma_split_128x128", "mbarrier.init", FEWER),
     ("wgmma_split_256x128", "mbarrier.init", FEWER),
 ];
