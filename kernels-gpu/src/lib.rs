@@ -16,6 +16,7 @@
 
 pub mod async_copy;
 pub mod coalesced;
+mod dependent_launch;
 mod descriptor;
 pub mod epilogue;
 pub mod frag_prefetch;

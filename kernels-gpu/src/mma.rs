@@ -76,7 +76,6 @@ macro_rules! kernels {
             persistent: false,
             splits: false,
             blocks: 1,
-            starts_early: false,
             source: include_str!("mma.rs"),
         };
         kernels!(@one $bf16, Bf16, $warps_m, $warps_n, $mt, $nt, $sums);

@@ -52,7 +52,6 @@ use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
-use crate::epilogue;
 use crate::matrix::{Output, TRANSPOSED_A};
 use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
 use crate::stream_k::{Fixup, MailboxEntry, Scheduler, TilePlace};
@@ -60,6 +59,7 @@ use crate::swizzle::swizzle;
 use crate::thread_tile::{
     Fragments, STAGE_OUT, THREADS, TM, TN, ThreadTile, store_epilogue, store_tile,
 };
+use crate::{dependent_launch, epilogue};
 
 /// Threads that compute, and threads that fill the pipeline.
 const CONSUMERS: u32 = THREADS;
@@ -159,6 +159,7 @@ pub unsafe fn persistent(
         unsafe { storage.init(PRODUCERS, CONSUMERS * PARTS) };
     }
     thread::sync_threads();
+    dependent_launch::begin();
     let mut work_tiles = scheduler.work_tiles();
 
     if warp >= CONSUMERS / 32 {

@@ -18,6 +18,7 @@
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
+use crate::dependent_launch;
 use crate::matrix::{POINTERS_A, POINTERS_B, addressed};
 
 /// Threads per block of [`stage_operands()`].
@@ -63,6 +64,7 @@ pub unsafe fn stage_operands(
     stride_b: u64,
     pointer_batch: u32,
 ) {
+    dependent_launch::begin();
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
     let (from, ld_from, to, ld_to) =
@@ -158,6 +160,7 @@ pub unsafe fn stage_transposed(
     stride_b: u64,
     pointer_batch: u32,
 ) {
+    dependent_launch::begin();
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
     let (from, ld_from, to, ld_to) =
@@ -244,6 +247,7 @@ pub unsafe fn stage_halves(
     cols: u32,
 ) {
     const VECTOR: u32 = 8;
+    dependent_launch::begin();
     let product = thread::block_idx_y() as usize;
     let from = from.wrapping_add(product * stride as usize);
     let to = to.wrapping_add(product * rows as usize * ld_to as usize);

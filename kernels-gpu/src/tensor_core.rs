@@ -113,7 +113,6 @@ pub struct TensorCoreDescriptor {
     pub(crate) persistent: bool,
     pub(crate) splits: bool,
     pub(crate) blocks: u32,
-    pub(crate) starts_early: bool,
     pub(crate) source: &'static str,
 }
 
@@ -199,13 +198,6 @@ impl TensorCoreDescriptor {
     /// How many blocks share a multiprocessor's memory and registers.
     pub const fn blocks_per_multiprocessor(&self) -> u32 {
         self.blocks
-    }
-
-    /// Whether a launch may begin before the kernel in front of it has ended (*programmatic dependent launch*).
-    /// The kernel waits for that one itself: before its own wait no thread reads what an earlier kernel
-    /// writes, or writes what one reads or writes, but for prefetches to L2, and some thread of each block waits.
-    pub const fn starts_early(&self) -> bool {
-        self.starts_early
     }
 
     /// The text of the kernel's file, whose header explains it.

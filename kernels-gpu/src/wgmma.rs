@@ -67,7 +67,6 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     persistent: true,
     splits: false,
     blocks: 1,
-    starts_early: false,
     source: include_str!("wgmma.rs"),
 };
 

@@ -90,7 +90,6 @@ macro_rules! kernels {
             persistent: true,
             splits: false,
             blocks: 1,
-            starts_early: true,
             source: include_str!("wgmma_persistent.rs"),
         };
         kernels!(@one $bf16, $sums, $warpgroups, $stages, false, false, false);

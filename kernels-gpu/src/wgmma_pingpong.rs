@@ -96,7 +96,6 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     persistent: true,
     splits: false,
     blocks: 1,
-    starts_early: true,
     source: include_str!("wgmma_pingpong.rs"),
 };
 

@@ -87,7 +87,6 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     persistent: false,
     splits: false,
     blocks: 1,
-    starts_early: false,
     source: include_str!("wgmma_pipelined.rs"),
 };
 

@@ -1,5 +1,8 @@
 //! What a device allows a launch to be.
 
+/// Bytes of shared memory that each block costs beside its own.
+pub(crate) const RESERVED_SHARED: u32 = 1024;
+
 /// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
 ///
 /// ```

@@ -53,11 +53,11 @@ use cuda_std::prelude::*;
 use cuda_std::shared::{self, SharedPtr};
 
 use super::warp_tile::Fragments;
-use crate::epilogue;
 use crate::matrix::{Input, Output};
 use crate::swizzle::swizzled_tile;
 use crate::tiles::kernel::Params;
 use crate::tiles::reduction::reduce_sums;
+use crate::{dependent_launch, epilogue};
 
 /// Elements of a chunk of 16 bytes.
 const CHUNK: u32 = 4;
@@ -237,6 +237,7 @@ impl<
         let Params { m, n, a, lda, b, ldb, .. } = params;
         let (row, col) = Self::block();
         let is_interior = row + Self::BM <= m && col + Self::BN <= n;
+        dependent_launch::begin();
         // SAFETY: as the launch promises.
         let (a, b) = unsafe { (Input::new(a, lda, m, end), Input::new(b, ldb, end, n)) };
         let block = Block { a, b, row, col, begin, end, is_interior };

@@ -48,6 +48,7 @@ use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use super::fragment::{FragmentB, PANEL, column, exchange};
 use super::producer::BK;
+use crate::dependent_launch;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{self, Accumulate, Parameters};
 use crate::matrix::{Output, TRANSPOSED_B};
@@ -218,6 +219,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         };
 
         if steps == 0 {
+            dependent_launch::begin();
             // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
             let mut tile = thread::block_idx_x();
             while tile < tiles {
@@ -253,6 +255,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             mbarrier::fence_init();
         }
         thread::sync_threads();
+        dependent_launch::begin();
 
         if warpgroup == WARPGROUPS {
             // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it

@@ -38,13 +38,13 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use super::producer::{self, BK, Lane, PRODUCERS, Producer};
-use crate::epilogue;
 use crate::matrix::{Input, Output};
 use crate::pipeline::StageState;
 use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
 use crate::tiles::kernel::Params;
 use crate::tiles::reduction::{attend_arrival, reduce_sums, tile_number};
+use crate::{dependent_launch, epilogue};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -224,6 +224,7 @@ impl<
             mbarrier::fence_init();
         }
         thread::sync_threads();
+        dependent_launch::begin();
 
         if warpgroup >= CONSUMERS {
             // SAFETY: a whole warpgroup, which takes what the others give, or gives it.

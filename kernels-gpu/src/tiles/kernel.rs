@@ -3,8 +3,8 @@
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 
-use crate::epilogue;
 use crate::matrix::{Output, POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_C, addressed};
+use crate::{dependent_launch, epilogue};
 
 /// The parameters of every entry point: see [`KernelAbi::SplitK`](crate::KernelAbi::SplitK).
 #[derive(Clone, Copy)]
@@ -55,6 +55,10 @@ impl Params {
             return (self, Split { count: thread::grid_dim_z(), index: z });
         }
         let (product, index) = (z / splits, z % splits);
+        if self.layout & (POINTERS_A | POINTERS_B) != 0 {
+            // These addresses are read before all else.
+            dependent_launch::wait();
+        }
         // SAFETY: the caller's contract.
         unsafe {
             self.a = self.operand(self.a.cast_mut(), self.stride_a, POINTERS_A, product);

@@ -32,8 +32,8 @@ use cuda_std::shared::SharedPtr;
 use super::copy::{CopyB, row_b, swapped};
 use super::geometry::Geometry;
 use super::kernel::Params;
-use crate::epilogue;
 use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
+use crate::{dependent_launch, epilogue};
 
 /// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its entry point, for
 /// a [`Geometry`] with the constants that are listed. `unrolled`: see [`Outer`]. `min_blocks` is what
@@ -243,6 +243,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
 
         let mut acc = [[0.0f32; TN]; TM];
         let mut left = k;
+        dependent_launch::begin();
         let mut stage = 0;
         while stage < G::STAGES - 1 {
             copy(left.saturating_sub(stage * G::BK), stage);

@@ -32,6 +32,7 @@ use cuda_std::prelude::*;
 use super::geometry::{Geometry, stages};
 use super::kernel::{Params, kernel_module};
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
+use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_A;
 
@@ -191,6 +192,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // The thread's four columns of each row.
         let mut sums: Quads = [[0.0; 4]; MAX_QUADS];
         let mut left = end.saturating_sub(begin);
+        dependent_launch::begin();
         for stage in 0..G::STAGES - 1 {
             copy(left.saturating_sub(stage * G::BK), stage);
         }

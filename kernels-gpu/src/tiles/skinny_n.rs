@@ -45,6 +45,7 @@ use cuda_std::{cp_async, vec, warp};
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
 use super::reduction::is_last_to_arrive;
+use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_B;
 
@@ -228,6 +229,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
 
         let mut sums = [[0.0f32; TN]; TM];
         let mut left = end.saturating_sub(begin);
+        dependent_launch::begin();
         for stage in 0..G::STAGES - 1 {
             copy(left.saturating_sub(stage * G::BK), stage);
         }

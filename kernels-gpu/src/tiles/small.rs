@@ -38,8 +38,8 @@ use cuda_std::shared::SharedPtr;
 use super::geometry::{Geometry, stages};
 use super::kernel::{Params, kernel_module};
 use crate::descriptor::KernelAbi;
-use crate::epilogue;
 use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
+use crate::{dependent_launch, epilogue};
 
 kernel_module! {
     /// Products up to 32 x 32.
@@ -263,6 +263,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
 
         let mut acc = [[0.0f32; TN]; TM];
         let mut left = k;
+        dependent_launch::begin();
         let mut stage = 0;
         while stage < G::STAGES - 1 {
             // SAFETY: the matrices are as the launch promises, and nobody uses the stage before the

@@ -109,9 +109,9 @@ use super::kernel::Params;
 use super::main_loop::MainLoop;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::descriptor::KernelAbi;
-use crate::epilogue;
 use crate::matrix::{Output, TRANSPOSED_A, TRANSPOSED_B};
 use crate::swizzle::swizzled_tile;
+use crate::{dependent_launch, epilogue};
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
@@ -208,6 +208,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let mut acc = [[0.0f32; TN]; TM];
 
         let left = end.saturating_sub(begin);
+        dependent_launch::begin();
         let mut stage = 0;
         while stage < G::STAGES - 1 {
             // An empty sum is a step of zeros: a way around the loop would make it slower.

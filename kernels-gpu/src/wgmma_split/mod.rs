@@ -100,7 +100,6 @@ macro_rules! kernels {
             persistent: false,
             splits: true,
             blocks: $blocks,
-            starts_early: true,
             source: include_str!("mod.rs"),
         };
         const _: () = assert!(

@@ -5,9 +5,7 @@ use kernels_gpu::{KernelDescriptor, Shared};
 use super::table::{Measured, Table};
 use crate::device::DeviceInfo;
 use crate::error::Error;
-
-/// Bytes of shared memory that each block costs beside its own.
-const RESERVED: u64 = 1024;
+use crate::limits::RESERVED_SHARED;
 
 /// How many blocks of a kernel a multiprocessor has room for, without asking the driver, which
 /// would have to compile the kernel first; 0 if it cannot run at all. Registers are not counted:
@@ -24,7 +22,8 @@ pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
     {
         return 0;
     }
-    let by_shared = u64::from(info.shared_per_multiprocessor) / (shared + RESERVED);
+    let by_shared =
+        u64::from(info.shared_per_multiprocessor) / (shared + u64::from(RESERVED_SHARED));
     (info.threads_per_multiprocessor / descriptor.threads()).min(by_shared as u32)
 }
 

@@ -8,10 +8,10 @@ use cuda_driver::sys::CUresult;
 use cust::context::{Context, CurrentContext};
 use cust::device::Device as CudaDevice;
 use cust::error::CudaError;
-use cust::module::Module;
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
+use super::module::Loaded;
 use crate::error::{Error, no_gpu};
 use crate::ptx;
 use crate::queue::Queue;
@@ -79,7 +79,7 @@ struct Shared {
 /// A context with what is loaded in it, for all devices that are open with this ordinal.
 struct LoadedContext {
     // As above.
-    modules: Mutex<HashMap<&'static str, Box<Module>>>,
+    modules: Mutex<HashMap<&'static str, Loaded>>,
     context: Context,
 }
 
@@ -213,7 +213,7 @@ impl Device {
     }
 
     /// The modules that are loaded, by their entry points. None is ever removed.
-    pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Box<Module>>> {
+    pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Loaded>> {
         // A thread that panics leaves nothing half done.
         self.0.context.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! Loading PTX, and what comes of it: entry points.
 
 use std::collections::hash_map::Entry;
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::mem;
 
 use cuda_driver::sys::{self, CUresult};
@@ -9,7 +9,9 @@ use cust::function::{BlockSize, Function, GridSize};
 use cust::module::Module;
 
 use super::handle::{Device, code, describe};
+use super::info::DeviceInfo;
 use crate::error::Error;
+use crate::limits::RESERVED_SHARED;
 use crate::stream::Stream;
 
 impl Device {
@@ -23,21 +25,42 @@ impl Device {
     pub fn entry_point(&self, name: &'static str) -> Result<EntryPoint, Error> {
         self.make_current()?;
         let mut modules = self.modules();
-        let module = match modules.entry(name) {
-            Entry::Occupied(module) => module.into_mut(),
+        let loaded = match modules.entry(name) {
+            Entry::Occupied(loaded) => loaded.into_mut(),
             Entry::Vacant(place) => {
                 let text = ptx_syntax::extract(self.ptx(), name).ok_or_else(|| {
                     Error::NotInPtx { kernel: name, device: self.info().name.clone() }
                 })?;
-                place.insert(Box::new(load(&text, &self.info().name)?))
+                place.insert(Loaded::new(&text, &self.info().name)?)
             }
         };
-        let function =
-            module.get_function(name).map_err(|error| self.error("cuModuleGetFunction", error))?;
+        let starts_early = loaded.starts_early;
+        let function = loaded.module.get_function(name);
+        let function = function.map_err(|error| self.error("cuModuleGetFunction", error))?;
         // SAFETY: only the lifetime is changed. The module is boxed in the device's context, which never
         // drops one of its modules, and which the entry point keeps.
         let function = unsafe { mem::transmute::<Function<'_>, Function<'static>>(function) };
-        Ok(EntryPoint { function, device: self.clone() })
+        drop(modules);
+        let mut entry_point = EntryPoint { function, device: self.clone(), early_shared: None };
+        if starts_early {
+            let limit = self.info().limits.shared_optin;
+            let most = limit
+                .saturating_sub(entry_point.attribute(sys::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?);
+            entry_point.allow_shared(most)?;
+            entry_point.early_shared = Some(most);
+        }
+        Ok(entry_point)
+    }
+
+    /// Bytes of shared memory of a block with which no more blocks of a grid fit a multiprocessor than there are for
+    /// each if they are spread evenly.
+    fn spreading_shared(&self, grid: &GridSize) -> u32 {
+        let DeviceInfo { limits, shared_per_multiprocessor, .. } = self.info();
+        let blocks = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
+        let share = blocks.div_ceil(limits.multiprocessors.max(1).into());
+        // With one more block than that, each would have no more than this; so it fits 32 bits.
+        let of_one_more = (u64::from(*shared_per_multiprocessor) / (share + 1)) as u32;
+        (of_one_more + 1).saturating_sub(RESERVED_SHARED)
     }
 
     /// The entry points that are loaded, in this process and for every device that is open with the same number, in
@@ -56,6 +79,12 @@ impl Device {
         names.sort_unstable();
         names
     }
+}
+
+/// The module of an entry point.
+pub(super) struct Loaded {
+    module: Box<Module>,
+    starts_early: bool,
 }
 
 /// A kernel's entry point, loaded on a device.
@@ -92,11 +121,18 @@ impl Device {
 pub struct EntryPoint {
     function: Function<'static>,
     device: Device,
+    /// If it may start early: the most dynamic shared memory that a block may have.
+    early_shared: Option<u32>,
 }
 
 impl EntryPoint {
     /// Enqueues a launch on a stream of the same device. `arguments` are the addresses of the
     /// kernel's arguments, in order; `shared_bytes` is the size of its dynamic shared memory.
+    ///
+    /// A kernel that waits itself for what is enqueued before it (`griddepcontrol.wait`) may begin before that has
+    /// ended (*programmatic dependent launch*). Its blocks get more shared memory than they ask for where else more of
+    /// them would share a multiprocessor than when they are spread evenly: those of the launch before are in the way
+    /// then, and blocks that begin beside them may crowd where there is room.
     ///
     /// # Errors
     ///
@@ -114,8 +150,16 @@ impl EntryPoint {
         shared_bytes: u32,
         arguments: &[*mut c_void],
     ) -> Result<(), Error> {
-        self.device.make_current()?;
         let (grid, block) = (grid.into(), block.into());
+        if let Some(most) = self.early_shared {
+            let early =
+                attribute(sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, [1, 0, 0]);
+            let size =
+                (grid, block, shared_bytes.max(self.device.spreading_shared(&grid).min(most)));
+            // SAFETY: the caller's contract.
+            return unsafe { self.launch_with(stream, size, &mut [early], arguments) };
+        }
+        self.device.make_current()?;
         let _exclusive = stream.exclusive();
         if let Some(stream) = stream.as_cust() {
             // SAFETY: the caller's contract; the driver copies the arguments during the call.
@@ -141,8 +185,7 @@ impl EntryPoint {
         self.device.check("cuLaunchKernel", result)
     }
 
-    /// As [`EntryPoint::launch`], with clusters of so many blocks along x, which are spread over multiprocessors. If `early`, blocks may start before what is
-    /// enqueued before has ended (*programmatic dependent launch*).
+    /// As [`EntryPoint::launch`], with clusters of so many blocks along x, which are spread over multiprocessors.
     ///
     /// # Errors
     ///
@@ -150,29 +193,19 @@ impl EntryPoint {
     ///
     /// # Safety
     ///
-    /// As there; the kernel's contract has clusters of this size, too. With `early` the kernel waits itself
-    /// (`griddepcontrol.wait`): before its own wait no thread reads what an earlier kernel writes, or writes
-    /// what one reads or writes, but for prefetches to L2, and some thread of each block waits.
+    /// As there; the kernel's contract has clusters of this size, too.
     pub(crate) unsafe fn launch_in_clusters(
         &self,
         stream: &Stream,
-        (grid, cluster, early): (u32, u32, bool),
+        (grid, cluster): (u32, u32),
         threads: u32,
         shared_bytes: u32,
         arguments: &[*mut c_void],
     ) -> Result<(), Error> {
-        if cluster == 1 && !early {
+        if cluster == 1 && self.early_shared.is_none() {
             // SAFETY: the caller's contract: a block is a cluster of its own.
             return unsafe { self.launch(stream, grid, threads, shared_bytes, arguments) };
         }
-        self.device.make_current()?;
-        let attribute = |id, numbers: [u32; 3]| {
-            let mut value = [0; 64];
-            for (bytes, number) in value.chunks_exact_mut(4).zip(numbers) {
-                bytes.copy_from_slice(&number.to_ne_bytes());
-            }
-            sys::CUlaunchAttribute { id, pad: [0; 4], value }
-        };
         const SPREAD: u32 = 1;
         let mut attributes = [
             attribute(
@@ -182,16 +215,34 @@ impl EntryPoint {
             attribute(sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [cluster, 1, 1]),
             attribute(
                 sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                [early.into(), 0, 0],
+                [self.early_shared.is_some().into(), 0, 0],
             ),
         ];
+        let size = (grid.into(), threads.into(), shared_bytes);
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_with(stream, size, &mut attributes, arguments) }
+    }
+
+    /// Enqueues a launch of this grid, block and shared memory, with attributes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`EntryPoint::launch`]; the attributes are right for the kernel.
+    unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        (grid, block, shared_bytes): (GridSize, BlockSize, u32),
+        attributes: &mut [sys::CUlaunchAttribute],
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        self.device.make_current()?;
         let config = sys::CUlaunchConfig {
-            grid_dim_x: grid,
-            grid_dim_y: 1,
-            grid_dim_z: 1,
-            block_dim_x: threads,
-            block_dim_y: 1,
-            block_dim_z: 1,
+            grid_dim_x: grid.x,
+            grid_dim_y: grid.y,
+            grid_dim_z: grid.z,
+            block_dim_x: block.x,
+            block_dim_y: block.y,
+            block_dim_z: block.z,
             shared_mem_bytes: shared_bytes,
             stream: stream.as_raw(),
             attrs: attributes.as_mut_ptr(),
@@ -230,28 +281,54 @@ impl EntryPoint {
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
     /// not know the attribute. Never takes any back, which another product may need.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
-        const ATTRIBUTE: std::ffi::c_int = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        self.device.make_current()?;
         // One thread at a time looks and sets.
         let _modules = self.device.modules();
-        // No more than the device's limit, which the driver counts in an i32.
-        let bytes = bytes.cast_signed();
-        let mut allowed = 0;
-        // SAFETY: `allowed` is valid for the write. The function is loaded, and belongs to the
-        // context just made current.
-        let result = unsafe { sys::cuFuncGetAttribute(&raw mut allowed, ATTRIBUTE, self.raw()) };
-        self.device.check("cuFuncGetAttribute", result)?;
-        if bytes <= allowed {
+        if bytes <= self.attribute(sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)? {
             return Ok(());
         }
-        // SAFETY: as above.
-        let result = unsafe { sys::cuFuncSetAttribute(self.raw(), ATTRIBUTE, bytes) };
+        // SAFETY: the function is loaded, and belongs to the context just made current.
+        let result = unsafe {
+            let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // No more than the device's limit, which the driver counts in an i32.
+            sys::cuFuncSetAttribute(self.raw(), attribute, bytes.cast_signed())
+        };
         self.device.check("cuFuncSetAttribute", result)
+    }
+
+    /// A number that the driver knows of the function.
+    fn attribute(&self, attribute: c_int) -> Result<u32, Error> {
+        self.device.make_current()?;
+        let mut value = 0;
+        // SAFETY: `value` is valid for the write. The function is loaded, and belongs to the
+        // context just made current.
+        let result = unsafe { sys::cuFuncGetAttribute(&raw mut value, attribute, self.raw()) };
+        self.device.check("cuFuncGetAttribute", result)?;
+        // They are counts, never negative.
+        Ok(value.cast_unsigned())
     }
 
     fn raw(&self) -> sys::CUfunction {
         self.function.to_raw().into()
     }
+}
+
+impl Loaded {
+    /// From the PTX of one kernel.
+    fn new(text: &str, device: &str) -> Result<Self, Error> {
+        // All kernels that have this instruction keep to what it is for: before it no thread accesses what another
+        // kernel may write, or writes what one may access, but for prefetches to L2.
+        let starts_early = text.contains("griddepcontrol.wait");
+        Ok(Self { module: Box::new(load(text, device)?), starts_early })
+    }
+}
+
+/// An attribute of a launch, which begins with these numbers.
+fn attribute(id: u32, numbers: [u32; 3]) -> sys::CUlaunchAttribute {
+    let mut value = [0; 64];
+    for (bytes, number) in value.chunks_exact_mut(4).zip(numbers) {
+        bytes.copy_from_slice(&number.to_ne_bytes());
+    }
+    sys::CUlaunchAttribute { id, pad: [0; 4], value }
 }
 
 /// Loads PTX, and fetches the compiler's log where that fails.

@@ -106,7 +106,7 @@ impl TensorCorePlan {
             unsafe {
                 function.launch_in_clusters(
                     stream,
-                    (grid, splits, descriptor.starts_early()),
+                    (grid, splits),
                     descriptor.threads(),
                     descriptor.shared_bytes(blocks),
                     arguments.pointers_for(descriptor).as_ref(),

@@ -1,7 +1,8 @@
 //! A small product for a kernel to compute.
 
+use super::front;
 use kernels_gpu::epilogue::Parameters;
-use kernels_gpu::matrix::{TRANSPOSED_A, TRANSPOSED_B};
+use kernels_gpu::matrix::{POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B};
 use kernels_gpu::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorElement, TensorMap};
 
@@ -21,6 +22,8 @@ pub struct Product {
     transposed_b: bool,
     /// Whether the first element of A is infinite.
     infinite: bool,
+    /// Whether A, B and C are behind arrays of addresses.
+    addressed: bool,
 }
 
 /// Splits of K, where a kernel can split it.
@@ -48,6 +51,9 @@ impl Product {
             let across = [13, 1, 4, 5].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(across.map(|of| Product { transposed_a: true, ..of }));
         }
+        if spec.abi().has_pointer_batches() {
+            all.push(Product { addressed: true, ..Product::of(spec, unaligned, 1) });
+        }
         // These compute a tile once more where something is not finite.
         if spec.arithmetic() != Arithmetic::Fma && spec.target() == Target::Sm80 {
             let infinite = [13, 5].map(|steps| Product::of(spec, unaligned, steps));
@@ -74,6 +80,7 @@ impl Product {
             transposed_a: false,
             transposed_b: false,
             infinite: false,
+            addressed: false,
         }
     }
 
@@ -81,34 +88,42 @@ impl Product {
         columns.next_multiple_of(4) + self.odd
     }
 
-    /// Runs the kernel; says what is wrong with the result.
+    /// Runs the kernel, which waits for the launch in front if `waits`; says what is wrong with the result.
     pub fn run(
         &self,
         device: &Device,
         kernel: &Kernel,
         spec: &KernelDescriptor,
+        waits: bool,
     ) -> Result<(), String> {
         let &Product { m, n, k, .. } = self;
         let tile = spec.tile();
         let value = |i: u32, salt: u32| ((i.wrapping_mul(31) + salt * 17) % 13) as f32 - 6.0;
-        let matrix = |rows: u32, columns: u32, salt: u32, odd: u32| {
+        let mut written = Vec::new();
+        let mut matrix = |rows: u32, columns: u32, salt: u32, odd: u32| {
             let ld = self.ld(columns) + odd;
             let mut values: Vec<f32> = (0..rows * ld).map(|i| value(i, salt)).collect();
             if self.infinite && salt == 1 {
                 values[0] = f32::INFINITY;
             }
-            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            let address = device.alloc(bytes.len() as u64).map_err(|e| e.to_string())?;
+            let mut bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let address = device.alloc(bytes.len() as u64 + 8).map_err(|e| e.to_string())?;
+            // Behind it, the array of its address.
+            let array = address + bytes.len() as u64;
+            bytes.extend(address.to_le_bytes());
             device.write(address, &bytes).map_err(|e| e.to_string())?;
-            Ok::<_, String>((address, ld, values))
+            written.push((address, bytes.len() as u32 / 4));
+            let passed = if self.addressed { array } else { address };
+            Ok::<_, String>((address, passed, ld, values))
         };
         let [rows_a, cols_a] = if self.transposed_a { [k, m] } else { [m, k] };
-        let (a, lda, a_values) = matrix(rows_a, cols_a, 1, 0)?;
+        let (a, a_passed, lda, a_values) = matrix(rows_a, cols_a, 1, 0)?;
         let at_a = |i: u32, l: u32| if self.transposed_a { l * lda + i } else { i * lda + l };
         let [rows_b, cols_b] = if self.transposed_b { [n, k] } else { [k, n] };
-        let (b, ldb, b_values) = matrix(rows_b, cols_b, 2, 0)?;
+        let (b, b_passed, ldb, b_values) = matrix(rows_b, cols_b, 2, 0)?;
         let at_b = |l: u32, j: u32| if self.transposed_b { j * ldb + l } else { l * ldb + j };
-        let (c, ldc, c_values) = matrix(m, n, 3, self.odd_c)?;
+        let (c, c_passed, ldc, c_values) = matrix(m, n, 3, self.odd_c)?;
         let (rows, columns) = (m.div_ceil(tile.bm), n.div_ceil(tile.bn));
         let tiles = rows * columns;
         let steps = k.div_ceil(tile.bk);
@@ -139,7 +154,7 @@ impl Product {
         let long = |value: u64| value.to_le_bytes().to_vec();
         let float = |value: f32| value.to_le_bytes().to_vec();
         let head = [word(m), word(n), word(k), float(1.0)];
-        let tail = [float(0.5), long(c), word(ldc)];
+        let tail = [float(0.5), long(c_passed), word(ldc)];
         let operands = if spec.abi() == KernelAbi::Tf32TensorMap {
             let map_a = map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes128)?;
             let rows = if self.transposed_b { tile.bn } else { tile.bk };
@@ -151,7 +166,7 @@ impl Product {
             };
             vec![map_a, map(b, [n, k], ldb, [tile.bn, tile.bk], Swizzle::None)?]
         } else {
-            vec![long(a), word(lda), long(b), word(ldb)]
+            vec![long(a_passed), word(lda), long(b_passed), word(ldb)]
         };
         let shares = self.splits;
         let depth = steps.div_ceil(shares) * tile.bk;
@@ -160,8 +175,10 @@ impl Product {
             KernelAbi::Batched | KernelAbi::SplitK => {
                 let strides = [long(0), long(0), long(0)];
                 let splits = [word(depth), long(partials), long(counters), word(shares)];
-                let layout = word(if self.transposed_b { TRANSPOSED_B } else { 0 });
-                let rest = [layout, vec![0; size_of::<Parameters>()]];
+                let addressed =
+                    if self.addressed { POINTERS_A + POINTERS_B + POINTERS_C } else { 0 };
+                let transposed = if self.transposed_b { TRANSPOSED_B } else { 0 };
+                let rest = [word(addressed + transposed), vec![0; size_of::<Parameters>()]];
                 splits.into_iter().chain(strides).chain(rest).collect()
             }
             KernelAbi::StreamK => {
@@ -194,7 +211,11 @@ impl Product {
         };
         let config =
             LaunchConfig { grid: [grid[0], grid[1], shares], block: [x, y, 1], dynamic_shared };
-        device.launch(kernel, config, &params).map_err(|error| error.to_string())?;
+        if waits {
+            front::launch(device, written.try_into().unwrap(), (c, 0));
+        }
+        let launched = device.launch_in_stream(kernel, config, [1; 3], &params, (0, waits));
+        launched.map_err(|error| error.to_string())?;
         let mut bytes = vec![0; c_values.len() * 4];
         device.read(c, &mut bytes).map_err(|error| error.to_string())?;
         let result: Vec<f32> = bytes.as_chunks().0.iter().map(|&v| f32::from_le_bytes(v)).collect();

@@ -4,6 +4,7 @@ use kernels_gpu::tensor_core::{BK, PANEL, options};
 use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
 use soft_cuda::{Device, Fill, LaunchConfig, Schedule, Swizzle, TensorElement, TensorMap};
 
+use super::front::{self, WAIT};
 use super::{device, is_of, mutate, shipped};
 
 /// Steps along K: more than any pipeline has stages.
@@ -21,34 +22,6 @@ const STREAM_K: [[u32; 2]; 4] = [[3, 1], [3, 2], [1, 1], [1, 2]];
 /// Small integers, whose sums are exact.
 fn value(i: u32, salt: u32) -> f32 {
     (i.wrapping_mul(31) + i / 100 + salt * 17) as f32 % 13.0 - 6.0
-}
-
-/// The kernel in front: it writes A and B as they are, and anything to C.
-const FRONT: &str = ".version 8.6
-.target sm_90a
-.address_size 64
-.visible .entry front(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 words_a, .param .u32 words_b, .param .u32 words_c) {
-  .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %rd<8>;
-  ld.param.b64 %rd1, [a]; ld.param.b64 %rd2, [b]; ld.param.b64 %rd3, [c];
-  ld.param.b32 %r1, [words_a]; ld.param.b32 %r2, [words_b]; ld.param.b32 %r3, [words_c];
-  mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ntid.x; mov.u32 %r6, %tid.x; mad.lo.u32 %r4, %r4, %r5, %r6;
-  mul.wide.u32 %rd4, %r4, 4; add.s64 %rd1, %rd1, %rd4; add.s64 %rd2, %rd2, %rd4; add.s64 %rd3, %rd3, %rd4;
-  setp.lt.u32 %p1, %r4, %r1; setp.lt.u32 %p2, %r4, %r2; setp.lt.u32 %p3, %r4, %r3;
-  @%p1 ld.global.b32 %r7, [%rd1]; @%p1 st.global.b32 [%rd1], %r7;
-  @%p2 ld.global.b32 %r8, [%rd2]; @%p2 st.global.b32 [%rd2], %r8;
-  @%p3 st.global.b32 [%rd3], -1;
-  ret;
-}
-";
-
-/// Launches that, for a kernel that may begin before it has ended: addresses and words of A, B and C.
-fn launch_front(device: &Device, matrices: [(u64, u32); 3]) {
-    let kernel = device.load(FRONT).unwrap().kernel("front").unwrap();
-    let mut params: Vec<u8> = matrices.iter().flat_map(|(at, _)| at.to_le_bytes()).collect();
-    params.extend(matrices.iter().flat_map(|(_, words)| words.to_le_bytes()));
-    let words = matrices.map(|(_, words)| words).into_iter().max().unwrap();
-    let (grid, block) = ([words.div_ceil(256), 1, 1], [256, 1, 1]);
-    device.launch(&kernel, LaunchConfig { grid, block, dynamic_shared: 0 }, &params).unwrap();
 }
 
 /// The nearest `bf16` to a number, as its bits.
@@ -111,7 +84,9 @@ fn run(
         let old: Vec<u8> = (0..m * n).flat_map(|i| to_bf16(value(i, 2)).to_le_bytes()).collect();
         device.write(c, &old).unwrap();
     }
-    matrices.push((c, if is_half { 0 } else { m * n }));
+    // What is added to is kept.
+    let (old, new) = if is_half { ((c, m * n / 2), (c, 0)) } else { ((c, 0), (c, m * n)) };
+    matrices.push(old);
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
     if spec.layouts(InputType::Bf16).is_some() {
@@ -139,9 +114,9 @@ fn run(
         dynamic_shared: spec.shared_bytes(blocks),
     };
     let cluster = [splits, 1, 1];
-    let early = spec.starts_early();
+    let early = starts_early(spec);
     if early {
-        launch_front(device, matrices.try_into().unwrap());
+        front::launch(device, matrices.try_into().unwrap(), new);
     }
     let launched = device.launch_in_stream(&kernel, config, cluster, &params, (0, early));
     launched.map_err(|error| error.to_string())?;
@@ -160,6 +135,11 @@ fn run(
         Some(i) => Err(format!("element {i}")),
         None => Ok(()),
     }
+}
+
+/// Whether it waits for the launch in front, as those that `auto` chooses from do.
+fn starts_early(spec: &TensorCoreDescriptor) -> bool {
+    spec.layouts(InputType::Bf16).is_some()
 }
 
 fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
@@ -197,7 +177,7 @@ fn kernels_for_tensor_cores_pass_all_checks() {
 
 /// Mutants that survive: the kernel, how the instruction begins, and why.
 const SURVIVORS: [(&str, &str, &str); 11] = [
-    ("wgmma*", "griddepcontrol.wait", FRONT_ENDED),
+    ("wgmma*", WAIT, FRONT_ENDED),
     ("wgmma", "barrier.sync", WHOLE),
     ("wgmma_split_64x16", "barrier.sync", WHOLE),
     ("wgmma_split*", "mbarrier.try_wait", FIRST_STEP),
@@ -233,7 +213,7 @@ fn mutants_for_tensor_cores_are_killed() {
             lines[at] = &mutant;
             if failure(&lines.join("\n"), spec).is_some() {
                 killed += 1;
-                waits += usize::from(line.contains("griddepcontrol.wait"));
+                waits += usize::from(line.contains(WAIT));
                 continue;
             }
             let known = SURVIVORS.iter().find(|survivor| is_of(survivor, spec.name(), line));
@@ -242,7 +222,7 @@ fn mutants_for_tensor_cores_are_killed() {
             unexplained += usize::from(known.is_none());
             left += usize::from(line.contains("mbarrier.try_wait"));
         }
-        assert_eq!(waits, usize::from(spec.starts_early()), "{}: waits", spec.name());
+        assert_eq!(waits, usize::from(starts_early(spec)), "{}: waits", spec.name());
         assert!(left <= 1, "{}: what explains one wait does not explain {left}", spec.name());
     }
     println!("{killed} killed");
