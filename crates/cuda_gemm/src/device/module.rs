@@ -9,7 +9,7 @@ use cust::function::{BlockSize, Function, GridSize};
 use cust::module::Module;
 
 use super::handle::{Device, code, describe};
-use super::info::DeviceInfo;
+use super::info::{DeviceInfo, DeviceKind};
 use crate::error::Error;
 use crate::limits::RESERVED_SHARED;
 use crate::stream::Stream;
@@ -53,9 +53,12 @@ impl Device {
     }
 
     /// Bytes of shared memory of a block with which no more blocks of a grid fit a multiprocessor than there are for
-    /// each if they are spread evenly.
+    /// each if they are spread evenly; none on the software device, where no block is in another's way.
     fn spreading_shared(&self, grid: &GridSize) -> u32 {
-        let DeviceInfo { limits, shared_per_multiprocessor, .. } = self.info();
+        let DeviceInfo { kind, limits, shared_per_multiprocessor, .. } = self.info();
+        if *kind == DeviceKind::Soft {
+            return 0;
+        }
         let blocks = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
         let share = blocks.div_ceil(limits.multiprocessors.max(1).into());
         // With one more block than that, each would have no more than this; so it fits 32 bits.
