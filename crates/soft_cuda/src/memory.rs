@@ -10,6 +10,7 @@
 //! behaviour on the host. A racing access still tears only where a GPU's would.
 
 use std::alloc::Layout;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -135,8 +136,9 @@ struct Freed {
 #[derive(Debug)]
 struct Space {
     live: Snapshot,
-    /// Sorted by address.
-    freed: Vec<Freed>,
+    /// Sorted by address. The lowest leaves where there are too many, and most come behind all others: a
+    /// vector would be moved as a whole each time.
+    freed: VecDeque<Freed>,
     next: u64,
     used: u64,
     /// Calls that allocated or freed, and launches, so far.
@@ -153,8 +155,8 @@ impl Space {
 
     /// The freed allocation that `address` lies in.
     fn freed_at(&self, address: u64) -> Option<&Freed> {
-        let below = &self.freed[..self.freed.partition_point(|freed| freed.base <= address)];
-        below.last().filter(|freed| address - freed.base < freed.size)
+        let below = self.freed.partition_point(|freed| freed.base <= address);
+        self.freed.get(below.checked_sub(1)?).filter(|freed| address - freed.base < freed.size)
     }
 }
 
@@ -171,7 +173,7 @@ impl Memory {
     /// Memory of `total` bytes, which keeps track of those that have been written if `track`.
     pub(crate) fn new(total: u64, track: bool) -> Memory {
         let live = Snapshot::default();
-        let (next, freed) = (GLOBAL_BASE, Vec::new());
+        let (next, freed) = (GLOBAL_BASE, VecDeque::new());
         let space = Space { live, freed, next, used: 0, calls: 0, launches: 0 };
         Memory { total, track, space: Mutex::new(space) }
     }
@@ -226,7 +228,7 @@ impl Memory {
         let at = space.freed.partition_point(|freed| freed.base < address);
         space.freed.insert(at, Freed { base: address, size, allocated, freed });
         if space.freed.len() > QUARANTINE {
-            space.freed.remove(0);
+            space.freed.pop_front();
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use kernels_gpu::tensor_core::{BK, PANEL, options};
 use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
+use rayon::prelude::*;
 use soft_cuda::{Device, Fill, LaunchConfig, Schedule, Swizzle, TensorElement, TensorMap};
 
 use super::{device, is_of, mutate, shipped};
@@ -20,7 +21,7 @@ const STREAM_K: [[u32; 2]; 4] = [[3, 1], [3, 2], [1, 1], [1, 2]];
 
 /// Small integers, whose sums are exact.
 fn value(i: u32, salt: u32) -> f32 {
-    (i.wrapping_mul(31) + i / 100 + salt * 17) as f32 % 13.0 - 6.0
+    ((i.wrapping_mul(31) + i / 100 + salt * 17) % 13) as f32 - 6.0
 }
 
 /// The kernel in front: it writes A and B as they are, and anything to C.
@@ -147,9 +148,14 @@ fn run(
     launched.map_err(|error| error.to_string())?;
     let mut bytes = vec![0; 4 * (m * n) as usize];
     device.read(c, &mut bytes).unwrap();
+    let [a, b_across] = [
+        (0..m * k).map(|i| value(i, 0)).collect::<Vec<f32>>(),
+        (0..n * k).map(|i| value(i % k * n + i / k, 1)).collect(),
+    ];
     // Every third element is enough to see each register.
     let is_wrong = |i: u32| {
-        let products = (0..k).map(|l| value(i / n * k + l, 0) * value(l * n + i % n, 1));
+        let [row, col] = [i / n * k, i % n * k].map(|at| at as usize..(at + k) as usize);
+        let products = a[row].iter().zip(&b_across[col]).map(|(a, b)| a * b);
         let (sum, at) = (products.sum::<f32>(), i as usize);
         match is_half {
             true => bytes.as_chunks().0[at] != to_bf16(sum + value(i, 2)).to_le_bytes(),
@@ -227,11 +233,18 @@ fn mutants_for_tensor_cores_are_killed() {
     for (spec, ptx) in entries().into_iter().filter(|(spec, _)| spec.name().contains(&only)) {
         let lines: Vec<&str> = ptx.lines().collect();
         let (mut waits, mut left) = (0, 0);
-        for (at, &line) in lines.iter().enumerate() {
-            let Some(mutant) = mutate(line) else { continue };
+        let mutants = lines.iter().enumerate().filter_map(|(at, line)| Some((at, mutate(line)?)));
+        let mutants: Vec<(usize, String)> = mutants.collect();
+        // All at once: this test takes longest, and each device here has one thread.
+        let is_killed = |(at, mutant): &(usize, String)| {
             let mut lines = lines.clone();
-            lines[at] = &mutant;
-            if failure(&lines.join("\n"), spec).is_some() {
+            lines[*at] = mutant;
+            failure(&lines.join("\n"), spec).is_some()
+        };
+        let are_killed: Vec<bool> = mutants.par_iter().map(is_killed).collect();
+        for ((at, _), is_killed) in mutants.into_iter().zip(are_killed) {
+            let line = lines[at];
+            if is_killed {
                 killed += 1;
                 waits += usize::from(line.contains("griddepcontrol.wait"));
                 continue;
