@@ -136,9 +136,10 @@ fn small_integers_are_exact() {
                 });
                 case.splits = splits;
                 let result = case.run(device, descriptor);
+                let across = case.b.transposed();
                 let expected = Matrix::from_fn(m, n, |i, j| {
-                    let sum: f32 = (0..k).map(|l| case.a.at(i, l) * case.b.at(l, j)).sum();
-                    alpha * sum + beta * case.c.at(i, j)
+                    let products = case.a.row(i).iter().zip(across.row(j)).map(|(a, b)| a * b);
+                    alpha * products.sum::<f32>() + beta * case.c.at(i, j)
                 });
                 assert_eq!(result, expected, "{} {gemm:?}", descriptor.name());
             }

@@ -3,6 +3,7 @@
 use super::access::{EarlierAccess, KINDS, Site};
 use super::knowledge::Knowledge;
 use super::machine::{LANES, bits};
+use super::reads::Reads;
 use super::shadow::Shadow;
 use crate::fault::Access;
 
@@ -27,7 +28,8 @@ impl Shadow {
             {
                 return Some(self.earlier(known, word));
             }
-            self.reads.iter().enumerate().filter(|_| reads).find_map(|(other, reads)| {
+            let noted = |(_, of): &(usize, &Reads)| reads && of.latest > self.base;
+            self.reads.iter().enumerate().filter(noted).find_map(|(other, reads)| {
                 let (time, line) = (reads.times[word], reads.lines[word]);
                 let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
                 let unseen = (time > self.base)

@@ -8,6 +8,8 @@ use super::machine::bits;
 /// The last read of each word by the lanes of one warp.
 #[derive(Debug)]
 pub(super) struct Reads {
+    words: usize,
+    /// Empty as long as the warp has read nothing, as are the others: most have no reads of most kinds.
     pub(super) times: Vec<u32>,
     pub(super) lanes: Vec<u32>,
     /// PTX lines.
@@ -18,13 +20,28 @@ pub(super) struct Reads {
 
 impl Reads {
     pub(super) fn new(words: usize) -> Reads {
-        Reads { times: vec![0; words], lanes: vec![0; words], lines: vec![0; words], latest: 0 }
+        Reads { words, times: Vec::new(), lanes: Vec::new(), lines: Vec::new(), latest: 0 }
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.times.fill(0);
+        self.latest = 0;
+    }
+
+    /// Whether one of `words` has been read after `time`.
+    #[inline(always)]
+    pub(super) fn after(&self, time: u32, words: Range<usize>) -> bool {
+        self.latest > time && self.times[words].iter().any(|&read| read > time)
     }
 
     /// Notes a read of words by lanes at `now`, if that is the last one.
     #[inline(always)]
     pub(super) fn note(&mut self, now: u32, words: Range<usize>, group: u32, line: u32) {
         self.latest = self.latest.max(now);
+        if self.times.is_empty() {
+            self.allocate();
+        }
         let Reads { times, lanes, lines, .. } = self;
         for ((time, lanes), old) in
             times[words.clone()].iter_mut().zip(&mut lanes[words.clone()]).zip(&mut lines[words])
@@ -37,6 +54,13 @@ impl Reads {
         }
     }
 
+    #[cold]
+    fn allocate(&mut self) {
+        for list in [&mut self.times, &mut self.lanes, &mut self.lines] {
+            *list = vec![0; self.words];
+        }
+    }
+
     /// A lane that read a word since `base` and that a lane of `warp` does not come after. `agent` is
     /// what stands for its reads.
     pub(super) fn unknown(
@@ -46,6 +70,9 @@ impl Reads {
         (word, base): (usize, u32),
         agent: impl Fn(usize) -> usize,
     ) -> Option<usize> {
+        if self.latest <= base {
+            return None;
+        }
         let time = self.times[word].checked_sub(base).filter(|&time| time != 0)?;
         bits(self.lanes[word]).find(|&reader| !known.knows(warp, lane, agent(reader), time))
     }

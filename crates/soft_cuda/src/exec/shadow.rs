@@ -89,10 +89,7 @@ impl Shadow {
             let copied = self.copied_reads.iter_mut().map(|(_, reads)| reads);
             let others = others.chain(&mut self.stored_reads).chain(copied);
             let all = self.reads.iter_mut().chain(others);
-            all.for_each(|reads| {
-                reads.times.fill(0);
-                reads.latest = 0;
-            });
+            all.for_each(Reads::clear);
             self.last_read.fill(0);
             self.latest = 0;
         }

@@ -111,9 +111,7 @@ impl Shadow {
         warp: usize,
         words: Range<usize>,
     ) -> bool {
-        let stored = |reads: &Reads| {
-            reads.latest > self.base && reads.times[words.clone()].iter().any(|&t| t > self.base)
-        };
+        let stored = |reads: &Reads| reads.after(self.base, words.clone());
         if words.is_empty()
             || !self.product_reads.is_empty()
             || self.stored_reads.iter().any(stored)
@@ -142,9 +140,9 @@ impl Shadow {
             self.find_unknown(known, warp, self.chunks.set(words.clone()), bytes);
             for &other in &self.unknown {
                 let floor = self.base + known.floor(warp, other);
-                let reads = self.reads.get(other).into_iter().chain(self.async_reads.get(other));
-                let mut times = reads.flat_map(|reads| &reads.times[words.clone()]);
-                if times.any(|&time| time > floor) {
+                let mut reads =
+                    self.reads.get(other).into_iter().chain(self.async_reads.get(other));
+                if reads.any(|reads| reads.after(floor, words.clone())) {
                     return false;
                 }
             }
@@ -244,12 +242,12 @@ impl Shadow {
                 for &other in &self.unknown {
                     let floor = self.base + known.floor(warp, other);
                     let reads = &self.reads[other];
-                    if reads.times[word] > floor {
+                    if reads.after(floor, word..word + 1) {
                         let agent = |reader| other * LANES + reader;
                         self.check_read(known, (warp, lane), (reads, other), word, agent)?;
                     }
                     if let Some(reads) = self.async_reads.get(other)
-                        && reads.times[word] > floor
+                        && reads.after(floor, word..word + 1)
                     {
                         let agent = |reader| other * LANES + reader;
                         self.check_read(known, (warp, lane), (reads, other), word, agent)?;
