@@ -246,7 +246,8 @@ pub const FLAGS: [Twin; 2] = [
 BUG| st.release.gpu.global.b32 [%rd1], 77; st.global.b32 [%rd1], 78;
 FIX| st.release.gpu.global.b32 [%rd1], 78;
   bra END;
-READER: ld.acquire.gpu.global.b32 %r10, [%rd1]; setp.ne.u32 %p3, %r10, 78; @%p3 bra READER;
+READER: ld.relaxed.gpu.global.b32 %r10, [%rd1]; setp.ne.u32 %p3, %r10, 78; @%p3 bra READER;
+  ld.acquire.gpu.global.b32 %r10, [%rd1];
   ld.global.b32 %r12, [%rd2]; st.global.b32 [%rd2+16], %r12;
 END:",
     },
