@@ -2,6 +2,7 @@
 
 mod handle;
 mod info;
+mod loaded;
 mod module;
 
 pub use handle::{Device, DeviceChoice};

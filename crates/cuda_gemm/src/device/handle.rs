@@ -11,7 +11,7 @@ use cust::error::CudaError;
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
-use super::module::Loaded;
+use super::loaded::Loaded;
 use crate::error::{Error, no_gpu};
 use crate::ptx;
 use crate::queue::Queue;

@@ -10,6 +10,7 @@ use cust::module::Module;
 
 use super::handle::{Device, code, describe};
 use super::info::{DeviceInfo, DeviceKind};
+use super::loaded::Loaded;
 use crate::error::Error;
 use crate::limits::RESERVED_SHARED;
 use crate::stream::Stream;
@@ -31,7 +32,11 @@ impl Device {
                 let text = ptx_syntax::extract(self.ptx(), name).ok_or_else(|| {
                     Error::NotInPtx { kernel: name, device: self.info().name.clone() }
                 })?;
-                place.insert(Loaded::new(&text, &self.info().name)?)
+                // All kernels that have this instruction keep to what it is for: before it no thread accesses what
+                // another kernel may write, or writes what one may access, but for prefetches to L2.
+                let starts_early = text.contains("griddepcontrol.wait");
+                let module = Box::new(load(&text, &self.info().name)?);
+                place.insert(Loaded { module, starts_early })
             }
         };
         let starts_early = loaded.starts_early;
@@ -82,12 +87,6 @@ impl Device {
         names.sort_unstable();
         names
     }
-}
-
-/// The module of an entry point.
-pub(super) struct Loaded {
-    module: Box<Module>,
-    starts_early: bool,
 }
 
 /// A kernel's entry point, loaded on a device.
@@ -312,16 +311,6 @@ impl EntryPoint {
 
     fn raw(&self) -> sys::CUfunction {
         self.function.to_raw().into()
-    }
-}
-
-impl Loaded {
-    /// From the PTX of one kernel.
-    fn new(text: &str, device: &str) -> Result<Self, Error> {
-        // All kernels that have this instruction keep to what it is for: before it no thread accesses what another
-        // kernel may write, or writes what one may access, but for prefetches to L2.
-        let starts_early = text.contains("griddepcontrol.wait");
-        Ok(Self { module: Box::new(load(text, device)?), starts_early })
     }
 }
 
