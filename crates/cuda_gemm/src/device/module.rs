@@ -134,7 +134,8 @@ impl EntryPoint {
     /// A kernel that waits itself for what is enqueued before it (`griddepcontrol.wait`) may begin before that has
     /// ended (*programmatic dependent launch*). Its blocks get more shared memory than they ask for where else more of
     /// them would share a multiprocessor than when they are spread evenly: those of the launch before are in the way
-    /// then, and blocks that begin beside them may crowd where there is room.
+    /// then, and blocks that begin beside them may crowd where there is room. On the software device they get what
+    /// they ask for.
     ///
     /// # Errors
     ///
