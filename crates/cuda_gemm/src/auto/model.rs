@@ -12,7 +12,8 @@
 //! `step[q]` is what q blocks take for a step each. The blocks of a wave begin while those of the one
 //! before it still store: where it was measured, a wave after the first takes less. Reading A and B from
 //! memory takes its time too: it overlaps with the steps, and not with what a block does before its first
-//! one. Blocks that share a tile of C add up their sums at the end (split-K reduction):
+//! one. Where C has fewer columns than a tile, `fixed` and `step` are `narrow` times as long. Blocks that
+//! share a tile of C add up their sums at the end (split-K reduction):
 //!
 //! ```text
 //!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
@@ -267,7 +268,12 @@ impl Model {
 impl Costs {
     /// That of so many blocks per multiprocessor, with the entry point that this product needs.
     fn pace(&self, work: &Work, blocks: usize) -> Pace {
-        work.pace(self.aligned[blocks - 1], self.unaligned.get(blocks - 1).copied())
+        let pace = work.pace(self.aligned[blocks - 1], self.unaligned.get(blocks - 1).copied());
+        self.where_narrow(work, pace)
+    }
+
+    fn where_narrow(&self, work: &Work, pace: Pace) -> Pace {
+        if work.narrow { pace.times(self.narrow) } else { pace }
     }
 
     /// As many splits as keep sums short: see [`LONGEST_CHAIN`].
@@ -277,7 +283,8 @@ impl Costs {
 
     /// What a wave after the first takes, likewise.
     fn wave(&self, work: &Work) -> Option<Pace> {
-        self.aligned_wave.map(|aligned| work.pace(aligned, self.unaligned_wave))
+        let pace = self.aligned_wave.map(|aligned| work.pace(aligned, self.unaligned_wave));
+        pace.map(|pace| self.where_narrow(work, pace))
     }
 
     fn reduction(&self, partials: f64) -> f64 {
@@ -306,6 +313,8 @@ struct Work {
     staged: bool,
     /// Whether the rows of C are aligned.
     stores_aligned: bool,
+    /// Whether C has fewer columns than a tile.
+    narrow: bool,
     /// Elements that the tiles cover for each one of C.
     waste: f64,
     /// Rows and columns of tiles.
@@ -351,6 +360,7 @@ impl Work {
             aligned: is_aligned(descriptor, &form, [0; 3], is_copied),
             staged,
             stores_aligned: wide[2],
+            narrow: gemm.n < tile.bn as usize,
             waste: (rows * tile.bm as usize) as f64 * (cols * tile.bn as usize) as f64 / (m * n),
             rows: rows as f64,
             cols: cols as f64,

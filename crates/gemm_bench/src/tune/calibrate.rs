@@ -2,7 +2,8 @@
 //!
 //! Costs come from a few grids, at the clocks of their minute. Each kernel's are scaled by what it
 //! took in the products in which it took part, over what was predicted: the median, so that a few
-//! odd shapes do not spoil the others.
+//! odd shapes do not spoil the others. Products whose C has fewer columns than a tile have a factor of
+//! their own.
 
 use std::collections::HashMap;
 
@@ -36,27 +37,46 @@ pub fn calibrated(table: &Table, results: &[SearchResult]) -> Result<Option<Tabl
     let factors = factors(&Model::new(table), results);
     for costs in &mut kernels {
         if let Some(factor) = factors.get(costs.kernel.name()) {
-            slow(costs, *factor);
+            slow(costs, factor.everywhere);
+            costs.narrow *= factor.narrow;
         }
     }
     let better = table.with_kernels(kernels)?;
     Ok((mean_loss(&better, results) < mean_loss(table, results)).then_some(better))
 }
 
-/// How much slower each kernel was than predicted.
-fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, f64> {
-    let mut ratios: HashMap<_, Vec<f64>> = HashMap::new();
+/// How much slower a kernel was than predicted.
+struct Slower {
+    everywhere: f64,
+    /// Beside that, where C has fewer columns than a tile.
+    narrow: f64,
+}
+
+fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, Slower> {
+    // Where C has fewer columns than a tile, and elsewhere.
+    let mut ratios: HashMap<_, [Vec<f64>; 2]> = HashMap::new();
     for result in results {
         for run in &result.runs {
+            let descriptor = run.choice.descriptor;
             let slower = run.ns() / predicted(model, result.shape, run);
-            ratios.entry(run.choice.descriptor.name()).or_default().push(slower);
+            let is_wide = result.shape.n >= descriptor.tile().bn as usize;
+            ratios.entry(descriptor.name()).or_default()[usize::from(is_wide)].push(slower);
         }
     }
-    let usable = |ratios: &Vec<f64>| {
-        ratios.len() >= LEAST_PRODUCTS && ratios.iter().all(|ratio| ratio.is_finite())
-    };
-    let known = ratios.into_iter().filter(|(_, ratios)| usable(ratios));
-    known.map(|(name, all)| (name, stats::median(&all).clamp(1.0 / MOST, MOST))).collect()
+    let known = ratios.into_iter().filter_map(|(name, [narrow, wide])| {
+        let median = |ratios: &[f64]| {
+            let usable =
+                ratios.len() >= LEAST_PRODUCTS && ratios.iter().all(|ratio| ratio.is_finite());
+            usable.then(|| stats::median(ratios).clamp(1.0 / MOST, MOST))
+        };
+        let Some(everywhere) = median(&wide) else {
+            let everywhere = median(&[narrow, wide].concat())?;
+            return Some((name, Slower { everywhere, narrow: 1.0 }));
+        };
+        let narrow = median(&narrow).map_or(1.0, |narrow| (narrow / everywhere).max(1.0));
+        Some((name, Slower { everywhere, narrow }))
+    });
+    known.collect()
 }
 
 fn slow(costs: &mut Costs, factor: f64) {
@@ -79,9 +99,8 @@ mod tests {
     const TABLE: &str = include_str!("../../../cuda_gemm/src/auto/table_for_tests.json");
 
     /// Results in which times are what `truth` says, and predictions what `table` does.
-    fn results(table: &Table, truth: &Table) -> Vec<SearchResult> {
+    fn results(table: &Table, truth: &Table, shape: impl Fn(usize) -> Shape) -> Vec<SearchResult> {
         let (model, truth) = (Model::new(table), Model::new(truth));
-        let shape = |i: usize| Shape::new(16 * i, 40 * i + 8, 3000 - 100 * i);
         let result = |shape: Shape| {
             let run = |estimate: cuda_gemm::auto::Estimate| Run {
                 choice: estimate.choice,
@@ -101,13 +120,17 @@ mod tests {
         (1..25).map(shape).map(result).collect()
     }
 
+    fn tall_and_wide(i: usize) -> Shape {
+        Shape::new(16 * i, 40 * i + 8, 3000 - 100 * i)
+    }
+
     #[test]
     fn a_kernel_that_is_slower_than_its_costs_is_found_out() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let mut kernels = table.kernels().to_vec();
         slow(&mut kernels[1], 1.7);
         let truth = table.with_kernels(kernels).unwrap();
-        let results = results(&table, &truth);
+        let results = results(&table, &truth, tall_and_wide);
         let before = mean_loss(&table, &results);
         let better = calibrated(&table, &results).unwrap();
         let better = better.unwrap_or_else(|| panic!("not better"));
@@ -120,5 +143,32 @@ mod tests {
         assert!(exceptions(&better) < exceptions(&table));
         // What is right stays as it is.
         assert!(calibrated(&truth, &results).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_kernel_that_is_slow_where_c_is_narrow_is_found_out() {
+        let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
+        let mut kernels = table.kernels().to_vec();
+        let tile_32x32 = kernels.iter().position(|costs| costs.kernel.name() == "tile_32x32");
+        kernels[tile_32x32.unwrap()].narrow = 1.6;
+        let truth = table.with_kernels(kernels).unwrap();
+        // Every other C has 8 to 20 columns.
+        let narrow = |i: usize| match i % 2 {
+            0 => tall_and_wide(i),
+            _ => Shape::new(400 * i, 8 + i / 2, 3000 - 100 * i),
+        };
+        let results = results(&table, &truth, narrow);
+        let better = calibrated(&table, &results).unwrap();
+        let better = better.unwrap_or_else(|| panic!("not better"));
+        for costs in better.kernels() {
+            let expected = if costs.kernel.name() == "tile_32x32" { 1.6 } else { 1.0 };
+            assert!(
+                (costs.narrow - expected).abs() < 0.1,
+                "{}: {}",
+                costs.kernel.name(),
+                costs.narrow
+            );
+        }
+        assert!(mean_loss(&better, &results) < 1.001);
     }
 }

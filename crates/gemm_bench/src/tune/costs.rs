@@ -81,6 +81,7 @@ pub fn measure(
         reduction_ns: 0.0,
         partial_ns: 0.0,
         tile_ns: 0.0,
+        narrow: 1.0,
     };
     let benchmark = KernelBenchmark { context, kernel, launch_ns };
     let resident = if descriptor.abi() == KernelAbi::StreamK { 1 } else { resident };

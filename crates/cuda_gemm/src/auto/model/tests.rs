@@ -41,6 +41,7 @@ fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
         reduction_ns: 50.0,
         partial_ns: 7.0,
         tile_ns: 30.0,
+        narrow: 1.0,
     }
 }
 
@@ -104,6 +105,24 @@ fn waves_overlap() {
         let expected: f64 = 1000.0 + expected;
         assert_eq!(time(&model, &tiles(rows, cols, 3), 1), expected.round(), "{rows} x {cols}");
     }
+}
+
+#[test]
+fn less_than_a_tile_of_columns() {
+    let paces = [(100.0, 10.0), (120.0, 15.0)];
+    let narrow = Costs { narrow: 1.4, ..costs("tile_64x64", &paces) };
+    let model = model(vec![narrow]);
+    for (m, n, expected) in [
+        (64, 64, 100.0 + 3.0 * 10.0),
+        (60, 68, 100.0 + 3.0 * 10.0),
+        (64, 60, 1.4 * (100.0 + 3.0 * 10.0)),
+        (20 * 64, 60, 1.4 * (120.0 + 3.0 * 15.0)),
+    ] {
+        assert_eq!(time(&model, &Gemm::new(m, n, 3 * 64), 1), 1000.0 + expected, "{m} x {n}");
+    }
+    // To share a tile takes what it takes elsewhere.
+    let shared = 1.4 * (100.0 + 2.0 * 10.0) + 50.0 + 2.0 * 7.0;
+    assert_eq!(time(&model, &Gemm::new(64, 60, 4 * 64), 2), 1000.0 + shared);
 }
 
 #[test]

@@ -85,6 +85,18 @@ pub struct Costs {
     pub partial_ns: f64,
     /// For a persistent block: to go from one tile to the next.
     pub tile_ns: f64,
+    /// How many times as long blocks take where C has fewer columns than a tile: all of them read the
+    /// same few cache lines of B, and of its copies most bring zeros.
+    #[serde(default = "same", skip_serializing_if = "is_same")]
+    pub narrow: f64,
+}
+
+fn same() -> f64 {
+    1.0
+}
+
+fn is_same(factor: &f64) -> bool {
+    *factor == same()
 }
 
 /// How fast blocks are that share a multiprocessor.

@@ -87,7 +87,8 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
     }
     not_negative("join_ns", *reduction_ns)?;
     not_negative("piece_ns", *partial_ns)?;
-    not_negative("tile_ns", *tile_ns)
+    not_negative("tile_ns", *tile_ns)?;
+    positive("narrow", costs.narrow)
 }
 
 fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(), String> {
