@@ -80,7 +80,9 @@ pub const MOST: usize = 16;
 
 /// The places of a thread's outputs: closures, or where several are in a row or a column.
 pub trait Places: Copy {
-    /// Whether several are in a row, and in a column.
+    /// So many outputs, from each multiple of that on, are neighbours in a row.
+    const RUN: usize = 1;
+    /// Whether several runs are in a row, or in the same columns.
     const SHARED: bool = false;
 
     /// The row and the column of an output.
@@ -106,6 +108,40 @@ impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
     }
 }
 
+/// The places of quads, each of which is four neighbours in a row of C.
+#[derive(Clone, Copy)]
+pub struct QuadPlaces<F> {
+    /// From a quad's number to the row and the column of its first output.
+    pub at: F,
+    /// The number of the first one.
+    pub first: u32,
+    /// How many quads are in a row; then as many are in the same columns of another one further down.
+    pub in_row: usize,
+}
+
+impl<F: Fn(u32) -> (u32, u32) + Copy> Places for QuadPlaces<F> {
+    const RUN: usize = 4;
+    const SHARED: bool = true;
+
+    #[inline(always)]
+    fn at(self, i: usize) -> (u32, u32) {
+        let i = i as u32;
+        let (row, col) = (self.at)(self.first + i / 4);
+        (row, col + i % 4)
+    }
+
+    #[inline(always)]
+    fn again(self) -> Self {
+        Self { first: black_box(self.first), ..self }
+    }
+
+    #[inline(always)]
+    fn first(self, i: usize) -> (usize, usize) {
+        let in_row = i % (4 * self.in_row);
+        (i - in_row, in_row)
+    }
+}
+
 /// What becomes of an output.
 pub trait Epilogue: Copy {
     /// What it reads for the output at (row, col), if anything.
@@ -115,6 +151,17 @@ pub trait Epilogue: Copy {
     #[inline(always)]
     unsafe fn load(self, _row: u32, _col: u32) -> f32 {
         0.0
+    }
+
+    /// The same for the output so many columns further: for neighbours there is one address to work out, if
+    /// this says how to get from it to the next.
+    ///
+    /// # Safety
+    /// That output lies inside C.
+    #[inline(always)]
+    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.load(row, col + next as u32) }
     }
 
     /// The output, from its value so far and what was loaded for it.
@@ -132,8 +179,14 @@ pub(crate) struct Accumulate {
 impl Epilogue for Accumulate {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.load_next(row, col, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
-        unsafe { *self.c.add(row as usize * self.ld as usize + col as usize) }
+        unsafe { *self.c.add(row as usize * self.ld as usize + col as usize).add(next) }
     }
 
     #[inline(always)]
@@ -164,9 +217,10 @@ impl Vector {
     /// # Safety
     /// There is one for each row, or for each column.
     #[inline(always)]
-    unsafe fn at(self, row: u32, col: u32) -> f32 {
+    unsafe fn at(self, row: u32, col: u32, next: usize) -> f32 {
+        let (at, next) = if self.per_row { (row, 0) } else { (col, next) };
         // SAFETY: the caller's contract.
-        unsafe { element(self.elements.add(if self.per_row { row } else { col } as usize)) }
+        unsafe { element(self.elements.add(at as usize).add(next)) }
     }
 }
 
@@ -177,8 +231,14 @@ struct Scale(Vector);
 impl Epilogue for Scale {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.load_next(row, col, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
-        unsafe { self.0.at(row, col) }
+        unsafe { self.0.at(row, col, next) }
     }
 
     #[inline(always)]
@@ -194,8 +254,14 @@ struct Bias(Vector);
 impl Epilogue for Bias {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.load_next(row, col, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
-        unsafe { self.0.at(row, col) }
+        unsafe { self.0.at(row, col, next) }
     }
 
     #[inline(always)]
@@ -286,8 +352,15 @@ struct Residual {
 impl Epilogue for Residual {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.load_next(row, col, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
+        let first = row as usize * self.ld as usize + col as usize;
         // SAFETY: the launch promises a matrix of C's shape.
-        unsafe { element(self.elements.add(row as usize * self.ld as usize + col as usize)) }
+        unsafe { element(self.elements.add(first).add(next)) }
     }
 
     #[inline(always)]
@@ -462,33 +535,49 @@ impl Output {
         unsafe {
             match (P::SHARED, per_row) {
                 (false, _) => self.visit(epilogue, count, places, values),
-                (true, true) => self.visit_shared(epilogue, count, places, |i| i.0, values),
-                (true, false) => self.visit_shared(epilogue, count, places, |i| i.1, values),
+                (true, true) => self.visit_shared(epilogue, true, count, places, |i| i.0, values),
+                (true, false) => self.visit_shared(epilogue, false, count, places, |i| i.1, values),
             }
         }
     }
 
-    /// Applies an epilogue that reads the same for several outputs, of which `first` takes one of [`Places::first`]. Outputs
-    /// outside of C have the last row or column, so that no load has a condition; C is not empty.
+    /// Applies an epilogue that reads the same for several outputs: `first` takes one of [`Places::first`].
+    /// Without runs, outputs outside of C have the last row or column, so that no load has a condition; C is
+    /// not empty.
     ///
     /// # Safety
-    /// What it loads for outputs inside C is there, and nothing writes it.
+    /// What it loads for outputs inside C is there, and nothing writes it; it looks only at the row if `per_row`, and only
+    /// at the column if not.
     #[inline(always)]
-    unsafe fn visit_shared<const N: usize>(
+    unsafe fn visit_shared<const N: usize, P: Places>(
         self,
         epilogue: impl Epilogue,
+        per_row: bool,
         count: usize,
-        places: impl Places,
+        places: P,
         first: impl Fn((usize, usize)) -> usize,
         values: &mut [f32; N],
     ) {
         let mut loaded = [0.0; N];
-        for i in 0..count {
-            let (row, col) = places.at(i);
-            if first(places.first(i)) == i {
-                // SAFETY: inside.
-                loaded[i] =
-                    unsafe { epilogue.load(row.min(self.rows - 1), col.min(self.cols - 1)) };
+        if P::RUN == 1 {
+            for i in 0..count {
+                let (row, col) = places.at(i);
+                if first(places.first(i)) == i {
+                    // SAFETY: inside.
+                    loaded[i] =
+                        unsafe { epilogue.load(row.min(self.rows - 1), col.min(self.cols - 1)) };
+                }
+            }
+        } else {
+            for i in 0..count {
+                let (run, next) = (i - i % P::RUN, i % P::RUN);
+                let (row, col) = places.at(run);
+                let is_inside =
+                    if per_row { row < self.rows } else { col + (next as u32) < self.cols };
+                if first(places.first(i)) == i && is_inside {
+                    // SAFETY: inside, as far as is looked at.
+                    loaded[i] = unsafe { epilogue.load_next(row, col, next) };
+                }
             }
         }
         for i in 0..count {
@@ -501,19 +590,20 @@ impl Output {
     /// # Safety
     /// What it loads for outputs inside C is there.
     #[inline(always)]
-    unsafe fn visit<const N: usize>(
+    unsafe fn visit<const N: usize, P: Places>(
         self,
         epilogue: impl Epilogue,
         count: usize,
-        places: impl Places,
+        places: P,
         values: &mut [f32; N],
     ) {
         let mut loaded = [0.0; N];
         for i in 0..count {
-            let (row, col) = places.at(i);
-            if row < self.rows && col < self.cols {
+            let (run, next) = (i - i % P::RUN, i % P::RUN);
+            let (row, col) = places.at(run);
+            if row < self.rows && col + (next as u32) < self.cols {
                 // SAFETY: inside.
-                loaded[i] = unsafe { epilogue.load(row, col) };
+                loaded[i] = unsafe { epilogue.load_next(row, col, next) };
             }
         }
         for i in 0..count {

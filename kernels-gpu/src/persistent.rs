@@ -321,7 +321,8 @@ pub unsafe fn persistent(
         let c = c.wrapping_add(product as usize * stride_c as usize);
         // SAFETY: the caller keeps the contract, and there is no other output.
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
-        if epilogue.is_some() {
+        // An old C is loaded likewise, many elements at once.
+        if epilogue.is_some() || beta != 0.0 {
             let epilogue = epilogue.of_product(product);
             // SAFETY: as above, and each thread stores its own outputs.
             unsafe { store_epilogue(c, epilogue, row, col, outputs, &acc) };

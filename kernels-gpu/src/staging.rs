@@ -7,9 +7,17 @@
 //! as fast as memory allows. It takes A and B at once, because a launch costs as much as a copy of
 //! some megabytes.
 //!
-//! Each thread copies quads, four neighbours, which it loads one by one and stores at once.
-//! Neighbouring threads have neighbouring quads, along a row and on to the next one, so that a
-//! warp reads and writes whole lines whatever the shape.
+//! Each thread copies quads, four neighbours, which it stores at once. Neighbouring threads have neighbouring quads,
+//! along a row and on to the next one, so that a warp reads and writes whole lines whatever the shape. A quad lies
+//! in two neighbouring vectors of four that begin on 16 bytes, which the thread loads, and takes it from these:
+//!
+//! ```text
+//!   a row     . . . 0 1 2 3 4 5 6 7 8 ..      begins at some element
+//!   vectors  |- - - -|- - - -|- - - -|        begin on 16 bytes
+//!   quads           |- - - -|- - - -|         of the copy: the first one is in two vectors, elements 3 to 6 of eight
+//! ```
+//!
+//! Where these vectors would go beyond the ends of a row, a quad's elements are loaded one by one.
 //!
 //! [`stage_transposed()`] does the same for matrices that are the transposes of the kernel's
 //! operands. It goes through shared memory, tile by tile, so that both sides of the copy walk along
@@ -24,7 +32,7 @@ use crate::matrix::{POINTERS_A, POINTERS_B, addressed};
 /// Threads per block of [`stage_operands()`].
 pub const THREADS: u32 = 256;
 /// Blocks per multiprocessor for which it has registers.
-pub const BLOCKS: u32 = 4;
+pub const BLOCKS: u32 = 3;
 /// Quads that a thread has in flight.
 pub const QUADS: u32 = 4;
 
@@ -41,8 +49,8 @@ pub const QUADS: u32 = 4;
 /// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x, `a_blocks` of them
 ///   or more.
 /// - For A if `a_blocks` is not 0, and for B if there are more: `rows` and `cols` are not 0. No
-///   dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols`, rounded up to a multiple of
-///   four. The first pointer points to the elements, and the second, a multiple of 16, to room
+///   dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols` or more, a multiple of
+///   four and no more than 2^31. The first pointer points to the elements, and the second, a multiple of 16, to room
 ///   for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches the latter
 ///   during the launch.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
@@ -90,20 +98,11 @@ pub unsafe fn stage_operands(
     let first = block * THREADS + thread::thread_idx_x();
     let (mut row, mut quad) = (first / per_row, first % per_row);
     let (row_step, quad_step) = (threads / per_row, threads % per_row);
+    let matrix = Rows { from, ld: ld_from, rows, cols };
     while row < rows {
         let mut places = [(0, 0); QUADS as usize];
-        let mut values = [[0.0f32; 4]; QUADS as usize];
-        for i in 0..QUADS as usize {
-            places[i] = (row, quad);
-            // Without a branch, so that all loads are in flight at once: past the end of the row
-            // its last element is loaded for nothing, and past the last row that row.
-            let start = row.min(rows - 1) as usize * ld_from as usize;
-            for j in 0..4 {
-                let col = (quad * 4 + j).min(cols - 1);
-                // SAFETY: inside.
-                let value = unsafe { *from.add(start + col as usize) };
-                values[i][j as usize] = if quad * 4 + j < cols { value } else { 0.0 };
-            }
+        for place in &mut places {
+            *place = (row, quad);
             row += row_step;
             quad += quad_step;
             if quad >= per_row {
@@ -111,6 +110,8 @@ pub unsafe fn stage_operands(
                 row += 1;
             }
         }
+        // SAFETY: as the launch promises.
+        let values = unsafe { matrix.quads(places) };
         for i in 0..QUADS as usize {
             let (row, quad) = places[i];
             if row < rows {
@@ -120,6 +121,96 @@ pub unsafe fn stage_operands(
             }
         }
     }
+}
+
+/// A matrix that is copied.
+#[derive(Clone, Copy)]
+struct Rows {
+    from: *const f32,
+    ld: u32,
+    rows: u32,
+    cols: u32,
+}
+
+impl Rows {
+    /// Quads at these rows and numbers in the row, with zeros past its end, and past the last row anything. All loads are
+    /// in flight before the first is used.
+    ///
+    /// # Safety
+    /// The matrix is there, and has elements.
+    #[inline(always)]
+    unsafe fn quads(self, places: [(u32, u32); QUADS as usize]) -> [F32x4; QUADS as usize] {
+        let mut windows = [[0.0f32; 8]; QUADS as usize];
+        for i in 0..QUADS as usize {
+            let (row, quad) = places[i];
+            // SAFETY: the caller's contract.
+            let row = unsafe { self.row(row) };
+            let first = quad * 4;
+            let window = first.wrapping_sub(skipped(row));
+            if self.is_window(window) {
+                // SAFETY: eight elements of the row, of which the first is on 16 bytes.
+                let [low, high] = unsafe {
+                    let at = row.add(window as usize);
+                    [vec::load4(at), vec::load4(at.add(4))]
+                };
+                windows[i] = core::array::from_fn(|j| if j < 4 { low[j] } else { high[j - 4] });
+            } else {
+                for j in 0..4 {
+                    let col = (first + j).min(self.cols - 1);
+                    // SAFETY: inside.
+                    windows[i][j as usize] = unsafe { *row.add(col as usize) };
+                }
+            }
+        }
+        let mut quads = [[0.0f32; 4]; QUADS as usize];
+        for i in 0..QUADS as usize {
+            let (row, quad) = places[i];
+            // SAFETY: the caller's contract.
+            let skipped = skipped(unsafe { self.row(row) });
+            let first = quad * 4;
+            let is_window = self.is_window(first.wrapping_sub(skipped));
+            let four = four_of(windows[i], if is_window { skipped } else { 0 });
+            quads[i] =
+                core::array::from_fn(
+                    |j| {
+                        if first + (j as u32) < self.cols { four[j] } else { 0.0 }
+                    },
+                );
+        }
+        quads
+    }
+
+    /// Whether the eight elements from this one on are in a row, if it is not before it.
+    #[inline(always)]
+    fn is_window(self, first: u32) -> bool {
+        // Before the row it is a number of nearly 2^32.
+        first < self.cols.saturating_sub(7)
+    }
+
+    /// A row, or the last one.
+    ///
+    /// # Safety
+    /// The matrix has elements.
+    #[inline(always)]
+    unsafe fn row(self, row: u32) -> *const f32 {
+        // SAFETY: inside.
+        unsafe { self.from.add(row.min(self.rows - 1) as usize * self.ld as usize) }
+    }
+}
+
+/// The four elements behind so many, up to three, of eight.
+#[inline(always)]
+fn four_of([a, b, c, d, e, f, g, _]: [f32; 8], skipped: u32) -> F32x4 {
+    let two = |after: f32, before: f32| if skipped & 2 != 0 { after } else { before };
+    let one = |after: f32, before: f32| if skipped & 1 != 0 { after } else { before };
+    let (a, b, c, d, e) = (two(c, a), two(d, b), two(e, c), two(f, d), two(g, e));
+    [one(b, a), one(c, b), one(d, c), one(e, d)]
+}
+
+/// How many elements before a row are in the vector in which it begins.
+#[inline(always)]
+fn skipped(row: *const f32) -> u32 {
+    row as usize as u32 / 4 % 4
 }
 
 /// Rows and columns of the tiles that [`stage_transposed()`] copies.
@@ -138,8 +229,8 @@ const PITCH: u32 = TRANSPOSE_TILE + 1;
 /// zeros.
 ///
 /// # Safety
-/// As for [`stage_operands()`], but that `ld_to` is `rows`, rounded up to a multiple of four, and
-/// there is room for `cols * ld_to` elements per product; and a matrix has less than 2^31 tiles of
+/// As for [`stage_operands()`], but that `ld_to` is `rows` or more, and no more than `rows` rounded up to a multiple of
+/// [`TRANSPOSE_TILE`], and there is room for `cols * ld_to` elements per product; and a matrix has less than 2^31 tiles of
 /// [`TRANSPOSE_TILE`] x [`TRANSPOSE_TILE`] elements.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_transposed(
@@ -232,8 +323,8 @@ pub unsafe fn stage_transposed(
 ///
 /// # Safety
 /// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x.
-/// - `rows` and `cols` are not 0. No dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols`,
-///   rounded up to a multiple of eight. `from` points to the elements, and `to`, a multiple of 16, to
+/// - `rows` and `cols` are not 0. No dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols` or more, a
+///   multiple of eight and no more than 2^31. `from` points to the elements, and `to`, a multiple of 16, to
 ///   room for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches
 ///   the latter during the launch.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]

@@ -8,7 +8,7 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use crate::epilogue;
+use crate::epilogue::{self, QuadPlaces};
 use crate::fragment::{fragment, fragment16};
 use crate::matrix::Output;
 use crate::pipeline::{BM, BN};
@@ -169,8 +169,8 @@ macro_rules! store_tile {
 }
 pub(crate) use store_tile;
 
-/// [`store_tile`] of what an epilogue makes of the outputs: a row of the thread's at a time, in a loop,
-/// so that there is one piece of code for all of them.
+/// [`store_tile`] of what an epilogue makes of the outputs: four rows of a quad of the thread's columns at a time, which
+/// share what there is for each column, in a loop, so that there is one piece of code for all of them.
 ///
 /// # Safety
 /// The epilogue is as the launch promises, and no other thread stores these elements.
@@ -186,27 +186,37 @@ pub unsafe fn store_epilogue(
     let (lane_row, lane_col) = (outputs.lane / LANES_N * 4, outputs.lane_col);
     let (row, col) = (tile_row + outputs.row + lane_row, tile_col + outputs.col + lane_col);
     let is_aligned = c.is_aligned();
+    let sums = |part: u32| {
+        core::array::from_fn(|i| {
+            let (row, col) = (part % 2 * 4 + i as u32 / 4, part / 2 * 4 + i as u32 % 4);
+            acc[row as usize][col as usize]
+        })
+    };
     let mut next = 0;
-    while next < TM {
-        // The compiler knows nothing of it: else there would be code for each row.
-        let i = black_box(next);
-        let values = match i {
-            0 => acc[0],
-            1 => acc[1],
-            2 => acc[2],
-            3 => acc[3],
-            4 => acc[4],
-            5 => acc[5],
-            6 => acc[6],
-            _ => acc[7],
+    while next < PARTS {
+        // The compiler knows nothing of it: else there would be code for each part.
+        let part = black_box(next);
+        let values = match part {
+            0 => sums(0),
+            1 => sums(1),
+            2 => sums(2),
+            3 => sums(3),
+            4 => sums(4),
+            5 => sums(5),
+            6 => sums(6),
+            _ => sums(7),
         };
-        let row = row + i / 4 * (WM / 2) + i % 4;
-        let at = |j: usize| (row, col + j as u32 / 4 * (WN / 4) + j as u32 % 4);
+        let (row, col) = (row + part % 2 * (WM / 2), col + part / 2 * (WN / 4));
+        let at = |quad: u32| (row + quad, col);
+        let places = QuadPlaces { at, first: 0, in_row: 1 };
         // SAFETY: the caller's contract.
-        unsafe { c.store_epilogue(epilogue, is_aligned, TN as usize, at, values) };
-        next = i + 1;
+        unsafe { c.store_epilogue(epilogue, is_aligned, epilogue::MOST, places, values) };
+        next = part + 1;
     }
 }
+
+/// Parts of a thread's outputs, each of four quads below each other.
+const PARTS: u32 = TM * TN / epilogue::MOST as u32;
 
 /// Stores empty sums for a block's outputs, of which the first is at (tile_row, tile_col).
 ///
@@ -226,4 +236,5 @@ pub fn quad(acc: &Accumulators, i: u32, j: u32) -> F32x4 {
     core::array::from_fn(|e| acc[i as usize][j as usize + e])
 }
 
-const _: () = assert!(TM == 8 && TN as usize == epilogue::MOST, "a row is stored at a time");
+const _: () =
+    assert!(TM == 8 && PARTS == 8, "two parts are below each other, and four side by side");

@@ -38,6 +38,16 @@ const fn max(x: u32, y: u32) -> u32 {
     if x > y { x } else { y }
 }
 
+/// Threads that copy in rows and columns that are powers of two: the last of a block of three warps do not.
+pub const fn copiers(threads: u32) -> u32 {
+    1 << threads.ilog2()
+}
+
+/// The largest power of two by which a size can be divided.
+const fn power_of_two(size: u32) -> u32 {
+    1 << size.trailing_zeros()
+}
+
 /// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed. Of an A that
 /// lies as its transpose two elements are copied at a time where `ALIGNED`: the swapped pairs stay whole.
 pub struct CopyA<G, const ALIGNED: bool> {
@@ -54,16 +64,18 @@ pub struct CopyA<G, const ALIGNED: bool> {
 }
 
 impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
+    const COPIERS: u32 = copiers(G::THREADS);
+
     /// Rows and columns that the block copies in one go. Two rows of sixteen per warp were the
     /// fastest; a tile of few rows needs more columns.
-    const ROWS: u32 = min(G::THREADS / 16, G::BM);
-    const COLS: u32 = G::THREADS / Self::ROWS;
+    const ROWS: u32 = min(Self::COPIERS / 16, G::BM);
+    const COLS: u32 = Self::COPIERS / Self::ROWS;
 
     /// The same of the transpose, whose neighbours are rows of A, so many of which a thread copies at
     /// once.
     const WIDTH: u32 = if ALIGNED { 2 } else { 1 };
-    const ROWS_T: u32 = min(G::BM, 32 * Self::WIDTH);
-    const COLS_T: u32 = G::THREADS * Self::WIDTH / Self::ROWS_T;
+    const ROWS_T: u32 = min(power_of_two(G::BM), 32 * Self::WIDTH);
+    const COLS_T: u32 = Self::COPIERS * Self::WIDTH / Self::ROWS_T;
 
     const EVEN: () = assert!(
         G::BM.is_multiple_of(Self::ROWS)
@@ -123,7 +135,11 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
         // Worked out anew for each step: so it takes no registers in between.
-        let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), self.transposed);
+        let tid = black_box(thread::thread_idx_x());
+        if Self::COPIERS < G::THREADS && tid >= Self::COPIERS {
+            return;
+        }
+        let [tid_row, tid_col] = Self::place(tid, self.transposed);
         let (rows, cols) = (self.rows.saturating_sub(tid_row), k_left.saturating_sub(tid_col));
         if self.transposed {
             let lda = black_box(self.lda) as usize;
@@ -196,13 +212,19 @@ pub struct CopyB<G, const ALIGNED: bool> {
 impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     /// Elements that a thread copies at once.
     const WIDTH: u32 = if ALIGNED { 4 } else { 1 };
+    /// Quads of all threads may fill a tile, whatever their number.
+    const COPIERS: u32 = if ALIGNED && (G::BK * G::BN).is_multiple_of(G::THREADS * 4) {
+        G::THREADS
+    } else {
+        copiers(G::THREADS)
+    };
     /// Columns and rows that the block copies in one go. A small tile needs fewer threads.
-    const COLS: u32 = if ALIGNED { G::BN } else { min(G::BN, 32) };
-    const ROWS: u32 = G::THREADS * Self::WIDTH / Self::COLS;
+    const COLS: u32 = if ALIGNED { G::BN } else { min(power_of_two(G::BN), 32) };
+    const ROWS: u32 = Self::COPIERS * Self::WIDTH / Self::COLS;
 
     /// The same of the transpose, whose neighbours are rows of B: as many of them as of a plain A's columns.
     const ROWS_T: u32 = max(16, G::THREADS / G::BN);
-    const COLS_T: u32 = G::THREADS / Self::ROWS_T;
+    const COLS_T: u32 = Self::COPIERS / Self::ROWS_T;
 
     const EVEN: () = assert!(
         G::BN.is_multiple_of(Self::COLS)
@@ -264,7 +286,11 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
         let transposed = !ALIGNED && self.transposed;
-        let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), transposed);
+        let tid = black_box(thread::thread_idx_x());
+        if Self::COPIERS < G::THREADS && tid >= Self::COPIERS {
+            return;
+        }
+        let [tid_row, tid_col] = Self::place(tid, transposed);
         let (rows, cols) = (k_left.saturating_sub(tid_row), self.cols.saturating_sub(tid_col));
         if transposed {
             // SAFETY: the same contract.
@@ -312,7 +338,11 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         [part, parts]: [u32; 2],
     ) {
         let to = self.to.add(offset);
-        let [tid_row, tid_col] = Self::place(black_box(thread::thread_idx_x()), true);
+        let tid = black_box(thread::thread_idx_x());
+        if Self::COPIERS < G::THREADS && tid >= Self::COPIERS {
+            return;
+        }
+        let [tid_row, tid_col] = Self::place(tid, true);
         let (rows, cols) = (k_left.saturating_sub(tid_row), self.cols.saturating_sub(tid_col));
         let ldb = black_box(self.ldb) as usize;
         let (down, across) = (G::BK / Self::ROWS_T, G::BN / Self::COLS_T);

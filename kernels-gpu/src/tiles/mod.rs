@@ -25,6 +25,8 @@ pub const TILES: &[&KernelDescriptor] = &[
     &tile_shapes::tile_64x128x16::DESCRIPTOR,
     &tile_shapes::tile_64x128::DESCRIPTOR,
     &tile_shapes::tile_64x64x16::DESCRIPTOR,
+    &tile_shapes::tile_64x48x16::DESCRIPTOR,
+    &tile_shapes::tile_48x128x16::DESCRIPTOR,
     &tile_shapes::tile_64x64::DESCRIPTOR,
     &tile_shapes::tile_32x128::DESCRIPTOR,
     &tile_shapes::tile_64x32::DESCRIPTOR,

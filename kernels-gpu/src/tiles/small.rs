@@ -37,9 +37,10 @@ use cuda_std::shared::SharedPtr;
 
 use super::geometry::{Geometry, stages};
 use super::kernel::{Params, kernel_module};
+use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
+use crate::epilogue::{self, QuadPlaces};
 use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
-use crate::{dependent_launch, epilogue};
 
 kernel_module! {
     /// Products up to 32 x 32.
@@ -236,6 +237,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
         assert!(G::SLICES == 1 && G::BK.is_multiple_of(4), "steps along K are in fours");
         assert!(G::TN.is_multiple_of(4), "a row of a thread's outputs is quads");
         assert!(Self::QUADS.is_multiple_of(STORED), "all outputs are stored");
+        assert!(STORED.is_multiple_of(Self::ROW), "whole rows of quads are stored");
     };
 
     /// # Safety
@@ -320,12 +322,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
                     }
                 }
             }
-            let at = |i: usize| {
-                let (row, col) = Self::quad(row, col, first + i as u32 / 4);
-                (row, col + i as u32 % 4)
-            };
+            let at = |quad: u32| Self::quad(row, col, quad);
+            let places = QuadPlaces { at, first, in_row: Self::ROW as usize };
             // SAFETY: each quad of the tile belongs to one thread.
-            unsafe { c.store_epilogue(epilogue, is_aligned, epilogue::MOST, at, values) };
+            unsafe { c.store_epilogue(epilogue, is_aligned, epilogue::MOST, places, values) };
             next = first + STORED;
         }
     }

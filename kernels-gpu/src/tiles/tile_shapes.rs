@@ -39,6 +39,28 @@ kernel_module! {
 }
 
 kernel_module! {
+    /// An N up to 48, of which half a tile of 64 would be left over.
+    tile_64x48x16, tile_64x48x16_unaligned,
+    "64x48 outputs, 8x4 per thread, 3 warps, no slices",
+    Tiled {
+        BM: 64, BN: 48, BK: 16, WM: 64, WN: 16, TM: 8, TN: 4, SLICES: 1, STAGES: 4
+    },
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 5, "tiled.rs"
+}
+
+kernel_module! {
+    /// The same for an M up to 48.
+    tile_48x128x16, tile_48x128x16_unaligned,
+    "48x128 outputs, 8x8 per thread, 3 warps, no slices",
+    Tiled {
+        BM: 48, BN: 128, BK: 16, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 1, STAGES: 4
+    },
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 4, "tiled.rs"
+}
+
+kernel_module! {
     /// The same, the smallest.
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",

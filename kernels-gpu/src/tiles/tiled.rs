@@ -103,15 +103,16 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{Copies, CopyA, CopyB, padded_row, row_b};
+use super::copy::{Copies, CopyA, CopyB, copiers, padded_row, row_b};
 use super::geometry::Geometry;
 use super::kernel::Params;
 use super::main_loop::MainLoop;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
+use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
+use crate::epilogue::{self, QuadPlaces};
 use crate::matrix::{Output, TRANSPOSED_A, TRANSPOSED_B};
 use crate::swizzle::swizzled_tile;
-use crate::{dependent_launch, epilogue};
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
@@ -135,6 +136,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     const ROW: usize = TN / 4;
     const OWN: usize = Self::QUADS.div_ceil(G::SLICES as usize);
     const PART: usize = if Self::OWN < 4 { Self::OWN } else { 4 };
+    /// How many of those that are its own are in a row: slices take quads in turn.
+    const OWN_IN_ROW: usize =
+        if (G::SLICES as usize).is_multiple_of(Self::ROW) { 1 } else { Self::ROW };
 
     const CONSISTENT: () = {
         assert!(G::WM / G::TM * Self::LANES_N == Self::LANES, "the lanes of a warp fill its tile");
@@ -146,18 +150,24 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
         assert!(Self::QUADS <= MAX_QUADS, "a thread's outputs fit its registers");
         assert!(Self::OWN.is_multiple_of(Self::PART), "all outputs are stored");
+        assert!(
+            Self::OWN_IN_ROW == 1 || G::SLICES == 1 && Self::PART.is_multiple_of(Self::ROW),
+            "a thread's own quads are in the same columns, or whole rows of them"
+        );
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
         assert!(
-            G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
-            "every thread stores the same share of a column of C"
+            G::BN.is_multiple_of(Self::COLS_C) && Self::STORES.is_multiple_of(2),
+            "every thread that stores has the same share of a column of C"
         );
     };
 
     /// Elements from one row of C to the next where it goes through shared memory: padded, so that
     /// quads a thread tile apart lie in different banks.
     const LD_C: u32 = G::BN + 4;
-    /// Rows of C that the block stores in one go, an element per thread, and how often it does.
-    const ROWS_C: u32 = G::THREADS / G::BN;
+    /// Columns and rows of C that the block stores in one go, an element per thread, and how often it does down a
+    /// column.
+    const COLS_C: u32 = if G::THREADS.is_multiple_of(G::BN) { G::BN } else { copiers(G::THREADS) };
+    const ROWS_C: u32 = G::THREADS / Self::COLS_C;
     const STORES: u32 = G::BM / Self::ROWS_C;
 
     /// Shared memory per block: the stages, or what the slices leave there in the end, or C.
@@ -281,28 +291,29 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         if params.epilogue.is_some() {
             let (epilogue, is_aligned) = (params.epilogue(), c.is_aligned());
             let mut next = 0;
-            while next < Self::OWN.div_ceil(2) as u32 {
-                // The compiler knows nothing of it: one piece of code for all pairs of quads.
-                let pair = if Self::OWN > 2 { black_box(next) } else { 0 };
+            while next < (Self::OWN / Self::PART) as u32 {
+                // The compiler knows nothing of it: one piece of code for all parts.
+                let part = if Self::OWN > Self::PART { black_box(next) } else { 0 };
                 let mut values = [0.0; epilogue::MOST];
                 for quad in 0..Self::OWN {
                     for j in 0..4 {
-                        if quad / 2 == pair as usize {
-                            values[quad % 2 * 4 + j] = sums[quad][j];
+                        if quad / Self::PART == part as usize {
+                            values[quad % Self::PART * 4 + j] = sums[quad][j];
                         }
                     }
                 }
-                let at = |i: usize| {
-                    let quad = pair as usize * 2 + i / 4;
+                let at = |quad: u32| {
+                    let quad = quad as usize;
                     let (row, col) = position(quad);
                     // Past the end of C where a slice has no such quad.
                     let row = if outputs.has::<G>(quad) { block_row + row } else { u32::MAX };
-                    (row, block_col + col + i as u32 % 4)
+                    (row, block_col + col)
                 };
-                let count = if Self::OWN > 1 { 8 } else { 4 };
+                let first = part * Self::PART as u32;
+                let places = QuadPlaces { at, first, in_row: Self::OWN_IN_ROW };
                 // SAFETY: as below.
-                unsafe { c.store_epilogue(epilogue, is_aligned, count, at, values) };
-                next = pair + 1;
+                unsafe { c.store_epilogue(epilogue, is_aligned, 4 * Self::PART, places, values) };
+                next = part + 1;
             }
             return;
         }
@@ -377,18 +388,24 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         block_col: u32,
         smem: SharedPtr<f32>,
     ) {
-        let (row, col) = (thread::thread_idx_x() / G::BN, thread::thread_idx_x() % G::BN);
-        for first in (0..Self::STORES).step_by(PART) {
-            let row = row + first * Self::ROWS_C;
-            let mut column = [[0.0f32]; PART];
-            for i in 0..PART {
-                let row = row + i as u32 * Self::ROWS_C;
-                // SAFETY: inside the tile.
-                column[i] = [unsafe { smem.load(row * Self::LD_C + col) }];
+        let tid = thread::thread_idx_x();
+        let (row, col) = (tid / Self::COLS_C, tid % Self::COLS_C);
+        if row >= Self::ROWS_C {
+            return;
+        }
+        for col in (col..G::BN).step_by(Self::COLS_C as usize) {
+            for first in (0..Self::STORES).step_by(PART) {
+                let row = row + first * Self::ROWS_C;
+                let mut column = [[0.0f32]; PART];
+                for i in 0..PART {
+                    let row = row + i as u32 * Self::ROWS_C;
+                    // SAFETY: inside the tile.
+                    column[i] = [unsafe { smem.load(row * Self::LD_C + col) }];
+                }
+                let (row, col) = (block_row + row, block_col + col);
+                // SAFETY: each element of the tile belongs to one thread.
+                unsafe { c.store_spaced(row, col, [Self::ROWS_C, 0], &column) };
             }
-            let (row, col) = (block_row + row, block_col + col);
-            // SAFETY: each element of the tile belongs to one thread.
-            unsafe { c.store_spaced(row, col, [Self::ROWS_C, 0], &column) };
         }
     }
 }

@@ -42,10 +42,42 @@ pub(super) fn is_wide(address: u64, ld: usize, cols: usize) -> bool {
     address.is_multiple_of(16) && ld.is_multiple_of(4) && cols.is_multiple_of(4)
 }
 
+/// Bytes of a vector of 128 bits, and of a cache line.
+const VECTOR: u64 = 16;
+const LINE: u64 = 128;
+
+/// Bytes of a row from which on the end of a line costs less than rows that begin within one: bulk copies of a matrix
+/// of 4096 x 4100 elements in f32 took 5 % longer than of 4096 x 4128 (H200).
+const LONG_ROW: u64 = 16 * LINE;
+
+/// The leading dimension of a copy of rows of `cols` elements of so many bytes: they begin on 16 bytes, and long ones on
+/// cache lines.
+pub(super) fn copy_ld(cols: u64, bytes: u64) -> u64 {
+    let unit = if cols * bytes < LONG_ROW { VECTOR } else { LINE };
+    cols.next_multiple_of(unit / bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::launch::find_kernel;
+
+    #[test]
+    fn rows_of_copies_begin_on_vectors_and_long_ones_on_lines() {
+        for (cols, bytes, ld) in [
+            (1, 4, 4),
+            (8, 4, 8),
+            (511, 4, 512),
+            (513, 4, 544),
+            (4097, 4, 4128),
+            (4128, 4, 4128),
+            (i32::MAX as u64, 4, 1 << 31),
+            (9, 2, 16),
+            (1025, 2, 1088),
+        ] {
+            assert_eq!(copy_ld(cols, bytes), ld, "{cols} of {bytes} bytes");
+        }
+    }
 
     #[test]
     fn alignment_is_of_everything() {

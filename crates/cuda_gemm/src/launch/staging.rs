@@ -7,7 +7,7 @@ use kernels_gpu::matrix::{
 };
 use kernels_gpu::staging;
 
-use super::alignment::is_wide;
+use super::alignment::{copy_ld, is_wide};
 use super::parameters::{self, Address};
 use crate::device::{Device, EntryPoint};
 use crate::error::Error;
@@ -362,7 +362,7 @@ impl Source {
 
     /// The leading dimension of the copy; no more than 2^31.
     fn copy_ld(&self) -> u32 {
-        self.copied()[1].next_multiple_of(VECTOR)
+        copy_ld(self.copied()[1].into(), size_of::<f32>() as u64) as u32
     }
 
     /// Blocks that have all of the matrix in flight.

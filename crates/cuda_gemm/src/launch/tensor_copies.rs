@@ -2,6 +2,7 @@
 
 use kernels_gpu::staging::{BLOCKS, THREADS};
 
+use super::alignment::copy_ld;
 use super::parameters::{Address, StageHalves};
 use crate::device::EntryPoint;
 use crate::error::Error;
@@ -11,6 +12,11 @@ use crate::stream::Stream;
 
 /// Elements of 16 bytes.
 const VECTOR: usize = 8;
+
+/// The leading dimension of a copy of so many columns.
+fn ld(cols: usize) -> usize {
+    copy_ld(cols as u64, size_of::<u16>() as u64) as usize
+}
 
 /// Memory for copies of A and B whose rows begin on 16 bytes, and what makes them. Work on one stream
 /// uses it one launch after the other.
@@ -29,7 +35,7 @@ impl Copies {
         let counts = [0, 1].map(|i| if gemm.strides()[i] == 0 { 1 } else { gemm.batch });
         let words = |i: usize| {
             let [rows, cols] = gemm.shapes()[i];
-            rows as u128 * cols.next_multiple_of(VECTOR) as u128 * counts[i] as u128 / 2
+            rows as u128 * ld(cols) as u128 * counts[i] as u128 / 2
         };
         let words = [words(0), words(1)];
         stream.device().require_memory(4 * (words[0] + words[1]))?;
@@ -61,7 +67,7 @@ impl Copies {
         }
         let limits = &stream.device().info().limits;
         let [rows, cols] = from.shape;
-        let ld = cols.next_multiple_of(VECTOR);
+        let ld = ld(cols);
         let stride = if products == 1 { 0 } else { rows * ld };
         let to = OperandLayout { address: self.memory[which].address(), ld, stride, ..from };
         let wanted = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());

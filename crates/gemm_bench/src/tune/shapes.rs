@@ -3,8 +3,8 @@
 use crate::shape::{self, Shape};
 
 /// Squares: around powers of two, and odd ones.
-const SQUARES: [usize; 17] =
-    [64, 128, 192, 256, 384, 512, 768, 1000, 1024, 1536, 2048, 3072, 4095, 4096, 4097, 8192, 16384];
+const SQUARES: [usize; 16] =
+    [64, 128, 192, 256, 384, 512, 768, 1000, 1024, 1536, 2048, 3072, 4095, 4096, 4097, 8192];
 
 /// Small M or small N, with these for the other two.
 const SMALL: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
