@@ -48,7 +48,7 @@ use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, tensor_core_basis
 
 pub use changes::Change;
 pub use choice::Choice;
-pub use model::{Estimate, Model};
+pub use model::{Conditions, Estimate, Model};
 pub use prediction::Prediction;
 pub use table::Table;
 

@@ -12,8 +12,9 @@
 //! `step[q]` is what q blocks take for a step each. The blocks of a wave begin while those of the one
 //! before it still store: where it was measured, a wave after the first takes less. Reading A and B from
 //! memory takes its time too: it overlaps with the steps, and not with what a block does before its first
-//! one. Where C has fewer columns than a tile, `fixed` and `step` are `narrow` times as long. Blocks that
-//! share a tile of C add up their sums at the end (split-K reduction):
+//! one. `fixed` and `step` are `narrow` times as long where C has fewer columns than a tile, and `transposed_b`
+//! times where B is read as its transpose. Blocks that share a tile of C add up their sums at the end (split-K
+//! reduction):
 //!
 //! ```text
 //!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
@@ -70,6 +71,15 @@ pub struct Estimate {
     pub ns: f64,
     /// Whether memory takes longer than the blocks.
     pub memory_bound: bool,
+}
+
+/// What a kernel's [`Costs`] depend on beside a product's sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// C has fewer columns than a tile.
+    pub narrow: bool,
+    /// B lies as its transpose, and is read so.
+    pub transposed_b: bool,
 }
 
 /// A device's table, ready to be asked.
@@ -155,6 +165,21 @@ impl Model {
             self.kernels.iter().find(|costs| costs.kernel.name() == choice.descriptor.name())?;
         let work = Work::new(gemm, choice.descriptor, choice.staged);
         (work.tiles > 0).then(|| self.estimate(costs, &work, choice.splits))
+    }
+
+    /// What holds for a choice's kernel, as it computes this product.
+    ///
+    /// ```
+    /// use cuda_gemm::{Choice, Gemm, Table, auto::Model, find_kernel};
+    ///
+    /// let model = Model::new(&Table::built_in()?[0]);
+    /// let choice = Choice { descriptor: find_kernel("tile_64x64")?, splits: 1, staged: false };
+    /// let conditions = model.conditions(&Gemm::new(640, 40, 64).transposed(false, true), choice);
+    /// assert!(conditions.narrow && conditions.transposed_b);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn conditions(&self, gemm: &Gemm, choice: Choice) -> Conditions {
+        Work::new(gemm, choice.descriptor, choice.staged).conditions
     }
 
     fn for_each(&self, gemm: &Gemm, mut visit: impl FnMut(Estimate)) {
@@ -269,11 +294,13 @@ impl Costs {
     /// That of so many blocks per multiprocessor, with the entry point that this product needs.
     fn pace(&self, work: &Work, blocks: usize) -> Pace {
         let pace = work.pace(self.aligned[blocks - 1], self.unaligned.get(blocks - 1).copied());
-        self.where_narrow(work, pace)
+        pace.times(self.under(work.conditions))
     }
 
-    fn where_narrow(&self, work: &Work, pace: Pace) -> Pace {
-        if work.narrow { pace.times(self.narrow) } else { pace }
+    /// How many times as long blocks take.
+    fn under(&self, Conditions { narrow, transposed_b }: Conditions) -> f64 {
+        let factors = [(narrow, self.narrow), (transposed_b, self.transposed_b)];
+        factors.into_iter().filter(|(is_so, _)| *is_so).map(|(_, factor)| factor).product()
     }
 
     /// As many splits as keep sums short: see [`LONGEST_CHAIN`].
@@ -284,7 +311,7 @@ impl Costs {
     /// What a wave after the first takes, likewise.
     fn wave(&self, work: &Work) -> Option<Pace> {
         let pace = self.aligned_wave.map(|aligned| work.pace(aligned, self.unaligned_wave));
-        pace.map(|pace| self.where_narrow(work, pace))
+        pace.map(|pace| pace.times(self.under(work.conditions)))
     }
 
     fn reduction(&self, partials: f64) -> f64 {
@@ -313,8 +340,7 @@ struct Work {
     staged: bool,
     /// Whether the rows of C are aligned.
     stores_aligned: bool,
-    /// Whether C has fewer columns than a tile.
-    narrow: bool,
+    conditions: Conditions,
     /// Elements that the tiles cover for each one of C.
     waste: f64,
     /// Rows and columns of tiles.
@@ -360,7 +386,10 @@ impl Work {
             aligned: is_aligned(descriptor, &form, [0; 3], is_copied),
             staged,
             stores_aligned: wide[2],
-            narrow: gemm.n < tile.bn as usize,
+            conditions: Conditions {
+                narrow: gemm.n < tile.bn as usize,
+                transposed_b: gemm.trans_b && !is_copied[1],
+            },
             waste: (rows * tile.bm as usize) as f64 * (cols * tile.bn as usize) as f64 / (m * n),
             rows: rows as f64,
             cols: cols as f64,

@@ -24,6 +24,7 @@
 //!     partial_ns: 200.0,
 //!     tile_ns: 0.0,
 //!     narrow: 1.0,
+//!     transposed_b: 1.0,
 //! };
 //! // A launch takes 2 us, and 1500 GB/s are copied.
 //! let table = Table::new(measured, 2000.0, 1500.0, vec![costs], Vec::new())?;

@@ -120,6 +120,7 @@ fn no_table_is_made_that_is_not_checked() {
         (|costs| costs.partial_ns = -1.0, "`piece_ns` is -1"),
         (|costs| costs.tile_ns = f64::INFINITY, "`tile_ns` is inf"),
         (|costs| costs.narrow = 0.0, "`narrow` is 0"),
+        (|costs| costs.transposed_b = f64::NAN, "`transposed_b` is NaN"),
     ] as [(fn(&mut table::Costs), _); _]
     {
         refused(kernels(alter), says);

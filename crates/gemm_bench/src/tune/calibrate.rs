@@ -3,12 +3,12 @@
 //! Costs come from a few grids, at the clocks of their minute. Each kernel's are scaled by what it
 //! took in the products in which it took part, over what was predicted: the median, so that a few
 //! odd shapes do not spoil the others. Products whose C has fewer columns than a tile have a factor of
-//! their own.
+//! their own, as have those whose B is read as its transpose.
 
 use std::collections::HashMap;
 
-use cuda_gemm::auto::Model;
 use cuda_gemm::auto::table::{Costs, Table};
+use cuda_gemm::auto::{Conditions, Model};
 
 use super::search_result::{SearchResult, predicted};
 use crate::error::Error;
@@ -16,6 +16,9 @@ use crate::stats;
 
 /// A kernel that took part in fewer products is left alone.
 const LEAST_PRODUCTS: usize = 3;
+
+/// Products that take fewer times what a launch does have no part in what blocks take under some conditions.
+const LAUNCHES: f64 = 4.0;
 
 /// A correction beyond this is none.
 const MOST: f64 = 2.0;
@@ -34,11 +37,12 @@ pub fn mean_loss(table: &Table, results: &[SearchResult]) -> f64 {
 /// [`cuda_gemm::Error::Table`] if they make none.
 pub fn calibrated(table: &Table, results: &[SearchResult]) -> Result<Option<Table>, Error> {
     let mut kernels = table.kernels().to_vec();
-    let factors = factors(&Model::new(table), results);
+    let factors = factors(table, results);
     for costs in &mut kernels {
         if let Some(factor) = factors.get(costs.kernel.name()) {
             slow(costs, factor.everywhere);
             costs.narrow *= factor.narrow;
+            costs.transposed_b *= factor.transposed_b;
         }
     }
     let better = table.with_kernels(kernels)?;
@@ -50,33 +54,54 @@ struct Slower {
     everywhere: f64,
     /// Beside that, where C has fewer columns than a tile.
     narrow: f64,
+    /// Likewise, where B is read as its transpose.
+    transposed_b: f64,
 }
 
-fn factors(model: &Model, results: &[SearchResult]) -> HashMap<&'static str, Slower> {
-    // Where C has fewer columns than a tile, and elsewhere.
-    let mut ratios: HashMap<_, [Vec<f64>; 2]> = HashMap::new();
+/// What a kernel took over what was predicted.
+#[derive(Default)]
+struct Ratios {
+    plain: Vec<f64>,
+    narrow: Vec<f64>,
+    transposed_b: Vec<f64>,
+}
+
+fn factors(table: &Table, results: &[SearchResult]) -> HashMap<&'static str, Slower> {
+    let model = Model::new(table);
+    let mut all: HashMap<_, Ratios> = HashMap::new();
     for result in results {
         for run in &result.runs {
-            let descriptor = run.choice.descriptor;
-            let slower = run.ns() / predicted(model, result.shape, run);
-            let is_wide = result.shape.n >= descriptor.tile().bn as usize;
-            ratios.entry(descriptor.name()).or_default()[usize::from(is_wide)].push(slower);
+            let slower = run.ns() / predicted(&model, result.shape, run);
+            let ratios = all.entry(run.choice.descriptor.name()).or_default();
+            match model.conditions(&result.shape.gemm(), run.choice) {
+                Conditions { narrow: false, transposed_b: false } => ratios.plain.push(slower),
+                // What is mostly launch says nothing about blocks.
+                _ if run.ns() < LAUNCHES * table.launch_ns() => {}
+                Conditions { narrow: true, transposed_b: false } => ratios.narrow.push(slower),
+                Conditions { narrow: false, transposed_b: true } => {
+                    ratios.transposed_b.push(slower);
+                }
+                Conditions { narrow: true, transposed_b: true } => {}
+            }
         }
     }
-    let known = ratios.into_iter().filter_map(|(name, [narrow, wide])| {
-        let median = |ratios: &[f64]| {
-            let usable =
-                ratios.len() >= LEAST_PRODUCTS && ratios.iter().all(|ratio| ratio.is_finite());
-            usable.then(|| stats::median(ratios).clamp(1.0 / MOST, MOST))
-        };
-        let Some(everywhere) = median(&wide) else {
-            let everywhere = median(&[narrow, wide].concat())?;
-            return Some((name, Slower { everywhere, narrow: 1.0 }));
+    let known = all.into_iter().filter_map(|(name, Ratios { plain, narrow, transposed_b })| {
+        // A kernel for a C of few columns has no others.
+        let Some(everywhere) = median(&plain) else {
+            let everywhere = median(&[plain, narrow].concat())?;
+            return Some((name, Slower { everywhere, narrow: 1.0, transposed_b: 1.0 }));
         };
         let narrow = median(&narrow).map_or(1.0, |narrow| (narrow / everywhere).max(1.0));
-        Some((name, Slower { everywhere, narrow }))
+        let transposed_b = median(&transposed_b).map_or(1.0, |slower| slower / everywhere);
+        Some((name, Slower { everywhere, narrow, transposed_b }))
     });
     known.collect()
+}
+
+/// The median of ratios, if there are enough of them.
+fn median(ratios: &[f64]) -> Option<f64> {
+    let usable = ratios.len() >= LEAST_PRODUCTS && ratios.iter().all(|ratio| ratio.is_finite());
+    usable.then(|| stats::median(ratios).clamp(1.0 / MOST, MOST))
 }
 
 fn slow(costs: &mut Costs, factor: f64) {

@@ -82,6 +82,7 @@ pub fn measure(
         partial_ns: 0.0,
         tile_ns: 0.0,
         narrow: 1.0,
+        transposed_b: 1.0,
     };
     let benchmark = KernelBenchmark { context, kernel, launch_ns };
     let resident = if descriptor.abi() == KernelAbi::StreamK { 1 } else { resident };

@@ -96,10 +96,11 @@ impl SearchResult {
     }
 
     /// The fastest that is accurate enough, if these costs choose something that is not, or that is
-    /// slower by more than noise, or that was not timed. Exceptions are of single products.
+    /// slower by more than noise, or that was not timed. Exceptions are of single products
+    /// of matrices as they lie.
     pub fn exception(&self, model: &Model) -> Option<Exception> {
-        let Shape { m, n, k, batch, .. } = self.shape;
-        if batch != 1 {
+        let Shape { m, n, k, trans_a, trans_b, batch } = self.shape;
+        if batch != 1 || trans_a || trans_b {
             return None;
         }
         let estimate = model.fastest(&self.shape.gemm())?;

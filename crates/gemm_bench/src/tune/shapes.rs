@@ -90,6 +90,19 @@ const BATCHES: [(usize, (usize, usize, usize)); 9] = [
     (30, (1, 4096, 128)),
 ];
 
+/// Products whose B lies as its transpose, which kernels for few rows read slower or faster than one that is not
+/// aligned. They correct costs as batches do.
+const TRANSPOSED: [(usize, usize, usize); 8] = [
+    (16, 1800, 1700),
+    (16, 6000, 2000),
+    (16, 4000, 4000),
+    (32, 3000, 1000),
+    (64, 2000, 2000),
+    (64, 7600, 2600),
+    (128, 4000, 4000),
+    (128, 3000, 1000),
+];
+
 /// How many [`shape::random`] ones there are, of the seed.
 const RANDOM: (usize, u64) = (40, 13);
 
@@ -113,6 +126,7 @@ pub fn shapes(trial: bool) -> Vec<Shape> {
     let mut shapes: Vec<_> = squares.into_iter().chain(small).collect();
     shapes.extend(AWKWARD.into_iter().chain(SHORT).map(shape));
     shapes.extend(BATCHES.map(|(batch, sizes)| Shape { batch, ..shape(sizes) }));
+    shapes.extend(TRANSPOSED.map(|sizes| Shape { trans_b: true, ..shape(sizes) }));
     shapes.extend(shape::random(RANDOM.0, RANDOM.1));
     shapes.sort_by_key(size);
     shapes

@@ -42,6 +42,7 @@ fn costs(name: &str, paces: &[(f64, f64)]) -> Costs {
         partial_ns: 7.0,
         tile_ns: 30.0,
         narrow: 1.0,
+        transposed_b: 1.0,
     }
 }
 
@@ -120,6 +121,12 @@ fn less_than_a_tile_of_columns() {
     ] {
         assert_eq!(time(&model, &Gemm::new(m, n, 3 * 64), 1), 1000.0 + expected, "{m} x {n}");
     }
+    // B as it lies, and as a copy.
+    let transposed = Costs { transposed_b: 1.2, ..costs("tile_64x64", &paces) };
+    let transposed = super::Model { kernels: vec![transposed], ..model.clone() };
+    let gemm = Gemm::new(64, 64, 3 * 64).transposed(false, true);
+    let unaligned = 100.0 + 3.0 * 20.0;
+    assert_eq!(time(&transposed, &gemm, 1), 1000.0 + 1.2 * unaligned);
     // To share a tile takes what it takes elsewhere.
     let shared = 1.4 * (100.0 + 2.0 * 10.0) + 50.0 + 2.0 * 7.0;
     assert_eq!(time(&model, &Gemm::new(64, 60, 4 * 64), 2), 1000.0 + shared);

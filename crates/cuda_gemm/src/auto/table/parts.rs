@@ -89,6 +89,9 @@ pub struct Costs {
     /// same few cache lines of B, and of its copies most bring zeros.
     #[serde(default = "same", skip_serializing_if = "is_same")]
     pub narrow: f64,
+    /// How many times as long where B lies as its transpose, and is read so.
+    #[serde(default = "same", skip_serializing_if = "is_same")]
+    pub transposed_b: f64,
 }
 
 fn same() -> f64 {

@@ -88,7 +88,8 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
     not_negative("join_ns", *reduction_ns)?;
     not_negative("piece_ns", *partial_ns)?;
     not_negative("tile_ns", *tile_ns)?;
-    positive("narrow", costs.narrow)
+    positive("narrow", costs.narrow)?;
+    positive("transposed_b", costs.transposed_b)
 }
 
 fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(), String> {
