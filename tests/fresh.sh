@@ -54,14 +54,23 @@ fi
 rustup component add rust-src
 type_it cargo test -p host
 
+# `build-ptx` brings it back before it compiles, here what is wrong on the device alone.
+remove_rust_src
+printf '\n#[cfg(target_arch = "nvptx64")]\ncompile_error!("refused");\n' >>"$edited"
+if type_it cargo xtask build-ptx; then
+    echo 'error: kernels that do not compile were built' >&2
+    exit 1
+fi
+has_rust_src
+git checkout --quiet -- "$edited"
+
 # An edited kernel is rebuilt by whatever runs it.
 remove_rust_src
 printf '\n// Edited.\n' >>"$edited"
 type_it cargo run -p host -- --kernel naive --size 8
 
 # A comment behind the last line changes no PTX: all of it is as committed, and so are the digests of all
-# other files.
-remove_rust_src
+# other files. What `cargo run` has compiled is not compiled again.
 type_it cargo xtask build-ptx
 git diff --exit-code --stat -- kernels-gpu/ptx ":!$record"
 git diff -U0 -- "$record"
