@@ -4,8 +4,8 @@
 # usage: tests/fresh.sh [--here]
 #   --here  in this checkout, instead of a clone of HEAD with an empty target folder and CARGO_HOME
 #
-# The toolchain's component rust-src is removed first, and each time a command has to bring it back:
-# `cargo xtask build-ptx`, and `cargo run` when a kernel was edited. Exit status: 0 if all is well.
+# The toolchain's component rust-src is removed first. `cargo run` needs none; `cargo run` when a kernel was
+# edited, and `cargo xtask build-ptx`, each have to bring it back. Exit status: 0 if all is well.
 set -euo pipefail
 
 has_rust_src() {
@@ -21,10 +21,12 @@ type_it() {
     "$@"
 }
 
+edited=kernels-gpu/src/naive.rs
+record=kernels-gpu/ptx/SOURCES.sha256
 cd "$(dirname "$0")/.."
 root=$PWD
 at_exit() {
-    git checkout --quiet -- kernels-gpu/src/naive.rs
+    git checkout --quiet -- "$edited" "$record"
     cd "$root"
     rm -rf "${fresh-}" "${refused-}"
     [ -z "$had_rust_src" ] || has_rust_src || rustup component add rust-src
@@ -39,22 +41,47 @@ if [ "${1-}" != --here ]; then
     unset CARGO_TARGET_DIR
 fi
 unset CUDA_BUILDER_INSTALL_RUST_SRC
+git diff --exit-code --stat -- "$edited" kernels-gpu/ptx
 
+# The committed PTX is what runs.
 remove_rust_src
-type_it cargo xtask build-ptx
-git diff --exit-code --stat -- kernels-gpu/ptx
 type_it cargo run -p host -- --kernel tile2d --size 4096
+if has_rust_src; then
+    echo 'error: the committed PTX was built anew: its digests are not those of its sources' >&2
+    exit 1
+fi
+# One of the commands that the tests type asks for it.
+rustup component add rust-src
 type_it cargo test -p host
+
+# `build-ptx` brings it back before it compiles, here what is wrong on the device alone.
+remove_rust_src
+printf '\n#[cfg(target_arch = "nvptx64")]\ncompile_error!("refused");\n' >>"$edited"
+if type_it cargo xtask build-ptx; then
+    echo 'error: kernels that do not compile were built' >&2
+    exit 1
+fi
+has_rust_src
+git checkout --quiet -- "$edited"
 
 # An edited kernel is rebuilt by whatever runs it.
 remove_rust_src
-printf '\n// Edited.\n' >>kernels-gpu/src/naive.rs
+printf '\n// Edited.\n' >>"$edited"
 type_it cargo run -p host -- --kernel naive --size 8
+
+# A comment behind the last line changes no PTX: all of it is as committed, and so are the digests of all
+# other files. What `cargo run` has compiled is not compiled again.
+type_it cargo xtask build-ptx
+git diff --exit-code --stat -- kernels-gpu/ptx ":!$record"
+git diff -U0 -- "$record"
+[ "$(git diff --numstat -- "$record" | cut -f 1,2)" = $'1\t1' ]
+git diff -U0 -- "$record" | grep "^+.*$edited"
+git checkout --quiet -- "$record"
 
 # Where it is forbidden, the error says what to type.
 remove_rust_src
 refused=$(mktemp)
-printf '// Again.\n' >>kernels-gpu/src/naive.rs
+printf '// Again.\n' >>"$edited"
 if CUDA_BUILDER_INSTALL_RUST_SRC=0 cargo run -p host -- --kernel naive --size 8 2>"$refused"; then
     echo 'error: a build without rust-src went through' >&2
     exit 1

@@ -42,13 +42,21 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// A linker that does nothing. rustc has written the PTX before it links, and the linker
-/// that the target asks for, `llvm-bitcode-linker`, is not part of the stable toolchain.
+/// A linker that links nothing. rustc has written the PTX before it links, and the linker that the target
+/// asks for, `llvm-bitcode-linker`, is not part of the stable toolchain. It makes its output an empty file:
+/// where there is none, cargo takes the crate for stale, and runs rustc each time.
 pub(crate) fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
     let (name, script) = if cfg!(windows) {
-        ("no-linker.bat", "@exit /b 0\r\n")
+        (
+            "no-linker.bat",
+            "@echo off\r\n:next\r\nif \"%~1\"==\"\" exit /b 0\r\n\
+             if \"%~1\"==\"-o\" type nul >\"%~2\"\r\nshift\r\ngoto next\r\n",
+        )
     } else {
-        ("no-linker.sh", "#!/bin/sh\nexit 0\n")
+        (
+            "no-linker.sh",
+            "#!/bin/sh\nwhile [ $# != 0 ]; do\n    if [ \"$1\" = -o ]; then : >\"$2\"; fi\n    shift\ndone\n",
+        )
     };
     let path = device_dir.join(name);
     write_once(&path, script)?;

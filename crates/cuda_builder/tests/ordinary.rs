@@ -185,8 +185,13 @@ fn lines_change_no_instruction() {
     };
     assert!(instructions(with) == instructions(&without.unwrap()));
     // cargo, which has built both, does not run rustc again.
-    let again = build(ordinary().debug(DebugInfo::LineTables)).unwrap();
-    assert!(again.unwrap() == with);
+    let built = || {
+        let path = ordinary().debug(DebugInfo::LineTables).build().unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap() == with);
+        let by_rustc = std::fs::metadata(path.with_file_name("rustc.ptx")).unwrap();
+        by_rustc.modified().unwrap()
+    };
+    assert_eq!(built(), built());
 }
 
 #[test]

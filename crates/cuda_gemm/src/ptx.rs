@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use ptx_syntax::extract;
 pub use ptx_syntax::outline::target;
@@ -26,6 +27,43 @@ pub const fn for_capability(capability: (u32, u32)) -> &'static str {
     match capability {
         (9, 0) => SM_90A,
         _ => SM_80,
+    }
+}
+
+/// As [`extract`], from the PTX for a device of this compute capability: a search of all of it takes longer than
+/// many a module takes to load.
+pub(crate) fn kernel(capability: (u32, u32), name: &str) -> Option<String> {
+    static INDICES: [LazyLock<Index>; 2] =
+        [LazyLock::new(|| Index::of(SM_80)), LazyLock::new(|| Index::of(SM_90A))];
+    INDICES[usize::from(capability == (9, 0))].extract(name)
+}
+
+/// Where the kernels of a text are.
+struct Index {
+    /// What is in front of them all.
+    head: &'static str,
+    /// From the beginning of a kernel to that of the next, by its name.
+    kernels: HashMap<&'static str, &'static str>,
+}
+
+impl Index {
+    fn of(text: &'static str) -> Index {
+        const BEGINS: &str = "\n.visible .entry ";
+        let starts: Vec<usize> = text.match_indices(BEGINS).map(|(at, _)| at + 1).collect();
+        let ends = starts.iter().skip(1).copied().chain([text.len()]);
+        let kernels = starts.iter().zip(ends).filter_map(|(&start, end)| {
+            let kernel = &text[start..end];
+            let (name, _) = kernel[BEGINS.len() - 1..].split_once('(')?;
+            Some((name, kernel))
+        });
+        Index {
+            head: &text[..starts.first().copied().unwrap_or(text.len())],
+            kernels: kernels.collect(),
+        }
+    }
+
+    fn extract(&self, name: &str) -> Option<String> {
+        extract(&[self.head, self.kernels.get(name)?].concat(), name)
     }
 }
 
@@ -78,6 +116,17 @@ mod tests {
         assert_eq!(target(for_capability((9, 0))), Some("sm_90a"));
         assert_eq!(target(for_capability((12, 0))), Some("sm_80"));
         assert_eq!(target("nonsense"), None);
+    }
+
+    #[test]
+    fn the_index_has_what_a_search_finds() {
+        for (capability, text) in [((8, 0), SM_80), ((9, 0), SM_90A)] {
+            let named = text.matches(".visible .entry ").count();
+            assert_eq!(Index::of(text).kernels.len(), named);
+            for name in ["naive", "tile2d", "mma_bf16", "none"] {
+                assert_eq!(kernel(capability, name), extract(text, name), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Allocation {
     /// The call that made it.
     pub allocated: MemoryCall,
     data: *mut u8,
+    /// What `data` lies in.
+    block: *mut u8,
     layout: Layout,
     /// Which bytes have been written, if that is checked.
     pub written: Option<Written>,
@@ -56,11 +58,18 @@ impl Allocation {
         allocated: MemoryCall,
         written: Option<Written>,
     ) -> Option<Allocation> {
-        let padded = usize::try_from(size.next_multiple_of(ALIGN)).ok()?;
-        let layout = Layout::from_size_align(padded, ALIGN as usize).ok()?;
-        // SAFETY: `size` is not zero, so neither is the layout's.
-        let data = unsafe { std::alloc::alloc_zeroed(layout) };
-        (!data.is_null()).then_some(Allocation { base, size, allocated, data, layout, written })
+        // For an alignment that is not the allocator's own, it would write zeros to all pages; like this the
+        // host gives those of a large allocation when they are first written.
+        let padded = usize::try_from(size.checked_add(ALIGN)?).ok()?;
+        let layout = Layout::from_size_align(padded, align_of::<u64>()).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let block = unsafe { std::alloc::alloc_zeroed(layout) };
+        if block.is_null() {
+            return None;
+        }
+        // SAFETY: less than `ALIGN` bytes are left out, and `size` bytes are behind them.
+        let data = unsafe { block.add(block.align_offset(ALIGN as usize)) };
+        Some(Allocation { base, size, allocated, data, block, layout, written })
     }
 
     /// The host address of the first byte.
@@ -88,8 +97,8 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: `data` came from `alloc_zeroed` with this layout.
-        unsafe { std::alloc::dealloc(self.data, self.layout) }
+        // SAFETY: `block` came from `alloc_zeroed` with this layout.
+        unsafe { std::alloc::dealloc(self.block, self.layout) }
     }
 }
 

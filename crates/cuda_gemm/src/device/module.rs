@@ -13,6 +13,7 @@ use super::info::{DeviceInfo, DeviceKind};
 use super::loaded::Loaded;
 use crate::error::Error;
 use crate::limits::RESERVED_SHARED;
+use crate::ptx;
 use crate::stream::Stream;
 
 impl Device {
@@ -29,7 +30,7 @@ impl Device {
         let loaded = match modules.entry(name) {
             Entry::Occupied(loaded) => loaded.into_mut(),
             Entry::Vacant(place) => {
-                let text = ptx_syntax::extract(self.ptx(), name).ok_or_else(|| {
+                let text = ptx::kernel(self.info().capability, name).ok_or_else(|| {
                     Error::NotInPtx { kernel: name, device: self.info().name.clone() }
                 })?;
                 // All kernels that have this instruction keep to what it is for: before it no thread accesses what

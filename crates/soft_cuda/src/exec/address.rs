@@ -273,19 +273,53 @@ pub(crate) fn resolve(
     find(cx, lane, (address, bytes), space, space, access)
 }
 
-/// As [`resolve`] for a global source of `have` bytes, aligned to `align`.
-pub(crate) fn resolve_part(
+/// As [`resolve`] for a global source of `have` bytes, aligned to `align`, of one lane of `op`: it is
+/// looked for first where `op` accessed memory last.
+#[inline(always)]
+pub(crate) fn resolve_source(
+    cx: &mut Cx<'_>,
+    op: &Op,
+    lane: u32,
+    address: u64,
+    (have, align): (u32, u32),
+) -> Result<*mut u8, FaultKind> {
+    let index = cache_index(op);
+    let CacheEntry { base, size, host } = cx.cache[index];
+    let (offset, bytes) = (address.wrapping_sub(base), u64::from(have));
+    if is_aligned(address, align) && bytes <= size && offset <= size - bytes {
+        // SAFETY: `offset + bytes <= size`, the size of what `host` points to.
+        return Ok(unsafe { host.add(offset as usize) });
+    }
+    let (space, access) = (AddressSpace::Global, Access::Copy);
+    if !is_aligned(address, align) {
+        return Err(FaultKind::Misaligned { address, bytes: align, access, space });
+    }
+    let found = find(cx, lane, (address, have), space, space, access)?;
+    cx.cache[index] = look_up(cx, address, 0).unwrap_or(CacheEntry::EMPTY);
+    Ok(found)
+}
+
+/// As [`resolve`] for the block's shared memory, which a copy writes.
+#[inline(always)]
+pub(crate) fn resolve_target(
     cx: &Cx<'_>,
     lane: u32,
     address: u64,
-    have: u32,
-    align: u32,
+    bytes: u32,
 ) -> Result<*mut u8, FaultKind> {
-    let (space, access) = (AddressSpace::Global, Access::Copy);
-    if !address.is_multiple_of(align.into()) {
-        return Err(FaultKind::Misaligned { address, bytes: align, access, space });
+    let offset = address.wrapping_sub(SHARED_BASE.into());
+    let inside = cx.shared_size >= bytes && offset <= u64::from(cx.shared_size - bytes);
+    if inside && is_aligned(address, bytes) {
+        // SAFETY: `offset + bytes <= shared_size`.
+        return Ok(unsafe { cx.shared.add(offset as usize) });
     }
-    find(cx, lane, (address, have), space, space, access)
+    resolve(cx, lane, address, bytes, AddressSpace::Shared, Access::Copy)
+}
+
+/// Whether an address is a multiple of `align`, a power of two.
+#[inline(always)]
+fn is_aligned(address: u64, align: u32) -> bool {
+    address & u64::from(align - 1) == 0
 }
 
 /// As [`resolve`], whatever the alignment.

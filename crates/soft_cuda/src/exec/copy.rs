@@ -7,7 +7,6 @@ use super::groups::CopyToShared;
 use super::machine::{FULL, LANES, NO_SLOT, bits};
 use super::op::{Cx, Handler, Op};
 use super::{address, element};
-use crate::fault::{Access, AddressSpace};
 
 /// `cp.async`: `a` slot of the shared address, `b` slot of the global address,
 /// `c` slot of the source size or [`NO_SLOT`];
@@ -48,14 +47,7 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
             };
             (to, from, have)
         };
-        let dst = match address::resolve(
-            cx,
-            lane as u32,
-            to,
-            bytes,
-            AddressSpace::Shared,
-            Access::Copy,
-        ) {
+        let dst = match address::resolve_target(cx, lane as u32, to, bytes) {
             Ok(dst) => dst,
             Err(kind) => return cx.fail(lane as u32, kind),
         };
@@ -63,7 +55,7 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
         let src = if have == 0 {
             std::ptr::null_mut()
         } else {
-            match address::resolve_part(cx, lane as u32, from, have, bytes) {
+            match address::resolve_source(cx, op, lane as u32, from, (have, bytes)) {
                 Ok(src) => src,
                 Err(kind) => return cx.fail(lane as u32, kind),
             }
@@ -83,7 +75,8 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
                 return cx.fail(lane as u32, kind);
             }
         }
-        cx.copies[cx.warp].push(lane, CopyToShared { dst, src, bytes, from_src: have });
+        cx.copies[cx.warp]
+            .push(lane, CopyToShared { dst, src, bytes: bytes as u8, from_src: have as u8 });
     }
     false
 }
@@ -141,7 +134,7 @@ unsafe impl Handler for CopyWait {
         for (_, copy) in cx.copies[cx.warp].due(cx.mask, keep) {
             // SAFETY: both ends were checked when the copy was issued; shared memory lives as
             // long as the block, and the launch keeps every allocation alive.
-            unsafe { element::copy(copy.dst, copy.src, copy.from_src, copy.bytes) };
+            unsafe { element::copy(copy.dst, copy.src, copy.from_src.into(), copy.bytes.into()) };
         }
         if let Some(checker) = &mut cx.checker {
             for lane in bits(cx.mask) {

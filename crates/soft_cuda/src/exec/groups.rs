@@ -16,9 +16,9 @@ pub(crate) struct Groups<T> {
 
 #[derive(Debug)]
 struct Pending<T> {
-    lane: usize,
-    /// Number of the lane's commit group it belongs to.
-    group: u64,
+    lane: u8,
+    /// Number of the lane's commit group it belongs to, modulo 2^32.
+    group: u32,
     copy: T,
 }
 
@@ -27,9 +27,9 @@ struct Pending<T> {
 pub(crate) struct CopyToShared {
     pub dst: *mut u8,
     pub src: *const u8,
-    /// Bytes written; those after `from_src` are zeros.
-    pub bytes: u32,
-    pub from_src: u32,
+    /// Bytes written, 16 at most; those after `from_src` are zeros.
+    pub bytes: u8,
+    pub from_src: u8,
 }
 
 /// A bulk copy of one lane from shared to global memory.
@@ -53,6 +53,14 @@ pub(crate) enum CopyTarget {
     Tensor { map: TensorMap, start: [i32; 5] },
 }
 
+impl<T> Pending<T> {
+    /// Whether it is a copy of `lanes` in another than the latest `keep` groups.
+    fn is_due(&self, lanes: u32, keep: u64, committed: &[u64; LANES]) -> bool {
+        let since = (committed[usize::from(self.lane)] as u32).wrapping_sub(self.group);
+        lanes >> self.lane & 1 != 0 && u64::from(since) > keep
+    }
+}
+
 impl<T> Groups<T> {
     pub(crate) fn new() -> Groups<T> {
         Groups { pending: Vec::new(), committed: [0; LANES] }
@@ -66,7 +74,8 @@ impl<T> Groups<T> {
 
     /// Adds a copy to the lane's open group.
     pub(crate) fn push(&mut self, lane: usize, copy: T) {
-        self.pending.push(Pending { lane, group: self.committed[lane], copy });
+        let group = self.committed[lane] as u32;
+        self.pending.push(Pending { lane: lane as u8, group, copy });
     }
 
     /// The number of the lane's open group, from 0.
@@ -88,7 +97,7 @@ impl<T> Groups<T> {
 
     /// All of them.
     pub(crate) fn all(self) -> impl Iterator<Item = (usize, T)> {
-        self.pending.into_iter().map(|pending| (pending.lane, pending.copy))
+        self.pending.into_iter().map(|pending| (pending.lane.into(), pending.copy))
     }
 
     /// Those that [`due`](Groups::due) would take out.
@@ -98,10 +107,8 @@ impl<T> Groups<T> {
         keep: u64,
     ) -> impl Iterator<Item = (usize, &mut T)> {
         let Groups { pending, committed } = self;
-        let due = pending.iter_mut().filter(move |copy| {
-            lanes >> copy.lane & 1 != 0 && copy.group + keep < committed[copy.lane]
-        });
-        due.map(|pending| (pending.lane, &mut pending.copy))
+        let due = pending.iter_mut().filter(move |copy| copy.is_due(lanes, keep, committed));
+        due.map(|pending| (pending.lane.into(), &mut pending.copy))
     }
 
     /// Takes out the copies of `lanes` in all but the latest `keep` groups;
@@ -112,10 +119,10 @@ impl<T> Groups<T> {
         keep: Option<u64>,
     ) -> impl Iterator<Item = (usize, T)> {
         let committed = self.committed;
-        let due = self.pending.extract_if(.., move |copy| {
-            lanes >> copy.lane & 1 != 0
-                && keep.is_none_or(|n| copy.group + n < committed[copy.lane])
+        let due = self.pending.extract_if(.., move |copy| match keep {
+            Some(keep) => copy.is_due(lanes, keep, &committed),
+            None => lanes >> copy.lane & 1 != 0,
         });
-        due.map(|pending| (pending.lane, pending.copy))
+        due.map(|pending| (pending.lane.into(), pending.copy))
     }
 }
