@@ -25,6 +25,8 @@ edited=kernels-gpu/src/naive.rs
 record=kernels-gpu/ptx/SOURCES.sha256
 cd "$(dirname "$0")/.."
 root=$PWD
+# They are as committed in the end, too.
+git diff --exit-code --stat -- "$edited" kernels-gpu/ptx
 at_exit() {
     git checkout --quiet -- "$edited" "$record"
     cd "$root"
@@ -41,7 +43,6 @@ if [ "${1-}" != --here ]; then
     unset CARGO_TARGET_DIR
 fi
 unset CUDA_BUILDER_INSTALL_RUST_SRC
-git diff --exit-code --stat -- "$edited" kernels-gpu/ptx
 
 # The committed PTX is what runs.
 remove_rust_src
@@ -50,18 +51,18 @@ if has_rust_src; then
     echo 'error: the committed PTX was built anew: its digests are not those of its sources' >&2
     exit 1
 fi
-# One of the commands that the tests type asks for it.
-rustup component add rust-src
 type_it cargo test -p host
 
 # `build-ptx` brings it back before it compiles, here what is wrong on the device alone.
 remove_rust_src
 printf '\n#[cfg(target_arch = "nvptx64")]\ncompile_error!("refused");\n' >>"$edited"
-if type_it cargo xtask build-ptx; then
+refused=$(mktemp)
+if type_it cargo xtask build-ptx 2>"$refused"; then
     echo 'error: kernels that do not compile were built' >&2
     exit 1
 fi
-has_rust_src
+grep 'error: refused' "$refused"
+has_rust_src || { echo 'error: `build-ptx` has not brought rust-src' >&2; exit 1; }
 git checkout --quiet -- "$edited"
 
 # An edited kernel is rebuilt by whatever runs it.
@@ -70,7 +71,7 @@ printf '\n// Edited.\n' >>"$edited"
 type_it cargo run -p host -- --kernel naive --size 8
 
 # A comment behind the last line changes no PTX: all of it is as committed, and so are the digests of all
-# other files. What `cargo run` has compiled is not compiled again.
+# other files.
 type_it cargo xtask build-ptx
 git diff --exit-code --stat -- kernels-gpu/ptx ":!$record"
 git diff -U0 -- "$record"
@@ -80,7 +81,6 @@ git checkout --quiet -- "$record"
 
 # Where it is forbidden, the error says what to type.
 remove_rust_src
-refused=$(mktemp)
 printf '// Again.\n' >>"$edited"
 if CUDA_BUILDER_INSTALL_RUST_SRC=0 cargo run -p host -- --kernel naive --size 8 2>"$refused"; then
     echo 'error: a build without rust-src went through' >&2

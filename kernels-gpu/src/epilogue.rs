@@ -10,11 +10,12 @@
 //!
 //! Each of these is an [`Epilogue`]: what it loads for an output, and what it makes of it. The launch
 //! says which there are ([`Parameters`]), so that no kernel is compiled once more for any of them.
-//! Where there is none, a kernel stores as it would without: one branch, the same for all threads.
+//! Where there is none, a kernel stores as it would without (`persistent` only if it does not read C): one branch,
+//! the same for all threads.
 //! It comes after the reductions of slice-K, split-K and stream-K, so that it sees final sums alone.
 //!
 //! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
-//! `visit` for it in `Output::store_epilogue`.
+//! `visit` for it in `Output::apply_epilogue`.
 
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;

@@ -12,9 +12,9 @@
 //! in two neighbouring vectors of four that begin on 16 bytes, which the thread loads, and takes it from these:
 //!
 //! ```text
-//!   a row     . . . 0 1 2 3 4 5 6 7 8 ..      begins at some element
-//!   vectors  |- - - -|- - - -|- - - -|        begin on 16 bytes
-//!   quads           |- - - -|- - - -|         of the copy: the first one is in two vectors, elements 3 to 6 of eight
+//!   a row         0 1 2 3 4 5 6 7 8 9 ..      begins three elements behind 16 bytes
+//!   vectors      |-|- - - -|- - - -|- - -     begin on 16 bytes
+//!   quads        |- - - -|- - - -|- - - -|    the second one: elements 3 to 6 of the eight from 1 on
 //! ```
 //!
 //! Where these vectors would go beyond the ends of a row, a quad's elements are loaded one by one.
@@ -32,7 +32,9 @@ use crate::matrix::{POINTERS_A, POINTERS_B, addressed};
 /// Threads per block of [`stage_operands()`].
 pub const THREADS: u32 = 256;
 /// Blocks per multiprocessor for which it has registers.
-pub const BLOCKS: u32 = 3;
+pub const OPERANDS_BLOCKS: u32 = 3;
+/// The same of the other two.
+pub const BLOCKS: u32 = 4;
 /// Quads that a thread has in flight.
 pub const QUADS: u32 = 4;
 
@@ -53,7 +55,7 @@ pub const QUADS: u32 = 4;
 ///   four and no more than 2^31. The first pointer points to the elements, and the second, a multiple of 16, to room
 ///   for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches the latter
 ///   during the launch.
-#[kernel(block = THREADS, min_blocks = BLOCKS)]
+#[kernel(block = THREADS, min_blocks = OPERANDS_BLOCKS)]
 pub unsafe fn stage_operands(
     a: *const f32,
     lda: u32,

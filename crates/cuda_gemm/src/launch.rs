@@ -25,7 +25,7 @@ mod tensor_launch;
 mod tensor_plan;
 mod workspace;
 
-pub(crate) use alignment::{is_aligned, wide_rows};
+pub(crate) use alignment::{copy_ld, is_aligned, wide_rows};
 pub use builder::PlanBuilder;
 pub use expected::expect_planned;
 pub use extras::{Extras, RawExtra, RawExtras};

@@ -33,9 +33,11 @@ pub const fn for_capability(capability: (u32, u32)) -> &'static str {
 /// As [`extract`], from the PTX for a device of this compute capability: a search of all of it takes longer than
 /// many a module takes to load.
 pub(crate) fn kernel(capability: (u32, u32), name: &str) -> Option<String> {
-    static INDICES: [LazyLock<Index>; 2] =
-        [LazyLock::new(|| Index::of(SM_80)), LazyLock::new(|| Index::of(SM_90A))];
-    INDICES[usize::from(capability == (9, 0))].extract(name)
+    static OF_SM_80: LazyLock<Index> = LazyLock::new(|| Index::of(SM_80));
+    static OF_SM_90A: LazyLock<Index> = LazyLock::new(|| Index::of(SM_90A));
+    let index =
+        if std::ptr::eq(for_capability(capability), SM_90A) { &OF_SM_90A } else { &OF_SM_80 };
+    index.extract(name)
 }
 
 /// Where the kernels of a text are.
@@ -122,7 +124,15 @@ mod tests {
     fn the_index_has_what_a_search_finds() {
         for (capability, text) in [((8, 0), SM_80), ((9, 0), SM_90A)] {
             let named = text.matches(".visible .entry ").count();
-            assert_eq!(Index::of(text).kernels.len(), named);
+            let index = Index::of(text);
+            assert_eq!(index.kernels.len(), named);
+            // What kernels share is in front of all of them.
+            for kernel in index.kernels.values() {
+                let lines = || kernel.lines().skip(1);
+                assert!(
+                    !lines().any(|line| line.starts_with(".func") || line.starts_with(".shared"))
+                );
+            }
             for name in ["naive", "tile2d", "mma_bf16", "none"] {
                 assert_eq!(kernel(capability, name), extract(text, name), "{name}");
             }

@@ -39,7 +39,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// An N up to 48, of which half a tile of 64 would be left over.
+    /// An N up to 48, or of which the last tile of 64 would be less full.
     tile_64x48x16, tile_64x48x16_unaligned,
     "64x48 outputs, 8x4 per thread, 3 warps, no slices",
     Tiled {
@@ -50,7 +50,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// The same for an M up to 48.
+    /// The same for M.
     tile_48x128x16, tile_48x128x16_unaligned,
     "48x128 outputs, 8x8 per thread, 3 warps, no slices",
     Tiled {
@@ -61,7 +61,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// The same, the smallest.
+    /// Batches of the smallest products.
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {

@@ -5,7 +5,7 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, Reads, TF32, Target, tf32};
 use super::choice::Choice;
 use crate::device::DeviceInfo;
 use crate::gemm::{Compute, Gemm, KernelForm};
-use crate::launch::{has_hopper, wide_rows};
+use crate::launch::{copy_ld, has_hopper, wide_rows};
 
 /// What choices are based on.
 pub(super) const fn basis(target: Target) -> &'static str {
@@ -104,7 +104,7 @@ fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
         let rows = rows as u128 * batch as u128;
         elements += rows * cols as u128;
         if !is_row[i] && !is_reached[i] {
-            padding += rows * (cols.next_multiple_of(QUAD) - cols) as u128;
+            padding += rows * u128::from(copy_ld(cols as u64, 4) - cols as u64);
         }
     }
     padding > MOST_PADDING.max(elements / 16)

@@ -37,8 +37,8 @@ pub(super) enum Requirement {
 
 /// The staging of a plan's A and B.
 pub(super) struct Staging {
-    /// The most blocks that copy.
-    most_blocks: u32,
+    /// The most blocks that copy, of each entry point.
+    most_blocks: [u32; 2],
     /// The most products that a launch copies for.
     most_products: u32,
     /// A and B.
@@ -138,7 +138,9 @@ impl Staging {
                 }
             }
         }
-        let most_blocks = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * staging::BLOCKS;
+        let multiprocessors = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS);
+        let most_blocks =
+            [staging::OPERANDS_BLOCKS, staging::BLOCKS].map(|each| multiprocessors * each);
         let most_products = limits.grid[1].max(1);
         Ok(Self { most_blocks, most_products, sources, entry_points })
     }
@@ -193,16 +195,17 @@ impl Staging {
                 work[usize::from(source.is_turned())][i] = source.wanted_blocks();
             }
         }
-        for (entry_point, wanted) in self.entry_points.iter().zip(work) {
-            if let Some(entry_point) = entry_point.as_ref().filter(|_| wanted != [0; 2]) {
+        for (at, wanted) in work.into_iter().enumerate() {
+            if let Some(entry_point) = self.entry_points[at].as_ref().filter(|_| wanted != [0; 2]) {
+                let launched = (entry_point, self.most_blocks[at]);
                 // SAFETY: the caller's contract.
-                unsafe { self.copy(stream, entry_point, wanted, addresses, operands)? };
+                unsafe { self.copy(stream, launched, wanted, addresses, operands)? };
             }
         }
         Ok(operands)
     }
 
-    /// Enqueues copies, with as many of the wanted blocks of each as are launched at most.
+    /// Enqueues copies, with as many of the wanted blocks of both as are launched at most.
     ///
     /// # Safety
     ///
@@ -211,7 +214,7 @@ impl Staging {
     unsafe fn copy(
         &self,
         stream: &Stream,
-        entry_point: &EntryPoint,
+        (entry_point, most_blocks): (&EntryPoint, u32),
         wanted: [u64; 2],
         addresses: [u64; 2],
         operands: [Operand; 2],
@@ -224,7 +227,7 @@ impl Staging {
             let count = self.most_products.min(all - first);
             // What all products share is copied with the first.
             let wanted = [0, 1].map(|i| if first < copied[i] { wanted[i] } else { 0 });
-            let [blocks_a, blocks_b] = blocks(wanted, (self.most_blocks / count).max(2));
+            let [blocks_a, blocks_b] = blocks(wanted, (most_blocks / count).max(2));
             let from = [0, 1].map(|i| self.sources[i].at(addresses[i]).of_product(first as usize));
             let to = operands.map(|operand| operand.of_product(first as usize));
             let mut arguments = parameters::StageOperands {

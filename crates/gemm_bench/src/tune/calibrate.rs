@@ -91,8 +91,11 @@ fn factors(table: &Table, results: &[SearchResult]) -> HashMap<&'static str, Slo
             let everywhere = median(&[plain, narrow].concat())?;
             return Some((name, Slower { everywhere, narrow: 1.0, transposed_b: 1.0 }));
         };
-        let narrow = median(&narrow).map_or(1.0, |narrow| (narrow / everywhere).max(1.0));
-        let transposed_b = median(&transposed_b).map_or(1.0, |slower| slower / everywhere);
+        let beside = |ratios: &[f64], least: f64| {
+            median(ratios).map_or(1.0, |slower| (slower / everywhere).clamp(least, MOST))
+        };
+        // Fewer columns never make a block faster; another way to read B may.
+        let (narrow, transposed_b) = (beside(&narrow, 1.0), beside(&transposed_b, 1.0 / MOST));
         Some((name, Slower { everywhere, narrow, transposed_b }))
     });
     known.collect()
