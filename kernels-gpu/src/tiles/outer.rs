@@ -102,12 +102,6 @@ macro_rules! outer_module {
 }
 
 outer_module! {
-    /// A large C, and a K of some steps.
-    outer_64x128, "64x128 outputs, 8x8 per thread, for a short K",
-    { BM: 64, BN: 128, WM: 16, WN: 128, TM: 8, TN: 8 }, unrolled true, min_blocks 3
-}
-
-outer_module! {
     /// A large C.
     outer_32x128, "32x128 outputs, 8x4 per thread, for a short K",
     { BM: 32, BN: 128, WM: 8, WN: 128, TM: 8, TN: 4 }, unrolled false, min_blocks 6

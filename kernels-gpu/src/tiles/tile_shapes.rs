@@ -50,17 +50,6 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// The same for M.
-    tile_48x128x16, tile_48x128x16_unaligned,
-    "48x128 outputs, 8x8 per thread, 3 warps, no slices",
-    Tiled {
-        BM: 48, BN: 128, BK: 16, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 1, STAGES: 4
-    },
-    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
-    transposes_c false, min_blocks 4, "tiled.rs"
-}
-
-kernel_module! {
     /// Batches of the smallest products.
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
@@ -99,17 +88,6 @@ kernel_module! {
     "32x128 outputs, 8x8 per thread, 4 slices of 2 warps",
     Tiled {
         BM: 32, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 4
-    },
-    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
-    transposes_c false, min_blocks 2, "tiled.rs"
-}
-
-kernel_module! {
-    /// 512 x 512 is 128 of these, one per multiprocessor.
-    tile_64x32, tile_64x32_unaligned,
-    "64x32 outputs, 8x8 per thread, 8 slices of 1 warp",
-    Tiled {
-        BM: 64, BN: 32, BK: 64, WM: 64, WN: 32, TM: 8, TN: 8, SLICES: 8, STAGES: 3
     },
     vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
     transposes_c false, min_blocks 2, "tiled.rs"

@@ -340,7 +340,7 @@ fn the_rule_without_measurements() {
     assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
     assert_eq!(choose(4096, 1, 4096), "skinny_n_32x1");
     assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
-    assert_eq!(choose(4096, 4095, 15), "outer_64x128");
+    assert_eq!(choose(4096, 4095, 15), "outer_32x128");
     assert_eq!(choose(9001, 31, 7), "outer_64x32");
     assert_eq!(choose(4096, 1, 9), "skinny_n_32x1");
     for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {

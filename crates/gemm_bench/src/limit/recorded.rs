@@ -46,7 +46,7 @@ fn counts_are_those_of_the_run() {
             compared += 1;
         }
     }
-    assert_eq!(compared, 33);
+    assert_eq!(compared, 32);
 }
 
 /// Shares that follow from a time, next to what the hardware counted in another run.
