@@ -145,24 +145,14 @@ impl<F: Fn(u32) -> (u32, u32) + Copy> Places for QuadPlaces<F> {
 
 /// What becomes of an output.
 pub trait Epilogue: Copy {
-    /// What it reads for the output at (row, col), if anything.
-    ///
-    /// # Safety
-    /// The output lies inside C.
-    #[inline(always)]
-    unsafe fn load(self, _row: u32, _col: u32) -> f32 {
-        0.0
-    }
-
-    /// The same for the output so many columns further: for neighbours there is one address to work out, if
-    /// this says how to get from it to the next.
+    /// What it reads for the output so many columns right of (row, col), if anything: for neighbours there is one
+    /// address to work out.
     ///
     /// # Safety
     /// That output lies inside C.
     #[inline(always)]
-    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
-        // SAFETY: the caller's contract.
-        unsafe { self.load(row, col + next as u32) }
+    unsafe fn load(self, _row: u32, _col: u32, _next: usize) -> f32 {
+        0.0
     }
 
     /// The output, from its value so far and what was loaded for it.
@@ -179,13 +169,7 @@ pub(crate) struct Accumulate {
 
 impl Epilogue for Accumulate {
     #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32) -> f32 {
-        // SAFETY: the caller's contract.
-        unsafe { self.load_next(row, col, 0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
         unsafe { *self.c.add(row as usize * self.ld as usize + col as usize).add(next) }
     }
@@ -231,13 +215,7 @@ struct Scale(Vector);
 
 impl Epilogue for Scale {
     #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32) -> f32 {
-        // SAFETY: the caller's contract.
-        unsafe { self.load_next(row, col, 0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
         unsafe { self.0.at(row, col, next) }
     }
@@ -254,13 +232,7 @@ struct Bias(Vector);
 
 impl Epilogue for Bias {
     #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32) -> f32 {
-        // SAFETY: the caller's contract.
-        unsafe { self.load_next(row, col, 0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
         unsafe { self.0.at(row, col, next) }
     }
@@ -352,13 +324,7 @@ struct Residual {
 
 impl Epilogue for Residual {
     #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32) -> f32 {
-        // SAFETY: the caller's contract.
-        unsafe { self.load_next(row, col, 0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_next(self, row: u32, col: u32, next: usize) -> f32 {
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         let first = row as usize * self.ld as usize + col as usize;
         // SAFETY: the launch promises a matrix of C's shape.
         unsafe { element(self.elements.add(first).add(next)) }
@@ -566,7 +532,7 @@ impl Output {
                 if first(places.first(i)) == i {
                     // SAFETY: inside.
                     loaded[i] =
-                        unsafe { epilogue.load(row.min(self.rows - 1), col.min(self.cols - 1)) };
+                        unsafe { epilogue.load(row.min(self.rows - 1), col.min(self.cols - 1), 0) };
                 }
             }
         } else {
@@ -577,7 +543,7 @@ impl Output {
                     if per_row { row < self.rows } else { col + (next as u32) < self.cols };
                 if first(places.first(i)) == i && is_inside {
                     // SAFETY: inside, as far as is looked at.
-                    loaded[i] = unsafe { epilogue.load_next(row, col, next) };
+                    loaded[i] = unsafe { epilogue.load(row, col, next) };
                 }
             }
         }
@@ -604,7 +570,7 @@ impl Output {
             let (row, col) = places.at(run);
             if row < self.rows && col + (next as u32) < self.cols {
                 // SAFETY: inside.
-                loaded[i] = unsafe { epilogue.load_next(row, col, next) };
+                loaded[i] = unsafe { epilogue.load(row, col, next) };
             }
         }
         for i in 0..count {

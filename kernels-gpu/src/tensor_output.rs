@@ -113,9 +113,9 @@ pub(crate) struct Accumulate<const F16: bool> {
 impl<const F16: bool> Epilogue for Accumulate<F16> {
     /// The element's bits: what a value is made of would wait for it, one load after the other.
     #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32) -> f32 {
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
-        unsafe { self.c.load(row, col) }
+        unsafe { self.c.load(row, col + next as u32) }
     }
 
     #[inline(always)]

@@ -74,7 +74,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
     /// The same of the transpose, whose neighbours are rows of A, so many of which a thread copies at
     /// once.
     const WIDTH: u32 = if ALIGNED { 2 } else { 1 };
-    const ROWS_T: u32 = min(power_of_two(G::BM), 32 * Self::WIDTH);
+    const ROWS_T: u32 = min(G::BM, 32 * Self::WIDTH);
     const COLS_T: u32 = Self::COPIERS * Self::WIDTH / Self::ROWS_T;
 
     const EVEN: () = assert!(
@@ -212,12 +212,8 @@ pub struct CopyB<G, const ALIGNED: bool> {
 impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     /// Elements that a thread copies at once.
     const WIDTH: u32 = if ALIGNED { 4 } else { 1 };
-    /// Quads of all threads may fill a tile, whatever their number.
-    const COPIERS: u32 = if ALIGNED && (G::BK * G::BN).is_multiple_of(G::THREADS * 4) {
-        G::THREADS
-    } else {
-        copiers(G::THREADS)
-    };
+    /// Quads fill rows of any length.
+    const COPIERS: u32 = if ALIGNED { G::THREADS } else { copiers(G::THREADS) };
     /// Columns and rows that the block copies in one go. A small tile needs fewer threads.
     const COLS: u32 = if ALIGNED { G::BN } else { min(power_of_two(G::BN), 32) };
     const ROWS: u32 = Self::COPIERS * Self::WIDTH / Self::COLS;
