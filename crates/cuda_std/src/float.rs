@@ -20,6 +20,26 @@ pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
     core::intrinsics::fmaf64(a, b, c)
 }
 
+/// The larger one, and NaN if one of them is (`max.NaN.f32`, sm_80): [`f32::max`] takes the number of a
+/// number and a NaN.
+#[gpu_only]
+#[inline(always)]
+#[must_use]
+pub fn max_nan(a: f32, b: f32) -> f32 {
+    let result: f32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        core::arch::asm!(
+            "max.NaN.f32 {}, {}, {};",
+            out(reg32) result,
+            in(reg32) a,
+            in(reg32) b,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    result
+}
+
 /// Declares functions of an `f32` that are one instruction.
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(

@@ -137,7 +137,7 @@ pub mod warp;
 pub mod wgmma;
 
 pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
-pub use float::fma;
+pub use float::{fma, max_nan};
 pub use glam;
 #[cfg(feature = "half")]
 pub use half::{bf16, f16};
@@ -186,7 +186,7 @@ pub mod prelude {
     pub use crate::disjoint::DisjointSlice;
     #[cfg(feature = "half")]
     pub use crate::f16;
-    pub use crate::float::fma;
+    pub use crate::float::{fma, max_nan};
     pub use crate::function::DeviceFn;
     pub use crate::math::{FloatExt, GpuFloat};
     pub use crate::shared::{self, SharedArray};

@@ -39,7 +39,7 @@ const fn max(x: u32, y: u32) -> u32 {
 }
 
 /// Threads that copy in rows and columns that are powers of two: the last of a block of three warps do not.
-pub const fn copiers(threads: u32) -> u32 {
+const fn copiers(threads: u32) -> u32 {
     1 << threads.ilog2()
 }
 

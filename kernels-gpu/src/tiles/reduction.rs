@@ -85,8 +85,7 @@ pub unsafe fn reduce_slices<G: Geometry>(
             sums[i] = [0.0; 4];
             if outputs.has::<G>(i) {
                 let offset = outputs.offset(outputs.quad::<G>(i));
-                // A few slices at a time, pairwise: the error of a sum grows with how often a
-                // number in it is added to.
+                // A few slices at a time.
                 for first in (0..G::SLICES).step_by(PAIRWISE) {
                     let mut loaded = [[0.0f32; 4]; PAIRWISE];
                     for ahead in 0..G::SLICES.min(PAIRWISE as u32) {
@@ -102,10 +101,11 @@ pub unsafe fn reduce_slices<G: Geometry>(
 /// How many slices are added up pairwise.
 const PAIRWISE: usize = 8;
 
-/// The sum of the first `count`, a power of two, of some quads.
+/// The sum of the first `count`, a power of two, of some quads, pairwise: the error of a sum grows with how often
+/// a number in it is added to.
 #[inline(always)]
-fn pairwise(mut quads: [F32x4; PAIRWISE], count: usize) -> F32x4 {
-    for step in 0..PAIRWISE.ilog2() {
+pub fn pairwise<const N: usize>(mut quads: [F32x4; N], count: usize) -> F32x4 {
+    for step in 0..N.ilog2() {
         let distance = 1 << step;
         for i in (0..count - count % (2 * distance)).step_by(2 * distance) {
             let other = quads[i + distance];
@@ -154,7 +154,8 @@ pub unsafe fn reduce_splits<G: Geometry>(
         return false;
     }
 
-    // As many splits at a time as registers can hold: their loads are in flight together.
+    // As many splits at a time as registers can hold: their loads are in flight together. The error of a sum grows with
+    // how often a number in it is added to.
     let at_once = MAX_QUADS / own;
     for i in 0..own {
         sums[i] = [0.0; 4];
@@ -172,10 +173,17 @@ pub unsafe fn reduce_splits<G: Geometry>(
                 }
             }
         }
-        // These first, and then their sum: fewer additions to one number make a smaller error.
+        // These first, every fourth, and then their sums.
+        let apart = if at_once < 4 { at_once } else { 4 };
         for i in 0..own {
+            for ahead in apart..at_once {
+                if begin + (ahead as u32) < splits {
+                    let (of, other) = (ahead % apart * own + i, loaded[ahead * own + i]);
+                    add(&mut loaded[of], other);
+                }
+            }
             let mut sum = loaded[i];
-            for ahead in 1..at_once {
+            for ahead in 1..apart {
                 if begin + (ahead as u32) < splits {
                     add(&mut sum, loaded[ahead * own + i]);
                 }
@@ -289,7 +297,7 @@ pub unsafe fn attend_arrival() {
 }
 
 #[inline(always)]
-fn add(sum: &mut F32x4, other: F32x4) {
+pub fn add(sum: &mut F32x4, other: F32x4) {
     for j in 0..4 {
         sum[j] += other[j];
     }

@@ -44,7 +44,7 @@ use cuda_std::{cp_async, vec, warp};
 
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
-use super::reduction::is_last_to_arrive;
+use super::reduction::{add, is_last_to_arrive, pairwise};
 use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_B;
@@ -315,18 +315,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 // four, as tiles are.
                 loaded[ahead as usize] = unsafe { vec::load4_cg(part(z).add(tid as usize * 4)) };
             }
-            // As there, these first, and then their sum.
-            let mut sum = loaded[0];
-            for ahead in 1..AT_ONCE {
+            // As there, these first, pairwise, and then their sum.
+            let mut these = [[0.0; 4]; AT_ONCE as usize];
+            for ahead in 0..AT_ONCE {
                 if begin + ahead < splits {
-                    for e in 0..4 {
-                        sum[e] += loaded[ahead as usize][e];
-                    }
+                    these[ahead as usize] = loaded[ahead as usize];
                 }
             }
-            for e in 0..4 {
-                total[e] += sum[e];
-            }
+            add(&mut total, pairwise(these, AT_ONCE as usize));
             begin += AT_ONCE;
         }
         // SAFETY: one thread of the block that came last has these elements.

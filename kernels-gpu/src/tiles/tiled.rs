@@ -103,7 +103,7 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::copy::{Copies, CopyA, CopyB, copiers, padded_row, row_b};
+use super::copy::{Copies, CopyA, CopyB, padded_row, row_b};
 use super::geometry::Geometry;
 use super::kernel::Params;
 use super::main_loop::MainLoop;
@@ -156,18 +156,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         );
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
         assert!(
-            G::BN.is_multiple_of(Self::COLS_C) && Self::STORES.is_multiple_of(2),
-            "every thread that stores has the same share of a column of C"
+            G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
+            "every thread stores the same share of a column of C"
         );
     };
 
     /// Elements from one row of C to the next where it goes through shared memory: padded, so that
     /// quads a thread tile apart lie in different banks.
     const LD_C: u32 = G::BN + 4;
-    /// Columns and rows of C that the block stores in one go, an element per thread, and how often it does down a
-    /// column.
-    const COLS_C: u32 = if G::THREADS.is_multiple_of(G::BN) { G::BN } else { copiers(G::THREADS) };
-    const ROWS_C: u32 = G::THREADS / Self::COLS_C;
+    /// Rows of C that the block stores in one go, an element per thread, and how often it does down a column.
+    const ROWS_C: u32 = G::THREADS / G::BN;
     const STORES: u32 = G::BM / Self::ROWS_C;
 
     /// Shared memory per block: the stages, or what the slices leave there in the end, or C.
@@ -389,23 +387,18 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         smem: SharedPtr<f32>,
     ) {
         let tid = thread::thread_idx_x();
-        let (row, col) = (tid / Self::COLS_C, tid % Self::COLS_C);
-        if row >= Self::ROWS_C {
-            return;
-        }
-        for col in (col..G::BN).step_by(Self::COLS_C as usize) {
-            for first in (0..Self::STORES).step_by(PART) {
-                let row = row + first * Self::ROWS_C;
-                let mut column = [[0.0f32]; PART];
-                for i in 0..PART {
-                    let row = row + i as u32 * Self::ROWS_C;
-                    // SAFETY: inside the tile.
-                    column[i] = [unsafe { smem.load(row * Self::LD_C + col) }];
-                }
-                let (row, col) = (block_row + row, block_col + col);
-                // SAFETY: each element of the tile belongs to one thread.
-                unsafe { c.store_spaced(row, col, [Self::ROWS_C, 0], &column) };
+        let (row, col) = (tid / G::BN, tid % G::BN);
+        for first in (0..Self::STORES).step_by(PART) {
+            let row = row + first * Self::ROWS_C;
+            let mut column = [[0.0f32]; PART];
+            for i in 0..PART {
+                let row = row + i as u32 * Self::ROWS_C;
+                // SAFETY: inside the tile.
+                column[i] = [unsafe { smem.load(row * Self::LD_C + col) }];
             }
+            let (row, col) = (block_row + row, block_col + col);
+            // SAFETY: each element of the tile belongs to one thread.
+            unsafe { c.store_spaced(row, col, [Self::ROWS_C, 0], &column) };
         }
     }
 }

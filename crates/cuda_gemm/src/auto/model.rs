@@ -9,12 +9,13 @@
 //!   blocks = waves * (fixed[r] + steps * step[r]) + fixed[q] + steps * step[q]
 //! ```
 //!
-//! `step[q]` is what q blocks take for a step each. The blocks of a wave begin while those of the one
-//! before it still store: where it was measured, a wave after the first takes less. Reading A and B from
-//! memory takes its time too: it overlaps with the steps, and not with what a block does before its first
-//! one. `fixed` and `step` are `narrow` times as long where C has fewer columns than a tile, and `transposed_b`
-//! times where B is read as its transpose. Blocks that share a tile of C add up their sums at the end (split-K
-//! reduction):
+//! `step[q]` is what q blocks take for a step each. One block more than fit at once, on average, counts as two:
+//! the next one begins wherever a block ends first, so that some multiprocessors get two, and others none. The
+//! blocks of a wave begin while those of the one before it still store: where it was measured, a wave after the
+//! first takes less. Reading A and B from memory takes its time too: it overlaps with the steps, and not with what
+//! a block does before its first one. `fixed` and `step` are `narrow` times as long where C has fewer columns than
+//! a tile, and `transposed_b` times where B is read as its transpose. Blocks that share a tile of C add up their
+//! sums at the end (split-K reduction):
 //!
 //! ```text
 //!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
@@ -258,7 +259,8 @@ impl Model {
         let alone = first.of(steps);
         let further = costs.wave(work).filter(|_| alone > 0.0);
         let share = further.map_or(1.0, |wave| wave.of(steps).min(alone) / alone);
-        let (waves, last) = (blocks / resident, wave(blocks % resident));
+        let (waves, left) = (blocks / resident, blocks % resident);
+        let last = wave(if (waves, left) == (1, 1) && resident > 2 { 2 } else { left });
         let all = |of: fn(Pace) -> f64| match waves {
             0 => of(last),
             waves => of(first) + share * ((waves - 1) as f64 * of(first) + of(last)),
