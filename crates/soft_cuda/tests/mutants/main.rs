@@ -1,5 +1,6 @@
 //! Mutants of the shipped kernels: each barrier, fence, wait, arrival and atomic is taken away or
-//! weakened, one at a time, and a small product has to fail then, under all checks.
+//! weakened, one at a time, and a small product has to fail then, under all checks. CI tries a share of those
+//! for tensor cores.
 //!
 //! `cargo test -p soft_cuda --test mutants -- --include-ignored --nocapture` runs them all and prints those
 //! that survive; `MUTANTS=NAME` only those of the kernels whose name contains it.
