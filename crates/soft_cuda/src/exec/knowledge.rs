@@ -209,6 +209,13 @@ impl Knowledge {
         self.warps[warp].common.clock.at(agent)
     }
 
+    /// What `lane` of `warp` knows of `agent`, which is neither itself nor its copies.
+    #[inline(always)]
+    pub(crate) fn latest(&self, warp: usize, lane: usize, agent: usize) -> u32 {
+        let extra = self.warps[warp].extra[lane].as_ref().map_or(0, |extra| extra.at(agent));
+        self.common(warp, agent).max(extra)
+    }
+
     /// Up to which time all lanes of `warp` know everything that was done by then, whoever did it.
     #[inline(always)]
     pub(crate) fn reach(&self, warp: usize) -> u32 {

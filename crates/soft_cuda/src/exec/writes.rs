@@ -103,7 +103,7 @@ impl Shadow {
     }
 
     /// Whether all lanes of `warp` come after all accesses of some words, which lie in variables.
-    /// `false` if there are none, or products read shared memory.
+    /// `false` if there are none.
     fn may_write(
         &mut self,
         known: &Knowledge,
@@ -112,8 +112,9 @@ impl Shadow {
         words: Range<usize>,
     ) -> bool {
         let stored = |reads: &Reads| reads.after(self.base, words.clone());
+        let common = |agent| known.common(warp, agent);
         if words.is_empty()
-            || !self.product_reads.is_empty()
+            || self.has_unknown_products(known, common, words.clone())
             || self.stored_reads.iter().any(stored)
             || self.copied_reads.iter().any(|(_, reads)| stored(reads))
         {
@@ -211,7 +212,11 @@ impl Shadow {
         let now = self.stamp(time);
         let thread = warp * LANES + lane;
         let new = Write { line: site.line, agent: agent as u16, kind: site.kind as u8 };
-        for word in self.words(offset, site.bytes) {
+        let words = self.words(offset, site.bytes);
+        let latest = |agent| known.latest(warp, lane, agent);
+        let unknown_products =
+            checks.races && self.has_unknown_products(known, latest, words.clone());
+        for word in words {
             let (written, old) = (self.written[word], self.writes[word]);
             if written <= self.base {
                 if checks.memory {
@@ -254,8 +259,11 @@ impl Shadow {
                     }
                 }
             }
-            if checks.races {
+            if unknown_products {
                 self.check_products(known, (warp, lane), word)?;
+            }
+            if checks.races {
+                self.check_copied(known, (warp, lane), word)?;
             }
             // A plain store races with what an atomic behind it does not race with.
             let plain = usize::from(old.agent) == agent
@@ -289,8 +297,22 @@ impl Shadow {
         }
     }
 
-    /// Fails if a lane does not come after the last products and bulk copies that read a word.
+    /// Whether products have read one of `words` after the time up to which `knows` says that an agent is known.
     #[inline(always)]
+    fn has_unknown_products(
+        &self,
+        known: &Knowledge,
+        knows: impl Fn(usize) -> u32,
+        words: Range<usize>,
+    ) -> bool {
+        self.product_reads.iter().enumerate().any(|(reader, reads)| {
+            let latest = knows(known.agents.products_of(reader));
+            reads.after(self.base + latest, words.clone())
+        })
+    }
+
+    /// Fails if a lane does not come after the last products that read a word.
+    #[cold]
     fn check_products(
         &self,
         known: &Knowledge,
@@ -302,6 +324,17 @@ impl Shadow {
                 known.agents.products_of(reader)
             })?;
         }
+        Ok(())
+    }
+
+    /// Fails if a lane does not come after the last bulk copies that read a word.
+    #[inline(always)]
+    fn check_copied(
+        &self,
+        known: &Knowledge,
+        by: (usize, usize),
+        word: usize,
+    ) -> Result<(), Conflict> {
         for (reader, reads) in self.stored_reads.iter().enumerate() {
             let agent = |lane| known.agents.stores_of(reader * LANES + lane);
             self.check_read(known, by, (reads, reader), word, agent)?;
