@@ -32,7 +32,8 @@ impl Reads {
     /// Whether one of `words` has been read after `time`.
     #[inline(always)]
     pub(super) fn after(&self, time: u32, words: Range<usize>) -> bool {
-        self.latest > time && self.times[words].iter().any(|&read| read > time)
+        // Without a way out of the loop, which takes several words at a time then.
+        self.latest > time && self.times[words].iter().fold(false, |any, &read| any | (read > time))
     }
 
     /// Notes a read of words by lanes at `now`, if that is the last one.
