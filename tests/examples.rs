@@ -47,12 +47,6 @@ fn npy() {
     }
 }
 
-#[test]
-fn ndarray_stream() {
-    let printed = stdout("ndarray_stream", &[]);
-    assert_eq!(printed, "largest difference from ndarray's product: 0\n");
-}
-
 /// The probability to be back is 400! / (200! 2^200)^2.
 #[test]
 fn reuse_plan() {

@@ -1,5 +1,5 @@
 //! Multiplies two matrices of `ndarray` on a stream of the program's own:
-//! `cargo run --example ndarray_stream`.
+//! `cargo run -p ndarray_stream`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,6 +9,11 @@ use cust::stream::{Stream as CudaStream, StreamFlags};
 use ndarray::{Array2, s};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    println!("largest difference from ndarray's product: {}", largest_difference()?);
+    Ok(())
+}
+
+fn largest_difference() -> Result<f32, Box<dyn Error>> {
     let device = Device::open(DeviceChoice::Auto)?;
     device.make_current()?;
     let own = Arc::new(CudaStream::new(StreamFlags::NON_BLOCKING, None)?);
@@ -30,7 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut c = Array2::zeros((64, 32));
     device_c.download_to(MatrixMut::try_from(c.view_mut())?)?;
-    let largest = (&c - &a.dot(&b)).iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
-    println!("largest difference from ndarray's product: {largest}");
-    Ok(())
+    Ok((&c - &a.dot(&b)).iter().fold(0.0, |largest, x| largest.max(x.abs())))
+}
+
+/// The elements and their sums are small integers.
+#[test]
+fn the_product_is_ndarray_s() {
+    assert_eq!(largest_difference().unwrap(), 0.0);
 }
