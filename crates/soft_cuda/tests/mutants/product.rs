@@ -6,11 +6,12 @@ use kernels_gpu::matrix::{POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRAN
 use kernels_gpu::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorElement, TensorMap};
 
-/// `C = A * B + C / 2` with small integers, whose sums are exact.
+/// `C = A * B + beta * C` with small integers, whose sums are exact.
 pub struct Product {
     m: u32,
     n: u32,
     k: u32,
+    beta: f32,
     /// What leading dimensions are multiples of, plus 1 if matrices are not aligned.
     odd: u32,
     /// What is added to the leading dimension of C: 1 if its rows are not aligned.
@@ -34,8 +35,9 @@ const BLOCKS: u32 = 3;
 impl Product {
     /// Those that take two blocks along each dimension of C, and between one and more steps along
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
-    /// that are not aligned, which go through shared memory; where A or B is read in another way as its
-    /// transpose, some that have it so; and where numbers that are not finite have a way of their own, some with one.
+    /// that are not aligned, which go through shared memory; for persistent blocks some that do not read C, which
+    /// is stored in another way then; where A or B is read in another way as its transpose, some that have it
+    /// so; and where numbers that are not finite have a way of their own, some with one.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let mut all: Vec<Product> =
             [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into();
@@ -50,6 +52,8 @@ impl Product {
         if spec.abi() == KernelAbi::StreamK {
             let across = [13, 1, 4, 5].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(across.map(|of| Product { transposed_a: true, ..of }));
+            let unread = [13, 1].map(|steps| Product::of(spec, unaligned, steps));
+            all.extend(unread.map(|of| Product { beta: 0.0, ..of }));
         }
         if spec.abi().has_pointer_batches() {
             all.push(Product { addressed: true, ..Product::of(spec, unaligned, 1) });
@@ -74,6 +78,7 @@ impl Product {
             m: tile.bm + 3,
             n: tile.bn + 4 + odd,
             k: (steps - 1) * tile.bk.max(8) + 4 + odd,
+            beta: 0.5,
             odd,
             odd_c: 0,
             splits: if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 },
@@ -154,7 +159,7 @@ impl Product {
         let long = |value: u64| value.to_le_bytes().to_vec();
         let float = |value: f32| value.to_le_bytes().to_vec();
         let head = [word(m), word(n), word(k), float(1.0)];
-        let tail = [float(0.5), long(c_passed), word(ldc)];
+        let tail = [float(self.beta), long(c_passed), word(ldc)];
         let operands = if spec.abi() == KernelAbi::Tf32TensorMap {
             let map_a = map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes128)?;
             let rows = if self.transposed_b { tile.bn } else { tile.bk };
@@ -227,7 +232,7 @@ impl Product {
                         a_values[at_a(i, l) as usize] * b_values[at_b(l, j.min(n - 1)) as usize]
                     })
                     .sum();
-                let expected = if j < n { sum + 0.5 * c_values[at] } else { c_values[at] };
+                let expected = if j < n { sum + self.beta * c_values[at] } else { c_values[at] };
                 if result[at] != expected && !(result[at].is_nan() && expected.is_nan()) {
                     return Err(format!("C[{i}, {j}] is {}, not {expected}", result[at]));
                 }
