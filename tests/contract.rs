@@ -166,7 +166,7 @@ fn padded_rows_and_unaligned_bases() {
             {
                 let gemm = Gemm::new(m, n, k)
                     .scaled(1.5, if i % 2 == 0 { 0.0 } else { -1.0 })
-                    .strided(k + pad_a, n + pad_b, n + pad_c);
+                    .leading_dimensions(k + pad_a, n + pad_b, n + pad_c);
                 let mut case = Case::random(gemm, 9);
                 // Nothing behind the last element: reading on would leave the buffer.
                 case.margins = offsets.map(|offset| (offset, 0));
@@ -289,7 +289,7 @@ fn a_grid_that_is_too_small_is_launched_in_panels() {
         let Tile { bm, bn, .. } = descriptor.tile();
         let (m, n) = (4 * bm as usize + 3, 3 * bn as usize + 5);
         let k = 2 * descriptor.tile().bk as usize + 3;
-        let gemm = Gemm::new(m, n, k).scaled(2.0, 1.0).strided(k + 1, n + 1, n + 2);
+        let gemm = Gemm::new(m, n, k).scaled(2.0, 1.0).leading_dimensions(k + 1, n + 1, n + 2);
         let mut case = Case { splits: 2, ..Case::random(gemm, 17) };
         case.limits = Some(Limits { grid: [3, 2, 65535], ..device.info().limits });
         case.assert_right(device, descriptor, Bound::Probabilistic);
@@ -327,7 +327,7 @@ fn the_safe_call_refuses_what_was_not_prepared() {
             prepared.enqueue(&a, &b, &mut wrong),
             Err(Error::Shape { what: "C", .. })
         ));
-        let padded = kernel.prepare(Gemm::new(4, 5, 6).strided(6, 8, 5)).unwrap();
+        let padded = kernel.prepare(Gemm::new(4, 5, 6).leading_dimensions(6, 8, 5)).unwrap();
         assert!(matches!(padded.enqueue(&a, &b, &mut c), Err(Error::PlannedLd { what: "B", .. })));
         for other in devices() {
             let foreign = DeviceMatrix::zeros(&other, 4, 6).unwrap();

@@ -74,7 +74,7 @@ fn padded_rows_and_unaligned_bases() {
         ] {
             for offsets in [[0, 0, 0], [4, 8, 12], [1, 0, 0], [0, 2, 0], [0, 0, 3]] {
                 let gemm = Gemm::new(m, n, k).scaled(1.5, -1.0);
-                let gemm = gemm.strided(k + pad_a, n + pad_b, n + pad_c);
+                let gemm = gemm.leading_dimensions(k + pad_a, n + pad_b, n + pad_c);
                 let mut case = Case::random(gemm, 9);
                 case.margins = offsets.map(|offset| (offset, 0));
                 assert_right(device, auto, &case);

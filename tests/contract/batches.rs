@@ -85,7 +85,8 @@ fn assert_right(
     let [a, b, c] =
         [0, 1, 2].map(|i| Batch::random(gemm.shapes()[i], placements[i], count, i as u64));
     let [[lda, stride_a], [ldb, stride_b], [ldc, stride_c]] = [&a, &b, &c].map(Batch::strides);
-    let gemm = gemm.strided(lda, ldb, ldc).batched(count, [stride_a, stride_b, stride_c]);
+    let gemm =
+        gemm.leading_dimensions(lda, ldb, ldc).batched(count, [stride_a, stride_b, stride_c]);
     let name = format!("{} on {}: {gemm:?}", descriptor.name(), device.info().name);
 
     let kernel = device.kernel(descriptor).unwrap();
@@ -218,7 +219,7 @@ fn batches_of_parts_of_matrices() {
         assert_eq!((a.stride(), a.first().ld()), (10, 5));
         let one = DeviceMatrix::from_host(&device, &Matrix::from_fn(2, 1, |_, _| 1.0)).unwrap();
         let mut c = DeviceMatrix::zeros(&device, 6, 1).unwrap();
-        let gemm = Gemm::new(2, 1, 2).strided(5, 1, 1).batched(3, [10, 0, 2]);
+        let gemm = Gemm::new(2, 1, 2).leading_dimensions(5, 1, 1).batched(3, [10, 0, 2]);
         let plan = device.auto().unwrap().prepare(gemm).unwrap();
         let batch_c = c.view_mut().split_rows(3).unwrap();
         plan.enqueue(a, one.view().broadcast(3), batch_c).unwrap();

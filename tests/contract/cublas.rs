@@ -30,11 +30,11 @@ fn cublas_and_the_rungs_agree() {
             (Gemm::new(1, 1, 1), 0),
             (Gemm::new(257, 129, 31), 1),
             (Gemm::new(128, 256, 64).scaled(-1.5, 0.5), 0),
-            (Gemm::new(100, 77, 300).scaled(2.0, 1.0).strided(303, 80, 90), 3),
+            (Gemm::new(100, 77, 300).scaled(2.0, 1.0).leading_dimensions(303, 80, 90), 3),
             (Gemm::new(512, 512, 512), 0),
             (Gemm::new(257, 129, 31).transposed(true, false), 1),
             (Gemm::new(128, 256, 64).transposed(false, true), 0),
-            (Gemm::new(100, 77, 300).transposed(true, true).strided(110, 301, 90), 3),
+            (Gemm::new(100, 77, 300).transposed(true, true).leading_dimensions(110, 301, 90), 3),
             (Gemm::new(40, 50, 0).scaled(1.0, 0.5), 0),
             (Gemm::new(40, 50, 0), 0),
             (Gemm::new(0, 5, 5), 0),
@@ -85,11 +85,11 @@ fn cublas_refuses_what_was_not_prepared() {
             product.enqueue(&b, &b, &mut c),
             Err(Error::Gemm(GemmError::Shape { what: "A", .. }))
         ));
-        let padded = cublas.prepare(Gemm::new(4, 5, 6).strided(6, 8, 5)).unwrap();
+        let padded = cublas.prepare(Gemm::new(4, 5, 6).leading_dimensions(6, 8, 5)).unwrap();
         assert!(matches!(
             padded.enqueue(&a, &b, &mut c),
             Err(Error::Gemm(GemmError::PlannedLd { what: "B", .. }))
         ));
-        assert!(cublas.prepare(Gemm::new(2, 3, 4).strided(3, 3, 3)).is_err());
+        assert!(cublas.prepare(Gemm::new(2, 3, 4).leading_dimensions(3, 3, 3)).is_err());
     });
 }

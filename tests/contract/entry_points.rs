@@ -14,7 +14,7 @@ type Measures = [usize; 8];
 const ALIGNED: Measures = [0, 4, 8, 64, 64, 64, 36, 20];
 
 fn gemm([_, _, _, lda, ldb, ldc, n, k]: Measures) -> Gemm {
-    Gemm::new(37, n, k).scaled(1.0, 0.5).strided(lda, ldb, ldc)
+    Gemm::new(37, n, k).scaled(1.0, 0.5).leading_dimensions(lda, ldb, ldc)
 }
 
 /// Of which matrices each measure tells the alignment: A, B and C, as `Unaligned::vectorized` says.

@@ -1,7 +1,7 @@
 //! Epilogues, and alpha and beta in device memory.
 
 use cuda_gemm::{Activation, Axis, Epilogue, Error, Extras};
-use host::kernels::{KernelAbi, KernelDescriptor};
+use host::kernels::{Arithmetic, KernelAbi, KernelDescriptor};
 use host::verify::{self, Bound, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix};
 
@@ -213,6 +213,76 @@ fn factors_in_device_memory() {
             let reference = Reference::compute(problem, Method::Full, 0).unwrap();
             let check = reference.check(&on_c.download().unwrap()).unwrap();
             assert!(check.passed(), "{} {alpha} {beta}: {check:?}", descriptor.name());
+        }
+    });
+}
+
+/// What activations make of numbers that are not finite, of zeros, and far from them, where bounds of rounding errors
+/// would take 0 for right. Values of GELU and SiLU by mpmath.
+#[test]
+fn activations_of_few_and_of_no_numbers() {
+    const INF: f32 = f32::INFINITY;
+    const NAN: f32 = f32::NAN;
+    let rows: [(Activation, &[(f32, f64)]); 4] = [
+        (Activation::Relu, &[(-INF, 0.0), (-1.0, 0.0), (2.5, 2.5)]),
+        (
+            Activation::Gelu,
+            &[
+                (-INF, 0.0),
+                (-10.0, -7.619_853_024_16e-23),
+                (-5.0, -1.433_257_859_4e-6),
+                (-1.0, -0.158_655_253_931),
+                (0.5, 0.345_731_230_637),
+                (3.0, 2.995_950_305_91),
+            ],
+        ),
+        (
+            Activation::GeluTanh,
+            &[
+                (-5.0, -2.291_796_196_63e-7),
+                (-1.0, -0.158_808_009_392),
+                (0.5, 0.345_714_009_825),
+                (3.0, 2.996_362_607_92),
+            ],
+        ),
+        (
+            Activation::Silu,
+            &[
+                (-10.0, -4.539_786_870_24e-4),
+                (-5.0, -3.346_425_462_14e-2),
+                (-1.0, -0.268_941_421_37),
+                (0.5, 0.311_229_665_601),
+                (3.0, 2.857_722_380_47),
+            ],
+        ),
+    ];
+    let of_all = [(NAN, f64::NAN), (INF, f64::INFINITY), (0.0, 0.0), (-0.0, 0.0)];
+    for_each_kernel(|device, descriptor| {
+        if !descriptor.abi().has_epilogue() || descriptor.arithmetic() != Arithmetic::Fma {
+            return;
+        }
+        for (activation, values) in rows {
+            let values: Vec<_> = of_all.iter().chain(values).collect();
+            let a = Matrix::from_fn(values.len(), 1, |row, _| values[row].0);
+            let b = Matrix::from_fn(1, 4, |_, _| 1.0);
+            let gemm = Gemm::new(values.len(), 4, 1).then(Epilogue::new().activation(activation));
+            let plan = device.kernel(descriptor).unwrap().prepare(gemm).unwrap();
+            let [on_a, on_b] = [&a, &b].map(|one| DeviceMatrix::from_host(device, one).unwrap());
+            let mut on_c = DeviceMatrix::zeros(device, values.len(), 4).unwrap();
+            plan.enqueue(&on_a, &on_b, &mut on_c).unwrap();
+            let result = on_c.download().unwrap();
+            for (row, &&(x, expected)) in values.iter().enumerate() {
+                for &found in result.row(row) {
+                    let found = f64::from(found);
+                    // The exponential function of x^2 has as many times the error of its argument.
+                    let error = 4.0 * 2f64.powi(-24) * f64::from(1.0 + x * x) * expected.abs();
+                    let is_right = found == expected
+                        || found.is_nan() && expected.is_nan()
+                        || (found - expected).abs() <= error && error.is_finite();
+                    let name = descriptor.name();
+                    assert!(is_right, "{name}: {activation:?} of {x} is {found}, not {expected}");
+                }
+            }
         }
     });
 }

@@ -85,7 +85,7 @@ impl Drawn {
         let [trans_a, trans_b] = self.transposed;
         let gemm = Gemm::new(m, n, k).scaled(self.alpha, self.beta).transposed(trans_a, trans_b);
         let Gemm { lda, ldb, ldc, .. } = gemm;
-        let gemm = gemm.strided(round(3, lda + a), round(4, ldb + b), round(5, ldc + c));
+        let gemm = gemm.leading_dimensions(round(3, lda + a), round(4, ldb + b), round(5, ldc + c));
         let offsets = [0, 1, 2].map(|i| round(6 + i, self.offsets[i]));
         let mut case = Case::new(gemm, |rows, cols, stream| {
             let mut matrix = Matrix::random(rows, cols, self.seed, stream);

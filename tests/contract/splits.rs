@@ -67,7 +67,7 @@ fn copies_of_a_and_b_are_right() {
                 ([0, 7, 5], [0, 0, 0], [0, 0, 0], 1),
             ] {
                 let gemm = Gemm::new(m, n, k).scaled(-1.5, 0.5);
-                let gemm = gemm.strided(k + pads[0], n + pads[1], n + pads[2]);
+                let gemm = gemm.leading_dimensions(k + pads[0], n + pads[1], n + pads[2]);
                 let mut case = Case::random(gemm, 23);
                 case.margins = offsets.map(|offset| (offset, 0));
                 let limits = Limits { grid: [2, 1, 65535], ..device.info().limits };

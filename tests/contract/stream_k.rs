@@ -164,7 +164,7 @@ fn copies_of_all_shapes_are_whole() {
             [[1, 1, 1], [5, 1, 2], [300, 3, 1], [2, 5, 2001], [1, 30_001, 3], [130, 257, 301]]
         {
             for (pad, multiprocessors) in [(1, 1), (3, 132)] {
-                let gemm = Gemm::new(m, n, k).strided(k + pad, n + pad, n);
+                let gemm = Gemm::new(m, n, k).leading_dimensions(k + pad, n + pad, n);
                 let mut case = Case::random(gemm, 71);
                 case.limits = Some(Limits { multiprocessors, ..device.info().limits });
                 case.margins = [(1, 0), (3, 0), (0, 0)];

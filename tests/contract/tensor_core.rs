@@ -56,7 +56,8 @@ fn every_shape_and_factor() {
         for ([m, n, k], at) in shapes.into_iter().zip(0..) {
             for (alpha, beta) in factors {
                 // Rows of C that begin on 8 bytes, and others.
-                let gemm = Gemm::new(m, n, k).strided(k, n, n + at % 4).scaled(alpha, beta);
+                let gemm =
+                    Gemm::new(m, n, k).leading_dimensions(k, n, n + at % 4).scaled(alpha, beta);
                 let case = rounded(Case::random(gemm, 7), input);
                 let check =
                     case.verify(&run(&case, device, descriptor, input), Bound::Probabilistic);
@@ -182,7 +183,7 @@ fn transposes_batches_outputs_and_epilogues() {
         for (odd, [m, n, k]) in [(0, [m, n, 2 * BK as usize]), (1, [m + 17, n - n / 5 - 1, 75])] {
             // Leading dimensions for any transpose.
             let ld = m.max(n).max(k) + 3 * odd;
-            for gemm in variants(Gemm::new(m, n, k).strided(ld, ld, ld), input) {
+            for gemm in variants(Gemm::new(m, n, k).leading_dimensions(ld, ld, ld), input) {
                 let kernel = device.tensor_core(descriptor, input).unwrap();
                 let plan = kernel.plan(gemm);
                 let plan = if odd == 0 { plan } else { plan.any_alignment() };
@@ -370,7 +371,7 @@ fn columns_are_read_where_they_lie() {
             (Gemm::new(70, 72, 1), 1, true),
         ] {
             let [lda, ldb] = [gemm.lda, gemm.ldb].map(|own| if own == 1 { ld } else { own });
-            let gemm = gemm.strided(lda, ldb, gemm.ldc).computed_in(Compute::of(input));
+            let gemm = gemm.leading_dimensions(lda, ldb, gemm.ldc).computed_in(Compute::of(input));
             let plan = kernel.plan(gemm);
             let plan = if any_alignment { plan.any_alignment() } else { plan };
             let job = Job::product(Product::TensorCore(plan.prepare().unwrap()));

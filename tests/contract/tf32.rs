@@ -59,7 +59,8 @@ fn every_shape_factor_and_split() {
             let (lda, ldb) = (k + at % 3, n + at % 2);
             for splits in SPLITS.into_iter().take(if k > bk { SPLITS.len() } else { 1 }) {
                 let (alpha, beta) = factors[(at + splits as usize) % 3];
-                let gemm = Gemm::new(m, n, k).strided(lda, ldb, n + at % 4).scaled(alpha, beta);
+                let gemm =
+                    Gemm::new(m, n, k).leading_dimensions(lda, ldb, n + at % 4).scaled(alpha, beta);
                 let case = Case { splits, ..Case::random(gemm, 7) };
                 let check = verify(&case, &case.run(device, descriptor), products);
                 let name = descriptor.name();
@@ -179,7 +180,7 @@ fn rows_and_columns() {
                 let check = verify(&case, &case.run(device, descriptor), products);
                 assert!(check.passed(), "{}: {skip} {gemm:?}: {check:?}", descriptor.name());
 
-                let gemm = gemm.strided(gemm.lda + pad, gemm.ldb + pad, gemm.ldc + pad);
+                let gemm = gemm.leading_dimensions(gemm.lda + pad, gemm.ldb + pad, gemm.ldc + pad);
                 for gemm in [gemm, gemm.stacked(3)].map(|gemm| gemm.computed_in(compute)) {
                     let plan = device.kernel(descriptor).unwrap().plan(gemm);
                     let plan = if skip == 0 { plan } else { plan.any_alignment() };

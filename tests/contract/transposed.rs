@@ -19,7 +19,7 @@ fn every_kernel_takes_transposed_operands() {
             for ([trans_a, trans_b], pad) in WHICH.into_iter().zip([0, 4, 3]) {
                 let gemm = Gemm::new(m, n, k).scaled(-0.5, 1.5).transposed(trans_a, trans_b);
                 let Gemm { lda, ldb, ldc, .. } = gemm;
-                let mut case = Case::random(gemm.strided(lda + pad, ldb + pad, ldc), 41);
+                let mut case = Case::random(gemm.leading_dimensions(lda + pad, ldb + pad, ldc), 41);
                 case.margins[0].0 = pad;
                 case.splits = 2;
                 case.assert_right(device, descriptor, Bound::Probabilistic);

@@ -27,7 +27,7 @@ fn parts_of_matrices_are_multiplied_in_place() {
         };
         for name in names {
             let kernel = device.kernel(find_kernel(name).unwrap()).unwrap();
-            let gemm = Gemm::new(m, n, k).scaled(2.0, -1.0).strided(lda, ldb, ldc);
+            let gemm = Gemm::new(m, n, k).scaled(2.0, -1.0).leading_dimensions(lda, ldb, ldc);
             let plan = kernel.plan(gemm).any_alignment().prepare().unwrap();
             for at in [[0, 0], [1, 2], [4, 8], [53, 58]] {
                 let mut device_c = DeviceMatrix::from_host(&device, &c).unwrap();
@@ -82,7 +82,7 @@ fn the_caller_s_buffers_are_borrowed() {
         let buffer_a = DeviceBuffer::from_slice(&[&[9.0; 3], a.as_slice()].concat()).unwrap();
         let buffer_b = DeviceBuffer::from_slice(&[b.as_slice(), &[9.0; 5]].concat()).unwrap();
         let buffer_c = DeviceBuffer::from_slice(&[7.0f32; 2 + 4 * 8 + 6 + 1]).unwrap();
-        let gemm = Gemm::new(5, 6, 7).strided(7, 6, 8);
+        let gemm = Gemm::new(5, 6, 7).leading_dimensions(7, 6, 8);
         let plan = device.auto().unwrap().plan(gemm).unwrap().any_alignment().prepare().unwrap();
         let slice_a = buffer_a.index(3..);
         {

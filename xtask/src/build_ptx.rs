@@ -210,8 +210,11 @@ fn read(path: &Path) -> Result<String, String> {
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let folder = path.parent().ok_or("a file has a folder")?;
+    // Whoever reads it meanwhile gets the old one or the new one whole.
+    let beside = path.with_added_extension("new");
     fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, bytes))
+        .and_then(|()| fs::write(&beside, bytes))
+        .and_then(|()| fs::rename(&beside, path))
         .map_err(|error| format!("`{}`: {error}", path.display()))
 }
 

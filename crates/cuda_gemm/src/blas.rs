@@ -6,6 +6,8 @@
 //! - A [`Handle`] has a stream from the beginning, and is borrowed mutably by a call.
 //! - alpha and beta are numbers, or addresses in device memory ([`Factor`]), instead of host or device
 //!   pointers by the handle's mode.
+//! - Where alpha is in device memory, A and B must be readable even if it is 0. Infinite and NaN factors are refused
+//!   as numbers, and taken from device memory.
 //! - A wrong argument is an [`Error`](crate::Error) that names it, and a call that is refused enqueues nothing.
 //! - The first call of a shape chooses a kernel, loads it and allocates what it needs; calls alike find
 //!   it in the handle, as long as no more than [`MOST_PLANS`] shapes are in use: one more, or one that lacks memory, and the

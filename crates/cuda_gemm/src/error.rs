@@ -199,7 +199,7 @@ pub enum Error {
     /// A device matrix whose leading dimension is not the one that was planned for.
     #[error(
         "{what} has leading dimension {ld}, and the call was prepared for {planned}; say so with \
-         `Gemm::strided` and prepare it again"
+         `Gemm::leading_dimensions` and prepare it again"
     )]
     PlannedLd {
         /// Which matrix: `A`, `B` or `C`.

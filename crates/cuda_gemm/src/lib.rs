@@ -54,6 +54,8 @@ pub mod stream;
 pub use auto::{Auto, Choice, Table};
 pub use cuda_driver::sys::CUresult;
 pub use cuda_driver::{soft, soft_cuda};
+/// Contexts, streams and addresses of the driver, as this crate takes them.
+pub use cust;
 pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
 pub use error::Error;
 pub use gemm::{Compute, Epilogue, Gemm, LaunchPlan};

@@ -204,7 +204,7 @@ impl<T: Copy> SharedPtr<T> {
         unsafe { access::store(Address(self.add(index).address), align_of::<T>(), value) }
     }
 
-    /// Loads the `N` elements from `index` on, which make 2, 4, 8 or 16 bytes, with one access
+    /// Loads the `N` elements from `index` on, which make 1, 2, 4, 8 or 16 bytes, with one access
     /// (`ld.shared.v4.b32` for 16 bytes).
     ///
     /// # Safety
@@ -212,19 +212,19 @@ impl<T: Copy> SharedPtr<T> {
     #[inline(always)]
     #[must_use]
     pub unsafe fn load_vec<const N: usize>(self, index: u32) -> [T; N] {
-        const { assert!(vec::is_one_access::<T, N>(), "one access moves 2, 4, 8 or 16 bytes") };
+        const { assert!(vec::is_one_access::<T, N>(), "one access moves 1, 2, 4, 8 or 16 bytes") };
         // SAFETY: the caller's contract.
         unsafe { access::load(Address(self.add(index).address), size_of::<[T; N]>()) }
     }
 
-    /// Stores `N` elements from `index` on, which make 2, 4, 8 or 16 bytes, with one access
+    /// Stores `N` elements from `index` on, which make 1, 2, 4, 8 or 16 bytes, with one access
     /// (`st.shared.v4.b32` for 16 bytes).
     ///
     /// # Safety
     /// See [`SharedPtr`]; the address of element `index` is a multiple of the bytes stored.
     #[inline(always)]
     pub unsafe fn store_vec<const N: usize>(self, index: u32, value: [T; N]) {
-        const { assert!(vec::is_one_access::<T, N>(), "one access moves 2, 4, 8 or 16 bytes") };
+        const { assert!(vec::is_one_access::<T, N>(), "one access moves 1, 2, 4, 8 or 16 bytes") };
         // SAFETY: the caller's contract.
         unsafe { access::store(Address(self.add(index).address), size_of::<[T; N]>(), value) }
     }

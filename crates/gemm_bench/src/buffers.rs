@@ -380,7 +380,7 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let (a, b) = (Matrix::random(40, 10, 1, 1), Matrix::random(20, 30, 1, 2));
         let dense = Gemm::new(20, 30, 10);
-        let wide = dense.strided(10 + 4, 30 + 4, 30 + 4).stacked(2);
+        let wide = dense.leading_dimensions(10 + 4, 30 + 4, 30 + 4).stacked(2);
         let loaded = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
         let result = |gemm: Gemm, left| {
             let candidate =

@@ -101,10 +101,11 @@ pub unsafe fn reduce_slices<G: Geometry>(
 /// How many slices are added up pairwise.
 const PAIRWISE: usize = 8;
 
-/// The sum of the first `count`, a power of two, of some quads, pairwise: the error of a sum grows with how often
+/// The sum of the first `count` of some quads, both powers of two, pairwise: the error of a sum grows with how often
 /// a number in it is added to.
 #[inline(always)]
 pub fn pairwise<const N: usize>(mut quads: [F32x4; N], count: usize) -> F32x4 {
+    const { assert!(N.is_power_of_two(), "each has another one") };
     for step in 0..N.ilog2() {
         let distance = 1 << step;
         for i in (0..count - count % (2 * distance)).step_by(2 * distance) {
@@ -131,7 +132,7 @@ pub unsafe fn reduce_splits<G: Geometry>(
     sums: &mut Quads,
 ) -> bool {
     let splits = split.count;
-    let tile = (thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()) as usize;
+    let tile = tile_number() as usize;
     let elements = outputs.elements() as usize;
     // Where this thread's quads begin in the first split's part; the others follow at constant
     // distances.
@@ -154,8 +155,7 @@ pub unsafe fn reduce_splits<G: Geometry>(
         return false;
     }
 
-    // As many splits at a time as registers can hold: their loads are in flight together. The error of a sum grows with
-    // how often a number in it is added to.
+    // As many splits at a time as registers can hold: their loads are in flight together.
     let at_once = MAX_QUADS / own;
     for i in 0..own {
         sums[i] = [0.0; 4];
@@ -173,7 +173,8 @@ pub unsafe fn reduce_splits<G: Geometry>(
                 }
             }
         }
-        // These first, every fourth, and then their sums.
+        // Four sums of these, of every fourth split each, and then the sum of the four, for a smaller error: see `pairwise`,
+        // for which there are too few registers.
         let apart = if at_once < 4 { at_once } else { 4 };
         for i in 0..own {
             for ahead in apart..at_once {

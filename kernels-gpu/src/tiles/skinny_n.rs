@@ -44,7 +44,7 @@ use cuda_std::{cp_async, vec, warp};
 
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
-use super::reduction::{add, is_last_to_arrive, pairwise};
+use super::reduction::{add, is_last_to_arrive, pairwise, tile_number};
 use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_B;
@@ -291,7 +291,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
 
         // As `reduce_splits`: the last block to arrive adds up.
         let (partials, counters) = params.workspace(G::BM * G::BN);
-        let tile = thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x();
+        let tile = tile_number();
         let first = partials.wrapping_add((tile * splits) as usize * (G::BM * G::BN) as usize);
         let part = |z: u32| first.wrapping_add((z * G::BM * G::BN) as usize);
         if is_owner {
@@ -315,7 +315,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 // four, as tiles are.
                 loaded[ahead as usize] = unsafe { vec::load4_cg(part(z).add(tid as usize * 4)) };
             }
-            // As there, these first, pairwise, and then their sum.
+            // These first, and then their sum.
             let mut these = [[0.0; 4]; AT_ONCE as usize];
             for ahead in 0..AT_ONCE {
                 if begin + ahead < splits {

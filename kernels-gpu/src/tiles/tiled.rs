@@ -155,6 +155,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             "a thread's own quads are in the same columns, or whole rows of them"
         );
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
+        assert!(G::SLICES.is_power_of_two(), "they are added up pairwise");
         assert!(
             G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
             "every thread stores the same share of a column of C"

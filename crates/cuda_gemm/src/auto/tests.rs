@@ -221,11 +221,11 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     assert_eq!(choose(gemm), exception);
     assert_ne!(by_costs(gemm), exception);
     // Other factors change nothing, and rows further apart neither, as long as they are aligned.
-    assert_eq!(choose(gemm.scaled(2.0, 1.0).strided(516, 512, 520)), exception);
+    assert_eq!(choose(gemm.scaled(2.0, 1.0).leading_dimensions(516, 512, 520)), exception);
     for other in [
         Gemm::new(512, 512, 516),
         Gemm::new(513, 512, 512),
-        gemm.strided(513, 512, 512),
+        gemm.leading_dimensions(513, 512, 512),
         gemm.scaled(0.0, 1.0),
         gemm.stacked(2),
     ] {

@@ -214,7 +214,7 @@ mod tests {
         assert!(!pads_too_much(&Gemm::new(1, 1, max), tma));
         assert!(pads_too_much(&Gemm::new(max, 1, 1), tma));
         assert_eq!(copies(&Gemm::new(64, 1, 64), tma), 0.0);
-        assert!(copies(&Gemm::new(64, 1, 64).strided(64, 3, 1), tma) > 0.0);
+        assert!(copies(&Gemm::new(64, 1, 64).leading_dimensions(64, 3, 1), tma) > 0.0);
     }
 
     #[test]

@@ -35,6 +35,23 @@ impl From<DevicePointer<f32>> for Factor {
     }
 }
 
+/// An error about a batch of row-major matrices, as the caller of a routine knows them: there A and B are exchanged, and so
+/// are rows and columns.
+pub(super) fn by_the_callers_names(error: Error) -> Error {
+    match error {
+        Error::StrideTooLarge { what, stride, batch, max } => {
+            let what = match what {
+                "stride_a" => "stride_b",
+                "stride_b" => "stride_a",
+                c => c,
+            };
+            Error::StrideTooLarge { what, stride, batch, max }
+        }
+        Error::Overlap { stride, m, n, ldc } => Error::Overlap { stride, m: n, n: m, ldc },
+        other => other,
+    }
+}
+
 /// The product of row-major matrices that is a product of column-major ones, once the leading dimensions
 /// are checked, which are the parameters with these numbers.
 pub(super) fn row_major(
@@ -59,5 +76,5 @@ pub(super) fn row_major(
         }
     }
     let gemm = Gemm::new(n, m, k).transposed(is_transposed[1], is_transposed[0]);
-    Ok(gemm.strided(ldb, lda, ldc))
+    Ok(gemm.leading_dimensions(ldb, lda, ldc))
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use gemm_matrix::Element;
 
-use super::arguments::Factor;
+use super::arguments::{Factor, by_the_callers_names};
 use crate::auto::Auto;
 use crate::device::Device;
 use crate::error::Error;
@@ -170,6 +170,7 @@ impl Handle {
         let product = match self.plans.get(&key) {
             Some(product) => product,
             None => {
+                gemm.validate().map_err(by_the_callers_names)?;
                 let prepare = || {
                     let builder = self.auto.product(gemm)?.on(&self.stream);
                     if is_aligned { builder } else { builder.any_alignment() }.prepare()

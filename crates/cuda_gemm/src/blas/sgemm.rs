@@ -17,7 +17,7 @@ use crate::error::Error;
 ///
 /// # Safety
 ///
-/// - Unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in the memory of the
+/// - Unless k is 0, or alpha is the number 0, `a` and `b` point to A and B, all initialised, in the memory of the
 ///   handle's device; `c` to C, initialised unless beta is 0; factors in device memory likewise.
 /// - All are aligned to 4 bytes, C overlaps nothing else, and until the work is done nothing frees
 ///   them, writes A, B or factors, or touches C, but what is enqueued on the handle's stream.

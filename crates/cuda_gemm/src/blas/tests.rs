@@ -425,3 +425,42 @@ fn sgemm_computes_as_the_handle_says() {
     }
     assert_eq!(handle.plans(), 3);
 }
+
+#[test]
+fn what_a_batch_has_wrong_is_named_as_the_caller_named_it() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let mut handle = Handle::new(&device).unwrap();
+    let c = upload(&device, &[0.0; 12]);
+    let (c, no) = (c.as_device_ptr(), Op::None);
+    let mut refused = |[stride_a, stride_b, stride_c]: [usize; 3]| {
+        // SAFETY: it is refused before anything is read.
+        let result = unsafe {
+            sgemm_strided_batched(
+                &mut handle,
+                no,
+                no,
+                2,
+                3,
+                1,
+                1.0,
+                c,
+                2,
+                stride_a,
+                c,
+                1,
+                stride_b,
+                0.0,
+                c,
+                2,
+                stride_c,
+                2,
+            )
+        };
+        result.unwrap_err()
+    };
+    let error = refused([usize::MAX, 3, 6]);
+    assert!(matches!(error, Error::StrideTooLarge { what: "stride_a", .. }), "{error}");
+    let error = refused([2, usize::MAX, 6]);
+    assert!(matches!(error, Error::StrideTooLarge { what: "stride_b", .. }), "{error}");
+    assert!(matches!(refused([2, 3, 1]), Error::Overlap { stride: 1, m: 2, n: 3, ldc: 2 }));
+}

@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_tall_c_is_cut_into_panels() {
         let m = 65535 * 32 * 2 + 7;
-        let gemm = Gemm::new(m, 3, 5).strided(9, 4, 6);
+        let gemm = Gemm::new(m, 3, 5).leading_dimensions(9, 4, 6);
         let plan = plan(columns_along_x(), gemm).unwrap();
         let [first, second, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
         assert_eq!(first.grid, [1, 65535]);
@@ -396,8 +396,8 @@ mod tests {
             assert!(matches!(plan(naive, gemm), Err(Error::TooLarge { .. })), "{gemm:?}");
         }
         let gemm = Gemm::new(2, 3, 4);
-        let narrow = gemm.transposed(true, true).strided(2, 3, 3);
-        for gemm in [gemm.strided(3, 3, 3), gemm.strided(4, 2, 3), narrow] {
+        let narrow = gemm.transposed(true, true).leading_dimensions(2, 3, 3);
+        for gemm in [gemm.leading_dimensions(3, 3, 3), gemm.leading_dimensions(4, 2, 3), narrow] {
             assert!(matches!(plan(naive, gemm), Err(Error::LeadingDimension { .. })), "{gemm:?}");
         }
         let gemm = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0);

@@ -33,7 +33,7 @@ const MAX_REACH: usize = 1 << 48;
 /// use cuda_gemm::Gemm;
 ///
 /// // A is 2 x 4; B is 4 x 3, with 8 elements from one row to the next; C is 2 x 3, and added to.
-/// let gemm = Gemm::new(2, 3, 4).scaled(0.5, 1.0).strided(4, 8, 3);
+/// let gemm = Gemm::new(2, 3, 4).scaled(0.5, 1.0).leading_dimensions(4, 8, 3);
 /// gemm.validate()?;
 /// assert_eq!((gemm.depth(), gemm.flops()), (4, 2.0 * 2.0 * 3.0 * 4.0));
 /// assert_eq!(gemm.bytes(), 4 * (2 * 4 + 4 * 3 + 2 * 3));
@@ -181,15 +181,15 @@ impl Gemm {
         Self { trans_a, trans_b, lda, ldb, ..self }
     }
 
-    /// The same product with other factors.
+    /// The same product with other factors, which are numbers.
     #[must_use]
     pub const fn scaled(self, alpha: f32, beta: f32) -> Self {
-        Self { alpha, beta, ..self }
+        Self { alpha, beta, factors_on_device: false, ..self }
     }
 
     /// The same product with other leading dimensions, in elements.
     #[must_use]
-    pub const fn strided(self, lda: usize, ldb: usize, ldc: usize) -> Self {
+    pub const fn leading_dimensions(self, lda: usize, ldb: usize, ldc: usize) -> Self {
         Self { lda, ldb, ldc, ..self }
     }
 
@@ -354,8 +354,10 @@ mod tests {
         assert_eq!(both(3, 1, 4).canonical(), Gemm::new(3, 1, 4).transposed(true, false));
         assert_eq!(both(3, 7, 1).canonical(), Gemm::new(3, 7, 1));
         // Rows that lie apart are no matter to one row; columns are.
-        assert_eq!(both(3, 7, 1).strided(9, 1, 7).canonical(), Gemm::new(3, 7, 1));
-        for gapped in [both(1, 7, 4).strided(2, 4, 7), both(3, 7, 1).strided(3, 2, 7)] {
+        assert_eq!(both(3, 7, 1).leading_dimensions(9, 1, 7).canonical(), Gemm::new(3, 7, 1));
+        for gapped in
+            [both(1, 7, 4).leading_dimensions(2, 4, 7), both(3, 7, 1).leading_dimensions(3, 2, 7)]
+        {
             let canonical = gapped.canonical();
             assert!(canonical.trans_a && gapped.m == 1 || canonical.trans_b && gapped.k == 1);
         }
@@ -364,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_batch_with_one_b_is_a_tall_product() {
-        let gemm = Gemm::new(2, 3, 4).strided(5, 3, 6);
+        let gemm = Gemm::new(2, 3, 4).leading_dimensions(5, 3, 6);
         assert_eq!(gemm.batched(7, [10, 0, 12]).canonical(), Gemm { m: 14, ..gemm });
         let others =
             [[10, 12, 12], [8, 0, 12], [10, 0, 13]].map(|strides| gemm.batched(7, strides));
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn batches_are_checked() {
         let gemm = Gemm::new(2, 3, 4);
-        let batched = |strides| gemm.strided(4, 3, 9).batched(3, strides).validate();
+        let batched = |strides| gemm.leading_dimensions(4, 3, 9).batched(3, strides).validate();
         // One C after the other, with a gap, side by side; the last need not be a whole row.
         for stride_c in [18, 20, 3, 12] {
             assert!(batched([0, 0, stride_c]).is_ok(), "{stride_c}");

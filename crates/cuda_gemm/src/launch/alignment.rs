@@ -96,12 +96,12 @@ mod tests {
         for (gemm, expected) in [
             (Gemm::new(5, 9, 12), [true, false, false]),
             (Gemm::new(5, 8, 13), [false, true, true]),
-            (gemm.strided(14, 8, 8), [false, true, true]),
+            (gemm.leading_dimensions(14, 8, 8), [false, true, true]),
             (gemm.transposed(true, true), [false, true, true]),
             (gemm.batched(2, [60, 98, 40]), [true, false, true]),
             (gemm.batched_pointers(2), [false; 3]),
             // Where nothing is summed, rows of A are not read, whatever their length.
-            (Gemm::new(5, 8, 13).scaled(0.0, 1.0).strided(16, 8, 8), [true; 3]),
+            (Gemm::new(5, 8, 13).scaled(0.0, 1.0).leading_dimensions(16, 8, 8), [true; 3]),
         ] {
             assert_eq!(wide_rows(&gemm, [0; 3]), expected, "{gemm:?}");
         }

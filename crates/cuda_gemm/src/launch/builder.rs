@@ -202,9 +202,9 @@ mod tests {
             for (gemm, needed) in [
                 (Gemm::new(1, 1, 1003), 0),
                 (Gemm::new(1, 1, 1003).transposed(true, true), 0),
-                (Gemm::new(1, 1, 1003).strided(1005, 1, 1), 0),
+                (Gemm::new(1, 1, 1003).leading_dimensions(1005, 1, 1), 0),
                 // Long rows of a copy begin on cache lines.
-                (Gemm::new(1, 1, 1003).strided(1003, 3, 1), 4 * 1024),
+                (Gemm::new(1, 1, 1003).leading_dimensions(1003, 3, 1), 4 * 1024),
                 (Gemm::new(1, 1, 1003).stacked(5), 2 * 5 * 4 * 1024),
                 (Gemm::new(9, 1, 1004).stacked(5), 0),
             ] {

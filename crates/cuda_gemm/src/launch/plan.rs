@@ -136,8 +136,8 @@ impl Plan {
     ///
     /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::Shape`], [`Error::PlannedLd`] or
     /// [`Error::PlannedBatch`] if a matrix is not what was prepared for; [`Error::PlannedAlignment`] if a copy is needed
-    /// because of an address: see [`PlanBuilder::any_alignment`](super::PlanBuilder::any_alignment); [`Error::Driver`] if the driver
-    /// refuses the launch.
+    /// because of an address: see [`PlanBuilder::any_alignment`](super::PlanBuilder::any_alignment); [`Error::Extras`] if the
+    /// product needs some, or is of a batch of pointers; [`Error::Driver`] if the driver refuses the launch.
     pub fn enqueue<'m>(
         &self,
         a: impl Into<DeviceBatchRef<'m>>,
@@ -229,8 +229,8 @@ impl Plan {
     /// # Safety
     ///
     /// With the plan's shapes, leading dimensions and, if it is of a batch, strides:
-    /// - unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in this device's
-    ///   memory;
+    /// - unless k is 0, or alpha is 0 and not in device memory, `a` and `b` point to A and B, all initialised, in
+    ///   this device's memory;
     /// - `c` points to C there, initialised unless beta is 0;
     /// - all three are aligned to 4 bytes (arrays of addresses to 8), C overlaps neither A nor B, no
     ///   two C of a batch overlap, and until the
@@ -256,8 +256,9 @@ impl Plan {
     ///
     /// # Safety
     ///
-    /// As there; and of the extras, what the product was prepared for is at these addresses, as C is
-    /// with `beta`. The residual may be C itself, with its leading dimension and stride.
+    /// As there; and of the extras, what the product was prepared for is at these addresses, all initialised, and until the
+    /// work is done nothing frees or writes it but what is enqueued on the same stream. It does not overlap C, but that the
+    /// residual may be C itself, with its leading dimension and stride.
     pub unsafe fn enqueue_raw_with(
         &self,
         a: DevicePointer<f32>,

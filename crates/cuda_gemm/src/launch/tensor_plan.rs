@@ -118,7 +118,8 @@ impl TensorCorePlan {
     /// [`Error::PlannedBatch`] or [`Error::PlannedLd`] if a matrix is not what was prepared for;
     /// [`Error::PlannedAlignment`] if bulk copies do not reach the rows of A or B: see
     /// [`TensorCoreBuilder::any_alignment`](super::TensorCoreBuilder::any_alignment); with it, [`Error::PlannedBatch`] if they must be copied, and one
-    /// for all products was prepared for; [`Error::Driver`] if the driver refuses the launch.
+    /// for all products was prepared for; [`Error::Extras`] if the product needs some; [`Error::Driver`] if the driver
+    /// refuses the launch.
     pub fn enqueue<'m>(
         &self,
         a: impl Into<OperandRef<'m>>,
@@ -201,8 +202,8 @@ impl TensorCorePlan {
     /// # Safety
     ///
     /// With the plan's shapes, leading dimensions and, if it is of a batch, strides:
-    /// - unless alpha or k is 0, `a` and `b` point to A and B, all initialised, in this device's
-    ///   memory;
+    /// - unless k is 0, or alpha is 0 and not in device memory, `a` and `b` point to A and B, all initialised, in
+    ///   this device's memory;
     /// - `c` points to C there, initialised unless beta is 0;
     /// - all are aligned as elements are, C overlaps neither A nor B, and until the work is done
     ///   nothing frees them, writes A or B, or touches C, but what is enqueued on the same stream.

@@ -25,7 +25,7 @@ use crate::error::Error;
 /// assert_eq!([batch_a.stride(), batch_b.stride(), batch_c.view().stride()], [8, 0, 1]);
 /// assert_eq!((batch_a.count(), batch_a.first().rows()), (3, 2));
 ///
-/// let gemm = Gemm::new(2, 1, 4).strided(4, 1, 3).batched(3, [8, 0, 1]);
+/// let gemm = Gemm::new(2, 1, 4).leading_dimensions(4, 1, 3).batched(3, [8, 0, 1]);
 /// device.auto()?.prepare(gemm)?.enqueue(batch_a, batch_b, batch_c)?;
 /// assert_eq!(c.download()?.as_slice(), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
 /// # Ok::<(), cuda_gemm::Error>(())
@@ -106,7 +106,7 @@ impl<'a> DeviceMatrixRef<'a> {
     /// let b = DeviceMatrix::from_host(&device, &Matrix::from_fn(3, 1, |_, _| 1.0))?;
     /// let mut c = DeviceMatrix::zeros(&device, 2, 5)?;
     ///
-    /// let gemm = Gemm::new(2, 1, 3).strided(4, 1, 1).batched(2, [10, 0, 5]);
+    /// let gemm = Gemm::new(2, 1, 3).leading_dimensions(4, 1, 1).batched(2, [10, 0, 5]);
     /// let plan = device.auto()?.prepare(gemm)?;
     /// plan.enqueue(a, b.view().broadcast(2), c.view_mut().rows_as_matrices(2, 1, 1)?)?;
     /// assert_eq!(c.download()?.as_slice(), [3.0, 15.0, 0.0, 0.0, 0.0, 3.0, 15.0, 0.0, 0.0, 0.0]);

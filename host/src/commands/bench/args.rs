@@ -117,7 +117,7 @@ impl BenchArgs {
         let shape = self.product.shape(shape);
         let one = Shape { batch: 1, ..shape }.gemm();
         let more: usize = self.margins.iter().sum();
-        let wide = one.strided(one.lda + more, one.ldb + more, one.ldc + more);
+        let wide = one.leading_dimensions(one.lda + more, one.ldb + more, one.ldc + more);
         let all = if shape.batch == 1 { wide } else { wide.stacked(shape.batch) };
         let gemm = self.product.apply(all);
         gemm.validate()?;

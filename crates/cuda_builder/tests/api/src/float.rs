@@ -2,11 +2,11 @@
 
 use cuda_std::half::{Half, bf16, f16};
 use cuda_std::prelude::*;
-use cuda_std::{fast, warp};
+use cuda_std::{fast, max_nan, warp};
 
-/// All of `fast`, for each `x`: 15 results.
+/// All of `fast`, for each `x`, and the larger one of `x` and 1, and of that and NaN: 17 results.
 #[kernel]
-pub fn approximations(x: &[f32], mut out: DisjointSlice<[f32; 15]>) {
+pub fn approximations(x: &[f32], mut out: DisjointSlice<[f32; 17]>) {
     for (i, out) in out.iter_mut() {
         if let Some(&x) = x.get(i) {
             *out = [
@@ -25,6 +25,8 @@ pub fn approximations(x: &[f32], mut out: DisjointSlice<[f32; 15]>) {
                 fast::div(1.0, x) + fast::powf(x, 2.0),
                 fast::exp2_ftz(x),
                 fast::recip_ftz(x),
+                max_nan(x, 1.0),
+                max_nan(f32::NAN, max_nan(1.0, x)),
             ];
         }
     }

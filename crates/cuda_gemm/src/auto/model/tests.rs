@@ -51,6 +51,10 @@ fn model(kernels: Vec<Costs>) -> Model {
     Model::new(&Table::new(measured(), 1000.0, 1e9, kernels, Vec::new()).unwrap())
 }
 
+fn one_kernel(paces: &[(f64, f64)]) -> Model {
+    model(vec![costs("tile_64x64", paces)])
+}
+
 fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
     let descriptor = model.kernels()[0].kernel;
     model.time(gemm, Choice { descriptor, splits, staged: false }).unwrap().ns.round()
@@ -76,6 +80,19 @@ fn waves() {
         (41, 1, 2.0 * both + alone),
     ] {
         assert_eq!(time(&model, &tiles(rows, cols, 3), 1), 1000.0 + expected, "{rows} x {cols}");
+    }
+    // With three at once or more, one block more counts as two.
+    let paces = [(100.0, 10.0), (120.0, 15.0), (130.0, 20.0)];
+    let of_three = one_kernel(&paces);
+    let three = paces.map(|(fixed, step)| fixed + 3.0 * step);
+    for (cols, expected) in [
+        (3, three[2]),
+        (4, three[2] + three[1]),
+        (5, three[2] + three[1]),
+        (6, 2.0 * three[2]),
+        (7, 2.0 * three[2] + three[0]),
+    ] {
+        assert_eq!(time(&of_three, &tiles(10, cols, 3), 1), 1000.0 + expected, "10 x {cols}");
     }
     // Part of a tile is a tile, and part of a step a step; both without alignment.
     let part = Gemm::new(64 + 1, 4, 2 * 64 + 4);
@@ -236,9 +253,9 @@ fn rows_that_tensor_maps_cannot_reach_are_copied() {
     let copy = |bytes: f64| 1000.0 + 2.0 * bytes / 1000.0;
     for (gemm, expected) in [
         (gemm, dense),
-        (gemm.strided(164, 260, 257), dense),
-        (gemm.strided(161, 256, 256), dense + copy(a)),
-        (gemm.strided(161, 257, 256), dense + copy(a + b)),
+        (gemm.leading_dimensions(164, 260, 257), dense),
+        (gemm.leading_dimensions(161, 256, 256), dense + copy(a)),
+        (gemm.leading_dimensions(161, 257, 256), dense + copy(a + b)),
     ] {
         let memory = (a + b + 4.0 * 128.0 * 256.0) / 1000.0 - 120.0;
         assert_eq!(time(&model, &gemm, 1), (expected + memory).round(), "{gemm:?}");

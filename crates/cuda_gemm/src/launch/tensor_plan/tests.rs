@@ -195,7 +195,7 @@ fn each_product_has_its_own_extras() {
 #[test]
 fn addresses_go_with_the_plans_leading_dimensions() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
-    let plan = planned(&device, Gemm::new(8, 8, 16).strided(16, 8, 12));
+    let plan = planned(&device, Gemm::new(8, 8, 16).leading_dimensions(16, 8, 12));
     let (a, b) = (bf16(&device, 8, 16, 0), bf16(&device, 16, 8, 2));
     let c = DeviceMatrix::zeros(&device, 8, 12).unwrap();
     let [pa, pb] = [&a, &b].map(|matrix| DevicePointer::from_raw(matrix.address()));
@@ -250,7 +250,8 @@ fn copies_are_of_each_product_or_of_one_for_all() {
 fn matrices_of_a_batch_may_lie_side_by_side() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let (m, n, k, heads) = (5, 3, 8, 2);
-    let gemm = Gemm::new(m, n, k).strided(heads * k, heads * n, 8).stored_as(Element::Bf16);
+    let gemm =
+        Gemm::new(m, n, k).leading_dimensions(heads * k, heads * n, 8).stored_as(Element::Bf16);
     let plan = planned(&device, gemm.batched(heads, [k, n, n]));
     let (a, b) = (bf16(&device, m, heads * k, 0), bf16(&device, k, heads * n, 1));
     let mut c = DeviceHalfMatrix::zeros(&device, InputType::Bf16, m, heads * n).unwrap();
