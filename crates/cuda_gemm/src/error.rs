@@ -126,8 +126,8 @@ pub enum Error {
 
     /// A kernel that computes plain products was asked for more: see [`Gemm::suits`](crate::Gemm::suits).
     #[error(
-        "{kernel} has no epilogue, and takes neither alpha and beta in device memory nor batches of \
-         pointers; use auto, or a tile"
+        "{kernel} has no epilogue, and no alpha and beta in device memory or batches of pointers, of which this \
+         product has some; use `auto`, or a kernel such as tile_64x64"
     )]
     Unsuited {
         /// The kernel.

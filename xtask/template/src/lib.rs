@@ -10,7 +10,7 @@ const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
 /// Adds two vectors.
 pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
-    let _context = cust::quick_init()?;
+    let _context = cust::quick_init().map_err(explained)?;
     let module = Module::from_ptx(KERNELS, &[])?;
     let stream = Stream::new(StreamFlags::DEFAULT, None)?;
     // SAFETY: the module was built from these kernels.
@@ -23,8 +23,9 @@ pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
     Ok(out.as_host_vec()?)
 }
 
-/// What the software device knows of an error, beyond the driver's code: the kernel, the line of
-/// its source, the thread, and what went wrong.
+/// What is known of an error beyond the driver's code: on the software device the kernel, the line of its
+/// source, the thread, and what went wrong; and what is wrong with a setting.
 fn explained(error: impl Error) -> String {
-    cuda_driver::soft::last_fault().unwrap_or_else(|| error.to_string())
+    let known = cuda_driver::soft::last_fault().or_else(cuda_driver::last_error);
+    known.unwrap_or_else(|| error.to_string())
 }

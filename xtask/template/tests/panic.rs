@@ -1,5 +1,5 @@
 //! A kernel that panics. It is alone in its file, because what a kernel does wrong stays with the
-//! process.
+//! process on a GPU.
 
 #[test]
 fn a_panic_is_an_error() {
