@@ -225,7 +225,13 @@ impl Knowledge {
     /// What all lanes of `warp` know of all lanes of `other`, at least.
     #[inline(always)]
     pub(crate) fn floor(&self, warp: usize, other: usize) -> u32 {
-        self.warps[warp].common.floors[other]
+        self.floors(warp)[other]
+    }
+
+    /// [`floor`](Knowledge::floor) of each warp.
+    #[inline(always)]
+    pub(crate) fn floors(&self, warp: usize) -> &[u32] {
+        &self.warps[warp].common.floors
     }
 
     /// As [`floor`](Knowledge::floor), for a warp of another cluster.

@@ -141,9 +141,10 @@ impl Shadow {
             self.find_unknown(known, warp, self.chunks.set(words.clone()), bytes);
             for &other in &self.unknown {
                 let floor = self.base + known.floor(warp, other);
-                let mut reads =
-                    self.reads.get(other).into_iter().chain(self.async_reads.get(other));
-                if reads.any(|reads| reads.after(floor, words.clone())) {
+                let after = |reads: &Reads| reads.after(floor, words.clone());
+                if self.reads.get(other).is_some_and(after)
+                    || self.async_reads.get(other).is_some_and(after)
+                {
                     return false;
                 }
             }
@@ -183,14 +184,21 @@ impl Shadow {
     /// `bytes`, which are in `chunks`, are.
     fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64, bytes: Range<u64>) {
         self.unknown.clear();
-        for other in 0..self.last_read.len() {
-            let known = self.base + known.floor(warp, other);
+        let (base, floors) = (self.base, known.floors(warp));
+        let is_known = |(&last, &floor): (&u32, &u32)| last <= base + floor;
+        if self.last_read.iter().zip(floors).all(is_known) {
+            return;
+        }
+        for (other, &floor) in floors[..self.last_read.len()].iter().enumerate() {
+            let known = base + floor;
             if self.last_read[other] > known {
                 while self.loads.has(other, (chunks, &bytes), known) {
                     self.note_oldest(other);
                 }
-                let noted = self.reads.get(other).into_iter().chain(self.async_reads.get(other));
-                if noted.into_iter().any(|reads| reads.latest > known) {
+                let is_later = |reads: &Reads| reads.latest > known;
+                if self.reads.get(other).is_some_and(is_later)
+                    || self.async_reads.get(other).is_some_and(is_later)
+                {
                     self.unknown.push(other);
                 }
             }
