@@ -323,9 +323,15 @@ impl<'k> Checker<'k> {
         if self.copied_by.len() <= index {
             self.copied_by.resize(index + 1, 0);
         }
+        self.begin_copies();
         self.copy(Writer { warp, lane, agent, time: phase }, line, offset, bytes)?;
         self.copied_by[index] = warp * LANES + lane;
         Ok(())
+    }
+
+    /// A warp issues copies: none of its reads is noted until the last one.
+    pub(crate) fn begin_copies(&mut self) {
+        self.shared.begin_copies();
     }
 
     fn copy(

@@ -32,6 +32,9 @@ unsafe fn issue(cx: &mut Cx<'_>, op: &Op) -> bool {
     let [to_offset, from_offset] = [to_offset, from_offset].map(|o| i64::from(o as i32) as u64);
     // SAFETY: by contract.
     let noted = unsafe { note_whole_loads(cx, op, bytes, from_offset, line) };
+    if let Some(checker) = &mut cx.checker {
+        checker.begin_copies();
+    }
     for lane in cx.active() {
         // SAFETY: the slots have the lane sizes that the fields say.
         let (to, from, have) = unsafe {

@@ -50,6 +50,8 @@ pub(crate) struct Shadow {
     stride: u32,
     /// The warps of which the one that stores does not know all reads.
     pub(super) unknown: Vec<usize>,
+    /// Chunks for which `unknown` holds, whatever of them one copy of an instruction writes.
+    pub(super) searched: u64,
 }
 
 impl Shadow {
@@ -78,6 +80,7 @@ impl Shadow {
             gaps,
             stride,
             unknown: Vec::new(),
+            searched: 0,
         }
     }
 

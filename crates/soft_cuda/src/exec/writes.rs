@@ -83,7 +83,7 @@ impl Shadow {
             || !starts.iter().enumerate().all(apart)
             || !starts.iter().all(|&start| {
                 let words = self.words(start, bytes);
-                self.may_write(known, checks, warp, words)
+                self.may_write(known, checks, (warp, false), words)
             })
         {
             return false;
@@ -108,7 +108,7 @@ impl Shadow {
         &mut self,
         known: &Knowledge,
         checks: Checks,
-        warp: usize,
+        (warp, is_copy): (usize, bool),
         words: Range<usize>,
     ) -> bool {
         let stored = |reads: &Reads| reads.after(self.base, words.clone());
@@ -138,7 +138,11 @@ impl Shadow {
         }
         if checks.races {
             let bytes = (words.start as u64) << self.shift..(words.end as u64) << self.shift;
-            self.find_unknown(known, warp, self.chunks.set(words.clone()), bytes);
+            let chunks = self.chunks.set(words.clone());
+            match is_copy {
+                true => self.find_unknown_of_copy(known, warp, chunks, bytes),
+                false => self.find_unknown(known, warp, chunks, bytes),
+            }
             for &other in &self.unknown {
                 let floor = self.base + known.floor(warp, other);
                 let after = |reads: &Reads| reads.after(floor, words.clone());
@@ -165,7 +169,7 @@ impl Shadow {
         let words = self.words(offset, site.bytes);
         if offset.is_multiple_of(1 << self.shift)
             && site.bytes.is_multiple_of(1 << self.shift)
-            && self.may_write(known, checks, writer.warp, words.clone())
+            && self.may_write(known, checks, (writer.warp, true), words.clone())
         {
             let (agent, kind) = (writer.agent as u16, site.kind as u8);
             let now = self.stamp(writer.time);
@@ -176,8 +180,31 @@ impl Shadow {
         }
         let chunks = self.chunks.set(words);
         let bytes = offset.into()..u64::from(offset) + u64::from(site.bytes);
-        self.find_unknown(known, writer.warp, chunks, bytes);
+        self.find_unknown_of_copy(known, writer.warp, chunks, bytes);
         self.write(known, checks, writer, site, offset, &|_, _| false)
+    }
+
+    /// The next copies are those of another instruction: reads may have been noted since.
+    #[inline(always)]
+    pub(crate) fn begin_copies(&mut self) {
+        self.searched = 0;
+    }
+
+    /// [`find_unknown`](Self::find_unknown) for a copy: nothing to do where it was done for another one of the same
+    /// instruction, between which no reads are noted.
+    #[inline(always)]
+    fn find_unknown_of_copy(
+        &mut self,
+        known: &Knowledge,
+        warp: usize,
+        chunks: u64,
+        bytes: Range<u64>,
+    ) {
+        let before = self.searched;
+        if chunks & !before != 0 {
+            self.find_unknown(known, warp, chunks, bytes);
+            self.searched |= if self.searched == 0 { 0 } else { before };
+        }
     }
 
     /// Finds the warps of which `warp` does not know all reads that are noted, once those from
@@ -185,15 +212,15 @@ impl Shadow {
     fn find_unknown(&mut self, known: &Knowledge, warp: usize, chunks: u64, bytes: Range<u64>) {
         self.unknown.clear();
         let (base, floors) = (self.base, known.floors(warp));
-        let is_known = |(&last, &floor): (&u32, &u32)| last <= base + floor;
-        if self.last_read.iter().zip(floors).all(is_known) {
-            return;
-        }
+        self.searched = chunks;
         for (other, &floor) in floors[..self.last_read.len()].iter().enumerate() {
             let known = base + floor;
             if self.last_read[other] > known {
-                while self.loads.has(other, (chunks, &bytes), known) {
-                    self.note_oldest(other);
+                if self.loads.has_near(other, chunks, known) {
+                    self.searched = 0;
+                    while self.loads.has(other, (chunks, &bytes), known) {
+                        self.note_oldest(other);
+                    }
                 }
                 let is_later = |reads: &Reads| reads.latest > known;
                 if self.reads.get(other).is_some_and(is_later)
