@@ -170,7 +170,6 @@ impl Handle {
         let product = match self.plans.get(&key) {
             Some(product) => product,
             None => {
-                gemm.validate().map_err(by_the_callers_names)?;
                 let prepare = || {
                     let builder = self.auto.product(gemm)?.on(&self.stream);
                     if is_aligned { builder } else { builder.any_alignment() }.prepare()
@@ -181,7 +180,7 @@ impl Handle {
                         self.plans.clear();
                         prepare()?
                     }
-                    prepared => prepared?,
+                    prepared => prepared.map_err(by_the_callers_names)?,
                 };
                 if self.plans.len() == MOST_PLANS {
                     self.plans.clear();

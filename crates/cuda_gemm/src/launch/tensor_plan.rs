@@ -227,8 +227,8 @@ impl TensorCorePlan {
     ///
     /// # Safety
     ///
-    /// As there; and of the extras, what the product was prepared for is at these addresses, as C is
-    /// with `beta`.
+    /// As there; and of the extras, what the product was prepared for is at these addresses, all initialised, and until the
+    /// work is done nothing frees or writes it but what is enqueued on the same stream. None of it overlaps C.
     pub unsafe fn enqueue_raw_with<T: DeviceCopy>(
         &self,
         a: DevicePointer<u16>,
