@@ -3,6 +3,7 @@
 use super::access::{AccessKind, KINDS, Site};
 use super::address::address_of;
 use super::checker::Checker;
+use super::lanes::Vectors;
 use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
 use crate::fault::{Access, AddressSpace, FaultKind};
@@ -25,12 +26,12 @@ unsafe impl Handler for CheckSharedLoad {
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let base = SHARED_BASE.wrapping_sub(op.x);
         // SAFETY: `a` has 32-bit lanes.
-        let mut offsets = unsafe { cx.slot::<[u32; LANES]>(op.a).read() };
-        offsets.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
-        cx.to_cluster_offsets(&mut offsets);
+        let mut offsets = Vectors(unsafe { cx.slot::<[u32; LANES]>(op.a).read() });
+        offsets.0.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
+        cx.to_cluster_offsets(&mut offsets.0);
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.shared_loads((warp, mask), (op.d, op.y), &offsets) {
+        match checker.shared_loads((warp, mask), (op.d, op.y), &offsets.0) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },
@@ -48,13 +49,13 @@ unsafe impl Handler for CheckGlobalLoad {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let offset = i64::from(op.x as i32) as u64;
-        // SAFETY: `a` has 64-bit lanes.
-        let addresses = unsafe { cx.slot::<[u64; LANES]>(op.a).read() };
+        // SAFETY: `a` has 64-bit lanes, which a check does not write.
+        let addresses = unsafe { &*cx.slot::<[u64; LANES]>(op.a) };
         let kind = if op.b != 0 { AccessKind::ReadOnly } else { AccessKind::Load };
         let site = Site { line: op.d, kind, bytes: op.y };
         let (warp, mask) = (cx.warp, cx.mask);
         let Some(checker) = &mut cx.checker else { return false };
-        match checker.global_loads((warp, mask), (op.c, site), (&addresses, offset)) {
+        match checker.global_loads((warp, mask), (op.c, site), (addresses, offset)) {
             Ok(()) => false,
             // SAFETY: by the contract of the trait.
             Err((lane, kind)) => unsafe { cx.found_by(op, lane, op.d, kind) },

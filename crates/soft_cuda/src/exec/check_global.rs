@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::access::{AccessKind, Conflict, Site};
 use super::checker::{Checker, RECENT};
+use super::lanes::Vectors;
 use super::machine::{FULL, LANES, bits};
 use super::packed::{mbarrier_of, time_of};
 use super::recorder::WarpFault;
@@ -134,11 +135,13 @@ impl Checker<'_> {
         let allocation = &self.snapshot.all()[index];
         let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
         let base = allocation.base.wrapping_sub(more);
-        let (mut offsets, mut signs) = (*addresses, 0);
-        for offset in &mut offsets {
+        // Changed in place: a loop over both arrays is not compiled to vectors.
+        let (mut offsets, mut signs) = (Vectors(*addresses), 0);
+        for offset in &mut offsets.0 {
             *offset = offset.wrapping_sub(base);
             signs |= *offset | last.wrapping_sub(*offset);
         }
+        let offsets = &offsets.0;
         // No allocation is so large that a difference is of another sign.
         let inside = signs >> 63 == 0 || bits(mask).all(|lane| offsets[lane] <= last);
         if !inside || !allocation.written.as_ref().is_none_or(|written| written.whole()) {
@@ -148,7 +151,7 @@ impl Checker<'_> {
             self.put_loads_of(index);
             let allocation = (index, allocation.size);
             let (known, by) = (&self.known, (warp, mask));
-            return self.launch.global.note_loads(known, allocation, by, site, &offsets);
+            return self.launch.global.note_loads(known, allocation, by, site, offsets);
         }
         let by = ((warp, mask), self.known.place(warp));
         let time = time_of(&self.known, warp, site.kind);
@@ -157,7 +160,7 @@ impl Checker<'_> {
             AccessKind::AsyncLoad => number.wrapping_add(mbarrier_of(time)),
             _ => number,
         };
-        self.loads.note(index, (number, site), by, (time, &offsets));
+        self.loads.note(index, (number, site), by, (time, offsets));
         if self.loads.is_long() {
             self.put_loads();
         }

@@ -13,6 +13,10 @@ use super::op::{Cx, Handler, Op};
 pub(crate) const W: usize = 16;
 const _: () = assert!(LANES.is_multiple_of(W));
 
+/// The lanes of a warp on the stack, aligned so that no vector of them is in two lines of the cache.
+#[repr(align(64))]
+pub(crate) struct Vectors<T>(pub T);
+
 /// A type that a register lane can be read and written as.
 pub(crate) trait Lane: Copy {
     /// `u32` for registers up to 32 bits, `u64` for 64 bits.

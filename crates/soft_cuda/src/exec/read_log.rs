@@ -16,6 +16,7 @@ const PATTERNS: usize = 16;
 
 /// Which lanes of a warp load, and where, relative to the first of them.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Pattern {
     mask: u32,
     /// All bits for those lanes.
