@@ -10,6 +10,7 @@ mod enqueue_maps;
 mod expected;
 mod extras;
 mod kernel;
+mod map_cache;
 mod names;
 pub(crate) mod parameters;
 mod plan;

@@ -86,7 +86,7 @@ impl Plan {
         let gemm = &self.plan.form().gemm;
         let of = operands.map(|operand| operand.of_product(product));
         let make = || tensor::part_maps(device, descriptor, gemm, launch, of, products);
-        self.last_maps.get(([launch.row, launch.col], of, products), make)
+        self.map_cache.get(([launch.row, launch.col], of, products), make)
     }
 
     /// Launches a kernel of FMAs, with [`KernelAbi::TensorMap`] or [`KernelAbi::StreamK`].

@@ -8,8 +8,9 @@ use super::alignment::is_aligned;
 use super::expected::{expect_matrix, expect_planned};
 use super::extras::{Extras, RawExtras};
 use super::kernel::Kernel;
+use super::map_cache::MapCache;
 use super::staging::Staging;
-use super::tensor::{LastMaps, PartKey};
+use super::tensor::PartKey;
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, LaunchPlan};
@@ -57,7 +58,7 @@ pub struct Plan {
     pub(super) plan: LaunchPlan,
     pub(super) buffers: Option<Buffers>,
     pub(super) staging: Box<Staging>,
-    pub(super) last_maps: Box<LastMaps<PartKey>>,
+    pub(super) map_cache: MapCache<PartKey>,
 }
 
 impl fmt::Debug for Plan {
@@ -79,7 +80,7 @@ impl Plan {
         buffers: Option<Buffers>,
         staging: Box<Staging>,
     ) -> Self {
-        Self { kernel, stream, plan, buffers, staging, last_maps: Box::default() }
+        Self { kernel, stream, plan, buffers, staging, map_cache: MapCache::default() }
     }
 
     /// The kernel.

@@ -69,7 +69,7 @@ struct Source {
 
 /// A matrix as the kernel takes it: its address, its leading dimension, and elements from one
 /// product's to the next one's; or the address of an array of addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) ld: u32,

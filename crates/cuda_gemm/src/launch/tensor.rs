@@ -2,7 +2,6 @@
 //! copies do not reach their rows.
 
 use std::ffi::{c_uint, c_void};
-use std::sync::{Mutex, PoisonError};
 
 use cuda_driver::sys;
 use kernels_gpu::tensor_core::{BK, PANEL};
@@ -137,41 +136,11 @@ fn encode_part(
     encode(device, address, dims, [row_bytes, stride, 0], [box_cols, box_rows, 1], format)
 }
 
-/// The tensor maps of a plan's last launch, and what they were made of, beside the plan itself: who calls again
-/// with the same matrices gets the same ones, and the driver need not make them anew.
-pub(super) struct LastMaps<Key>(Mutex<Option<(Key, [sys::CUtensorMap; 2])>>);
-
 /// Where the launch's part of C begins, the operands, and how many products there are.
 pub(super) type PartKey = ([usize; 2], [Operand; 2], u32);
 
 /// The operands, and how many products there are.
 pub(super) type HalfKey = ([OperandLayout; 2], u64);
-
-impl<Key> Default for LastMaps<Key> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
-    }
-}
-
-impl<Key: PartialEq> LastMaps<Key> {
-    /// The tensor maps of a launch, which are made where the last ones are not of the same.
-    pub(super) fn get(
-        &self,
-        key: Key,
-        make: impl FnOnce() -> Result<[sys::CUtensorMap; 2], Error>,
-    ) -> Result<[sys::CUtensorMap; 2], Error> {
-        // Whole, whoever panicked with it.
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, maps)) = &*last
-            && *of == key
-        {
-            return Ok(*maps);
-        }
-        let maps = make()?;
-        *last = Some((key, maps));
-        Ok(maps)
-    }
-}
 
 /// The tensor maps of a launch's parts of A and B of so many products.
 pub(super) fn part_maps(

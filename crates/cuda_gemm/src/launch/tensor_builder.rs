@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gemm_matrix::Element;
 use kernels_gpu::TensorCoreAbi;
 
+use super::map_cache::MapCache;
 use super::tensor::may_be_row;
 use super::tensor_copies::Copies;
 use super::tensor_core::{MOST_TILES, TensorCoreKernel};
@@ -105,7 +106,7 @@ impl TensorCoreBuilder {
         let Loaded { kernel, stream, gemm, division, functions, stage_halves } = self.load()?;
         let workspace = Buffers::new(&stream, division.workspace(kernel.descriptor()))?;
         let copies = stage_halves.map(|function| Copies::new(&stream, &gemm, function));
-        let (copies, last_maps) = (copies.transpose()?, Box::default());
+        let (copies, map_cache) = (copies.transpose()?, MapCache::default());
         // So many that all tiles can be counted.
         let blocks = (division.tiles * u64::from(division.splits)).max(1);
         let most_products = match division.clusters {
@@ -121,7 +122,7 @@ impl TensorCoreBuilder {
             functions,
             copies,
             workspace,
-            last_maps,
+            map_cache,
         })
     }
 

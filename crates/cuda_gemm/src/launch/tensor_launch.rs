@@ -66,7 +66,7 @@ impl TensorCorePlan {
             let (input, count) = (kernel.input(), products as u64);
             let [map_a, map_b] = match k {
                 0 => Default::default(),
-                _ => self.last_maps.get(([a, b], count), || {
+                _ => self.map_cache.get(([a, b], count), || {
                     half_maps(device, descriptor, input, transposes, [a, b], count)
                 })?,
             };

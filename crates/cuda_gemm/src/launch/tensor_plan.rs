@@ -6,7 +6,8 @@ use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::Element;
 
 use super::extras::{Extras, RawExtras};
-use super::tensor::{HalfKey, LastMaps};
+use super::map_cache::MapCache;
+use super::tensor::HalfKey;
 use super::tensor_copies::Copies;
 use super::tensor_core::TensorCoreKernel;
 use super::tensor_division::Division;
@@ -55,7 +56,7 @@ pub struct TensorCorePlan {
     pub(super) copies: Option<Copies>,
     /// What clusters share tiles by.
     pub(super) workspace: Option<Buffers>,
-    pub(super) last_maps: Box<LastMaps<HalfKey>>,
+    pub(super) map_cache: MapCache<HalfKey>,
 }
 
 impl std::fmt::Debug for TensorCorePlan {

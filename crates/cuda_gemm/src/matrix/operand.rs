@@ -64,7 +64,7 @@ impl<'m> OperandMut<'m> {
 }
 
 /// How matrices lie in device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Layout {
     pub(crate) address: u64,
     pub(crate) element: Element,
