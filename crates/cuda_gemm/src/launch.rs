@@ -16,14 +16,8 @@ pub(crate) mod parameters;
 mod plan;
 mod product;
 mod staging;
-mod tensor;
-mod tensor_builder;
-mod tensor_copies;
 mod tensor_core;
-mod tensor_cost;
-mod tensor_division;
-mod tensor_launch;
-mod tensor_plan;
+mod tensor_map;
 mod workspace;
 
 pub(crate) use alignment::{copy_ld, is_aligned, wide_rows};
@@ -34,9 +28,8 @@ pub use kernel::Kernel;
 pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
-pub(crate) use tensor::has_hopper;
-pub use tensor_builder::TensorCoreBuilder;
-pub use tensor_core::TensorCoreKernel;
-pub(crate) use tensor_core::{basis as tensor_core_basis, times as tensor_core_times};
-pub(crate) use tensor_cost::TensorCoreTime;
-pub use tensor_plan::TensorCorePlan;
+pub use tensor_core::{TensorCoreBuilder, TensorCoreKernel, TensorCorePlan};
+pub(crate) use tensor_core::{
+    TensorCoreTime, basis as tensor_core_basis, times as tensor_core_times,
+};
+pub(crate) use tensor_map::has_hopper;

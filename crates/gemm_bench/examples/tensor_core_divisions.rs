@@ -1,5 +1,5 @@
 //! Times every kernel for tensor cores in every division of K, next to cuBLAS: what the costs in
-//! `cuda_gemm`'s `launch/tensor_cost.rs` are fitted to.
+//! `cuda_gemm`'s `launch/tensor_core/cost.rs` are fitted to.
 //!
 //! usage: tensor_core_divisions FILE
 //!

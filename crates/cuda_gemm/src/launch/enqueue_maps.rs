@@ -9,7 +9,7 @@ use super::extras::RawExtras;
 use super::parameters::{self, Address, TensorParameters, Tf32Parameters};
 use super::plan::Plan;
 use super::staging::{Operand, layout};
-use super::tensor;
+use super::tensor_map;
 use crate::error::Error;
 use crate::gemm::Launch;
 
@@ -85,7 +85,7 @@ impl Plan {
         let (device, descriptor) = (self.kernel.device(), self.kernel.descriptor());
         let gemm = &self.plan.form().gemm;
         let of = operands.map(|operand| operand.of_product(product));
-        let make = || tensor::part_maps(device, descriptor, gemm, launch, of, products);
+        let make = || tensor_map::part_maps(device, descriptor, gemm, launch, of, products);
         self.map_cache.get(([launch.row, launch.col], of, products), make)
     }
 

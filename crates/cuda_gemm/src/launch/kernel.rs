@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kernels_gpu::{KernelDescriptor, Target};
 
-use super::tensor;
+use super::tensor_map;
 use crate::device::{Device, EntryPoint};
 use crate::error::Error;
 
@@ -19,9 +19,9 @@ impl Device {
     /// the kernel needs what the device or its driver lacks, [`Error::Driver`].
     pub fn kernel(&self, descriptor: &'static KernelDescriptor) -> Result<Kernel, Error> {
         if descriptor.abi().has_tensor_maps() {
-            tensor::require_maps(descriptor.name(), self.info())?;
+            tensor_map::require_maps(descriptor.name(), self.info())?;
         } else if descriptor.target() == Target::Sm90a {
-            tensor::require_hopper(descriptor.name(), self.info())?;
+            tensor_map::require_hopper(descriptor.name(), self.info())?;
         }
         let function = self.entry_point(descriptor.name())?;
         let unaligned =

@@ -10,7 +10,7 @@ use super::extras::{Extras, RawExtras};
 use super::kernel::Kernel;
 use super::map_cache::MapCache;
 use super::staging::Staging;
-use super::tensor::PartKey;
+use super::tensor_map::PartKey;
 use super::workspace::Buffers;
 use crate::error::Error;
 use crate::gemm::{Gemm, LaunchPlan};

@@ -4,14 +4,14 @@ use gemm_matrix::Element;
 use kernels_gpu::TensorCoreAbi;
 use kernels_gpu::tensor_core::options;
 
-use super::extras::RawExtras;
-use super::parameters::{Address, TensorCoreParameters, TensorCorePointers};
-use super::tensor::{as_row, half_maps, reaches_halves};
-use super::tensor_division::Division;
-use super::tensor_plan::TensorCorePlan;
-use super::workspace::Buffers;
+use super::division::Division;
+use super::plan::TensorCorePlan;
 use crate::device::EntryPoint;
 use crate::error::Error;
+use crate::launch::extras::RawExtras;
+use crate::launch::parameters::{Address, TensorCoreParameters, TensorCorePointers};
+use crate::launch::tensor_map::{as_row, half_maps, reaches_halves};
+use crate::launch::workspace::Buffers;
 use crate::matrix::OperandLayout;
 
 impl TensorCorePlan {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use gemm_matrix::Element;
 use kernels_gpu::TensorCoreAbi;
 
-use super::map_cache::MapCache;
-use super::tensor::may_be_row;
-use super::tensor_copies::Copies;
-use super::tensor_core::{MOST_TILES, TensorCoreKernel};
-use super::tensor_cost::division;
-use super::tensor_division::{Asked, Division};
-use super::tensor_plan::TensorCorePlan;
-use super::workspace::Buffers;
+use super::copies::Copies;
+use super::cost::division;
+use super::division::{Asked, Division};
+use super::kernel::{MOST_TILES, TensorCoreKernel};
+use super::plan::TensorCorePlan;
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
+use crate::launch::map_cache::MapCache;
+use crate::launch::tensor_map::may_be_row;
+use crate::launch::workspace::Buffers;
 use crate::stream::Stream;
 
 impl TensorCoreKernel {

@@ -2,11 +2,11 @@
 
 use kernels_gpu::staging::{BLOCKS, THREADS};
 
-use super::alignment::copy_ld;
-use super::parameters::{Address, StageHalves};
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::Gemm;
+use crate::launch::alignment::copy_ld;
+use crate::launch::parameters::{Address, StageHalves};
 use crate::matrix::{Memory, OperandLayout};
 use crate::stream::Stream;
 

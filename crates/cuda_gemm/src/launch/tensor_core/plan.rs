@@ -5,16 +5,16 @@ use std::sync::Arc;
 use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::Element;
 
-use super::extras::{Extras, RawExtras};
-use super::map_cache::MapCache;
-use super::tensor::HalfKey;
-use super::tensor_copies::Copies;
-use super::tensor_core::TensorCoreKernel;
-use super::tensor_division::Division;
-use super::workspace::Buffers;
+use super::copies::Copies;
+use super::division::Division;
+use super::kernel::TensorCoreKernel;
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::{Gemm, MAX_DIMENSION};
+use crate::launch::extras::{Extras, RawExtras};
+use crate::launch::map_cache::MapCache;
+use crate::launch::tensor_map::HalfKey;
+use crate::launch::workspace::Buffers;
 use crate::matrix::{OperandLayout, OperandMut, OperandRef};
 use crate::stream::Stream;
 

@@ -3,7 +3,7 @@
 use kernels_gpu::tensor_core::BK;
 use kernels_gpu::{TensorCoreDescriptor, wgmma_persistent, wgmma_pingpong, wgmma_split};
 
-use super::tensor_division::{Asked, Division};
+use super::division::{Asked, Division};
 use crate::gemm::{Epilogue, Gemm};
 
 /// A kernel, how it divides a product, and what that takes.
