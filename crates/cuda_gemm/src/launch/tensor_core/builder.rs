@@ -6,7 +6,7 @@ use gemm_matrix::Element;
 use kernels_gpu::TensorCoreAbi;
 
 use super::copies::Copies;
-use super::cost::{Machine, division};
+use super::cost::division;
 use super::division::{Asked, Division};
 use super::kernel::{MOST_TILES, TensorCoreKernel};
 use super::plan::TensorCorePlan;
@@ -172,8 +172,8 @@ impl TensorCoreBuilder {
                 return refused(what, hint);
             }
         }
-        let machine = Machine::of(kernel.device().info());
-        let mut division = division(&gemm, descriptor, machine, asked);
+        let multiprocessors = kernel.device().info().limits.multiprocessors;
+        let mut division = division(&gemm, descriptor, multiprocessors, asked);
         if gemm.batch == 0 {
             // Of no products there is nothing to be counted.
             division.tiles = 0;

@@ -4,7 +4,6 @@ use kernels_gpu::tensor_core::BK;
 use kernels_gpu::{TensorCoreDescriptor, wgmma_persistent, wgmma_pingpong, wgmma_split};
 
 use super::division::{Asked, Division};
-use crate::device::DeviceInfo;
 use crate::gemm::{Epilogue, Gemm};
 
 /// A kernel, how it divides a product, and what that takes.
@@ -56,35 +55,13 @@ const WHOLE: SplitCost =
 /// of one with a bias or of an old C.
 const EPILOGUE: f64 = 3.0;
 
-/// What costs depend on of a GPU, next to the H200 that they were measured on.
-#[derive(Clone, Copy)]
-pub(super) struct Machine {
-    multiprocessors: u32,
-    /// How many times as fast its clock is.
-    clock: f64,
-    /// Bytes that its memory delivers in a microsecond.
-    bandwidth: f64,
-}
-
-impl Machine {
-    /// The clock of the H200, in kHz, the GB/s of its memory at best, and the bytes that it delivers in a microsecond.
-    const MEASURED: (f64, f64, f64) = (1.98e6, 4814.304, 4.4e6);
-
-    /// A device, or the H200 where that does not say how fast it is.
-    pub(super) fn of(info: &DeviceInfo) -> Self {
-        let (clock_khz, memory_gbytes, bandwidth) = Self::MEASURED;
-        Self {
-            multiprocessors: info.limits.multiprocessors,
-            clock: info.peak.map_or(1.0, |peak| f64::from(peak.clock_khz.max(1)) / clock_khz),
-            bandwidth: bandwidth * info.memory_gbytes.map_or(1.0, |best| best / memory_gbytes),
-        }
-    }
-}
+/// Bytes that device memory of an H200 delivers in a microsecond.
+const BANDWIDTH: f64 = 4.4e6;
 
 impl Cost {
-    fn of(&self, gemm: &Gemm, division: Division, machine: Machine) -> f64 {
+    fn of(&self, gemm: &Gemm, division: Division, multiprocessors: u32) -> f64 {
         let Self { launch, chain, outside, edge, ref split, .. } = *self;
-        let multiprocessors = u64::from(machine.multiprocessors.max(1));
+        let multiprocessors = u64::from(multiprocessors.max(1));
         let tiles = division.tiles.saturating_mul(gemm.batch as u64).max(1);
         let depth = gemm.depth().div_ceil(BK as usize) as u64;
         let splits = u64::from(division.splits);
@@ -141,15 +118,15 @@ impl Cost {
         let work = blocks.div_ceil(multiprocessors) as f64
             * (steps * of_step * outside + of_block as f64 * of_tile * sequence);
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
-        let memory = 2.0 * batch * (m * k + k * n + m * n) / machine.bandwidth * machine.clock;
+        let memory = 2.0 * batch * (m * k + k * n + m * n) / BANDWIDTH;
         let norm = [chain, work, memory].map(|time| time.powi(8)).iter().sum::<f64>().powf(0.125);
-        (launch + norm + (splits - 1) as f64 * of_block_of_cluster + fixup) / machine.clock
+        launch + norm + (splits - 1) as f64 * of_block_of_cluster + fixup
     }
 
     /// The division that takes the least time, and that time.
-    fn least(&self, gemm: &Gemm, machine: Machine) -> Option<(f64, Division)> {
-        let all = Division::all(gemm, self.kernel, machine.multiprocessors);
-        let times = all.map(|division| (self.of(gemm, division, machine), division));
+    fn least(&self, gemm: &Gemm, multiprocessors: u32) -> Option<(f64, Division)> {
+        let all = Division::all(gemm, self.kernel, multiprocessors);
+        let times = all.map(|division| (self.of(gemm, division, multiprocessors), division));
         times.min_by(|(a, _), (b, _)| a.total_cmp(b))
     }
 }
@@ -287,9 +264,9 @@ const COSTS: [Cost; 11] = [
 ];
 
 /// The kernel that should take the least time for a product.
-pub(super) fn best(gemm: &Gemm, machine: Machine) -> &'static TensorCoreDescriptor {
+pub(super) fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
     let times = COSTS.iter().filter_map(|cost| {
-        let (time, _) = cost.least(gemm, machine)?;
+        let (time, _) = cost.least(gemm, multiprocessors)?;
         Some((time, cost.kernel))
     });
     let least = times.min_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -297,9 +274,9 @@ pub(super) fn best(gemm: &Gemm, machine: Machine) -> &'static TensorCoreDescript
 }
 
 /// All kernels that are chosen from, fastest first.
-pub(super) fn ranking(gemm: &Gemm, machine: Machine) -> Vec<TensorCoreTime> {
+pub(super) fn ranking(gemm: &Gemm, multiprocessors: u32) -> Vec<TensorCoreTime> {
     let times = COSTS.iter().filter_map(|cost| {
-        let (us, Division { splits, clusters, .. }) = cost.least(gemm, machine)?;
+        let (us, Division { splits, clusters, .. }) = cost.least(gemm, multiprocessors)?;
         Some(TensorCoreTime { kernel: cost.kernel.name(), splits, clusters, us })
     });
     let mut times: Vec<_> = times.collect();
@@ -311,12 +288,13 @@ pub(super) fn ranking(gemm: &Gemm, machine: Machine) -> Vec<TensorCoreTime> {
 pub(super) fn division(
     gemm: &Gemm,
     kernel: &TensorCoreDescriptor,
-    machine: Machine,
+    multiprocessors: u32,
     Asked { splits, clusters, blocks }: Asked,
 ) -> Division {
     let cost = COSTS.iter().find(|cost| cost.kernel.name() == kernel.name());
-    let time = |division: &Division| cost.map_or(0.0, |cost| cost.of(gemm, *division, machine));
-    let all = Division::all(gemm, kernel, machine.multiprocessors);
+    let time =
+        |division: &Division| cost.map_or(0.0, |cost| cost.of(gemm, *division, multiprocessors));
+    let all = Division::all(gemm, kernel, multiprocessors);
     let splits = splits.map(|splits| splits.clamp(1, Division::most_splits(gemm, kernel)));
     let most = kernel.blocks_per_multiprocessor();
     let blocks = blocks.map(|blocks| if blocks < most { 1 } else { most });
@@ -345,8 +323,6 @@ mod tests {
     use gemm_matrix::Activation;
 
     use super::*;
-
-    const H200: Machine = Machine { multiprocessors: 132, clock: 1.0, bandwidth: 4.4e6 };
 
     /// Microseconds of each kernel and division, and of cuBLAS, for each product of a recorded run.
     fn recorded(run: &str) -> HashMap<String, HashMap<String, f64>> {
@@ -380,9 +356,9 @@ mod tests {
             let [m, n, k] = [0, 1, 2].map(|i| sizes[i % sizes.len()]);
             let gemm = Gemm::new(m, n, k).transposed(&layout[..1] == "T", &layout[1..] == "T");
             let gemm = gemm.batched(batch.parse().unwrap(), [0; 3]);
-            let kernel = best(&gemm, H200);
+            let kernel = best(&gemm, 132);
             let Division { splits, clusters, blocks, .. } =
-                division(&gemm, kernel, H200, Asked::default());
+                division(&gemm, kernel, 132, Asked::default());
             let alone = if blocks < kernel.blocks_per_multiprocessor() { ":1" } else { "" };
             let chosen = match (kernel.splits(), clusters) {
                 (false, _) => kernel.name().to_owned(),
@@ -398,7 +374,7 @@ mod tests {
         // Where tensor cores are what limits, large tiles, or warpgroups that take turns, were the fastest.
         for [m, n, k] in [[4096; 3], [8192; 3], [16384; 3], [2048, 8192, 8192], [4096, 4096, 1024]]
         {
-            let chosen = best(&Gemm::new(m, n, k), H200).name();
+            let chosen = best(&Gemm::new(m, n, k), 132).name();
             assert!(
                 ["wgmma_persistent", "wgmma_128x192", "wgmma_pingpong"].contains(&chosen),
                 "{m}x{n}x{k}: {chosen}"
@@ -408,24 +384,8 @@ mod tests {
         assert!(logs.len() > 30 && mean < 1.02, "{mean}");
         // An epilogue goes on while the next tile is multiplied.
         let epilogue = Epilogue::new().activation(Activation::Relu);
-        let then = best(&Gemm::new(4096, 4096, 1024).then(epilogue), H200);
+        let then = best(&Gemm::new(4096, 4096, 1024).then(epilogue), 132);
         assert_eq!(then.name(), "wgmma_pingpong");
-        assert_eq!(
-            best(&Gemm::new(1, 0, 1), Machine { multiprocessors: 0, ..H200 }).name(),
-            "wgmma_split_64x16"
-        );
-    }
-
-    /// What waits for memory takes as many times as long as that is slower, and a slower clock slows all else.
-    #[test]
-    fn times_are_scaled_to_another_gpu() {
-        let us = |[m, n, k]: [usize; 3], machine| ranking(&Gemm::new(m, n, k), machine)[0].us;
-        let (weights, square) = ([16, 28672, 4096], [8192; 3]);
-        let narrow = Machine { bandwidth: 2.2e6, ..H200 };
-        assert!(us(weights, narrow) > 1.6 * us(weights, H200));
-        assert!(us(square, narrow) < 1.01 * us(square, H200));
-        let slow = Machine { clock: 0.5, ..H200 };
-        assert!(us(weights, slow) < 1.5 * us(weights, H200));
-        assert!(us(square, slow) > 1.9 * us(square, H200));
+        assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_split_64x16");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma, wgmma_persistent};
 
-use super::cost::{Machine, TensorCoreTime, best, ranking};
+use super::cost::{TensorCoreTime, best, ranking};
 use super::division::tiles;
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
@@ -46,7 +46,7 @@ impl Device {
     ) -> Result<TensorCoreKernel, Error> {
         let info = self.info();
         let descriptor = match tensor_map::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
-            Ok(()) => best(gemm, Machine::of(info)),
+            Ok(()) => best(gemm, info.limits.multiprocessors),
             Err(_) => best_of_mma(gemm, &info.limits),
         };
         self.tensor_core(descriptor, input)
@@ -56,9 +56,7 @@ impl Device {
 /// What [`Device::tensor_core_for`] goes by.
 pub(crate) fn basis(info: &DeviceInfo) -> &'static str {
     match tensor_map::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
-        Ok(()) => {
-            "the least time by the costs of tiles and steps along K on an H200, by this device's clock and memory"
-        }
+        Ok(()) => "the least time by the costs of tiles and steps along K on an H200",
         Err(_) => {
             "by `mma.sync`: the fewest outputs for a multiprocessor, and of such the largest tiles"
         }
@@ -69,7 +67,7 @@ pub(crate) fn basis(info: &DeviceInfo) -> &'static str {
 /// have no costs.
 pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo) -> Vec<TensorCoreTime> {
     match tensor_map::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
-        Ok(()) => ranking(gemm, Machine::of(info)),
+        Ok(()) => ranking(gemm, info.limits.multiprocessors),
         Err(_) => Vec::new(),
     }
 }
