@@ -134,16 +134,18 @@ fn the_same_bits_each_time() {
 #[test]
 fn products_of_any_size_run_without_wgmma() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto().unwrap();
+    assert!(matches!(auto.tensor_core(&Gemm::new(4, 4, 4)), Err(Error::Compute { .. })));
     let multiprocessors = device.info().limits.multiprocessors as usize;
     let cases = [(128, 256, "mma_128x256"), (128, 128, "mma"), (64, 64, "mma_64x64")];
     for (rows, cols, name) in cases {
         let gemm = Gemm::new(rows * multiprocessors, cols, 8);
-        for input in InputType::ALL {
-            let kernel = device.tensor_core_for(&gemm, input).unwrap();
-            assert_eq!(kernel.descriptor().name(), name);
+        let chosen = |compute| auto.tensor_core(&gemm.computed_in(compute)).unwrap().descriptor();
+        let descriptor = chosen(Compute::Bf16);
+        for compute in [Compute::Bf16, Compute::F16] {
+            assert_eq!(chosen(compute).name(), name);
         }
         let case = rounded(Case::random(gemm, 2), InputType::Bf16);
-        let descriptor = device.tensor_core_for(&gemm, InputType::Bf16).unwrap().descriptor();
         let c = run(&case, &device, descriptor, InputType::Bf16);
         assert!(case.verify(&c, Bound::Probabilistic).passed(), "{name}");
     }
@@ -389,7 +391,8 @@ fn columns_are_read_where_they_lie() {
 fn what_does_not_fit_is_refused() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let gemm = Gemm::new(4, 5, 6);
-    let kernel = device.tensor_core_for(&gemm, InputType::Bf16).unwrap();
+    let auto = device.auto().unwrap();
+    let kernel = auto.tensor_core(&gemm.computed_in(Compute::Bf16)).unwrap();
     let pointers = kernel.prepare(gemm.batched_pointers(2));
     assert!(matches!(pointers, Err(Error::TensorCoreShape { .. })));
     assert!(matches!(kernel.prepare(gemm.scaled(f32::NAN, 0.0)), Err(Error::NotFinite { .. })));

@@ -16,7 +16,7 @@ pub(crate) mod parameters;
 mod plan;
 mod product;
 mod staging;
-mod tensor_core;
+pub(crate) mod tensor_core;
 mod tensor_map;
 mod workspace;
 
@@ -29,7 +29,4 @@ pub use names::{find_kernel, nearest_name};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
 pub use tensor_core::{TensorCoreBuilder, TensorCoreKernel, TensorCorePlan};
-pub(crate) use tensor_core::{
-    TensorCoreTime, basis as tensor_core_basis, times as tensor_core_times,
-};
 pub(crate) use tensor_map::has_hopper;

@@ -97,6 +97,15 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
             output.write_text(&table.to_json())?;
             stdio::print(&costs_line(costs))?;
         }
+        Progress::WrongTensorCore { kernel, product: [m, n, k], mistake } => {
+            stdio::print(&format!("{m}x{n}x{k} in bf16: {kernel} is WRONG: {mistake}\n"))?;
+        }
+        Progress::TensorCore { kernel, products, factor } => {
+            stdio::print(&format!(
+                "{kernel:<19}{factor:.3}x the time that was measured on an H200, next to all of them, for {products} \
+                 product(s) in bf16\n"
+            ))?;
+        }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {

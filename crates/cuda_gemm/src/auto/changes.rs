@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kernels_gpu::TENSOR_CORE;
+
 use super::digests::{OF_EVERY_TABLE, digest, entry_points};
 use super::table::{Measured, Table};
 use crate::error::Error;
@@ -40,7 +42,9 @@ impl Table {
             let is_accepted = is(&device.changed_since);
             (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
         };
-        kernels.chain(OF_EVERY_TABLE).filter_map(change).collect()
+        let tensor_cores = TENSOR_CORE.iter().map(|kernel| kernel.name());
+        let tensor_cores = tensor_cores.filter(|name| self.tensor_cores().contains_key(*name));
+        kernels.chain(OF_EVERY_TABLE).chain(tensor_cores).filter_map(change).collect()
     }
 
     /// The same, with all that has changed accepted: for a device that cannot be measured now.

@@ -44,7 +44,8 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, f32_kernels};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, tensor_core_basis, wide_rows};
+use crate::launch::tensor_core::{self, Factors};
+use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, TensorCoreKernel, wide_rows};
 
 pub use changes::Change;
 pub use choice::Choice;
@@ -121,6 +122,8 @@ impl fmt::Display for Basis {
 pub struct Auto {
     device: Device,
     basis: Basis,
+    /// Of kernels for tensor cores in 16 bits, on this device.
+    factors: Factors,
     /// All kernels, loaded when they are first chosen.
     kernels: Vec<(&'static KernelDescriptor, OnceLock<Kernel>)>,
 }
@@ -171,7 +174,11 @@ impl Device {
         let exceptions = table.exceptions().iter().filter(|_| own);
         let exceptions = exceptions.map(|at| ([at.m, at.n, at.k], at.best.choice())).collect();
         let on = measured.name.clone();
-        Ok(Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions }))
+        let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions });
+        if own {
+            auto.factors = table.tensor_cores().clone();
+        }
+        Ok(auto)
     }
 
     /// How many blocks of a kernel fit a multiprocessor at once, as the driver says; 0 if it
@@ -197,7 +204,8 @@ impl Device {
 impl Auto {
     fn new(device: &Device, basis: Basis) -> Self {
         let kernels = f32_kernels().map(|descriptor| (descriptor, OnceLock::new()));
-        Self { device: device.clone(), basis, kernels: kernels.collect() }
+        let factors = Factors::new();
+        Self { device: device.clone(), basis, factors, kernels: kernels.collect() }
     }
 
     /// How to prepare a product in whichever precision it says, by the kernel that is fastest for it.
@@ -208,11 +216,23 @@ impl Auto {
     pub fn product(&self, gemm: Gemm) -> Result<ProductBuilder, Error> {
         match gemm.compute.input() {
             None => Ok(ProductBuilder::F32(self.plan(gemm)?)),
-            Some(input) => {
-                let kernel = self.device.tensor_core_for(&gemm, input)?;
-                Ok(ProductBuilder::TensorCore(kernel.plan(gemm)))
-            }
+            Some(_) => Ok(ProductBuilder::TensorCore(self.tensor_core(&gemm)?.plan(gemm))),
         }
+    }
+
+    /// The kernel for a product of matrices in 16 bits, by tensor cores: with `wgmma` on compute capability 9.0, with `mma.sync`
+    /// on others.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Compute`] for a product of f32 matrices; those of [`Device::tensor_core`].
+    pub fn tensor_core(&self, gemm: &Gemm) -> Result<TensorCoreKernel, Error> {
+        let Some(input) = gemm.compute.input() else {
+            let reason = "its matrices are of f32: use `Auto::plan`".to_owned();
+            return Err(gemm.compute.refused(reason));
+        };
+        let descriptor = tensor_core::choose(gemm, self.device.info(), &self.factors);
+        self.device.tensor_core(descriptor, input)
     }
 
     /// What choices for products in f32 are based on.
@@ -220,14 +240,20 @@ impl Auto {
         &self.basis
     }
 
-    /// The same in words, for products that are computed so: tables are of f32 alone.
+    /// The same in words, for products that are computed so.
     pub fn basis_for(&self, compute: Compute) -> String {
         match compute {
             Compute::F32 => self.basis.to_string(),
             Compute::Tf32 | Compute::Tf32x3 => {
                 tf32::basis(tf32::target(self.device.info())).to_owned()
             }
-            Compute::Bf16 | Compute::F16 => tensor_core_basis(self.device.info()).to_owned(),
+            Compute::Bf16 | Compute::F16 => {
+                let basis = tensor_core::basis(self.device.info());
+                match self.factors.is_empty() {
+                    true => basis.to_owned(),
+                    false => format!("{basis}, times what was measured on this device"),
+                }
+            }
         }
     }
 

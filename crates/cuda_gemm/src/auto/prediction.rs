@@ -5,7 +5,7 @@ use kernels_gpu::KernelDescriptor;
 use super::model::Estimate;
 use super::{Auto, Choice, tf32};
 use crate::gemm::{Compute, Gemm};
-use crate::launch::{TensorCoreTime, tensor_core_times};
+use crate::launch::tensor_core::{self, TensorCoreTime};
 
 /// What a kernel should take for a product: see [`Auto::predictions`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,7 +85,7 @@ impl Auto {
                     ns: 1e3 * us,
                     memory_bound: None,
                 };
-                tensor_core_times(gemm, info).into_iter().map(of).collect()
+                tensor_core::times(gemm, info, &self.factors).into_iter().map(of).collect()
             }
         };
         all.truncate(count);

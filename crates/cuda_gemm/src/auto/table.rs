@@ -41,6 +41,7 @@
 mod parts;
 mod valid;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -80,7 +81,8 @@ impl Table {
         exceptions: Vec<Exception>,
     ) -> Result<Self, Error> {
         let place = format!("the table of {}", device.name);
-        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions };
+        let tensor_cores = BTreeMap::new();
+        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_cores };
         Self::checked(parts, place)
     }
 
@@ -97,8 +99,7 @@ impl Table {
     ///
     /// As for [`Table::new`].
     pub fn with_device(&self, device: Measured) -> Result<Self, Error> {
-        let Parts { launch_ns, copy_gbytes, kernels, exceptions, .. } = self.0.clone();
-        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+        self.altered(|parts| parts.device = device)
     }
 
     /// The same with other costs.
@@ -107,8 +108,7 @@ impl Table {
     ///
     /// As for [`Table::new`].
     pub fn with_kernels(&self, kernels: Vec<Costs>) -> Result<Self, Error> {
-        let Parts { device, launch_ns, copy_gbytes, exceptions, .. } = self.0.clone();
-        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+        self.altered(|parts| parts.kernels = kernels)
     }
 
     /// The same with other exceptions.
@@ -117,8 +117,23 @@ impl Table {
     ///
     /// As for [`Table::new`].
     pub fn with_exceptions(&self, exceptions: Vec<Exception>) -> Result<Self, Error> {
-        let Parts { device, launch_ns, copy_gbytes, kernels, .. } = self.0.clone();
-        Self::new(device, launch_ns, copy_gbytes, kernels, exceptions)
+        self.altered(|parts| parts.exceptions = exceptions)
+    }
+
+    /// The same with other factors of [kernels for tensor cores](Table::tensor_cores).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Table::new`].
+    pub fn with_tensor_cores(&self, factors: BTreeMap<String, f64>) -> Result<Self, Error> {
+        self.altered(|parts| parts.tensor_cores = factors)
+    }
+
+    fn altered(&self, alter: impl FnOnce(&mut Parts)) -> Result<Self, Error> {
+        let mut parts = self.0.clone();
+        alter(&mut parts);
+        let place = format!("the table of {}", parts.device.name);
+        Self::checked(parts, place)
     }
 
     /// The device, and what else the measurements depend on.
@@ -145,6 +160,12 @@ impl Table {
     /// than cuBLAS.
     pub fn exceptions(&self) -> &[Exception] {
         &self.0.exceptions
+    }
+
+    /// Kernels for tensor cores in 16 bits, and how many times as long they take as what was measured on an H200 says;
+    /// 1 for what is not named.
+    pub fn tensor_cores(&self) -> &BTreeMap<String, f64> {
+        &self.0.tensor_cores
     }
 
     /// Reads a table from a file.

@@ -10,7 +10,7 @@ mod kernel;
 mod plan;
 
 pub use builder::TensorCoreBuilder;
-pub(crate) use cost::TensorCoreTime;
+pub(crate) use cost::{Factors, TensorCoreTime};
 pub use kernel::TensorCoreKernel;
-pub(crate) use kernel::{basis, times};
+pub(crate) use kernel::{basis, choose, times};
 pub use plan::TensorCorePlan;

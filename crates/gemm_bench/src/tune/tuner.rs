@@ -1,5 +1,7 @@
 //! The steps of a tuning: kernels' costs, searches, calibration, exceptions.
 
+use std::collections::BTreeMap;
+
 use cuda_gemm::auto::table::{Costs, Measured};
 use cuda_gemm::auto::{Choice, Model, Table};
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
@@ -8,7 +10,7 @@ use cuda_gemm::{Device, find_kernel};
 use super::context::BenchmarkContext;
 use super::search::CandidateSearch;
 use super::search_result::SearchResult;
-use super::{calibrate, costs, shapes};
+use super::{calibrate, costs, shapes, tensor_cores};
 use crate::baseline::{self, NotCompared};
 use crate::error::Error;
 use crate::shape::Shape;
@@ -55,6 +57,24 @@ pub enum Progress<'a> {
         costs: &'a Costs,
         /// The table of all kernels so far.
         table: &'a Table,
+    },
+    /// A kernel for tensor cores is wrong for a product, and not measured there.
+    WrongTensorCore {
+        /// The kernel.
+        kernel: &'static str,
+        /// M, N and K.
+        product: [usize; 3],
+        /// What is wrong.
+        mistake: &'a str,
+    },
+    /// A kernel for tensor cores was measured.
+    TensorCore {
+        /// The kernel.
+        kernel: &'static str,
+        /// For so many products.
+        products: usize,
+        /// How many times as long it takes as what was measured on an H200 says, next to all of them.
+        factor: f64,
     },
     /// Nothing is compared with cuBLAS: why not.
     NoBaseline(&'a Error),
@@ -158,10 +178,13 @@ impl Tuner {
     ) -> Result<Tuning, E> {
         let before = self.context.ffma_gflops()?;
         let kernels = kernels(effort)?;
-        let total = kernels.len() + shapes::shapes(effort == Effort::Trial).len();
+        let in_16_bits = tensor_cores::products(&self.context.device, effort);
+        let total =
+            kernels.len() + in_16_bits.len() + shapes::shapes(effort == Effort::Trial).len();
         let mut run =
             Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
         let table = run.costs(&kernels)?;
+        let table = run.tensor_cores(table, in_16_bits)?;
         let results = run.search(&table, effort)?;
         let wrong = run.wrong;
         let after = self.context.ffma_gflops()?;
@@ -258,6 +281,45 @@ impl<R> Steps<'_, R> {
         Ok(table.ok_or(Error::NothingMeasured { count: kernels.len() })?)
     }
 
+    /// Measures kernels for tensor cores.
+    fn tensor_cores<E: From<Error>>(
+        &mut self,
+        table: Table,
+        products: &[[usize; 3]],
+    ) -> Result<Table, E>
+    where
+        R: FnMut(Progress<'_>) -> Result<(), E>,
+    {
+        let Self { context, .. } = *self;
+        let auto = context.device.auto_by(&table).map_err(Error::from)?;
+        let mut all = tensor_cores::Factors::default();
+        for product in products {
+            self.step()?;
+            let wrong = match all.measure(context, &auto, *product) {
+                Ok(wrong) => wrong,
+                // There is too little memory.
+                Err(
+                    Error::HostMemory { .. } | Error::Gemm(cuda_gemm::Error::DeviceMemory { .. }),
+                ) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for (kernel, mistake) in wrong {
+                self.wrong += 1;
+                let product = *product;
+                (self.report)(Progress::WrongTensorCore { kernel, product, mistake: &mistake })?;
+            }
+        }
+        let (mut device, mut factors) = (table.device().clone(), BTreeMap::new());
+        for (kernel, products, factor) in all.of_kernels() {
+            let name = kernel.name();
+            (self.report)(Progress::TensorCore { kernel: name, products, factor })?;
+            device.add_tensor_core(kernel);
+            factors.insert(name.to_owned(), factor);
+        }
+        let table = table.with_device(device).and_then(|table| table.with_tensor_cores(factors));
+        Ok(table.map_err(Error::from)?)
+    }
+
     /// Measures products; each table that it reports has the exceptions so far.
     fn search<E: From<Error>>(
         &mut self,
@@ -320,7 +382,7 @@ impl<R> Steps<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_gemm::DeviceChoice;
+    use cuda_gemm::{Compute, DeviceChoice};
 
     #[test]
     fn a_trial_reports_every_kernel_and_product() {
@@ -348,6 +410,27 @@ mod tests {
         assert_eq!(products, shapes::shapes(true));
         assert_eq!((tuning.results.len(), tuning.wrong), (products.len(), 0));
         assert!(tuning.measured_loss >= 1.0 && tuning.ffma_gflops.is_none());
+    }
+
+    #[test]
+    fn kernels_for_tensor_cores_have_factors() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let mut measured = Vec::new();
+        let tuning = Tuner::new(&device).unwrap().run(Effort::Trial, |progress| {
+            if let Progress::TensorCore { kernel, products, factor } = progress {
+                measured.push(kernel.to_owned());
+                assert!(products == 1 && factor > 0.0);
+            }
+            assert!(!matches!(progress, Progress::WrongTensorCore { .. }));
+            Ok::<_, Error>(())
+        });
+        let table = tuning.unwrap().table;
+        assert!(measured.len() > 2 && table.tensor_cores().keys().eq(&measured));
+        assert!(table.changes().is_empty());
+        let logs = table.tensor_cores().values().map(|factor| factor.ln());
+        assert!(logs.sum::<f64>().abs() < 1e-6, "they are next to their mean");
+        let auto = device.auto_by(&table).unwrap();
+        assert!(auto.basis_for(Compute::Bf16).ends_with("measured on this device"));
     }
 
     #[test]

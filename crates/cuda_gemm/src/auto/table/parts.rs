@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kernels_gpu::KernelDescriptor;
+use kernels_gpu::{KernelDescriptor, TensorCoreDescriptor};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -23,6 +23,8 @@ pub(super) struct Parts {
     pub(super) copy_gbytes: f64,
     pub(super) kernels: Vec<Costs>,
     pub(super) exceptions: Vec<Exception>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) tensor_cores: BTreeMap<String, f64>,
 }
 
 /// Where and with what a [`Table`](crate::Table) was measured.
@@ -184,6 +186,11 @@ impl Measured {
     /// Adds a kernel that is measured with its PTX in this program.
     pub fn add(&mut self, kernel: &KernelDescriptor) {
         self.ptx_sha256.extend(digests::of_kernel(self.capability, kernel));
+    }
+
+    /// The same of a kernel for tensor cores in 16 bits, which is measured in bf16.
+    pub fn add_tensor_core(&mut self, kernel: &TensorCoreDescriptor) {
+        self.ptx_sha256.extend(digests::digest(self.capability, kernel.name()));
     }
 }
 

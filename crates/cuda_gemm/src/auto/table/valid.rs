@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use kernels_gpu::KernelAbi;
+use kernels_gpu::{KernelAbi, TENSOR_CORE};
 
 use super::parts::{Costs, Exception, Measured, Pace, Parts, Timed};
 use crate::gemm::Gemm;
@@ -13,7 +13,7 @@ const MOST_RESIDENT: usize = 32;
 
 /// What is wrong with a table, if anything is.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
-    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions } = table;
+    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_cores } = table;
     check_device(device)?;
     positive("launch_ns", *launch_ns)?;
     positive("copy_gbytes", *copy_gbytes)?;
@@ -27,6 +27,13 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("there are two `{name}`"));
         }
+    }
+    for (name, factor) in tensor_cores {
+        let place = format!("tensor_cores.{name}");
+        if !TENSOR_CORE.iter().any(|kernel| kernel.name() == name) {
+            return Err(format!("`{place}`: there is no such kernel for tensor cores"));
+        }
+        positive(place, *factor)?;
     }
     let mut products = HashSet::new();
     for exception in exceptions {

@@ -154,7 +154,7 @@ impl TensorCoreBuilder {
         }
         let hint = match descriptor.abi() {
             TensorCoreAbi::TensorMap => {
-                "choose `auto`, which takes one that does (`Device::tensor_core_for`)"
+                "choose `auto`, which takes one that does (`Auto::tensor_core`)"
             }
             TensorCoreAbi::Pointer => {
                 "those of `wgmma_persistent` do, on compute capability 9.0, which `soft-sm90` has, too"

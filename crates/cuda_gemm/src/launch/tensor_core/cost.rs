@@ -1,5 +1,7 @@
 //! What a product by tensor cores takes, and the kernel and the division of it that take the least.
 
+use std::collections::BTreeMap;
+
 use kernels_gpu::tensor_core::BK;
 use kernels_gpu::{TensorCoreDescriptor, wgmma_persistent, wgmma_pingpong, wgmma_split};
 
@@ -263,25 +265,42 @@ const COSTS: [Cost; 11] = [
     },
 ];
 
+/// How many times as long as [`COSTS`] say kernels take on a device, by their names; 1 for what is not named.
+pub(crate) type Factors = BTreeMap<String, f64>;
+
 /// The kernel that should take the least time for a product.
-pub(super) fn best(gemm: &Gemm, multiprocessors: u32) -> &'static TensorCoreDescriptor {
-    let times = COSTS.iter().filter_map(|cost| {
-        let (time, _) = cost.least(gemm, multiprocessors)?;
-        Some((time, cost.kernel))
-    });
-    let least = times.min_by(|(a, _), (b, _)| a.total_cmp(b));
-    least.map_or(&wgmma_persistent::DESCRIPTOR, |(_, kernel)| kernel)
+pub(super) fn best(
+    gemm: &Gemm,
+    multiprocessors: u32,
+    factors: &Factors,
+) -> &'static TensorCoreDescriptor {
+    let times = times(gemm, multiprocessors, factors);
+    let least = times.min_by(|(.., a), (.., b)| a.total_cmp(b));
+    least.map_or(&wgmma_persistent::DESCRIPTOR, |(kernel, ..)| kernel)
 }
 
 /// All kernels that are chosen from, fastest first.
-pub(super) fn ranking(gemm: &Gemm, multiprocessors: u32) -> Vec<TensorCoreTime> {
-    let times = COSTS.iter().filter_map(|cost| {
-        let (us, Division { splits, clusters, .. }) = cost.least(gemm, multiprocessors)?;
-        Some(TensorCoreTime { kernel: cost.kernel.name(), splits, clusters, us })
+pub(super) fn ranking(gemm: &Gemm, multiprocessors: u32, factors: &Factors) -> Vec<TensorCoreTime> {
+    let times = times(gemm, multiprocessors, factors).map(|(kernel, division, us)| {
+        let Division { splits, clusters, .. } = division;
+        TensorCoreTime { kernel: kernel.name(), splits, clusters, us }
     });
     let mut times: Vec<_> = times.collect();
     times.sort_by(|a, b| a.us.total_cmp(&b.us));
     times
+}
+
+/// What each kernel takes for a product, in the division that takes it the least time.
+fn times(
+    gemm: &Gemm,
+    multiprocessors: u32,
+    factors: &Factors,
+) -> impl Iterator<Item = (&'static TensorCoreDescriptor, Division, f64)> {
+    COSTS.iter().filter_map(move |cost| {
+        let (us, division) = cost.least(gemm, multiprocessors)?;
+        let factor = factors.get(cost.kernel.name()).copied().unwrap_or(1.0);
+        Some((cost.kernel, division, factor * us))
+    })
 }
 
 /// How a kernel divides a product, in the way that is asked for.
@@ -356,7 +375,7 @@ mod tests {
             let [m, n, k] = [0, 1, 2].map(|i| sizes[i % sizes.len()]);
             let gemm = Gemm::new(m, n, k).transposed(&layout[..1] == "T", &layout[1..] == "T");
             let gemm = gemm.batched(batch.parse().unwrap(), [0; 3]);
-            let kernel = best(&gemm, 132);
+            let kernel = best(&gemm, 132, &Factors::new());
             let Division { splits, clusters, blocks, .. } =
                 division(&gemm, kernel, 132, Asked::default());
             let alone = if blocks < kernel.blocks_per_multiprocessor() { ":1" } else { "" };
@@ -374,7 +393,7 @@ mod tests {
         // Where tensor cores are what limits, large tiles, or warpgroups that take turns, were the fastest.
         for [m, n, k] in [[4096; 3], [8192; 3], [16384; 3], [2048, 8192, 8192], [4096, 4096, 1024]]
         {
-            let chosen = best(&Gemm::new(m, n, k), 132).name();
+            let chosen = best(&Gemm::new(m, n, k), 132, &Factors::new()).name();
             assert!(
                 ["wgmma_persistent", "wgmma_128x192", "wgmma_pingpong"].contains(&chosen),
                 "{m}x{n}x{k}: {chosen}"
@@ -384,8 +403,8 @@ mod tests {
         assert!(logs.len() > 30 && mean < 1.02, "{mean}");
         // An epilogue goes on while the next tile is multiplied.
         let epilogue = Epilogue::new().activation(Activation::Relu);
-        let then = best(&Gemm::new(4096, 4096, 1024).then(epilogue), 132);
+        let then = best(&Gemm::new(4096, 4096, 1024).then(epilogue), 132, &Factors::new());
         assert_eq!(then.name(), "wgmma_pingpong");
-        assert_eq!(best(&Gemm::new(1, 0, 1), 0).name(), "wgmma_split_64x16");
+        assert_eq!(best(&Gemm::new(1, 0, 1), 0, &Factors::new()).name(), "wgmma_split_64x16");
     }
 }

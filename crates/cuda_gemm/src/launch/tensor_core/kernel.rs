@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma, wgmma_persistent};
+use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma};
 
-use super::cost::{TensorCoreTime, best, ranking};
+use super::cost::{Factors, TensorCoreTime, best, ranking};
 use super::division::tiles;
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
@@ -32,43 +32,36 @@ impl Device {
         }
         Ok(TensorCoreKernel { device: self.clone(), descriptor, input })
     }
+}
 
-    /// The kernel for tensor cores whose tiles suit a product best, for inputs of a type: with `wgmma` on
-    /// compute capability 9.0, with `mma.sync` on others.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Device::tensor_core`].
-    pub fn tensor_core_for(
-        &self,
-        gemm: &Gemm,
-        input: InputType,
-    ) -> Result<TensorCoreKernel, Error> {
-        let info = self.info();
-        let descriptor = match tensor_map::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
-            Ok(()) => best(gemm, info.limits.multiprocessors),
-            Err(_) => best_of_mma(gemm, &info.limits),
-        };
-        self.tensor_core(descriptor, input)
+/// The kernel that suits a product best: with `wgmma` on compute capability 9.0, with `mma.sync` on others.
+pub(crate) fn choose(
+    gemm: &Gemm,
+    info: &DeviceInfo,
+    factors: &Factors,
+) -> &'static TensorCoreDescriptor {
+    match tensor_map::has_hopper(info) {
+        true => best(gemm, info.limits.multiprocessors, factors),
+        false => best_of_mma(gemm, &info.limits),
     }
 }
 
-/// What [`Device::tensor_core_for`] goes by.
+/// What [`choose`] goes by.
 pub(crate) fn basis(info: &DeviceInfo) -> &'static str {
-    match tensor_map::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
-        Ok(()) => "the least time by the costs of tiles and steps along K on an H200",
-        Err(_) => {
+    match tensor_map::has_hopper(info) {
+        true => "the least time by the costs of tiles and steps along K on an H200",
+        false => {
             "by `mma.sync`: the fewest outputs for a multiprocessor, and of such the largest tiles"
         }
     }
 }
 
-/// The kernels that [`Device::tensor_core_for`] chooses from by their costs, fastest first. None of `mma.sync`, which
+/// The kernels that [`choose`] chooses from by their costs, fastest first. None of `mma.sync`, which
 /// have no costs.
-pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo) -> Vec<TensorCoreTime> {
-    match tensor_map::require_maps(wgmma_persistent::DESCRIPTOR.name(), info) {
-        Ok(()) => ranking(gemm, info.limits.multiprocessors),
-        Err(_) => Vec::new(),
+pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo, factors: &Factors) -> Vec<TensorCoreTime> {
+    match tensor_map::has_hopper(info) {
+        true => ranking(gemm, info.limits.multiprocessors, factors),
+        false => Vec::new(),
     }
 }
 

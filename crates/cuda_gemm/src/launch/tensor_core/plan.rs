@@ -28,11 +28,11 @@ mod tests;
 /// f32, or of the type of A and B, as the product [says](Gemm::output).
 ///
 /// ```no_run
-/// use cuda_gemm::{Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
+/// use cuda_gemm::{Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Gemm, InputType, Matrix};
 ///
 /// let device = Device::open(DeviceChoice::Gpu)?;
-/// let gemm = Gemm::new(512, 256, 1024);
-/// let product = device.tensor_core_for(&gemm, InputType::Bf16)?.prepare(gemm)?;
+/// let gemm = Gemm::new(512, 256, 1024).computed_in(Compute::Bf16);
+/// let product = device.auto()?.tensor_core(&gemm)?.prepare(gemm)?;
 ///
 /// let ones = |rows, cols| {
 ///     DeviceHalfMatrix::from_host(&device, InputType::Bf16, &Matrix::from_fn(rows, cols, |_, _| 1.0))
