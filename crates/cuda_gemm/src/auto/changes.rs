@@ -79,6 +79,10 @@ mod tests {
             ..table.device().clone()
         };
         table.kernels().iter().for_each(|costs| device.add(costs.kernel));
+        let tensor_cores = TENSOR_CORE.iter();
+        let tensor_cores =
+            tensor_cores.filter(|kernel| table.tensor_cores().contains_key(kernel.name()));
+        tensor_cores.for_each(|kernel| device.add_tensor_core(kernel));
         table.with_device(device).unwrap()
     }
 

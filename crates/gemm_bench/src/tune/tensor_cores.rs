@@ -12,8 +12,9 @@ use crate::buffers::L2;
 use crate::error::Error;
 use crate::job::Job;
 
-/// Squares, layers of decoders, and others, of M, N and K, of which each kernel should be fast for a few.
-const PRODUCTS: [[usize; 3]; 16] = [
+/// M, N and K: products that take longer to multiply than to load, of which each kernel should be fast for a few. What takes as long as
+/// memory does takes so by every kernel.
+const PRODUCTS: [[usize; 3]; 10] = [
     [512, 512, 512],
     [1024, 1024, 1024],
     [1536, 1536, 1536],
@@ -23,13 +24,7 @@ const PRODUCTS: [[usize; 3]; 16] = [
     [6144, 6144, 6144],
     [8192, 8192, 8192],
     [4096, 4096, 1024],
-    [2048, 8192, 2048],
-    [16, 4096, 4096],
-    [16, 6144, 4096],
-    [32, 4096, 14336],
-    [64, 8192, 8192],
-    [128, 4096, 4096],
-    [1001, 1000, 2000],
+    [2048, 8192, 8192],
 ];
 
 /// What a trial measures.
@@ -38,11 +33,16 @@ const TRIAL: [[usize; 3]; 1] = [[64, 64, 128]];
 /// A kernel is measured for products that should take it at most so many times as long as the fastest.
 const SLOWEST: f64 = 1.7;
 
+/// Rounds of [`Factors::of_kernels`].
+const ROUNDS: usize = 100;
+
 /// What a kernel takes for a product.
 struct Measurement {
     kernel: &'static TensorCoreDescriptor,
-    /// The time over the predicted one.
-    factor: f64,
+    /// The number of the product.
+    product: usize,
+    /// The logarithm of the time over the predicted one.
+    log: f64,
 }
 
 /// What is measured.
@@ -57,7 +57,11 @@ pub fn products(device: &Device, effort: Effort) -> &'static [[usize; 3]] {
 
 /// The measurements of all products.
 #[derive(Default)]
-pub struct Factors(Vec<Measurement>);
+pub struct Factors {
+    measurements: Vec<Measurement>,
+    /// How many products were measured.
+    products: usize,
+}
 
 impl Factors {
     /// Measures a product by the kernels that should be fast for it, in turn. Returns those that are wrong, and why.
@@ -87,27 +91,47 @@ impl Factors {
             measured.push((*descriptor, ns));
         }
         let times = context.nanoseconds(&jobs, &mut buffers)?;
-        self.0.extend(
-            times
-                .into_iter()
-                .zip(measured)
-                .map(|(ns, (kernel, predicted))| Measurement { kernel, factor: ns / predicted }),
-        );
+        let product = self.products;
+        self.products += 1;
+        let pairs = times.into_iter().zip(measured);
+        self.measurements.extend(pairs.map(|(ns, (kernel, predicted))| Measurement {
+            kernel,
+            product,
+            log: (ns / predicted).max(f64::MIN_POSITIVE).ln(),
+        }));
         Ok(wrong)
     }
 
-    /// The kernels that were measured, how many products by each, and its factor: the geometric mean, next to that of all kernels.
+    /// The kernels that were measured, how many products by each, and its factor, next to the smallest.
+    ///
+    /// A time over the predicted one is the product of two factors, one of the kernel, and one of the product, since large ones
+    /// have the GPU lower its clock. Logarithms of both are fitted to all measurements, by least squares, in turn.
     pub fn of_kernels(&self) -> Vec<(&'static TensorCoreDescriptor, usize, f64)> {
-        let mut logs: BTreeMap<&str, (&'static TensorCoreDescriptor, Vec<f64>)> = BTreeMap::new();
-        for Measurement { kernel, factor } in &self.0 {
-            let (_, logs) = logs.entry(kernel.name()).or_insert((kernel, Vec::new()));
-            logs.push(factor.max(f64::MIN_POSITIVE).ln());
+        let mut kernels: BTreeMap<&str, (&'static TensorCoreDescriptor, Vec<&Measurement>)> =
+            BTreeMap::new();
+        for one in &self.measurements {
+            let (_, own) = kernels.entry(one.kernel.name()).or_insert((one.kernel, Vec::new()));
+            own.push(one);
         }
-        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
-        let means: Vec<_> = logs.values().map(|(_, logs)| mean(logs)).collect();
-        let of_all = mean(&means);
-        let of = |((kernel, logs), own): (&(_, Vec<_>), _)| (*kernel, logs.len(), own);
-        logs.values().zip(means.iter().map(|own: &f64| (own - of_all).exp())).map(of).collect()
+        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+        let (mut of_products, mut of_kernels) = (vec![0.0; self.products], BTreeMap::new());
+        for _ in 0..ROUNDS {
+            for (name, (_, own)) in &kernels {
+                let logs: Vec<_> =
+                    own.iter().map(|one| one.log - of_products[one.product]).collect();
+                of_kernels.insert(*name, mean(&logs));
+            }
+            for (product, log) in of_products.iter_mut().enumerate() {
+                let own = self.measurements.iter().filter(|one| one.product == product);
+                let logs: Vec<_> = own.map(|one| one.log - of_kernels[one.kernel.name()]).collect();
+                *log = mean(&logs);
+            }
+        }
+        let smallest = of_kernels.values().copied().fold(f64::INFINITY, f64::min);
+        let of = |(name, (kernel, own)): (&&str, &(&'static TensorCoreDescriptor, Vec<_>))| {
+            (*kernel, own.len(), (of_kernels[name] - smallest).exp())
+        };
+        kernels.iter().map(of).collect()
     }
 }
 
@@ -116,16 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_are_means_next_to_that_of_all() {
-        let [one, other] = [TENSOR_CORE[0], TENSOR_CORE[1]];
-        let measurement = |(kernel, factor)| Measurement { kernel, factor };
-        let all = [(one, 2.0), (other, 1.5), (one, 8.0), (other, 0.7 / 1.05)];
-        let of_kernels = Factors(all.map(measurement).into()).of_kernels();
-        assert_eq!(of_kernels.len(), 2);
+    fn factors_are_those_of_kernels_whatever_products_they_had() {
+        let [one, other, third] = [0, 1, 2].map(|i| TENSOR_CORE[i]);
+        let measurement = |(kernel, product, factor): (_, _, f64)| Measurement {
+            kernel,
+            product,
+            log: factor.ln(),
+        };
+        // The second product takes 1.5 times as long by all, and the first was not measured by `other`.
+        let all = [(one, 0, 1.1), (third, 0, 1.65), (one, 1, 1.65), (other, 1, 3.3)];
+        let factors = Factors { measurements: all.map(measurement).into(), products: 2 };
+        let of_kernels = factors.of_kernels();
+        assert_eq!(of_kernels.len(), 3);
         for (kernel, count, factor) in of_kernels {
-            let expected = if kernel.name() == one.name() { 2.0 } else { 0.5 };
-            assert_eq!(count, 2);
-            assert!((factor - expected).abs() < 1e-6, "{}: {factor}", kernel.name());
+            let expected = [(one, 2, 1.0), (other, 1, 2.0), (third, 1, 1.5)];
+            let own = expected.iter().find(|(known, ..)| known.name() == kernel.name()).unwrap();
+            assert_eq!(count, own.1);
+            assert!((factor - own.2).abs() < 1e-6, "{}: {factor}", kernel.name());
         }
         assert!(Factors::default().of_kernels().is_empty());
     }

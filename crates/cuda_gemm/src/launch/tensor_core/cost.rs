@@ -61,7 +61,8 @@ const EPILOGUE: f64 = 3.0;
 const BANDWIDTH: f64 = 4.4e6;
 
 impl Cost {
-    fn of(&self, gemm: &Gemm, division: Division, multiprocessors: u32) -> f64 {
+    /// With a factor on what the multiprocessors do.
+    fn of(&self, gemm: &Gemm, division: Division, multiprocessors: u32, factor: f64) -> f64 {
         let Self { launch, chain, outside, edge, ref split, .. } = *self;
         let multiprocessors = u64::from(multiprocessors.max(1));
         let tiles = division.tiles.saturating_mul(gemm.batch as u64).max(1);
@@ -121,14 +122,18 @@ impl Cost {
             * (steps * of_step * outside + of_block as f64 * of_tile * sequence);
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
         let memory = 2.0 * batch * (m * k + k * n + m * n) / BANDWIDTH;
-        let norm = [chain, work, memory].map(|time| time.powi(8)).iter().sum::<f64>().powf(0.125);
+        let norm = [factor * chain, factor * work, memory]
+            .map(|time| time.powi(8))
+            .iter()
+            .sum::<f64>()
+            .powf(0.125);
         launch + norm + (splits - 1) as f64 * of_block_of_cluster + fixup
     }
 
     /// The division that takes the least time, and that time.
     fn least(&self, gemm: &Gemm, multiprocessors: u32) -> Option<(f64, Division)> {
         let all = Division::all(gemm, self.kernel, multiprocessors);
-        let times = all.map(|division| (self.of(gemm, division, multiprocessors), division));
+        let times = all.map(|division| (self.of(gemm, division, multiprocessors, 1.0), division));
         times.min_by(|(a, _), (b, _)| a.total_cmp(b))
     }
 }
@@ -265,7 +270,8 @@ const COSTS: [Cost; 11] = [
     },
 ];
 
-/// How many times as long as [`COSTS`] say kernels take on a device, by their names; 1 for what is not named.
+/// How many times as long as [`COSTS`] say kernels' products take on a device, apart from launches and memory, by their names; 1 for
+/// what is not named.
 pub(crate) type Factors = BTreeMap<String, f64>;
 
 /// The kernel that should take the least time for a product.
@@ -298,8 +304,9 @@ fn times(
 ) -> impl Iterator<Item = (&'static TensorCoreDescriptor, Division, f64)> {
     COSTS.iter().filter_map(move |cost| {
         let (us, division) = cost.least(gemm, multiprocessors)?;
-        let factor = factors.get(cost.kernel.name()).copied().unwrap_or(1.0);
-        Some((cost.kernel, division, factor * us))
+        let factor = factors.get(cost.kernel.name());
+        let scaled = |factor: &f64| cost.of(gemm, division, multiprocessors, *factor);
+        Some((cost.kernel, division, factor.map_or(us, scaled)))
     })
 }
 
@@ -311,8 +318,9 @@ pub(super) fn division(
     Asked { splits, clusters, blocks }: Asked,
 ) -> Division {
     let cost = COSTS.iter().find(|cost| cost.kernel.name() == kernel.name());
-    let time =
-        |division: &Division| cost.map_or(0.0, |cost| cost.of(gemm, *division, multiprocessors));
+    let time = |division: &Division| {
+        cost.map_or(0.0, |cost| cost.of(gemm, *division, multiprocessors, 1.0))
+    };
     let all = Division::all(gemm, kernel, multiprocessors);
     let splits = splits.map(|splits| splits.clamp(1, Division::most_splits(gemm, kernel)));
     let most = kernel.blocks_per_multiprocessor();
