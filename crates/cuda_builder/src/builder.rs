@@ -227,6 +227,7 @@ impl CudaBuilder {
         rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
 
         let text = fs::read_to_string(&raw).map_err(CudaBuilderError::io(&raw))?;
+        let text = ptx::ordered(&text, |file| fs::read_to_string(file).ok());
         let finished = match self.debug {
             DebugInfo::None => without_places(&ptx::finish(&text, self.rules)?),
             DebugInfo::LineTables => {

@@ -9,9 +9,11 @@ use ptx_syntax::scan::{Kind, lexemes};
 
 use crate::rules::{LocalMemory, Panic, Rules};
 
+mod atomics;
 mod check;
 mod memcmp;
 
+pub(crate) use atomics::ordered;
 pub use check::{Refused, Site};
 
 use check::check;

@@ -1,7 +1,7 @@
 //! The kernels of `api/`, through `cust`: on the GPU if there is one, else on the software device.
 //! What they find is compared with the CPU, bit for bit.
 
-use cuda_builder::CudaArch;
+use cuda_builder::{CudaArch, DebugInfo};
 use cust::launch;
 use cust::memory::CopyDestination;
 
@@ -196,6 +196,43 @@ fn atomics_add_up() {
     assert_eq!(api.read(&integers)[..2], [THREADS as u32, THREADS as u32 - 1]);
     assert_eq!(api.read(&wide), [1 + ((THREADS as u64) << 33)]);
     assert_eq!(api.read(&out), [33.0, -128.0, 11.0, 9.0]);
+}
+
+/// LLVM drops the ordering of these: see `cuda_builder`'s `ptx/atomics.rs`.
+#[test]
+fn read_modify_writes_have_their_ordering() {
+    for debug in [DebugInfo::None, DebugInfo::LineTables] {
+        let builder = common::api().debug(debug);
+        let Some(text) = common::ptx("api", builder, CudaArch::Sm80) else { return };
+        let body = text.split_once(".entry orderings(").unwrap().1;
+        let body = body.split_once("\n}").unwrap().0;
+        let words = body.split_whitespace();
+        let words =
+            words.filter(|word| ["atom.", "fence."].iter().any(|mark| word.starts_with(mark)));
+        assert_eq!(
+            words.collect::<Vec<_>>(),
+            [
+                "atom.acquire.sys.global.exch.b32",
+                "atom.release.sys.global.add.u32",
+                "atom.acq_rel.sys.global.add.u32",
+                "atom.relaxed.sys.global.or.b32",
+                "fence.sc.sys;",
+                "atom.acq_rel.sys.global.xor.b32",
+            ]
+        );
+        let api = Api::load(&text, CudaArch::Sm80);
+        let (lock, count) = (buffer(&[0u32]), buffer(&[0u32]));
+        let (sum, total) = (buffer(&[0u32]), buffer(&[0u32]));
+        run!(api.orderings[8, 32](
+            lock.as_device_ptr(),
+            count.as_device_ptr(),
+            sum.as_device_ptr(),
+            total.as_device_ptr()
+        ));
+        assert_eq!(api.read(&total), [8]);
+        assert_eq!(api.read(&count), [8 | 3 << 16]);
+        assert_eq!(api.read(&lock), [0]);
+    }
 }
 
 #[test]

@@ -92,8 +92,9 @@ BUG| cp.async.ca.shared.global [%r4], [%rd4], 4;
         found: UNWRITTEN,
         threads: 32,
         blocks: 2,
+        // The clean one writes a value with padding, and copies all of it.
         body: "  st.local.b32 [depot], 1;
-FIX| st.local.b32 [depot+4], 1;
+FIX| st.local.b8 [depot+4], 1;
   ld.local.b32 %r12, [depot+4]; st.global.b32 [%rd4], %r12;",
     },
     Twin {

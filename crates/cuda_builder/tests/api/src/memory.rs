@@ -191,6 +191,28 @@ pub unsafe fn atomics(
     }
 }
 
+/// Orders memory by read-modify-writes alone, each with an ordering of its own.
+///
+/// # Safety
+/// `lock` and `count` are 0 before, and nothing but this touches `sum` and `total`.
+#[kernel]
+pub unsafe fn orderings(lock: &AtomicU32, count: &AtomicU32, sum: *mut u32, total: *mut u32) {
+    if thread::thread_idx_x() != 0 {
+        return;
+    }
+    while lock.swap(1, Acquire) == 1 {}
+    // SAFETY: whoever has the lock is alone, and the last block comes after all others.
+    unsafe {
+        *sum += 1;
+        lock.fetch_sub(1, Release);
+        if count.fetch_add(1, AcqRel) + 1 == thread::grid_dim_x() {
+            *total = *sum;
+            count.fetch_or(1 << 16, Relaxed);
+            count.fetch_xor(1 << 17, SeqCst);
+        }
+    }
+}
+
 /// Every operation on nine integers, each by all threads, with `value`.
 macro_rules! integer_operations {
     ($atoms:ident, $value:expr) => {
