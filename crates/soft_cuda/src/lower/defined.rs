@@ -30,7 +30,9 @@ pub(super) fn watch(
     for block in &mut ir.blocks {
         let Block { insts, end, line, .. } = block;
         for inst in std::mem::take(insts) {
-            let (before, after) = around(&watched, inst.fields.iter().chain(&inst.extra), &inst);
+            // A value that is moved to local memory may hold nothing, as a part of an `enum` does.
+            let extra = if inst.kind == InstKind::StoreLocal { &[][..] } else { &inst.extra };
+            let (before, after) = around(&watched, inst.fields.iter().chain(extra), &inst);
             insts.extend(before);
             insts.push(inst);
             insts.extend(after);

@@ -72,6 +72,8 @@ pub(crate) enum InstKind {
     Copy,
     /// A load of 32-bit elements from shared memory by a 32-bit address.
     LoadShared,
+    /// A store to local memory, whose values are `extra`.
+    StoreLocal,
     /// A check that stands for no PTX instruction.
     Check,
     /// That of a load from shared memory by a 32-bit address.

@@ -176,7 +176,9 @@ impl Lowering<'_> {
         address: &Address,
         (parts, acquires): (&[Field], Option<bool>),
     ) {
-        let values = if kind.writes() { parts } else { &[] };
+        // Threads do not meet in local memory.
+        let compared = kind.writes() && address.space != Some(Space::Local);
+        let values = if compared { parts } else { &[] };
         let count = parts.len() as u32;
         let of = Accessed { kind, element: transfer.bytes, count, values, wide: transfer.wide };
         self.check_access(at, address, &of);
@@ -214,7 +216,10 @@ impl Lowering<'_> {
         let [space, wide] = [space_number(address.space), address.wide.into()];
         let head = [address.offset, space, wide, transfer.pack(), n as u32];
         let extra = head.into_iter().map(raw).chain(parts.iter().copied()).collect();
-        self.emit_extra(at, run, [raw(0), base, raw(0), raw(0), raw(0), raw(0)], extra);
+        let inst = self.emit_extra(at, run, [raw(0), base, raw(0), raw(0), raw(0), raw(0)], extra);
+        if !load && address.space == Some(Space::Local) {
+            inst.kind = InstKind::StoreLocal;
+        }
     }
 
     fn load(&mut self, at: &mut Context<'_>) -> Result<()> {
