@@ -11,7 +11,7 @@ use crate::error::Error;
 /// The most launches whose maps are kept: a layer of each block of a model, with some buffers for its inputs.
 const CAPACITY: usize = 256;
 
-/// The tensor maps of A and B of a plan's launches, by what they were made of: the driver takes about a microsecond for each.
+/// The tensor maps of A and B of a plan's launches, by what they were made of, so that the driver need not make them anew.
 pub(super) struct MapCache<Key>(Mutex<HashMap<Key, [CUtensorMap; 2]>>);
 
 impl<Key> Default for MapCache<Key> {
