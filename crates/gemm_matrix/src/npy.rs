@@ -191,6 +191,24 @@ mod tests {
     }
 
     #[test]
+    fn fortran_order_goes_on_from_piece_to_piece() {
+        // Five pieces in f32 and three in f16. Each value is its place in the file, as f16 has it.
+        let (rows, cols) = (517, 521);
+        let place = |row, col| ((col * rows + row) % 2003) as f32;
+        let expected = Matrix::from_fn(rows, cols, place);
+        let elements: Vec<f32> =
+            (0..cols).flat_map(|col| (0..rows).map(move |row| place(row, col))).collect();
+        for (element, descr) in [(Element::F32, "<f4"), (Element::F16, "<f2")] {
+            let dictionary = format!(
+                "{{'descr': '{descr}', 'fortran_order': True, 'shape': ({rows}, {cols}), }}\n"
+            );
+            let mut bytes = file(&dictionary, &[]);
+            bytes.extend(element.encode(&elements));
+            assert!(read(&bytes).unwrap() == expected, "{descr}");
+        }
+    }
+
+    #[test]
     fn f16_comes_in() {
         let matrix = Matrix::from_vec(2, 2, vec![1.0, 65504.0, -0.1, f32::INFINITY]);
         let mut bytes = file("{'descr': '<f2', 'fortran_order': False, 'shape': (2, 2), }", &[]);
