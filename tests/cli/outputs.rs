@@ -301,6 +301,40 @@ fn one_file_is_not_written_twice() {
 }
 
 #[test]
+fn a_result_replaces_the_old_c_but_neither_a_nor_b() {
+    let files = Files::new();
+    let one = |i: usize, j: usize| f32::from(i == j);
+    let (a, b) = (files.matrix("a.npy", 2, 2, one), files.matrix("b.npy", 2, 2, one));
+    let c = files.matrix("c.npy", 2, 2, |_, _| 1.0);
+    let product = ["--device", "soft", "--kernel", "naive", "--a", &a, "--b", &b, "--c", &c];
+    let product = [&product[..], &["--beta", "1"]].concat();
+    let mut cases = vec![("--a", files.path("a.npy")), ("--b", files.path("./b.npy"))];
+    #[cfg(unix)]
+    {
+        let link = files.path("link.npy");
+        std::os::unix::fs::symlink(&a, &link).unwrap();
+        cases.push(("--a", link));
+    }
+    for (option, out) in &cases {
+        let reason = format!("{option} reads the same file, which would be lost");
+        let says = ["cannot write", &reason, "choose another output file"];
+        refused_without_a_trace(&files, &[&product[..], &["--out", out]].concat(), &says);
+    }
+    let ran = run(&[&product[..], &["--out", &c]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(read_npy(&c).1, [2.0, 1.0, 1.0, 2.0]);
+
+    // A second hard link keeps what the first one had.
+    let hard = files.path("hard.npy");
+    fs::hard_link(&a, &hard).unwrap();
+    let before = fs::read(&a).unwrap();
+    let ran = run(&[&product[..], &["--out", &hard]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(read_npy(&hard).1, [3.0, 1.0, 1.0, 3.0]);
+    assert_eq!(fs::read(&a).unwrap(), before);
+}
+
+#[test]
 fn a_matrix_replaces_nothing_but_a_matrix() {
     let files = Files::new();
     let (saved, table) = (files.path("saved.jsonl"), files.path("table.json"));

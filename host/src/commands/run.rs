@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     if gemm.beta == 0.0 && source.has_c() {
         stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
-    let output = args.out.as_deref().map(Output::for_matrix).transpose()?;
+    let output = args.output()?;
     let table = args.table.as_deref().map(Table::read).transpose()?;
     let mut reporter = Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 

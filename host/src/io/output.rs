@@ -78,13 +78,20 @@ impl Output {
         created.map(drop).map_err(|error| self.refused(error.kind().to_string()))
     }
 
-    fn refused(&self, reason: String) -> Error {
+    /// That this file is not to be written, and why.
+    pub fn refused(&self, reason: String) -> Error {
         Error::Output { path: self.path.clone(), reason }
     }
 
     /// Whether both are the same file, however they are spelt.
     pub fn is_same_file(&self, other: &Self) -> bool {
         self.target == other.target
+    }
+
+    /// Whether a file that is read is this one, by any path. A second hard link is another file: it
+    /// keeps its contents when this one is replaced.
+    pub fn replaces(&self, input: &Path) -> bool {
+        fs::canonicalize(input).is_ok_and(|input| input == self.target)
     }
 
     /// Writes the matrix as a `.npy` file, in C order.

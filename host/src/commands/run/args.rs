@@ -11,6 +11,7 @@ use crate::commands::product::{ProductArgs, seed, size};
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::input::{Arrangement, Source};
+use crate::io::output::Output;
 use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
@@ -105,9 +106,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "C.npy", requires = "a")]
     c: Option<PathBuf>,
 
-    /// Where to store C if it is right, a .npy file. Nothing but such a file is replaced.
+    /// Where to store C if it is right, a .npy file. Nothing but such a file is replaced: that of
+    /// --c may be, those of --a and --b are not.
     #[arg(long, value_name = "OUT.npy")]
-    pub out: Option<PathBuf>,
+    out: Option<PathBuf>,
 
     /// A table for people, or JSON: one object per result and line.
     #[arg(long, value_enum, default_value_t)]
@@ -193,6 +195,23 @@ impl RunArgs {
             Some((_, message)) => Err(Error::usage(message)),
             None => Ok(()),
         }
+    }
+
+    /// Where C is stored, if anywhere. The old C may be there, but neither A nor B.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`].
+    pub fn output(&self) -> Result<Option<Output>, Error> {
+        let Some(path) = &self.out else { return Ok(None) };
+        let output = Output::for_matrix(path)?;
+        for (option, input) in [("--a", &self.a), ("--b", &self.b)] {
+            if input.as_deref().is_some_and(|input| output.replaces(input)) {
+                let reason = format!("{option} reads the same file, which would be lost");
+                return Err(output.refused(reason));
+            }
+        }
+        Ok(Some(output))
     }
 
     /// Where the matrices come from.
