@@ -82,6 +82,36 @@ fn options_of_the_software_device_are_refused_elsewhere() {
         let arguments = [&SMALL[..], &[option, value]].concat();
         expect_refusal(&soft(&arguments), &arguments, &[option, "is none of"]);
     }
-    let arguments = [&SMALL[..], &["--instruction-budget", "0"]].concat();
-    expect_refusal(&soft(&arguments), &arguments, &["--instruction-budget"]);
+    let says = ["--instruction-budget", "a number of warp instructions from 1 to"];
+    for budget in ["0", "-1", "many", "18446744073709551616"] {
+        let arguments = [&SMALL[..], &["--instruction-budget", budget]].concat();
+        expect_refusal(&soft(&arguments), &arguments, &says);
+    }
+}
+
+#[test]
+fn options_stand_in_place_of_the_environment() {
+    let with = |variables: &[(&str, &str)], options: &[&str]| {
+        let mut command = command(&[&["--device", "soft"], &SMALL[..], options].concat());
+        finish(command.envs(variables.iter().copied()).output().unwrap())
+    };
+    let check = ("SOFT_CUDA_CHECK", "bad");
+    let schedule = ("SOFT_CUDA_SCHEDULE", "bad");
+    let budget = ("SOFT_CUDA_INSTRUCTION_BUDGET", "bad");
+    let options =
+        ["--check", "sync", "--schedule", "random:3", "--instruction-budget", "1000000000"];
+    let ran = with(&[check, schedule, budget], &options);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let line = json(&ran);
+    assert_eq!((&line["checks"], &line["schedule"]), (&"sync".into(), &"random:3".into()));
+    assert_eq!(line["instruction_budget"], 1_000_000_000);
+
+    // One option is not in the way of the other variables.
+    let valid = ("SOFT_CUDA_SCHEDULE", "adversarial");
+    let ran = with(&[check, valid], &["--check", "none"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(json(&ran)["schedule"], "adversarial");
+    for (variable, options) in [(check, &options[2..]), (schedule, &options[..2])] {
+        expect_refusal(&with(&[variable], options), options, &[variable.0, "`bad`"]);
+    }
 }

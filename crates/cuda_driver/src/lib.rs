@@ -60,8 +60,9 @@
 //! | `SOFT_CUDA_SCHEDULE` | `in-order` (the default), `random:SEED` or `adversarial`; see [`soft_cuda::Schedule`] |
 //! | `SOFT_CUDA_INSTRUCTION_BUDGET` | warp instructions after which a launch is ended |
 //!
-//! `cuInit` answers `CUDA_ERROR_INVALID_VALUE` to any other value, and [`last_error()`] explains
-//! it. What a check finds is a fault of the launch, as above, unless
+//! An empty variable is one that is not set. `cuInit` answers `CUDA_ERROR_INVALID_VALUE` to any
+//! other value, unless [`soft::configure_with`] has set something in its place, and
+//! [`last_error()`] explains it. What a check finds is a fault of the launch, as above, unless
 //! [`max_findings`](soft_cuda::Config::max_findings) of [`soft::configure`] lets launches go on;
 //! [`soft::findings`] lists everything, as text, or as JSON (the feature `json`).
 //!

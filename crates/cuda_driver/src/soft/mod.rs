@@ -24,6 +24,8 @@ pub(crate) mod tensor;
 mod work;
 
 pub use context::last_fault;
-pub use instance::{AlreadyInUse, configure, default_config, device, progress};
+pub use instance::{
+    AlreadyInUse, Settings, configure, configure_with, default_config, device, progress,
+};
 pub(crate) use instance::{check_environment, unsupported};
 pub use leaks::{Leak, findings, leaks, take_findings};

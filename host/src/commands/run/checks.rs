@@ -1,6 +1,6 @@
 //! What the software device checks, and how it runs kernels.
 
-use cuda_driver::soft::{self, AlreadyInUse};
+use cuda_driver::soft::{self, AlreadyInUse, Settings};
 use cuda_driver::soft_cuda::{Checks, Schedule};
 use host::{Device, DeviceChoice};
 
@@ -31,8 +31,15 @@ pub struct CheckArgs {
     /// Warp instructions after which the software device ends a launch
     /// [default: $SOFT_CUDA_INSTRUCTION_BUDGET, or none].
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = budget)]
     instruction_budget: Option<u64>,
+}
+
+/// A number of warp instructions.
+fn budget(text: &str) -> Result<u64, String> {
+    let budget = text.parse().ok().filter(|&budget| budget > 0);
+    budget
+        .ok_or_else(|| format!("a budget is a number of warp instructions from 1 to {}", u64::MAX))
 }
 
 impl CheckArgs {
@@ -52,13 +59,12 @@ impl CheckArgs {
             let message = format!("{option} is for the software device: add --device soft");
             return Err(Error::usage(message));
         }
-        let mut config = soft::default_config();
-        if let Some(checks) = self.check {
-            (config.checks, config.max_findings) = (checks, MAX_FINDINGS);
-        }
-        config.schedule = self.schedule.unwrap_or(config.schedule);
-        config.instruction_budget = self.instruction_budget.or(config.instruction_budget);
-        let done = soft::configure(config);
+        let done = soft::configure_with(Settings {
+            checks: self.check,
+            schedule: self.schedule,
+            instruction_budget: self.instruction_budget,
+            max_findings: self.check.map(|_| MAX_FINDINGS),
+        });
         done.map_err(|error: AlreadyInUse| Error::usage(format!("{option}: {error}")))
     }
 
