@@ -75,6 +75,15 @@ fn overflow_is_said_and_nan_is_stored() {
     let ran = soft(&["--kernel", "naive", "--a", &huge, "--b", &huge]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("warning: naive: 4 element(s) overflow f32"), "{}", ran.stderr);
+    // Twice 300 * 300 is more than f16 has, and twice 1.5e19 * 1.5e19 more than bf16 has.
+    for (name, value) in [("f16", 300.0), ("bf16", 1.5e19)] {
+        let large = files.matrix(name, 2, 2, |_, _| value);
+        let product = ["--device", "soft-sm90", "--kernel", "auto", "--a", &large, "--b", &large];
+        let ran = run(&[&product[..], &["--compute", name, "--output", name]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let says = format!("warning: auto: 4 element(s) overflow {name} and");
+        assert!(ran.stderr.contains(&says), "{}", ran.stderr);
+    }
 
     let nan = files.matrix("n.npy", 2, 2, |i, _| if i == 0 { f32::NAN } else { 1.0 });
     let out = files.path("out.npy");

@@ -9,7 +9,7 @@ use host::forecast::Forecast;
 use host::time::Samples;
 use host::verify::Check;
 use host::workload::{Timed, Workload, samples};
-use host::{Compute, Device, Gemm, Matrix, Selection, Shape, Table};
+use host::{Compute, Device, Element, Gemm, Matrix, Selection, Shape, Table};
 
 use super::list;
 use super::outcome::Outcome;
@@ -149,7 +149,8 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
             if candidate.title.rung.is_some() {
                 before = Some(samples.clone());
             }
-            if conclude(candidate.title.name, &check, &result, output.as_ref())? == Outcome::Wrong {
+            let name = candidate.title.name;
+            if conclude(name, gemm.output, &check, &result, output.as_ref())? == Outcome::Wrong {
                 outcome = Outcome::Wrong;
             }
             let title = candidate.title;
@@ -183,16 +184,19 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// Stores a right result, and says what is odd about it.
+/// Stores a right result, whose elements are of type `element` on the device, and says what is odd
+/// about it.
 fn conclude(
     name: &str,
+    element: Element,
     check: &Check,
     result: &Matrix,
     output: Option<&Output>,
 ) -> Result<Outcome, Error> {
     if check.overflowed > 0 {
         stdio::say(format_args!(
-            "warning: {name}: {} element(s) overflow f32 and are not finite; scale the matrices down",
+            "warning: {name}: {} element(s) overflow {element} and are not finite; scale the matrices \
+             down",
             check.overflowed
         ));
     }
@@ -237,11 +241,17 @@ mod tests {
 
         let wrong = Matrix::from_vec(1, 1, vec![2.0]);
         let check = reference.check(&wrong).unwrap();
-        assert_eq!(conclude("naive", &check, &wrong, Some(&output)).unwrap(), Outcome::Wrong);
+        assert_eq!(
+            conclude("naive", Element::F32, &check, &wrong, Some(&output)).unwrap(),
+            Outcome::Wrong
+        );
         assert!(!path.exists());
 
         let check = reference.check(&one).unwrap();
-        assert_eq!(conclude("naive", &check, &one, Some(&output)).unwrap(), Outcome::Right);
+        assert_eq!(
+            conclude("naive", Element::F32, &check, &one, Some(&output)).unwrap(),
+            Outcome::Right
+        );
         assert_eq!(NpyFile::open(&path).unwrap().read().unwrap(), one);
     }
 }

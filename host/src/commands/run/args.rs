@@ -94,7 +94,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t)]
     l2: L2Arg,
 
-    /// A, a .npy file of float32, in C or Fortran order.
+    /// A, a .npy file of float32 or float16, in C or Fortran order.
     #[arg(long, value_name = "A.npy", requires = "b")]
     a: Option<PathBuf>,
 
