@@ -68,6 +68,22 @@ pub enum Error {
         max: usize,
     },
 
+    /// A matrix whose bytes cannot be counted.
+    #[error(
+        "a matrix of {rows} x {cols} takes a buffer of {elements} elements, and the longest possible \
+         has {max}; use a smaller one"
+    )]
+    MatrixTooLarge {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        cols: usize,
+        /// Elements of its buffer, with what lies around and between the rows.
+        elements: u128,
+        /// The most elements.
+        max: usize,
+    },
+
     /// A leading dimension shorter than the rows it separates.
     #[error("{what} is {ld} and each row holds {cols} elements; {what} must be at least {cols}")]
     LeadingDimension {

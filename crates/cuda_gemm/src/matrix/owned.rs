@@ -87,7 +87,8 @@ impl DeviceMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`], for one if there is too little memory.
+    /// [`Error::MatrixTooLarge`] if its size cannot be counted; [`Error::Driver`], for one if there
+    /// is too little memory.
     pub fn zeros(on: impl Into<Stream>, rows: usize, cols: usize) -> Result<Self, Error> {
         Self::zeros_in(on, rows, cols, Layout::dense(cols))
     }
@@ -96,7 +97,7 @@ impl DeviceMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::LeadingDimension`] if `ld` is less than `cols`; [`Error::TooLarge`] if the
+    /// [`Error::LeadingDimension`] if `ld` is less than `cols`; [`Error::MatrixTooLarge`] if the
     /// buffer's size cannot be counted; [`Error::Driver`].
     pub fn zeros_in(
         on: impl Into<Stream>,
@@ -110,10 +111,11 @@ impl DeviceMatrix {
         const MAX: usize = isize::MAX as usize / 4;
         // The largest numbers that there are add up to 2^128 - 1.
         let around = layout.offset as u128 + layout.tail as u128;
-        let len = usize::try_from(span(rows, cols, layout.ld) + around)
+        let elements = span(rows, cols, layout.ld) + around;
+        let len = usize::try_from(elements)
             .ok()
             .filter(|&len| len <= MAX)
-            .ok_or(Error::TooLarge { what: "matrix", value: usize::MAX, max: MAX })?;
+            .ok_or(Error::MatrixTooLarge { rows, cols, elements, max: MAX })?;
         let memory = Memory::zeroed(&on.into(), len)?;
         Ok(Self { memory, rows, cols, layout })
     }
@@ -278,5 +280,28 @@ impl<'a> From<&'a DeviceMatrix> for DeviceMatrixRef<'a> {
 impl<'a> From<&'a mut DeviceMatrix> for DeviceMatrixMut<'a> {
     fn from(matrix: &'a mut DeviceMatrix) -> Self {
         matrix.view_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceChoice;
+
+    #[test]
+    fn what_is_too_large_is_refused_by_its_size() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let (most, max) = (usize::MAX, isize::MAX as usize / 4);
+        let refused = DeviceMatrix::zeros(&device, most / 4, 1).unwrap_err().to_string();
+        let says = format!(
+            "a matrix of {0} x 1 takes a buffer of {0} elements, and the longest possible has {max}; \
+             use a smaller one",
+            most / 4
+        );
+        assert_eq!(refused, says);
+        // With all that is around it.
+        let layout = Layout { offset: most, ld: most, tail: most };
+        let refused = DeviceMatrix::zeros_in(&device, most, most, layout).unwrap_err();
+        assert!(matches!(refused, Error::MatrixTooLarge { elements: u128::MAX, .. }));
     }
 }
