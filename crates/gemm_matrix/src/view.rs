@@ -26,6 +26,14 @@ pub enum ViewError {
         /// Elements of the slice.
         len: usize,
     },
+    /// A slice that goes on where the matrix ends, where all of it should be copied.
+    #[error("the matrix has {elements} elements, and the slice {len}; pass a shorter one")]
+    TooLong {
+        /// Elements of the matrix.
+        elements: u128,
+        /// Elements of the slice.
+        len: usize,
+    },
     /// A matrix of another library whose rows are not stored element after element, and in order.
     #[error(
         "the matrix is not row-major; pass its transpose if that is, or copy it to row-major order"

@@ -1,5 +1,6 @@
 //! Matrices of 16-bit floats in a device's memory.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use gemm_matrix::{Element, Matrix, MatrixRef, ViewError};
@@ -103,7 +104,8 @@ impl DeviceHalfMatrix {
     ///
     /// # Errors
     ///
-    /// As for [`DeviceHalfMatrix::zeros`], and [`Error::View`] if there are too few.
+    /// As for [`DeviceHalfMatrix::zeros`], and [`Error::View`] if there are not exactly
+    /// `rows * cols`.
     pub fn from_bits(
         on: impl Into<Stream>,
         input: InputType,
@@ -138,12 +140,14 @@ impl DeviceHalfMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::View`] if there are too few; [`Error::Driver`].
+    /// [`Error::View`] if there are too few or too many; [`Error::Driver`].
     pub fn upload_bits(&mut self, bits: &[u16]) -> Result<(), Error> {
         let cols = self.cols;
-        let needed = self.rows as u128 * cols as u128;
-        if (bits.len() as u128) < needed {
-            return Err(ViewError::TooShort { needed, len: bits.len() }.into());
+        let (elements, len) = (self.rows as u128 * cols as u128, bits.len());
+        match elements.cmp(&(len as u128)) {
+            Ordering::Greater => return Err(ViewError::TooShort { needed: elements, len }.into()),
+            Ordering::Less => return Err(ViewError::TooLong { elements, len }.into()),
+            Ordering::Equal => {}
         }
         self.copy_rows(|row| {
             bits[row * cols..][..cols].iter().flat_map(|bits| bits.to_le_bytes()).collect()
@@ -322,5 +326,9 @@ mod tests {
         }
         let short = DeviceHalfMatrix::from_bits(&device, InputType::F16, &[1, 2, 3], 2, 2);
         assert!(matches!(short, Err(Error::View(ViewError::TooShort { needed: 4, len: 3 }))));
+        let long = DeviceHalfMatrix::from_bits(&device, InputType::F16, &[1, 2, 3, 4, 5], 2, 2);
+        assert!(matches!(long, Err(Error::View(ViewError::TooLong { elements: 4, len: 5 }))));
+        let none = DeviceHalfMatrix::from_bits(&device, InputType::F16, &[1], 0, 9);
+        assert!(matches!(none, Err(Error::View(ViewError::TooLong { elements: 0, len: 1 }))));
     }
 }
