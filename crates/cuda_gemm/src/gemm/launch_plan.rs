@@ -74,7 +74,7 @@ impl LaunchPlan {
 
     /// As [`LaunchPlan::new`], with K split among `splits` blocks per tile of C, for a kernel with
     /// [`KernelAbi::SplitK`]. There are fewer splits if K has fewer steps, or where whole steps
-    /// do not go further, and at most 65535.
+    /// do not go further, and at most 65535; 0 counts as 1.
     ///
     /// # Errors
     ///

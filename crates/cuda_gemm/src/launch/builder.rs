@@ -79,7 +79,8 @@ impl PlanBuilder {
         &self.kernel
     }
 
-    /// Split-K: K is split among so many blocks per tile of C; see [`LaunchPlan::split`].
+    /// Split-K: K is split among so many blocks per tile of C, and 0 counts as 1; see
+    /// [`LaunchPlan::split`].
     pub fn splits(self, splits: u32) -> Self {
         Self { splits, ..self }
     }

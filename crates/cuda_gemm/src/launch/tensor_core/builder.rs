@@ -66,14 +66,14 @@ impl TensorCoreBuilder {
     }
 
     /// K is split in so many parts, or as many as the kernel can have of it, rather than as seems best; for a
-    /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it.
+    /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it. 0 counts as 1.
     pub fn splits(self, splits: u32) -> Self {
         Self { asked: Asked { splits: Some(splits), ..self.asked }, ..self }
     }
 
     /// The steps along K of all tiles are shared equally by so many clusters (*stream-K*), or as many as there can be, rather
     /// than as seems best; for a kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) K. As many clusters as
-    /// tiles have a tile each. Memory for their partial sums is allocated.
+    /// tiles have a tile each, and 0 counts as 1. Memory for their partial sums is allocated.
     pub fn clusters(self, clusters: u32) -> Self {
         Self { asked: Asked { clusters: Some(clusters), ..self.asked }, ..self }
     }
@@ -141,7 +141,7 @@ impl TensorCoreBuilder {
         let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
         gemm.validate()?;
         let Asked { splits, clusters, blocks } = asked;
-        let is_divided = splits.is_some_and(|splits| splits != 1)
+        let is_divided = splits.is_some_and(|splits| splits > 1)
             || clusters.is_some()
             || blocks.is_some_and(|blocks| blocks != descriptor.blocks_per_multiprocessor());
         if is_divided && !descriptor.splits() {
@@ -235,11 +235,26 @@ pub(crate) struct Loaded {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::{InputType, wgmma_persistent};
+    use kernels_gpu::{InputType, wgmma_persistent, wgmma_split};
 
     use super::*;
     use crate::device::{Device, DeviceChoice};
     use crate::gemm::MAX_DIMENSION;
+
+    /// A kernel that splits nothing accepts them, too.
+    #[test]
+    fn splits_of_0_count_as_1() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        for kernel in [&wgmma_persistent::TILE_64X64, &wgmma_split::TILE_64X16] {
+            let kernel = device.tensor_core(kernel, InputType::Bf16).unwrap();
+            let division = |splits| {
+                let plan = kernel.plan(Gemm::new(64, 64, 4096)).splits(splits);
+                plan.load().map(|loaded| loaded.division)
+            };
+            assert_eq!(division(0).unwrap(), division(1).unwrap());
+            assert_eq!(division(2).is_ok(), kernel.descriptor().splits());
+        }
+    }
 
     #[test]
     fn a_c_of_too_many_tiles_is_refused() {
