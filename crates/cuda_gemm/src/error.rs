@@ -70,8 +70,8 @@ pub enum Error {
 
     /// A matrix whose bytes cannot be counted.
     #[error(
-        "a matrix of {rows} x {cols} takes a buffer of {elements} elements, and the longest possible \
-         has {max}; use a smaller one"
+        "a matrix of {rows} x {cols} takes a buffer of {elements} elements, and the longest \
+         possible has {max}; use a smaller one"
     )]
     MatrixTooLarge {
         /// Rows.

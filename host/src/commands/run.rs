@@ -195,8 +195,8 @@ fn conclude(
 ) -> Result<Outcome, Error> {
     if check.overflowed > 0 {
         stdio::say(format_args!(
-            "warning: {name}: {} element(s) overflow {element} and are not finite; scale the matrices \
-             down",
+            "warning: {name}: {} element(s) overflow {element} and are not finite; scale the \
+             matrices down",
             check.overflowed
         ));
     }

@@ -57,8 +57,8 @@ fn config_with(settings: &Settings) -> Config {
 }
 
 /// `config` with `settings`, and for what these leave open with what the environment says:
-/// `SOFT_CUDA_CHECK`, `SOFT_CUDA_SCHEDULE` and `SOFT_CUDA_INSTRUCTION_BUDGET`. Fails with a sentence
-/// about a variable that makes no sense.
+/// `SOFT_CUDA_CHECK`, `SOFT_CUDA_SCHEDULE` and `SOFT_CUDA_INSTRUCTION_BUDGET`. Fails with a
+/// sentence about a variable that makes no sense.
 fn environment(config: Config, settings: &Settings) -> Result<Config, String> {
     fn read<T, E: Display>(
         set: Option<T>,

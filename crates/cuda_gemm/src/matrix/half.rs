@@ -64,8 +64,8 @@ impl DeviceHalfMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::MatrixTooLarge`] if the elements cannot be counted; [`Error::Driver`], for one if there is
-    /// too little memory.
+    /// [`Error::MatrixTooLarge`] if the elements cannot be counted; [`Error::Driver`], for one if
+    /// there is too little memory.
     pub fn zeros(
         on: impl Into<Stream>,
         input: InputType,

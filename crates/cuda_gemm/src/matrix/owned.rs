@@ -294,8 +294,8 @@ mod tests {
         let (most, max) = (usize::MAX, isize::MAX as usize / 4);
         let refused = DeviceMatrix::zeros(&device, most / 4, 1).unwrap_err().to_string();
         let says = format!(
-            "a matrix of {0} x 1 takes a buffer of {0} elements, and the longest possible has {max}; \
-             use a smaller one",
+            "a matrix of {0} x 1 takes a buffer of {0} elements, and the longest possible has \
+             {max}; use a smaller one",
             most / 4
         );
         assert_eq!(refused, says);
