@@ -227,7 +227,7 @@ impl CudaBuilder {
         rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
 
         let text = fs::read_to_string(&raw).map_err(CudaBuilderError::io(&raw))?;
-        let text = ptx::ordered(&text, |file| fs::read_to_string(file).ok());
+        let text = ptx::restore_orderings(&text, |file| fs::read_to_string(file).ok());
         let finished = match self.debug {
             DebugInfo::None => without_places(&ptx::finish(&text, self.rules)?),
             DebugInfo::LineTables => {
@@ -339,7 +339,7 @@ impl CudaBuilder {
             format!("-Cjump-tables={}", if self.jump_tables { "yes" } else { "no" }),
             // The backend has no library to call for these.
             "-Cllvm-args=-expand-fp-convert-bits=64".into(),
-            // They change no instruction, and say where in the source a refused one is.
+            // They say which ordering an atomic instruction has, and where in the source a refused one is.
             "-Cdebuginfo=line-directives-only".into(),
         ];
         let mut llvm_option = |on: bool, option: &str| {

@@ -13,7 +13,7 @@ mod atomics;
 mod check;
 mod memcmp;
 
-pub(crate) use atomics::ordered;
+pub(crate) use atomics::restore_orderings;
 pub use check::{Refused, Site};
 
 use check::check;

@@ -204,13 +204,21 @@ fn read_modify_writes_have_their_ordering() {
     for debug in [DebugInfo::None, DebugInfo::LineTables] {
         let builder = common::api().debug(debug);
         let Some(text) = common::ptx("api", builder, CudaArch::Sm80) else { return };
-        let body = text.split_once(".entry orderings(").unwrap().1;
-        let body = body.split_once("\n}").unwrap().0;
-        let words = body.split_whitespace();
-        let words =
-            words.filter(|word| ["atom.", "fence."].iter().any(|mark| word.starts_with(mark)));
+        let words = |kernel: &str| -> Vec<String> {
+            let (_, body) = text.split_once(&format!(".entry {kernel}(")).unwrap();
+            let words = body.split_once("\n}").unwrap().0.split_whitespace();
+            let marks = ["atom.", "red.", "fence."];
+            let of_atomics = words.filter(|word| marks.iter().any(|mark| word.starts_with(mark)));
+            of_atomics.map(str::to_owned).collect()
+        };
+        let narrow = words("narrow_orderings");
+        let is_ordered = |word: &&String| {
+            let ordering = word.split('.').nth(1).unwrap();
+            ["relaxed", "acquire", "release", "acq_rel", "sc"].contains(&ordering)
+        };
+        assert!(narrow.len() > 7 && narrow.iter().all(|word| is_ordered(&word)), "{narrow:?}");
         assert_eq!(
-            words.collect::<Vec<_>>(),
+            words("orderings"),
             [
                 "atom.acquire.sys.global.exch.b32",
                 "atom.release.sys.global.add.u32",

@@ -13,10 +13,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// How a file of `core` ends that has these lines.
-const ATOMIC: &str = "core/src/sync/atomic.rs";
+/// How the name of the file of `core` ends that has these lines.
+const ATOMIC: &str = "/core/src/sync/atomic.rs";
 
-/// What a line of `core` names its ordering by, and the qualifiers in PTX; of others there is a fence in front.
+/// How a line of `core` names an ordering, and the qualifiers of it in PTX; others have a fence.
 const ORDERINGS: [(&str, &str); 4] = [
     ("AO::Relaxed", "relaxed.sys"),
     ("AO::Acquire", "acquire.sys"),
@@ -25,51 +25,68 @@ const ORDERINGS: [(&str, &str); 4] = [
 ];
 
 /// The text with an ordering for each read-modify-write that LLVM has written without one. `read` has the text of a file.
-pub(crate) fn ordered(text: &str, read: impl Fn(&str) -> Option<String>) -> Cow<'_, str> {
+pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String>) -> Cow<'_, str> {
     if !text.lines().any(|line| unordered(line).is_some()) {
         return Cow::Borrowed(text);
     }
-    let files: HashMap<&str, &str> = text.lines().filter_map(file).collect();
-    let of_core: HashMap<&str, String> = files
-        .into_iter()
-        .filter(|(_, name)| name.ends_with(ATOMIC))
+    let core: HashMap<&str, String> = text
+        .lines()
+        .filter_map(file)
+        .filter(|(_, name)| name.replace('\\', "/").ends_with(ATOMIC))
         .filter_map(|(number, name)| Some((number, read(name)?)))
         .collect();
-    let of_place = |place: &str| {
-        let mut words = place.split_whitespace();
+    let ordering_at = |location: &str| {
+        let mut words = location.split_whitespace();
         let (number, line) = (words.next()?, words.next()?.parse::<usize>().ok()?);
-        let line = of_core.get(number)?.lines().nth(line.checked_sub(1)?)?;
-        ORDERINGS.iter().find(|(name, _)| line.contains(name)).map(|(_, qualifiers)| *qualifiers)
+        let line = core.get(number)?.lines().nth(line.checked_sub(1)?)?;
+        // A compare-and-swap has two.
+        let is_one = line.matches("AO::").count() == 1;
+        let known = ORDERINGS.iter().find(|(name, _)| is_one && line.contains(name));
+        known.map(|(_, qualifiers)| *qualifiers)
     };
     let mut all = String::with_capacity(text.len());
-    let (mut place, mut is_assembly) = (None, false);
+    let (mut location, mut is_assembly) = (None, false);
     for line in text.split_inclusive('\n') {
+        let first = line.split_whitespace().next().unwrap_or_default();
         match line.trim() {
             "// begin inline asm" => is_assembly = true,
             "// end inline asm" => is_assembly = false,
-            other => place = other.strip_prefix(".loc").or(place),
+            other if first == ".loc" => location = other.strip_prefix(".loc"),
+            // Those of a function say nothing of the next one.
+            _ if matches!(first, ".entry" | ".func" | ".visible" | ".weak" | "}") => {
+                location = None
+            }
+            _ => {}
         }
-        let Some((guard, operation)) = unordered(line).filter(|_| !is_assembly) else {
+        let Some((guard, name, operation)) = unordered(line).filter(|_| !is_assembly) else {
             all += line;
             continue;
         };
-        let known = place.and_then(of_place);
-        if known.is_none() {
-            all += "\tfence.sc.sys;\n";
+        match (name, location.and_then(ordering_at)) {
+            // A reduction has no acquire side of its own.
+            ("red.", Some("acquire.sys" | "acq_rel.sys") | None) => {
+                all += "\tfence.sc.sys;\n";
+                all += &format!("{guard}red.relaxed.sys.{operation}");
+                all += "\tfence.sc.sys;\n";
+            }
+            (name, Some(qualifiers)) => all += &format!("{guard}{name}{qualifiers}.{operation}"),
+            (name, None) => {
+                all += "\tfence.sc.sys;\n";
+                all += &format!("{guard}{name}acq_rel.sys.{operation}");
+            }
         }
-        all += &format!("{guard}atom.{}.{operation}", known.unwrap_or("acq_rel.sys"));
     }
     Cow::Owned(all)
 }
 
-/// An atomic instruction without an ordering: what is in front of `atom.`, and what is behind it.
-fn unordered(line: &str) -> Option<(&str, &str)> {
-    let (guard, operation) = line.split_once("atom.")?;
-    let is_guard = guard.trim().is_empty()
-        || guard.trim_start().starts_with('@') && guard.split_whitespace().count() == 1;
+/// An atomic instruction without an ordering: its guard, `atom.` or `red.`, and what is behind that.
+fn unordered(line: &str) -> Option<(&str, &str, &str)> {
+    let word = line.split_whitespace().find(|word| !word.starts_with('@'))?;
+    let name = ["atom.", "red."].into_iter().find(|name| word.starts_with(name))?;
+    let (guard, operation) = line.split_once(name)?;
     let first = operation.split('.').next()?;
-    let is_ordered = matches!(first, "relaxed" | "acquire" | "release" | "acq_rel");
-    (is_guard && !is_ordered).then_some((guard, operation))
+    let is_ordered = matches!(first, "relaxed" | "acquire" | "release" | "acq_rel" | "async");
+    (!is_ordered).then_some((guard, name, operation))
 }
 
 /// The number and the name of a `.file`.
@@ -88,6 +105,7 @@ Relaxed => intrinsics::atomic_xadd::<T, U, { AO::Relaxed }>(dst, val),
 Release => intrinsics::atomic_xadd::<T, U, { AO::Release }>(dst, val),
 Acquire => intrinsics::atomic_xadd::<T, U, { AO::Acquire }>(dst, val),
 AcqRel => intrinsics::atomic_xadd::<T, U, { AO::AcqRel }>(dst, val),
+(SeqCst, Relaxed) => intrinsics::atomic_cxchg::<T, { AO::SeqCst }, { AO::Relaxed }>(dst, old, src),
 ";
 
     fn of_text(text: &str) -> String {
@@ -95,7 +113,7 @@ AcqRel => intrinsics::atomic_xadd::<T, U, { AO::AcqRel }>(dst, val),
             "{text}\t.file\t3 \"/a/library/core/src/sync/atomic.rs\"\n\t.file\t4 \"/a/b.rs\"\n"
         );
         let read = |name: &str| name.starts_with("/a/library").then(|| CORE.to_owned());
-        ordered(&text, read).split("\t.file").next().unwrap().to_owned()
+        restore_orderings(&text, read).split("\t.file").next().unwrap().to_owned()
     }
 
     #[test]
@@ -117,6 +135,20 @@ AcqRel => intrinsics::atomic_xadd::<T, U, { AO::AcqRel }>(dst, val),
             ["", "\t.loc\t3 1 9\n", "\t.loc\t3 0 9\n", "\t.loc\t4 2 9\n", "\t.loc\t3 99 1\n"]
         {
             assert_eq!(of_text(&format!("{place}{operation}")), format!("{place}{strongest}"));
+        }
+    }
+
+    #[test]
+    fn a_reduction_acquires_by_a_fence() {
+        let of_line = |line: u32| {
+            of_text(&format!("\t.loc\t3 {line} 9\n\tred.global.add.u32 \t[%rd1], 1;\n"))
+        };
+        let relaxed = "\tred.relaxed.sys.global.add.u32 \t[%rd1], 1;\n";
+        assert_eq!(of_line(2), format!("\t.loc\t3 2 9\n{relaxed}"));
+        assert_eq!(of_line(3), format!("\t.loc\t3 3 9\n{}", relaxed.replace("relaxed", "release")));
+        for line in [1, 4, 5] {
+            let fence = "\tfence.sc.sys;\n";
+            assert_eq!(of_line(line), format!("\t.loc\t3 {line} 9\n{fence}{relaxed}{fence}"));
         }
     }
 

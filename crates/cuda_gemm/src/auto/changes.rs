@@ -43,7 +43,8 @@ impl Table {
             (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
         };
         let tensor_cores = TENSOR_CORE.iter().map(|kernel| kernel.name());
-        let tensor_cores = tensor_cores.filter(|name| self.tensor_cores().contains_key(*name));
+        let tensor_cores =
+            tensor_cores.filter(|name| self.tensor_core_factors().contains_key(*name));
         kernels.chain(OF_EVERY_TABLE).chain(tensor_cores).filter_map(change).collect()
     }
 
@@ -81,7 +82,7 @@ mod tests {
         table.kernels().iter().for_each(|costs| device.add(costs.kernel));
         let tensor_cores = TENSOR_CORE.iter();
         let tensor_cores =
-            tensor_cores.filter(|kernel| table.tensor_cores().contains_key(kernel.name()));
+            tensor_cores.filter(|kernel| table.tensor_core_factors().contains_key(kernel.name()));
         tensor_cores.for_each(|kernel| device.add_tensor_core(kernel));
         table.with_device(device).unwrap()
     }
@@ -110,6 +111,16 @@ mod tests {
         let back = parse(&accepting.to_json().replace(&other, digest));
         assert_eq!(back.changes(), []);
         assert!(back.accepting_changes().unwrap().device().changed_since.is_empty());
+    }
+
+    #[test]
+    fn kernels_with_factors_are_looked_at_too() {
+        let table = table();
+        let (name, _) = table.tensor_core_factors().iter().next().unwrap();
+        let mut device = table.device().clone();
+        device.ptx_sha256.remove(name).unwrap();
+        let changes = table.with_device(device).unwrap().changes();
+        assert_eq!(changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(), [name]);
     }
 
     #[test]

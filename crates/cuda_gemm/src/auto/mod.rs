@@ -176,7 +176,7 @@ impl Device {
         let on = measured.name.clone();
         let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions });
         if own {
-            auto.factors = table.tensor_cores().clone();
+            auto.factors = table.tensor_core_factors().clone();
         }
         Ok(auto)
     }
@@ -251,7 +251,7 @@ impl Auto {
                 let basis = tensor_core::basis(self.device.info());
                 match self.factors.is_empty() {
                     true => basis.to_owned(),
-                    false => format!("{basis}, times what was measured on this device"),
+                    false => format!("{basis}, with factors that were measured on this device"),
                 }
             }
         }

@@ -81,8 +81,9 @@ impl Table {
         exceptions: Vec<Exception>,
     ) -> Result<Self, Error> {
         let place = format!("the table of {}", device.name);
-        let tensor_cores = BTreeMap::new();
-        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_cores };
+        let tensor_core_factors = BTreeMap::new();
+        let parts =
+            Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_core_factors };
         Self::checked(parts, place)
     }
 
@@ -120,13 +121,13 @@ impl Table {
         self.altered(|parts| parts.exceptions = exceptions)
     }
 
-    /// The same with other factors of [kernels for tensor cores](Table::tensor_cores).
+    /// The same with other [factors](Table::tensor_core_factors).
     ///
     /// # Errors
     ///
     /// As for [`Table::new`].
-    pub fn with_tensor_cores(&self, factors: BTreeMap<String, f64>) -> Result<Self, Error> {
-        self.altered(|parts| parts.tensor_cores = factors)
+    pub fn with_tensor_core_factors(&self, factors: BTreeMap<String, f64>) -> Result<Self, Error> {
+        self.altered(|parts| parts.tensor_core_factors = factors)
     }
 
     fn altered(&self, alter: impl FnOnce(&mut Parts)) -> Result<Self, Error> {
@@ -162,10 +163,10 @@ impl Table {
         &self.0.exceptions
     }
 
-    /// Kernels for tensor cores in 16 bits, and how many times as long they take as what was measured on an H200 says;
-    /// 1 for what is not named.
-    pub fn tensor_cores(&self) -> &BTreeMap<String, f64> {
-        &self.0.tensor_cores
+    /// Kernels for tensor cores in 16 bits, and by what factor more than the one with the least they take than what was measured on
+    /// an H200, where tensor cores are the limit; 1 for what is not named.
+    pub fn tensor_core_factors(&self) -> &BTreeMap<String, f64> {
+        &self.0.tensor_core_factors
     }
 
     /// Reads a table from a file.

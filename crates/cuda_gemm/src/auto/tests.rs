@@ -195,6 +195,17 @@ fn no_table_is_made_that_is_not_checked() {
     let mut exceptions = table.exceptions().to_vec();
     exceptions[0].best = timed("persistent", 1, false);
     refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
+    let factors = |name: &str, factor| {
+        let factors = BTreeMap::from([(name.to_owned(), factor)]);
+        table.with_tensor_core_factors(factors)
+    };
+    refused(factors("wgmma_200x200", 1.0), "there is no such kernel for tensor cores");
+    for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        refused(factors("wgmma_64x64", factor), "`tensor_core_factors.wgmma_64x64` is");
+    }
+    let table = factors("wgmma_64x64", 1.25).unwrap();
+    let read = Table::parse(&table.to_json(), "a copy").unwrap();
+    assert_eq!(read.tensor_core_factors(), table.tensor_core_factors());
 }
 
 fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {

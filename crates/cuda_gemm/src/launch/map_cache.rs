@@ -8,7 +8,7 @@ use cuda_driver::sys::CUtensorMap;
 
 use crate::error::Error;
 
-/// The most launches whose maps are kept: a layer of each block of a model, with some buffers for its inputs.
+/// The most launches whose maps are kept: enough for a few input buffers of each layer that shares a plan.
 const CAPACITY: usize = 256;
 
 /// The tensor maps of A and B of a plan's launches, by what they were made of, so that the driver need not make them anew.

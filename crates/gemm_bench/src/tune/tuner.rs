@@ -293,6 +293,7 @@ impl<R> Steps<'_, R> {
         let Self { context, .. } = *self;
         let auto = context.device.auto_by(&table).map_err(Error::from)?;
         let mut all = tensor_cores::Factors::default();
+        let wrong_before = self.wrong;
         for product in products {
             self.step()?;
             let wrong = match all.measure(context, &auto, *product) {
@@ -309,6 +310,10 @@ impl<R> Steps<'_, R> {
                 (self.report)(Progress::WrongTensorCore { kernel, product, mistake: &mistake })?;
             }
         }
+        if self.wrong > wrong_before {
+            // A kernel without a factor would be preferred.
+            return Ok(table);
+        }
         let (mut device, mut factors) = (table.device().clone(), BTreeMap::new());
         for (kernel, products, factor) in all.of_kernels() {
             let name = kernel.name();
@@ -316,7 +321,8 @@ impl<R> Steps<'_, R> {
             device.add_tensor_core(kernel);
             factors.insert(name.to_owned(), factor);
         }
-        let table = table.with_device(device).and_then(|table| table.with_tensor_cores(factors));
+        let table =
+            table.with_device(device).and_then(|table| table.with_tensor_core_factors(factors));
         Ok(table.map_err(Error::from)?)
     }
 
@@ -425,12 +431,15 @@ mod tests {
             Ok::<_, Error>(())
         });
         let table = tuning.unwrap().table;
-        assert!(measured.len() > 2 && table.tensor_cores().keys().eq(&measured));
+        assert!(measured.len() > 2 && table.tensor_core_factors().keys().eq(&measured));
         assert!(table.changes().is_empty());
-        let least = table.tensor_cores().values().copied().fold(f64::INFINITY, f64::min);
+        let least = table.tensor_core_factors().values().copied().fold(f64::INFINITY, f64::min);
         assert!((least - 1.0).abs() < 1e-6, "they are next to the least");
         let auto = device.auto_by(&table).unwrap();
-        assert!(auto.basis_for(Compute::Bf16).ends_with("measured on this device"));
+        assert!(
+            auto.basis_for(Compute::Bf16)
+                .ends_with("with factors that were measured on this device")
+        );
     }
 
     #[test]

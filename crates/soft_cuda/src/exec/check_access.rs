@@ -3,7 +3,7 @@
 use super::access::{AccessKind, KINDS, Site};
 use super::address::address_of;
 use super::checker::Checker;
-use super::lanes::Vectors;
+use super::lanes::AlignedLanes;
 use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
 use crate::fault::{Access, AddressSpace, FaultKind};
@@ -26,7 +26,7 @@ unsafe impl Handler for CheckSharedLoad {
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let base = SHARED_BASE.wrapping_sub(op.x);
         // SAFETY: `a` has 32-bit lanes.
-        let mut offsets = Vectors(unsafe { cx.slot::<[u32; LANES]>(op.a).read() });
+        let mut offsets = AlignedLanes(unsafe { cx.slot::<[u32; LANES]>(op.a).read() });
         offsets.0.iter_mut().for_each(|offset| *offset = offset.wrapping_sub(base));
         cx.to_cluster_offsets(&mut offsets.0);
         let (warp, mask) = (cx.warp, cx.mask);

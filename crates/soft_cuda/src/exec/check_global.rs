@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::access::{AccessKind, Conflict, Site};
 use super::checker::{Checker, RECENT};
-use super::lanes::Vectors;
+use super::lanes::AlignedLanes;
 use super::machine::{FULL, LANES, bits};
 use super::packed::{mbarrier_of, time_of};
 use super::recorder::WarpFault;
@@ -136,7 +136,7 @@ impl Checker<'_> {
         let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
         let base = allocation.base.wrapping_sub(more);
         // Changed in place: a loop over both arrays is not compiled to vectors.
-        let (mut offsets, mut signs) = (Vectors(*addresses), 0);
+        let (mut offsets, mut signs) = (AlignedLanes(*addresses), 0);
         for offset in &mut offsets.0 {
             *offset = offset.wrapping_sub(base);
             signs |= *offset | last.wrapping_sub(*offset);

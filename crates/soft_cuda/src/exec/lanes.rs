@@ -15,7 +15,7 @@ const _: () = assert!(LANES.is_multiple_of(W));
 
 /// The lanes of a warp on the stack, aligned so that no vector of them is in two lines of the cache.
 #[repr(align(64))]
-pub(crate) struct Vectors<T>(pub T);
+pub(crate) struct AlignedLanes<T>(pub T);
 
 /// A type that a register lane can be read and written as.
 pub(crate) trait Lane: Copy {

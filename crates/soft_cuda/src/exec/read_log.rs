@@ -15,6 +15,7 @@ const SLOTS: usize = 128;
 const PATTERNS: usize = 16;
 
 /// Which lanes of a warp load, and where, relative to the first of them.
+/// On lines of the cache, as its arrays are compared with vectors.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Pattern {

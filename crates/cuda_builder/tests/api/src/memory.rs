@@ -1,7 +1,7 @@
 //! Shared, constant and global memory, of all types.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use cuda_std::atomic::{
     AtomicF32, AtomicF64, BlockAtomicF32, BlockAtomicI64, DeviceAtomicI64, DeviceAtomicU32,
@@ -211,6 +211,33 @@ pub unsafe fn orderings(lock: &AtomicU32, count: &AtomicU32, sum: *mut u32, tota
             count.fetch_xor(1 << 17, SeqCst);
         }
     }
+}
+
+/// Read-modify-writes that LLVM makes of others: of 8 and 16 bits, in loops, and in shared memory.
+///
+/// # Safety
+/// Nothing else touches them.
+#[kernel]
+pub unsafe fn narrow_orderings(
+    byte: &AtomicU8,
+    half: &AtomicU16,
+    flag: &AtomicBool,
+    wide: &AtomicU64,
+) {
+    let count = shared_array![u32; 1];
+    // SAFETY: it lies in shared memory, and is set before a barrier.
+    let count = unsafe { &*count.as_mut_ptr().cast::<AtomicU32>() };
+    if thread::thread_idx_x() == 0 {
+        count.store(0, Relaxed);
+    }
+    thread::sync_threads();
+    byte.fetch_add(1, SeqCst);
+    half.fetch_or(1 << 9, AcqRel);
+    half.fetch_max(3, Release);
+    flag.swap(true, Acquire);
+    flag.fetch_nand(false, SeqCst);
+    wide.fetch_min(5, SeqCst);
+    wide.fetch_add(u64::from(count.fetch_add(1, Release)), Relaxed);
 }
 
 /// Every operation on nine integers, each by all threads, with `value`.

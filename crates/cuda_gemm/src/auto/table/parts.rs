@@ -24,7 +24,7 @@ pub(super) struct Parts {
     pub(super) kernels: Vec<Costs>,
     pub(super) exceptions: Vec<Exception>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) tensor_cores: BTreeMap<String, f64>,
+    pub(super) tensor_core_factors: BTreeMap<String, f64>,
 }
 
 /// Where and with what a [`Table`](crate::Table) was measured.

@@ -13,7 +13,7 @@ const MOST_RESIDENT: usize = 32;
 
 /// What is wrong with a table, if anything is.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
-    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_cores } = table;
+    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_core_factors } = table;
     check_device(device)?;
     positive("launch_ns", *launch_ns)?;
     positive("copy_gbytes", *copy_gbytes)?;
@@ -28,8 +28,8 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
             return Err(format!("there are two `{name}`"));
         }
     }
-    for (name, factor) in tensor_cores {
-        let place = format!("tensor_cores.{name}");
+    for (name, factor) in tensor_core_factors {
+        let place = format!("tensor_core_factors.{name}");
         if !TENSOR_CORE.iter().any(|kernel| kernel.name() == name) {
             return Err(format!("`{place}`: there is no such kernel for tensor cores"));
         }

@@ -415,4 +415,27 @@ mod tests {
         assert_eq!(then.name(), "wgmma_pingpong");
         assert_eq!(best(&Gemm::new(1, 0, 1), 0, &Factors::new()).name(), "wgmma_split_64x16");
     }
+
+    /// A kernel that is slower here than next to others on an H200 is taken where it is the fastest even so, and memory is not slower for it.
+    #[test]
+    fn factors_decide() {
+        let [large, weights] = [Gemm::new(8192, 8192, 8192), Gemm::new(1, 28672, 4096)];
+        let first = best(&large, 132, &Factors::new()).name();
+        let us = |gemm: &Gemm, factors: &Factors, name: &str| {
+            let times = ranking(gemm, 132, factors);
+            times.iter().find(|time| time.kernel == name).unwrap().us
+        };
+        let slow = |factor: f64| Factors::from([(first.to_owned(), factor)]);
+        assert_ne!(best(&large, 132, &slow(2.0)).name(), first);
+        assert_eq!(
+            ranking(&large, 132, &slow(2.0))[0].kernel,
+            best(&large, 132, &slow(2.0)).name()
+        );
+        let none = Factors::new();
+        let times = us(&large, &slow(2.0), first) / us(&large, &none, first);
+        assert!((1.9..2.01).contains(&times), "{times}");
+        let name = best(&weights, 132, &none).name();
+        let slow = Factors::from([(name.to_owned(), 1.1)]);
+        assert!(us(&weights, &slow, name) < 1.05 * us(&weights, &none, name));
+    }
 }
