@@ -405,7 +405,9 @@ pub enum Error {
     },
 
     /// A matrix whose elements are not of the type that was prepared for.
-    #[error("{what} is of {found}, and the product was prepared for {planned}; prepare it again")]
+    #[error(
+        "{what} is of {found}, and the product was prepared for {planned}; pass matrices of that type, or prepare it for this one"
+    )]
     PlannedType {
         /// Which matrix: `A` or `B`.
         what: &'static str,

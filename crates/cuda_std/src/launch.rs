@@ -283,7 +283,7 @@ pub struct PointerMut<T>(PhantomData<T>);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument for a kernel's parameter that is a {P}",
     note = "`&[T]` takes a `&DeviceBuffer<T>`; `DisjointSlice<T>` and `*mut T` take a `&mut \
-            DeviceBuffer<T>`; see `cuda_std::launch::Argument`"
+            DeviceBuffer<T>`, and so does a slice of atomics, of what lies in it; see `cuda_std::launch::Argument`"
 )]
 pub trait Argument<P> {
     /// What the launch passes.

@@ -46,8 +46,10 @@ impl Matrix {
     /// # Panics
     ///
     /// If there are not exactly `rows * cols` elements.
+    #[track_caller]
     pub fn from_vec(rows: usize, cols: usize, data: Vec<f32>) -> Self {
-        assert_eq!(data.len(), elements(rows, cols), "a {rows} x {cols} matrix");
+        let (len, elements) = (data.len(), elements(rows, cols));
+        assert!(len == elements, "{len} elements, and a {rows} x {cols} matrix has {elements}");
         Self { rows, cols, data }
     }
 

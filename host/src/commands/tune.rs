@@ -102,7 +102,7 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         }
         Progress::TensorCore { kernel, products, factor } => {
             stdio::print(&format!(
-                "{kernel:<20}{factor:.3}x what an H200 took, next to the least, for {products} product(s) in bf16\n"
+                "{kernel:<20}{factor:.3}x its costs on an H200, next to the best kernel, for {products} product(s) in bf16\n"
             ))?;
         }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),

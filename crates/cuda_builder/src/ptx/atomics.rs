@@ -9,6 +9,9 @@
 //! ```
 //!
 //! Where that cannot be read, the strongest ordering is taken.
+//!
+//! What the hardware has no instruction for, as those of 8 and 16 bits, becomes a loop around a compare-and-swap, whose first load LLVM
+//! writes as an ordinary one. It is relaxed here.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,7 +29,7 @@ const ORDERINGS: [(&str, &str); 4] = [
 
 /// The text with an ordering for each read-modify-write that LLVM has written without one. `read` has the text of a file.
 pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String>) -> Cow<'_, str> {
-    if !text.lines().any(|line| unordered(line).is_some()) {
+    if !text.contains("atom.") && !text.contains("red.") {
         return Cow::Borrowed(text);
     }
     let core: HashMap<&str, String> = text
@@ -35,10 +38,13 @@ pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String
         .filter(|(_, name)| name.replace('\\', "/").ends_with(ATOMIC))
         .filter_map(|(number, name)| Some((number, read(name)?)))
         .collect();
-    let ordering_at = |location: &str| {
+    let line_at = |location: &str| {
         let mut words = location.split_whitespace();
         let (number, line) = (words.next()?, words.next()?.parse::<usize>().ok()?);
-        let line = core.get(number)?.lines().nth(line.checked_sub(1)?)?;
+        core.get(number)?.lines().nth(line.checked_sub(1)?)
+    };
+    let ordering_at = |location: &str| {
+        let line = line_at(location)?;
         // A compare-and-swap has two.
         let is_one = line.matches("AO::").count() == 1;
         let known = ORDERINGS.iter().find(|(name, _)| is_one && line.contains(name));
@@ -59,7 +65,11 @@ pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String
             _ => {}
         }
         let Some((guard, name, operation)) = unordered(line).filter(|_| !is_assembly) else {
-            all += line;
+            let is_atomic = |at: &str| line_at(at).is_some_and(|line| line.contains("AO::"));
+            match ordinary_load(line).filter(|_| !is_assembly && location.is_some_and(is_atomic)) {
+                Some((guard, operation)) => all += &format!("{guard}ld.relaxed.sys.{operation}"),
+                None => all += line,
+            }
             continue;
         };
         match (name, location.and_then(ordering_at)) {
@@ -87,6 +97,15 @@ fn unordered(line: &str) -> Option<(&str, &str, &str)> {
     let first = operation.split('.').next()?;
     let is_ordered = matches!(first, "relaxed" | "acquire" | "release" | "acq_rel" | "async");
     (!is_ordered).then_some((guard, name, operation))
+}
+
+/// A load from memory that threads share, without an ordering: its guard, and what is behind `ld.`.
+fn ordinary_load(line: &str) -> Option<(&str, &str)> {
+    let word = line.split_whitespace().find(|word| !word.starts_with('@'))?;
+    let (guard, operation) = line.split_once("ld.").filter(|_| word.starts_with("ld."))?;
+    let first = operation.split('.').next()?;
+    let is_shared = matches!(first, "global" | "shared") || first.starts_with(['b', 'u', 's']);
+    (is_shared && !operation.contains(".nc.")).then_some((guard, operation))
 }
 
 /// The number and the name of a `.file`.
@@ -149,6 +168,25 @@ AcqRel => intrinsics::atomic_xadd::<T, U, { AO::AcqRel }>(dst, val),
         for line in [1, 4, 5] {
             let fence = "\tfence.sc.sys;\n";
             assert_eq!(of_line(line), format!("\t.loc\t3 {line} 9\n{fence}{relaxed}{fence}"));
+        }
+    }
+
+    #[test]
+    fn the_load_in_front_of_a_loop_is_relaxed() {
+        let cas = "\tatom.acq_rel.sys.global.cas.b32 \t%r2, [%rd1], %r1, %r3;\n";
+        for (line, load, relaxed) in [
+            (2, "ld.global.b32", "ld.relaxed.sys.global.b32"),
+            (6, "ld.b32", "ld.relaxed.sys.b32"),
+            (6, "ld.shared.b32", "ld.relaxed.sys.shared.b32"),
+            // Those are of one thread, and this is ordered.
+            (6, "ld.param.b32", "ld.param.b32"),
+            (6, "ld.local.b32", "ld.local.b32"),
+            (6, "ld.acquire.sys.global.b32", "ld.acquire.sys.global.b32"),
+            // Of another line.
+            (99, "ld.global.b32", "ld.global.b32"),
+        ] {
+            let text = |load| format!("\t.loc\t3 {line} 9\n\t@%p1 {load} \t%r1, [%rd1];\n{cas}");
+            assert_eq!(of_text(&text(load)), text(relaxed));
         }
     }
 

@@ -157,7 +157,7 @@ impl TensorCoreBuilder {
                 "choose `auto`, which takes one that does (`Auto::tensor_core`)"
             }
             TensorCoreAbi::Pointer => {
-                "those of `wgmma_persistent` do, on compute capability 9.0, which `soft-sm90` has, too"
+                "those of `wgmma_persistent` do, on compute capability 9.0, which the software device `soft-sm90` (`DeviceChoice::SoftSm90`) has, too"
             }
         };
         let layouts = descriptor.layouts(input);
