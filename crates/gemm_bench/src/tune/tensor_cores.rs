@@ -7,7 +7,6 @@ use cuda_gemm::kernels::{TENSOR_CORE, TensorCoreDescriptor, wgmma_persistent};
 use cuda_gemm::{Compute, Device, Element, Gemm, InputType, Product};
 
 use super::context::{BenchmarkContext, TimedJob, check, operands, reference};
-use super::tuner::Effort;
 use crate::buffers::L2;
 use crate::error::Error;
 use crate::job::Job;
@@ -46,14 +45,14 @@ struct Measurement {
 }
 
 /// What is measured.
-pub fn products(device: &Device, effort: Effort) -> &'static [[usize; 3]] {
+pub fn products(device: &Device, is_trial: bool) -> &'static [[usize; 3]] {
     // Where there are no costs, nothing is predicted.
     let info = device.info();
     let has_costs = info.capability == (9, 0) && info.tensor_maps;
-    match effort {
+    match is_trial {
         _ if !has_costs => &[],
-        Effort::Full => &PRODUCTS,
-        Effort::Trial => &TRIAL,
+        false => &PRODUCTS,
+        true => &TRIAL,
     }
 }
 

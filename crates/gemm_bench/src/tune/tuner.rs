@@ -178,7 +178,7 @@ impl Tuner {
     ) -> Result<Tuning, E> {
         let before = self.context.ffma_gflops()?;
         let kernels = kernels(effort)?;
-        let in_16_bits = tensor_cores::products(&self.context.device, effort);
+        let in_16_bits = tensor_cores::products(&self.context.device, effort == Effort::Trial);
         let total =
             kernels.len() + in_16_bits.len() + shapes::shapes(effort == Effort::Trial).len();
         let mut run =
