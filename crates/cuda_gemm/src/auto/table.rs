@@ -163,8 +163,8 @@ impl Table {
         &self.0.exceptions
     }
 
-    /// Kernels for tensor cores in 16 bits, and by what factor more than the one with the least they take than what was measured on
-    /// an H200, where tensor cores are the limit; 1 for what is not named.
+    /// Correction factors of kernels for tensor cores in 16 bits, by their names: how much slower each is than its costs on an H200
+    /// say, where tensor cores are the limit, relative to the kernel where that is least. A kernel that is not named has 1.
     pub fn tensor_core_factors(&self) -> &BTreeMap<String, f64> {
         &self.0.tensor_core_factors
     }

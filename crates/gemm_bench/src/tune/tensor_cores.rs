@@ -1,4 +1,5 @@
-//! How many times as long kernels for tensor cores in 16 bits take here as what was measured on an H200 says.
+//! Correction factors of kernels for tensor cores in 16 bits: how much slower each is here than its costs on an H200 say, relative
+//! to the kernel where that is least.
 
 use std::collections::BTreeMap;
 
