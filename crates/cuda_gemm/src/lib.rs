@@ -1,15 +1,15 @@
 //! Matrix products on NVIDIA GPUs, and on a software device, by the kernels of `kernels-gpu`.
 //!
 //! ```
-//! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix, find_kernel};
+//! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
 //!
 //! # fn main() -> Result<(), cuda_gemm::Error> {
 //! let device = Device::open(DeviceChoice::Auto)?;
 //! let a = Matrix::from_fn(30, 50, |row, col| (row + col) as f32);
 //! let b = Matrix::from_fn(50, 20, |row, col| if row == col { 1.0 } else { 0.0 });
 //!
-//! let kernel = device.kernel(find_kernel("tile2d")?)?;
-//! let product = kernel.prepare(Gemm::new(30, 20, 50))?;
+//! // The kernel that is fastest for a product of 30 x 50 and 50 x 20; once for any number of calls.
+//! let product = device.auto()?.prepare(Gemm::new(30, 20, 50))?;
 //!
 //! let a = DeviceMatrix::from_host(&device, &a)?;
 //! let b = DeviceMatrix::from_host(&device, &b)?;
@@ -20,17 +20,16 @@
 //! # }
 //! ```
 //!
-//! A project outside of this workspace needs a `[patch]` in its `Cargo.toml`: see "Linking" in
-//! [`cuda_driver`].
-//!
-//! Everything that can be wrong about sizes is found by [`Kernel::prepare`]; what it
-//! returns is safe to call. [`auto`] chooses the kernel that is fastest for a product.
+//! Everything that can be wrong about sizes is found by [`Auto::prepare`] and [`Kernel::prepare`]; what they
+//! return is safe to call. [`find_kernel`] finds a kernel by its name, for [`Device::kernel`].
 //!
 //! Matrices are row-major. Sizes and leading dimensions are in elements, memory is in bytes, rates
-//! are in GB/s and GFLOP/s (10^9). Each type has an example, which shows its methods, too; enums and
-//! structs without one are parts of one that has: [`DeviceKind`] of [`DeviceInfo`],
-//! [`Launch`](gemm::Launch) and [`Workspace`](gemm::Workspace) of [`LaunchPlan`], [`auto::Basis`] of
-//! [`Auto`], [`auto::Estimate`] of [`auto::Model`], [`Table`] of [`auto::table`].
+//! are in GB/s and GFLOP/s (10^9).
+//!
+//! # Linking
+//!
+//! A project outside of this workspace needs a `[patch]` in its `Cargo.toml`: see "Linking" in
+//! [`cuda_driver`].
 //!
 //! # Features
 //!
