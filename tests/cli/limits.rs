@@ -66,10 +66,13 @@ fn a_limit_on_memory_is_taken_into_account() {
             continue;
         }
         assert_eq!(ran.code, Some(2), "{kib} KiB: {}", ran.stderr);
+        // In MiB, or in bytes where these would be the same.
         let size = |before: &str| {
             let (_, rest) = ran.stderr.split_once(before)?;
-            let (number, _) = rest.split_once(" MiB")?;
-            number.parse::<f64>().ok()
+            let (number, rest) = rest.split_once(' ')?;
+            let unit = rest.split([' ', ';']).next()?;
+            let bytes = ["bytes", "KiB", "MiB", "GiB"].iter().position(|one| *one == unit)?;
+            Some(number.parse::<f64>().ok()? * 1024f64.powi(bytes as i32))
         };
         let (needed, available) = (size("this needs "), size(" and "));
         assert!(needed.zip(available).is_some_and(|(n, a)| n > a), "{kib} KiB: {}", ran.stderr);
