@@ -1,7 +1,7 @@
 //! The kernels of `api/`, through `cust`: on the GPU if there is one, else on the software device.
 //! What they find is compared with the CPU, bit for bit.
 
-use cuda_builder::{CudaArch, DebugInfo};
+use cuda_builder::CudaArch;
 use cust::launch;
 use cust::memory::CopyDestination;
 
@@ -201,46 +201,43 @@ fn atomics_add_up() {
 /// LLVM drops the ordering of these: see `cuda_builder`'s `ptx/atomics.rs`.
 #[test]
 fn read_modify_writes_have_their_ordering() {
-    for debug in [DebugInfo::None, DebugInfo::LineTables] {
-        let builder = common::api().debug(debug);
-        let Some(text) = common::ptx("api", builder, CudaArch::Sm80) else { return };
-        let words = |kernel: &str| -> Vec<String> {
-            let (_, body) = text.split_once(&format!(".entry {kernel}(")).unwrap();
-            let words = body.split_once("\n}").unwrap().0.split_whitespace();
-            let marks = ["atom.", "red.", "fence."];
-            let of_atomics = words.filter(|word| marks.iter().any(|mark| word.starts_with(mark)));
-            of_atomics.map(str::to_owned).collect()
-        };
-        let narrow = words("narrow_orderings");
-        let is_ordered = |word: &&String| {
-            let ordering = word.split('.').nth(1).unwrap();
-            ["relaxed", "acquire", "release", "acq_rel", "sc"].contains(&ordering)
-        };
-        assert!(narrow.len() > 7 && narrow.iter().all(|word| is_ordered(&word)), "{narrow:?}");
-        assert_eq!(
-            words("orderings"),
-            [
-                "atom.acquire.sys.global.exch.b32",
-                "atom.release.sys.global.add.u32",
-                "atom.acq_rel.sys.global.add.u32",
-                "atom.relaxed.sys.global.or.b32",
-                "fence.sc.sys;",
-                "atom.acq_rel.sys.global.xor.b32",
-            ]
-        );
-        let api = Api::load(&text, CudaArch::Sm80);
-        let (lock, count) = (buffer(&[0u32]), buffer(&[0u32]));
-        let (sum, total) = (buffer(&[0u32]), buffer(&[0u32]));
-        run!(api.orderings[8, 32](
-            lock.as_device_ptr(),
-            count.as_device_ptr(),
-            sum.as_device_ptr(),
-            total.as_device_ptr()
-        ));
-        assert_eq!(api.read(&total), [8]);
-        assert_eq!(api.read(&count), [8 | 3 << 16]);
-        assert_eq!(api.read(&lock), [0]);
-    }
+    let Some(text) = common::ptx("api", common::api(), CudaArch::Sm80) else { return };
+    let words = |kernel: &str| -> Vec<String> {
+        let (_, body) = text.split_once(&format!(".entry {kernel}(")).unwrap();
+        let words = body.split_once("\n}").unwrap().0.split_whitespace();
+        let marks = ["atom.", "red.", "fence."];
+        let of_atomics = words.filter(|word| marks.iter().any(|mark| word.starts_with(mark)));
+        of_atomics.map(str::to_owned).collect()
+    };
+    let narrow = words("narrow_orderings");
+    let is_ordered = |word: &&String| {
+        let ordering = word.split('.').nth(1).unwrap();
+        ["relaxed", "acquire", "release", "acq_rel", "sc"].contains(&ordering)
+    };
+    assert!(narrow.len() > 7 && narrow.iter().all(|word| is_ordered(&word)), "{narrow:?}");
+    assert_eq!(
+        words("orderings"),
+        [
+            "atom.acquire.sys.global.exch.b32",
+            "atom.release.sys.global.add.u32",
+            "atom.acq_rel.sys.global.add.u32",
+            "atom.relaxed.sys.global.or.b32",
+            "fence.sc.sys;",
+            "atom.acq_rel.sys.global.xor.b32",
+        ]
+    );
+    let api = Api::load(&text, CudaArch::Sm80);
+    let (lock, count) = (buffer(&[0u32]), buffer(&[0u32]));
+    let (sum, total) = (buffer(&[0u32]), buffer(&[0u32]));
+    run!(api.orderings[8, 32](
+        lock.as_device_ptr(),
+        count.as_device_ptr(),
+        sum.as_device_ptr(),
+        total.as_device_ptr()
+    ));
+    assert_eq!(api.read(&total), [8]);
+    assert_eq!(api.read(&count), [8 | 3 << 16]);
+    assert_eq!(api.read(&lock), [0]);
 }
 
 #[test]
