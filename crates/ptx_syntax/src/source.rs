@@ -78,7 +78,7 @@ pub fn place<S: AsRef<str>>(lines: &[S], line: u32) -> Option<Place> {
 }
 
 /// File, line and column of a `.loc`.
-fn location(line: &str) -> Option<[u32; 3]> {
+pub fn location(line: &str) -> Option<[u32; 3]> {
     let mut words = line.trim().strip_prefix(".loc")?.split([' ', '\t', ',']);
     let mut numbers = words.by_ref().filter(|word| !word.is_empty()).map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next().flatten().unwrap_or(0)])
@@ -129,12 +129,15 @@ pub fn with_callers<'a>(text: &'a str, resolve: impl Fn(&str) -> Option<String>)
 /// The name in the `.file` of this number.
 fn file_name<S: AsRef<str>>(lines: &[S], number: u32) -> Option<&str> {
     // LLVM writes them last.
-    lines.iter().rev().find_map(|line| {
-        let rest = line.as_ref().trim().strip_prefix(".file")?.trim_start();
-        let (found, name) = rest.split_once(char::is_whitespace)?;
-        (found.parse() == Ok(number)).then_some(())?;
-        name.split('"').nth(1)
-    })
+    let mut files = lines.iter().rev().filter_map(|line| file(line.as_ref()));
+    files.find(|(found, _)| *found == number).map(|(_, name)| name)
+}
+
+/// The number and the name of a `.file`.
+pub fn file(line: &str) -> Option<(u32, &str)> {
+    let rest = line.trim().strip_prefix(".file")?.trim_start();
+    let (number, name) = rest.split_once(char::is_whitespace)?;
+    Some((number.parse().ok()?, name.split('"').nth(1)?))
 }
 
 /// The text without `.loc`, `.file`, sections and what else only debuggers read.

@@ -16,6 +16,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use ptx_syntax::source::{file, location};
+
 /// How the name of the file of `core` ends that has these lines.
 const ATOMIC: &str = "/core/src/sync/atomic.rs";
 
@@ -32,47 +34,43 @@ pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String
     if !text.contains("atom.") && !text.contains("red.") {
         return Cow::Borrowed(text);
     }
-    let core: HashMap<&str, String> = text
+    let core: HashMap<u32, String> = text
         .lines()
         .filter_map(file)
         .filter(|(_, name)| name.replace('\\', "/").ends_with(ATOMIC))
         .filter_map(|(number, name)| Some((number, read(name)?)))
         .collect();
-    let line_at = |location: &str| {
-        let mut words = location.split_whitespace();
-        let (number, line) = (words.next()?, words.next()?.parse::<usize>().ok()?);
-        core.get(number)?.lines().nth(line.checked_sub(1)?)
+    let line_at = |[number, line, _]: [u32; 3]| {
+        core.get(&number)?.lines().nth((line as usize).checked_sub(1)?)
     };
-    let ordering_at = |location: &str| {
-        let line = line_at(location)?;
+    let ordering_at = |at: [u32; 3]| {
+        let line = line_at(at)?;
         // A compare-and-swap has two.
         let is_one = line.matches("AO::").count() == 1;
         let known = ORDERINGS.iter().find(|(name, _)| is_one && line.contains(name));
         known.map(|(_, qualifiers)| *qualifiers)
     };
     let mut all = String::with_capacity(text.len());
-    let (mut location, mut is_assembly) = (None, false);
+    let (mut place, mut is_assembly) = (None, false);
     for line in text.split_inclusive('\n') {
         let first = line.split_whitespace().next().unwrap_or_default();
         match line.trim() {
             "// begin inline asm" => is_assembly = true,
             "// end inline asm" => is_assembly = false,
-            other if first == ".loc" => location = other.strip_prefix(".loc"),
+            _ if first == ".loc" => place = location(line),
             // Those of a function say nothing of the next one.
-            _ if matches!(first, ".entry" | ".func" | ".visible" | ".weak" | "}") => {
-                location = None
-            }
+            _ if matches!(first, ".entry" | ".func" | ".visible" | ".weak" | "}") => place = None,
             _ => {}
         }
         let Some((guard, name, operation)) = unordered(line).filter(|_| !is_assembly) else {
-            let is_atomic = |at: &str| line_at(at).is_some_and(|line| line.contains("AO::"));
-            match ordinary_load(line).filter(|_| !is_assembly && location.is_some_and(is_atomic)) {
+            let is_atomic = |at| line_at(at).is_some_and(|line| line.contains("AO::"));
+            match ordinary_load(line).filter(|_| !is_assembly && place.is_some_and(is_atomic)) {
                 Some((guard, operation)) => all += &format!("{guard}ld.relaxed.sys.{operation}"),
                 None => all += line,
             }
             continue;
         };
-        match (name, location.and_then(ordering_at)) {
+        match (name, place.and_then(ordering_at)) {
             // A reduction has no acquire side of its own.
             ("red.", Some("acquire.sys" | "acq_rel.sys") | None) => {
                 all += "\tfence.sc.sys;\n";
@@ -106,12 +104,6 @@ fn ordinary_load(line: &str) -> Option<(&str, &str)> {
     let first = operation.split('.').next()?;
     let is_shared = matches!(first, "global" | "shared") || first.starts_with(['b', 'u', 's']);
     (is_shared && !operation.contains(".nc.")).then_some((guard, operation))
-}
-
-/// The number and the name of a `.file`.
-fn file(line: &str) -> Option<(&str, &str)> {
-    let (number, name) = line.trim().strip_prefix(".file")?.trim().split_once([' ', '\t'])?;
-    Some((number, name.split('"').nth(1)?))
 }
 
 #[cfg(test)]
