@@ -76,7 +76,7 @@ pub struct Parameters {
     pub stride_residual: u64,
 }
 
-/// The most outputs that [`Output::store_epilogue`] takes at once.
+/// How many outputs [`Output::store_epilogue`] takes at once in most kernels.
 pub const MOST: usize = 16;
 
 /// The places of a thread's outputs: closures, or where several are in a row or a column.
@@ -85,6 +85,8 @@ pub trait Places: Copy {
     const RUN: usize = 1;
     /// Whether several runs are in a row, or in the same columns.
     const SHARED: bool = false;
+    /// Whether a kernel has loaded the bias of the columns ahead.
+    const HAS_COLUMN_BIAS: bool = false;
 
     /// The row and the column of an output.
     fn at(self, i: usize) -> (u32, u32);
@@ -100,6 +102,12 @@ pub trait Places: Copy {
     fn first(self, i: usize) -> (usize, usize) {
         (i, i)
     }
+
+    /// The bias of the columns of four outputs from this one on, where a kernel has loaded it ahead.
+    #[inline(always)]
+    fn column_bias(self, _i: usize) -> F32x4 {
+        [0.0; 4]
+    }
 }
 
 impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
@@ -109,20 +117,54 @@ impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
     }
 }
 
+/// The bias of the columns of quads in a row, by their number in it, where a kernel has loaded it ahead.
+pub trait ColumnBias: Copy {
+    /// Whether it has.
+    const EXISTS: bool;
+
+    /// That of a quad's columns. There is a bias for each column.
+    fn of_quad(self, in_row: usize) -> F32x4;
+}
+
+impl<F: Fn(usize) -> F32x4 + Copy> ColumnBias for F {
+    const EXISTS: bool = true;
+
+    #[inline(always)]
+    fn of_quad(self, in_row: usize) -> F32x4 {
+        self(in_row)
+    }
+}
+
+/// A kernel loads no bias ahead.
+#[derive(Clone, Copy)]
+pub struct NotLoaded;
+
+impl ColumnBias for NotLoaded {
+    const EXISTS: bool = false;
+
+    #[inline(always)]
+    fn of_quad(self, _: usize) -> F32x4 {
+        [0.0; 4]
+    }
+}
+
 /// The places of quads, each of which is four neighbours in a row of C.
 #[derive(Clone, Copy)]
-pub struct QuadPlaces<F> {
+pub struct QuadPlaces<F, B> {
     /// From a quad's number to the row and the column of its first output.
     pub at: F,
     /// The number of the first one.
     pub first: u32,
     /// How many quads are in a row; then as many are in the same columns of another one further down.
     pub in_row: usize,
+    /// The bias of their columns.
+    pub column_bias: B,
 }
 
-impl<F: Fn(u32) -> (u32, u32) + Copy> Places for QuadPlaces<F> {
+impl<F: Fn(u32) -> (u32, u32) + Copy, B: ColumnBias> Places for QuadPlaces<F, B> {
     const RUN: usize = 4;
     const SHARED: bool = true;
+    const HAS_COLUMN_BIAS: bool = B::EXISTS;
 
     #[inline(always)]
     fn at(self, i: usize) -> (u32, u32) {
@@ -140,6 +182,11 @@ impl<F: Fn(u32) -> (u32, u32) + Copy> Places for QuadPlaces<F> {
     fn first(self, i: usize) -> (usize, usize) {
         let in_row = i % (4 * self.in_row);
         (i - in_row, in_row)
+    }
+
+    #[inline(always)]
+    fn column_bias(self, i: usize) -> F32x4 {
+        self.column_bias.of_quad(i / 4)
     }
 }
 
@@ -342,6 +389,29 @@ impl Parameters {
         self.operations & operations != 0
     }
 
+    /// Whether there is a bias for each column.
+    #[inline(always)]
+    pub fn has_column_bias(&self) -> bool {
+        self.has(operations::BIAS_COLUMN)
+    }
+
+    /// The bias of four columns of the `cols` there are, from `col` on; 0 past the last, and if there is none for each
+    /// column.
+    ///
+    /// # Safety
+    /// The parameters are as the launch promises.
+    #[inline(always)]
+    pub unsafe fn column_bias(&self, col: u32, cols: u32) -> F32x4 {
+        let mut four = [0.0; 4];
+        for i in 0..4 {
+            if self.has_column_bias() && col + (i as u32) < cols {
+                // SAFETY: one for each column.
+                four[i] = unsafe { element(self.bias.add(col as usize).add(i)) };
+            }
+        }
+        four
+    }
+
     /// Those of a product of the batch.
     #[inline(always)]
     pub fn of_product(mut self, product: u32) -> Self {
@@ -361,13 +431,13 @@ impl Output {
     /// # Safety
     /// The parameters are as the launch promises, and no other thread stores these elements.
     #[inline(always)]
-    pub unsafe fn store_epilogue(
+    pub unsafe fn store_epilogue<const N: usize>(
         self,
         epilogue: Parameters,
         quads: bool,
         count: usize,
         places: impl Places,
-        mut values: [f32; MOST],
+        mut values: [f32; N],
     ) {
         let old = |beta| Accumulate { c: self.pointer, ld: self.ld, beta };
         // SAFETY: the caller's contract. C is a matrix that can be read as well.
@@ -402,11 +472,11 @@ impl Output {
     /// # Safety
     /// The parameters are as the launch promises, and what `old` loads inside C is there.
     #[inline(always)]
-    pub(crate) unsafe fn apply_epilogue<E: Epilogue, const N: usize>(
+    pub(crate) unsafe fn apply_epilogue<P: Places, E: Epilogue, const N: usize>(
         self,
         epilogue: Parameters,
         count: usize,
-        places: impl Places,
+        places: P,
         old: impl FnOnce(f32) -> E,
         values: &mut [f32; N],
     ) {
@@ -441,7 +511,9 @@ impl Output {
                 let scale = vector(epilogue.scale, SCALE_ROW);
                 self.visit_vector(Scale(scale), scale.per_row, count, places.again(), values);
             }
-            if epilogue.has(BIAS_ROW | BIAS_COLUMN) {
+            if P::HAS_COLUMN_BIAS && epilogue.has(BIAS_COLUMN) {
+                Self::add_column_bias(count, places, values);
+            } else if epilogue.has(BIAS_ROW | BIAS_COLUMN) {
                 let bias = vector(epilogue.bias, BIAS_ROW);
                 self.visit_vector(Bias(bias), bias.per_row, count, places.again(), values);
             }
@@ -471,9 +543,8 @@ impl Output {
         at: impl Fn(usize) -> (u32, u32) + Copy,
     ) {
         if epilogue.is_some() {
-            let values = core::array::from_fn(|i| if i < N { sums[i] } else { 0.0 });
             // SAFETY: the caller's contract.
-            unsafe { self.store_epilogue(epilogue, false, N, at, values) };
+            unsafe { self.store_epilogue(epilogue, false, N, at, sums) };
             return;
         }
         for i in 0..N {
@@ -503,6 +574,20 @@ impl Output {
                 (true, true) => self.visit_shared(epilogue, true, count, places, |i| i.0, values),
                 (true, false) => self.visit_shared(epilogue, false, count, places, |i| i.1, values),
             }
+        }
+    }
+
+    /// Adds the bias of the columns that a kernel has loaded ahead.
+    #[inline(always)]
+    fn add_column_bias<const N: usize>(count: usize, places: impl Places, values: &mut [f32; N]) {
+        let mut bias = [0.0; N];
+        for run in (0..count).step_by(4) {
+            if places.first(run).1 == run {
+                bias[run..][..4].copy_from_slice(&places.column_bias(run));
+            }
+        }
+        for i in 0..count {
+            values[i] += bias[places.first(i).1];
         }
     }
 

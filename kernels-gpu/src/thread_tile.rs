@@ -4,6 +4,8 @@
 //! The warps of a block's 128 x 256 outputs, and the threads of a warp, lie as in
 //! [`warptile`](crate::warptile).
 
+use core::array;
+
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
@@ -186,17 +188,21 @@ pub unsafe fn store_epilogue(
     let (lane_row, lane_col) = (outputs.lane / LANES_N * 4, outputs.lane_col);
     let (row, col) = (tile_row + outputs.row + lane_row, tile_col + outputs.col + lane_col);
     let is_aligned = c.is_aligned();
-    let sums = |part: u32| {
-        core::array::from_fn(|i| {
-            let (row, col) = (part % 2 * 4 + i as u32 / 4, part / 2 * 4 + i as u32 % 4);
-            acc[row as usize][col as usize]
-        })
+    let col_of = |quad: u32| col + quad * (WN / QUADS);
+    // All of them at once, so that they are waited for once.
+    let bias: [F32x4; QUADS as usize] =
+        // SAFETY: the caller's contract.
+        array::from_fn(|quad| unsafe { epilogue.column_bias(col_of(quad as u32), c.cols) });
+    let sums = |part: usize| {
+        let (first, quad) = (part % 2 * 4, part / 2);
+        let values: [f32; 16] = array::from_fn(|i| acc[first + i / 4][quad * 4 + i % 4]);
+        (values, bias[quad])
     };
     let mut next = 0;
     while next < PARTS {
         // The compiler knows nothing of it: else there would be code for each part.
         let part = black_box(next);
-        let values = match part {
+        let (values, bias) = match part {
             0 => sums(0),
             1 => sums(1),
             2 => sums(2),
@@ -206,17 +212,18 @@ pub unsafe fn store_epilogue(
             6 => sums(6),
             _ => sums(7),
         };
-        let (row, col) = (row + part % 2 * (WM / 2), col + part / 2 * (WN / 4));
+        let (row, col) = (row + part % 2 * (WM / 2), col_of(part / 2));
         let at = |quad: u32| (row + quad, col);
-        let places = QuadPlaces { at, first: 0, in_row: 1 };
+        let places = QuadPlaces { at, first: 0, in_row: 1, column_bias: |_| bias };
         // SAFETY: the caller's contract.
-        unsafe { c.store_epilogue(epilogue, is_aligned, epilogue::MOST, places, values) };
+        unsafe { c.store_epilogue(epilogue, is_aligned, values.len(), places, values) };
         next = part + 1;
     }
 }
 
-/// Parts of a thread's outputs, each of four quads below each other.
-const PARTS: u32 = TM * TN / epilogue::MOST as u32;
+/// Quads of a thread that are in a row, and parts of its outputs, each of four quads below each other.
+const QUADS: u32 = TN / 4;
+const PARTS: u32 = 2 * QUADS;
 
 /// Stores empty sums for a block's outputs, of which the first is at (tile_row, tile_col).
 ///
@@ -237,4 +244,4 @@ pub fn quad(acc: &Accumulators, i: u32, j: u32) -> F32x4 {
 }
 
 const _: () =
-    assert!(TM == 8 && PARTS == 8, "two parts are below each other, and four side by side");
+    assert!(TM == 8 && QUADS == 4, "two parts are below each other, and four side by side");

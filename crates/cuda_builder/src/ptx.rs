@@ -33,6 +33,9 @@ pub struct KernelInfo {
 /// How `#[kernel]` marks launch bounds, and the alignment of grid constants, in the PTX.
 const DIRECTIVE: &str = "// cuda_std directive ";
 
+/// What LLVM writes around inline assembly, however short: an eighth of the text of kernels that have much of it.
+const AROUND_ASSEMBLY: [&str; 2] = ["// begin inline asm", "// end inline asm"];
+
 /// What `#[kernel]` wants in the head of one kernel.
 #[derive(Default)]
 struct Head<'a> {
@@ -74,7 +77,7 @@ impl<'a> Head<'a> {
 
 /// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
 /// their kernels, aligns their grid constants, defines the functions that rustc takes for granted,
-/// and refuses what a kernel must not have.
+/// leaves out the comments around inline assembly, and refuses what a kernel must not have.
 ///
 /// # Errors
 /// See [`Refused`].
@@ -85,12 +88,15 @@ pub fn finish(text: &str, rules: Rules) -> Result<String, Refused> {
     let mut edits: BTreeMap<usize, (Range<usize>, String)> = BTreeMap::new();
     let mut replace = |range: Range<usize>, new: String| edits.insert(range.start, (range, new));
     for comment in lexemes(text).filter(|lexeme| lexeme.kind == Kind::Comment) {
-        let Some(directive) = comment.text.strip_prefix(DIRECTIVE) else { continue };
+        let directive = comment.text.strip_prefix(DIRECTIVE);
         let line = text[..comment.start].rfind('\n').map_or(0, |end| end + 1);
-        if !text[line..comment.start].trim().is_empty() {
+        if directive.is_none() && !AROUND_ASSEMBLY.contains(&comment.text)
+            || !text[line..comment.start].trim().is_empty()
+        {
             continue;
         }
-        if let Some((kernel, directive)) = directive.split_once(' ') {
+        if let Some((kernel, directive)) = directive.and_then(|directive| directive.split_once(' '))
+        {
             heads.entry(kernel).or_default().add(directive);
         }
         replace(line..text.len().min(comment.end() + 1), String::new());
@@ -271,6 +277,16 @@ mod tests {
                 Err(Refused::GridConstant { kernel: "scale".into(), parameter })
             );
         }
+    }
+
+    #[test]
+    fn comments_around_assembly_are_left_out() {
+        let assembly =
+            "\t// begin inline asm\n\tmov.b32 %r1, %r2;\n\t// end inline asm\n\t// mine\n";
+        let expected = finish(&with_body("\tmov.b32 %r1, %r2;\n\t// mine\n")).unwrap();
+        assert_eq!(finish(&with_body(assembly)).unwrap(), expected);
+        let behind = "\tmov.b32 %r1, %r2; // begin inline asm\n";
+        assert!(finish(&with_body(behind)).unwrap().contains(behind));
     }
 
     #[test]

@@ -53,11 +53,11 @@ use cuda_std::prelude::*;
 use cuda_std::shared::{self, SharedPtr};
 
 use super::warp_tile::Fragments;
+use crate::dependent_launch;
 use crate::matrix::{Input, Output};
 use crate::swizzle::swizzled_tile;
 use crate::tiles::kernel::Params;
 use crate::tiles::reduction::reduce_sums;
-use crate::{dependent_launch, epilogue};
 
 /// Elements of a chunk of 16 bytes.
 const CHUNK: u32 = 4;
@@ -484,7 +484,7 @@ impl<
         while next < SUMS / PART {
             // The compiler knows nothing of it: one piece of code for all parts.
             let part = black_box(next as u32) as usize;
-            let mut values = [0.0; epilogue::MOST];
+            let mut values = [0.0; PART];
             for i in 0..SUMS {
                 if i / PART == part {
                     values[i % PART] = sums[i];

@@ -38,13 +38,13 @@ use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use super::producer::{self, BK, Lane, PRODUCERS, Producer};
+use crate::dependent_launch;
 use crate::matrix::{Input, Output};
 use crate::pipeline::StageState;
 use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
 use crate::tiles::kernel::Params;
 use crate::tiles::reduction::{attend_arrival, reduce_sums, tile_number};
-use crate::{dependent_launch, epilogue};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -379,7 +379,7 @@ impl<
         while next < SUMS / PART {
             // The compiler knows nothing of it: one piece of code for all parts.
             let part = black_box(next as u32) as usize;
-            let mut values = [0.0; epilogue::MOST];
+            let mut values = [0.0; PART];
             for i in 0..SUMS {
                 if i / PART == part {
                     values[i % PART] = sums[i];

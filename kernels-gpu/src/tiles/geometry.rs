@@ -19,6 +19,8 @@ pub trait Geometry {
     const SLICES: u32;
     /// Stages of the circular buffer in shared memory.
     const STAGES: u32;
+    /// Quads of a thread that go through an epilogue at a time: each such part waits anew, and has its registers.
+    const EPILOGUE_QUADS: u32 = 4;
 
     /// Threads of a slice, which have a sum of every output of the block's tile, and of a block.
     const SLICE_THREADS: u32 = Self::BM / Self::TM * (Self::BN / Self::TN);

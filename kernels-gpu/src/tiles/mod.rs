@@ -27,6 +27,7 @@ pub const TILES: &[&KernelDescriptor] = &[
     &tile_shapes::tile_64x64x16::DESCRIPTOR,
     &tile_shapes::tile_64x48x16::DESCRIPTOR,
     &tile_shapes::tile_64x64::DESCRIPTOR,
+    &tile_shapes::tile_64x48::DESCRIPTOR,
     &tile_shapes::tile_32x128::DESCRIPTOR,
     &tile_shapes::tile_32x64::DESCRIPTOR,
     &tile_shapes::tile_32x32::DESCRIPTOR,

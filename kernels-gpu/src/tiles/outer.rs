@@ -32,8 +32,8 @@ use cuda_std::shared::SharedPtr;
 use super::copy::{CopyB, row_b, swapped};
 use super::geometry::Geometry;
 use super::kernel::Params;
+use crate::dependent_launch;
 use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
-use crate::{dependent_launch, epilogue};
 
 /// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its entry point, for
 /// a [`Geometry`] with the constants that are listed. `unrolled`: see [`Outer`]. `min_blocks` is what
@@ -286,7 +286,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             while next < G::TM {
                 // The compiler knows nothing of it: one piece of code for all rows.
                 let i = black_box(next);
-                let mut values = [0.0; epilogue::MOST];
+                let mut values = [0.0; TN];
                 for r in 0..TM {
                     for j in 0..TN {
                         if r == i as usize {

@@ -104,7 +104,7 @@ const PAIRWISE: usize = 8;
 /// The sum of the first `count` of some quads, both powers of two, pairwise: the error of a sum grows with how often
 /// a number in it is added to.
 #[inline(always)]
-pub fn pairwise<const N: usize>(mut quads: [F32x4; N], count: usize) -> F32x4 {
+fn pairwise<const N: usize>(mut quads: [F32x4; N], count: usize) -> F32x4 {
     const { assert!(N.is_power_of_two(), "each has another one") };
     for step in 0..N.ilog2() {
         let distance = 1 << step;

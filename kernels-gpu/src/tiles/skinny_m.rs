@@ -249,13 +249,12 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
             for i in 0..Self::OWN {
                 if outputs.has::<G>(i) {
                     let (row, col) = (block_row + outputs.quad::<G>(i), block_col + lane * 4);
-                    let values = core::array::from_fn(|j| if j < 4 { sums[i][j] } else { 0.0 });
                     let at = |j: usize| {
                         let (row, col) = (row, col + j as u32);
                         if c_transposed { (col, row) } else { (row, col) }
                     };
                     // SAFETY: as below.
-                    unsafe { c.store_epilogue(epilogue, aligned, 4, at, values) };
+                    unsafe { c.store_epilogue(epilogue, aligned, 4, at, sums[i]) };
                 }
             }
             return;

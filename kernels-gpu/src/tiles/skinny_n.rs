@@ -44,7 +44,7 @@ use cuda_std::{cp_async, vec, warp};
 
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
-use super::reduction::{add, is_last_to_arrive, pairwise, tile_number};
+use super::reduction::{is_last_to_arrive, tile_number};
 use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
 use crate::matrix::TRANSPOSED_B;
@@ -110,7 +110,7 @@ kernel_module! {
 /// Values that a lane has at most: those of four rows and sixteen columns; and in the end.
 const MAX_VALUES: usize = 64;
 const MAX_OWN: usize = 2;
-/// Splits whose sums are in flight at once.
+/// Splits whose sums a thread has in flight at once.
 const AT_ONCE: u32 = 8;
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
@@ -132,6 +132,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     const ALIKE: u32 = 32 * Self::OWN / Self::VALUES;
     /// Rows of B that the block copies in one go.
     const ROWS_B: u32 = G::THREADS / G::BN;
+    /// Threads that add up the splits' sums of an element.
+    const SHARERS: u32 = if G::BM * G::BN < G::THREADS { G::THREADS / (G::BM * G::BN) } else { 1 };
 
     const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
 
@@ -150,6 +152,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             "a lane has two in the end at most"
         );
         assert!(G::THREADS.is_multiple_of(G::BN), "every thread copies one column of B");
+        assert!(
+            Self::SHARERS.is_power_of_two() && Self::SHARERS <= 32,
+            "those that share an element are in a warp"
+        );
     };
 
     /// # Safety
@@ -157,6 +163,22 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     #[inline(always)]
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
+        // SAFETY: the caller's contract.
+        unsafe {
+            match TN {
+                1 => Self::gemm_by::<TwoSum<true>, ALIGNED>(params),
+                2 => Self::gemm_by::<TwoSum<false>, ALIGNED>(params),
+                _ => Self::gemm_by::<f32, ALIGNED>(params),
+            }
+        }
+    }
+
+    /// With sums of this type.
+    ///
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn gemm_by<S: Sum, const ALIGNED: bool>(params: Params) {
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
         let Params { m, n, a, lda, b, ldb, layout, .. } = params;
@@ -227,7 +249,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             cp_async::commit_group();
         };
 
-        let mut sums = [[0.0f32; TN]; TM];
+        let mut sums = [[S::of(0.0); TN]; TM];
         let mut left = end.saturating_sub(begin);
         dependent_launch::begin();
         for stage in 0..G::STAGES - 1 {
@@ -253,11 +275,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 // SAFETY: as above.
                 let four_b = unsafe { b_tile.load4(j as u32 * Self::LD_B + lane * 4) };
                 for i in 0..TM {
-                    let mut sum = fours_a[i][0] * four_b[0];
-                    for e in 1..4 {
-                        sum = fma(fours_a[i][e], four_b[e], sum);
-                    }
-                    sums[i][j] += sum;
+                    sums[i][j] = sums[i][j].plus_products(fours_a[i], four_b);
                 }
             }
             stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
@@ -301,39 +319,45 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             }
         }
         // SAFETY: as the launch promises; every thread of the block comes here.
-        if !unsafe { is_last_to_arrive(splits, counters, tile) } || tid * 4 >= G::BM * G::BN {
+        if !unsafe { is_last_to_arrive(splits, counters, tile) } {
             return;
         }
-        let mut total = [0.0f32; 4];
-        let mut begin = 0;
-        while begin < splits {
-            let mut loaded = [[0.0f32; 4]; AT_ONCE as usize];
-            for ahead in 0..AT_ONCE {
-                // Past the end the last once more, unused.
-                let z = (begin + ahead).min(splits - 1);
-                // SAFETY: stored by the block of this split before it arrived; a multiple of
-                // four, as tiles are.
-                loaded[ahead as usize] = unsafe { vec::load4_cg(part(z).add(tid as usize * 4)) };
-            }
-            // These first, and then their sum.
-            let mut these = [[0.0; 4]; AT_ONCE as usize];
-            for ahead in 0..AT_ONCE {
-                if begin + ahead < splits {
-                    these[ahead as usize] = loaded[ahead as usize];
+        for number in
+            (tid / Self::SHARERS..G::BM * G::BN).step_by((G::THREADS / Self::SHARERS) as usize)
+        {
+            let mut total = TwoSum::<false>::of(0.0);
+            let mut begin = tid % Self::SHARERS;
+            while begin < splits {
+                let mut loaded = [0.0f32; AT_ONCE as usize];
+                for i in 0..AT_ONCE {
+                    // Past the end the last once more, unused.
+                    let from = part((begin + i * Self::SHARERS).min(splits - 1));
+                    // SAFETY: stored by the block of this split before it arrived.
+                    [loaded[i as usize]] = unsafe { vec::load_cg(from.add(number as usize)) };
                 }
+                for i in 0..AT_ONCE {
+                    if begin + i * Self::SHARERS < splits {
+                        total = total.plus(TwoSum::of(loaded[i as usize]));
+                    }
+                }
+                begin += AT_ONCE * Self::SHARERS;
             }
-            add(&mut total, pairwise(these, AT_ONCE as usize));
-            begin += AT_ONCE;
+            for step in 0..Self::SHARERS.ilog2() {
+                // SAFETY: whole warps come here, and the sharers of an element are in the same one.
+                total = total.plus(unsafe { total.of_lane_apart(1 << step) });
+            }
+            if tid.is_multiple_of(Self::SHARERS) {
+                // SAFETY: one thread of the block that came last has this element.
+                unsafe { c.store_each(params.epilogue(), [total.value()], |_| position(number)) };
+            }
         }
-        // SAFETY: one thread of the block that came last has these elements.
-        unsafe { c.store_each(params.epilogue(), total, |e| position(tid * 4 + e as u32)) };
     }
 
     /// Adds up the sums of all lanes. A lane gets those from the number `lane / ALIKE * OWN` on, counted
     /// along rows of C.
     #[inline(always)]
-    fn add_lanes(lane: u32, sums: &[[f32; TN]; TM]) -> [f32; MAX_OWN] {
-        let mut values = [0.0f32; MAX_VALUES];
+    fn add_lanes<S: Sum>(lane: u32, sums: &[[S; TN]; TM]) -> [f32; MAX_OWN] {
+        let mut values = [S::of(0.0); MAX_VALUES];
         for i in 0..TM {
             for j in 0..TN {
                 values[i * TN + j] = sums[i][j];
@@ -352,11 +376,109 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                     (_, true) => (values[v + half], values[v]),
                 };
                 // SAFETY: whole warps add up, with loops that are the same in every lane.
-                let (got, _) =
-                    unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, given, distance, 32) };
-                values[v] = kept + got;
+                values[v] = kept.plus(unsafe { given.of_lane_apart(distance) });
             }
         }
-        [values[0], values[1]]
+        [values[0].value(), values[1].value()]
+    }
+}
+
+/// A lane's sum of products.
+trait Sum: Copy {
+    fn of(value: f32) -> Self;
+
+    fn plus(self, other: Self) -> Self;
+
+    /// With four products more.
+    fn plus_products(self, a: F32x4, b: F32x4) -> Self;
+
+    fn value(self) -> f32;
+
+    /// That of the lane whose number differs by this bit.
+    ///
+    /// # Safety
+    /// The whole warp makes this call together.
+    unsafe fn of_lane_apart(self, distance: u32) -> Self;
+}
+
+impl Sum for f32 {
+    #[inline(always)]
+    fn of(value: f32) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    /// Four are added up first, so that no sum is long.
+    #[inline(always)]
+    fn plus_products(self, a: F32x4, b: F32x4) -> Self {
+        let mut sum = a[0] * b[0];
+        for e in 1..4 {
+            sum = fma(a[e], b[e], sum);
+        }
+        self + sum
+    }
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn of_lane_apart(self, distance: u32) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, self, distance, 32).0 }
+    }
+}
+
+/// A sum, and what rounding has taken from it (compensated summation by Knuth's TwoSum; Ogita, Rump and Oishi, 2005). If
+/// `PRODUCTS`, what it has taken from products, too. With one column, or two, there is time for that while memory is read.
+#[derive(Clone, Copy)]
+struct TwoSum<const PRODUCTS: bool> {
+    sum: f32,
+    lost: f32,
+}
+
+impl<const PRODUCTS: bool> Sum for TwoSum<PRODUCTS> {
+    #[inline(always)]
+    fn of(value: f32) -> Self {
+        Self { sum: value, lost: 0.0 }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        let sum = self.sum + other.sum;
+        let back = sum - self.sum;
+        let lost = (self.sum - (sum - back)) + (other.sum - back);
+        Self { sum, lost: self.lost + other.lost + lost }
+    }
+
+    #[inline(always)]
+    fn plus_products(mut self, a: F32x4, b: F32x4) -> Self {
+        if !PRODUCTS {
+            return self.plus(Self::of(0f32.plus_products(a, b)));
+        }
+        for e in 0..4 {
+            let product = a[e] * b[e];
+            self = self.plus(Self { sum: product, lost: fma(a[e], b[e], -product) });
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        // Nothing can be said of what infinity has lost.
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+
+    #[inline(always)]
+    unsafe fn of_lane_apart(self, distance: u32) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe {
+            Self { sum: self.sum.of_lane_apart(distance), lost: self.lost.of_lane_apart(distance) }
+        }
     }
 }

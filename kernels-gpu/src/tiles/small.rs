@@ -39,7 +39,7 @@ use super::geometry::{Geometry, stages};
 use super::kernel::{Params, kernel_module};
 use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
-use crate::epilogue::{self, QuadPlaces};
+use crate::epilogue::{self, NotLoaded, QuadPlaces};
 use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
 
 kernel_module! {
@@ -323,7 +323,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
                 }
             }
             let at = |quad: u32| Self::quad(row, col, quad);
-            let places = QuadPlaces { at, first, in_row: Self::ROW as usize };
+            let places =
+                QuadPlaces { at, first, in_row: Self::ROW as usize, column_bias: NotLoaded };
             // SAFETY: each quad of the tile belongs to one thread.
             unsafe { c.store_epilogue(epilogue, is_aligned, epilogue::MOST, places, values) };
             next = first + STORED;

@@ -43,7 +43,7 @@ kernel_module! {
     tile_64x48x16, tile_64x48x16_unaligned,
     "64x48 outputs, 8x4 per thread, 3 warps, no slices",
     Tiled {
-        BM: 64, BN: 48, BK: 16, WM: 64, WN: 16, TM: 8, TN: 4, SLICES: 1, STAGES: 4
+        BM: 64, BN: 48, BK: 16, WM: 64, WN: 16, TM: 8, TN: 4, SLICES: 1, STAGES: 4, EPILOGUE_QUADS: 8
     },
     vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
     transposes_c false, min_blocks 5, "tiled.rs"
@@ -80,6 +80,17 @@ kernel_module! {
     },
     vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
     transposes_c false, min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
+    /// Few tiles of 64 x 48: the sums of slices need no splits, and all warps take part in an epilogue.
+    tile_64x48, tile_64x48_unaligned,
+    "64x48 outputs, 8x4 per thread, 4 slices of 3 warps",
+    Tiled {
+        BM: 64, BN: 48, BK: 64, WM: 64, WN: 16, TM: 8, TN: 4, SLICES: 4, STAGES: 3
+    },
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 1, "tiled.rs"
 }
 
 kernel_module! {

@@ -99,6 +99,7 @@
 
 use core::marker::PhantomData;
 
+use cuda_std::cp_async;
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
@@ -136,6 +137,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     const ROW: usize = TN / 4;
     const OWN: usize = Self::QUADS.div_ceil(G::SLICES as usize);
     const PART: usize = if Self::OWN < 4 { Self::OWN } else { 4 };
+    /// How many it takes through an epilogue at a time.
+    const EPILOGUE_PART: usize =
+        if Self::OWN < G::EPILOGUE_QUADS as usize { Self::OWN } else { G::EPILOGUE_QUADS as usize };
     /// How many of those that are its own are in a row: slices take quads in turn.
     const OWN_IN_ROW: usize =
         if (G::SLICES as usize).is_multiple_of(Self::ROW) { 1 } else { Self::ROW };
@@ -149,7 +153,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         );
         assert!(TM == G::TM as usize && TN == G::TN as usize, "arrays are as long as they are");
         assert!(Self::QUADS <= MAX_QUADS, "a thread's outputs fit its registers");
-        assert!(Self::OWN.is_multiple_of(Self::PART), "all outputs are stored");
+        assert!(
+            Self::OWN.is_multiple_of(Self::PART) && Self::OWN.is_multiple_of(Self::EPILOGUE_PART),
+            "all outputs are stored"
+        );
+        assert!(
+            G::THREADS >= G::BN && Self::BIAS_AT.is_multiple_of(4),
+            "a thread copies an element of the bias, and loads four"
+        );
         assert!(
             Self::OWN_IN_ROW == 1 || G::SLICES == 1 && Self::PART.is_multiple_of(Self::ROW),
             "a thread's own quads are in the same columns, or whole rows of them"
@@ -169,14 +180,18 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     const ROWS_C: u32 = G::THREADS / G::BN;
     const STORES: u32 = G::BM / Self::ROWS_C;
 
-    /// Shared memory per block: the stages, or what the slices leave there in the end, or C.
-    pub(super) const SHARED_BYTES: u64 = {
+    /// Where the bias of the block's columns is in shared memory: behind the stages, or what the slices leave there in
+    /// the end, or C.
+    const BIAS_AT: u32 = {
         let stages = G::STAGES * (Self::STAGE_A + Self::STAGE_B[0]);
         let sums = if G::SLICES > 1 { G::SLICES * G::BM * G::BN } else { 0 };
         let c = G::BM * Self::LD_C;
         let most = if stages > sums { stages } else { sums };
-        (if most > c { most } else { c }) as u64 * 4
+        if most > c { most } else { c }
     };
+
+    /// Shared memory per block.
+    pub(super) const SHARED_BYTES: u64 = (Self::BIAS_AT + G::BN) as u64 * 4;
 
     /// Whatever K is.
     pub(super) const fn shared_bytes(_k: u32) -> u64 {
@@ -218,6 +233,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
 
         let left = end.saturating_sub(begin);
         dependent_launch::begin();
+        if params.epilogue.has_column_bias() {
+            // With the first tile, since it is needed when nothing else hides how long it takes.
+            let (tid, epilogue) = (thread::thread_idx_x(), params.epilogue());
+            if tid < G::BN {
+                let (col, to) = (block_col + tid, smem.add(Self::BIAS_AT + tid));
+                let from = epilogue.bias.wrapping_add(col as usize);
+                // SAFETY: one for each column, and nothing else uses the place before this was waited for.
+                unsafe { cp_async::copy_zfill(to, from, col < n) };
+            }
+        }
         let mut stage = 0;
         while stage < G::STAGES - 1 {
             // An empty sum is a step of zeros: a way around the loop would make it slower.
@@ -289,15 +314,17 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let c = unsafe { params.output() };
         if params.epilogue.is_some() {
             let (epilogue, is_aligned) = (params.epilogue(), c.is_aligned());
+            // SAFETY: it was waited for with the first tile.
+            let column_bias = |i| unsafe { smem.load4(Self::BIAS_AT + position(i).1) };
             let mut next = 0;
-            while next < (Self::OWN / Self::PART) as u32 {
+            while next < (Self::OWN / Self::EPILOGUE_PART) as u32 {
                 // The compiler knows nothing of it: one piece of code for all parts.
-                let part = if Self::OWN > Self::PART { black_box(next) } else { 0 };
-                let mut values = [0.0; epilogue::MOST];
+                let part = if Self::OWN > Self::EPILOGUE_PART { black_box(next) } else { 0 };
+                let mut values = [0.0; 2 * epilogue::MOST];
                 for quad in 0..Self::OWN {
                     for j in 0..4 {
-                        if quad / Self::PART == part as usize {
-                            values[quad % Self::PART * 4 + j] = sums[quad][j];
+                        if quad / Self::EPILOGUE_PART == part as usize {
+                            values[quad % Self::EPILOGUE_PART * 4 + j] = sums[quad][j];
                         }
                     }
                 }
@@ -308,10 +335,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                     let row = if outputs.has::<G>(quad) { block_row + row } else { u32::MAX };
                     (row, block_col + col)
                 };
-                let first = part * Self::PART as u32;
-                let places = QuadPlaces { at, first, in_row: Self::OWN_IN_ROW };
+                let first = part * Self::EPILOGUE_PART as u32;
+                let places = QuadPlaces { at, first, in_row: Self::OWN_IN_ROW, column_bias };
+                let count = 4 * Self::EPILOGUE_PART;
                 // SAFETY: as below.
-                unsafe { c.store_epilogue(epilogue, is_aligned, 4 * Self::PART, places, values) };
+                unsafe { c.store_epilogue(epilogue, is_aligned, count, places, values) };
                 next = part + 1;
             }
             return;

@@ -13,13 +13,11 @@ use crate::error::Error;
 use crate::job::Job;
 
 /// M, N and K: products that tensor cores are the limit of, not launches, nor memory, which takes as long by every kernel.
-const PRODUCTS: [[usize; 3]; 8] = [
+const PRODUCTS: [[usize; 3]; 6] = [
     [1536, 1536, 1536],
     [2048, 2048, 2048],
     [3072, 3072, 3072],
     [4096, 4096, 4096],
-    [6144, 6144, 6144],
-    [8192, 8192, 8192],
     [4096, 4096, 1024],
     [2048, 8192, 8192],
 ];
