@@ -271,6 +271,25 @@ fn infinities_that_meet_are_nan() {
     });
 }
 
+/// What is finite in any order of additions is finite, next to the largest number too, where what a sum has lost is not
+/// known.
+#[test]
+fn sums_next_to_the_largest_number_are_finite() {
+    for_each_kernel(|device, descriptor| {
+        for (at, splits) in [(1, 1), (4, 1), (130, 2)] {
+            let mut case = Case { splits, ..Case::random(Gemm::new(2, 2, 256), 18) };
+            case.a.as_mut_slice().fill(0.0);
+            case.b.as_mut_slice().fill(1.0);
+            case.a.as_mut_slice()[0] = -1.5 * 2f32.powi(104);
+            case.a.as_mut_slice()[at] = f32::MAX;
+            let result = case.run(device, descriptor);
+            let expected = f32::MAX - 1.5 * 2f32.powi(104);
+            let error = (result.at(0, 0) - expected).abs();
+            assert!(error <= 2f32.powi(104), "{}: {}", descriptor.name(), result.at(0, 0));
+        }
+    });
+}
+
 /// Equal elements round the same way at every step: the worst case for an error bound.
 #[test]
 fn structured_matrices_keep_the_worst_case_bound() {

@@ -77,7 +77,7 @@ pub struct Parameters {
 }
 
 /// How many outputs [`Output::store_epilogue`] takes at once in most kernels.
-pub const MOST: usize = 16;
+pub const OUTPUTS_AT_ONCE: usize = 16;
 
 /// The places of a thread's outputs: closures, or where several are in a row or a column.
 pub trait Places: Copy {
@@ -104,8 +104,11 @@ pub trait Places: Copy {
     }
 
     /// The bias of the columns of four outputs from this one on, where a kernel has loaded it ahead.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
     #[inline(always)]
-    fn column_bias(self, _i: usize) -> F32x4 {
+    unsafe fn column_bias(self, _i: usize) -> F32x4 {
         [0.0; 4]
     }
 }
@@ -122,28 +125,32 @@ pub trait ColumnBias: Copy {
     /// Whether it has.
     const EXISTS: bool;
 
-    /// That of a quad's columns. There is a bias for each column.
-    fn of_quad(self, in_row: usize) -> F32x4;
+    /// That of a quad's columns.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
+    unsafe fn of_quad(self, in_row: usize) -> F32x4;
 }
 
-impl<F: Fn(usize) -> F32x4 + Copy> ColumnBias for F {
+/// It is in registers, of quads that are in the same columns.
+impl ColumnBias for F32x4 {
     const EXISTS: bool = true;
 
     #[inline(always)]
-    fn of_quad(self, in_row: usize) -> F32x4 {
-        self(in_row)
+    unsafe fn of_quad(self, _: usize) -> F32x4 {
+        self
     }
 }
 
 /// A kernel loads no bias ahead.
 #[derive(Clone, Copy)]
-pub struct NotLoaded;
+pub struct NoColumnBias;
 
-impl ColumnBias for NotLoaded {
+impl ColumnBias for NoColumnBias {
     const EXISTS: bool = false;
 
     #[inline(always)]
-    fn of_quad(self, _: usize) -> F32x4 {
+    unsafe fn of_quad(self, _: usize) -> F32x4 {
         [0.0; 4]
     }
 }
@@ -185,8 +192,9 @@ impl<F: Fn(u32) -> (u32, u32) + Copy, B: ColumnBias> Places for QuadPlaces<F, B>
     }
 
     #[inline(always)]
-    fn column_bias(self, i: usize) -> F32x4 {
-        self.column_bias.of_quad(i / 4)
+    unsafe fn column_bias(self, i: usize) -> F32x4 {
+        // SAFETY: the caller's contract.
+        unsafe { self.column_bias.of_quad(i / 4) }
     }
 }
 
@@ -578,12 +586,20 @@ impl Output {
     }
 
     /// Adds the bias of the columns that a kernel has loaded ahead.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
     #[inline(always)]
-    fn add_column_bias<const N: usize>(count: usize, places: impl Places, values: &mut [f32; N]) {
+    unsafe fn add_column_bias<const N: usize>(
+        count: usize,
+        places: impl Places,
+        values: &mut [f32; N],
+    ) {
         let mut bias = [0.0; N];
         for run in (0..count).step_by(4) {
             if places.first(run).1 == run {
-                bias[run..][..4].copy_from_slice(&places.column_bias(run));
+                // SAFETY: the caller's contract.
+                bias[run..][..4].copy_from_slice(&unsafe { places.column_bias(run) });
             }
         }
         for i in 0..count {

@@ -13,7 +13,7 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use crate::epilogue::{Epilogue, MOST, Parameters, Places};
+use crate::epilogue::{Epilogue, OUTPUTS_AT_ONCE, Parameters, Places};
 use crate::matrix::Output;
 
 /// Columns that a warp stages at once, one for each lane.
@@ -33,7 +33,7 @@ pub const AT_ONCE: usize = 8;
 /// Elements of shared memory that a warp stages its sums in.
 pub const STAGING: u32 = ROWS * STAGED_COLS;
 
-const _: () = assert!(AT_ONCE <= MOST, "an epilogue takes no more");
+const _: () = assert!(AT_ONCE <= OUTPUTS_AT_ONCE, "an epilogue takes no more");
 const _: () = assert!(PART == 2 * STAGED_SUMS, "a part is staged in two halves");
 
 /// Where an output is staged, in elements: eight lanes of a row's columns store at once, of four rows,
@@ -184,7 +184,7 @@ impl<const F16: bool> TensorOutput<F16> {
     #[inline(always)]
     pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
         let old = |beta| Accumulate { c: self, beta };
-        let mut values = [0.0; MOST];
+        let mut values = [0.0; OUTPUTS_AT_ONCE];
         // SAFETY: as the launch promises; C can be read as well.
         unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, old, &mut values) };
         for i in 0..AT_ONCE {

@@ -214,7 +214,7 @@ pub unsafe fn store_epilogue(
         };
         let (row, col) = (row + part % 2 * (WM / 2), col_of(part / 2));
         let at = |quad: u32| (row + quad, col);
-        let places = QuadPlaces { at, first: 0, in_row: 1, column_bias: |_| bias };
+        let places = QuadPlaces { at, first: 0, in_row: 1, column_bias: bias };
         // SAFETY: the caller's contract.
         unsafe { c.store_epilogue(epilogue, is_aligned, values.len(), places, values) };
         next = part + 1;

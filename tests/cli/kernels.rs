@@ -114,7 +114,7 @@ fn tensor_cores_are_asked_for() {
     // What a rung does not have is a reason, and the others run.
     let epilogue = soft(&["--kernel", "all", "--size", "20", "--epilogue", "relu"]);
     assert_eq!(epilogue.code, Some(0), "{}", epilogue.stderr);
-    assert!(epilogue.stdout.contains("has no epilogue") && epilogue.stdout.contains("PASS"));
+    assert!(epilogue.stdout.contains("takes no epilogue") && epilogue.stdout.contains("PASS"));
 }
 
 #[test]

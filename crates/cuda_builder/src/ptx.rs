@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use ptx_syntax::outline::{Declaration, declarations, functions};
+use ptx_syntax::outline::{AROUND_ASSEMBLY, Declaration, declarations, functions};
 use ptx_syntax::scan::{Kind, lexemes};
 
 use crate::rules::{LocalMemory, Panic, Rules};
@@ -32,9 +32,6 @@ pub struct KernelInfo {
 
 /// How `#[kernel]` marks launch bounds, and the alignment of grid constants, in the PTX.
 const DIRECTIVE: &str = "// cuda_std directive ";
-
-/// What LLVM writes around inline assembly, however short: an eighth of the text of kernels that have much of it.
-const AROUND_ASSEMBLY: [&str; 2] = ["// begin inline asm", "// end inline asm"];
 
 /// What `#[kernel]` wants in the head of one kernel.
 #[derive(Default)]
@@ -77,7 +74,8 @@ impl<'a> Head<'a> {
 
 /// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
 /// their kernels, aligns their grid constants, defines the functions that rustc takes for granted,
-/// leaves out the comments around inline assembly, and refuses what a kernel must not have.
+/// leaves out the comments around inline assembly, an eighth of the text of kernels that have much of it, and refuses what a
+/// kernel must not have.
 ///
 /// # Errors
 /// See [`Refused`].

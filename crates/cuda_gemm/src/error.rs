@@ -141,13 +141,12 @@ pub enum Error {
     },
 
     /// A kernel that computes plain products was asked for more: see [`Gemm::suits`](crate::Gemm::suits).
-    #[error(
-        "{kernel} has no epilogue, and no alpha and beta in device memory or batches of pointers, of which this \
-         product has some; use `auto`, or a kernel such as tile_64x64"
-    )]
+    #[error("{kernel} takes no {what}; use `auto`, or a kernel such as tile_64x64")]
     Unsuited {
         /// The kernel.
         kernel: &'static str,
+        /// What: `epilogue`, `alpha and beta in device memory` or `batches of pointers`.
+        what: &'static str,
     },
 
     /// Something that a call must be given is not there, or was not prepared for.

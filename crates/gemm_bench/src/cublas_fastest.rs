@@ -19,7 +19,7 @@ use cuda_gemm::{
 
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
 use crate::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
-use crate::cublas_product::EpiloguePass;
+use crate::cublas_product::{EpiloguePass, require_plain};
 use crate::error::Error;
 use crate::operands::elements;
 use crate::timer::Timer;
@@ -70,9 +70,7 @@ impl Chosen {
 ///
 /// [`GemmError::Unsuited`] and [`Error::CublasUnsuited`] for a product that nothing of cuBLAS computes.
 fn has_pass(gemm: &Gemm) -> Result<bool, Error> {
-    if gemm.factors_on_device || gemm.pointers {
-        return Err(GemmError::Unsuited { kernel: "cublas" }.into());
-    }
+    require_plain(gemm)?;
     let has_pass = !gemm.epilogue.is_none() && gemm.output == Element::F32;
     if !has_pass && epilogue(gemm).is_none() {
         let reason = match gemm.epilogue.bias {

@@ -20,15 +20,23 @@ impl Cublas {
     /// product with an epilogue.
     pub fn prepare(&self, gemm: Gemm) -> Result<CublasProduct, Error> {
         gemm.validate()?;
-        if gemm.factors_on_device || gemm.pointers {
-            return Err(GemmError::Unsuited { kernel: "cublas" }.into());
-        }
+        require_plain(&gemm)?;
         let pass = match gemm.epilogue.is_none() {
             true => None,
             false => Some(Box::new(EpiloguePass::new(self.0.stream.device(), &gemm)?)),
         };
         Ok(CublasProduct { cublas: self.clone(), gemm, pass })
     }
+}
+
+/// Refuses what is not compared with cuBLAS: factors in device memory, and batches of pointers.
+pub(crate) fn require_plain(gemm: &Gemm) -> Result<(), GemmError> {
+    let what = match () {
+        () if gemm.factors_on_device => "alpha and beta in device memory",
+        () if gemm.pointers => "batches of pointers",
+        () => return Ok(()),
+    };
+    Err(GemmError::Unsuited { kernel: "cublas", what })
 }
 
 /// A product that cuBLAS can compute; [`Cublas::prepare`] makes it: only the matrices are missing.

@@ -71,9 +71,13 @@ pub struct Body<'a> {
 pub struct StatementText<'a> {
     /// Its lexemes, without comments.
     pub lexemes: Vec<Lexeme<'a>>,
-    /// Whether it is inline assembly, around which LLVM writes comments.
+    /// Whether it is inline assembly, around which LLVM writes [comments](AROUND_ASSEMBLY): `cuda_builder` leaves them out of the PTX that it
+    /// writes.
     pub is_assembly: bool,
 }
+
+/// What LLVM writes before and behind inline assembly.
+pub const AROUND_ASSEMBLY: [&str; 2] = ["// begin inline asm", "// end inline asm"];
 
 /// The declarations of a text, in order.
 pub fn declarations(text: &str) -> impl Iterator<Item = Declaration<'_>> {
@@ -246,8 +250,8 @@ fn statement<'a>(lexemes: &mut Lexemes<'a>, is_assembly: &mut bool) -> Option<St
         }
         match lexeme.kind {
             Kind::Comment => match lexeme.text {
-                "// begin inline asm" => *is_assembly = true,
-                "// end inline asm" => *is_assembly = false,
+                text if text == AROUND_ASSEMBLY[0] => *is_assembly = true,
+                text if text == AROUND_ASSEMBLY[1] => *is_assembly = false,
                 _ => {}
             },
             Kind::Punct(':') if found.len() == 1 => found.clear(),

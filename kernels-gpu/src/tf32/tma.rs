@@ -68,7 +68,7 @@ const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
 const PRODUCER_REGISTERS: u32 = 40;
 const CONSUMER_REGISTERS: u32 = 232;
 /// Sums that are stored at once.
-const PART: usize = epilogue::MOST;
+const PART: usize = epilogue::OUTPUTS_AT_ONCE;
 
 const _: () = assert!(
     PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS

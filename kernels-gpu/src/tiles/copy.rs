@@ -220,8 +220,7 @@ enum ReadsB {
     Transposed,
 }
 
-/// How a block walks over a tile of B: elements that a thread copies at once, and the rows and columns that all
-/// threads do.
+/// How a block walks over a tile of B: elements of a copy, and the rows and columns that its threads cover in one pass.
 #[derive(Clone, Copy)]
 struct Walk {
     width: u32,

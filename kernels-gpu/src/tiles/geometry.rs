@@ -19,7 +19,7 @@ pub trait Geometry {
     const SLICES: u32;
     /// Stages of the circular buffer in shared memory.
     const STAGES: u32;
-    /// Quads of a thread that go through an epilogue at a time: each such part waits anew, and has its registers.
+    /// Quads of a thread that go through an epilogue at once: more wait for memory less often, and take more registers.
     const EPILOGUE_QUADS: u32 = 4;
 
     /// Threads of a slice, which have a sum of every output of the block's tile, and of a block.

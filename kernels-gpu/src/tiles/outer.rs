@@ -17,7 +17,7 @@
 //!
 //! # What is different from the tiles
 //!
-//! Copies to shared memory are of single elements, for A and for B, so that one entry point takes
+//! Copies to shared memory are of single elements, of B in pairs where its rows are even, so that one entry point takes
 //! matrices of any alignment, and no operand is staged. Neither is transposed: a lane loads four
 //! k of a row of A at once, all lanes of the row the same, and four rows of B. Either may lie as its
 //! transpose. There is no slice-K and no split-K. A longer K takes more steps through a circular buffer.

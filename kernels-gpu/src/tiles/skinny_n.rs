@@ -33,9 +33,11 @@
 //!
 //! # The sum
 //!
-//! A lane adds up four products, and then adds these sums: its accumulation is a quarter as long,
-//! and what rounding loses grows with its length. In the end the lanes halve the number of values
-//! that each has, and double what these stand for, until each has its own: the same order every time.
+//! Of three columns and more a lane adds up four products, and then adds these sums: its accumulation is a quarter as long,
+//! and what rounding loses grows with its length. Of one or two it keeps what rounding has taken from the sum, and of
+//! one also what it has taken from each product (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005). In the end
+//! the lanes halve the number of values that each has, and double what these stand for, until each has its own: the same
+//! order every time. The sums of splits are added up with compensation of any number of columns.
 
 use core::marker::PhantomData;
 
@@ -153,8 +155,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         );
         assert!(G::THREADS.is_multiple_of(G::BN), "every thread copies one column of B");
         assert!(
-            Self::SHARERS.is_power_of_two() && Self::SHARERS <= 32,
-            "those that share an element are in a warp"
+            Self::SHARERS.is_power_of_two()
+                && Self::SHARERS <= 32
+                && (G::BM * G::BN).is_multiple_of(G::THREADS / Self::SHARERS),
+            "those that share an element are in a warp, and all warps take the same number of elements"
         );
     };
 
@@ -166,8 +170,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         // SAFETY: the caller's contract.
         unsafe {
             match TN {
-                1 => Self::gemm_by::<TwoSum<true>, ALIGNED>(params),
-                2 => Self::gemm_by::<TwoSum<false>, ALIGNED>(params),
+                1 => Self::gemm_by::<CompensatedSum<true>, ALIGNED>(params),
+                2 => Self::gemm_by::<CompensatedSum<false>, ALIGNED>(params),
                 _ => Self::gemm_by::<f32, ALIGNED>(params),
             }
         }
@@ -178,7 +182,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     /// # Safety
     /// As for the entry points.
     #[inline(always)]
-    unsafe fn gemm_by<S: Sum, const ALIGNED: bool>(params: Params) {
+    unsafe fn gemm_by<S: Accumulator, const ALIGNED: bool>(params: Params) {
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
         let Params { m, n, a, lda, b, ldb, layout, .. } = params;
@@ -325,7 +329,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         for number in
             (tid / Self::SHARERS..G::BM * G::BN).step_by((G::THREADS / Self::SHARERS) as usize)
         {
-            let mut total = TwoSum::<false>::of(0.0);
+            let mut total = CompensatedSum::<false>::of(0.0);
             let mut begin = tid % Self::SHARERS;
             while begin < splits {
                 let mut loaded = [0.0f32; AT_ONCE as usize];
@@ -337,14 +341,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 }
                 for i in 0..AT_ONCE {
                     if begin + i * Self::SHARERS < splits {
-                        total = total.plus(TwoSum::of(loaded[i as usize]));
+                        total = total.plus(CompensatedSum::of(loaded[i as usize]));
                     }
                 }
                 begin += AT_ONCE * Self::SHARERS;
             }
             for step in 0..Self::SHARERS.ilog2() {
                 // SAFETY: whole warps come here, and the sharers of an element are in the same one.
-                total = total.plus(unsafe { total.of_lane_apart(1 << step) });
+                total = total.plus(unsafe { total.shuffle_xor(1 << step) });
             }
             if tid.is_multiple_of(Self::SHARERS) {
                 // SAFETY: one thread of the block that came last has this element.
@@ -356,7 +360,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     /// Adds up the sums of all lanes. A lane gets those from the number `lane / ALIKE * OWN` on, counted
     /// along rows of C.
     #[inline(always)]
-    fn add_lanes<S: Sum>(lane: u32, sums: &[[S; TN]; TM]) -> [f32; MAX_OWN] {
+    fn add_lanes<S: Accumulator>(lane: u32, sums: &[[S; TN]; TM]) -> [f32; MAX_OWN] {
         let mut values = [S::of(0.0); MAX_VALUES];
         for i in 0..TM {
             for j in 0..TN {
@@ -376,7 +380,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                     (_, true) => (values[v + half], values[v]),
                 };
                 // SAFETY: whole warps add up, with loops that are the same in every lane.
-                values[v] = kept.plus(unsafe { given.of_lane_apart(distance) });
+                values[v] = kept.plus(unsafe { given.shuffle_xor(distance) });
             }
         }
         [values[0].value(), values[1].value()]
@@ -384,7 +388,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
 }
 
 /// A lane's sum of products.
-trait Sum: Copy {
+trait Accumulator: Copy {
     fn of(value: f32) -> Self;
 
     fn plus(self, other: Self) -> Self;
@@ -398,10 +402,10 @@ trait Sum: Copy {
     ///
     /// # Safety
     /// The whole warp makes this call together.
-    unsafe fn of_lane_apart(self, distance: u32) -> Self;
+    unsafe fn shuffle_xor(self, distance: u32) -> Self;
 }
 
-impl Sum for f32 {
+impl Accumulator for f32 {
     #[inline(always)]
     fn of(value: f32) -> Self {
         value
@@ -428,21 +432,21 @@ impl Sum for f32 {
     }
 
     #[inline(always)]
-    unsafe fn of_lane_apart(self, distance: u32) -> Self {
+    unsafe fn shuffle_xor(self, distance: u32) -> Self {
         // SAFETY: the caller's contract.
         unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, self, distance, 32).0 }
     }
 }
 
-/// A sum, and what rounding has taken from it (compensated summation by Knuth's TwoSum; Ogita, Rump and Oishi, 2005). If
-/// `PRODUCTS`, what it has taken from products, too. With one column, or two, there is time for that while memory is read.
+/// A sum, and what rounding has taken from it, by Knuth's TwoSum. If `PRODUCTS`, what it has taken from products, too: one that
+/// overflows is infinite, where an FMA with a sum of the other sign might not be.
 #[derive(Clone, Copy)]
-struct TwoSum<const PRODUCTS: bool> {
+struct CompensatedSum<const PRODUCTS: bool> {
     sum: f32,
     lost: f32,
 }
 
-impl<const PRODUCTS: bool> Sum for TwoSum<PRODUCTS> {
+impl<const PRODUCTS: bool> Accumulator for CompensatedSum<PRODUCTS> {
     #[inline(always)]
     fn of(value: f32) -> Self {
         Self { sum: value, lost: 0.0 }
@@ -470,15 +474,16 @@ impl<const PRODUCTS: bool> Sum for TwoSum<PRODUCTS> {
 
     #[inline(always)]
     fn value(self) -> f32 {
-        // Nothing can be said of what infinity has lost.
-        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+        // Nothing can be said of what infinity has lost, nor of what a sum has next to the largest number.
+        let value = self.sum + self.lost;
+        if value.is_finite() { value } else { self.sum }
     }
 
     #[inline(always)]
-    unsafe fn of_lane_apart(self, distance: u32) -> Self {
+    unsafe fn shuffle_xor(self, distance: u32) -> Self {
         // SAFETY: the caller's contract.
         unsafe {
-            Self { sum: self.sum.of_lane_apart(distance), lost: self.lost.of_lane_apart(distance) }
+            Self { sum: self.sum.shuffle_xor(distance), lost: self.lost.shuffle_xor(distance) }
         }
     }
 }

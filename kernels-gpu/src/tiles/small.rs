@@ -39,7 +39,7 @@ use super::geometry::{Geometry, stages};
 use super::kernel::{Params, kernel_module};
 use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
-use crate::epilogue::{self, NotLoaded, QuadPlaces};
+use crate::epilogue::{self, NoColumnBias, QuadPlaces};
 use crate::matrix::{TRANSPOSED_A, TRANSPOSED_B};
 
 kernel_module! {
@@ -54,7 +54,7 @@ kernel_module! {
 }
 
 /// Quads that are stored at once where they are not stored as they are.
-const STORED: u32 = epilogue::MOST as u32 / 4;
+const STORED: u32 = epilogue::OUTPUTS_AT_ONCE as u32 / 4;
 
 /// Elements from one row to the next in shared memory.
 const fn padded(cols: u32) -> u32 {
@@ -313,7 +313,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
         while next < Self::QUADS {
             // The compiler knows nothing of it: one piece of code for every few quads.
             let first = black_box(next);
-            let mut values = [0.0; epilogue::MOST];
+            let mut values = [0.0; epilogue::OUTPUTS_AT_ONCE];
             for quad in 0..Self::QUADS {
                 let sums = Self::sums(&acc, quad);
                 for j in 0..4 {
@@ -324,9 +324,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
             }
             let at = |quad: u32| Self::quad(row, col, quad);
             let places =
-                QuadPlaces { at, first, in_row: Self::ROW as usize, column_bias: NotLoaded };
+                QuadPlaces { at, first, in_row: Self::ROW as usize, column_bias: NoColumnBias };
             // SAFETY: each quad of the tile belongs to one thread.
-            unsafe { c.store_epilogue(epilogue, is_aligned, epilogue::MOST, places, values) };
+            unsafe {
+                c.store_epilogue(epilogue, is_aligned, epilogue::OUTPUTS_AT_ONCE, places, values)
+            };
             next = first + STORED;
         }
     }

@@ -83,7 +83,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// Few tiles of 64 x 48: the sums of slices need no splits, and all warps take part in an epilogue.
+    /// Few tiles: slices of a block take the place of splits, and all of its threads share the epilogue.
     tile_64x48, tile_64x48_unaligned,
     "64x48 outputs, 8x4 per thread, 4 slices of 3 warps",
     Tiled {

@@ -80,7 +80,7 @@
 //!
 //! # Transposed operands
 //!
-//! Each operand may lie as its transpose: which of two ways of copying is taken is one branch, the same
+//! Each operand may lie as its transpose: which way of copying is taken is one branch, the same
 //! for all threads, in front of the copies of a step, and the tiles in shared memory are the same. What
 //! lies across is transposed by copies of single elements: a plain A, and a transposed B. When a step's copies
 //! are asked for: see `main_loop.rs`.
@@ -111,13 +111,31 @@ use super::main_loop::MainLoop;
 use super::reduction::{MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits};
 use crate::dependent_launch;
 use crate::descriptor::KernelAbi;
-use crate::epilogue::{self, QuadPlaces};
+use crate::epilogue::{self, ColumnBias, QuadPlaces};
 use crate::matrix::{Output, TRANSPOSED_A, TRANSPOSED_B};
 use crate::swizzle::swizzled_tile;
 
 /// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
 /// to stable Rust.
 pub(super) struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
+
+/// The bias of a block's columns, which was copied to shared memory with its first tile.
+#[derive(Clone, Copy)]
+struct SharedBias<F> {
+    at: SharedPtr<f32>,
+    /// From a quad's number to its first column in the block's tile.
+    col_of: F,
+}
+
+impl<F: Fn(usize) -> u32 + Copy> ColumnBias for SharedBias<F> {
+    const EXISTS: bool = true;
+
+    #[inline(always)]
+    unsafe fn of_quad(self, in_row: usize) -> F32x4 {
+        // SAFETY: there is one for each column, which was waited for before a barrier; a quad's column is a multiple of four.
+        unsafe { self.at.load4((self.col_of)(in_row)) }
+    }
+}
 
 impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     pub(super) const ABI: KernelAbi = KernelAbi::SplitK;
@@ -156,6 +174,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         assert!(
             Self::OWN.is_multiple_of(Self::PART) && Self::OWN.is_multiple_of(Self::EPILOGUE_PART),
             "all outputs are stored"
+        );
+        assert!(
+            Self::EPILOGUE_PART * 4 <= 2 * epilogue::OUTPUTS_AT_ONCE
+                && (Self::OWN_IN_ROW == 1 || Self::EPILOGUE_PART.is_multiple_of(Self::ROW)),
+            "a part fits the registers for it, and has whole rows of quads"
         );
         assert!(
             G::THREADS >= G::BN && Self::BIAS_AT.is_multiple_of(4),
@@ -314,13 +337,13 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let c = unsafe { params.output() };
         if params.epilogue.is_some() {
             let (epilogue, is_aligned) = (params.epilogue(), c.is_aligned());
-            // SAFETY: it was waited for with the first tile.
-            let column_bias = |i| unsafe { smem.load4(Self::BIAS_AT + position(i).1) };
+            let column_bias =
+                SharedBias { at: smem.add(Self::BIAS_AT), col_of: |quad: usize| position(quad).1 };
             let mut next = 0;
             while next < (Self::OWN / Self::EPILOGUE_PART) as u32 {
                 // The compiler knows nothing of it: one piece of code for all parts.
                 let part = if Self::OWN > Self::EPILOGUE_PART { black_box(next) } else { 0 };
-                let mut values = [0.0; 2 * epilogue::MOST];
+                let mut values = [0.0; 2 * epilogue::OUTPUTS_AT_ONCE];
                 for quad in 0..Self::OWN {
                     for j in 0..4 {
                         if quad / Self::EPILOGUE_PART == part as usize {

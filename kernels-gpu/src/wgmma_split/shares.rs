@@ -12,7 +12,7 @@ use cuda_std::{atomic, cluster, vec};
 
 use super::WARP;
 use super::work::{Entry, Pass};
-use crate::epilogue::MOST;
+use crate::epilogue::OUTPUTS_AT_ONCE;
 use crate::tensor_output::{Accumulate, TensorOutput};
 
 /// Neighbours in a column of the tile that a thread adds up at once, and how many of these.
@@ -113,7 +113,7 @@ impl Shares {
                     from[i] = sums.add(right * pitch + down);
                 }
             }
-            let mut values = [0.0f32; MOST];
+            let mut values = [0.0f32; OUTPUTS_AT_ONCE];
             let mut add = |part: [[f32; 4]; QUADS]| {
                 for i in 0..QUADS * 4 {
                     values[i] += part[i / 4][i % 4];
@@ -208,7 +208,7 @@ unsafe fn store_quads<const F16: bool>(
     c: TensorOutput<F16>,
     transposed: bool,
     places: [(u32, u32); QUADS],
-    mut values: [f32; MOST],
+    mut values: [f32; OUTPUTS_AT_ONCE],
 ) {
     let place = |i: usize| {
         let (row, col) = places[i / 4];

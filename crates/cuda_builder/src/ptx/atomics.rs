@@ -16,6 +16,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use ptx_syntax::outline::AROUND_ASSEMBLY;
 use ptx_syntax::source::{file, location};
 
 /// How the name of the file of `core` ends that has these lines.
@@ -55,8 +56,8 @@ pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String
     for line in text.split_inclusive('\n') {
         let first = line.split_whitespace().next().unwrap_or_default();
         match line.trim() {
-            "// begin inline asm" => is_assembly = true,
-            "// end inline asm" => is_assembly = false,
+            text if text == AROUND_ASSEMBLY[0] => is_assembly = true,
+            text if text == AROUND_ASSEMBLY[1] => is_assembly = false,
             _ if first == ".loc" => place = location(line),
             // Those of a function say nothing of the next one.
             _ if matches!(first, ".entry" | ".func" | ".visible" | ".weak" | "}") => place = None,

@@ -13,7 +13,8 @@
 //! two: see `last_wave`. The blocks of a wave begin while those of the one before it still store: where it was
 //! measured, a wave after the first takes less. Reading A and B from memory takes its time too: it overlaps with the
 //! steps, and not with what a block does before its first one. `fixed` and `step` are `narrow` times as long where C
-//! has fewer columns than a tile, and `transposed_b` times where B is read as its transpose. Blocks that share a tile
+//! has fewer columns than a tile, and `transposed_b` times where B is read as its transpose. Of the tiles for a short K the last
+//! step counts by its fours of K, and bytes of C count more where its rows do not begin on sectors. Blocks that share a tile
 //! of C add up their sums at the end (split-K reduction):
 //!
 //! ```text
@@ -58,16 +59,17 @@ const MOST_WASTE: f64 = 4.0;
 /// The most steps along K of these.
 const MOST_STEPS: u32 = 8;
 
-/// Columns of C whose partial sectors at the two ends of a run cost as much as a column that is stored: where rows of C do
-/// not begin on a sector of 32 bytes, C is stored by runs of a tile's columns, and a 4095 x 7079 one took 1.18, 1.38, 1.57
-/// and 2.12 times what its bytes take, by runs of 128, 128, 64 and 32.
+/// What the two partial sectors at the ends of a run of C cost, in columns stored: where rows do not begin on 32 bytes, a C of
+/// 4095 x 7079 took 1.18 and 1.38 times what its bytes take by runs of 128 columns, 1.57 by 64, and 2.12 by 32
+/// (`runs/2026-11-25-h200-layers`).
 const PARTIAL_SECTORS: f64 = 36.0;
 
 /// Elements of a sector.
 const SECTOR: usize = 8;
 
-/// Products that a thread adds to one sum: the error grows with how many, and where C does not fill
-/// the GPU more than a few times, K is split anyway before there are more.
+/// The most products that a thread adds to one sum, where C does not fill the GPU more than [`SHARED_WAVES`] times: the rms
+/// error grows with how many. Of 600 random shapes 7 are chosen otherwise than with 1536, and take 1.00 to 1.14 times as long
+/// by this model.
 const LONGEST_CHAIN: u32 = 640;
 
 /// A choice and the time it should take, in nanoseconds.
@@ -256,9 +258,9 @@ impl Model {
         let blocks = work.tiles.saturating_mul(splits.into());
         let blocks = blocks.div_ceil(u64::from(self.multiprocessors));
         let resident = costs.aligned.len() as u64;
-        let steps = match costs.kernel.abi() {
-            KernelAbi::Batched => work.fours,
-            _ => f64::from(work.steps.div_ceil(splits)),
+        let steps = match is_for_short_k(costs.kernel) {
+            true => work.fours,
+            false => f64::from(work.steps.div_ceil(splits)),
         };
         let wave = |at_once: u64| match at_once {
             0 => Pace { fixed_ns: 0.0, step_ns: 0.0 },
@@ -299,6 +301,11 @@ impl Model {
         };
         (time, reduction)
     }
+}
+
+/// Whether a kernel is one of the tiles for a short K: batched, and with one entry point for all matrices.
+fn is_for_short_k(descriptor: &KernelDescriptor) -> bool {
+    descriptor.abi() == KernelAbi::Batched && descriptor.unaligned().is_none()
 }
 
 /// Blocks in the last wave of the busiest multiprocessor, which is the last of `blocks` of them on average, rounded up.
@@ -354,7 +361,7 @@ struct Work {
     rounds: f64,
     /// Steps along K.
     steps: u32,
-    /// The same, where of the last step only fours of K take time.
+    /// The same of the tiles for a short K, which take fours of K, and no more of the last step.
     fours: f64,
     /// Whether the kernel's first entry point serves, with copies if there are any.
     aligned: bool,
@@ -400,12 +407,11 @@ impl Work {
         // Copies that the kernel could do without.
         let staged = staged && is_copied != copied(&form, descriptor, false);
         let copied = |i: usize| if is_copied[i] { bytes[i] } else { 0.0 };
-        // Only these take no longer than that.
-        let stored_again = match descriptor.abi() {
-            KernelAbi::Batched if !gemm.ldc.is_multiple_of(SECTOR) => {
-                1.0 + PARTIAL_SECTORS / f64::from(tile.bn)
-            }
-            _ => 1.0,
+        // Measured for the tiles for a short K, whose time is that of storing C; the costs of others are above it.
+        let run = gemm.n.min(tile.bn as usize).max(1) as f64;
+        let partial_sectors = match is_for_short_k(descriptor) {
+            true if !gemm.ldc.is_multiple_of(SECTOR) => PARTIAL_SECTORS / run,
+            _ => 0.0,
         };
         Self {
             // Each of the first two fits 31 bits, as `Gemm::validate` accepted the sizes.
@@ -425,7 +431,7 @@ impl Work {
             cols: cols as f64,
             depth: k,
             input_bytes: read[0] + read[1],
-            output_bytes: 4.0 * touched * m * n * products * stored_again,
+            output_bytes: 4.0 * touched * m * n * products * (1.0 + partial_sectors),
             staged_bytes: if k == 0.0 { 0.0 } else { copied(0) + copied(1) },
         }
     }

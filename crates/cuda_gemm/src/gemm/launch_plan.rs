@@ -94,8 +94,8 @@ impl LaunchPlan {
         if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
-        if !gemm.suits(descriptor) {
-            return Err(Error::Unsuited { kernel: descriptor.name() });
+        if let Some(what) = gemm.unsuited(descriptor) {
+            return Err(Error::Unsuited { kernel: descriptor.name(), what });
         }
         // `depth` fits because `validate` accepted k.
         let depth = gemm.depth() as u32;

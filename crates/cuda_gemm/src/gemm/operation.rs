@@ -158,9 +158,20 @@ impl Gemm {
     /// Whether a kernel has what this product needs beside the product itself: an epilogue, factors
     /// in device memory, batches of pointers.
     pub fn suits(&self, descriptor: &KernelDescriptor) -> bool {
+        self.unsuited(descriptor).is_none()
+    }
+
+    /// What of these a kernel has not.
+    pub(crate) fn unsuited(&self, descriptor: &KernelDescriptor) -> Option<&'static str> {
         let abi = descriptor.abi();
-        let is_plain = self.epilogue.is_none() && !self.factors_on_device;
-        (is_plain || abi.has_epilogue()) && (!self.pointers || abi.has_pointer_batches())
+        match () {
+            () if !self.epilogue.is_none() && !abi.has_epilogue() => Some("epilogue"),
+            () if self.factors_on_device && !abi.has_epilogue() => {
+                Some("alpha and beta in device memory")
+            }
+            () if self.pointers && !abi.has_pointer_batches() => Some("batches of pointers"),
+            () => None,
+        }
     }
 
     /// A strided batch of such products, with the strides of A, B and C in elements.

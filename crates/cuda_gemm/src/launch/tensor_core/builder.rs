@@ -157,7 +157,7 @@ impl TensorCoreBuilder {
                 "choose `auto`, which takes one that does (`Auto::tensor_core`)"
             }
             TensorCoreAbi::Pointer => {
-                "those of `wgmma_persistent` do, on compute capability 9.0, which the software device `soft-sm90` (`DeviceChoice::SoftSm90`) has, too"
+                "the kernels for compute capability 9.0 do, as `wgmma_persistent`; without such a GPU choose the software device `soft-sm90` (`DeviceChoice::SoftSm90`)"
             }
         };
         let layouts = descriptor.layouts(input);
