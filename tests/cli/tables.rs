@@ -80,16 +80,14 @@ fn tune_has_a_table_say_what_has_changed() {
     // As if all had been measured with PTX that nobody knows any more.
     fs::write(&table, TABLE).unwrap();
     let explain = ["explain", "auto", "--device", "soft", "--table", &table];
-    let changed = "tile_64x64, tile_64x64_unaligned, ";
+    // Its second entry point goes without saying.
+    let changed = "PTX that has changed since: tile_64x64, ";
     let ran = run(&explain);
-    assert!(
-        ran.stdout.contains(&format!("PTX that has changed since: {changed}")),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.contains(changed) && !ran.stdout.contains("_unaligned"), "{}", ran.stdout);
     let ran = run(&["tune", "--accept", &table]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert!(ran.stdout.starts_with(&format!("changed: {changed}")), "{}", ran.stdout);
+    let entry_points = "changed: tile_64x64, tile_64x64_unaligned, ";
+    assert!(ran.stdout.starts_with(entry_points), "{}", ran.stdout);
     let text: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
     assert_eq!(text["device"]["changed_since"]["tile_64x64"].as_str().unwrap().len(), 64);
     assert_eq!(text["launch_ns"], 2000.0);

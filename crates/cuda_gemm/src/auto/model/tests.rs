@@ -187,6 +187,45 @@ fn long_sums_are_split() {
     assert_eq!([splits(1, steps(3)), splits(3, steps(3)), splits(4, steps(3))], [3, 1, 1]);
 }
 
+/// `outer_32x128` takes fours of K, and `small_32x32` whole steps of 16.
+#[test]
+fn a_short_k_counts_by_fours() {
+    let [outer, small] =
+        ["outer_32x128", "small_32x32"].map(|name| model(vec![costs(name, &[(0.0, 1600.0)])]));
+    let times = [(0, 0.0, 0.0), (4, 400.0, 1600.0), (16, 1600.0, 1600.0), (20, 2000.0, 3200.0)];
+    for (k, by_fours, by_steps) in times {
+        let gemm = Gemm::new(32, 32, k);
+        assert_eq!(time(&outer, &gemm, 1), 1000.0 + by_fours, "{k}");
+        assert_eq!(time(&small, &gemm, 1), 1000.0 + by_steps, "{k}");
+    }
+}
+
+/// Of the tiles for a short K: 36 columns more for each run of C, where its rows do not begin on 32 bytes.
+#[test]
+fn partial_sectors_take_time() {
+    let time = |name: &str, gemm: Gemm| {
+        let model = Model::new(
+            &Table::new(measured(), 1000.0, 1.0, vec![costs(name, &[(0.0, 0.01)])], Vec::new())
+                .unwrap(),
+        );
+        let descriptor = model.kernels()[0].kernel;
+        model.time(&gemm, Choice { descriptor, splits: 1, staged: false }).unwrap().ns - 1000.0
+    };
+    for (name, run) in [("outer_32x128", 128.0), ("outer_64x32", 32.0)] {
+        let [aligned, others] = [1000, 1001].map(|n| {
+            let gemm = Gemm::new(500, n, 1);
+            let read = 4.0 * (500 + n) as f64;
+            (time(name, gemm) - read) / (4.0 * 500.0 * n as f64)
+        });
+        assert!((aligned - 1.0).abs() < 1e-6, "{aligned}");
+        assert!((others - 1.0 - 36.0 / run).abs() < 1e-6, "{others}");
+        let padded = Gemm::new(500, 1001, 1).leading_dimensions(1, 1001, 1008);
+        assert!(time(name, padded) < time(name, Gemm::new(500, 1001, 1)));
+    }
+    let small = |n: usize| time("small_32x32", Gemm::new(20, n, 1)) / (20 * n) as f64;
+    assert!((small(20) / small(24) - 1.0).abs() < 0.1);
+}
+
 #[test]
 fn memory_is_a_floor() {
     let mut model = model(vec![costs("tile_64x64", &[(100.0, 10.0)])]);
