@@ -12,8 +12,8 @@ use crate::buffers::L2;
 use crate::error::Error;
 use crate::job::Job;
 
-/// M, N and K: products that tensor cores are the limit of, not launches, nor memory, which takes as long by every kernel. Larger ones say the
-/// same, and take longer to make and to check than to time.
+/// M, N and K: products that tensor cores are the limit of, not launches, nor memory, which takes as long by every kernel. Of larger
+/// ones the host would take long to make and to check the matrices.
 const PRODUCTS: [[usize; 3]; 6] = [
     [1536, 1536, 1536],
     [2048, 2048, 2048],
