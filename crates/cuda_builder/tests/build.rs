@@ -289,11 +289,12 @@ fn asynchronous_copies_arrive_at_the_wait() {
     let Some(launch) = Launch::new() else { return };
     let values: Vec<f32> = (1..=14_u8).map(f32::from).collect();
     let x = launch.alloc(&bits(&values));
-    let out = launch.alloc(&[1; 14]);
+    let out = launch.alloc(&[1; 22]);
     launch.run("async_copies", [1; 3], [1, 1, 1], 0, &[x, out]);
     let copied = [[1.0, 2.0, 3.0, 4.0], [0.0; 4]].concat();
-    let expected = [copied, vec![9.0, 0.0, 11.0, 12.0, 0.0, 0.0]].concat();
-    assert_eq!(launch.read(out, 14), bits(&expected));
+    let through_l1 = vec![0.0, 0.0, 0.0, 0.0, 5.0, 6.0, 7.0, 8.0];
+    let expected = [copied, vec![9.0, 0.0, 11.0, 12.0, 0.0, 0.0], through_l1].concat();
+    assert_eq!(launch.read(out, 22), bits(&expected));
 }
 
 #[test]

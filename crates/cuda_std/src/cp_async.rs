@@ -65,6 +65,9 @@ copies! {
     copy2, copy2_zfill = "cp.async.ca.shared.global", 8;
     /// Copies four f32 to `to` (`cp.async.cg.shared.global`, 16 bytes).
     copy4, copy4_zfill = "cp.async.cg.shared.global", 16;
+    /// Copies four f32 to `to` through the L1 cache (`cp.async.ca.shared.global`, 16 bytes): for what several blocks of a
+    /// multiprocessor read.
+    copy4_ca, copy4_ca_zfill = "cp.async.ca.shared.global", 16;
 }
 
 /// Copies the first `bytes` of 16 bytes to `to`, and stores zeros for the rest

@@ -251,6 +251,10 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         Walk { width, rows: Self::COPIERS * width / cols, cols }
     }
 
+    /// Whether quads go through the L1 cache: with so few columns all blocks of a multiprocessor read the same ones, at the
+    /// same time as all others do, and the L2 cache alone would be asked for one line by all of them.
+    const IS_SHARED: bool = G::BN <= 16;
+
     /// The same of the transpose, whose neighbours are rows of B: as many of them as of a plain A's columns.
     const ROWS_T: u32 = max(16, G::THREADS / G::BN);
     const COLS_T: u32 = Self::COPIERS / Self::ROWS_T;
@@ -376,6 +380,10 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
                     // read, as many together as are copied at once.
                     unsafe {
                         match (walk.width, WHOLE) {
+                            (4, true) if Self::IS_SHARED => cp_async::copy4_ca(to, from),
+                            (4, false) if Self::IS_SHARED => {
+                                cp_async::copy4_ca_zfill(to, from, inside);
+                            }
                             (4, true) => cp_async::copy4(to, from),
                             (4, false) => cp_async::copy4_zfill(to, from, inside),
                             (2, true) => cp_async::copy2(to, from),

@@ -4,6 +4,7 @@
 //! [`tiled`] teaches slice-K and split-K. [`skinny_m`] and [`skinny_n`] are for GEMV-like products,
 //! which wait for memory alone, and [`outer`] for those that wait for C to be written.
 
+mod accumulator;
 mod copy;
 mod geometry;
 pub(crate) mod kernel;
@@ -28,6 +29,7 @@ pub const TILES: &[&KernelDescriptor] = &[
     &tile_shapes::tile_64x48x16::DESCRIPTOR,
     &tile_shapes::tile_64x64::DESCRIPTOR,
     &tile_shapes::tile_64x48::DESCRIPTOR,
+    &tile_shapes::tile_64x32::DESCRIPTOR,
     &tile_shapes::tile_32x128::DESCRIPTOR,
     &tile_shapes::tile_32x64::DESCRIPTOR,
     &tile_shapes::tile_32x32::DESCRIPTOR,

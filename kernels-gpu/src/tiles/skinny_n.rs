@@ -33,17 +33,19 @@
 //!
 //! # The sum
 //!
-//! Of three columns and more a lane adds up four products, and then adds these sums: its accumulation is a quarter as long,
-//! and what rounding loses grows with its length. Of one or two it keeps what rounding has taken from the sum, and of
-//! one also what it has taken from each product (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005). In the end
-//! the lanes halve the number of values that each has, and double what these stand for, until each has its own: the same
-//! order every time. The sums of splits are added up with compensation of any number of columns.
+//! A lane adds up four products, and then adds these sums: its accumulation is a quarter as long, and what rounding loses grows
+//! with its length. Of one column or two, where C has few rows, it keeps what rounding takes from products and from sums
+//! (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005): the rms error of few elements is a matter of luck else,
+//! and few rows leave the time. In the end the lanes halve the number of values that each has, and double what these
+//! stand for, until each has its own: the same order every time. The sums of splits are added up with compensation of any
+//! number of rows and columns.
 
 use core::marker::PhantomData;
 
 use cuda_std::prelude::*;
-use cuda_std::{cp_async, vec, warp};
+use cuda_std::{cp_async, vec};
 
+use super::accumulator::{Accumulator, CompensatedSum};
 use super::geometry::Geometry;
 use super::kernel::{Params, kernel_module};
 use super::reduction::{is_last_to_arrive, tile_number};
@@ -112,6 +114,8 @@ kernel_module! {
 /// Values that a lane has at most: those of four rows and sixteen columns; and in the end.
 const MAX_VALUES: usize = 64;
 const MAX_OWN: usize = 2;
+/// Rows of C, up to which rounding is compensated.
+const FEW: u32 = 512;
 /// Splits whose sums a thread has in flight at once.
 const AT_ONCE: u32 = 8;
 
@@ -170,8 +174,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         // SAFETY: the caller's contract.
         unsafe {
             match TN {
-                1 => Self::gemm_by::<CompensatedSum<true>, ALIGNED>(params),
-                2 => Self::gemm_by::<CompensatedSum<false>, ALIGNED>(params),
+                1 | 2 => Self::gemm_by::<CompensatedSum, ALIGNED>(params),
                 _ => Self::gemm_by::<f32, ALIGNED>(params),
             }
         }
@@ -278,8 +281,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             for j in 0..TN {
                 // SAFETY: as above.
                 let four_b = unsafe { b_tile.load4(j as u32 * Self::LD_B + lane * 4) };
-                for i in 0..TM {
-                    sums[i][j] = sums[i][j].plus_products(fours_a[i], four_b);
+                if TN <= 2 && m <= FEW {
+                    for i in 0..TM {
+                        sums[i][j] = sums[i][j].plus_each_product(fours_a[i], four_b);
+                    }
+                } else {
+                    for i in 0..TM {
+                        sums[i][j] = sums[i][j].plus_products(fours_a[i], four_b);
+                    }
                 }
             }
             stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
@@ -329,7 +338,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         for number in
             (tid / Self::SHARERS..G::BM * G::BN).step_by((G::THREADS / Self::SHARERS) as usize)
         {
-            let mut total = CompensatedSum::<false>::of(0.0);
+            let mut total = CompensatedSum::of(0.0);
             let mut begin = tid % Self::SHARERS;
             while begin < splits {
                 let mut loaded = [0.0f32; AT_ONCE as usize];
@@ -384,106 +393,5 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             }
         }
         [values[0].value(), values[1].value()]
-    }
-}
-
-/// A lane's sum of products.
-trait Accumulator: Copy {
-    fn of(value: f32) -> Self;
-
-    fn plus(self, other: Self) -> Self;
-
-    /// With four products more.
-    fn plus_products(self, a: F32x4, b: F32x4) -> Self;
-
-    fn value(self) -> f32;
-
-    /// That of the lane whose number differs by this bit.
-    ///
-    /// # Safety
-    /// The whole warp makes this call together.
-    unsafe fn shuffle_xor(self, distance: u32) -> Self;
-}
-
-impl Accumulator for f32 {
-    #[inline(always)]
-    fn of(value: f32) -> Self {
-        value
-    }
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-
-    /// Four are added up first, so that no sum is long.
-    #[inline(always)]
-    fn plus_products(self, a: F32x4, b: F32x4) -> Self {
-        let mut sum = a[0] * b[0];
-        for e in 1..4 {
-            sum = fma(a[e], b[e], sum);
-        }
-        self + sum
-    }
-
-    #[inline(always)]
-    fn value(self) -> f32 {
-        self
-    }
-
-    #[inline(always)]
-    unsafe fn shuffle_xor(self, distance: u32) -> Self {
-        // SAFETY: the caller's contract.
-        unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, self, distance, 32).0 }
-    }
-}
-
-/// A sum, and what rounding has taken from it, by Knuth's TwoSum. If `PRODUCTS`, what it has taken from products, too: one that
-/// overflows is infinite, where an FMA with a sum of the other sign might not be.
-#[derive(Clone, Copy)]
-struct CompensatedSum<const PRODUCTS: bool> {
-    sum: f32,
-    lost: f32,
-}
-
-impl<const PRODUCTS: bool> Accumulator for CompensatedSum<PRODUCTS> {
-    #[inline(always)]
-    fn of(value: f32) -> Self {
-        Self { sum: value, lost: 0.0 }
-    }
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        let sum = self.sum + other.sum;
-        let back = sum - self.sum;
-        let lost = (self.sum - (sum - back)) + (other.sum - back);
-        Self { sum, lost: self.lost + other.lost + lost }
-    }
-
-    #[inline(always)]
-    fn plus_products(mut self, a: F32x4, b: F32x4) -> Self {
-        if !PRODUCTS {
-            return self.plus(Self::of(0f32.plus_products(a, b)));
-        }
-        for e in 0..4 {
-            let product = a[e] * b[e];
-            self = self.plus(Self { sum: product, lost: fma(a[e], b[e], -product) });
-        }
-        self
-    }
-
-    #[inline(always)]
-    fn value(self) -> f32 {
-        // Nothing can be said of what infinity has lost, nor of what a sum has next to the largest number.
-        let value = self.sum + self.lost;
-        if value.is_finite() { value } else { self.sum }
-    }
-
-    #[inline(always)]
-    unsafe fn shuffle_xor(self, distance: u32) -> Self {
-        // SAFETY: the caller's contract.
-        unsafe {
-            Self { sum: self.sum.shuffle_xor(distance), lost: self.lost.shuffle_xor(distance) }
-        }
     }
 }

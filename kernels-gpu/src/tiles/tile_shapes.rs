@@ -94,6 +94,17 @@ kernel_module! {
 }
 
 kernel_module! {
+    /// N up to 32, and many rows: each element of A that is copied is used for a whole row of C.
+    tile_64x32, tile_64x32_unaligned,
+    "64x32 outputs, 8x4 per thread, 4 slices of 2 warps",
+    Tiled {
+        BM: 64, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 4, STAGES: 3
+    },
+    vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
+    transposes_c false, min_blocks 2, "tiled.rs"
+}
+
+kernel_module! {
     /// M up to 32.
     tile_32x128, tile_32x128_unaligned,
     "32x128 outputs, 8x8 per thread, 4 slices of 2 warps",

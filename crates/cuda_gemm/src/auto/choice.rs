@@ -24,6 +24,14 @@ pub struct Choice {
     pub staged: bool,
 }
 
+impl Choice {
+    /// Whether the kernel keeps what rounding takes from its sums, and of short ones from their products, too: that for one
+    /// column does.
+    pub(super) fn is_compensated(&self) -> bool {
+        self.descriptor.tile().bn == 1
+    }
+}
+
 /// Parts of a step along K, each of which other threads of a block sum over (slice-K).
 pub(super) fn slices(descriptor: &KernelDescriptor) -> u32 {
     let tile = descriptor.tile();

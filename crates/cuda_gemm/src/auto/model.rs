@@ -9,17 +9,18 @@
 //!   blocks = waves * (fixed[r] + steps * step[r]) + fixed[q] + steps * step[q]
 //! ```
 //!
-//! `step[q]` is what q blocks take for a step each. One block more than fit at once, of three or more, counts as
-//! two: see `last_wave`. The blocks of a wave begin while those of the one before it still store: where it was
-//! measured, a wave after the first takes less. Reading A and B from memory takes its time too: it overlaps with the
+//! `step[q]` is what q blocks take for a step each. Where three or more fit at once, blocks do not spread evenly over
+//! the last wave: see `last_wave` and `uneven`. The blocks of a wave begin while those of the one before it still
+//! store: where it was measured, a wave after the first takes less. Reading A and B from memory takes its time too: it overlaps with the
 //! steps, and not with what a block does before its first one. `fixed` and `step` are `narrow` times as long where C
 //! has fewer columns than a tile, and `transposed_b` times where B is read as its transpose. Of the tiles for a short K the last
-//! step counts by its fours of K, and bytes of C count more where its rows do not begin on sectors. Blocks that share a tile
+//! step counts by its fours of K, and bytes of C count more where its rows do not begin on sectors. Where B is copied
+//! in pairs, a step of some tiles takes less. Blocks that share a tile
 //! of C add up their sums at the end (split-K reduction):
 //!
 //! ```text
 //!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
-//!   time   = launch + max(blocks, bytes / copy rate) + reduction_ns + splits * partial_ns
+//!   time   = launch + max(blocks, bytes / copy rate) + waves * (reduction_ns + splits * partial_ns)
 //! ```
 //!
 //! # Persistent blocks
@@ -37,6 +38,11 @@
 //! Of a transposed operand a kernel takes a copy, if it cannot read it as it lies. Where a leading
 //! dimension is no multiple of 16 bytes, tensor maps need a copy of that matrix first; other kernels have
 //! the choice: to stage A and B, or to take another entry point.
+//!
+//! # Few elements
+//!
+//! A product of few elements takes what a launch takes, and its error is a matter of luck unless sums are compensated: a
+//! kernel that does so is taken, if it is not slower by far.
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
@@ -68,9 +74,29 @@ const PARTIAL_SECTORS: f64 = 36.0;
 const SECTOR: usize = 8;
 
 /// The most products that a thread adds to one sum, where C does not fill the GPU more than [`SHARED_WAVES`] times: the rms
-/// error grows with how many. Of 600 random shapes 7 are chosen otherwise than with 1536, and take 1.00 to 1.14 times as long
-/// by this model.
-const LONGEST_CHAIN: u32 = 640;
+/// error grows with the root of how many. With more than the shorter of these it must be faster by [`PRICE`] for each
+/// doubling.
+const LONGEST_SUM: u32 = 2048;
+const SHORT_SUM: u32 = 640;
+const PRICE: f64 = 0.04;
+
+/// What a staged product takes beside its copies, in launches: that of the copies, and what the product's would otherwise
+/// overlap with. With one launch, predictions of 91 staged choices were 2.4 % too short in the mean, where those of 72
+/// others were right; with this 0.8 % (`runs/2026-11-25-h200-model`, as what follows).
+const STAGING_LAUNCHES: f64 = 1.6;
+
+/// What a step takes where B is copied in pairs, of what it takes where its rows are odd, by tiles of 8 x 8 per thread that
+/// are wider than high: eight choices for three products took 0.92 to 0.97.
+const PAIRS: f64 = 0.95;
+
+/// How much of a block more than its share a multiprocessor gets: see [`uneven`]. With it, and with a reduction for each wave,
+/// predictions of 121 choices of several waves and splits are off by 8.1 % (root mean square), and by 10.1 % with half a
+/// block and one reduction for all.
+const UNEVEN: f64 = 0.3;
+
+/// Elements of C, up to which a kernel with compensated sums is taken, and how much longer than the fastest it may take.
+const FEW: usize = 64;
+const BY_FAR: f64 = 1.35;
 
 /// A choice and the time it should take, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,24 +159,33 @@ impl Model {
         &self.kernels
     }
 
-    /// The fastest choice for a product; `None` for a C without elements, or what
-    /// [`Gemm::validate`] refuses.
+    /// The fastest choice for a product, or, of few elements, one with compensated sums; `None` for a C without
+    /// elements, or what [`Gemm::validate`] refuses.
     pub fn fastest(&self, gemm: &Gemm) -> Option<Estimate> {
-        let mut best: Option<Estimate> = None;
-        self.for_each(gemm, |estimate| {
-            if best.is_none_or(|best| estimate.ns < best.ns) {
-                best = Some(estimate);
-            }
-        });
-        best
+        let best_of = |suits: &dyn Fn(&Estimate) -> bool| {
+            let mut best: Option<Estimate> = None;
+            self.for_each(gemm, |estimate| {
+                if suits(&estimate) && best.is_none_or(|best| estimate.ns < best.ns) {
+                    best = Some(estimate);
+                }
+            });
+            best
+        };
+        let best = best_of(&|_| true)?;
+        if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.batch) > FEW {
+            return Some(best);
+        }
+        let compensated = best_of(&|one| one.ns <= BY_FAR * best.ns && one.choice.is_compensated());
+        Some(compensated.unwrap_or(best))
     }
 
-    /// The best `count` choices, fastest first, with no more than two of the same kernel,
-    /// and two with copies for it.
+    /// The best `count` choices, [the one that is taken](Model::fastest) and then the fastest first, with no more than two
+    /// of the same kernel, and two with copies for it.
     pub fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
         let mut all = Vec::new();
         self.for_each(gemm, |estimate| all.push(estimate));
         all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+        all.splice(0..0, self.fastest(gemm));
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
             let of_kernel = |other: &&Estimate| {
@@ -215,14 +250,27 @@ impl Model {
             let most = filling(waves).min(u64::from(work.steps)) as u32;
             let whole = (1..=waves).map(|blocks| filling(blocks) as u32);
             let doubles = (1..u32::BITS).map(|log| 1 << log).take_while(|splits| *splits < most);
-            let least = work.whole_splits(costs.least_splits(&work).min(most));
-            visit(self.estimate(costs, &work, least));
-            let mut last = least;
-            for splits in whole.chain(doubles) {
-                let splits = work.whole_splits(splits.min(most));
-                if splits > least && splits != last {
-                    last = splits;
-                    visit(self.estimate(costs, &work, splits));
+            let with_sums_of = |length| costs.least_splits(&work, length).min(most);
+            let fewest = work.whole_splits(with_sums_of(LONGEST_SUM));
+            let short = work.whole_splits(with_sums_of(SHORT_SUM));
+            let mut splits: Vec<u32> = whole.chain(doubles).chain([short, fewest]).collect();
+            for splits in &mut splits {
+                *splits = work.whole_splits((*splits).min(most)).max(fewest);
+            }
+            splits.sort_unstable();
+            splits.dedup();
+            let (longer, shorter) = splits.split_at(splits.partition_point(|of| *of < short));
+            let mut best = f64::INFINITY;
+            for splits in shorter {
+                let estimate = self.estimate(costs, &work, *splits);
+                best = best.min(estimate.ns);
+                visit(estimate);
+            }
+            for splits in longer {
+                let estimate = self.estimate(costs, &work, *splits);
+                let doublings = f64::from(short).log2() - f64::from(*splits).log2();
+                if estimate.ns * (1.0 + PRICE * doublings) < best {
+                    visit(estimate);
                 }
             }
         }
@@ -243,7 +291,7 @@ impl Model {
         let blocks = fixed_ns + step_ns.max(read);
         let staging = match work.staged_bytes {
             0.0 => 0.0,
-            bytes => self.launch_ns + 2.0 * bytes / self.copy,
+            bytes => STAGING_LAUNCHES * self.launch_ns + 2.0 * bytes / self.copy,
         };
         Estimate {
             choice: Choice { descriptor: costs.kernel, splits, staged: work.staged },
@@ -255,8 +303,8 @@ impl Model {
     /// What blocks take that come in waves, beside their steps and for all of these, and their split-K
     /// reduction.
     fn in_waves(&self, costs: &Costs, work: &Work, splits: u32) -> (Pace, f64) {
-        let blocks = work.tiles.saturating_mul(splits.into());
-        let blocks = blocks.div_ceil(u64::from(self.multiprocessors));
+        let all_blocks = work.tiles.saturating_mul(splits.into());
+        let blocks = all_blocks.div_ceil(u64::from(self.multiprocessors));
         let resident = costs.aligned.len() as u64;
         let steps = match is_for_short_k(costs.kernel) {
             true => work.fours,
@@ -272,14 +320,17 @@ impl Model {
         let further = costs.wave(work).filter(|_| alone > 0.0);
         let share = further.map_or(1.0, |wave| wave.of(steps).min(alone) / alone);
         let (waves, last) = (blocks / resident, wave(last_wave(blocks, resident)));
+        let uneven = uneven(all_blocks as f64 / f64::from(self.multiprocessors), resident);
         let all = |of: fn(Pace) -> f64| match waves {
             0 => of(last),
-            waves => of(first) + share * ((waves - 1) as f64 * of(first) + of(last)),
+            waves => uneven * (of(first) + share * ((waves - 1) as f64 * of(first) + of(last))),
         };
         let time =
             Pace { fixed_ns: all(|pace| pace.fixed_ns), step_ns: steps * all(|pace| pace.step_ns) };
+        // A block that waits for its count keeps its place from the next one.
+        let reductions = (blocks as f64 / resident as f64).max(1.0);
         let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
-        (time, reduction)
+        (time, reductions * reduction)
     }
 
     /// What persistent blocks take, likewise, and their fix-up.
@@ -317,6 +368,14 @@ fn last_wave(blocks: u64, resident: u64) -> u64 {
     if resident > 2 && blocks == resident + 1 { 2 } else { blocks % resident }
 }
 
+/// How many times as long waves take because blocks are not spread evenly, where there are so many for a multiprocessor on
+/// average: some get more than the rest, which shows where no multiprocessor has a block less than the busiest. Two at once
+/// did not show it.
+fn uneven(blocks: f64, resident: u64) -> f64 {
+    let is_even = resident <= 2 || blocks <= resident as f64;
+    if is_even { 1.0 } else { ((blocks + UNEVEN) / blocks.ceil()).max(1.0) }
+}
+
 impl Costs {
     /// That of so many blocks per multiprocessor, with the entry point that this product needs.
     fn pace(&self, work: &Work, blocks: usize) -> Pace {
@@ -330,9 +389,9 @@ impl Costs {
         factors.into_iter().filter(|(is_so, _)| *is_so).map(|(_, factor)| factor).product()
     }
 
-    /// As many splits as keep sums short: see [`LONGEST_CHAIN`].
-    fn least_splits(&self, work: &Work) -> u32 {
-        (work.depth as u32).div_ceil(slices(self.kernel) * LONGEST_CHAIN)
+    /// As many splits as keep sums to so many products.
+    fn least_splits(&self, work: &Work, length: u32) -> u32 {
+        (work.depth as u32).div_ceil(slices(self.kernel) * length)
     }
 
     /// What a wave after the first takes, likewise.
@@ -370,6 +429,8 @@ struct Work {
     /// Whether the rows of C are aligned.
     stores_aligned: bool,
     conditions: Conditions,
+    /// What a step of the entry point for unaligned matrices takes, of what was measured.
+    pairs: f64,
     /// Elements that the tiles cover for each one of C.
     waste: f64,
     /// Rows and columns of tiles.
@@ -413,6 +474,12 @@ impl Work {
             true if !gemm.ldc.is_multiple_of(SECTOR) => PARTIAL_SECTORS / run,
             _ => 0.0,
         };
+        let has_pairs = gemm.n.is_multiple_of(2)
+            && gemm.ldb.is_multiple_of(2)
+            && !gemm.trans_b
+            && descriptor.abi() == KernelAbi::SplitK
+            && tile.bn > tile.bm
+            && tile.tn == 8;
         Self {
             // Each of the first two fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: (rows as u64 * cols as u64).saturating_mul(products as u64),
@@ -426,6 +493,7 @@ impl Work {
                 narrow: gemm.n < tile.bn as usize,
                 transposed_b: gemm.trans_b && !is_copied[1],
             },
+            pairs: if has_pairs { PAIRS } else { 1.0 },
             waste: (rows * tile.bm as usize) as f64 * (cols * tile.bn as usize) as f64 / (m * n),
             rows: rows as f64,
             cols: cols as f64,
@@ -439,8 +507,9 @@ impl Work {
     /// That of the entry point that serves, of those for aligned matrices and for others: the steps
     /// wait for A and B, and C is stored after them.
     fn pace(&self, aligned: Pace, unaligned: Option<Pace>) -> Pace {
+        let pairs = |pace: Pace| Pace { step_ns: self.pairs * pace.step_ns, ..pace };
         match unaligned {
-            Some(unaligned) if !self.aligned => unaligned,
+            Some(unaligned) if !self.aligned => pairs(unaligned),
             Some(unaligned) if !self.stores_aligned => {
                 Pace { fixed_ns: unaligned.fixed_ns.max(aligned.fixed_ns), ..aligned }
             }

@@ -1,0 +1,117 @@
+//! Sums that lose less than plain ones to rounding.
+
+use cuda_std::prelude::*;
+use cuda_std::warp;
+
+/// A thread's sum of products.
+pub trait Accumulator: Copy {
+    fn of(value: f32) -> Self;
+
+    fn plus(self, other: Self) -> Self;
+
+    /// With four products more, which are added up first, and rounded as ever.
+    fn plus_products(self, a: F32x4, b: F32x4) -> Self;
+
+    /// The same, one after the other, without what a plain sum loses.
+    fn plus_each_product(self, a: F32x4, b: F32x4) -> Self;
+
+    fn value(self) -> f32;
+
+    /// That of the lane whose number differs by this bit.
+    ///
+    /// # Safety
+    /// The whole warp makes this call together.
+    unsafe fn shuffle_xor(self, distance: u32) -> Self;
+}
+
+impl Accumulator for f32 {
+    #[inline(always)]
+    fn of(value: f32) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    #[inline(always)]
+    fn plus_products(self, a: F32x4, b: F32x4) -> Self {
+        let mut sum = a[0] * b[0];
+        for e in 1..4 {
+            sum = fma(a[e], b[e], sum);
+        }
+        self + sum
+    }
+
+    #[inline(always)]
+    fn plus_each_product(mut self, a: F32x4, b: F32x4) -> Self {
+        for e in 0..4 {
+            self = fma(a[e], b[e], self);
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn shuffle_xor(self, distance: u32) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { warp::warp_shuffle_xor(warp::FULL_MASK, self, distance, 32).0 }
+    }
+}
+
+/// A sum, and what rounding has taken from it, by Knuth's TwoSum; and from products that are added one by one. Such a product
+/// that overflows is infinite, where an FMA with a sum of the other sign might not be.
+#[derive(Clone, Copy)]
+pub struct CompensatedSum {
+    sum: f32,
+    lost: f32,
+}
+
+impl Accumulator for CompensatedSum {
+    #[inline(always)]
+    fn of(value: f32) -> Self {
+        Self { sum: value, lost: 0.0 }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        let sum = self.sum + other.sum;
+        let back = sum - self.sum;
+        let lost = (self.sum - (sum - back)) + (other.sum - back);
+        Self { sum, lost: self.lost + other.lost + lost }
+    }
+
+    #[inline(always)]
+    fn plus_products(self, a: F32x4, b: F32x4) -> Self {
+        Self { sum: self.sum.plus_products(a, b), ..self }
+    }
+
+    #[inline(always)]
+    fn plus_each_product(mut self, a: F32x4, b: F32x4) -> Self {
+        for e in 0..4 {
+            let product = a[e] * b[e];
+            self = self.plus(Self { sum: product, lost: fma(a[e], b[e], -product) });
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        // Nothing can be said of what infinity has lost, nor of what a sum has next to the largest number.
+        let value = self.sum + self.lost;
+        if value.is_finite() { value } else { self.sum }
+    }
+
+    #[inline(always)]
+    unsafe fn shuffle_xor(self, distance: u32) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe {
+            Self { sum: self.sum.shuffle_xor(distance), lost: self.lost.shuffle_xor(distance) }
+        }
+    }
+}
