@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (count, file) = (args.next().ok_or(usage)?.parse()?, args.next().ok_or(usage)?);
     let device = Device::open(DeviceChoice::Gpu)?;
     let auto = device.auto()?;
+    println!("basis: {}", auto.basis());
     let cublas = Selection::Cublas.load(&device, None)?;
     for shape in shape::read(Path::new(&file))? {
         let gemm = shape.gemm();
@@ -46,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let all: Vec<_> = jobs.iter().collect();
         let policy = (SAMPLES, SAMPLE_MS);
         let measured = meter.measure(&all, &mut sets, policy, None, &mut |_, _| ())?;
-        let times = measured.batches.into_iter().map(|one| Samples::of_batches(one).median());
-        let times: Vec<_> = times.collect();
+        let medians = measured.batches.into_iter().map(|one| Samples::of_batches(one).median());
+        let times: Vec<_> = medians.collect();
         let of_cublas = names.iter().zip(&times).find(|(name, _)| *name == CUBLAS);
         for (name, ms) in names.iter().zip(&times) {
             let ratio = of_cublas.map_or(f64::NAN, |(_, cublas)| cublas / ms);

@@ -9,11 +9,8 @@ pub trait Accumulator: Copy {
 
     fn plus(self, other: Self) -> Self;
 
-    /// With four products more, which are added up first, and rounded as ever.
+    /// With four products more.
     fn plus_products(self, a: F32x4, b: F32x4) -> Self;
-
-    /// The same, one after the other, without what a plain sum loses.
-    fn plus_each_product(self, a: F32x4, b: F32x4) -> Self;
 
     fn value(self) -> f32;
 
@@ -24,6 +21,7 @@ pub trait Accumulator: Copy {
     unsafe fn shuffle_xor(self, distance: u32) -> Self;
 }
 
+/// Plain: four products are added up first, so that no sum is long.
 impl Accumulator for f32 {
     #[inline(always)]
     fn of(value: f32) -> Self {
@@ -45,14 +43,6 @@ impl Accumulator for f32 {
     }
 
     #[inline(always)]
-    fn plus_each_product(mut self, a: F32x4, b: F32x4) -> Self {
-        for e in 0..4 {
-            self = fma(a[e], b[e], self);
-        }
-        self
-    }
-
-    #[inline(always)]
     fn value(self) -> f32 {
         self
     }
@@ -64,8 +54,8 @@ impl Accumulator for f32 {
     }
 }
 
-/// A sum, and what rounding has taken from it, by Knuth's TwoSum; and from products that are added one by one. Such a product
-/// that overflows is infinite, where an FMA with a sum of the other sign might not be.
+/// A sum, and what rounding has taken from it and from its products, by Knuth's TwoSum. A product that overflows is
+/// infinite, where an FMA with a sum of the other sign might not be.
 #[derive(Clone, Copy)]
 pub struct CompensatedSum {
     sum: f32,
@@ -87,12 +77,7 @@ impl Accumulator for CompensatedSum {
     }
 
     #[inline(always)]
-    fn plus_products(self, a: F32x4, b: F32x4) -> Self {
-        Self { sum: self.sum.plus_products(a, b), ..self }
-    }
-
-    #[inline(always)]
-    fn plus_each_product(mut self, a: F32x4, b: F32x4) -> Self {
+    fn plus_products(mut self, a: F32x4, b: F32x4) -> Self {
         for e in 0..4 {
             let product = a[e] * b[e];
             self = self.plus(Self { sum: product, lost: fma(a[e], b[e], -product) });

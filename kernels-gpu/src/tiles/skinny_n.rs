@@ -34,11 +34,11 @@
 //! # The sum
 //!
 //! A lane adds up four products, and then adds these sums: its accumulation is a quarter as long, and what rounding loses grows
-//! with its length. Of one column or two, where C has few rows, it keeps what rounding takes from products and from sums
-//! (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005): the rms error of few elements is a matter of luck else,
-//! and few rows leave the time. In the end the lanes halve the number of values that each has, and double what these
-//! stand for, until each has its own: the same order every time. The sums of splits are added up with compensation of any
-//! number of rows and columns.
+//! with its length. Of one column, where C has few rows, it keeps what rounding takes from products and from sums
+//! (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005): ten operations for a product, for which many rows leave
+//! no time, while the rms error of few elements varies most. In the end the lanes halve the number of values that each
+//! has, and double what these stand for, until each has its own: the same order every time. The sums of splits are
+//! added up with compensation of any number of rows and columns.
 
 use core::marker::PhantomData;
 
@@ -114,7 +114,7 @@ kernel_module! {
 /// Values that a lane has at most: those of four rows and sixteen columns; and in the end.
 const MAX_VALUES: usize = 64;
 const MAX_OWN: usize = 2;
-/// Rows of C, up to which rounding is compensated.
+/// Rows of C, up to which rounding of one column is compensated.
 const FEW: u32 = 512;
 /// Splits whose sums a thread has in flight at once.
 const AT_ONCE: u32 = 8;
@@ -174,7 +174,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         // SAFETY: the caller's contract.
         unsafe {
             match TN {
-                1 | 2 => Self::gemm_by::<CompensatedSum, ALIGNED>(params),
+                1 if params.m <= FEW => Self::gemm_by::<CompensatedSum, ALIGNED>(params),
                 _ => Self::gemm_by::<f32, ALIGNED>(params),
             }
         }
@@ -281,14 +281,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             for j in 0..TN {
                 // SAFETY: as above.
                 let four_b = unsafe { b_tile.load4(j as u32 * Self::LD_B + lane * 4) };
-                if TN <= 2 && m <= FEW {
-                    for i in 0..TM {
-                        sums[i][j] = sums[i][j].plus_each_product(fours_a[i], four_b);
-                    }
-                } else {
-                    for i in 0..TM {
-                        sums[i][j] = sums[i][j].plus_products(fours_a[i], four_b);
-                    }
+                for i in 0..TM {
+                    sums[i][j] = sums[i][j].plus_products(fours_a[i], four_b);
                 }
             }
             stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };

@@ -94,7 +94,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// N up to 32, and many rows: each element of A that is copied is used for a whole row of C.
+    /// Many rows, and few columns.
     tile_64x32, tile_64x32_unaligned,
     "64x32 outputs, 8x4 per thread, 4 slices of 2 warps",
     Tiled {

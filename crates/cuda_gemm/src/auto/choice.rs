@@ -25,8 +25,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Whether the kernel keeps what rounding takes from its sums, and of short ones from their products, too: that for one
-    /// column does.
+    /// Whether the kernel keeps what rounding takes from sums and products, where C has few rows: that for one column does.
     pub(super) fn is_compensated(&self) -> bool {
         self.descriptor.tile().bn == 1
     }

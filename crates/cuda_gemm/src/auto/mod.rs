@@ -300,7 +300,7 @@ impl Auto {
         exceptions.get(&[m, n, k]).copied().filter(|one| alike && gemm.suits(one.descriptor))
     }
 
-    /// The best few choices by costs alone, fastest first, if there are any measurements.
+    /// The best few choices by costs alone, as [`Model::ranking`] has them, if there are any measurements.
     pub fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
         match &self.basis {
             Basis::Measured { model, .. } => model.ranking(gemm, count),

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `step[q]` is what q blocks take for a step each. Where three or more fit at once, blocks do not spread evenly over
-//! the last wave: see `last_wave` and `uneven`. The blocks of a wave begin while those of the one before it still
+//! multiprocessors: see `last_wave` and `uneven`. The blocks of a wave begin while those of the one before it still
 //! store: where it was measured, a wave after the first takes less. Reading A and B from memory takes its time too: it overlaps with the
 //! steps, and not with what a block does before its first one. `fixed` and `step` are `narrow` times as long where C
 //! has fewer columns than a tile, and `transposed_b` times where B is read as its transpose. Of the tiles for a short K the last
@@ -20,7 +20,7 @@
 //!
 //! ```text
 //!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
-//!   time   = launch + max(blocks, bytes / copy rate) + waves * (reduction_ns + splits * partial_ns)
+//!   time   = launch + max(blocks, bytes / copy rate) + max(1, w / r) * (reduction_ns + splits * partial_ns)
 //! ```
 //!
 //! # Persistent blocks
@@ -74,15 +74,15 @@ const PARTIAL_SECTORS: f64 = 36.0;
 const SECTOR: usize = 8;
 
 /// The most products that a thread adds to one sum, where C does not fill the GPU more than [`SHARED_WAVES`] times: the rms
-/// error grows with the root of how many. With more than the shorter of these it must be faster by [`PRICE`] for each
-/// doubling.
+/// error grows with the root of how many. With more than the shorter of these a kernel must be faster than by itself with
+/// short sums, by [`PRICE`] for each doubling.
 const LONGEST_SUM: u32 = 2048;
 const SHORT_SUM: u32 = 640;
 const PRICE: f64 = 0.04;
 
 /// What a staged product takes beside its copies, in launches: that of the copies, and what the product's would otherwise
-/// overlap with. With one launch, predictions of 91 staged choices were 2.4 % too short in the mean, where those of 72
-/// others were right; with this 0.8 % (`runs/2026-11-25-h200-model`, as what follows).
+/// overlap with. With one launch, predictions of 92 staged choices were 2.4 % too short in the mean, and those of 58
+/// others 0.5 % too long (`runs/2026-11-25-h200-model`, `odd.txt`).
 const STAGING_LAUNCHES: f64 = 1.6;
 
 /// What a step takes where B is copied in pairs, of what it takes where its rows are odd, by tiles of 8 x 8 per thread that
@@ -90,11 +90,12 @@ const STAGING_LAUNCHES: f64 = 1.6;
 const PAIRS: f64 = 0.95;
 
 /// How much of a block more than its share a multiprocessor gets: see [`uneven`]. With it, and with a reduction for each wave,
-/// predictions of 121 choices of several waves and splits are off by 8.1 % (root mean square), and by 10.1 % with half a
-/// block and one reduction for all.
+/// predictions of 106 choices of several waves of tiles in splits are off by 5.0 % (root mean square), and by 5.7 % without
+/// (`odd.txt`, `lost.txt`, `hot-spot-before.txt`).
 const UNEVEN: f64 = 0.3;
 
-/// Elements of C, up to which a kernel with compensated sums is taken, and how much longer than the fastest it may take.
+/// Elements of C, up to which a kernel with compensated sums is taken, and how much longer than the fastest it may take: by
+/// the model `skinny_n_32x1` takes up to 1.33 times what `tile_16x16x16` does for one step, measured 1.1 to 1.3.
 const FEW: usize = 64;
 const BY_FAR: f64 = 1.35;
 
@@ -259,14 +260,15 @@ impl Model {
             }
             splits.sort_unstable();
             splits.dedup();
-            let (longer, shorter) = splits.split_at(splits.partition_point(|of| *of < short));
+            let (with_long_sums, with_short_sums) =
+                splits.split_at(splits.partition_point(|of| *of < short));
             let mut best = f64::INFINITY;
-            for splits in shorter {
+            for splits in with_short_sums {
                 let estimate = self.estimate(costs, &work, *splits);
                 best = best.min(estimate.ns);
                 visit(estimate);
             }
-            for splits in longer {
+            for splits in with_long_sums {
                 let estimate = self.estimate(costs, &work, *splits);
                 let doublings = f64::from(short).log2() - f64::from(*splits).log2();
                 if estimate.ns * (1.0 + PRICE * doublings) < best {
@@ -327,7 +329,7 @@ impl Model {
         };
         let time =
             Pace { fixed_ns: all(|pace| pace.fixed_ns), step_ns: steps * all(|pace| pace.step_ns) };
-        // A block that waits for its count keeps its place from the next one.
+        // A block keeps its place from the next one while it stores its sums and counts itself in.
         let reductions = (blocks as f64 / resident as f64).max(1.0);
         let reduction = if splits > 1 { costs.reduction(f64::from(splits)) } else { 0.0 };
         (time, reductions * reduction)
@@ -474,12 +476,8 @@ impl Work {
             true if !gemm.ldc.is_multiple_of(SECTOR) => PARTIAL_SECTORS / run,
             _ => 0.0,
         };
-        let has_pairs = gemm.n.is_multiple_of(2)
-            && gemm.ldb.is_multiple_of(2)
-            && !gemm.trans_b
-            && descriptor.abi() == KernelAbi::SplitK
-            && tile.bn > tile.bm
-            && tile.tn == 8;
+        let has_pairs = gemm.n.is_multiple_of(2) && gemm.ldb.is_multiple_of(2) && !gemm.trans_b;
+        let is_wide = descriptor.abi() == KernelAbi::SplitK && tile.bn > tile.bm && tile.tn == 8;
         Self {
             // Each of the first two fits 31 bits, as `Gemm::validate` accepted the sizes.
             tiles: (rows as u64 * cols as u64).saturating_mul(products as u64),
@@ -493,7 +491,7 @@ impl Work {
                 narrow: gemm.n < tile.bn as usize,
                 transposed_b: gemm.trans_b && !is_copied[1],
             },
-            pairs: if has_pairs { PAIRS } else { 1.0 },
+            pairs: if has_pairs && is_wide { PAIRS } else { 1.0 },
             waste: (rows * tile.bm as usize) as f64 * (cols * tile.bn as usize) as f64 / (m * n),
             rows: rows as f64,
             cols: cols as f64,

@@ -34,8 +34,8 @@ impl From<Estimate> for Prediction {
 }
 
 impl Auto {
-    /// The best few choices for a product in whichever precision it says, by costs alone, fastest first; none
-    /// where there are no costs.
+    /// The best few choices for a product in whichever precision it says, by costs alone: the one that is taken, and then
+    /// the fastest first; none where there are no costs.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};

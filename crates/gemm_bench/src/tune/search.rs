@@ -98,7 +98,8 @@ impl CandidateSearch<'_> {
     ) -> Result<Candidates, Error> {
         let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
         let mut estimates = self.model.ranking(&gemm, count.map_or(1, |(_, count)| *count));
-        let longest_ns = estimates.first().map_or(0.0, |best| SLOWEST * best.ns);
+        let fastest = estimates.iter().map(|estimate| estimate.ns).reduce(f64::min);
+        let longest_ns = fastest.map_or(0.0, |ns| SLOWEST * ns);
         let (mut jobs, mut runs, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = 0;
         while let Some(&Estimate { choice, ns: predicted_ns, .. }) = estimates.get(next) {
