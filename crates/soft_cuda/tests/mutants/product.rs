@@ -7,6 +7,7 @@ use kernels_gpu::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Ta
 use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorElement, TensorMap};
 
 /// `C = A * B + beta * C` with small integers, whose sums are exact.
+#[derive(Clone)]
 pub struct Product {
     m: u32,
     n: u32,
@@ -31,13 +32,16 @@ pub struct Product {
 const SPLITS: u32 = 2;
 /// Blocks of a persistent kernel.
 const BLOCKS: u32 = 3;
+/// More rows than `skinny_n_32x1` compensates sums of.
+const MANY_ROWS: u32 = 515;
 
 impl Product {
     /// Those that take two blocks along each dimension of C, and between one and more steps along
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
     /// that are not aligned, which go through shared memory; for persistent blocks some that do not read C, which
     /// is stored in another way then; where A or B is read in another way as its transpose, some that have it
-    /// so; and where numbers that are not finite have a way of their own, some with one.
+    /// so; of one column, the same with many rows; and where numbers that are not finite have a way of their own, some
+    /// with one.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let mut all: Vec<Product> =
             [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into();
@@ -57,6 +61,11 @@ impl Product {
         }
         if spec.abi().has_pointer_batches() {
             all.push(Product { addressed: true, ..Product::of(spec, unaligned, 1) });
+        }
+        if spec.tile().bn == 1 {
+            // Many rows of one column are added up by other code.
+            let tall = |of: &Product| Product { m: MANY_ROWS, ..of.clone() };
+            all = all.iter().flat_map(|of| [of.clone(), tall(of)]).collect();
         }
         // These compute a tile once more where something is not finite.
         if spec.arithmetic() != Arithmetic::Fma && spec.target() == Target::Sm80 {
