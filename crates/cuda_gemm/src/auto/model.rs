@@ -11,12 +11,12 @@
 //!
 //! `step[q]` is what q blocks take for a step each. Where three or more fit at once, blocks do not spread evenly over
 //! multiprocessors: see `last_wave` and `uneven`. The blocks of a wave begin while those of the one before it still
-//! store: where it was measured, a wave after the first takes less. Reading A and B from memory takes its time too: it overlaps with the
-//! steps, and not with what a block does before its first one. `fixed` and `step` are `narrow` times as long where C
-//! has fewer columns than a tile, and `transposed_b` times where B is read as its transpose. Of the tiles for a short K the last
-//! step counts by its fours of K, and bytes of C count more where its rows do not begin on sectors. Where B is copied
-//! in pairs, a step of some tiles takes less. Blocks that share a tile
-//! of C add up their sums at the end (split-K reduction):
+//! store: where it was measured, a wave after the first takes less. Reading A and B from memory takes its time too: it
+//! overlaps with the steps, and not with what a block does before its first one. `fixed` and `step` are `narrow` times as
+//! long where C has fewer columns than a tile, and `transposed_b` times where B is read as its transpose. Of the tiles for
+//! a short K the last step counts by its fours of K, and bytes of C count more where its rows do not begin on sectors. Where
+//! B is copied in pairs, a step of some tiles takes less. Blocks that share a tile of C add up their sums at the end
+//! (split-K reduction):
 //!
 //! ```text
 //!   blocks = fixed + max(steps, bytes of A and B / copy rate)      each for all waves
@@ -163,21 +163,19 @@ impl Model {
     /// The fastest choice for a product, or, of few elements, one with compensated sums; `None` for a C without
     /// elements, or what [`Gemm::validate`] refuses.
     pub fn fastest(&self, gemm: &Gemm) -> Option<Estimate> {
-        let best_of = |suits: &dyn Fn(&Estimate) -> bool| {
-            let mut best: Option<Estimate> = None;
-            self.for_each(gemm, |estimate| {
-                if suits(&estimate) && best.is_none_or(|best| estimate.ns < best.ns) {
-                    best = Some(estimate);
-                }
-            });
-            best
+        let (mut best, mut compensated) = (None, None);
+        let keep = |least: &mut Option<Estimate>, estimate: Estimate| {
+            if least.is_none_or(|least| estimate.ns < least.ns) {
+                *least = Some(estimate);
+            }
         };
-        let best = best_of(&|_| true)?;
-        if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.batch) > FEW {
-            return Some(best);
-        }
-        let compensated = best_of(&|one| one.ns <= BY_FAR * best.ns && one.choice.is_compensated());
-        Some(compensated.unwrap_or(best))
+        self.for_each(gemm, |estimate| {
+            keep(&mut best, estimate);
+            if estimate.choice.is_compensated() {
+                keep(&mut compensated, estimate);
+            }
+        });
+        Some(taken(gemm, best?, compensated))
     }
 
     /// The best `count` choices, [the one that is taken](Model::fastest) and then the fastest first, with no more than two
@@ -186,7 +184,9 @@ impl Model {
         let mut all = Vec::new();
         self.for_each(gemm, |estimate| all.push(estimate));
         all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
-        all.splice(0..0, self.fastest(gemm));
+        let compensated = all.iter().find(|estimate| estimate.choice.is_compensated());
+        let first = all.first().map(|best| taken(gemm, *best, compensated.copied()));
+        all.splice(0..0, first);
         let mut ranking: Vec<Estimate> = Vec::new();
         for estimate in all {
             let of_kernel = |other: &&Estimate| {
@@ -354,6 +354,12 @@ impl Model {
         };
         (time, reduction)
     }
+}
+
+/// The fastest choice, or the fastest of those with compensated sums.
+fn taken(gemm: &Gemm, best: Estimate, compensated: Option<Estimate>) -> Estimate {
+    let has_few = gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.batch) <= FEW;
+    compensated.filter(|one| has_few && one.ns <= BY_FAR * best.ns).unwrap_or(best)
 }
 
 /// Whether a kernel is one of the tiles for a short K: batched, and with one entry point for all matrices.
