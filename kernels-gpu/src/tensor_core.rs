@@ -189,10 +189,15 @@ impl TensorCoreDescriptor {
     /// partials: *mut f32, counters: *mut u32
     /// ```
     ///
-    /// Two tiles of f32 for each cluster, on 16 bytes, and a counter for each block, which is zero before the launch and
-    /// after it.
+    /// Two tiles of f32 for each cluster, on 16 bytes, and a counter for each warp with sums of each block, which is zero before the
+    /// launch and after it.
     pub const fn splits(&self) -> bool {
         self.splits
+    }
+
+    /// Warps of a block that have sums: four for each 64 rows of the tile.
+    pub const fn warps_with_sums(&self) -> u32 {
+        self.tile[0] / 64 * 4
     }
 
     /// How many blocks share a multiprocessor's memory and registers.

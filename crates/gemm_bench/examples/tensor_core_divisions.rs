@@ -3,19 +3,20 @@
 //!
 //! usage: tensor_core_divisions FILE
 //!
-//! FILE lists products, as `host bench --shapes` takes them. They are in bf16, C too. For each, the kernels, in turn in
+//! FILE has a product on each line, as `host bench --sizes` takes it, and behind it perhaps names of kernels and divisions: then
+//! only these are timed. A and B are in bf16, C too. For each product, the kernels, in turn in
 //! one process, with cold L2, print a line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it
 //! is stream-K, `:1` if a multiprocessor is to have one block where it could have more, the median in microseconds, and
 //! cuBLAS's time over it. A result that is not what the first kernel's is, is said to be wrong.
 
 use std::error::Error;
-use std::path::Path;
+use std::fs;
 
 use cuda_gemm::kernels::TENSOR_CORE;
 use cuda_gemm::{Compute, Device, DeviceChoice, Element, Gemm, InputType, Product};
 use gemm_bench::time::Samples;
 use gemm_bench::{
-    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape,
+    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, Shape, SideBySide, buffers,
 };
 
 const SAMPLES: u32 = 4;
@@ -27,9 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: tensor_core_divisions FILE")?;
     let device = Device::open(DeviceChoice::Gpu)?;
     let cublas = Selection::Cublas.load(&device, None)?;
-    for shape in shape::read(Path::new(&file))? {
+    for line in fs::read_to_string(file)?.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let Some(shape) = words.next() else { continue };
+        let (shape, names) = (shape.parse::<Shape>()?, words.collect::<Vec<_>>());
         let gemm = shape.gemm().computed_in(Compute::Bf16).stored_as(Element::Bf16);
-        let mut jobs = divisions(&device, gemm)?;
+        let mut jobs = divisions(&device, gemm, &names)?;
         if let Ok(job) = cublas[0].prepare(gemm, KernelOptions::default(), Selection::All)?.job {
             jobs.push(("cublas".to_owned(), job));
         }
@@ -61,11 +65,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The product by every kernel in every division, and what that is called.
-fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
+/// The product by every kernel in every division, or those with these names if there are any, and what they are called.
+fn divisions(
+    device: &Device,
+    gemm: Gemm,
+    names: &[&str],
+) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
     let mut jobs = Vec::new();
-    let mut push = |name, plan| jobs.push((name, Job::product(Product::TensorCore(plan))));
-    for kernel in TENSOR_CORE.iter().filter(|kernel| kernel.layouts(InputType::Bf16).is_some()) {
+    let mut push = |name: String, plan| {
+        if names.is_empty() || names.contains(&name.as_str()) {
+            jobs.push((name, Job::product(Product::TensorCore(plan))));
+        }
+    };
+    let is_named = |kernel: &str| {
+        names.is_empty() || names.iter().any(|name| name.split('/').next() == Some(kernel))
+    };
+    let kernels = TENSOR_CORE.iter().filter(|kernel| kernel.layouts(InputType::Bf16).is_some());
+    for kernel in kernels.filter(|kernel| is_named(kernel.name())) {
         let loaded = device.tensor_core(kernel, InputType::Bf16)?;
         let plan = || loaded.plan(gemm).any_alignment();
         if !kernel.splits() {

@@ -62,6 +62,15 @@ pub struct CompensatedSum {
     lost: f32,
 }
 
+impl CompensatedSum {
+    /// With one product more.
+    #[inline(always)]
+    pub fn plus_product(self, a: f32, b: f32) -> Self {
+        let product = a * b;
+        self.plus(Self { sum: product, lost: fma(a, b, -product) })
+    }
+}
+
 impl Accumulator for CompensatedSum {
     #[inline(always)]
     fn of(value: f32) -> Self {
@@ -79,8 +88,7 @@ impl Accumulator for CompensatedSum {
     #[inline(always)]
     fn plus_products(mut self, a: F32x4, b: F32x4) -> Self {
         for e in 0..4 {
-            let product = a[e] * b[e];
-            self = self.plus(Self { sum: product, lost: fma(a[e], b[e], -product) });
+            self = self.plus_product(a[e], b[e]);
         }
         self
     }

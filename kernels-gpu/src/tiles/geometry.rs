@@ -21,6 +21,10 @@ pub trait Geometry {
     const STAGES: u32;
     /// Quads of a thread that go through an epilogue at once: more wait for memory less often, and take more registers.
     const EPILOGUE_QUADS: u32 = 4;
+    /// Up to this K a launch of no more than so many blocks compensates its sums, since it waits for other things; 0 if
+    /// none does.
+    const COMPENSATED_K: u32 = 0;
+    const COMPENSATED_BLOCKS: u32 = 264;
 
     /// Threads of a slice, which have a sum of every output of the block's tile, and of a block.
     const SLICE_THREADS: u32 = Self::BM / Self::TM * (Self::BN / Self::TN);

@@ -13,6 +13,7 @@ use core::marker::PhantomData;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
+use super::accumulator::{Accumulator, CompensatedSum};
 use super::copy::{Copies, padded_row, row_b, swapped};
 use super::geometry::Geometry;
 
@@ -122,6 +123,45 @@ impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
             outer_product(&frag_a[1], &frag_b[1], acc);
         }
         outer_product(&frag_a[1], &frag_b[1], acc);
+    }
+
+    /// Instead of [`run`](Self::run), sets `acc` to compensated sums of a K of one step, of which this thread's slice
+    /// has so many.
+    ///
+    /// # Safety
+    /// As for `run`.
+    #[inline(always)]
+    pub unsafe fn run_compensated(self, in_slice: u32, acc: &mut [[f32; TN]; TM]) {
+        let mut sums = [[CompensatedSum::of(0.0); TN]; TM];
+        G::wait_for_oldest();
+        // SAFETY: every thread of the block comes here.
+        unsafe { thread::sync_threads_aligned() };
+        // Two rows at a time, since elements lie in other places in odd ones.
+        let mut first = 0;
+        while first < in_slice {
+            for kk in 0..2 {
+                // SAFETY: inside the tiles, since steps of a slice are even, and waited for before the barrier. Past the end of K
+                // there are zeros.
+                let (a, b) = unsafe {
+                    let a_row = self.a_frag.add(padded_row(G::BM, first) + padded_row(G::BM, kk));
+                    let b_row =
+                        self.b_frag.add(row_b(G::BN, ALIGNED, first) + row_b(G::BN, ALIGNED, kk));
+                    (
+                        fragment::<TM>(a_row, self.lane_row, G::WM),
+                        fragment::<TN>(b_row, self.lane_col, G::WN),
+                    )
+                };
+                for i in 0..TM {
+                    let a = a[swapped(i as u32, kk) as usize];
+                    for j in 0..TN {
+                        let at = if ALIGNED { j as u32 } else { swapped(j as u32, kk) };
+                        sums[i][j] = sums[i][j].plus_product(a, b[at as usize]);
+                    }
+                }
+            }
+            first += 2;
+        }
+        *acc = sums.map(|row| row.map(CompensatedSum::value));
     }
 }
 

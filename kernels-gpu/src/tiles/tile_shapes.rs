@@ -54,7 +54,7 @@ kernel_module! {
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {
-        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4
+        BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4, COMPENSATED_K: 12
     },
     vectorized [false, true, false], transposed [Reads::Aligned, Reads::Unaligned],
     transposes_c false, min_blocks 14, "tiled.rs"

@@ -189,6 +189,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             "a thread's own quads are in the same columns, or whole rows of them"
         );
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
+        assert!(G::COMPENSATED_K <= G::BK, "compensated sums are of one step");
         assert!(G::SLICES.is_power_of_two(), "they are added up pairwise");
         assert!(
             G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
@@ -284,9 +285,15 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             lane_col,
             geometry: PhantomData,
         };
+        let compensates = left <= G::COMPENSATED_K
+            && thread::grid_dim_x() * thread::grid_dim_y() * thread::grid_dim_z()
+                <= G::COMPENSATED_BLOCKS;
         // SAFETY: all stages but one are being filled, and every thread of the block comes here.
         unsafe {
-            if MainLoop::<G, ALIGNED, TM, TN>::SPREADS && b_transposed {
+            if G::COMPENSATED_K > 0 && compensates {
+                let in_slice = left.saturating_sub(slice_k).min(G::SLICE_K);
+                main_loop.run_compensated(in_slice, &mut acc);
+            } else if MainLoop::<G, ALIGNED, TM, TN>::SPREADS && b_transposed {
                 main_loop.run::<true>(&mut copies, left, &mut acc);
             } else {
                 main_loop.run::<false>(&mut copies, left, &mut acc);

@@ -6,7 +6,7 @@
 //! memory is read, and for that all multiprocessors must read at once. There are too few tiles of C for all of
 //! them. So the blocks of a cluster share a tile: each sums over its own part of K (*split-K*). Then
 //! each block adds up its share of the tile, from the shared memory of all of them (*distributed shared memory*), in
-//! the order of their ranks, so that every run gives the same bits, and stores it.
+//! an order of its own that is always the same, so that every run gives the same bits, and stores it.
 //!
 //! ```text
 //!            K --->
@@ -272,7 +272,6 @@ unsafe fn gemm<
     let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
     let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
     let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
-    let word = entries.0.add(2 * Entry::WORDS);
     // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take longer to copy than rows
     // inside. What is not copied belongs to columns that are not stored, but is read, and so must have some value: zeros,
     // or later what is left of sums that lie in place of the stages.
@@ -333,7 +332,7 @@ unsafe fn gemm<
     };
     let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS>::PITCH;
     let (mut state, mut number) = (StageState::FIRST, 0);
-    let splits = loop {
+    loop {
         let mut acc = [0.0f32; SUMS];
         let mut step = 0;
         let entry = entries.of(number);
@@ -406,34 +405,43 @@ unsafe fn gemm<
             // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the next barrier; no
             // two warps have the same share.
             unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
+            if pass != Pass::FIXUP && splits > 1 {
+                if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
+                    // What follows in the memory of the sums is written by copies.
+                    tma::fence_proxy_async();
+                }
+                // All sums that this thread adds up have been read. The producer writes the entry of the tile behind the next.
+                // SAFETY: the wait is below.
+                unsafe { cluster::arrive() };
+            }
             if pass.part().is_none() {
                 break;
             }
-            // SAFETY: the consumers alone, all of them, between whose barriers one thread has the word; each cluster
-            // has a counter for each of its blocks.
-            let (others, arrived) = unsafe {
+            // SAFETY: whole warps; each cluster has a counter for each warp of each of its blocks.
+            let is_last_part = unsafe {
                 let [first, last] = entry.clusters();
-                consumers_meet::<WARPGROUPS>();
-                if tid == 0 {
-                    word.store(0, fixup.arrive(first * splits + rank, last - first));
-                }
-                consumers_meet::<WARPGROUPS>();
-                (last - first, word.load(0))
+                let counter = (first * splits + rank) * shares.warps + shares.warp;
+                fixup.arrive(counter, last - first)
             };
-            if arrived != others {
+            if !is_last_part {
                 break;
             }
             pass = Pass::FIXUP;
         }
+        if splits > 1 {
+            // None leaves, or stores its next sums, before the others have read these.
+            // SAFETY: the thread has arrived.
+            unsafe { cluster::wait() };
+        }
         // SAFETY: as above.
         if unsafe { entry.is_last() } {
-            break splits;
-        }
-        if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-            // What follows in the memory of the sums is written by copies.
-            tma::fence_proxy_async();
+            break;
         }
         if splits == 1 {
+            if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
+                // As above.
+                tma::fence_proxy_async();
+            }
             // SAFETY: whole warps, of which one thread each arrives.
             unsafe {
                 warp::sync_warp(u32::MAX);
@@ -441,14 +449,8 @@ unsafe fn gemm<
                     read.add(number % 2).arrive();
                 }
             }
-        } else {
-            cluster::sync();
         }
         number += 1;
-    };
-    if splits > 1 {
-        // None leaves before the others have read its sums.
-        cluster::sync();
     }
 }
 

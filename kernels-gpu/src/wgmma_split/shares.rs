@@ -1,14 +1,14 @@
 //! How the blocks of a cluster add up their partial sums of a tile, and those of several clusters, and who stores it.
 //!
 //! Each block has its share of the tile, whose partial sums it reads from the shared memory of all blocks of its
-//! cluster. Where the cluster has only a part of the tile's K, it stores these sums in device memory, and the last
+//! cluster, from its own on, so that they do not all read from the same one at a time. Where the cluster has only a part of the tile's K, it stores these sums in device memory, and the last
 //! cluster to arrive adds up all parts, in the order of K, whichever it is (*fix-up*): so no block waits, and the bits are
 //! always the same.
 
 use cuda_std::half::{bf16x2, f16x2};
 use cuda_std::hint::black_box;
 use cuda_std::shared::SharedPtr;
-use cuda_std::{atomic, cluster, vec};
+use cuda_std::{atomic, cluster, vec, warp};
 
 use super::WARP;
 use super::work::{Entry, Pass};
@@ -46,21 +46,28 @@ pub struct Sums {
 pub struct Fixup {
     /// Two tiles for each cluster: for the end of a tile, and for the beginning of one.
     pub partials: *mut f32,
-    /// One for each block; zero before the launch, and after it.
+    /// One for each warp that adds up; zero before the launch, and after it.
     pub counters: *mut u32,
 }
 
 impl Fixup {
-    /// Counts a block's part of a tile that `others` more blocks have a part of, after what the block's threads have stored
-    /// before a barrier, and before what they load behind another one; what was counted before.
+    /// Counts a warp's part of a tile that `others` more clusters have a part of, after what the warp has stored, and before what it
+    /// loads: whether it is the last to come.
     ///
     /// # Safety
-    /// The counter is there.
+    /// The counter is there. A whole warp calls this together.
     #[inline(always)]
-    pub unsafe fn arrive(self, counter: u32, others: u32) -> u32 {
+    pub unsafe fn arrive(self, counter: u32, others: u32) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
-            atomic::atomic_inc_acq_rel_u32_device(self.counters.add(counter as usize), others)
+            warp::sync_warp(u32::MAX);
+            let mut arrived = 0;
+            if warp::lane_id() == 0 {
+                let counter = self.counters.add(counter as usize);
+                arrived = atomic::atomic_inc_acq_rel_u32_device(counter, others);
+            }
+            warp::sync_warp(u32::MAX);
+            warp::warp_shuffle_idx(u32::MAX, arrived, 0, 32).0 == others
         }
     }
 
@@ -145,18 +152,20 @@ impl Shares {
                 // SAFETY: in the tile's sums of this block, on 16 bytes.
                 add(from.map(|from| unsafe { from.load4(0) }));
             } else {
-                let mut rank = 0;
-                while rank < self.splits {
+                let mut number = 0;
+                while number < self.splits {
                     let mut parts = [[[0.0f32; 4]; QUADS]; LOADS];
                     for j in 0..LOADS {
-                        let rank = rank + j as u32;
+                        let number = number + j as u32;
+                        let rank = self.rank + number;
+                        let rank = if rank < self.splits { rank } else { rank - self.splits };
                         for i in 0..QUADS {
                             // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
                             // 16 bytes.
                             unsafe {
-                                if rank == self.rank {
+                                if number == 0 {
                                     parts[j][i] = from[i].load4(0);
-                                } else if rank < self.splits {
+                                } else if number < self.splits {
                                     parts[j][i] = cluster::mapa(from[i], rank).load_vec::<4>(0);
                                 }
                             }
@@ -165,7 +174,7 @@ impl Shares {
                     for j in 0..LOADS {
                         add(parts[j]);
                     }
-                    rank += LOADS as u32;
+                    number += LOADS as u32;
                 }
             }
             // Places are not kept in registers meanwhile.

@@ -13,7 +13,7 @@ pub const RESERVED: u32 = 1 << 10;
 const MOST_STAGES: u32 = 16;
 
 /// What lies in shared memory: two barriers for each stage that there can be and two for entries, two entries that say what
-/// the block computes, and a word; perhaps the partial sums of a tile; and the stages of A and those of B, as many as the
+/// the block computes; perhaps the partial sums of a tile; and the stages of A and those of B, as many as the
 /// launch gives memory for. Sums that take too much of the memory lie in place of the stages.
 pub struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>;
 
@@ -45,7 +45,7 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     pub const EMPTY_AT: u32 = MOST_STAGES * 8;
     pub const READ_AT: u32 = 2 * Self::EMPTY_AT;
     pub const ENTRIES_AT: u32 = Self::READ_AT + 2 * 8;
-    const SUMS_AT: u32 = (Self::ENTRIES_AT + (2 * Entry::WORDS + 1) * 4).next_multiple_of(16);
+    const SUMS_AT: u32 = (Self::ENTRIES_AT + 2 * Entry::WORDS * 4).next_multiple_of(16);
     /// Bytes in front of the stages, wherever those begin: PTX promises a multiple of 128, and the swizzle wants one of
     /// [`ALIGNMENT`].
     const FIXED: u32 = {

@@ -104,8 +104,9 @@ fn run(
     if spec.splits() {
         let blocks = u64::from(clusters * splits);
         let partials = device.alloc(4 * 2 * blocks * u64::from(spec.rows() * spec.cols())).unwrap();
-        let counters = device.alloc(4 * blocks).unwrap();
-        device.fill_u8(counters, 0, 4 * blocks).unwrap();
+        let bytes = 4 * blocks * u64::from(spec.warps_with_sums());
+        let counters = device.alloc(bytes).unwrap();
+        device.fill_u8(counters, 0, bytes).unwrap();
         let at = params.len() - 16;
         params.splice(at.., [partials, counters].into_iter().flat_map(u64::to_le_bytes));
     }

@@ -109,7 +109,8 @@ impl Division {
     pub(super) fn workspace(self, kernel: &TensorCoreDescriptor) -> Workspace {
         let clusters = u128::from(self.clusters.unwrap_or(0));
         let tile = u128::from(kernel.rows()) * u128::from(kernel.cols());
-        Workspace { partials: clusters * 2 * tile, counters: clusters * u128::from(self.splits) }
+        let warps = self.splits * kernel.warps_with_sums();
+        Workspace { partials: clusters * 2 * tile, counters: clusters * u128::from(warps) }
     }
 
     /// Which of A and B lie as the transposes of what the kernel takes for them, in its order, where they lie so or as
