@@ -285,7 +285,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             lane_col,
             geometry: PhantomData,
         };
-        let compensates = left <= G::COMPENSATED_K
+        let compensates = (3..=G::COMPENSATED_K).contains(&left)
             && thread::grid_dim_x() * thread::grid_dim_y() * thread::grid_dim_z()
                 <= G::COMPENSATED_BLOCKS;
         // SAFETY: all stages but one are being filled, and every thread of the block comes here.

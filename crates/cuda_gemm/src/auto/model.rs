@@ -94,9 +94,11 @@ const PAIRS: f64 = 0.95;
 /// (`odd.txt`, `lost.txt`, `hot-spot-before.txt`).
 const UNEVEN: f64 = 0.3;
 
-/// Elements of C, up to which a kernel with compensated sums is taken, and how much longer than the fastest it may take: by
-/// the model `skinny_n_32x1` takes up to 1.33 times what `tile_16x16x16` does for one step, measured 1.1 to 1.3.
-const FEW: usize = 64;
+/// Elements of C, up to which a kernel with compensated sums is taken, from which K on, and how much longer than the fastest it may
+/// take: a shorter K `tile_16x16x16` compensates itself. By the model `skinny_n_32x1` takes up to 1.33 times what that does for one
+/// step, measured 1.1 to 1.3.
+const FEW: usize = 128;
+const LONG_ENOUGH: usize = 13;
 const BY_FAR: f64 = 1.35;
 
 /// A choice and the time it should take, in nanoseconds.
@@ -358,8 +360,9 @@ impl Model {
 
 /// The fastest choice, or the fastest of those with compensated sums.
 fn taken(gemm: &Gemm, best: Estimate, compensated: Option<Estimate>) -> Estimate {
-    let has_few = gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.batch) <= FEW;
-    compensated.filter(|one| has_few && one.ns <= BY_FAR * best.ns).unwrap_or(best)
+    let elements = gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.batch);
+    let helps = elements <= FEW && gemm.depth() >= LONG_ENOUGH;
+    compensated.filter(|one| helps && one.ns <= BY_FAR * best.ns).unwrap_or(best)
 }
 
 /// Whether a kernel is one of the tiles for a short K: batched, and with one entry point for all matrices.
