@@ -46,7 +46,7 @@ use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::{KernelDescriptor, Tile};
 use host::verify::Bound;
-use host::{DeviceMatrix, Gemm, Limits, Matrix};
+use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
 
 /// alpha and beta: the special values, and some that are not.
 const FACTORS: [(f32, f32); 7] =
@@ -259,16 +259,23 @@ fn nan_and_infinities_go_where_they_belong() {
 #[test]
 fn infinities_that_meet_are_nan() {
     for_each_kernel(|device, descriptor| {
-        let mut case = Case::random(Gemm::new(3, 3, 20), 16);
-        case.a.as_mut_slice()[2] = f32::INFINITY;
-        case.a.as_mut_slice()[9] = f32::INFINITY;
-        case.b.as_mut_slice()[2 * 3..][..3].copy_from_slice(&[1.0, 1.0, 0.0]);
-        case.b.as_mut_slice()[9 * 3..][..3].copy_from_slice(&[1.0, -1.0, 1.0]);
-        let result = case.run(device, descriptor);
-        assert_eq!(result.at(0, 0), f32::INFINITY);
-        assert!(result.at(0, 1).is_nan() && result.at(0, 2).is_nan());
-        assert!(case.verify(&result, Bound::Probabilistic).passed());
+        // Of a short K, too, whose sums may be compensated.
+        for k in [10, 20] {
+            infinities_meet(device, descriptor, k);
+        }
     });
+}
+
+fn infinities_meet(device: &Device, descriptor: &'static KernelDescriptor, k: usize) {
+    let mut case = Case::random(Gemm::new(3, 3, k), 16);
+    case.a.as_mut_slice()[2] = f32::INFINITY;
+    case.a.as_mut_slice()[9] = f32::INFINITY;
+    case.b.as_mut_slice()[2 * 3..][..3].copy_from_slice(&[1.0, 1.0, 0.0]);
+    case.b.as_mut_slice()[9 * 3..][..3].copy_from_slice(&[1.0, -1.0, 1.0]);
+    let result = case.run(device, descriptor);
+    assert_eq!(result.at(0, 0), f32::INFINITY);
+    assert!(result.at(0, 1).is_nan() && result.at(0, 2).is_nan());
+    assert!(case.verify(&result, Bound::Probabilistic).passed());
 }
 
 /// What is finite in any order of additions is finite, next to the largest number too, where what a sum has lost is not
@@ -276,8 +283,8 @@ fn infinities_that_meet_are_nan() {
 #[test]
 fn sums_next_to_the_largest_number_are_finite() {
     for_each_kernel(|device, descriptor| {
-        for (at, splits) in [(1, 1), (4, 1), (130, 2)] {
-            let mut case = Case { splits, ..Case::random(Gemm::new(2, 2, 256), 18) };
+        for (k, at, splits) in [(5, 1, 1), (5, 4, 1), (256, 1, 1), (256, 4, 1), (256, 130, 2)] {
+            let mut case = Case { splits, ..Case::random(Gemm::new(2, 2, k), 18) };
             case.a.as_mut_slice().fill(0.0);
             case.b.as_mut_slice().fill(1.0);
             case.a.as_mut_slice()[0] = -1.5 * 2f32.powi(104);
@@ -288,6 +295,42 @@ fn sums_next_to_the_largest_number_are_finite() {
             assert!(error <= 2f32.powi(104), "{}: {}", descriptor.name(), result.at(0, 0));
         }
     });
+}
+
+/// A tile for small products compensates short sums if it is launched for a single one: what a sum of three loses to
+/// rounding is there in the end. With more blocks, or a longer K, the same products add up to zero.
+#[test]
+fn short_sums_are_compensated() {
+    for device in devices() {
+        let descriptor = find_kernel("tile_16x16x16").unwrap();
+        for (m, k, expected) in
+            [(2, 3, 1.0), (2, 4, 1.0), (2, 12, 1.0), (2, 13, 0.0), (16 * 265, 3, 0.0)]
+        {
+            let gemm = Gemm::new(m, 2, k);
+            let mut case = Case::new(gemm, |rows, cols, _| Matrix::zeros(rows, cols));
+            case.b.as_mut_slice().fill(1.0);
+            for row in case.a.as_mut_slice().chunks_mut(k) {
+                row[..3].copy_from_slice(&[16_777_216.0, 1.0, -16_777_216.0]);
+            }
+            let result = case.run(&device, descriptor);
+            assert!(result.as_slice().iter().all(|sum| *sum == expected), "{m} x 2 x {k}");
+        }
+    }
+}
+
+/// A product that overflows by itself, but not in a sum, is no reason for infinity, of a short K either.
+#[test]
+fn products_that_overflow_by_themselves_are_added_up() {
+    for device in devices() {
+        let descriptor = find_kernel("tile_16x16x16").unwrap();
+        for k in [2, 3, 12, 13] {
+            let mut case = Case::new(Gemm::new(2, 2, k), |rows, cols, _| Matrix::zeros(rows, cols));
+            case.b.as_mut_slice().fill(2e19);
+            case.a.as_mut_slice()[..2].copy_from_slice(&[-1.5e19, 2e19]);
+            let result = case.run(&device, descriptor);
+            assert!((result.at(0, 0) / 1e38 - 1.0).abs() < 1e-6, "K of {k}: {}", result.at(0, 0));
+        }
+    }
 }
 
 /// Equal elements round the same way at every step: the worst case for an error bound.

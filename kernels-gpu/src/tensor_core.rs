@@ -195,7 +195,7 @@ impl TensorCoreDescriptor {
         self.splits
     }
 
-    /// Warps of a block that have sums: four for each 64 rows of the tile.
+    /// Warps of a block that have sums, of a kernel that [splits](Self::splits) K: four for each 64 rows of the tile.
     pub const fn warps_with_sums(&self) -> u32 {
         self.tile[0] / 64 * 4
     }

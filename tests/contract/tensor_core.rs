@@ -328,6 +328,8 @@ fn stream_k() {
             (Gemm::new(short, 2 * long, k).stored_as(half).stacked(2), 2, 5),
             // So many that each of two entries is written three times.
             (Gemm::new(3 * short, 2 * long, k).stored_as(half), 1, 1),
+            // The second cluster begins with a part, and writes both entries again while others add up.
+            (Gemm::new(3 * short, 3 * long, k).stored_as(half), 2, 2),
             (Gemm::new(short, long, 5 * k).transposed(false, true), 3, 11),
             (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
         ] {

@@ -3,11 +3,11 @@
 //!
 //! usage: tensor_core_divisions FILE
 //!
-//! FILE has a product on each line, as `host bench --sizes` takes it, and behind it perhaps names of kernels and divisions: then
-//! only these are timed. A and B are in bf16, C too. For each product, the kernels, in turn in
-//! one process, with cold L2, print a line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it
-//! is stream-K, `:1` if a multiprocessor is to have one block where it could have more, the median in microseconds, and
-//! cuBLAS's time over it. A result that is not what the first kernel's is, is said to be wrong.
+//! FILE lists products, as `host bench --shapes` takes them. Behind `|` a line may name kernels and divisions: then only these
+//! are timed. A and B are in bf16, C too. For each product, the kernels, in turn in one process, with cold L2, print a
+//! line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it is stream-K, `:1` if a multiprocessor is
+//! to have one block where it could have more, the median in microseconds, and cuBLAS's time over it. A result that is not what
+//! the first kernel's is, is said to be wrong.
 
 use std::error::Error;
 use std::fs;
@@ -16,7 +16,7 @@ use cuda_gemm::kernels::TENSOR_CORE;
 use cuda_gemm::{Compute, Device, DeviceChoice, Element, Gemm, InputType, Product};
 use gemm_bench::time::Samples;
 use gemm_bench::{
-    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, Shape, SideBySide, buffers,
+    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape,
 };
 
 const SAMPLES: u32 = 4;
@@ -28,10 +28,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: tensor_core_divisions FILE")?;
     let device = Device::open(DeviceChoice::Gpu)?;
     let cublas = Selection::Cublas.load(&device, None)?;
-    for line in fs::read_to_string(file)?.lines() {
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        let Some(shape) = words.next() else { continue };
-        let (shape, names) = (shape.parse::<Shape>()?, words.collect::<Vec<_>>());
+    let text = fs::read_to_string(&file)?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let lines = lines.filter(|line| !line.trim().is_empty());
+    let (shapes, names): (Vec<_>, Vec<_>) =
+        lines.map(|line| line.split_once('|').unwrap_or((line, ""))).unzip();
+    for (shape, names) in shape::parse(&shapes.join("\n"), &file)?.into_iter().zip(names) {
+        let names: Vec<_> = names.split_whitespace().collect();
         let gemm = shape.gemm().computed_in(Compute::Bf16).stored_as(Element::Bf16);
         let mut jobs = divisions(&device, gemm, &names)?;
         if let Ok(job) = cublas[0].prepare(gemm, KernelOptions::default(), Selection::All)?.job {
@@ -72,13 +75,17 @@ fn divisions(
     names: &[&str],
 ) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
     let mut jobs = Vec::new();
+    let kernel_of = |name: &str| name.split('/').next().map(str::to_owned);
+    let is_named = |kernel: &str| {
+        names.is_empty() || names.iter().any(|name| kernel_of(name).as_deref() == Some(kernel))
+    };
+    // A kernel's name alone is that of all its divisions.
     let mut push = |name: String, plan| {
-        if names.is_empty() || names.contains(&name.as_str()) {
+        let kernel = kernel_of(&name);
+        let is_it = |asked: &&str| *asked == name || Some(*asked) == kernel.as_deref();
+        if names.is_empty() || names.iter().any(is_it) {
             jobs.push((name, Job::product(Product::TensorCore(plan))));
         }
-    };
-    let is_named = |kernel: &str| {
-        names.is_empty() || names.iter().any(|name| name.split('/').next() == Some(kernel))
     };
     let kernels = TENSOR_CORE.iter().filter(|kernel| kernel.layouts(InputType::Bf16).is_some());
     for kernel in kernels.filter(|kernel| is_named(kernel.name())) {
@@ -115,5 +122,11 @@ fn divisions(
             }
         }
     }
-    Ok(jobs)
+    let is_timed = |asked: &&&str| {
+        jobs.iter().any(|(name, _)| *name == **asked || kernel_of(name).as_deref() == Some(**asked))
+    };
+    match names.iter().find(|asked| !is_timed(asked)) {
+        Some(asked) => Err(format!("there is no division `{asked}` of this product").into()),
+        None => Ok(jobs),
+    }
 }

@@ -129,39 +129,59 @@ impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
     /// has so many.
     ///
     /// # Safety
-    /// As for `run`.
+    /// As for `run`; no slice has more than its part of a step, which is even, and copies of all stages but the first are of nothing.
     #[inline(always)]
-    pub unsafe fn run_compensated(self, in_slice: u32, acc: &mut [[f32; TN]; TM]) {
+    pub unsafe fn run_compensated(self, k_of_slice: u32, acc: &mut [[f32; TN]; TM]) {
         let mut sums = [[CompensatedSum::of(0.0); TN]; TM];
         G::wait_for_oldest();
         // SAFETY: every thread of the block comes here.
         unsafe { thread::sync_threads_aligned() };
         // Two rows at a time, since elements lie in other places in odd ones.
+        let rows = |first: u32, kk: u32| {
+            // SAFETY: inside the tiles, since steps of a slice are even, and waited for before the barrier. Past the end of K
+            // there are zeros.
+            let (a, b) = unsafe {
+                let a_row = self.a_frag.add(padded_row(G::BM, first) + padded_row(G::BM, kk));
+                let b_row =
+                    self.b_frag.add(row_b(G::BN, ALIGNED, first) + row_b(G::BN, ALIGNED, kk));
+                (
+                    fragment::<TM>(a_row, self.lane_row, G::WM),
+                    fragment::<TN>(b_row, self.lane_col, G::WN),
+                )
+            };
+            let a: [f32; TM] = core::array::from_fn(|i| a[swapped(i as u32, kk) as usize]);
+            let b: [f32; TN] = core::array::from_fn(|j| match ALIGNED {
+                true => b[j],
+                false => b[swapped(j as u32, kk) as usize],
+            });
+            (a, b)
+        };
         let mut first = 0;
-        while first < in_slice {
+        while first < k_of_slice {
             for kk in 0..2 {
-                // SAFETY: inside the tiles, since steps of a slice are even, and waited for before the barrier. Past the end of K
-                // there are zeros.
-                let (a, b) = unsafe {
-                    let a_row = self.a_frag.add(padded_row(G::BM, first) + padded_row(G::BM, kk));
-                    let b_row =
-                        self.b_frag.add(row_b(G::BN, ALIGNED, first) + row_b(G::BN, ALIGNED, kk));
-                    (
-                        fragment::<TM>(a_row, self.lane_row, G::WM),
-                        fragment::<TN>(b_row, self.lane_col, G::WN),
-                    )
-                };
+                let (a, b) = rows(first, kk);
                 for i in 0..TM {
-                    let a = a[swapped(i as u32, kk) as usize];
                     for j in 0..TN {
-                        let at = if ALIGNED { j as u32 } else { swapped(j as u32, kk) };
-                        sums[i][j] = sums[i][j].plus_product(a, b[at as usize]);
+                        sums[i][j] = sums[i][j].plus_product(a[i], b[j]);
                     }
                 }
             }
             first += 2;
         }
         *acc = sums.map(|row| row.map(CompensatedSum::value));
+        if acc.iter().flatten().all(|sum| sum.is_finite()) {
+            return;
+        }
+        // A product that overflows by itself need not do so in a sum.
+        *acc = [[0.0; TN]; TM];
+        let mut first = 0;
+        while first < k_of_slice {
+            for kk in 0..2 {
+                let (a, b) = rows(first, kk);
+                outer_product(&a, &b, acc);
+            }
+            first += 2;
+        }
     }
 }
 

@@ -50,7 +50,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// Batches of the smallest products.
+    /// Batches of the smallest products. Where it is launched for a single small one, short sums are compensated.
     tile_16x16x16, tile_16x16x16_unaligned,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {

@@ -189,7 +189,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             "a thread's own quads are in the same columns, or whole rows of them"
         );
         assert!(G::BK.is_multiple_of(G::SLICES), "every slice has the same part of a step");
-        assert!(G::COMPENSATED_K <= G::BK, "compensated sums are of one step");
+        assert!(
+            G::COMPENSATED_K <= G::BK && (G::COMPENSATED_K == 0 || G::SLICE_K.is_multiple_of(2)),
+            "compensated sums are of one step, and rows of a slice are read two at a time"
+        );
         assert!(G::SLICES.is_power_of_two(), "they are added up pairwise");
         assert!(
             G::THREADS.is_multiple_of(G::BN) && Self::STORES.is_multiple_of(2),
@@ -285,14 +288,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             lane_col,
             geometry: PhantomData,
         };
-        let compensates = (3..=G::COMPENSATED_K).contains(&left)
+        let compensates = (3..=G::COMPENSATED_K).contains(&params.k)
             && thread::grid_dim_x() * thread::grid_dim_y() * thread::grid_dim_z()
                 <= G::COMPENSATED_BLOCKS;
         // SAFETY: all stages but one are being filled, and every thread of the block comes here.
         unsafe {
             if G::COMPENSATED_K > 0 && compensates {
-                let in_slice = left.saturating_sub(slice_k).min(G::SLICE_K);
-                main_loop.run_compensated(in_slice, &mut acc);
+                let k_of_slice = left.saturating_sub(slice_k).min(G::SLICE_K);
+                main_loop.run_compensated(k_of_slice, &mut acc);
             } else if MainLoop::<G, ALIGNED, TM, TN>::SPREADS && b_transposed {
                 main_loop.run::<true>(&mut copies, left, &mut acc);
             } else {

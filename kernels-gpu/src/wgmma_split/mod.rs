@@ -106,6 +106,7 @@ macro_rules! kernels {
             $blocks * ($descriptor.shared_bytes[0] + RESERVED) <= SHARED,
             "so many blocks share a multiprocessor's memory"
         );
+        const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
         kernels!(@one $bf16, $sums, $warpgroups, $blocks, false, false, true);
         kernels!(@one $bf16_ta, $sums, $warpgroups, $blocks, false, true, true);
         kernels!(@one $bf16_tb, $sums, $warpgroups, $blocks, false, false, false);
@@ -387,7 +388,8 @@ unsafe fn gemm<
                 mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
             }
         }
-        // SAFETY: the entry stays until the producer knows that the sums have been read.
+        // SAFETY: the entry stays until the producer is behind the second barrier of the next tile, or, where K is not split, until
+        // all warps have arrived at `read`.
         let [rank, splits] = unsafe { entry.rank() };
         if splits == 1 {
             // SAFETY: the consumers alone, all of them.
@@ -402,15 +404,16 @@ unsafe fn gemm<
         let c = |product| output(black_box(options)).of_product(product, products.stride_c);
         let from = Sums { size: [bm, bn], at: sums, pitch };
         loop {
-            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the next barrier; no
-            // two warps have the same share.
+            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the wait below; no two warps have
+            // the same share.
             unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
             if pass != Pass::FIXUP && splits > 1 {
                 if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
                     // What follows in the memory of the sums is written by copies.
                     tma::fence_proxy_async();
                 }
-                // All sums that this thread adds up have been read. The producer writes the entry of the tile behind the next.
+                // All sums that this thread adds up have been read. From here on the producer may write the other entry; this one
+                // only behind the second barrier of the next tile.
                 // SAFETY: the wait is below.
                 unsafe { cluster::arrive() };
             }

@@ -1,9 +1,9 @@
 //! How the blocks of a cluster add up their partial sums of a tile, and those of several clusters, and who stores it.
 //!
-//! Each block has its share of the tile, whose partial sums it reads from the shared memory of all blocks of its
-//! cluster, from its own on, so that they do not all read from the same one at a time. Where the cluster has only a part of the tile's K, it stores these sums in device memory, and the last
-//! cluster to arrive adds up all parts, in the order of K, whichever it is (*fix-up*): so no block waits, and the bits are
-//! always the same.
+//! Each block has its share of the tile, whose partial sums it reads from the shared memory of all blocks of its cluster,
+//! from its own on, so that they do not all read from the same one at the same time. Where the cluster has only a part of
+//! the tile's K, it stores these sums in device memory, and the last cluster to arrive adds up all parts, in the order of
+//! K, whichever it is (*fix-up*): so no block waits, and the bits are always the same.
 
 use cuda_std::half::{bf16x2, f16x2};
 use cuda_std::hint::black_box;
@@ -46,7 +46,7 @@ pub struct Sums {
 pub struct Fixup {
     /// Two tiles for each cluster: for the end of a tile, and for the beginning of one.
     pub partials: *mut f32,
-    /// One for each warp that adds up; zero before the launch, and after it.
+    /// One for each warp with sums of each block; zero before the launch, and after it.
     pub counters: *mut u32,
 }
 
@@ -96,8 +96,8 @@ impl Shares {
     /// time, so that it is in no registers meanwhile.
     ///
     /// # Safety
-    /// The entry has been written, and stays, as does what is added up; whoever has the same share is the same warp. The memory of the fix-up is as
-    /// it says, for as many clusters as there are.
+    /// The entry has been written, and stays, as does what is added up; whoever has the same share is the same warp, in every cluster
+    /// that has a part of the tile. The memory of the fix-up is as it says, for as many clusters as there are.
     #[inline(always)]
     pub unsafe fn add_up<const F16: bool>(
         self,
@@ -138,7 +138,7 @@ impl Shares {
                         for i in 0..QUADS {
                             if cluster <= last && group(i) < groups {
                                 let at = fixup.quad(size, part, group(i), self.lane);
-                                // SAFETY: stored by this block's like in that cluster, before it arrived; on 16 bytes.
+                                // SAFETY: stored by this lane's like in that cluster, before its warp arrived; on 16 bytes.
                                 parts[j][i] = unsafe { vec::load4_cg(at) };
                             }
                         }

@@ -129,7 +129,7 @@ pub fn ratios_head() -> String {
 }
 
 /// How many times as fast as cuBLAS the rows of a run of `host bench` are: a line for squares of
-/// a power of two, and one for all others, which `label` describes. Each has the run's `folder`, since runs are of
+/// a power of two, if there are several, and one for all others, which `label` describes. Each has the run's `folder`, since runs are of
 /// different builds.
 pub fn ratios(run: &str, folder: &str, label: &str) -> Result<String, String> {
     let values = values(run)?;
@@ -146,6 +146,10 @@ pub fn ratios(run: &str, folder: &str, label: &str) -> Result<String, String> {
         } else {
             others.push(row);
         }
+    }
+    if let [one] = squares[..] {
+        others.push(one);
+        sides.clear();
     }
     let mut lines = String::new();
     if let (Some(least), Some(most)) = (sides.iter().min(), sides.iter().max()) {
@@ -213,7 +217,12 @@ mod tests {
             + &row(64, 1, 0.5);
         assert_eq!(
             ratios(&run, "a-run", "odd ones").unwrap(),
-            "| 1 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % | `a-run` |\n\
+            "| 3 odd ones | X, 13.1 | 1.14 x | 0.50 x | 1 | 50 % | `a-run` |\n"
+        );
+        let run = run + &row(64, 64, 1.5);
+        assert_eq!(
+            ratios(&run, "a-run", "odd ones").unwrap(),
+            "| 2 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % | `a-run` |\n\
              | 2 odd ones | X, 13.1 | 1.00 x | 0.50 x | 1 | 50 % | `a-run` |\n"
         );
     }

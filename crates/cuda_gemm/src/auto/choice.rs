@@ -25,7 +25,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Whether the kernel keeps what rounding takes from sums and products, where C has few rows: that for one column does.
+    /// Whether the kernel keeps what rounding takes from sums and products, whatever K is, where C has few rows: that for one column
+    /// does. `tile_16x16x16` does so of a short K alone.
     pub(super) fn is_compensated(&self) -> bool {
         self.descriptor.tile().bn == 1
     }

@@ -31,9 +31,10 @@ pub struct Launch {
 /// all are 0 where none do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// Of f32: a tile of C per block, or three per persistent block.
+    /// Of f32: a tile of C per block, or three per persistent block; of a kernel for tensor cores as
+    /// [`TensorCoreDescriptor::splits`](kernels_gpu::TensorCoreDescriptor::splits) says.
     pub partials: u128,
-    /// Of u32, zeros: one per tile of C that is shared.
+    /// Of u32, zeros: one per tile of C that is shared, or as it says there.
     pub counters: u128,
 }
 
