@@ -42,7 +42,7 @@
 //! # Few elements
 //!
 //! A product of few elements takes what a launch takes, and its error is a matter of luck unless sums are compensated: a
-//! kernel that does so is taken, if it is not slower by far, and if K is longer than `tile_16x16x16` compensates itself.
+//! kernel that does so is taken, if it is not slower by far. Of one or two products it gains nothing.
 
 use kernels_gpu::{KernelAbi, KernelDescriptor};
 
@@ -95,10 +95,10 @@ const PAIRS: f64 = 0.95;
 const UNEVEN: f64 = 0.3;
 
 /// Elements of C, up to which a kernel with compensated sums is taken, from which K on, and how much longer than the fastest it may
-/// take: up to a K of 12 `tile_16x16x16` compensates itself (`COMPENSATED_K` of its geometry). By the model `skinny_n_32x1` takes up to 1.33 times what that does for one
-/// step, measured 1.1 to 1.3.
+/// take. By the model `skinny_n_32x1` takes up to 1.33 times what `tile_16x16x16` does for one step, measured 0.8 to 1.3; where that
+/// compensates a short K itself, it takes longer.
 const FEW: usize = 128;
-const LONG_ENOUGH: usize = 13;
+const LONG_ENOUGH: usize = 3;
 const BY_FAR: f64 = 1.35;
 
 /// A choice and the time it should take, in nanoseconds.

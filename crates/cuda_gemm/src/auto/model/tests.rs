@@ -272,7 +272,8 @@ fn sums_of_few_elements_are_compensated() {
         let model = model(vec![costs(names[0], &[(0.0, step)]), costs(names[1], &[(0.0, 10.0)])]);
         let chosen = |gemm: &Gemm| model.fastest(gemm).unwrap().choice.descriptor.name();
         assert_eq!(chosen(&Gemm::new(128, 1, 16)), names[few], "{step}");
-        assert_eq!(chosen(&Gemm::new(128, 1, 12)), names[1], "{step}");
+        assert_eq!(chosen(&Gemm::new(128, 1, 4)), names[few], "{step}");
+        assert_eq!(chosen(&Gemm::new(128, 1, 2)), names[1], "{step}");
         assert_eq!(chosen(&Gemm::new(129, 1, 16)), names[more], "{step}");
         assert_eq!(chosen(&Gemm::new(65, 1, 16).batched(2, [1040, 16, 65])), names[more], "{step}");
         let ranking = model.ranking(&Gemm::new(64, 1, 16), 2);
