@@ -21,8 +21,8 @@ pub trait Geometry {
     const STAGES: u32;
     /// Quads of a thread that go through an epilogue at once: more wait for memory less often, and take more registers.
     const EPILOGUE_QUADS: u32 = 4;
-    /// Of a K of three, which is when it helps, up to this one, a launch of no more than so many blocks, two for each of an H100's
-    /// multiprocessors, compensates the sums of each slice, since it waits for other things; 0 if none does.
+    /// The largest K of which a launch of no more blocks than the next constant says, two for each of an H100's multiprocessors,
+    /// compensates the sums of each slice, since it waits for other things; 0 if none does. Three is the least that gains.
     const COMPENSATED_K: u32 = 0;
     const COMPENSATED_BLOCKS: u32 = 264;
 
