@@ -16,7 +16,7 @@ use cuda_gemm::kernels::TENSOR_CORE;
 use cuda_gemm::{Compute, Device, DeviceChoice, Element, Gemm, InputType, Product};
 use gemm_bench::time::Samples;
 use gemm_bench::{
-    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape,
+    Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, Shape, SideBySide, buffers,
 };
 
 const SAMPLES: u32 = 4;
@@ -28,12 +28,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: tensor_core_divisions FILE")?;
     let device = Device::open(DeviceChoice::Gpu)?;
     let cublas = Selection::Cublas.load(&device, None)?;
-    let text = fs::read_to_string(&file)?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    let lines = lines.filter(|line| !line.trim().is_empty());
-    let (shapes, names): (Vec<_>, Vec<_>) =
-        lines.map(|line| line.split_once('|').unwrap_or((line, ""))).unzip();
-    for (shape, names) in shape::parse(&shapes.join("\n"), &file)?.into_iter().zip(names) {
+    for (number, line) in (1..).zip(fs::read_to_string(&file)?.lines()) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let (shape, names) = line.split_once('|').unwrap_or((line, ""));
+        let shape = shape.trim().parse::<Shape>();
+        let shape = shape.map_err(|reason| format!("{file}:{number}: {reason}"))?;
         let names: Vec<_> = names.split_whitespace().collect();
         let gemm = shape.gemm().computed_in(Compute::Bf16).stored_as(Element::Bf16);
         let mut jobs = divisions(&device, gemm, &names)?;
@@ -75,15 +77,10 @@ fn divisions(
     names: &[&str],
 ) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
     let mut jobs = Vec::new();
-    let kernel_of = |name: &str| name.split('/').next().map(str::to_owned);
-    let is_named = |kernel: &str| {
-        names.is_empty() || names.iter().any(|name| kernel_of(name).as_deref() == Some(kernel))
-    };
-    // A kernel's name alone is that of all its divisions.
+    let is_named =
+        |kernel: &str| names.is_empty() || names.iter().any(|asked| kernel_of(asked) == kernel);
     let mut push = |name: String, plan| {
-        let kernel = kernel_of(&name);
-        let is_it = |asked: &&str| *asked == name || Some(*asked) == kernel.as_deref();
-        if names.is_empty() || names.iter().any(is_it) {
+        if names.is_empty() || names.iter().any(|asked| is_of(&name, asked)) {
             jobs.push((name, Job::product(Product::TensorCore(plan))));
         }
     };
@@ -122,11 +119,18 @@ fn divisions(
             }
         }
     }
-    let is_timed = |asked: &&&str| {
-        jobs.iter().any(|(name, _)| *name == **asked || kernel_of(name).as_deref() == Some(**asked))
-    };
-    match names.iter().find(|asked| !is_timed(asked)) {
+    match names.iter().find(|asked| !jobs.iter().any(|(name, _)| is_of(name, asked))) {
         Some(asked) => Err(format!("there is no division `{asked}` of this product").into()),
         None => Ok(jobs),
     }
+}
+
+/// The kernel that a division's name begins with.
+fn kernel_of(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+/// Whether a division has the name that is asked for, or its kernel has: then all of that one are.
+fn is_of(name: &str, asked: &str) -> bool {
+    name == asked || kernel_of(name) == asked
 }
