@@ -41,7 +41,6 @@ pub mod staging;
 mod stream_k;
 mod swizzle;
 pub mod tensor_core;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod tensor_output;
 pub mod tf32;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]

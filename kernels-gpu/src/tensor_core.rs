@@ -69,9 +69,13 @@ pub enum TensorCoreAbi {
     /// A and B where they lie:
     ///
     /// ```text
-    /// m: u32, n: u32, k: u32, alpha: f32, a: *const u16, lda: u32,
-    /// b: *const u16, ldb: u32, beta: f32, c: *mut f32, ldc: u32
+    /// m: u32, n: u32, k: u32, alpha: f32, a: *const u16, lda: u32, stride_a: u64,
+    /// b: *const u16, ldb: u32, stride_b: u64, beta: f32, c: *mut f32, ldc: u32, stride_c: u64,
+    /// options: u32, epilogue: Parameters
     /// ```
+    ///
+    /// Of a batch, the products are along the grid's second dimension, and each one's A, B and C follow by the strides.
+    /// Of `options` it knows [`HALF_OUTPUT`](options::HALF_OUTPUT).
     Pointer,
 }
 
@@ -83,13 +87,13 @@ pub type Layouts = [&'static str; 4];
 /// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
 /// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes. C may lie anywhere.
 ///
-/// The grid has one dimension: of blocks of which each takes one tile of C, or several in turn if it
+/// The grid has one dimension, but for batches of a kernel that takes pointers: of blocks of which each takes one tile of C, or several in turn if it
 /// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
 ///
 /// # Batches, transposes, epilogues
 ///
 /// A kernel that has [`layouts`](Self::layouts) computes
-/// `C = epilogue(alpha * op(A) * op(B) + beta * C)` of each product of a strided batch. It also takes
+/// `C = epilogue(alpha * op(A) * op(B) + beta * C)` of each product of a strided batch. With tensor maps it also takes
 ///
 /// ```text
 /// batch: u32, stride_c: u64, options: u32, epilogue: Parameters

@@ -20,8 +20,6 @@ use crate::matrix::Output;
 const STAGED_COLS: u32 = 32;
 /// Rows of a warp's sums.
 const ROWS: u32 = 16;
-/// Rows from the sums of one `wgmma` to those of the next.
-const BELOW: u32 = 64;
 /// A lane's sums of as many columns.
 const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
 /// Columns that an epilogue takes at once, and a lane's sums of them: the more, the less of the time is spent on waiting, and the
@@ -70,6 +68,11 @@ impl Places for Fragment {
     }
 }
 
+/// Sums of a part, for matrices of so many sums side by side.
+const fn width(sums: usize) -> usize {
+    if sums < PART { sums } else { PART }
+}
+
 /// Sums of a part of which the compiler does not know the number: registers have no addresses, so that each part has moves of
 /// its own, behind a jump.
 #[inline(always)]
@@ -77,11 +80,12 @@ fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     acc: &[[f32; SUMS]; COUNT],
     part: u32,
 ) -> [f32; PART] {
-    const { assert!(COUNT * SUMS <= 4 * PART, "there are no more arms below") };
+    const { assert!(COUNT * SUMS <= 4 * width(SUMS), "there are no more arms below") };
     let sums = |i: usize| {
         // There may be fewer.
-        let i = i * PART % (COUNT * SUMS);
-        let mut sums: [f32; PART] = array::from_fn(|j| acc[i / SUMS][i % SUMS + j]);
+        let i = i * width(SUMS) % (COUNT * SUMS);
+        let mut sums: [f32; PART] =
+            array::from_fn(|j| if j < width(SUMS) { acc[i / SUMS][i % SUMS + j] } else { 0.0 });
         // What is behind a jump cannot be computed ahead.
         sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
         sums
@@ -176,32 +180,14 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores what becomes of a sum of nothing in a few elements, whose places are `at`, if they are
-    /// inside.
-    ///
-    /// # Safety
-    /// No other thread stores these elements.
-    #[inline(always)]
-    pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
-        let old = |beta| Accumulate { c: self, beta };
-        let mut values = [0.0; OUTPUTS_AT_ONCE];
-        // SAFETY: as the launch promises; C can be read as well.
-        unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, old, &mut values) };
-        for i in 0..AT_ONCE {
-            let (row, col) = at(i);
-            // SAFETY: the caller's contract.
-            unsafe { self.store(row, col, values[i]) };
-        }
-    }
-
-    /// Stores a thread's sums of as many `wgmma` as `acc` has, each [`BELOW`] rows below the one before, those of its warp
-    /// from (row, col) on: see [`cuda_std::wgmma`].
+    /// Stores a thread's sums of as many matrices as `acc` has, each `BELOW` rows below the one before, those of its warp
+    /// from (row, col) on, as `wgmma` leaves them: see [`cuda_std::wgmma`]. Those of `mma.sync` side by side lie likewise.
     ///
     /// # Safety
     /// A whole warp calls this together, with its own `staging` of [`STAGING`] elements, and no other
     /// thread stores these elements.
     #[inline(always)]
-    pub unsafe fn store_fragments<const SUMS: usize, const COUNT: usize>(
+    pub unsafe fn store_fragments<const BELOW: u32, const SUMS: usize, const COUNT: usize>(
         self,
         row: u32,
         col: u32,
@@ -226,9 +212,9 @@ impl<const F16: bool> TensorOutput<F16> {
             return;
         }
         // Not known to the compiler, so that the loop is not unrolled.
-        let parts = black_box((COUNT * SUMS / PART) as u32);
+        let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
         for part in 0..parts {
-            let across = (SUMS / PART) as u32;
+            let across = (SUMS / width(SUMS)) as u32;
             let (down, first) = (part / across * BELOW, col + part % across * PART_COLS);
             if row + down >= self.c.rows {
                 break;
@@ -244,20 +230,23 @@ impl<const F16: bool> TensorOutput<F16> {
             let places = Fragment { row: row + within.row, col: first + within.col };
             let old = |beta| Accumulate { c: self, beta };
             // SAFETY: as the launch promises; C can be read as well.
-            unsafe { self.c.apply_epilogue(self.epilogue, PART, places, old, &mut values) };
+            unsafe { self.c.apply_epilogue(self.epilogue, width(SUMS), places, old, &mut values) };
+            let halves = (width(SUMS) / STAGED_SUMS) as u32;
             let half =
                 |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
             // SAFETY: inside, and aligned, or else the warp's own memory, which all have read when the
             // loop begins anew; the warp is together.
             unsafe {
-                if is_aligned && first + PART_COLS <= self.c.cols {
+                if is_aligned && first + halves * STAGED_COLS <= self.c.cols {
                     // A lane stores where others have read the old C, and exchanges order no memory.
                     warp::sync_warp(u32::MAX);
                     self.store_direct(row, first, lane, half(false));
-                    self.store_direct(row, first + STAGED_COLS, lane, half(true));
+                    if halves == 2 {
+                        self.store_direct(row, first + STAGED_COLS, lane, half(true));
+                    }
                     continue;
                 }
-                for second in 0..black_box(2) {
+                for second in 0..black_box(halves) {
                     let (row, first) = (black_box(row), first + second * STAGED_COLS);
                     let values: [f32; STAGED_SUMS] =
                         if second == 0 { half(false) } else { half(true) };
@@ -343,18 +332,6 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores an element, if it is inside.
-    ///
-    /// # Safety
-    /// No other thread stores it.
-    #[inline(always)]
-    pub(crate) unsafe fn store(self, row: u32, col: u32, value: f32) {
-        if row < self.c.rows && col < self.c.cols {
-            // SAFETY: inside, and this thread's own.
-            unsafe { self.store_inside(row, col, value) };
-        }
-    }
-
     /// Stores an element.
     ///
     /// # Safety
@@ -373,6 +350,40 @@ impl<const F16: bool> TensorOutput<F16> {
             } else {
                 vec::store(self.c.pointer.add(at), [value]);
             }
+        }
+    }
+}
+
+/// For kernels by `wgmma`.
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+impl<const F16: bool> TensorOutput<F16> {
+    /// Stores what becomes of a sum of nothing in a few elements, whose places are `at`, if they are
+    /// inside.
+    ///
+    /// # Safety
+    /// No other thread stores these elements.
+    #[inline(always)]
+    pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
+        let old = |beta| Accumulate { c: self, beta };
+        let mut values = [0.0; OUTPUTS_AT_ONCE];
+        // SAFETY: as the launch promises; C can be read as well.
+        unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, old, &mut values) };
+        for i in 0..AT_ONCE {
+            let (row, col) = at(i);
+            // SAFETY: the caller's contract.
+            unsafe { self.store(row, col, values[i]) };
+        }
+    }
+
+    /// Stores an element, if it is inside.
+    ///
+    /// # Safety
+    /// No other thread stores it.
+    #[inline(always)]
+    pub(crate) unsafe fn store(self, row: u32, col: u32, value: f32) {
+        if row < self.c.rows && col < self.c.cols {
+            // SAFETY: inside, and this thread's own.
+            unsafe { self.store_inside(row, col, value) };
         }
     }
 }

@@ -328,7 +328,7 @@ unsafe fn gemm<
         let staging = staging.add(warp * STAGING);
         let c = tiles.output(c, product);
         // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
-        unsafe { c.store_fragments(row, col, staging, array::from_ref(&acc)) };
+        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, array::from_ref(&acc)) };
         tile += thread::grid_dim_x();
     }
 }

@@ -271,7 +271,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         let staging = staging.add(warp * STAGING);
         let c = tiles.output(c, product);
         // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
-        unsafe { c.store_fragments(row, col, staging, &acc) };
+        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, &acc) };
         // Those of the other warpgroup's tile.
         state = state.skip::<STAGES>(steps);
         tile += WARPGROUPS * thread::grid_dim_x();

@@ -327,6 +327,21 @@ impl Products<'_> {
     ///
     /// Those of [`Reference::check`].
     pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
+        self.check_in(self.operands.gemm().compute, result)
+    }
+
+    /// The same of a result that was computed so: in f32 for a product in TF32, it is to be as accurate as that.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn check_in(&self, compute: Compute, result: &Matrix) -> Result<Check, Error> {
+        let asked = self.operands.gemm().compute;
+        if compute == Compute::F32 && asked != Compute::F32 {
+            let fma = Arithmetic { input: asked.element(), products: gemm_verify::Products::Fma };
+            let references = self.references.iter().map(|one| one.clone().computed_by(fma));
+            return self.compare(result, &references.collect::<Vec<_>>());
+        }
         match &self.in_tf32[..] {
             [] => self.compare(result, &self.references),
             in_tf32 => self.compare(result, in_tf32),

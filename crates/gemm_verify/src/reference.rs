@@ -15,6 +15,7 @@ use crate::product::{begin, piece, product};
 const TASKS: usize = 1024;
 
 /// The reference of a [`Problem`], computed once for any number of results.
+#[derive(Clone)]
 pub struct Reference<'a> {
     problem: Problem<'a>,
     /// The inner dimension, 0 where alpha is 0.
@@ -32,12 +33,14 @@ pub struct Reference<'a> {
     output: Element,
 }
 
+#[derive(Clone)]
 enum Values {
     /// `alpha * A * B + beta * C`, m x n.
     Full(Vec<f64>),
     Sampled(Sampled),
 }
 
+#[derive(Clone)]
 struct Sampled {
     /// Which rows and columns, in increasing order.
     rows: Vec<usize>,

@@ -136,10 +136,11 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                         none => none.insert(operands.reference(bound, seed.unwrap_or(0))?),
                     };
                     let unrounded = || reference.check_unrounded(&result);
+                    let check = || reference.check_in(job.gemm().compute, &result);
                     Ok::<_, BenchError>(match (candidate.title.is_cublas(), gemm.compute) {
                         (true, _) => (unrounded()?, None),
-                        (false, Compute::Tf32) => (reference.check(&result)?, Some(unrounded()?)),
-                        (false, _) => (reference.check(&result)?, None),
+                        (false, Compute::Tf32) => (check()?, Some(unrounded()?)),
+                        (false, _) => (check()?, None),
                     })
                 },
             )?;

@@ -245,7 +245,13 @@ impl Auto {
         match compute {
             Compute::F32 => self.basis.to_string(),
             Compute::Tf32 | Compute::Tf32x3 => {
-                tf32::basis(tf32::target(self.device.info())).to_owned()
+                let basis = tf32::basis(tf32::target(self.device.info()));
+                match &self.basis {
+                    Basis::Measured { .. } => {
+                        format!("{basis}; kernels for f32 by what was {}", self.basis)
+                    }
+                    Basis::Size { .. } | Basis::Software => basis.to_owned(),
+                }
             }
             Compute::Bf16 | Compute::F16 => {
                 let basis = tensor_core::basis(self.device.info());
@@ -259,20 +265,41 @@ impl Auto {
 
     /// The kernel and the splits for a product of f32 matrices. It takes some microseconds.
     ///
+    /// A product in TF32, or tf32x3, gets a kernel for f32 where that should be faster: as a rule where memory is what takes the
+    /// time, as with one row. FMAs are at least as accurate.
+    ///
     /// # Errors
     ///
     /// Those of [`Gemm::validate`], and [`Error::Compute`] for a product of others.
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
-        let info = self.device.info();
-        if let Some(choice) = tf32::choose(gemm, tf32::target(info), info.limits.multiprocessors) {
-            return Ok(choice);
+        match gemm.compute {
+            Compute::F32 => Ok(self.choose_fma(gemm)),
+            Compute::Tf32 | Compute::Tf32x3 => {
+                let info = self.device.info();
+                let (target, multiprocessors) = (tf32::target(info), info.limits.multiprocessors);
+                let fma = self.fastest_fma(gemm);
+                let (choice, ns) = tf32::choose(gemm, target, multiprocessors);
+                Ok(fma.filter(|fma| fma.ns < ns).map_or(choice, |fma| fma.choice))
+            }
+            Compute::Bf16 | Compute::F16 => {
+                let reason = "it has kernels of its own: use `Auto::product`".to_owned();
+                Err(gemm.compute.refused(reason))
+            }
         }
-        if gemm.compute != Compute::F32 {
-            let reason = "it has kernels of its own: use `Auto::product`".to_owned();
-            return Err(gemm.compute.refused(reason));
+    }
+
+    /// The choice that takes the least time in f32 for a product that may be computed in it, if there are measurements.
+    fn fastest_fma(&self, gemm: &Gemm) -> Option<Estimate> {
+        match &self.basis {
+            Basis::Measured { model, .. } => model.fastest(&gemm.computed_in(Compute::F32)),
+            Basis::Size { .. } | Basis::Software => None,
         }
-        Ok(match &self.basis {
+    }
+
+    /// The choice for a product in f32, which is valid.
+    fn choose_fma(&self, gemm: &Gemm) -> Choice {
+        match &self.basis {
             Basis::Measured { model, .. } => match self.exception(gemm) {
                 Some(choice) => choice,
                 // Any kernel computes nothing.
@@ -283,7 +310,7 @@ impl Auto {
             },
             Basis::Size { multiprocessors, rungs } => rule::for_gpu(gemm, *multiprocessors, rungs),
             Basis::Software => rule::for_software(gemm),
-        })
+        }
     }
 
     /// What was measured to be fastest for this very product, against what its costs say.
@@ -361,13 +388,17 @@ impl Auto {
         self.plan_choice(gemm, self.choose(&gemm)?)
     }
 
-    /// As [`Auto::plan`], with the choice given.
+    /// As [`Auto::plan`], with the choice given. With a kernel for f32 a product in TF32, or tf32x3, is one in f32.
     ///
     /// # Errors
     ///
     /// Those of [`Device::kernel`].
     pub fn plan_choice(&self, gemm: Gemm, choice: Choice) -> Result<PlanBuilder, Error> {
         let Choice { descriptor, splits, staged } = choice;
+        let gemm = match (gemm.compute, Compute::of_kernel(descriptor)) {
+            (Compute::Tf32 | Compute::Tf32x3, Compute::F32) => gemm.computed_in(Compute::F32),
+            _ => gemm,
+        };
         Ok(self.kernel(descriptor)?.plan(gemm).splits(splits).staged(staged))
     }
 

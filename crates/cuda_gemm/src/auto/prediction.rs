@@ -66,7 +66,9 @@ impl Auto {
                         memory_bound: None,
                     }
                 };
+                let fma = self.ranking(&gemm.computed_in(Compute::F32), count);
                 let mut all: Vec<_> = times.map(of).collect();
+                all.extend(fma.into_iter().map(Prediction::from));
                 all.sort_by(|one, other| one.ns.total_cmp(&other.ns));
                 let mut names = Vec::new();
                 all.retain(|one| {

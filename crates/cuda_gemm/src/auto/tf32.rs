@@ -57,12 +57,13 @@ const QUAD: usize = 4;
 /// Elements by which copies of A and B may be larger than these in any case: 16 MiB.
 const MOST_PADDING: u128 = 1 << 22;
 
-/// The kernel and the splits that should take the least time; none for a product that they do not compute
-/// as it says.
-pub(super) fn choose(gemm: &Gemm, target: Target, multiprocessors: u32) -> Option<Choice> {
+/// The kernel and the splits that should take the least time for a product in TF32 or tf32x3, and nanoseconds.
+pub(super) fn choose(gemm: &Gemm, target: Target, multiprocessors: u32) -> (Choice, f64) {
     let all = times(gemm, target, multiprocessors);
-    let (descriptor, splits, _) = all.min_by(|(.., one), (.., other)| one.total_cmp(other))?;
-    Some(Choice { descriptor, splits: splits as u32, staged: is_staged(gemm, descriptor) })
+    let least = all.min_by(|(.., one), (.., other)| one.total_cmp(other));
+    let (descriptor, splits, us) = least.expect("some computes every product");
+    let staged = is_staged(gemm, descriptor);
+    (Choice { descriptor, splits: splits as u32, staged }, 1e3 * us)
 }
 
 /// The kernels for a target that compute a product, with each number of splits, and microseconds.
@@ -158,7 +159,7 @@ mod tests {
 
     /// On an H200.
     fn chosen(gemm: Gemm, compute: Compute) -> Choice {
-        choose(&gemm.computed_in(compute), Target::Sm90a, 132).unwrap()
+        choose(&gemm.computed_in(compute), Target::Sm90a, 132).0
     }
 
     /// Of unsplit kernels, whose times are in the runs.
@@ -194,7 +195,6 @@ mod tests {
         // By bulk copies, which need no word of it.
         let large = chosen(Gemm::new(4095, 4097, 4099), Compute::Tf32);
         assert_eq!(large.to_string(), "tf32_256x128");
-        assert!(choose(&Gemm::new(4, 4, 4), Target::Sm90a, 132).is_none(), "FMAs");
     }
 
     #[test]
@@ -232,8 +232,7 @@ mod tests {
         ] {
             // As many large tiles as multiprocessors.
             let whole = Gemm::new(12 * 128, 9 * 128, 4096);
-            let chosen =
-                |gemm: Gemm| choose(&gemm.computed_in(compute), Target::Sm80, 108).unwrap();
+            let chosen = |gemm: Gemm| choose(&gemm.computed_in(compute), Target::Sm80, 108).0;
             assert_eq!(chosen(Gemm::new(256, 256, 64)).descriptor.name(), small);
             assert_eq!(chosen(whole).descriptor.name(), large);
             let pointers = whole.batched_pointers(2);

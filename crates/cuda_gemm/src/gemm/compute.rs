@@ -12,7 +12,8 @@ use crate::error::Error;
 /// [`Epilogue`](crate::Epilogue) reads are f32 in each of them.
 ///
 /// It is the caller's choice. [`Auto::product`](crate::Auto::product) takes a kernel of what the product
-/// says. A kernel that is chosen by hand is a choice, too: it computes in its own precision, which its name
+/// says, but for products in TF32, or tf32x3, that FMAs of f32 compute faster, and no less accurately
+/// ([`Auto::choose`](crate::Auto::choose)). A kernel that is chosen by hand is a choice, too: it computes in its own precision, which its name
 /// says. With it a product may leave this at the default, `F32`; another that is not the kernel's is refused.
 ///
 /// ```

@@ -137,11 +137,16 @@ parameters! {
         alpha: f32,
         a: Address,
         lda: u32,
+        stride_a: u64,
         b: Address,
         ldb: u32,
+        stride_b: u64,
         beta: f32,
         c: Address,
         ldc: u32,
+        stride_c: u64,
+        options: u32,
+        epilogue: epilogue::Parameters,
     }
 
     /// Those of [`KernelAbi::Tf32TensorMap`].
@@ -290,20 +295,16 @@ mod tests {
         let is_here = |abi| is_hopper || abi == TensorCoreAbi::Pointer;
         let tensor_core = TENSOR_CORE.iter().filter(|descriptor| is_here(descriptor.abi()));
         let tensor_core = tensor_core.flat_map(|descriptor| {
-            InputType::ALL.into_iter().flat_map(|input| match descriptor.layouts(input) {
-                Some(names) => {
-                    let kinds = &TensorCoreParameters::KINDS[..count(descriptor)];
-                    names.map(|name| (name, kinds)).to_vec()
-                }
-                None => {
-                    let kinds = match descriptor.abi() {
-                        TensorCoreAbi::TensorMap => {
-                            &TensorCoreParameters::KINDS[..count(descriptor)]
-                        }
-                        TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
-                    };
-                    vec![(descriptor.entry_point(input), kinds)]
-                }
+            let kinds = match descriptor.abi() {
+                TensorCoreAbi::TensorMap => &TensorCoreParameters::KINDS[..count(descriptor)],
+                TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
+            };
+            InputType::ALL.into_iter().flat_map(move |input| {
+                let names = match descriptor.layouts(input) {
+                    Some(names) => names.to_vec(),
+                    None => vec![descriptor.entry_point(input)],
+                };
+                names.into_iter().map(move |name| (name, kinds))
             })
         });
         let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));

@@ -266,7 +266,8 @@ impl Comparison {
             }
             Err(error) => return Err(error.into()),
         };
-        let check = observer.step(Step::Check, || reference.check(&first))?;
+        let check =
+            observer.step(Step::Check, || reference.check_in(job.gemm().compute, &first))?;
         let unrounded = match reference.operands().gemm().compute {
             Compute::Tf32 => observer.step(Step::Check, || reference.check_unrounded(&first))?,
             _ => check,

@@ -109,9 +109,10 @@ impl TensorCoreBuilder {
         let (copies, map_cache) = (copies.transpose()?, MapCache::default());
         // So many that all tiles can be counted.
         let blocks = (division.tiles * u64::from(division.splits)).max(1);
-        let most_products = match division.clusters {
-            None => ((MOST_TILES - 1) / blocks) as usize,
-            Some(_) => gemm.batch.max(1),
+        let most_products = match (kernel.descriptor().abi(), division.clusters) {
+            (TensorCoreAbi::Pointer, _) => kernel.device().info().limits.grid[1].max(1) as usize,
+            (TensorCoreAbi::TensorMap, None) => ((MOST_TILES - 1) / blocks) as usize,
+            (TensorCoreAbi::TensorMap, Some(_)) => gemm.batch.max(1),
         };
         Ok(TensorCorePlan {
             kernel,
@@ -152,14 +153,7 @@ impl TensorCoreBuilder {
         if gemm.pointers {
             return refused("batches of pointers", "enqueue one product after the other");
         }
-        let hint = match descriptor.abi() {
-            TensorCoreAbi::TensorMap => {
-                "choose `auto`, which takes one that does (`Auto::tensor_core`)"
-            }
-            TensorCoreAbi::Pointer => {
-                "the kernels for compute capability 9.0 do, as `wgmma_persistent`; without such a GPU choose the software device `soft-sm90` (`DeviceChoice::SoftSm90`)"
-            }
-        };
+        let hint = "choose `auto`, which takes one that does (`Auto::tensor_core`)";
         let layouts = descriptor.layouts(input);
         for (is_asked, what) in [
             (gemm.trans_a || gemm.trans_b, "transposes"),

@@ -49,13 +49,13 @@ impl TensorCorePlan {
             operands = unsafe { self.staged(operands) }?;
         }
         let [a, b] = operands;
-        let most = self.most_products;
         let function = functions[division.entry(transposes)].as_ref();
         let function = function.expect("`prepare` has loaded what these shapes may need");
         if descriptor.abi() == TensorCoreAbi::Pointer {
             // SAFETY: the caller's contract.
-            return unsafe { self.launch_plain(function, [m, n, k], [a, b, c], [alpha, beta]) };
+            return unsafe { self.launch_by_pointers(function, [a, b, c], extras, [alpha, beta]) };
         }
+        let most = self.most_products;
         let addresses = self.workspace.as_ref().map_or([0; 2], Buffers::addresses);
         let [partials, counters] = addresses.map(Address);
         for first in (0..gemm.batch).step_by(most) {
@@ -120,25 +120,51 @@ impl TensorCorePlan {
     ///
     /// # Safety
     ///
-    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes.
-    unsafe fn launch_plain(
+    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes, and the function takes them as they lie.
+    unsafe fn launch_by_pointers(
         &self,
         function: &EntryPoint,
-        [m, n, k]: [u32; 3],
-        [a, b, c]: [OperandLayout; 3],
+        operands: [OperandLayout; 3],
+        extras: RawExtras,
         [alpha, beta]: [f32; 2],
     ) -> Result<(), Error> {
-        let descriptor = self.kernel.descriptor();
-        let [lda, ldb, ldc] = [a, b, c].map(|operand| operand.ld as u32);
-        let [a, b, c] = [a, b, c].map(|operand| Address(operand.address));
-        let mut arguments = TensorCorePointers { m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
-        let (threads, shared) =
-            (descriptor.threads(), descriptor.shared_bytes(self.division.blocks));
-        // SAFETY: as in `launch`; there is a block for each tile.
-        unsafe {
-            let tiles = self.division.tiles as u32;
-            function.launch(&self.stream, tiles, threads, shared, &arguments.pointers())
+        let Self { kernel, stream, gemm, division, most_products, .. } = self;
+        let descriptor = kernel.descriptor();
+        // All fit 32 bits: `Gemm::validate` accepted them.
+        let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
+        let options = if gemm.output == Element::F32 { 0 } else { options::HALF_OUTPUT };
+        for first in (0..gemm.batch).step_by(*most_products) {
+            let products = (*most_products).min(gemm.batch - first) as u32;
+            let operands = operands.map(|operand| operand.of_product(first));
+            let [lda, ldb, ldc] = operands.map(|operand| operand.ld as u32);
+            let [stride_a, stride_b, stride_c] = operands.map(|operand| operand.stride as u64);
+            let [a, b, c] = operands.map(|operand| Address(operand.address));
+            let epilogue = extras.parameters(gemm, [0; 2], first);
+            let mut arguments = TensorCorePointers {
+                m,
+                n,
+                k,
+                alpha,
+                a,
+                lda,
+                stride_a,
+                b,
+                ldb,
+                stride_b,
+                beta,
+                c,
+                ldc,
+                stride_c,
+                options,
+                epilogue,
+            };
+            let grid = (division.tiles as u32, products);
+            let (threads, shared) =
+                (descriptor.threads(), descriptor.shared_bytes(division.blocks));
+            // SAFETY: as in `launch`; there is a block for each tile of each product.
+            unsafe { function.launch(stream, grid, threads, shared, &arguments.pointers())? };
         }
+        Ok(())
     }
 
     /// A and B where bulk copies reach their rows, or else copies of them, which are enqueued.
