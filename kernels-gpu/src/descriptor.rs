@@ -208,17 +208,40 @@ pub enum KernelAbi {
     ///
     /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
     Tf32TensorMap,
+    /// A and B behind tensor maps that round them to TF32, with split-K and batches:
+    ///
+    /// ```text
+    /// m: u32, n: u32, k: u32, alpha: f32, map_a: TensorMap, map_b: TensorMap,
+    /// beta: f32, c: *mut f32, ldc: u32, depth: u32, partials: *mut f32, counters: *mut u32,
+    /// splits: u32, stride_c: u64, options: u32, layout: u32, epilogue: epilogue::Parameters
+    /// ```
+    ///
+    /// The maps are as for `Tf32TensorMap`, but that boxes of A have no more than `m` rows. The grid, `depth`, `partials`,
+    /// `counters` and `splits` are as for `SplitK`. `layout` is a sum of [`TRANSPOSED_B`](crate::matrix::TRANSPOSED_B) and
+    /// [`TRANSPOSED_C`](crate::matrix::TRANSPOSED_C), of which the latter says that C lies as its transpose: n x m elements,
+    /// with `ldc >= m`.
+    ///
+    /// Such a kernel is only in the PTX for compute capability 9.0 (`sm_90a`).
+    Tf32SplitK,
 }
 
 impl KernelAbi {
     /// Whether the last parameter is an [epilogue](crate::epilogue).
     pub const fn has_epilogue(self) -> bool {
-        matches!(self, Self::Batched | Self::SplitK | Self::StreamK | Self::Tf32TensorMap)
+        match self {
+            Self::Gemm | Self::TensorMap => false,
+            Self::Batched
+            | Self::SplitK
+            | Self::StreamK
+            | Self::Tf32TensorMap
+            | Self::Tf32SplitK => true,
+        }
     }
 
     /// Whether a launch takes all products of a strided batch.
     pub const fn has_batches(self) -> bool {
-        matches!(self, Self::Batched | Self::SplitK | Self::StreamK | Self::Tf32TensorMap)
+        // Who has the one has the other.
+        self.has_epilogue()
     }
 
     /// Whether it also takes those of a batch of pointers.
@@ -228,7 +251,12 @@ impl KernelAbi {
 
     /// Whether A and B lie behind tensor maps, which the driver must be able to make.
     pub const fn has_tensor_maps(self) -> bool {
-        matches!(self, Self::TensorMap | Self::StreamK | Self::Tf32TensorMap)
+        matches!(self, Self::TensorMap | Self::StreamK | Self::Tf32TensorMap | Self::Tf32SplitK)
+    }
+
+    /// Whether several blocks can share a tile of C, each with its part of K.
+    pub const fn splits_k(self) -> bool {
+        matches!(self, Self::SplitK | Self::Tf32SplitK)
     }
 }
 
@@ -309,16 +337,20 @@ impl KernelDescriptor {
         self.unaligned
     }
 
+    /// Whether C may lie as its transpose.
+    pub const fn transposes_c(&self) -> bool {
+        match self.unaligned {
+            Some(unaligned) => unaligned.transposes_c,
+            None => matches!(self.abi, KernelAbi::Tf32SplitK),
+        }
+    }
+
     /// How A, or B, is read if it lies as it is, or as its transpose.
     pub const fn reads(&self, is_b: bool, transposed: bool) -> Reads {
         let which = is_b as usize;
         match (self.abi, self.unaligned) {
-            (KernelAbi::TensorMap | KernelAbi::StreamK | KernelAbi::Tf32TensorMap, _)
-                if !transposed =>
-            {
-                Reads::Aligned
-            }
-            (KernelAbi::Tf32TensorMap, _) if is_b => Reads::Aligned,
+            (abi, _) if abi.has_tensor_maps() && !transposed => Reads::Aligned,
+            (KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK, _) if is_b => Reads::Aligned,
             (KernelAbi::StreamK, _) if !is_b => Reads::Aligned,
             (KernelAbi::Batched, None) => Reads::Anywhere,
             (_, Some(unaligned)) if transposed => unaligned.transposed[which],

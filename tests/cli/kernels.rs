@@ -18,7 +18,7 @@ fn list_shows_all_kernels() {
         let rung: Value = serde_json::from_str(line).unwrap();
         assert_eq!(rung["kernel"], descriptor.name());
         assert_eq!(rung["threads"], descriptor.threads());
-        assert_eq!(rung["splits"], descriptor.abi() == KernelAbi::SplitK);
+        assert_eq!(rung["splits"], descriptor.abi().splits_k());
     }
     let listed = json_lines(&lines.stdout);
     for descriptor in TENSOR_CORE {

@@ -1,6 +1,6 @@
 //! A product that is run between guard bands.
 
-use host::kernels::{KernelAbi, KernelDescriptor, LADDER, Shared, TILES};
+use host::kernels::{KernelDescriptor, LADDER, Shared, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix, PlanBuilder};
 
@@ -87,7 +87,7 @@ impl Case {
     /// Runs the product and returns C, having made sure that nothing else was written.
     pub fn run(&self, device: &Device, descriptor: &'static KernelDescriptor) -> Matrix {
         let kernel = device.kernel(descriptor).unwrap();
-        let splits = if descriptor.abi() == KernelAbi::SplitK { self.splits } else { 1 };
+        let splits = if descriptor.abi().splits_k() { self.splits } else { 1 };
         let limits = self.limits.unwrap_or(device.info().limits);
         let plan = kernel.plan(self.gemm).splits(splits).within(&limits);
         let prepared = self.with_alignment(plan).prepare().unwrap();

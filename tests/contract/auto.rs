@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use host::auto::table::{Costs, Measured};
-use host::kernels::KernelAbi;
 use host::verify::Bound;
 use host::{Auto, Device, DeviceMatrix, Gemm, Matrix, Table, find_kernel};
 
@@ -40,7 +39,7 @@ fn for_each_auto(test: impl Fn(&Device, &Auto)) {
 fn assert_right(device: &Device, auto: &Auto, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = case.with_alignment(auto.plan(case.gemm).unwrap()).prepare().unwrap();
-    if choice.descriptor.abi() == KernelAbi::SplitK {
+    if choice.descriptor.abi().splits_k() {
         assert_eq!(prepared.launch_plan().splits(), choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");

@@ -91,7 +91,7 @@ fn assert_right(
 
     let kernel = device.kernel(descriptor).unwrap();
     let splits = match descriptor.abi() {
-        KernelAbi::SplitK => splits,
+        KernelAbi::SplitK | KernelAbi::Tf32SplitK => splits,
         _ => 1,
     };
     let plan = kernel.plan(gemm).splits(splits).staged(true).prepare().unwrap();

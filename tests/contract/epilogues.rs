@@ -1,7 +1,7 @@
 //! Epilogues, and alpha and beta in device memory.
 
 use cuda_gemm::{Activation, Axis, Epilogue, Error, Extras};
-use host::kernels::{Arithmetic, KernelAbi, KernelDescriptor};
+use host::kernels::{Arithmetic, KernelDescriptor};
 use host::verify::{self, Bound, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix};
 
@@ -78,7 +78,7 @@ fn assert_right(
     let [a, b, c] = [0, 1, 2]
         .map(|i| Matrix::random(shapes[i][0] * gemm.batch, shapes[i][1], 60, i as u64 + 1));
     let given = Given::new(device, &gemm, is_shared);
-    let splits = if descriptor.abi() == KernelAbi::SplitK { splits } else { 1 };
+    let splits = if descriptor.abi().splits_k() { splits } else { 1 };
     let limits = Limits { grid: [blocks; 3], ..device.info().limits }.min(&device.info().limits);
     let kernel = device.kernel(descriptor).unwrap();
     let plan = kernel.plan(gemm).splits(splits).within(&limits).prepare().unwrap();
@@ -190,7 +190,7 @@ fn factors_in_device_memory() {
             assert!(matches!(kernel.prepare(gemm), Err(Error::Unsuited { .. })));
             return;
         }
-        let splits = if descriptor.abi() == KernelAbi::SplitK { 2 } else { 1 };
+        let splits = if descriptor.abi().splits_k() { 2 } else { 1 };
         let plan = kernel.plan(gemm).splits(splits).prepare().unwrap();
         let [a, b, c] = [0, 1, 2].map(|i| {
             let [rows, cols] = gemm.shapes()[i];

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::thread;
 
-use cuda_gemm::kernels::KernelAbi;
 use cuda_gemm::{
     Auto, Device, DeviceChoice, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Error, Gemm, Graph,
     Kernel, Matrix, Plan, Stream, find_kernel,
@@ -33,7 +32,7 @@ pub fn plans(device: &Device, stream: &Stream) -> Vec<Plan> {
     };
     let kernels = names.iter().map(|name| device.kernel(find_kernel(name).unwrap()).unwrap());
     let plan = |kernel: Kernel| {
-        let splits = if kernel.descriptor().abi() == KernelAbi::SplitK { 3 } else { 1 };
+        let splits = if kernel.descriptor().abi().splits_k() { 3 } else { 1 };
         let plan = kernel.plan(Gemm::new(70, 65, 67).scaled(1.0, 1.0)).splits(splits);
         plan.staged(true).any_alignment().on(stream).prepare().unwrap()
     };

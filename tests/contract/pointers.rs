@@ -3,7 +3,6 @@
 use cuda_gemm::{
     Activation, Axis, DeviceMatrixMut, Epilogue, Error, Extras, PointerBatch, PointerBatchMut,
 };
-use host::kernels::KernelAbi;
 use host::verify::{Bound, Method, Problem, Reference};
 use host::{DeviceMatrix, Gemm, Layout, Limits, Matrix};
 
@@ -32,7 +31,7 @@ fn every_kernel_of_batches_takes_pointers() {
             let gemm = Gemm::new(m, n, k).scaled(1.5, -0.5).transposed(trans_a, trans_b);
             let gemm = gemm.batched_pointers(count).then(epilogue);
             let limits = Limits { grid: [blocks; 3], ..device.info().limits };
-            let splits = if descriptor.abi() == KernelAbi::SplitK { 2 } else { 1 };
+            let splits = if descriptor.abi().splits_k() { 2 } else { 1 };
             let plan = kernel.plan(gemm).splits(splits).staged(staged);
             let plan = plan.within(&limits.min(&device.info().limits)).prepare().unwrap();
             let host = |i: usize| {

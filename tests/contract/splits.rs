@@ -2,7 +2,7 @@
 
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
-use host::kernels::{KernelAbi, KernelDescriptor, TILES};
+use host::kernels::{KernelDescriptor, TILES};
 use host::verify::Bound;
 use host::{DeviceMatrix, Gemm, Limits, find_kernel};
 
@@ -11,7 +11,7 @@ use crate::common::devices;
 
 /// Those for a short K cannot, and take matrices as they lie.
 fn can_split(descriptor: &KernelDescriptor) -> bool {
-    descriptor.abi() == KernelAbi::SplitK
+    descriptor.abi().splits_k()
 }
 
 /// One preparation serves any number of calls: the counters are zero again after each. The

@@ -174,7 +174,9 @@ fn geometry(descriptor: &KernelDescriptor) -> String {
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };
     let along_z = match descriptor.abi() {
-        KernelAbi::SplitK => ", z the products of a batch and their splits of K",
+        KernelAbi::SplitK | KernelAbi::Tf32SplitK => {
+            ", z the products of a batch and their splits of K"
+        }
         KernelAbi::Batched => ", z the products of a batch",
         _ => "",
     };

@@ -3,7 +3,7 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use host::kernels::tensor_core::BK;
-use host::kernels::{KernelAbi, KernelDescriptor, TENSOR_CORE};
+use host::kernels::{KernelDescriptor, TENSOR_CORE};
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, auto};
@@ -46,7 +46,7 @@ pub fn list(
             thread_tile: Some([descriptor.tile().tm, descriptor.tile().tn]),
             threads: descriptor.threads(),
             shared_bytes: descriptor.shared_bytes(),
-            splits: descriptor.abi() == KernelAbi::SplitK,
+            splits: descriptor.abi().splits_k(),
         }),
     )
 }

@@ -17,6 +17,7 @@
 //! # The kernels
 //!
 //! - [`tma`], on Hopper: bulk copies round. `tf32` alone, for large products.
+//! - [`split`], on Hopper: the same with K split, for few rows or columns.
 //! - [`wgmma`], on Hopper: producer warps round, or split.
 //! - [`mma`], on GPUs from compute capability 8.0 on: every thread rounds, or splits, what it multiplies.
 //!
@@ -36,6 +37,8 @@ pub mod mma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod producer;
 mod rounding;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod split;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod tma;
 mod warp_tile;

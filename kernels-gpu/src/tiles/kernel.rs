@@ -82,7 +82,7 @@ impl Params {
 
     /// The block's product, worked out once more, where it is needed: so it takes no registers before.
     #[inline(always)]
-    fn product(self) -> u32 {
+    pub fn product(self) -> u32 {
         // One product: nobody waits for a division.
         let product = black_box(thread::block_idx_z()).checked_div(self.splits);
         black_box(product.unwrap_or(0))

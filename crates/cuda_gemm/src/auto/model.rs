@@ -290,7 +290,8 @@ impl Model {
             | KernelAbi::Batched
             | KernelAbi::SplitK
             | KernelAbi::TensorMap
-            | KernelAbi::Tf32TensorMap => self.in_waves(costs, work, splits),
+            | KernelAbi::Tf32TensorMap
+            | KernelAbi::Tf32SplitK => self.in_waves(costs, work, splits),
         };
         let blocks = fixed_ns + step_ns.max(read);
         let staging = match work.staged_bytes {

@@ -30,7 +30,10 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
     let usable = |descriptor: &&'static KernelDescriptor| match descriptor.abi() {
         _ if !gemm.suits(descriptor) => false,
         // Tensor maps need rows that are multiples of 16 bytes apart.
-        KernelAbi::TensorMap | KernelAbi::StreamK | KernelAbi::Tf32TensorMap => {
+        KernelAbi::TensorMap
+        | KernelAbi::StreamK
+        | KernelAbi::Tf32TensorMap
+        | KernelAbi::Tf32SplitK => {
             (gemm.trans_a || gemm.lda.is_multiple_of(4))
                 && (gemm.trans_b || gemm.ldb.is_multiple_of(4))
         }
@@ -63,7 +66,8 @@ pub fn for_gpu(gemm: &Gemm, multiprocessors: u32, rungs: &[&'static KernelDescri
         | KernelAbi::Batched
         | KernelAbi::TensorMap
         | KernelAbi::StreamK
-        | KernelAbi::Tf32TensorMap => 1,
+        | KernelAbi::Tf32TensorMap
+        | KernelAbi::Tf32SplitK => 1,
     };
     let fills = |descriptor: &&&'static KernelDescriptor| {
         tiles(descriptor) * f64::from(most_splits(descriptor)) >= full

@@ -30,7 +30,10 @@ pub(super) fn target(info: &DeviceInfo) -> Target {
 /// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as
 /// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in
 /// shared memory, at 128 bytes a cycle, which are as many as rounding takes. They are never compared with the others.
-const COSTS: [(&KernelDescriptor, f64, f64); 11] = [
+const COSTS: [(&KernelDescriptor, f64, f64); 14] = [
+    (&tf32::split::TILE_16X128, 0.2, 2.0),
+    (&tf32::split::TILE_32X128, 0.2, 2.0),
+    (&tf32::split::TILE_64X128, 0.2, 2.0),
     (&tf32::tma::TILE_256X128, 0.66, 4.2),
     (&tf32::tma::TILE_192X128, 0.52, 5.5),
     (&tf32::tma::TILE_128X128, 0.42, 3.3),
@@ -75,7 +78,7 @@ pub(super) fn times(
     let kernels = TF32.iter().filter(move |kernel| {
         let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
         // The others can do without copies.
-        let pads_too_much = is_persistent(kernel) && pads_too_much(gemm, kernel);
+        let pads_too_much = has_maps(kernel) && pads_too_much(gemm, kernel);
         is_right && kernel.target() == target && !pads_too_much
     });
     kernels.flat_map(move |kernel| {
@@ -90,7 +93,7 @@ pub(super) fn times(
 pub(super) fn is_staged(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let [a, b, _] = wide_rows(gemm, [0; 3]);
     let is_wanted = !gemm.trans_a && !a || !gemm.trans_b && !b;
-    is_wanted && !is_persistent(kernel) && !pads_too_much(gemm, kernel)
+    is_wanted && !has_maps(kernel) && !pads_too_much(gemm, kernel)
 }
 
 /// Whether copies of A and B, whose rows begin on 16 bytes, would be larger than these by much, and by more than a
@@ -99,7 +102,7 @@ fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let form = KernelForm::new(gemm, kernel);
     let is_row = form.are_columns(kernel);
     let Gemm { m, n, k, lda, ldb, batch, .. } = form.gemm;
-    let is_reached = [lda, ldb].map(|ld| is_persistent(kernel) && ld.is_multiple_of(QUAD));
+    let is_reached = [lda, ldb].map(|ld| has_maps(kernel) && ld.is_multiple_of(QUAD));
     let [mut elements, mut padding] = [m as u128 * n as u128 * batch as u128, 0];
     for (i, [rows, cols]) in [[m, k], [k, n]].into_iter().enumerate() {
         let rows = rows as u128 * batch as u128;
@@ -114,6 +117,11 @@ fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
 /// Whether a block takes one tile after the other, and stores one while it computes the next.
 fn is_persistent(kernel: &KernelDescriptor) -> bool {
     kernel.abi() == KernelAbi::Tf32TensorMap
+}
+
+/// Whether bulk copies bring A and B, so that rows that do not begin on 16 bytes are copied first, without a word.
+fn has_maps(kernel: &KernelDescriptor) -> bool {
+    kernel.abi().has_tensor_maps()
 }
 
 /// Microseconds of a product.
@@ -141,7 +149,7 @@ fn copies(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
     let wide = wide_rows(gemm, [0; 3]);
     let is_copied = |i: usize| match reads[i] {
         Reads::Copied => true,
-        Reads::Aligned if is_persistent(kernel) => ![gemm.lda, gemm.ldb][i].is_multiple_of(QUAD),
+        Reads::Aligned if has_maps(kernel) => ![gemm.lda, gemm.ldb][i].is_multiple_of(QUAD),
         Reads::Aligned => !wide[i],
         Reads::Anywhere | Reads::Unaligned => false,
     };

@@ -1,6 +1,6 @@
 //! The form in which a kernel computes a product.
 
-use kernels_gpu::{KernelDescriptor, Reads};
+use kernels_gpu::{KernelAbi, KernelDescriptor, Reads};
 
 use super::operation::Gemm;
 
@@ -22,7 +22,7 @@ impl KernelForm {
     pub(crate) fn new(gemm: &Gemm, descriptor: &KernelDescriptor) -> Self {
         let gemm = with_rows(gemm.canonical(), descriptor);
         let direct = Self { gemm, transposes_c: false };
-        if !descriptor.unaligned().is_some_and(|unaligned| unaligned.transposes_c) {
+        if !descriptor.transposes_c() {
             return direct;
         }
         let other = Self {
@@ -45,7 +45,12 @@ impl KernelForm {
             let [rows, cols] =
                 [descriptor.tile().bm, descriptor.tile().bn].map(|size| size as usize);
             // Sizes fit 31 bits, or are refused.
-            (copies, form.gemm.m.div_ceil(rows) as u128 * form.gemm.n.div_ceil(cols) as u128)
+            let tiles = form.gemm.m.div_ceil(rows) as u128 * form.gemm.n.div_ceil(cols) as u128;
+            // What is copied for a kernel for few rows is small.
+            match descriptor.abi() {
+                KernelAbi::Tf32SplitK => (tiles, copies as u128),
+                _ => (copies as u128, tiles),
+            }
         };
         if cost(&other) < cost(&direct) { other } else { direct }
     }

@@ -73,7 +73,7 @@ impl LaunchPlan {
     }
 
     /// As [`LaunchPlan::new`], with K split among `splits` blocks per tile of C, for a kernel with
-    /// [`KernelAbi::SplitK`]. There are fewer splits if K has fewer steps, or where whole steps
+    /// [`KernelAbi::SplitK`] or [`KernelAbi::Tf32SplitK`]. There are fewer splits if K has fewer steps, or where whole steps
     /// do not go further, and at most 65535; 0 counts as 1.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl LaunchPlan {
         let gemm = gemm.computed_in(gemm.compute.by_hand(descriptor.name(), own)?);
         let form = KernelForm::new(&gemm, descriptor);
         let canonical = &form.gemm;
-        if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
+        if splits > 1 && !descriptor.abi().splits_k() {
             return Err(Error::CannotSplit { kernel: descriptor.name() });
         }
         if let Some(what) = gemm.unsuited(descriptor) {
@@ -120,7 +120,7 @@ impl LaunchPlan {
         let shared_bytes = u32::try_from(dynamic).expect("no more than the limit, a u32");
         let products_per_launch = match descriptor.abi() {
             // `validate` accepted the batch.
-            KernelAbi::Batched | KernelAbi::SplitK => {
+            KernelAbi::Batched | KernelAbi::SplitK | KernelAbi::Tf32SplitK => {
                 (most_splits / splits).clamp(1, canonical.batch.max(1) as u32)
             }
             KernelAbi::StreamK => stream_k::products_per_launch(descriptor, canonical),
@@ -135,7 +135,11 @@ impl LaunchPlan {
             KernelAbi::Tf32TensorMap => {
                 (persistent::launches(descriptor, canonical, limits), Workspace::default())
             }
-            KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK | KernelAbi::TensorMap => {
+            KernelAbi::Gemm
+            | KernelAbi::Batched
+            | KernelAbi::SplitK
+            | KernelAbi::TensorMap
+            | KernelAbi::Tf32SplitK => {
                 let launches = panels(descriptor, canonical, [limits.grid[0], limits.grid[1]]);
                 let workspace = split_workspace(descriptor, splits, products_per_launch, &launches);
                 (launches, workspace)

@@ -6,7 +6,7 @@ use kernels_gpu::tensor_core::options;
 use kernels_gpu::{KernelAbi, epilogue};
 
 use super::extras::RawExtras;
-use super::parameters::{self, Address, TensorParameters, Tf32Parameters};
+use super::parameters::{self, Address, TensorParameters, Tf32Parameters, Tf32SplitParameters};
 use super::plan::Plan;
 use super::staging::{Operand, layout};
 use super::tensor_map;
@@ -63,13 +63,21 @@ impl Plan {
                 stride_c: first_c.stride,
                 products,
                 is_shared: [0, 1].map(|i| operands.is_none_or(|of| of[i].stride == 0)),
-                layout: operands.map_or(0, |[a, b]| layout([&a, &b, &first_c])),
+                layout: {
+                    let [a, b] = operands.unwrap_or_default();
+                    layout([&a, &b, &first_c])
+                },
                 epilogue: extras.parameters(gemm, of_c, product),
             };
-            let is_tf32 = self.kernel.descriptor().abi() == KernelAbi::Tf32TensorMap;
             // SAFETY: the maps describe this panel's part of A and B of so many products, and the caller vouches for
             // the memory.
-            unsafe { if is_tf32 { self.launch_tf32(part) } else { self.launch_fma(part) } }?;
+            unsafe {
+                match self.kernel.descriptor().abi() {
+                    KernelAbi::Tf32TensorMap => self.launch_tf32(part),
+                    KernelAbi::Tf32SplitK => self.launch_tf32_split(part),
+                    _ => self.launch_fma(part),
+                }
+            }?;
         }
         Ok(())
     }
@@ -165,6 +173,47 @@ impl Plan {
             self.kernel.entry_points().function.launch(
                 &self.stream,
                 (part.launch.grid[0], part.launch.grid[1]),
+                (self.plan.block()[0], self.plan.block()[1]),
+                self.plan.shared_bytes(),
+                &arguments.pointers(),
+            )
+        }
+    }
+
+    /// Launches a kernel with [`KernelAbi::Tf32SplitK`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Plan::launch_fma`].
+    unsafe fn launch_tf32_split(&self, part: Part<'_>) -> Result<(), Error> {
+        let ([map_a, map_b], [alpha, beta]) = (part.maps, part.factors);
+        let [shared_a, shared_b] = part.is_shared.map(u32::from);
+        let [partials, counters] = self.workspace();
+        let is_single = self.plan.form().gemm.batch == 1;
+        let mut arguments = Tf32SplitParameters {
+            m: part.launch.m,
+            n: part.launch.n,
+            k: part.k,
+            alpha,
+            map_a,
+            map_b,
+            beta,
+            c: part.c,
+            ldc: part.ldc,
+            depth: self.plan.split_depth(),
+            partials: Address(partials),
+            counters: Address(counters),
+            splits: if is_single { 0 } else { self.plan.splits() },
+            stride_c: part.stride_c,
+            options: shared_a * options::SHARED_A + shared_b * options::SHARED_B,
+            layout: part.layout,
+            epilogue: part.epilogue,
+        };
+        // SAFETY: as in `launch_fma`.
+        unsafe {
+            self.kernel.entry_points().function.launch(
+                &self.stream,
+                (part.launch.grid[0], part.launch.grid[1], self.plan.splits() * part.products),
                 (self.plan.block()[0], self.plan.block()[1]),
                 self.plan.shared_bytes(),
                 &arguments.pointers(),

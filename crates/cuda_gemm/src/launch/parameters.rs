@@ -167,6 +167,27 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
+    /// Those of [`KernelAbi::Tf32SplitK`].
+    struct Tf32SplitParameters {
+        m: u32,
+        n: u32,
+        k: u32,
+        alpha: f32,
+        map_a: CUtensorMap,
+        map_b: CUtensorMap,
+        beta: f32,
+        c: Address,
+        ldc: u32,
+        depth: u32,
+        partials: Address,
+        counters: Address,
+        splits: u32,
+        stride_c: u64,
+        options: u32,
+        layout: u32,
+        epilogue: epilogue::Parameters,
+    }
+
     /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
     ///
     /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
@@ -261,6 +282,7 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
         KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
         KernelAbi::StreamK => TensorParameters::KINDS,
         KernelAbi::Tf32TensorMap => Tf32Parameters::KINDS,
+        KernelAbi::Tf32SplitK => Tf32SplitParameters::KINDS,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Products in any precision, by whichever kernels compute in it.
 
 use cust::memory::DevicePointer;
-use kernels_gpu::KernelAbi;
 
 use super::builder::PlanBuilder;
 use super::extras::{Extras, RawExtras};
@@ -125,7 +124,7 @@ impl Product {
     pub fn splits(&self) -> Option<u32> {
         match self {
             Self::F32(plan) => {
-                let can_split = plan.kernel().descriptor().abi() == KernelAbi::SplitK;
+                let can_split = plan.kernel().descriptor().abi().splits_k();
                 can_split.then(|| plan.launch_plan().splits())
             }
             Self::TensorCore(plan) => plan.kernel().descriptor().splits().then(|| plan.splits()),

@@ -155,6 +155,12 @@ pub(super) fn part_maps(
         KernelAbi::Tf32TensorMap => {
             tf32_maps(device, descriptor.tile(), gemm, launch, operands, products)
         }
+        KernelAbi::Tf32SplitK => {
+            // No more rows than there are: those outside take the copy engine longer.
+            let tile = descriptor.tile();
+            let tile = Tile { bm: tile.bm.min(launch.m), ..tile };
+            tf32_maps(device, tile, gemm, launch, operands, products)
+        }
         abi => {
             let products = abi.has_batches().then_some(products);
             maps(device, descriptor.tile(), gemm, launch, operands, products)
@@ -186,7 +192,7 @@ fn maps(
     Ok([map_a, map(b, first_b, [k, launch.n], [tile.bk, tile.bn], NO_SWIZZLE)?])
 }
 
-/// Those of a kernel with [`KernelAbi::Tf32TensorMap`], which round.
+/// Those of a kernel with [`KernelAbi::Tf32TensorMap`] or [`KernelAbi::Tf32SplitK`], which round.
 fn tf32_maps(
     device: &Device,
     tile: Tile,

@@ -50,7 +50,7 @@ pub fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<Str
         let reference = reference(&operands)?;
         let mut buffers = context.buffers(&operands, L2::Warm)?;
         for (splits, staged) in CHECKED {
-            if splits > 1 && descriptor.abi() != KernelAbi::SplitK {
+            if splits > 1 && !descriptor.abi().splits_k() {
                 continue;
             }
             let job = Job::rung(kernel.plan(gemm).splits(splits).staged(staged).prepare()?);
@@ -93,7 +93,9 @@ pub fn measure(
     let pace = costs.aligned[0];
     match descriptor.abi() {
         KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap | KernelAbi::Tf32TensorMap => {}
-        KernelAbi::SplitK => [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?,
+        KernelAbi::SplitK | KernelAbi::Tf32SplitK => {
+            [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?
+        }
         KernelAbi::StreamK => {
             [costs.reduction_ns, costs.partial_ns] = benchmark.stream_k_fixup(pace)?;
             costs.tile_ns = benchmark.tile(pace)?;

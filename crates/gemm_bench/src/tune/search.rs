@@ -6,7 +6,6 @@
 //! accumulation length is shorter then.
 
 use cuda_gemm::auto::{Auto, Choice, Estimate, Model};
-use cuda_gemm::kernels::KernelAbi;
 use cuda_gemm::{Error as GemmError, Gemm};
 
 use super::context::{self, BenchmarkContext, TimedJob, check};
@@ -129,7 +128,7 @@ impl CandidateSearch<'_> {
 
 /// The same with about twice the splits; `None` where that is not possible.
 fn with_more_splits(model: &Model, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-    if choice.descriptor.abi() != KernelAbi::SplitK {
+    if !choice.descriptor.abi().splits_k() {
         return None;
     }
     let further = model.time(gemm, Choice { splits: 2 * choice.splits, ..choice })?;

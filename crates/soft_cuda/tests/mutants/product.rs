@@ -45,7 +45,7 @@ impl Product {
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let mut all: Vec<Product> =
             [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into();
-        if spec.abi() == KernelAbi::SplitK {
+        if spec.abi().splits_k() {
             let whole = [2, 3, 4].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(whole.map(|of| Product { splits: 1, odd_c: 1 - of.odd, ..of }));
         }
@@ -72,7 +72,7 @@ impl Product {
             let infinite = [13, 5].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(infinite.map(|of| Product { infinite: true, ..of }));
         }
-        if spec.abi() == KernelAbi::Tf32TensorMap {
+        if matches!(spec.abi(), KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK) {
             let across = [13, 1, 9].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(across.map(|of| Product { transposed_b: true, ..of }));
         }
@@ -90,7 +90,7 @@ impl Product {
             beta: 0.5,
             odd,
             odd_c: 0,
-            splits: if spec.abi() == KernelAbi::SplitK { SPLITS } else { 1 },
+            splits: if spec.abi().splits_k() { SPLITS } else { 1 },
             transposed_a: false,
             transposed_b: false,
             infinite: false,
@@ -154,7 +154,7 @@ impl Product {
             // One product of a batch, where the maps have a dimension for it.
             let rank = if spec.abi().has_batches() { 3 } else { 2 };
             let element = match spec.abi() {
-                KernelAbi::Tf32TensorMap => TensorElement::Tf32,
+                KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK => TensorElement::Tf32,
                 _ => TensorElement::F32,
             };
             let (dims, boxes) = ([cols, rows, 1].map(u64::from), [boxes[0], boxes[1], 1]);
@@ -169,8 +169,8 @@ impl Product {
         let float = |value: f32| value.to_le_bytes().to_vec();
         let head = [word(m), word(n), word(k), float(1.0)];
         let tail = [float(self.beta), long(c_passed), word(ldc)];
-        let operands = if spec.abi() == KernelAbi::Tf32TensorMap {
-            let map_a = map(a, [k, m], lda, [tile.bk, tile.bm], Swizzle::Bytes128)?;
+        let operands = if matches!(spec.abi(), KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK) {
+            let map_a = map(a, [k, m], lda, [tile.bk, tile.bm.min(m)], Swizzle::Bytes128)?;
             let rows = if self.transposed_b { tile.bn } else { tile.bk };
             vec![map_a, map(b, [cols_b, rows_b], ldb, [tile.bk, rows], Swizzle::Bytes128)?]
         } else if spec.abi().has_tensor_maps() {
@@ -205,6 +205,12 @@ impl Product {
             KernelAbi::Tf32TensorMap => {
                 let layout = word(if self.transposed_b { TRANSPOSED_B } else { 0 });
                 vec![word(1), long(0), word(0), layout, vec![0; size_of::<Parameters>()]]
+            }
+            KernelAbi::Tf32SplitK => {
+                let layout = word(if self.transposed_b { TRANSPOSED_B } else { 0 });
+                let splits = [word(depth), long(partials), long(counters), word(shares)];
+                let rest = [long(0), word(0), layout, vec![0; size_of::<Parameters>()]];
+                splits.into_iter().chain(rest).collect()
             }
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);

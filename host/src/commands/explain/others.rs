@@ -2,7 +2,7 @@
 
 use host::Compute;
 use host::kernels::tensor_core::BK;
-use host::kernels::{KernelAbi, KernelDescriptor, TENSOR_CORE_LADDER, TensorCoreDescriptor, Tile};
+use host::kernels::{KernelDescriptor, TENSOR_CORE_LADDER, TensorCoreDescriptor, Tile};
 use serde::Serialize;
 
 use super::{geometry, plain, title};
@@ -41,7 +41,7 @@ pub fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
             thread_tile: [tm, tn],
             threads: descriptor.threads(),
             shared_bytes: descriptor.shared_bytes(),
-            splits: descriptor.abi() == KernelAbi::SplitK,
+            splits: descriptor.abi().splits_k(),
         }),
         Format::Table => {
             let runs = match compute {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use host::kernels::KernelAbi;
 use host::{Compute, DeviceChoice, KernelOptions, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
@@ -154,7 +153,7 @@ impl RunArgs {
     /// [`Error::Usage`].
     pub fn check(&self, choice: Selection) -> Result<(), Error> {
         let (is_one, is_split) = match choice {
-            Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
+            Selection::Rung(descriptor) => (true, descriptor.abi().splits_k()),
             Selection::TensorCore(_) => (true, false),
             _ => (false, false),
         };

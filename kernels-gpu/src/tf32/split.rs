@@ -1,0 +1,478 @@
+//! TF32 by bulk copies, with K split: for few rows, or few columns.
+//!
+//! # The idea
+//!
+//! A product of 16 rows reads each element of B for 16 operations: how fast device memory is read is what limits it, and for that
+//! all multiprocessors must read at once. There are too few tiles of C for all of them, so that several blocks share each, every
+//! one with its part of K (*split-K*).
+//!
+//! # What changed
+//!
+//! Against [`tma`](super::tma), which computes `C^T = B^T * A^T` likewise, with 64 columns of C for each warpgroup:
+//!
+//! - A tile has as few rows of C as `wgmma` can have, 16, 32 or 64, and a block computes one of them, or with split-K a part of
+//!   its sum. The last block of a tile to come adds up the parts, always in the same order.
+//! - Two blocks share a multiprocessor: one loads while the other one stores, or adds up.
+//! - C may lie as its transpose: the launch has A and B change places where C has few columns.
+//! - Of A no more rows are copied than there are: rows outside of a matrix take the copy engine longer than others.
+//! - The first tiles of B are brought to the L2 cache while the launch in front ends.
+//!
+//! # What should get better, and what comes next
+//!
+//! A step along K is a bulk copy of 16 KB of B, of which a multiprocessor has ten in flight. An A that lies as its transpose is
+//! copied first, which takes little where it has few rows.
+
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::shared;
+use cuda_std::tma::{self, TensorMap, fence_proxy_async};
+use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::{dependent_launch, vec};
+
+use super::fragment::{FragmentB, PANEL, column, exchange};
+use super::producer::BK;
+use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
+use crate::epilogue::{Accumulate, Parameters};
+use crate::matrix::TRANSPOSED_B;
+use crate::pipeline::StageState;
+use crate::swizzle::swizzle;
+use crate::tensor_core::ALIGNMENT;
+use crate::tensor_core::options::{SHARED_A, SHARED_B};
+use crate::tiles::kernel::Params;
+use crate::tiles::reduction::{attend_arrival, reduce_sums, tile_number};
+
+/// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
+const WN: u32 = 64;
+const BN: u32 = WARPGROUPS * WN;
+/// Consumer warpgroups, and threads of each; one more warp produces.
+const WARPGROUPS: u32 = 2;
+const WARPGROUP: u32 = 128;
+const CONSUMERS: u32 = WARPGROUPS * WARPGROUP;
+const WARP: u32 = 32;
+const THREADS: u32 = CONSUMERS + WARP;
+/// Blocks that share a multiprocessor.
+const BLOCKS: u32 = 2;
+/// Steps of B that a block has brought to the L2 cache before the launch in front has ended: all blocks together about what
+/// device memory delivers meanwhile.
+const PREFETCHED: u32 = 2;
+
+/// Declares a kernel, and its [`KernelDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident, $name:ident: $summary:literal, [f32; $sums:literal], $stages:literal stages;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: KernelDescriptor = KernelDescriptor {
+            name: stringify!($name),
+            summary: $summary,
+            origin: None,
+            tile: crate::Tile {
+                bm: Storage::<$sums, $stages>::BM,
+                bn: BN,
+                bk: BK,
+                tm: $sums / 2,
+                tn: 2,
+            },
+            block: [THREADS, 1],
+            grid: GridOrder::ColumnsAlongX,
+            shared: Shared::Dynamic(|_| Storage::<$sums, $stages>::END as u64),
+            unaligned: None,
+            abi: KernelAbi::Tf32SplitK,
+            arithmetic: Arithmetic::Tf32,
+            target: Target::Sm90a,
+            source: include_str!("split.rs"),
+        };
+
+        /// `C = epilogue(alpha * A * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters and the grid are as [`KernelAbi::Tf32SplitK`] says. The launch may begin early.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = THREADS, min_blocks = BLOCKS)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            depth: u32,
+            partials: *mut f32,
+            counters: *mut u32,
+            splits: u32,
+            stride_c: u64,
+            options: u32,
+            layout: u32,
+            epilogue: Parameters,
+        ) {
+            let params = Params {
+                m,
+                n,
+                k,
+                alpha,
+                a: core::ptr::null(),
+                lda: 0,
+                b: core::ptr::null(),
+                ldb: 0,
+                beta,
+                c,
+                ldc,
+                depth,
+                partials,
+                counters,
+                splits,
+                stride_a: 0,
+                stride_b: 0,
+                stride_c,
+                layout,
+                epilogue,
+            };
+            let maps = [map_a, map_b];
+            // SAFETY: the caller keeps the contract, and the block is as large as this says.
+            unsafe {
+                match layout & TRANSPOSED_B {
+                    0 => Storage::<$sums, $stages>::gemm::<false>(params, options, maps),
+                    _ => Storage::<$sums, $stages>::gemm::<true>(params, options, maps),
+                }
+            }
+        }
+    )*};
+}
+
+kernels! {
+    /// With up to 16 rows, or columns.
+    TILE_16X128, tf32_split_16x128:
+        "TF32 tensor cores with split-K, rounded by bulk copies: 16 x 128 per block", [f32; 8], 5 stages;
+    /// With up to 32.
+    TILE_32X128, tf32_split_32x128: "the same with 32 x 128 outputs per block", [f32; 16], 5 stages;
+    /// With up to 64, or a long K.
+    TILE_64X128, tf32_split_64x128: "the same with 64 x 128 outputs per block", [f32; 32], 4 stages;
+}
+
+/// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, and two
+/// barriers for each stage.
+struct Storage<const SUMS: usize, const STAGES: u32>;
+
+impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
+    /// Rows of C per block: a warpgroup has so many sums for each of its threads.
+    const BM: u32 = SUMS as u32 * WARPGROUP / WN;
+    /// Elements of a stage.
+    const STAGE_A: u32 = Self::BM * BK;
+    const STAGE_B: u32 = BN * BK;
+    /// Offsets in elements.
+    const B_AT: u32 = STAGES * Self::STAGE_A;
+    const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128.
+    const END: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+
+    const CONSISTENT: () = {
+        assert!((Self::STAGE_A * 4).is_multiple_of(ALIGNMENT), "each stage begins a swizzle");
+        assert!(BLOCKS * (Self::END + 1024) <= 228 * 1024, "so many blocks share a multiprocessor");
+    };
+
+    /// Where the block's tile begins, worked out where it is needed: so it takes no registers before.
+    #[inline(always)]
+    fn block() -> (u32, u32) {
+        let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
+        let (y, x) = swizzle(black_box(tile_number()), width, height);
+        (y * Self::BM, x * BN)
+    }
+
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn gemm<const TRANS_B: bool>(params: Params, options: u32, maps: [&TensorMap; 2])
+    where
+        [f32; SUMS]: Accumulator,
+    {
+        const { Self::CONSISTENT };
+        let tid = thread::thread_idx_x();
+        // SAFETY: as the launch promises; there are no addresses of A and B.
+        let (params, split) = unsafe { params.of_block() };
+        let (begin, end) = params.range(split);
+        if begin >= end {
+            // SAFETY: as the launch promises.
+            unsafe { Self::store_empty(params, tid) };
+            return;
+        }
+        let steps = (end - begin).div_ceil(BK);
+
+        let memory = shared::dynamic_shared_mem::<f32>();
+        let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 4);
+        let b_smem = a_smem.add(Self::B_AT);
+        let full = Mbarrier::at(a_smem.add(Self::BARRIERS_AT).cast());
+        let empty = full.add(STAGES);
+        // What is not copied belongs to rows that are not stored, but is read, and so must have some value.
+        let copied_a = Self::BM.min(params.m) * BK;
+        if copied_a < Self::STAGE_A {
+            for at in (tid..STAGES * Self::STAGE_A / 4).step_by(THREADS as usize) {
+                // SAFETY: in the stages of A, of which nobody reads or writes anything before the block's barrier.
+                unsafe { a_smem.add(at * 4).store4(0, [0.0; 4]) };
+            }
+            fence_proxy_async();
+        }
+        if tid == 0 {
+            // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+            unsafe {
+                for stage in 0..STAGES {
+                    full.add(stage).init(1); // the producer, and the bytes that it asks for
+                    empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
+                }
+                tma::prefetch(maps[0]);
+                tma::prefetch(maps[1]);
+            }
+            mbarrier::fence_init();
+        }
+        thread::sync_threads();
+
+        if tid >= CONSUMERS {
+            if tid == CONSUMERS {
+                let product = params.product();
+                let step = |shared: u32| if options & shared == 0 { product } else { 0 };
+                let (row, col) = Self::block();
+                // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
+                unsafe {
+                    let products = [step(SHARED_A), step(SHARED_B)].map(u32::cast_signed);
+                    let at = [begin, row, col].map(u32::cast_signed);
+                    Self::produce::<TRANS_B>(
+                        a_smem,
+                        [full, empty],
+                        maps,
+                        at,
+                        products,
+                        steps,
+                        copied_a,
+                    );
+                }
+                // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
+                dependent_launch::launch_dependents();
+            }
+            if split.count > 1 {
+                // SAFETY: the other threads of the block come to the same barriers in `reduce_sums`.
+                unsafe {
+                    warp::sync_warp(u32::MAX);
+                    attend_arrival();
+                }
+            }
+            return;
+        }
+
+        dependent_launch::wait();
+        let (warpgroup, warp, lane) = (tid / WARPGROUP, tid / WARP % 4, warp::lane_id());
+        let b_mine = b_smem.add(warpgroup * (WN * BK));
+        let fragment = FragmentB::new(warp, lane);
+        // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
+        // for a group knows of its own part in it.
+        let release = |stage: u32| unsafe {
+            if lane == 0 {
+                empty.add(stage).arrive();
+            }
+        };
+        let mut state = StageState::FIRST;
+        let mut acc = [0.0f32; SUMS];
+        let mut step = 0;
+        // SAFETY: whole warpgroups come here: the conditions of all loops are the same for their
+        // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+        // itself (`.sync`). A stage is full, lies as the maps copy it, and stays until it is
+        // released, when its group is done, and loads from it are fenced. Nothing touches the sums
+        // before the wait.
+        unsafe {
+            if TRANS_B {
+                let mut before = state.stage;
+                loop {
+                    full.add(state.stage).wait_parity(state.parity);
+                    let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
+                    let b = Tile::k_major(b_mine.add(state.stage * Self::STAGE_B).cast());
+                    acc.multiply_tf32(b, a, step > 0);
+                    if step > 0 {
+                        wait_group::<1>();
+                        release(before);
+                    }
+                    before = state.stage;
+                    state = state.next::<STAGES>();
+                    step += 1;
+                    if step == steps {
+                        break;
+                    }
+                }
+                acc.wait();
+            } else {
+                full.add(state.stage).wait_parity(state.parity);
+                let mut loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
+                loop {
+                    let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
+                    let before = state.stage;
+                    // Nothing is left there to remove, but so these are other registers than those that the
+                    // next loads go to, while `wgmma` reads them.
+                    let b = loaded.map(|bits| bits & !0x1fff);
+                    acc.multiply_tf32_registers(b, a, step > 0);
+                    state = state.next::<STAGES>();
+                    step += 1;
+                    if step < steps {
+                        full.add(state.stage).wait_parity(state.parity);
+                        loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
+                    }
+                    acc.wait();
+                    // The loads of all lanes come before the copy that follows the one lane's release.
+                    fence_proxy_async();
+                    warp::sync_warp(u32::MAX);
+                    release(before);
+                    if step == steps {
+                        break;
+                    }
+                }
+            }
+        }
+
+        // SAFETY: as the launch promises; all consumers come here, and the producer's warp to the same barriers.
+        unsafe {
+            if split.count > 1 && !reduce_sums(params, split, Self::BM * BN, &mut acc) {
+                return;
+            }
+            Self::store::<TRANS_B>(params, &acc);
+        }
+    }
+
+    /// Fills the stages, from `at` on: along K, and the row and the column of the tile.
+    ///
+    /// # Safety
+    /// One thread calls this, once, when the barriers are initialised. The maps are as the launch promises.
+    #[inline(always)]
+    unsafe fn produce<const TRANS_B: bool>(
+        a_smem: shared::SharedPtr<f32>,
+        [full, empty]: [Mbarrier; 2],
+        maps: [&TensorMap; 2],
+        [begin, row, col]: [i32; 3],
+        [product_a, product_b]: [i32; 2],
+        steps: u32,
+        copied_a: u32,
+    ) {
+        let along = |step: u32| begin + (step * BK).cast_signed();
+        let panel = |panel: u32| col + (panel * PANEL).cast_signed();
+        for step in 0..steps.min(PREFETCHED) {
+            let at = along(step);
+            // SAFETY: a grid constant, which describes B; a later copy sees what is in L2 then.
+            unsafe {
+                if TRANS_B {
+                    tma::prefetch_tile(maps[1], [at, col, product_b]);
+                } else {
+                    for i in 0..BN / PANEL {
+                        tma::prefetch_tile(maps[1], [panel(i), at, product_b]);
+                    }
+                }
+            }
+        }
+        dependent_launch::wait();
+        let mut state = StageState::FIRST;
+        for step in 0..steps {
+            let full = full.add(state.stage);
+            let at = along(step);
+            let to_a = a_smem.add(state.stage * Self::STAGE_A);
+            let to_b = a_smem.add(Self::B_AT + state.stage * Self::STAGE_B);
+            // SAFETY: both warpgroups have said that they are done with the stage, and nobody else
+            // reads or writes it.
+            unsafe {
+                empty.add(state.stage).wait_parity(state.parity ^ 1);
+                full.arrive_expect_tx(4 * (copied_a + Self::STAGE_B));
+                tma::load(to_a, maps[0], [at, row, product_a], full);
+                if TRANS_B {
+                    tma::load(to_b, maps[1], [at, col, product_b], full);
+                } else {
+                    for i in 0..BN / PANEL {
+                        tma::load(
+                            to_b.add(i * (BK * PANEL)),
+                            maps[1],
+                            [panel(i), at, product_b],
+                            full,
+                        );
+                    }
+                }
+            }
+            state = state.next::<STAGES>();
+        }
+    }
+
+    /// Stores what becomes of sums of nothing.
+    ///
+    /// # Safety
+    /// As for the entry points; all threads of the block call this.
+    #[inline(always)]
+    unsafe fn store_empty(params: Params, tid: u32) {
+        // Rows of the tile that a thread takes at once.
+        const AT_ONCE: usize = 8;
+        dependent_launch::wait();
+        let (row, col) = Self::block();
+        // SAFETY: as the launch promises.
+        let (c, transposed) = unsafe { params.output_or_transpose() };
+        for at in (tid..Self::BM / AT_ONCE as u32 * BN).step_by(THREADS as usize) {
+            let (row, col) = (row + at / BN * AT_ONCE as u32, col + at % BN);
+            let at = |i: usize| {
+                let row = row + i as u32;
+                if transposed { (col, row) } else { (row, col) }
+            };
+            // SAFETY: elements of the block's tile, this thread's alone.
+            unsafe { c.store_epilogue(params.epilogue(), false, AT_ONCE, at, [0.0; AT_ONCE]) };
+        }
+    }
+
+    /// Stores a thread's sums.
+    ///
+    /// # Safety
+    /// Whole warps call this together, and no other thread stores these elements.
+    #[inline(always)]
+    unsafe fn store<const TRANS_B: bool>(params: Params, acc: &[f32; SUMS]) {
+        // What follows is not kept in registers during the loop along K.
+        let (tid, lane) = (black_box(thread::thread_idx_x()), black_box(warp::lane_id()));
+        let (warp, (row, col)) = (tid / WARP % 4, Self::block());
+        let col = col + tid / WARPGROUP * WN;
+        // SAFETY: as the launch promises.
+        let (c, transposed) = unsafe { params.output_or_transpose() };
+        // Pairs of neighbours in a row of C: of the tile's rows where C is transposed, and else of its columns, for which
+        // threads exchange their sums.
+        let at = |i: usize| {
+            let (i, half) = (i as u32, lane % 2);
+            if transposed {
+                let row = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                return (col + column::<TRANS_B>(warp, lane, i / 2 % 2), row);
+            }
+            let row = row + i / 4 * 8 + lane / 2 % 2 * 4 + i / 2 % 2 * 2 + lane / 4 % 2;
+            (row, col + column::<TRANS_B>(warp, lane & !4, half) + i % 2)
+        };
+        // SAFETY: the warp is together.
+        let mut values = if transposed { *acc } else { unsafe { exchange(lane, *acc) } };
+        let epilogue = params.epilogue();
+        if epilogue.is_some() || c.beta != 0.0 {
+            let old = |beta| Accumulate { c: c.pointer, ld: c.ld, beta };
+            // SAFETY: as the launch promises; C can be read as well.
+            unsafe { c.apply_epilogue(epilogue, SUMS, at, old, &mut values) };
+        } else {
+            values = values.map(|value| c.alpha * value);
+        }
+        let is_paired = (c.pointer as usize).is_multiple_of(8) && c.ld.is_multiple_of(2);
+        for i in (0..SUMS).step_by(2) {
+            let (row, col) = at(i);
+            let to = c.pointer.wrapping_add(row as usize * c.ld as usize + col as usize);
+            if row >= c.rows {
+                continue;
+            }
+            // SAFETY: inside, this thread's own, and where there are two, on 8 bytes: columns of pairs are even.
+            unsafe {
+                if is_paired && col + 2 <= c.cols {
+                    vec::store(to, [values[i], values[i + 1]]);
+                    continue;
+                }
+                if col < c.cols {
+                    *to = values[i];
+                }
+                if col + 1 < c.cols {
+                    *to.wrapping_add(1) = values[i + 1];
+                }
+            }
+        }
+    }
+}
