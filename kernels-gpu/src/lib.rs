@@ -105,6 +105,7 @@ pub const TF32: &[&KernelDescriptor] = &[
     &tf32::tma::TILE_192X128,
     &tf32::tma::TILE_128X128,
     &tf32::tma::TILE_64X128,
+    &tf32::split::TILE_128X128,
     &tf32::split::TILE_64X128,
     &tf32::split::TILE_32X128,
     &tf32::split::TILE_16X128,

@@ -10,9 +10,9 @@
 //!
 //! Against [`tma`](super::tma), which computes `C^T = B^T * A^T` likewise, with 64 columns of C for each warpgroup:
 //!
-//! - A tile has as few rows of C as `wgmma` can have, 16, 32 or 64, and a block computes one of them, or with split-K a part of
+//! - A tile has as few rows of C as 16, and a block computes one of them, or with split-K a part of
 //!   its sum. The last block of a tile to come adds up the parts, always in the same order.
-//! - Two blocks share a multiprocessor: one loads while the other one stores, or adds up.
+//! - Two blocks share a multiprocessor, but for the largest tile: one loads while the other one stores, or adds up.
 //! - C may lie as its transpose: the launch has A and B change places where C has few columns.
 //! - Of A no more rows are copied than there are: rows outside of a matrix take the copy engine longer than others.
 //! - The first tiles of B are brought to the L2 cache while the launch in front ends.
@@ -21,6 +21,8 @@
 //!
 //! A step along K is a bulk copy of 16 KB of B, of which a multiprocessor has ten in flight. An A that lies as its transpose is
 //! copied first, which takes little where it has few rows.
+
+use core::array;
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
@@ -51,8 +53,11 @@ const WARPGROUP: u32 = 128;
 const CONSUMERS: u32 = WARPGROUPS * WARPGROUP;
 const WARP: u32 = 32;
 const THREADS: u32 = CONSUMERS + WARP;
-/// Blocks that share a multiprocessor.
-const BLOCKS: u32 = 2;
+/// Sums that are stored at once.
+const PART: usize = 8;
+/// Bytes of shared memory that a multiprocessor has, and what is reserved of it for each block.
+const SHARED: u32 = 228 << 10;
+const RESERVED: u32 = 1 << 10;
 /// Steps of B that a block has brought to the L2 cache before the launch in front has ended: all blocks together about what
 /// device memory delivers meanwhile.
 const PREFETCHED: u32 = 2;
@@ -61,7 +66,8 @@ const PREFETCHED: u32 = 2;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident, $name:ident: $summary:literal, [f32; $sums:literal], $stages:literal stages;
+        $descriptor:ident, $name:ident: $summary:literal, [f32; $sums:literal], $stages:literal stages,
+        $blocks:literal per multiprocessor;
     )*) => {$(
         $(#[$doc])*
         pub const $descriptor: KernelDescriptor = KernelDescriptor {
@@ -85,12 +91,17 @@ macro_rules! kernels {
             source: include_str!("split.rs"),
         };
 
+        const _: () = assert!(
+            $blocks * (Storage::<$sums, $stages>::END + RESERVED) <= SHARED,
+            "so many blocks share a multiprocessor's memory"
+        );
+
         /// `C = epilogue(alpha * A * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`KernelAbi::Tf32SplitK`] says. The launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = THREADS, min_blocks = BLOCKS)]
+        #[kernel(block = THREADS, min_blocks = $blocks)]
         pub unsafe fn $name(
             m: u32,
             n: u32,
@@ -145,13 +156,19 @@ macro_rules! kernels {
 }
 
 kernels! {
-    /// With up to 16 rows, or columns.
-    TILE_16X128, tf32_split_16x128:
-        "TF32 tensor cores with split-K, rounded by bulk copies: 16 x 128 per block", [f32; 8], 5 stages;
-    /// With up to 32.
-    TILE_32X128, tf32_split_32x128: "the same with 32 x 128 outputs per block", [f32; 16], 5 stages;
+    /// With up to 128 rows, or columns.
+    TILE_128X128, tf32_split_128x128:
+        "TF32 tensor cores with split-K, rounded by bulk copies: 128 x 128 per block",
+        [f32; 64], 6 stages, 1 per multiprocessor;
     /// With up to 64, or a long K.
-    TILE_64X128, tf32_split_64x128: "the same with 64 x 128 outputs per block", [f32; 32], 4 stages;
+    TILE_64X128, tf32_split_64x128: "the same with 64 x 128 outputs per block",
+        [f32; 32], 4 stages, 2 per multiprocessor;
+    /// With up to 32.
+    TILE_32X128, tf32_split_32x128: "the same with 32 x 128 outputs per block",
+        [f32; 16], 5 stages, 2 per multiprocessor;
+    /// With up to 16.
+    TILE_16X128, tf32_split_16x128: "the same with 16 x 128 outputs per block",
+        [f32; 8], 5 stages, 2 per multiprocessor;
 }
 
 /// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, and two
@@ -170,10 +187,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128.
     const END: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
 
-    const CONSISTENT: () = {
+    const CONSISTENT: () =
         assert!((Self::STAGE_A * 4).is_multiple_of(ALIGNMENT), "each stage begins a swizzle");
-        assert!(BLOCKS * (Self::END + 1024) <= 228 * 1024, "so many blocks share a multiprocessor");
-    };
 
     /// Where the block's tile begins, worked out where it is needed: so it takes no registers before.
     #[inline(always)]
@@ -434,43 +449,59 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let (c, transposed) = unsafe { params.output_or_transpose() };
         // Pairs of neighbours in a row of C: of the tile's rows where C is transposed, and else of its columns, for which
         // threads exchange their sums.
-        let at = |i: usize| {
-            let (i, half) = (i as u32, lane % 2);
+        let place = |lane: u32, i: u32| {
             if transposed {
                 let row = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
                 return (col + column::<TRANS_B>(warp, lane, i / 2 % 2), row);
             }
             let row = row + i / 4 * 8 + lane / 2 % 2 * 4 + i / 2 % 2 * 2 + lane / 4 % 2;
-            (row, col + column::<TRANS_B>(warp, lane & !4, half) + i % 2)
+            (row, col + column::<TRANS_B>(warp, lane & !4, lane % 2) + i % 2)
         };
-        // SAFETY: the warp is together.
-        let mut values = if transposed { *acc } else { unsafe { exchange(lane, *acc) } };
         let epilogue = params.epilogue();
-        if epilogue.is_some() || c.beta != 0.0 {
-            let old = |beta| Accumulate { c: c.pointer, ld: c.ld, beta };
-            // SAFETY: as the launch promises; C can be read as well.
-            unsafe { c.apply_epilogue(epilogue, SUMS, at, old, &mut values) };
-        } else {
-            values = values.map(|value| c.alpha * value);
-        }
         let is_paired = (c.pointer as usize).is_multiple_of(8) && c.ld.is_multiple_of(2);
-        for i in (0..SUMS).step_by(2) {
-            let (row, col) = at(i);
-            let to = c.pointer.wrapping_add(row as usize * c.ld as usize + col as usize);
-            if row >= c.rows {
-                continue;
+        // Not known to the compiler, so that the loop is not unrolled.
+        for part in 0..black_box((SUMS / PART) as u32) {
+            let mut values = [0.0; PART];
+            for i in 0..SUMS / PART {
+                // Registers have no addresses: each part has moves of its own, behind a branch, since what
+                // is in it cannot be computed ahead.
+                if i as u32 == black_box(part) {
+                    values = array::from_fn(|j| acc[i * PART + j]);
+                    values[0] = f32::from_bits(black_box(values[0].to_bits()));
+                }
             }
-            // SAFETY: inside, this thread's own, and where there are two, on 8 bytes: columns of pairs are even.
-            unsafe {
-                if is_paired && col + 2 <= c.cols {
-                    vec::store(to, [values[i], values[i + 1]]);
+            // Nor are addresses kept in registers from one part to the next.
+            let lane = black_box(lane);
+            let at = |i: usize| place(lane, part * PART as u32 + i as u32);
+            if !transposed {
+                // SAFETY: the warp is together.
+                values = unsafe { exchange(lane, values) };
+            }
+            if epilogue.is_some() || c.beta != 0.0 {
+                let old = |beta| Accumulate { c: c.pointer, ld: c.ld, beta };
+                // SAFETY: as the launch promises; C can be read as well.
+                unsafe { c.apply_epilogue(epilogue, PART, at, old, &mut values) };
+            } else {
+                values = values.map(|value| c.alpha * value);
+            }
+            for i in (0..PART).step_by(2) {
+                let (row, col) = at(i);
+                let to = c.pointer.wrapping_add(row as usize * c.ld as usize + col as usize);
+                if row >= c.rows {
                     continue;
                 }
-                if col < c.cols {
-                    *to = values[i];
-                }
-                if col + 1 < c.cols {
-                    *to.wrapping_add(1) = values[i + 1];
+                // SAFETY: inside, this thread's own, and where there are two, on 8 bytes: columns of pairs are even.
+                unsafe {
+                    if is_paired && col + 2 <= c.cols {
+                        vec::store(to, [values[i], values[i + 1]]);
+                        continue;
+                    }
+                    if col < c.cols {
+                        *to = values[i];
+                    }
+                    if col + 1 < c.cols {
+                        *to.wrapping_add(1) = values[i + 1];
+                    }
                 }
             }
         }

@@ -228,24 +228,29 @@ pub unsafe fn reduce_sums<const SUMS: usize>(
             return false;
         }
         *sums = [0.0; SUMS];
-        let mut add_up = |quads: core::ops::Range<usize>| {
-            let mut of = 0;
-            while of < split.count {
-                for quad in quads.clone() {
-                    let four = vec::load4_cg(place(of, quad));
-                    for i in 0..4 {
-                        sums[quad * 4 + i] += four[i];
+        // As many quads at a time as there are registers for their loads, of one split or of several.
+        let quads = const { if SUMS / 4 < MAX_QUADS { SUMS / 4 } else { MAX_QUADS } };
+        let at_once = const { MAX_QUADS / if SUMS / 4 < MAX_QUADS { SUMS / 4 } else { MAX_QUADS } };
+        for first in (0..SUMS / 4).step_by(MAX_QUADS) {
+            let mut begin = 0;
+            while begin < split.count {
+                let mut loaded: Quads = [[0.0; 4]; MAX_QUADS];
+                for ahead in 0..at_once {
+                    for quad in 0..quads {
+                        if begin + (ahead as u32) < split.count {
+                            let of = place(begin + ahead as u32, first + quad);
+                            loaded[ahead * quads + quad] = vec::load4_cg(of);
+                        }
                     }
                 }
-                of += 1;
-            }
-        };
-        // As many at a time as there are registers for their loads.
-        if SUMS / 4 <= MAX_QUADS {
-            add_up(0..SUMS / 4);
-        } else {
-            for first in (0..SUMS / 4).step_by(MAX_QUADS) {
-                add_up(first..(first + MAX_QUADS).min(SUMS / 4));
+                for ahead in 0..at_once {
+                    for quad in 0..quads {
+                        for i in 0..4 {
+                            sums[(first + quad) * 4 + i] += loaded[ahead * quads + quad][i];
+                        }
+                    }
+                }
+                begin += at_once as u32;
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Choices among the kernels for tensor cores on f32 matrices, which no table has.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Reads, TF32, Target, tf32};
+mod bulk;
+
+use kernels_gpu::{KernelDescriptor, Reads, TF32, Target, tf32};
 
 use super::choice::Choice;
 use crate::device::DeviceInfo;
@@ -23,21 +25,15 @@ pub(super) fn target(info: &DeviceInfo) -> Target {
     if has_hopper(info) { Target::Sm90a } else { Target::Sm80 }
 }
 
-/// Microseconds of a step along K on an H200, of a block alone on its multiprocessor, and of all the rest: from
-/// squares of 256 to 4096 of `runs/2026-11-22-h200-tf32-tma`, and of `tf32x3` from those of 2048 and 4096 of
-/// `runs/2026-11-22-h200-tf32`. The rest is of each block, where it takes no more than one tile.
+/// Microseconds of a step along K, and of all the rest of each block, of kernels whose tiles threads bring.
+///
+/// Those by `wgmma` on an H200: from squares of 256 to 4096 of `runs/2026-11-22-h200-tf32-tma`, and of `tf32x3` from those
+/// of 2048 and 4096 of `runs/2026-11-22-h200-tf32`.
 ///
 /// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as
 /// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in
 /// shared memory, at 128 bytes a cycle, which are as many as rounding takes. They are never compared with the others.
-const COSTS: [(&KernelDescriptor, f64, f64); 14] = [
-    (&tf32::split::TILE_16X128, 0.2, 2.0),
-    (&tf32::split::TILE_32X128, 0.2, 2.0),
-    (&tf32::split::TILE_64X128, 0.2, 2.0),
-    (&tf32::tma::TILE_256X128, 0.66, 4.2),
-    (&tf32::tma::TILE_192X128, 0.52, 5.5),
-    (&tf32::tma::TILE_128X128, 0.42, 3.3),
-    (&tf32::tma::TILE_64X128, 0.33, 2.75),
+const COSTS: [(&KernelDescriptor, f64, f64); 7] = [
     (&tf32::wgmma::tf32_64x64::DESCRIPTOR, 0.341, 2.6),
     (&tf32::wgmma::tf32x3_128x128::DESCRIPTOR, 1.199, BLOCK),
     (&tf32::wgmma::tf32x3_64x64::DESCRIPTOR, 0.570, BLOCK),
@@ -53,8 +49,9 @@ const SPLIT: f64 = 0.5;
 /// Numbers of splits that are tried.
 const SPLITS: [usize; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
 /// Of a launch that copies operands, and bytes that it copies in a microsecond.
-const COPY: f64 = 4.0;
-const COPIED: f64 = 1.5e6;
+const COPY: [f64; 2] = [4.0, 1.5e6];
+/// Bytes of A, B and C in a microsecond, on an H200.
+const MEMORY: f64 = 3.7e6;
 /// Elements of 16 bytes.
 const QUAD: usize = 4;
 /// Elements by which copies of A and B may be larger than these in any case: 16 MiB.
@@ -82,7 +79,7 @@ pub(super) fn times(
         is_right && kernel.target() == target && !pads_too_much
     });
     kernels.flat_map(move |kernel| {
-        let splits = if is_persistent(kernel) { &SPLITS[..1] } else { &SPLITS };
+        let splits = if has_maps(kernel) { bulk::splits(kernel) } else { &SPLITS };
         let time = move |splits| time(gemm, kernel, splits, multiprocessors);
         splits.iter().map(move |splits| (*kernel, *splits, time(*splits)))
     })
@@ -104,7 +101,12 @@ fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let Gemm { m, n, k, lda, ldb, batch, .. } = form.gemm;
     let is_reached = [lda, ldb].map(|ld| has_maps(kernel) && ld.is_multiple_of(QUAD));
     let [mut elements, mut padding] = [m as u128 * n as u128 * batch as u128, 0];
-    for (i, [rows, cols]) in [[m, k], [k, n]].into_iter().enumerate() {
+    let ([lie_a, lie_b, _], reads) = (form.gemm.shapes(), form.reads(kernel));
+    // Copies of what lies as a transpose that the kernel does not read are of the other shape.
+    let shapes = [(lie_a, [m, k]), (lie_b, [k, n])].into_iter().zip(reads);
+    let shapes =
+        shapes.map(|((lie, other), reads)| if reads == Reads::Copied { other } else { lie });
+    for (i, [rows, cols]) in shapes.enumerate() {
         let rows = rows as u128 * batch as u128;
         elements += rows * cols as u128;
         if !is_row[i] && !is_reached[i] {
@@ -114,11 +116,6 @@ fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     padding > MOST_PADDING.max(elements / 16)
 }
 
-/// Whether a block takes one tile after the other, and stores one while it computes the next.
-fn is_persistent(kernel: &KernelDescriptor) -> bool {
-    kernel.abi() == KernelAbi::Tf32TensorMap
-}
-
 /// Whether bulk copies bring A and B, so that rows that do not begin on 16 bytes are copied first, without a word.
 fn has_maps(kernel: &KernelDescriptor) -> bool {
     kernel.abi().has_tensor_maps()
@@ -126,6 +123,9 @@ fn has_maps(kernel: &KernelDescriptor) -> bool {
 
 /// Microseconds of a product.
 fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, multiprocessors: u32) -> f64 {
+    if has_maps(kernel) {
+        return bulk::time(gemm, kernel, splits, multiprocessors) + copies(gemm, kernel);
+    }
     let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
     let tile = kernel.tile();
     let tiles = along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn));
@@ -137,8 +137,8 @@ fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, multiprocessors: 
     let other = (f64::from(tile.bm * tile.bn) * 7e-5, BLOCK);
     let (step, rest) = known.map_or(other, |(_, step, rest)| (*step, *rest));
     let rest = if splits > 1 { SPLIT_BLOCK + SPLIT * splits as f64 } else { rest };
-    let rests = if is_persistent(kernel) { rest } else { rounds * rest };
-    rounds * steps * step + rests + copies(gemm, kernel)
+    let memory = if kernel.target() == Target::Sm90a { gemm.bytes() as f64 / MEMORY } else { 0.0 };
+    (rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
 }
 
 /// Those of copies of A and B, where a kernel needs them.
@@ -156,7 +156,11 @@ fn copies(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
     let operands = [(m * k, gemm.stride_a), (k * n, gemm.stride_b)].into_iter().enumerate();
     let times = operands.filter(|(i, _)| is_copied(*i)).map(|(_, (elements, stride))| {
         let products = if stride == 0 { 1 } else { gemm.batch };
-        COPY + 4.0 * elements * products as f64 / COPIED
+        let bytes = 4.0 * elements * products as f64;
+        match has_maps(kernel) {
+            true => bulk::copy(kernel, bytes),
+            false => COPY[0] + bytes / COPY[1],
+        }
     });
     times.sum()
 }
@@ -170,12 +174,12 @@ mod tests {
         choose(&gemm.computed_in(compute), Target::Sm90a, 132).0
     }
 
-    /// Of unsplit kernels, whose times are in the runs.
+    /// Their times are in the runs.
     #[test]
     fn the_fastest_of_the_recorded_runs_is_chosen() {
         for (size, compute, fastest) in [
-            (256, Compute::Tf32, "tf32_64x64"),
-            (512, Compute::Tf32, "tf32_64x128"),
+            (256, Compute::Tf32, "tf32_split_16x128"),
+            (512, Compute::Tf32, "tf32_split_16x128"),
             (768, Compute::Tf32, "tf32_64x128"),
             (1024, Compute::Tf32, "tf32_64x128"),
             (1536, Compute::Tf32, "tf32_192x128"),
@@ -192,14 +196,29 @@ mod tests {
         }
     }
 
+    /// With few rows or columns, as they were measured.
+    #[test]
+    fn few_rows_are_split() {
+        for ([m, n, k], trans_b, fastest) in [
+            ([16, 6144, 4096], false, "tf32_split_16x128 in 5 splits"),
+            ([16, 28672, 4096], true, "tf32_split_16x128"),
+            ([48, 8192, 8192], false, "tf32_split_64x128 in 2 splits"),
+            ([96, 8192, 28672], false, "tf32_split_128x128 in 2 splits"),
+            ([4096, 8, 4096], false, "tf32_split_16x128 in 4 splits"),
+        ] {
+            let choice = chosen(Gemm::new(m, n, k).transposed(false, trans_b), Compute::Tf32);
+            assert_eq!(choice.to_string(), fastest, "{m} x {n} x {k}");
+        }
+    }
+
     #[test]
     fn small_products_have_splits_and_unaligned_ones_copies() {
         let small = chosen(Gemm::new(16, 512, 4096), Compute::Tf32x3);
         assert!(small.splits > 1 && small.splits <= 132, "{}", small.splits);
         assert_eq!(chosen(Gemm::new(0, 5, 0), Compute::Tf32).splits, 1);
-        assert!(chosen(Gemm::new(64, 64, 63), Compute::Tf32).staged);
+        assert!(chosen(Gemm::new(64, 64, 63), Compute::Tf32x3).staged);
         let transposed = Gemm::new(63, 64, 64).transposed(true, false);
-        assert!(!chosen(transposed, Compute::Tf32).staged);
+        assert!(!chosen(transposed, Compute::Tf32x3).staged);
         // By bulk copies, which need no word of it.
         let large = chosen(Gemm::new(4095, 4097, 4099), Compute::Tf32);
         assert_eq!(large.to_string(), "tf32_256x128");
@@ -209,14 +228,13 @@ mod tests {
     fn long_columns_are_not_padded() {
         let max = i32::MAX as usize;
         // By threads that load single elements.
-        let staged = |gemm, compute| chosen(gemm, compute).staged;
-        for compute in [Compute::Tf32, Compute::Tf32x3] {
-            assert!(!staged(Gemm::new(1, 1, max), compute));
-            assert!(staged(Gemm::new(1, 1, 1 << 20), compute));
-            assert!(staged(Gemm::new(64, 1, max), compute), "a small part of A");
-        }
-        let column = chosen(Gemm::new(max, 1, 1), Compute::Tf32);
-        assert!(!column.staged && !is_persistent(column.descriptor));
+        let staged = |gemm| chosen(gemm, Compute::Tf32x3).staged;
+        assert!(!staged(Gemm::new(1, 1, max)));
+        assert!(staged(Gemm::new(1, 1, 1 << 20)));
+        assert!(staged(Gemm::new(64, 1, max)), "a small part of A");
+        let column = Gemm::new(max, 1, 1).computed_in(Compute::Tf32);
+        let choice = chosen(column, Compute::Tf32);
+        assert!(!choice.staged && copies(&column, choice.descriptor) == 0.0, "{choice}");
         // Bulk copies reach a column as a row.
         let tma = &tf32::tma::TILE_64X128;
         assert!(!pads_too_much(&Gemm::new(1, 1, max), tma));

@@ -25,31 +25,36 @@ impl KernelForm {
         if !descriptor.transposes_c() {
             return direct;
         }
-        let other = Self {
-            gemm: Gemm {
-                m: gemm.n,
-                n: gemm.m,
-                trans_a: !gemm.trans_b,
-                trans_b: !gemm.trans_a,
-                lda: gemm.ldb,
-                ldb: gemm.lda,
-                stride_a: gemm.stride_b,
-                stride_b: gemm.stride_a,
-                ..gemm
-            },
-            transposes_c: true,
+        let other = Gemm {
+            m: gemm.n,
+            n: gemm.m,
+            trans_a: !gemm.trans_b,
+            trans_b: !gemm.trans_a,
+            lda: gemm.ldb,
+            ldb: gemm.lda,
+            stride_a: gemm.stride_b,
+            stride_b: gemm.stride_a,
+            ..gemm
         };
+        let other = match descriptor.abi().has_tensor_maps() {
+            true => with_rows(other.with_plain_vectors(), descriptor),
+            false => other,
+        };
+        let other = Self { gemm: other, transposes_c: true };
         let cost = |form: &Self| {
-            let reads = form.reads(descriptor);
-            let copies = reads.iter().filter(|reads| **reads == Reads::Copied).count();
+            let copied = form.reads(descriptor).map(|reads| reads == Reads::Copied);
             let [rows, cols] =
                 [descriptor.tile().bm, descriptor.tile().bn].map(|size| size as usize);
             // Sizes fit 31 bits, or are refused.
             let tiles = form.gemm.m.div_ceil(rows) as u128 * form.gemm.n.div_ceil(cols) as u128;
-            // What is copied for a kernel for few rows is small.
             match descriptor.abi() {
-                KernelAbi::Tf32SplitK => (tiles, copies as u128),
-                _ => (copies as u128, tiles),
+                // The operand of few rows takes little to copy.
+                KernelAbi::Tf32SplitK => {
+                    let sizes = [form.gemm.m, form.gemm.n].into_iter().zip(copied);
+                    let sizes = sizes.filter(|(_, is_copied)| *is_copied);
+                    (tiles, sizes.map(|(size, _)| size as u128).sum())
+                }
+                _ => (copied.map(u128::from).into_iter().sum(), tiles),
             }
         };
         if cost(&other) < cost(&direct) { other } else { direct }

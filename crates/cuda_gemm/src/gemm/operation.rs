@@ -225,6 +225,21 @@ impl Gemm {
     /// The same product in the form that kernels compute best: a vector without gaps is not
     /// transposed, and products that share B and whose A and C follow each other are one.
     pub(crate) const fn canonical(self) -> Self {
+        let mut gemm = self.with_plain_vectors();
+        let Self { m, batch, stride_a, stride_b, stride_c, lda, ldc, .. } = gemm;
+        let follow =
+            !gemm.trans_a && stride_a == m.saturating_mul(lda) && stride_c == m.saturating_mul(ldc);
+        // What an epilogue reads may lie anywhere.
+        let follow = follow && !gemm.pointers && !gemm.epilogue.reads();
+        if batch > 1 && stride_b == 0 && follow && m.saturating_mul(batch) <= MAX_DIMENSION {
+            gemm.m *= batch;
+            (gemm.batch, gemm.stride_a, gemm.stride_c) = (1, 0, 0);
+        }
+        gemm
+    }
+
+    /// The same product, with no vector without gaps transposed.
+    pub(super) const fn with_plain_vectors(self) -> Self {
         let mut gemm = self;
         if gemm.trans_a && gemm.k == 1 {
             (gemm.trans_a, gemm.lda) = (false, 1);
@@ -235,15 +250,6 @@ impl Gemm {
             (gemm.trans_b, gemm.ldb) = (false, 1);
         } else if gemm.trans_b && gemm.k == 1 && gemm.ldb == 1 {
             (gemm.trans_b, gemm.ldb) = (false, gemm.n);
-        }
-        let Self { m, batch, stride_a, stride_b, stride_c, lda, ldc, .. } = gemm;
-        let follow =
-            !gemm.trans_a && stride_a == m.saturating_mul(lda) && stride_c == m.saturating_mul(ldc);
-        // What an epilogue reads may lie anywhere.
-        let follow = follow && !gemm.pointers && !gemm.epilogue.reads();
-        if batch > 1 && stride_b == 0 && follow && m.saturating_mul(batch) <= MAX_DIMENSION {
-            gemm.m *= batch;
-            (gemm.batch, gemm.stride_a, gemm.stride_c) = (1, 0, 0);
         }
         gemm
     }

@@ -1,0 +1,114 @@
+//! What the TF32 kernels take whose tiles bulk copies bring, with split-K and without: see [`kernels_gpu::tf32::split`] and
+//! [`kernels_gpu::tf32::tma`].
+
+use kernels_gpu::{KernelAbi, KernelDescriptor, tf32};
+
+use crate::gemm::{Gemm, KernelForm};
+
+/// Microseconds of a kernel on an H200, fitted to 54 products in up to 18 splits each of
+/// `runs/2026-11-26-h200-tf32-split`: of their choices the mean takes 1.01 times as long as the fastest.
+struct Costs {
+    kernel: &'static KernelDescriptor,
+    /// A step along K, of a block that has its multiprocessor for itself, and of two that share one, where they can.
+    step: f64,
+    step_of_two: Option<f64>,
+    /// What a tile takes beside its steps.
+    tile: f64,
+    /// To add up a part of a tile.
+    part: f64,
+    /// What tensor cores take for a step at least, by squares of 1024 to 8192.
+    least_step: f64,
+}
+
+const COSTS: [Costs; 8] = [
+    persistent(&tf32::tma::TILE_256X128, [0.682, 0.54, 0.66]),
+    persistent(&tf32::tma::TILE_192X128, [0.447, 2.19, 0.54]),
+    persistent(&tf32::tma::TILE_128X128, [0.294, 1.19, 0.4]),
+    persistent(&tf32::tma::TILE_64X128, [0.151, 0.59, 0.2]),
+    split(&tf32::split::TILE_128X128, [0.304, 7.65, 0.5], None, 0.386),
+    split(&tf32::split::TILE_64X128, [0.297, 3.90, 0.25], Some(0.590), 0.261),
+    split(&tf32::split::TILE_32X128, [0.202, 2.63, 0.125], Some(0.401), 0.160),
+    split(&tf32::split::TILE_16X128, [0.223, 1.31, 0.0625], Some(0.397), 0.161),
+];
+
+const fn persistent(kernel: &'static KernelDescriptor, of: [f64; 3]) -> Costs {
+    split(kernel, of, None, 0.0)
+}
+
+const fn split(
+    kernel: &'static KernelDescriptor,
+    [step, tile, least_step]: [f64; 3],
+    step_of_two: Option<f64>,
+    part: f64,
+) -> Costs {
+    Costs { kernel, step, step_of_two, tile, part, least_step }
+}
+
+/// What all kernels of a kind have in common.
+struct Kind {
+    /// A launch.
+    launch: f64,
+    /// Bytes of A, B and C in a microsecond.
+    memory: f64,
+    /// Where tiles and memory take as long as each other, either waits for the other at times: the times are added up as
+    /// powers of this.
+    power: f64,
+    /// Of a launch that copies an operand, and bytes that it copies in a microsecond.
+    copy: [f64; 2],
+}
+
+const PERSISTENT: Kind = Kind { launch: 5.07, memory: 3.7e6, power: 1.82, copy: [1.7, 1.6e6] };
+const SPLIT: Kind = Kind { launch: 0.74, memory: 4.01e6, power: 2.38, copy: [1.12, 1.71e6] };
+/// To add up the parts of a tile, beside what each of them takes.
+const REDUCTION: f64 = 1.25;
+
+/// Numbers of splits that are tried; one by those that do not split K.
+const SPLITS: [usize; 18] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128];
+
+/// The numbers of splits of K that are tried.
+pub(super) fn splits(kernel: &KernelDescriptor) -> &'static [usize] {
+    if kernel.abi().splits_k() { &SPLITS } else { &SPLITS[..1] }
+}
+
+fn kind(kernel: &KernelDescriptor) -> &'static Kind {
+    if kernel.abi() == KernelAbi::Tf32SplitK { &SPLIT } else { &PERSISTENT }
+}
+
+/// Microseconds of a copy of an operand of so many bytes.
+pub(super) fn copy(kernel: &KernelDescriptor, bytes: f64) -> f64 {
+    let [launch, rate] = kind(kernel).copy;
+    launch + bytes / rate
+}
+
+/// Microseconds of a product by one of them, without copies of A and B.
+pub(super) fn time(
+    gemm: &Gemm,
+    kernel: &KernelDescriptor,
+    splits: usize,
+    multiprocessors: u32,
+) -> f64 {
+    let known = COSTS.iter().find(|costs| costs.kernel.name() == kernel.name());
+    let costs = known.expect("each has costs");
+    let Costs { step, step_of_two, tile: of_tile, part, least_step, .. } = *costs;
+    let Kind { launch, memory, power, .. } = *kind(kernel);
+    let form = KernelForm::new(gemm, kernel);
+    let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
+    let tile = kernel.tile();
+    let tiles = along(form.gemm.m, tile.bm).saturating_mul(along(form.gemm.n, tile.bn));
+    let all_steps = along(gemm.depth(), tile.bk);
+    let steps = all_steps.div_ceil(splits);
+    let splits = all_steps.div_ceil(steps);
+    let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
+    // Of the multiprocessor that has most.
+    let most = blocks.div_ceil(multiprocessors.max(1) as usize);
+    let of = |count: usize, step: f64| count as f64 * (steps as f64 * step + of_tile);
+    let busy = match step_of_two {
+        Some(of_two) => of(most / 2, of_two) + of(most % 2, step),
+        None => of(most, step),
+    };
+    let read = gemm.bytes() as f64 / memory;
+    let both = (busy.powf(power) + read.powf(power)).powf(1.0 / power);
+    let tensor_cores = most as f64 * steps as f64 * least_step;
+    let reduction = if splits > 1 { REDUCTION + part * splits as f64 } else { 0.0 };
+    launch + both.max(tensor_cores) + reduction
+}
