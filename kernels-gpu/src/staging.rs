@@ -35,7 +35,7 @@ pub const THREADS: u32 = 256;
 pub const OPERANDS_BLOCKS: u32 = 3;
 /// The same of the other two.
 pub const BLOCKS: u32 = 4;
-/// Quads that a thread has in flight.
+/// Quads, or vectors of elements of 16 bits, that a thread has in flight.
 pub const QUADS: u32 = 4;
 
 /// Copies two matrices of each product of a batch, which the grid's y axis walks: the first
@@ -317,58 +317,142 @@ pub unsafe fn stage_transposed(
     }
 }
 
-/// Copies a matrix of 16-bit elements for each product of a batch, which the grid's y axis walks.
-///
-/// `rows` x `cols` elements at `from`, with the leading dimension `ld`, go to `to`, with `ld_to`; what is
-/// left of a row there gets zeros. The next product's matrix follows at `stride` elements, and goes to
-/// where this one's ends.
+/// Copies two matrices of 16-bit elements of each product of a batch, as [`stage_operands()`] does.
 ///
 /// # Safety
-/// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x.
-/// - `rows` and `cols` are not 0. No dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols` or more, a
-///   multiple of eight and no more than 2^31. `from` points to the elements, and `to`, a multiple of 16, to
-///   room for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches
-///   the latter during the launch.
-#[kernel(block = THREADS, min_blocks = BLOCKS)]
+/// As for [`stage_operands()`], but that `ld_to` is a multiple of eight, and there are no arrays of addresses.
+#[kernel(block = THREADS, min_blocks = OPERANDS_BLOCKS)]
 pub unsafe fn stage_halves(
-    from: *const u16,
-    ld: u32,
-    stride: u64,
-    to: *mut u16,
-    ld_to: u32,
-    rows: u32,
-    cols: u32,
+    a: *const u16,
+    lda: u32,
+    to_a: *mut u16,
+    ld_to_a: u32,
+    a_rows: u32,
+    a_cols: u32,
+    b: *const u16,
+    ldb: u32,
+    to_b: *mut u16,
+    ld_to_b: u32,
+    b_rows: u32,
+    b_cols: u32,
+    a_blocks: u32,
+    stride_a: u64,
+    stride_b: u64,
 ) {
-    const VECTOR: u32 = 8;
     dependent_launch::begin();
-    let product = thread::block_idx_y() as usize;
-    let from = from.wrapping_add(product * stride as usize);
+    let block = thread::block_idx_x();
+    let is_a = block < a_blocks;
+    let (from, ld_from, to, ld_to) =
+        if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
+    let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
+    let (stride, product) =
+        (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
+    if stride == 0 && product > 0 {
+        return;
+    }
+    let from = from.wrapping_add(product * stride);
     let to = to.wrapping_add(product * rows as usize * ld_to as usize);
-    // As rows and vectors, so that all numbers fit 32 bits.
+    let (block, blocks) =
+        if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
+    // As rows and vectors, so that there is one division, and all numbers fit 32 bits.
     let per_row = (ld_to / VECTOR).max(1);
-    let threads = thread::grid_dim_x() * THREADS;
-    let first = thread::block_idx_x() * THREADS + thread::thread_idx_x();
+    let threads = blocks * THREADS;
+    let first = block * THREADS + thread::thread_idx_x();
     let (mut row, mut vector) = (first / per_row, first % per_row);
     let (row_step, vector_step) = (threads / per_row, threads % per_row);
+    let matrix = HalfRows { from, ld: ld_from, rows, cols };
     while row < rows {
-        let mut values = [0u16; VECTOR as usize];
-        let start = row as usize * ld as usize;
-        for j in 0..VECTOR {
-            // Without a branch, so that all loads are in flight at once: past the end of the row its
-            // last element is loaded for nothing.
-            let col = vector * VECTOR + j;
-            // SAFETY: inside.
-            let value = unsafe { *from.add(start + col.min(cols - 1) as usize) };
-            values[j as usize] = if col < cols { value } else { 0 };
+        let mut places = [(0, 0); QUADS as usize];
+        for place in &mut places {
+            *place = (row, vector);
+            row += row_step;
+            vector += vector_step;
+            if vector >= per_row {
+                vector -= per_row;
+                row += 1;
+            }
         }
-        let at = row as usize * ld_to as usize + (vector * VECTOR) as usize;
-        // SAFETY: inside, a multiple of eight, and this thread's own.
-        unsafe { vec::store(to.add(at), values) };
-        row += row_step;
-        vector += vector_step;
-        if vector >= per_row {
-            vector -= per_row;
-            row += 1;
+        // SAFETY: as the launch promises.
+        let vectors = unsafe { matrix.vectors(places) };
+        for i in 0..QUADS as usize {
+            let (row, vector) = places[i];
+            if row < rows {
+                let at = row as usize * ld_to as usize + (vector * VECTOR) as usize;
+                // SAFETY: inside, a multiple of eight, and this thread's own.
+                unsafe { vec::store(to.add(at).cast::<u32>(), vectors[i]) };
+            }
         }
     }
+}
+
+/// Elements of 16 bits in 16 bytes, and these as words.
+const VECTOR: u32 = 8;
+type Words = [u32; VECTOR as usize / 2];
+
+/// A matrix of 16-bit elements that is copied.
+#[derive(Clone, Copy)]
+struct HalfRows {
+    from: *const u16,
+    ld: u32,
+    rows: u32,
+    cols: u32,
+}
+
+impl HalfRows {
+    /// Vectors at these rows and numbers in the row, with zeros past its end, and past the last row anything. All loads are
+    /// in flight before the first is used.
+    ///
+    /// # Safety
+    /// The matrix is there, and has elements.
+    #[inline(always)]
+    unsafe fn vectors(self, places: [(u32, u32); QUADS as usize]) -> [Words; QUADS as usize] {
+        let mut windows = [[0u32; VECTOR as usize]; QUADS as usize];
+        let mut shifts = [0; QUADS as usize];
+        for i in 0..QUADS as usize {
+            let (row, vector) = places[i];
+            let at = row.min(self.rows - 1) as usize * self.ld as usize;
+            let (row, first) = (self.from.wrapping_add(at), vector * VECTOR);
+            let skipped = row as usize as u32 / 2 % VECTOR;
+            let window = first.wrapping_sub(skipped);
+            // Before the row it is a number of nearly 2^32.
+            if window < self.cols.saturating_sub(2 * VECTOR - 1) {
+                // SAFETY: sixteen elements of the row, of which the first is on 16 bytes.
+                let [low, high]: [Words; 2] = unsafe {
+                    let at = row.add(window as usize).cast();
+                    [vec::load(at), vec::load(at.add(VECTOR as usize / 2))]
+                };
+                windows[i] = core::array::from_fn(|j| if j < 4 { low[j] } else { high[j - 4] });
+                shifts[i] = skipped;
+            } else {
+                let element = |j: u32| {
+                    // Without a branch: past the end of the row its last element is loaded for nothing.
+                    let col = first + j;
+                    // SAFETY: inside.
+                    let element = unsafe { *row.add(col.min(self.cols - 1) as usize) };
+                    if col < self.cols { u32::from(element) } else { 0 }
+                };
+                for j in 0..4 {
+                    windows[i][j as usize] = element(2 * j) | element(2 * j + 1) << 16;
+                }
+            }
+        }
+        let mut vectors = [[0; VECTOR as usize / 2]; QUADS as usize];
+        for i in 0..QUADS as usize {
+            vectors[i] = vector_of(windows[i], shifts[i]);
+        }
+        vectors
+    }
+}
+
+/// The vector behind so many elements, up to seven, of two.
+#[inline(always)]
+fn vector_of([a, b, c, d, e, f, g, h]: [u32; VECTOR as usize], skipped: u32) -> Words {
+    let two = |after: u32, before: u32| if skipped & 4 != 0 { after } else { before };
+    let one = |after: u32, before: u32| if skipped & 2 != 0 { after } else { before };
+    let half = |after: u32, before: u32| {
+        ((u64::from(after) << 32 | u64::from(before)) >> (16 * (skipped & 1))) as u32
+    };
+    let (a, b, c, d, e, f) = (two(c, a), two(d, b), two(e, c), two(f, d), two(g, e), two(h, f));
+    let (a, b, c, d, e) = (one(b, a), one(c, b), one(d, c), one(e, d), one(f, e));
+    [half(b, a), half(c, b), half(d, c), half(e, d)]
 }

@@ -102,17 +102,21 @@ pub struct RotatingBuffers {
 /// A matrix on the device: some columns of a wider one, or all.
 struct Part {
     whole: Whole,
+    /// Of the wider one.
+    rows: usize,
+    ld: usize,
     cols: Range<usize>,
 }
 
 enum Whole {
     F32(DeviceMatrix),
+    /// In one row, so that there is nothing between its rows.
     Half(DeviceHalfMatrix),
 }
 
 impl Part {
     /// Zeros, of `rows` x `cols`, with so many more columns left of them and the leading dimension
-    /// `ld`, which is rounded up to 16 bytes for 16-bit elements.
+    /// `ld`.
     fn zeros(
         device: &Device,
         element: Element,
@@ -120,27 +124,28 @@ impl Part {
         ld: usize,
         left: usize,
     ) -> Result<Self, Error> {
-        let wide = ld.max(left + cols);
-        let half = |input| DeviceHalfMatrix::zeros(device, input, rows, wide).map(Whole::Half);
+        let ld = ld.max(left + cols);
+        let half = |input| DeviceHalfMatrix::zeros(device, input, 1, rows * ld).map(Whole::Half);
         let whole = match element {
-            Element::F32 => DeviceMatrix::zeros(device, rows, wide).map(Whole::F32),
+            Element::F32 => DeviceMatrix::zeros(device, rows, ld).map(Whole::F32),
             Element::Bf16 => half(InputType::Bf16),
             Element::F16 => half(InputType::F16),
         }?;
-        Ok(Self { whole, cols: left..left + cols })
+        Ok(Self { whole, rows, ld, cols: left..left + cols })
     }
 
     fn upload(&mut self, matrix: &Matrix) -> Result<(), Error> {
-        let cols = self.cols.clone();
+        let (cols, ld) = (self.cols.clone(), self.ld);
         match &mut self.whole {
             Whole::F32(whole) => {
                 whole.submatrix_mut(0..matrix.rows(), cols)?.upload(matrix)?;
             }
             Whole::Half(whole) => {
-                let at = |row, col| {
+                let at = |_, at| {
+                    let (row, col) = (at / ld, at % ld);
                     if cols.contains(&col) { matrix.at(row, col - cols.start) } else { 0.0 }
                 };
-                whole.upload(&Matrix::from_fn(whole.rows(), whole.cols(), at))?;
+                whole.upload(&Matrix::from_fn(1, whole.cols(), at))?;
             }
         }
         Ok(())
@@ -152,9 +157,9 @@ impl Part {
                 Ok(whole.submatrix(0..whole.rows(), self.cols.clone())?.download()?)
             }
             Whole::Half(whole) => {
-                let (all, first) = (whole.download()?, self.cols.start);
-                Ok(Matrix::from_fn(all.rows(), self.cols.len(), |row, col| {
-                    all.at(row, first + col)
+                let (all, ld, first) = (whole.download()?, self.ld, self.cols.start);
+                Ok(Matrix::from_fn(self.rows, self.cols.len(), |row, col| {
+                    all.at(0, row * ld + first + col)
                 }))
             }
         }
@@ -169,23 +174,23 @@ impl Part {
     }
 
     fn view(&self) -> Result<OperandRef<'_>, Error> {
+        let (rows, cols) = (0..self.rows, self.cols.clone());
         Ok(match &self.whole {
-            Whole::F32(whole) => whole.submatrix(0..whole.rows(), self.cols.clone())?.into(),
+            Whole::F32(whole) => whole.submatrix(rows, cols)?.into(),
             Whole::Half(whole) => {
-                whole.view().submatrix(0..whole.rows(), self.cols.clone())?.into()
+                let all = whole.view().rows_as_matrices(self.rows, self.ld, self.ld)?;
+                all.submatrix(rows, cols)?.into()
             }
         })
     }
 
     fn view_mut(&mut self) -> Result<OperandMut<'_>, Error> {
+        let (rows, cols) = (0..self.rows, self.cols.clone());
         Ok(match &mut self.whole {
-            Whole::F32(whole) => {
-                let rows = 0..whole.rows();
-                whole.submatrix_mut(rows, self.cols.clone())?.into()
-            }
+            Whole::F32(whole) => whole.submatrix_mut(rows, cols)?.into(),
             Whole::Half(whole) => {
-                let rows = 0..whole.rows();
-                whole.view_mut().submatrix(rows, self.cols.clone())?.into()
+                let all = whole.view_mut().rows_as_matrices(self.rows, self.ld, self.ld)?;
+                all.submatrix(rows, cols)?.into()
             }
         })
     }

@@ -240,6 +240,14 @@ pub struct Loaded {
     any_alignment: bool,
 }
 
+/// Whether rows of A and B in 16 bits are multiples of 16 bytes apart, if nothing is between them that the product does not name:
+/// kernels for f32 look at leading dimensions themselves.
+fn are_wide(gemm: &Gemm) -> bool {
+    let [stride_a, stride_b, _] = gemm.strides();
+    let all = [gemm.lda, gemm.ldb, stride_a, stride_b];
+    gemm.compute.input().is_none() || all.iter().all(|apart| apart.is_multiple_of(8))
+}
+
 enum Code {
     Rung(Kernel),
     Auto(Auto),
@@ -274,7 +282,8 @@ impl Loaded {
         } = options;
         let mut chosen = None;
         let prepare = |builder: Result<ProductBuilder, GemmError>| {
-            let prepared = builder.and_then(|builder| match self.any_alignment {
+            let any_alignment = self.any_alignment || !are_wide(&gemm);
+            let prepared = builder.and_then(|builder| match any_alignment {
                 true => builder.any_alignment().prepare(),
                 false => builder.prepare(),
             });

@@ -121,7 +121,7 @@ pub enum Command {
     #[command(after_help = BENCH)]
     Bench(BenchArgs),
 
-    /// Measures the kernels for f32, bf16 and f16 on this device, for auto to choose by.
+    /// Measures the kernels, those for tensor cores too, on this device, for auto to choose by.
     ///
     /// Of those for bf16 and f16 it measures by what factor they differ from their costs on an H200; those for tf32 and
     /// tf32x3 are chosen by such costs, or by arithmetic, and are not measured. Every kernel for f32 is checked, and timed with a few grids; then, for a list of shapes, what

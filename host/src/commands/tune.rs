@@ -98,11 +98,11 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
             stdio::print(&costs_line(costs))?;
         }
         Progress::WrongTensorCore { kernel, product: [m, n, k], mistake } => {
-            stdio::print(&format!("{m}x{n}x{k} in bf16: {kernel} is WRONG: {mistake}\n"))?;
+            stdio::print(&format!("{m}x{n}x{k}: {kernel} is WRONG: {mistake}\n"))?;
         }
         Progress::TensorCore { kernel, products, factor } => {
             stdio::print(&format!(
-                "{kernel:<20}{factor:.3}x its costs on an H200, next to the best kernel, for {products} product(s) in bf16\n"
+                "{kernel:<20}{factor:.3}x its costs on an H200, next to the best kernel, for {products} product(s)\n"
             ))?;
         }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),

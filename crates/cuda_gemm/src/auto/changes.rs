@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernels_gpu::TENSOR_CORE;
+use kernels_gpu::{TENSOR_CORE, TF32};
 
 use super::digests::{OF_EVERY_TABLE, digest, entry_points};
 use super::table::{Measured, Table};
@@ -42,9 +42,13 @@ impl Table {
             let is_accepted = is(&device.changed_since);
             (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
         };
-        let tensor_cores = TENSOR_CORE.iter().map(|kernel| kernel.name());
-        let tensor_cores =
-            tensor_cores.filter(|name| self.tensor_core_factors().contains_key(*name));
+        let half = TENSOR_CORE.iter().map(|kernel| kernel.name());
+        let of_f32 = TF32
+            .iter()
+            .flat_map(|kernel| entry_points(kernel).into_iter().map(move |at| (kernel, at)));
+        let has_factor = |name: &str| self.tensor_core_factors().contains_key(name);
+        let of_f32 = of_f32.filter(|(kernel, _)| has_factor(kernel.name())).map(|(_, at)| at);
+        let tensor_cores = half.filter(|name| has_factor(name)).chain(of_f32);
         kernels.chain(OF_EVERY_TABLE).chain(tensor_cores).filter_map(change).collect()
     }
 
@@ -84,6 +88,10 @@ mod tests {
         let tensor_cores =
             tensor_cores.filter(|kernel| table.tensor_core_factors().contains_key(kernel.name()));
         tensor_cores.for_each(|kernel| device.add_tensor_core(kernel));
+        let of_f32 = TF32.iter();
+        let of_f32 =
+            of_f32.filter(|kernel| table.tensor_core_factors().contains_key(kernel.name()));
+        of_f32.for_each(|kernel| device.add(kernel));
         table.with_device(device).unwrap()
     }
 

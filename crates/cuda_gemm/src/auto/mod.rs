@@ -122,7 +122,7 @@ impl fmt::Display for Basis {
 pub struct Auto {
     device: Device,
     basis: Basis,
-    /// Of kernels for tensor cores in 16 bits, on this device.
+    /// Of kernels for tensor cores, on this device.
     factors: Factors,
     /// All kernels, loaded when they are first chosen.
     kernels: Vec<(&'static KernelDescriptor, OnceLock<Kernel>)>,
@@ -246,11 +246,15 @@ impl Auto {
             Compute::F32 => self.basis.to_string(),
             Compute::Tf32 | Compute::Tf32x3 => {
                 let basis = tf32::basis(tf32::target(self.device.info()));
+                let mut kernels = compute.f32_kernels();
+                let has_factors = kernels.any(|one| self.factors.contains_key(one.name()));
+                let measured = ", with factors that were measured on this device";
+                let basis = format!("{basis}{}", if has_factors { measured } else { "" });
                 match &self.basis {
                     Basis::Measured { .. } => {
                         format!("{basis}; kernels for f32 by what was {}", self.basis)
                     }
-                    Basis::Size { .. } | Basis::Software => basis.to_owned(),
+                    Basis::Size { .. } | Basis::Software => basis,
                 }
             }
             Compute::Bf16 | Compute::F16 => {
@@ -279,7 +283,7 @@ impl Auto {
                 let info = self.device.info();
                 let (target, multiprocessors) = (tf32::target(info), info.limits.multiprocessors);
                 let fma = self.fastest_fma(gemm);
-                let (choice, ns) = tf32::choose(gemm, target, multiprocessors);
+                let (choice, ns) = tf32::choose(gemm, target, multiprocessors, &self.factors);
                 Ok(fma.filter(|fma| fma.ns < ns).map_or(choice, |fma| fma.choice))
             }
             Compute::Bf16 | Compute::F16 => {

@@ -55,7 +55,7 @@ impl Auto {
         let mut all: Vec<_> = match gemm.compute {
             Compute::F32 => self.ranking(gemm, count).into_iter().map(Prediction::from).collect(),
             Compute::Tf32 | Compute::Tf32x3 => {
-                let times = tf32::times(gemm, tf32::target(info), multiprocessors);
+                let times = tf32::times(gemm, tf32::target(info), multiprocessors, &self.factors);
                 let of = |(descriptor, splits, us): (&'static KernelDescriptor, usize, f64)| {
                     Prediction {
                         kernel: descriptor.name(),

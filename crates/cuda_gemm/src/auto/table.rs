@@ -163,7 +163,7 @@ impl Table {
         &self.0.exceptions
     }
 
-    /// Correction factors of kernels for tensor cores in 16 bits, by their names: how much slower each is than its costs on an H200
+    /// Correction factors of kernels for tensor cores, by their names: how much slower each is than its costs on an H200
     /// say, where tensor cores are the limit, relative to the kernel where that is least. A kernel that is not named has 1.
     pub fn tensor_core_factors(&self) -> &BTreeMap<String, f64> {
         &self.0.tensor_core_factors

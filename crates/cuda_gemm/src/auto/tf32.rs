@@ -7,6 +7,7 @@ use kernels_gpu::{KernelDescriptor, Reads, TF32, Target, tf32};
 use super::choice::Choice;
 use crate::device::DeviceInfo;
 use crate::gemm::{Compute, Gemm, KernelForm};
+use crate::launch::tensor_core::Factors;
 use crate::launch::{copy_ld, has_hopper, wide_rows};
 
 /// What choices are based on.
@@ -58,8 +59,13 @@ const QUAD: usize = 4;
 const MOST_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time for a product in TF32 or tf32x3, and nanoseconds.
-pub(super) fn choose(gemm: &Gemm, target: Target, multiprocessors: u32) -> (Choice, f64) {
-    let all = times(gemm, target, multiprocessors);
+pub(super) fn choose(
+    gemm: &Gemm,
+    target: Target,
+    multiprocessors: u32,
+    factors: &Factors,
+) -> (Choice, f64) {
+    let all = times(gemm, target, multiprocessors, factors);
     let least = all.min_by(|(.., one), (.., other)| one.total_cmp(other));
     let (descriptor, splits, us) = least.expect("some computes every product");
     let staged = is_staged(gemm, descriptor);
@@ -71,6 +77,7 @@ pub(super) fn times(
     gemm: &Gemm,
     target: Target,
     multiprocessors: u32,
+    factors: &Factors,
 ) -> impl Iterator<Item = (&'static KernelDescriptor, usize, f64)> {
     let kernels = TF32.iter().filter(move |kernel| {
         let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
@@ -80,7 +87,8 @@ pub(super) fn times(
     });
     kernels.flat_map(move |kernel| {
         let splits = if has_maps(kernel) { bulk::splits(kernel) } else { &SPLITS };
-        let time = move |splits| time(gemm, kernel, splits, multiprocessors);
+        let factor = factors.get(kernel.name()).copied().unwrap_or(1.0);
+        let time = move |splits| time(gemm, kernel, splits, multiprocessors, factor);
         splits.iter().map(move |splits| (*kernel, *splits, time(*splits)))
     })
 }
@@ -121,10 +129,16 @@ fn has_maps(kernel: &KernelDescriptor) -> bool {
     kernel.abi().has_tensor_maps()
 }
 
-/// Microseconds of a product.
-fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, multiprocessors: u32) -> f64 {
+/// Microseconds of a product, with a factor on what the multiprocessors do.
+fn time(
+    gemm: &Gemm,
+    kernel: &KernelDescriptor,
+    splits: usize,
+    multiprocessors: u32,
+    factor: f64,
+) -> f64 {
     if has_maps(kernel) {
-        return bulk::time(gemm, kernel, splits, multiprocessors) + copies(gemm, kernel);
+        return bulk::time(gemm, kernel, splits, multiprocessors, factor) + copies(gemm, kernel);
     }
     let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
     let tile = kernel.tile();
@@ -138,7 +152,7 @@ fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, multiprocessors: 
     let (step, rest) = known.map_or(other, |(_, step, rest)| (*step, *rest));
     let rest = if splits > 1 { SPLIT_BLOCK + SPLIT * splits as f64 } else { rest };
     let memory = if kernel.target() == Target::Sm90a { gemm.bytes() as f64 / MEMORY } else { 0.0 };
-    (rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
+    (factor * rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
 }
 
 /// Those of copies of A and B, where a kernel needs them.
@@ -171,7 +185,7 @@ mod tests {
 
     /// On an H200.
     fn chosen(gemm: Gemm, compute: Compute) -> Choice {
-        choose(&gemm.computed_in(compute), Target::Sm90a, 132).0
+        choose(&gemm.computed_in(compute), Target::Sm90a, 132, &Factors::new()).0
     }
 
     /// Their times are in the runs.
@@ -258,7 +272,9 @@ mod tests {
         ] {
             // As many large tiles as multiprocessors.
             let whole = Gemm::new(12 * 128, 9 * 128, 4096);
-            let chosen = |gemm: Gemm| choose(&gemm.computed_in(compute), Target::Sm80, 108).0;
+            let chosen = |gemm: Gemm| {
+                choose(&gemm.computed_in(compute), Target::Sm80, 108, &Factors::new()).0
+            };
             assert_eq!(chosen(Gemm::new(256, 256, 64)).descriptor.name(), small);
             assert_eq!(chosen(whole).descriptor.name(), large);
             let pointers = whole.batched_pointers(2);

@@ -211,13 +211,21 @@ parameters! {
 
     /// Those of [`stage_halves`](kernels_gpu::staging::stage_halves).
     struct StageHalves {
-        from: Address,
-        ld: u32,
-        stride: u64,
-        to: Address,
-        ld_to: u32,
-        rows: u32,
-        cols: u32,
+        a: Address,
+        lda: u32,
+        to_a: Address,
+        ld_to_a: u32,
+        a_rows: u32,
+        a_cols: u32,
+        b: Address,
+        ldb: u32,
+        to_b: Address,
+        ld_to_b: u32,
+        b_rows: u32,
+        b_cols: u32,
+        a_blocks: u32,
+        stride_a: u64,
+        stride_b: u64,
     }
 
     /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).

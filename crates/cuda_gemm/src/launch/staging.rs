@@ -276,7 +276,7 @@ pub(super) fn layout(operands: [&Operand; 3]) -> u32 {
 }
 
 /// How many of `most` blocks, two at least, copy A and B, for which so many are wanted.
-fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
+pub(super) fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
     let (all, most) = (wanted[0] + wanted[1], u64::from(most));
     // Both are below 2^53, and `most` is below 2^19.
     let blocks = match () {

@@ -149,8 +149,7 @@ mod tests {
         let model = Model::new(&table);
         let gemm = Gemm::new(64, 64, 1000);
         let mut choice = model.ranking(&gemm, 9).into_iter().map(|estimate| estimate.choice);
-        let mut choice =
-            choice.find(|choice| choice.descriptor.abi() == KernelAbi::SplitK).unwrap();
+        let mut choice = choice.find(|choice| choice.descriptor.abi().splits_k()).unwrap();
         choice.splits = 1;
         let mut splits = vec![1];
         while let Some(further) = with_more_splits(&model, &gemm, choice) {

@@ -1,11 +1,13 @@
-//! Correction factors of kernels for tensor cores in 16 bits: how much slower each is here than its costs on an H200 say, relative
+//! Correction factors of kernels for tensor cores: how much slower each is here than its costs on an H200 say, relative
 //! to the kernel where that is least.
 
 use std::collections::BTreeMap;
 
 use cuda_gemm::auto::{Auto, Prediction};
-use cuda_gemm::kernels::{TENSOR_CORE, TensorCoreDescriptor, wgmma_persistent};
-use cuda_gemm::{Compute, Device, Element, Gemm, InputType, Product};
+use cuda_gemm::kernels::{
+    KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor, tf32, wgmma_persistent,
+};
+use cuda_gemm::{Compute, Device, Element, Error as GemmError, Gemm, Product};
 
 use super::context::{BenchmarkContext, TimedJob, check, operands, reference};
 use crate::buffers::L2;
@@ -26,8 +28,17 @@ const PRODUCTS: [[usize; 3]; 6] = [
 /// What a trial measures.
 const TRIAL: [[usize; 3]; 1] = [[64, 64, 128]];
 
+/// What they are computed in. In f16 kernels take as long as in bf16.
+const COMPUTES: [Compute; 3] = [Compute::Bf16, Compute::Tf32, Compute::Tf32x3];
+
 /// What is measured for every product, so that products can be compared.
-const ANCHOR: &TensorCoreDescriptor = &wgmma_persistent::DESCRIPTOR;
+fn anchor(compute: Compute) -> &'static str {
+    match compute {
+        Compute::Tf32 => tf32::tma::TILE_256X128.name(),
+        Compute::Tf32x3 => tf32::wgmma::tf32x3_128x128::DESCRIPTOR.name(),
+        Compute::Bf16 | Compute::F16 | Compute::F32 => wgmma_persistent::DESCRIPTOR.name(),
+    }
+}
 
 /// Others are measured for products that should take them at most so many times as long as the fastest.
 const SLOWEST: f64 = 1.7;
@@ -35,36 +46,91 @@ const SLOWEST: f64 = 1.7;
 /// Rounds of [`Factors::of_kernels`].
 const ROUNDS: usize = 100;
 
+/// A kernel for tensor cores.
+#[derive(Clone, Copy)]
+pub enum Kernel {
+    /// Of matrices in 16 bits.
+    Half(&'static TensorCoreDescriptor),
+    /// Of matrices in f32.
+    F32(&'static KernelDescriptor),
+}
+
+impl Kernel {
+    /// That for a product in a precision that has this name; kernels of other precisions may compute it, too.
+    fn find(name: &str, compute: Compute) -> Option<Self> {
+        match compute.input() {
+            Some(_) => {
+                TENSOR_CORE.iter().find(|known| known.name() == name).copied().map(Self::Half)
+            }
+            None => compute.f32_kernels().find(|known| known.name() == name).map(Self::F32),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Half(descriptor) => descriptor.name(),
+            Self::F32(descriptor) => descriptor.name(),
+        }
+    }
+
+    /// A product by it, divided as is predicted.
+    fn prepare(
+        self,
+        device: &Device,
+        gemm: Gemm,
+        prediction: Prediction,
+    ) -> Result<Product, GemmError> {
+        Ok(match (self, gemm.compute.input()) {
+            (Self::Half(descriptor), Some(input)) => {
+                Product::TensorCore(device.tensor_core(descriptor, input)?.prepare(gemm)?)
+            }
+            (Self::Half(descriptor), None) => {
+                return Err(GemmError::CannotSplit { kernel: descriptor.name() });
+            }
+            (Self::F32(descriptor), _) => {
+                let Prediction { splits, staged, .. } = prediction;
+                let plan = device.kernel(descriptor)?.plan(gemm).splits(splits).staged(staged);
+                Product::F32(plan.prepare()?)
+            }
+        })
+    }
+}
+
 /// What a kernel takes for a product.
 struct Measurement {
-    kernel: &'static TensorCoreDescriptor,
+    kernel: Kernel,
     /// The number of the product.
     product: usize,
     /// The logarithm of the time over the predicted one.
     log: f64,
 }
 
-/// What is measured.
-pub fn products(device: &Device, is_trial: bool) -> &'static [[usize; 3]] {
+/// What is measured: products for each of some precisions.
+pub fn products(device: &Device, is_trial: bool) -> Vec<(Compute, &'static [[usize; 3]])> {
     // Where there are no costs, nothing is predicted.
     let info = device.info();
-    let has_costs = info.capability == (9, 0) && info.tensor_maps;
-    match is_trial {
-        _ if !has_costs => &[],
-        false => &PRODUCTS,
-        true => &TRIAL,
+    if info.capability != (9, 0) || !info.tensor_maps {
+        return Vec::new();
     }
+    let products: &[_] = if is_trial { &TRIAL } else { &PRODUCTS };
+    COMPUTES.into_iter().map(|compute| (compute, products)).collect()
 }
 
-/// The measurements of all products.
-#[derive(Default)]
+/// The measurements of all products in a precision.
 pub struct Factors {
+    compute: Compute,
     measurements: Vec<Measurement>,
     /// How many products were measured.
     products: usize,
 }
 
 impl Factors {
+    /// Of none so far.
+    pub fn new(compute: Compute) -> Self {
+        Self { compute, measurements: Vec::new(), products: 0 }
+    }
+
     /// Measures a product by the kernels that should be fast for it, in turn. Returns those that are wrong, and why.
     pub fn measure(
         &mut self,
@@ -72,25 +138,27 @@ impl Factors {
         auto: &Auto,
         [m, n, k]: [usize; 3],
     ) -> Result<Vec<(&'static str, String)>, Error> {
-        let gemm = Gemm::new(m, n, k).computed_in(Compute::Bf16).stored_as(Element::Bf16);
+        let compute = self.compute;
+        let output = if compute.input().is_some() { compute.element() } else { Element::F32 };
+        let gemm = Gemm::new(m, n, k).computed_in(compute).stored_as(output);
         let predictions = auto.predictions(&gemm, usize::MAX);
         let longest = predictions.first().map_or(0.0, |best| SLOWEST * best.ns);
         let operands = operands(gemm)?;
         let reference = reference(&operands)?;
         let mut buffers = [context.buffers(&operands, L2::Cold)?];
         let (mut jobs, mut measured, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
-        for Prediction { kernel, ns, .. } in predictions {
-            let known = TENSOR_CORE.iter().find(|known| known.name() == kernel);
-            let is_measured = ns <= longest || kernel == ANCHOR.name();
-            let Some(descriptor) = known.filter(|_| is_measured) else { continue };
-            let plan = context.device.tensor_core(descriptor, InputType::Bf16)?.prepare(gemm)?;
-            let job = Job::product(Product::TensorCore(plan));
+        for prediction in predictions {
+            let Prediction { kernel, ns, .. } = prediction;
+            let is_measured = ns <= longest || kernel == anchor(compute);
+            let known = Kernel::find(kernel, compute).filter(|_| is_measured);
+            let Some(descriptor) = known else { continue };
+            let job = Job::product(descriptor.prepare(&context.device, gemm, prediction)?);
             if let Err(reason) = check(&job, &mut buffers[0], &reference)? {
                 wrong.push((kernel, reason));
                 continue;
             }
             jobs.push(TimedJob { job, on: 0 });
-            measured.push((*descriptor, ns));
+            measured.push((descriptor, ns));
         }
         let times = context.nanoseconds(&jobs, &mut buffers)?;
         let product = self.products;
@@ -109,9 +177,8 @@ impl Factors {
     ///
     /// A time over the predicted one is the product of two factors, one of the kernel, and one of the product, since large ones
     /// have the GPU lower its clock. Logarithms of both are fitted to all measurements, by least squares, in turn.
-    pub fn of_kernels(&self) -> Vec<(&'static TensorCoreDescriptor, usize, f64)> {
-        let mut kernels: BTreeMap<&str, (&'static TensorCoreDescriptor, Vec<&Measurement>)> =
-            BTreeMap::new();
+    pub fn of_kernels(&self) -> Vec<(Kernel, usize, f64)> {
+        let mut kernels: BTreeMap<&str, (Kernel, Vec<&Measurement>)> = BTreeMap::new();
         for one in &self.measurements {
             let (_, own) = kernels.entry(one.kernel.name()).or_insert((one.kernel, Vec::new()));
             own.push(one);
@@ -131,7 +198,7 @@ impl Factors {
             }
         }
         let smallest = of_kernels.values().copied().fold(f64::INFINITY, f64::min);
-        let of = |(name, (kernel, own)): (&&str, &(&'static TensorCoreDescriptor, Vec<_>))| {
+        let of = |(name, (kernel, own)): (&&str, &(Kernel, Vec<_>))| {
             (*kernel, own.len(), (of_kernels[name] - smallest).exp())
         };
         kernels.iter().map(of).collect()
@@ -144,7 +211,7 @@ mod tests {
 
     #[test]
     fn factors_are_those_of_kernels_whatever_products_they_had() {
-        let [one, other, third] = [0, 1, 2].map(|i| TENSOR_CORE[i]);
+        let [one, other, third] = [0, 1, 2].map(|i| Kernel::Half(TENSOR_CORE[i]));
         let measurement = |(kernel, product, factor): (_, _, f64)| Measurement {
             kernel,
             product,
@@ -152,7 +219,8 @@ mod tests {
         };
         // The second product takes 1.5 times as long by all, and the first was not measured by `other`.
         let all = [(one, 0, 1.1), (third, 0, 1.65), (one, 1, 1.65), (other, 1, 3.3)];
-        let factors = Factors { measurements: all.map(measurement).into(), products: 2 };
+        let measurements = all.map(measurement).into();
+        let factors = Factors { measurements, products: 2, ..Factors::new(Compute::Bf16) };
         let of_kernels = factors.of_kernels();
         assert_eq!(of_kernels.len(), 3);
         for (kernel, count, factor) in of_kernels {
@@ -161,6 +229,6 @@ mod tests {
             assert_eq!(count, own.1);
             assert!((factor - own.2).abs() < 1e-6, "{}: {factor}", kernel.name());
         }
-        assert!(Factors::default().of_kernels().is_empty());
+        assert!(Factors::new(Compute::Tf32).of_kernels().is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cuda_gemm::auto::table::{Costs, Measured};
 use cuda_gemm::auto::{Choice, Model, Table};
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
-use cuda_gemm::{Device, find_kernel};
+use cuda_gemm::{Compute, Device, find_kernel};
 
 use super::context::BenchmarkContext;
 use super::search::CandidateSearch;
@@ -178,13 +178,13 @@ impl Tuner {
     ) -> Result<Tuning, E> {
         let before = self.context.ffma_gflops()?;
         let kernels = kernels(effort)?;
-        let in_16_bits = tensor_cores::products(&self.context.device, effort == Effort::Trial);
-        let total =
-            kernels.len() + in_16_bits.len() + shapes::shapes(effort == Effort::Trial).len();
+        let tensor_cores = tensor_cores::products(&self.context.device, effort == Effort::Trial);
+        let of_tensor_cores: usize = tensor_cores.iter().map(|(_, products)| products.len()).sum();
+        let total = kernels.len() + of_tensor_cores + shapes::shapes(effort == Effort::Trial).len();
         let mut run =
             Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
         let table = run.costs(&kernels)?;
-        let table = run.tensor_cores(table, in_16_bits)?;
+        let table = run.tensor_cores(table, &tensor_cores)?;
         let results = run.search(&table, effort)?;
         let wrong = run.wrong;
         let after = self.context.ffma_gflops()?;
@@ -285,40 +285,48 @@ impl<R> Steps<'_, R> {
     fn tensor_cores<E: From<Error>>(
         &mut self,
         table: Table,
-        products: &[[usize; 3]],
+        products: &[(Compute, &[[usize; 3]])],
     ) -> Result<Table, E>
     where
         R: FnMut(Progress<'_>) -> Result<(), E>,
     {
         let Self { context, .. } = *self;
         let auto = context.device.auto_by(&table).map_err(Error::from)?;
-        let mut all = tensor_cores::Factors::default();
+        let mut all = Vec::new();
         let wrong_before = self.wrong;
-        for product in products {
-            self.step()?;
-            let wrong = match all.measure(context, &auto, *product) {
-                Ok(wrong) => wrong,
-                // There is too little memory.
-                Err(
-                    Error::HostMemory { .. } | Error::Gemm(cuda_gemm::Error::DeviceMemory { .. }),
-                ) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            for (kernel, mistake) in wrong {
-                self.wrong += 1;
-                let product = *product;
-                (self.report)(Progress::WrongTensorCore { kernel, product, mistake: &mistake })?;
+        for (compute, products) in products {
+            let mut of_compute = tensor_cores::Factors::new(*compute);
+            for product in *products {
+                self.step()?;
+                let wrong = match of_compute.measure(context, &auto, *product) {
+                    Ok(wrong) => wrong,
+                    // There is too little memory.
+                    Err(
+                        Error::HostMemory { .. }
+                        | Error::Gemm(cuda_gemm::Error::DeviceMemory { .. }),
+                    ) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+                for (kernel, mistake) in wrong {
+                    self.wrong += 1;
+                    let (product, mistake) = (*product, &mistake[..]);
+                    (self.report)(Progress::WrongTensorCore { kernel, product, mistake })?;
+                }
             }
+            all.extend(of_compute.of_kernels());
         }
         if self.wrong > wrong_before {
             // A kernel without a factor would be preferred.
             return Ok(table);
         }
         let (mut device, mut factors) = (table.device().clone(), BTreeMap::new());
-        for (kernel, products, factor) in all.of_kernels() {
+        for (kernel, products, factor) in all {
             let name = kernel.name();
             (self.report)(Progress::TensorCore { kernel: name, products, factor })?;
-            device.add_tensor_core(kernel);
+            match kernel {
+                tensor_cores::Kernel::Half(kernel) => device.add_tensor_core(kernel),
+                tensor_cores::Kernel::F32(kernel) => device.add(kernel),
+            }
             factors.insert(name.to_owned(), factor);
         }
         let table =
@@ -388,7 +396,7 @@ impl<R> Steps<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_gemm::{Compute, DeviceChoice};
+    use cuda_gemm::DeviceChoice;
 
     #[test]
     fn a_trial_reports_every_kernel_and_product() {
@@ -431,15 +439,20 @@ mod tests {
             Ok::<_, Error>(())
         });
         let table = tuning.unwrap().table;
+        measured.sort_unstable();
         assert!(measured.len() > 2 && table.tensor_core_factors().keys().eq(&measured));
         assert!(table.changes().is_empty());
-        let least = table.tensor_core_factors().values().copied().fold(f64::INFINITY, f64::min);
-        assert!((least - 1.0).abs() < 1e-6, "they are next to the least");
         let auto = device.auto_by(&table).unwrap();
-        assert!(
-            auto.basis_for(Compute::Bf16)
-                .ends_with("with factors that were measured on this device")
-        );
+        for (compute, prefix) in
+            [(Compute::Bf16, "wgmma"), (Compute::Tf32, "tf32_"), (Compute::Tf32x3, "tf32x3_")]
+        {
+            let own =
+                table.tensor_core_factors().iter().filter(|(name, _)| name.starts_with(prefix));
+            let least = own.map(|(_, factor)| *factor).fold(f64::INFINITY, f64::min);
+            assert!((least - 1.0).abs() < 1e-6, "{compute}: they are next to the least");
+            let basis = auto.basis_for(compute);
+            assert!(basis.contains("with factors that were measured on this device"), "{basis}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use kernels_gpu::{KernelAbi, TENSOR_CORE};
+use kernels_gpu::{KernelAbi, TENSOR_CORE, TF32};
 
 use super::parts::{Costs, Exception, Measured, Pace, Parts, Timed};
 use crate::gemm::Gemm;
@@ -30,7 +30,8 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
     }
     for (name, factor) in tensor_core_factors {
         let place = format!("tensor_core_factors.{name}");
-        if !TENSOR_CORE.iter().any(|kernel| kernel.name() == name) {
+        let half = TENSOR_CORE.iter().map(|kernel| kernel.name());
+        if !half.chain(TF32.iter().map(|kernel| kernel.name())).any(|known| known == name) {
             return Err(format!("`{place}`: there is no such kernel for tensor cores"));
         }
         positive(place, *factor)?;

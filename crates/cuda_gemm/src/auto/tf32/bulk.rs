@@ -80,12 +80,13 @@ pub(super) fn copy(kernel: &KernelDescriptor, bytes: f64) -> f64 {
     launch + bytes / rate
 }
 
-/// Microseconds of a product by one of them, without copies of A and B.
+/// Microseconds of a product by one of them, without copies of A and B, and with a factor on what the multiprocessors do.
 pub(super) fn time(
     gemm: &Gemm,
     kernel: &KernelDescriptor,
     splits: usize,
     multiprocessors: u32,
+    factor: f64,
 ) -> f64 {
     let known = COSTS.iter().find(|costs| costs.kernel.name() == kernel.name());
     let costs = known.expect("each has costs");
@@ -101,14 +102,14 @@ pub(super) fn time(
     let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
     // Of the multiprocessor that has most.
     let most = blocks.div_ceil(multiprocessors.max(1) as usize);
-    let of = |count: usize, step: f64| count as f64 * (steps as f64 * step + of_tile);
+    let of = |count: usize, step: f64| factor * count as f64 * (steps as f64 * step + of_tile);
     let busy = match step_of_two {
         Some(of_two) => of(most / 2, of_two) + of(most % 2, step),
         None => of(most, step),
     };
     let read = gemm.bytes() as f64 / memory;
     let both = (busy.powf(power) + read.powf(power)).powf(1.0 / power);
-    let tensor_cores = most as f64 * steps as f64 * least_step;
+    let tensor_cores = factor * most as f64 * steps as f64 * least_step;
     let reduction = if splits > 1 { REDUCTION + part * splits as f64 } else { 0.0 };
     launch + both.max(tensor_cores) + reduction
 }

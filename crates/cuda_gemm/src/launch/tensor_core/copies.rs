@@ -1,12 +1,13 @@
 //! Copies of matrices in 16 bits whose rows bulk copies do not reach.
 
-use kernels_gpu::staging::{BLOCKS, THREADS};
+use kernels_gpu::staging::{OPERANDS_BLOCKS, THREADS};
 
 use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::Gemm;
 use crate::launch::alignment::copy_ld;
 use crate::launch::parameters::{Address, StageHalves};
+use crate::launch::staging::blocks;
 use crate::matrix::{Memory, OperandLayout};
 use crate::stream::Stream;
 
@@ -47,7 +48,7 @@ impl Copies {
         Ok(Self { memory, counts, most_products, function })
     }
 
-    /// Enqueues a copy of A or B.
+    /// Enqueues copies of A and B, of those of them that are to be copied, with one launch, and says where these lie.
     ///
     /// # Safety
     ///
@@ -55,40 +56,65 @@ impl Copies {
     pub(super) unsafe fn copy(
         &self,
         stream: &Stream,
-        which: usize,
-        what: &'static str,
-        from: OperandLayout,
-    ) -> Result<OperandLayout, Error> {
-        let OperandLayout { count, stride, .. } = from;
-        let products = if stride == 0 { 1 } else { count };
-        if products > self.counts[which] {
-            let (planned_count, planned_stride) = (count, 0);
-            return Err(Error::PlannedBatch { what, count, stride, planned_count, planned_stride });
+        from: [OperandLayout; 2],
+        is_copied: [bool; 2],
+    ) -> Result<[OperandLayout; 2], Error> {
+        let mut to = from;
+        let (mut products, mut wanted) = ([0; 2], [0; 2]);
+        for i in (0..2).filter(|i| is_copied[*i]) {
+            let OperandLayout { count, stride, shape: [rows, cols], .. } = from[i];
+            products[i] = if stride == 0 { 1 } else { count };
+            if products[i] > self.counts[i] {
+                let (what, planned_count, planned_stride) = (["A", "B"][i], count, 0);
+                return Err(Error::PlannedBatch {
+                    what,
+                    count,
+                    stride,
+                    planned_count,
+                    planned_stride,
+                });
+            }
+            let ld = ld(cols);
+            let stride = if products[i] == 1 { 0 } else { rows * ld };
+            to[i] = OperandLayout { address: self.memory[i].address(), ld, stride, ..from[i] };
+            wanted[i] = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());
         }
-        let limits = &stream.device().info().limits;
-        let [rows, cols] = from.shape;
-        let ld = ld(cols);
-        let stride = if products == 1 { 0 } else { rows * ld };
-        let to = OperandLayout { address: self.memory[which].address(), ld, stride, ..from };
-        let wanted = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());
-        let blocks = wanted.min((limits.multiprocessors.clamp(1, 1 << 16) * BLOCKS).into()) as u32;
-        let most = self.most_products;
-        for first in (0..products).step_by(most) {
-            let (from, to) = (from.of_product(first), to.of_product(first));
+        let multiprocessors = stream.device().info().limits.multiprocessors.clamp(1, 1 << 16);
+        let most_blocks = multiprocessors * OPERANDS_BLOCKS;
+        let all = products[0].max(products[1]);
+        for first in (0..all).step_by(self.most_products) {
+            let count = self.most_products.min(all - first) as u32;
+            // What all products share is copied with the first.
+            let wanted = [0, 1].map(|i| if first < products[i] { wanted[i] } else { 0 });
+            let [blocks_a, blocks_b] = blocks(wanted, (most_blocks / count).max(2));
+            let ([from_a, from_b], [to_a, to_b]) =
+                (from.map(|of| of.of_product(first)), to.map(|of| of.of_product(first)));
+            let [[a_rows, a_cols], [b_rows, b_cols]] =
+                [from_a, from_b].map(|of| of.shape.map(|size| size as u32));
+            let [stride_a, stride_b] =
+                [0, 1].map(|i| if products[i] > 1 { from[i].stride as u64 } else { 0 });
             let mut arguments = StageHalves {
-                from: Address(from.address),
+                a: Address(from_a.address),
                 // They fit, as `launch` asks.
-                ld: from.ld as u32,
-                stride: from.stride as u64,
-                to: Address(to.address),
-                ld_to: ld as u32,
-                rows: rows as u32,
-                cols: cols as u32,
+                lda: from_a.ld as u32,
+                to_a: Address(to_a.address),
+                ld_to_a: to_a.ld as u32,
+                a_rows,
+                a_cols,
+                b: Address(from_b.address),
+                ldb: from_b.ld as u32,
+                to_b: Address(to_b.address),
+                ld_to_b: to_b.ld as u32,
+                b_rows,
+                b_cols,
+                a_blocks: blocks_a,
+                stride_a,
+                stride_b,
             };
-            let grid = (blocks, most.min(products - first) as u32);
+            let grid = (blocks_a + blocks_b, count);
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's; the
-            // grid and the block are as it asks. The caller vouches for the matrices, and the copies
-            // have room; they are freed after all work.
+            // grid and the block are as it asks, with blocks only for what is copied. The caller vouches for the matrices, and the
+            // copies have room; they are freed after all work.
             unsafe { self.function.launch(stream, grid, THREADS, 0, &arguments.pointers())? };
         }
         Ok(to)

@@ -173,15 +173,13 @@ impl TensorCorePlan {
     ///
     /// The matrices are there, and not empty.
     unsafe fn staged(&self, operands: [OperandLayout; 2]) -> Result<[OperandLayout; 2], Error> {
-        let mut staged = operands;
-        for (i, what) in ["A", "B"].into_iter().enumerate() {
-            if reaches_halves(&operands[i]) {
-                continue;
-            }
-            let copies = self.copies.as_ref().ok_or(Error::PlannedAlignment { what })?;
-            // SAFETY: the caller's contract.
-            staged[i] = unsafe { copies.copy(&self.stream, i, what, operands[i]) }?;
-        }
-        Ok(staged)
+        let is_copied = operands.map(|operand| !reaches_halves(&operand));
+        let Some(first) = is_copied.iter().position(|is_copied| *is_copied) else {
+            return Ok(operands);
+        };
+        let what = ["A", "B"][first];
+        let copies = self.copies.as_ref().ok_or(Error::PlannedAlignment { what })?;
+        // SAFETY: the caller's contract.
+        unsafe { copies.copy(&self.stream, operands, is_copied) }
     }
 }
