@@ -321,7 +321,7 @@ pub unsafe fn stage_transposed(
 ///
 /// # Safety
 /// As for [`stage_operands()`], but that `ld_to` is a multiple of eight, and there are no arrays of addresses.
-#[kernel(block = THREADS, min_blocks = OPERANDS_BLOCKS)]
+#[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_halves(
     a: *const u16,
     lda: u32,

@@ -59,7 +59,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     name: "wgmma",
     f16: "wgmma_f16",
     layouts: None,
-    summary: "bf16 tensor cores: a warpgroup multiplies what one thread asked for",
+    summary: "tensor cores: a warpgroup multiplies what one thread asked for",
     tile: [BM, BN],
     threads: THREADS,
     shared_bytes: [FULL_AT * 2 + 8 + ALIGNMENT - 128; 2],

@@ -146,7 +146,7 @@ macro_rules! kernels {
 kernels! {
     /// For large products.
     DESCRIPTOR:
-        "bf16 tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
+        "tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
         [f32; 128] x 2, 4 stages,
         bf16: wgmma_persistent wgmma_persistent_ta wgmma_persistent_tb wgmma_persistent_ta_tb,
         f16: wgmma_persistent_f16 wgmma_persistent_ta_f16 wgmma_persistent_tb_f16

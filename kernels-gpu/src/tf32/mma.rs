@@ -57,7 +57,7 @@ use crate::dependent_launch;
 use crate::matrix::{Input, Output};
 use crate::swizzle::swizzled_tile;
 use crate::tiles::kernel::Params;
-use crate::tiles::reduction::reduce_sums;
+use crate::tiles::reduction::{is_last_to_arrive, reduce_sums, tile_number};
 
 /// Elements of a chunk of 16 bytes.
 const CHUNK: u32 = 4;
@@ -253,7 +253,10 @@ impl<
         let mut sums = Self::by_rows(&sums);
         // SAFETY: as the launch promises; every thread of the block comes here.
         unsafe {
-            if split.count > 1 && !reduce_sums(params, split, Self::BM * Self::BN, &mut sums) {
+            let is_last =
+                |counters: *mut u32| is_last_to_arrive(split.count, counters, tile_number());
+            let elements = Self::BM * Self::BN;
+            if split.count > 1 && !reduce_sums(params, split, elements, &mut sums, is_last) {
                 return;
             }
             Self::store(params.output(), params, &sums);

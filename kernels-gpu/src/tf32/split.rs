@@ -42,7 +42,7 @@ use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
 use crate::tensor_core::options::{SHARED_A, SHARED_B};
 use crate::tiles::kernel::Params;
-use crate::tiles::reduction::{attend_arrival, reduce_sums, tile_number};
+use crate::tiles::reduction::{is_last_of_part, reduce_sums, tile_number};
 
 /// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
 const WN: u32 = 64;
@@ -267,13 +267,6 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
                 dependent_launch::launch_dependents();
             }
-            if split.count > 1 {
-                // SAFETY: the other threads of the block come to the same barriers in `reduce_sums`.
-                unsafe {
-                    warp::sync_warp(u32::MAX);
-                    attend_arrival();
-                }
-            }
             return;
         }
 
@@ -344,9 +337,13 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             }
         }
 
-        // SAFETY: as the launch promises; all consumers come here, and the producer's warp to the same barriers.
+        // SAFETY: as the launch promises; all consumers come here, and to their barrier.
         unsafe {
-            if split.count > 1 && !reduce_sums(params, split, Self::BM * BN, &mut acc) {
+            let meet = || thread::named_barrier_sync::<1, { CONSUMERS }>();
+            // No stage is used any more.
+            let flag = a_smem.cast();
+            let is_last = |counters: *mut u32| is_last_of_part(split.count, counters, flag, meet);
+            if split.count > 1 && !reduce_sums(params, split, Self::BM * BN, &mut acc, is_last) {
                 return;
             }
             Self::store::<TRANS_B>(params, &acc);

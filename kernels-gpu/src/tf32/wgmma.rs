@@ -44,7 +44,7 @@ use crate::pipeline::StageState;
 use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
 use crate::tiles::kernel::Params;
-use crate::tiles::reduction::{attend_arrival, reduce_sums, tile_number};
+use crate::tiles::reduction::{is_last_of_part, reduce_sums, tile_number};
 
 /// Rows of a warpgroup's sums, which `wgmma` sets.
 const WM: u32 = 64;
@@ -258,10 +258,6 @@ impl<
                 }
                 .produce(warpgroup - CONSUMERS);
             }
-            if split.count > 1 {
-                // SAFETY: the consumers come to the same barriers.
-                unsafe { attend_arrival() };
-            }
             return;
         }
 
@@ -340,7 +336,15 @@ impl<
         unsafe {
             if split.count > 1 {
                 let elements = Self::BM * Self::BN;
-                if !reduce_sums(params, split, elements, &mut sums) {
+                let meet = || match CONSUMERS {
+                    1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
+                    _ => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
+                };
+                // No stage is used any more.
+                let flag = smem.cast();
+                let is_last =
+                    |counters: *mut u32| is_last_of_part(split.count, counters, flag, meet);
+                if !reduce_sums(params, split, elements, &mut sums, is_last) {
                     return;
                 }
             }

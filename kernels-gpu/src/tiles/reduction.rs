@@ -197,17 +197,18 @@ pub unsafe fn reduce_splits<G: Geometry>(
 }
 
 /// The split-K reduction of a block whose threads have `SUMS` sums each of its tile of C, which has so many
-/// `elements`. Returns true in the block that does it, where `sums` then holds the totals.
+/// `elements`. Returns true in the block that does it, where `sums` then holds the totals. `is_last` says, from the counters, whether
+/// the block is the last to arrive: [`is_last_to_arrive`] or [`is_last_of_part`].
 ///
 /// # Safety
-/// As for the entry points. The block's first threads, as many as have sums, come here, and all others to
-/// [`attend_arrival`].
+/// As for the entry points. The block's first threads, as many as have sums, come here.
 #[inline(always)]
 pub unsafe fn reduce_sums<const SUMS: usize>(
     params: Params,
     split: Split,
     elements: u32,
     sums: &mut [f32; SUMS],
+    is_last: impl FnOnce(*mut u32) -> bool,
 ) -> bool {
     const { assert!(SUMS.is_multiple_of(4), "sums are moved in fours") };
     let (partials, counters) = params.workspace(elements);
@@ -224,7 +225,7 @@ pub unsafe fn reduce_sums<const SUMS: usize>(
             let four = core::array::from_fn(|i| sums[quad * 4 + i]);
             vec::store4_cg(place(split.index, quad), four);
         }
-        if !is_last_to_arrive(split.count, counters, tile_number()) {
+        if !is_last(counters) {
             return false;
         }
         *sums = [0.0; SUMS];
@@ -288,18 +289,32 @@ pub unsafe fn is_last_to_arrive(splits: u32, counters: *mut u32, tile: u32) -> b
     unsafe { thread::sync_threads_or(is_last) != 0 }
 }
 
-/// What threads call that have nothing to add up, while the first and others come to [`is_last_to_arrive`].
+/// The same for a part of the block's threads, with the first among them, which `meet` at a barrier of their own. `flag` is shared
+/// memory that none of them uses behind the first barrier.
 ///
 /// # Safety
-/// All threads of the block come to one or the other, and those of a warp to the same.
+/// As for [`is_last_to_arrive`], of these threads; `meet` is a barrier for all of them.
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 #[inline(always)]
-pub unsafe fn attend_arrival() {
-    // SAFETY: the caller's contract.
-    unsafe {
-        thread::sync_threads_aligned();
-        thread::sync_threads_or(false);
+pub unsafe fn is_last_of_part(
+    splits: u32,
+    counters: *mut u32,
+    flag: SharedPtr<u32>,
+    meet: impl Fn(),
+) -> bool {
+    let last = splits - 1;
+    meet();
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: as in `is_last_to_arrive`; the flag is this thread's until the barrier.
+        unsafe {
+            let counter = counters.add(tile_number() as usize);
+            let before = atomic::atomic_inc_acq_rel_u32_device(counter, last);
+            flag.store(0, u32::from(before == last));
+        }
     }
+    meet();
+    // SAFETY: stored before the barrier.
+    unsafe { flag.load(0) != 0 }
 }
 
 #[inline(always)]

@@ -43,9 +43,8 @@ impl Table {
             (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
         };
         let half = TENSOR_CORE.iter().map(|kernel| kernel.name());
-        let of_f32 = TF32
-            .iter()
-            .flat_map(|kernel| entry_points(kernel).into_iter().map(move |at| (kernel, at)));
+        let of_f32 =
+            TF32.iter().flat_map(|kernel| entry_points(kernel).map(move |at| (kernel, at)));
         let has_factor = |name: &str| self.tensor_core_factors().contains_key(name);
         let of_f32 = of_f32.filter(|(kernel, _)| has_factor(kernel.name())).map(|(_, at)| at);
         let tensor_cores = half.filter(|name| has_factor(name)).chain(of_f32);

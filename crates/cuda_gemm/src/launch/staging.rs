@@ -284,9 +284,11 @@ pub(super) fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
         () if wanted[0] == 0 => [0, most],
         () if wanted[1] == 0 => [most, 0],
         () => {
-            let share = (u128::from(wanted[0]) * u128::from(most) / u128::from(all)) as u64;
+            // Of the smaller one rounded up: a block more or less is nothing to the other, and much to it.
+            let lesser = wanted[0].min(wanted[1]);
+            let share = (u128::from(lesser) * u128::from(most)).div_ceil(u128::from(all)) as u64;
             let share = share.clamp(1, most - 1);
-            [share, most - share]
+            if wanted[0] == lesser { [share, most - share] } else { [most - share, share] }
         }
     };
     blocks.map(|blocks| blocks as u32)

@@ -1,6 +1,6 @@
 //! Copies of matrices in 16 bits whose rows bulk copies do not reach.
 
-use kernels_gpu::staging::{OPERANDS_BLOCKS, THREADS};
+use kernels_gpu::staging::{BLOCKS, THREADS};
 
 use crate::device::EntryPoint;
 use crate::error::Error;
@@ -80,7 +80,7 @@ impl Copies {
             wanted[i] = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());
         }
         let multiprocessors = stream.device().info().limits.multiprocessors.clamp(1, 1 << 16);
-        let most_blocks = multiprocessors * OPERANDS_BLOCKS;
+        let most_blocks = multiprocessors * BLOCKS;
         let all = products[0].max(products[1]);
         for first in (0..all).step_by(self.most_products) {
             let count = self.most_products.min(all - first) as u32;
