@@ -217,7 +217,7 @@ pub enum KernelAbi {
     /// ```
     ///
     /// The maps are as for `Tf32TensorMap`, but that boxes of A have no more than `m` rows. The grid, `depth`, `partials`,
-    /// `counters` and `splits` are as for `SplitK`. `layout` is a sum of [`TRANSPOSED_B`](crate::matrix::TRANSPOSED_B) and
+    /// `counters` and `splits` are as for `SplitK`, but that no split is empty, except for the only one where k is 0. `layout` is a sum of [`TRANSPOSED_B`](crate::matrix::TRANSPOSED_B) and
     /// [`TRANSPOSED_C`](crate::matrix::TRANSPOSED_C), of which the latter says that C lies as its transpose: n x m elements,
     /// with `ldc >= m`.
     ///

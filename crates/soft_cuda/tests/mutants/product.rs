@@ -72,6 +72,13 @@ impl Product {
             let infinite = [13, 5].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(infinite.map(|of| Product { infinite: true, ..of }));
         }
+        if spec.abi() == KernelAbi::Tf32SplitK {
+            // More steps in each split than there are stages, and fewer rows than a tile has.
+            let long = [29, 32].map(|steps| Product::of(spec, unaligned, steps));
+            let few = [1, 2].map(|steps| Product { m: 5, ..Product::of(spec, unaligned, steps) });
+            let more = long.into_iter().chain(few);
+            all.extend(more.flat_map(|of| [Product { transposed_b: true, ..of.clone() }, of]));
+        }
         if matches!(spec.abi(), KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK) {
             let across = [13, 1, 9].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(across.map(|of| Product { transposed_b: true, ..of }));
@@ -90,7 +97,12 @@ impl Product {
             beta: 0.5,
             odd,
             odd_c: 0,
-            splits: if spec.abi().splits_k() { SPLITS } else { 1 },
+            splits: match spec.abi() {
+                KernelAbi::SplitK => SPLITS,
+                // None is empty.
+                KernelAbi::Tf32SplitK => SPLITS.min(steps),
+                _ => 1,
+            },
             transposed_a: false,
             transposed_b: false,
             infinite: false,

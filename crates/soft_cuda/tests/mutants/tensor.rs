@@ -78,6 +78,8 @@ fn run(
             params.resize(params.len().next_multiple_of(8), 0);
             params.extend(address.to_le_bytes());
             params.extend(cols.to_le_bytes());
+            // One product of a batch.
+            params.resize(params.len().next_multiple_of(8) + 8, 0);
         }
     }
     params.extend(f32::from(u8::from(is_half)).to_le_bytes());
@@ -92,7 +94,7 @@ fn run(
     matrices.push(old);
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
-    if spec.layouts(InputType::Bf16).is_some() {
+    if has_maps && spec.layouts(InputType::Bf16).is_some() {
         params.extend(1u32.to_le_bytes());
     }
     if is_half {
@@ -148,7 +150,7 @@ fn run(
 
 /// Whether it waits for the launch in front, as those that `auto` chooses from do.
 fn starts_early(spec: &TensorCoreDescriptor) -> bool {
-    spec.layouts(InputType::Bf16).is_some()
+    spec.abi() == TensorCoreAbi::TensorMap && spec.layouts(InputType::Bf16).is_some()
 }
 
 fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
