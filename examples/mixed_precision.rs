@@ -1,6 +1,5 @@
 //! Attention scores of four heads in bf16: a batch of Q K^T, scaled, stored as bf16, and the same in f32.
-//! `cargo run --example mixed_precision`. Without a GPU of compute capability 9.0 it takes the software
-//! device's model of one.
+//! `cargo run --example mixed_precision`. Without a GPU it takes the software device.
 
 use cuda_gemm::{
     Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Element, Error, Gemm, InputType,
@@ -13,10 +12,6 @@ const DEPTH: usize = 64;
 
 fn main() -> Result<(), Error> {
     let device = Device::open(DeviceChoice::Auto)?;
-    let device = match device.info().capability {
-        (9, 0) => device,
-        _ => Device::open(DeviceChoice::SoftSm90)?,
-    };
     let auto = device.auto()?;
     // 1 / sqrt(DEPTH) is a power of two.
     let scores = Gemm::new(TOKENS, TOKENS, DEPTH).transposed(false, true).scaled(0.125, 0.0);

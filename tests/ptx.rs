@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use host::kernels::{InputType, KernelDescriptor, LADDER, TENSOR_CORE, TF32, TILES, persistent};
+use host::kernels::{
+    InputType, KernelDescriptor, LADDER, TENSOR_CORE, TF32, TILES, TensorCoreAbi, persistent,
+};
 use host::ptx;
 use ptx_syntax::ast::{Instruction, Space, Statement};
 use ptx_syntax::outline;
@@ -133,7 +135,9 @@ fn the_kernels_of_auto_wait_for_the_launch_in_front() {
     let f32 = f32.flat_map(|descriptor| {
         [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
     });
-    let halves = TENSOR_CORE.iter().flat_map(|descriptor| {
+    // Those by `mma.sync` are chosen where launches do not overlap.
+    let on_hopper = TENSOR_CORE.iter().filter(|one| one.abi() == TensorCoreAbi::TensorMap);
+    let halves = on_hopper.flat_map(|descriptor| {
         let layouts = InputType::ALL.into_iter().filter_map(|input| descriptor.layouts(input));
         layouts.flatten().copied()
     });

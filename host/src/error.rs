@@ -144,7 +144,7 @@ fn advice(error: &BenchError) -> Option<&'static str> {
             ", or `--device soft` for the software device"
         }
         BenchError::Gemm(GemmError::CannotSplit { .. }) => {
-            "; leave out `--splits`, or take one of the tiles, of tf32 but those by bulk copies, or of wgmma_split \
+            "; leave out `--splits`, or take one of the tiles, of tf32_split, of tf32 without bulk copies, or of wgmma_split \
              (`--list`)"
         }
         BenchError::Gemm(GemmError::NotInPtx { .. } | GemmError::NeedsTensorMaps { .. }) => {

@@ -216,7 +216,8 @@ pub enum KernelAbi {
     /// splits: u32, stride_c: u64, options: u32, layout: u32, epilogue: epilogue::Parameters
     /// ```
     ///
-    /// The maps are as for `Tf32TensorMap`, but that boxes of A have no more than `m` rows. The grid, `depth`, `partials`,
+    /// The maps are as for `Tf32TensorMap`, but that boxes of A have BM rows, or `m` where that is less; tiles of B are prefetched to
+    /// L2 before the launch in front ends, so that B is mapped memory by then. The grid, `depth`, `partials`,
     /// `counters` and `splits` are as for `SplitK`, but that no split is empty, except for the only one where k is 0. `layout` is a sum of [`TRANSPOSED_B`](crate::matrix::TRANSPOSED_B) and
     /// [`TRANSPOSED_C`](crate::matrix::TRANSPOSED_C), of which the latter says that C lies as its transpose: n x m elements,
     /// with `ldc >= m`.

@@ -12,7 +12,7 @@
 //!
 //! The eight rows of such a matrix should come from different banks. So a tile lies *swizzled*: the
 //! chunks of 16 bytes of a row change places, by the number of the row. A row of A has 8 chunks, which are
-//! all banks, and a row of B several times as many.
+//! all banks, and a row of B as many or more.
 //!
 //! ```text
 //!   row 0   0 1 2 3 4 5 6 7 | 8 9 ...         of chunk 2, rows 0 to 7
@@ -214,10 +214,12 @@ unsafe fn gemm<
 ) {
     const {
         assert!(NT.is_multiple_of(2) && SUMS == NT * 4, "ldmatrix loads two matrices of B");
-        let rows = WARPS_M * WARPS_N * 32 / (WARPS_N * NT as u32 * 8 / CHUNK);
+        let (bm, bn) = (WARPS_M * MT as u32 * MMA_M, WARPS_N * NT as u32 * 8);
+        let [a, b] =
+            [if TRANS_A { [BK, bm] } else { [bm, BK] }, if TRANS_B { [bn, BK] } else { [BK, bn] }];
         assert!(
-            rows.is_multiple_of(8),
-            "the swizzle is the same for all rows that a thread copies"
+            copies_evenly(a, WARPS_M * WARPS_N * 32) && copies_evenly(b, WARPS_M * WARPS_N * 32),
+            "the swizzle is the same for all lines that a thread copies, of which each has as many in a part"
         );
         let stages = STAGES * BK * (WARPS_M * MT as u32 * MMA_M + WARPS_N * NT as u32 * 8);
         assert!(
@@ -351,6 +353,13 @@ unsafe fn gemm<
     let (row, col) = (block_row + warp / WARPS_N * wm, block_col + warp % WARPS_N * wn);
     // SAFETY: whole warps, with sums of elements that are nobody else's, and memory of their own.
     unsafe { c.store_fragments::<MMA_M, SUMS, MT>(row, col, staging, &acc) };
+}
+
+/// Whether so many threads copy as many lines each of every part of a tile, which has so many lines of this width, in steps of a
+/// multiple of eight.
+const fn copies_evenly([lines, width]: [u32; 2], threads: u32) -> bool {
+    let step = threads / (width / CHUNK);
+    step.is_multiple_of(8) && (lines / PARTS).is_multiple_of(step)
 }
 
 /// Where a chunk of a line of a tile lies in it.

@@ -87,7 +87,7 @@ pub type Layouts = [&'static str; 4];
 /// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
 /// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes. C may lie anywhere.
 ///
-/// The grid has one dimension, but for batches of a kernel that takes pointers: of blocks of which each takes one tile of C, or several in turn if it
+/// The grid has one dimension, and y is the product of a batch for a kernel that takes pointers: of blocks of which each takes one tile of C, or several in turn if it
 /// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
 ///
 /// # Batches, transposes, epilogues

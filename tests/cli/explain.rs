@@ -146,9 +146,11 @@ fn the_choice_has_its_reasons() {
     let text = run(&[&device[..], &["--compute", "f16", "--sizes", "8x8x15"]].concat());
     assert!(text.stdout.contains("copies nothing: matrices in 16 bits"), "{}", text.stdout);
     let text = run(&[&device[..], &["--compute", "tf32", "--sizes", "3*63x65x67:TN"]].concat());
-    for says in
-        ["3*63x65x67:TN: tf32_64x64", "copies A first: it lies as its transpose", "predicted\n"]
-    {
+    for says in [
+        "3*63x65x67:TN: tf32_split_16x128",
+        "copies A first: it lies as its transpose",
+        "predicted\n",
+    ] {
         assert!(text.stdout.contains(says), "{says}: {}", text.stdout);
     }
 }

@@ -85,6 +85,16 @@ fn overflow_is_said_and_nan_is_stored() {
         assert!(ran.stderr.contains(&says), "{}", ran.stderr);
     }
 
+    // A is finite in the file, and not in the type that it is multiplied in.
+    for (name, value) in [("f16", 7e4), ("bf16", 3.4e38), ("tf32", 3.4028e38)] {
+        let large = files.matrix("large.npy", 2, 2, |_, _| value);
+        let one = files.matrix("one.npy", 2, 2, |i, j| f32::from(u8::from(i == j)));
+        let ran = soft(&["--kernel", "auto", "--compute", name, "--a", &large, "--b", &one]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let says = format!("warning: 4 element(s) of A overflow {name} and");
+        assert!(ran.stderr.contains(&says) && !ran.stderr.contains("of B"), "{}", ran.stderr);
+    }
+
     let nan = files.matrix("n.npy", 2, 2, |i, _| if i == 0 { f32::NAN } else { 1.0 });
     let out = files.path("out.npy");
     let ran =

@@ -23,6 +23,23 @@ fn tables_that_cannot_be_used() {
     expect_refusal(&soft(&other), &other, &["--table is for --kernel auto"]);
 }
 
+/// In TF32 `auto` compares kernels for f32, whose costs are in the table, with those for tensor cores.
+#[test]
+fn a_table_is_for_auto_in_any_precision() {
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cuda_gemm/tuned/nvidia_h200.json");
+    let chosen = |compute: &str, m: &str| {
+        let product =
+            ["--device", "soft-sm90", "--kernel", "auto", "--m", m, "--n", "256", "--k", "512"];
+        let by = ["--compute", compute, "--table", table, "--format", "json"];
+        let ran = run(&[&product[..], &by].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        json(&ran)["chosen"].as_str().unwrap().to_owned()
+    };
+    let (few, many) = (chosen("tf32", "1"), chosen("tf32", "256"));
+    assert!(!few.starts_with("tf32_") && many.starts_with("tf32_"), "{few}, {many}");
+    assert!(chosen("bf16", "1").starts_with("wgmma_"));
+}
+
 /// Simulated times are no table for a GPU, unless somebody asks for them.
 #[test]
 fn tune_without_a_gpu_writes_nothing() {

@@ -76,7 +76,7 @@ fn enqueue(device: &Device, product: &Product, dense: bool) {
 
 #[test]
 fn after_a_warm_up_nothing_is_loaded() {
-    let (mut checked, mut refused) = (0, 0);
+    let mut checked = 0;
     for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
         for (shape, is_large) in
             SHAPES.map(|shape| (shape, false)).into_iter().chain(LARGE.map(|shape| (shape, true)))
@@ -92,11 +92,7 @@ fn after_a_warm_up_nothing_is_loaded() {
                     let builder = auto.product(gemm)?;
                     if any_alignment { builder.any_alignment() } else { builder }.prepare()
                 };
-                let Ok(names) = warm_up else {
-                    assert!(product(false).is_err() && product(true).is_err(), "{gemm:?}");
-                    refused += 1;
-                    continue;
-                };
+                let names = warm_up.unwrap();
                 for any_alignment in BOTH {
                     match product(any_alignment) {
                         Ok(product) if !is_large => {
@@ -124,6 +120,5 @@ fn after_a_warm_up_nothing_is_loaded() {
             }
         }
     }
-    // Transposes and batches in 16 bits without `wgmma`, and TF32 without Hopper.
-    assert!(checked > 200 && refused > 50, "{checked} {refused}");
+    assert!(checked > 200, "{checked}");
 }

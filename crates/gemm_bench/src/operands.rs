@@ -41,6 +41,8 @@ pub struct Operands {
     products: Vec<Product>,
     /// The same with A and B as TF32, rounded to nearest, if they are multiplied so.
     in_tf32: Vec<Product>,
+    /// Finite elements of A and B that are not finite as they are multiplied.
+    overflowed: [usize; 2],
 }
 
 /// A, B, and the old C and the residual where there are such, of one product.
@@ -169,7 +171,16 @@ impl Operands {
         c: Option<Matrix>,
         [scale, bias, residual]: [Option<Matrix>; 3],
     ) -> Self {
+        let finite = |matrix: &Matrix| {
+            matrix.as_slice().iter().filter(|element| element.is_finite()).count()
+        };
+        let before = [&a, &b].map(finite);
         let [a, b] = [a, b].map(|matrix| matrix.rounded(gemm.compute.element()));
+        let after = match gemm.compute {
+            Compute::Tf32 => [&a, &b].map(|matrix| finite(&rounded_to_tf32(matrix))),
+            _ => [&a, &b].map(finite),
+        };
+        let overflowed = [before[0] - after[0], before[1] - after[1]];
         let c = c.map(|c| c.rounded(gemm.output));
         let [part_a, part_b, part_c] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
@@ -194,7 +205,12 @@ impl Operands {
             }
             _ => Vec::new(),
         };
-        Self { gemm, a, b, c, scale, bias, residual, products, in_tf32 }
+        Self { gemm, a, b, c, scale, bias, residual, products, in_tf32, overflowed }
+    }
+
+    /// How many elements of A, and of B, are finite, but not as they are multiplied.
+    pub fn overflowed(&self) -> [usize; 2] {
+        self.overflowed
     }
 
     /// The product.

@@ -1,5 +1,7 @@
 //! The reference of a product, and the comparison with it.
 
+use std::sync::Arc;
+
 use gemm_matrix::{Element, Matrix};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -27,20 +29,18 @@ pub struct Reference<'a> {
     row_norms: Vec<f64>,
     col_norms: Vec<f64>,
     method: Method,
-    values: Values,
+    values: Arc<Values>,
     epilogue: Epilogue<'a>,
     /// What results are rounded to.
     output: Element,
 }
 
-#[derive(Clone)]
 enum Values {
     /// `alpha * A * B + beta * C`, m x n.
     Full(Vec<f64>),
     Sampled(Sampled),
 }
 
-#[derive(Clone)]
 struct Sampled {
     /// Which rows and columns, in increasing order.
     rows: Vec<usize>,
@@ -87,14 +87,14 @@ impl<'a> Reference<'a> {
             row_norms: row_norms(a, depth, 0.0),
             col_norms: col_norms(b, depth, 0.0),
             method,
-            values: Values::Full(Vec::new()),
+            values: Arc::new(Values::Full(Vec::new())),
             epilogue: Epilogue::default(),
             output: Element::F32,
         };
-        reference.values = match method {
+        reference.values = Arc::new(match method {
             Method::Full => reference.full(),
             Method::Sampled { group } => Values::Sampled(reference.sampled(group.max(1), seed)),
-        };
+        });
         Ok(reference)
     }
 
@@ -238,7 +238,7 @@ impl<'a> Reference<'a> {
     pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
         let (m, n) = (self.problem.a.rows(), self.problem.b.cols());
         expect_shape("the result", result, m, n)?;
-        Ok(match &self.values {
+        Ok(match &*self.values {
             Values::Full(values) => self.over_rows(m, |row, check| {
                 for (col, got) in result.row(row).iter().enumerate() {
                     check.count(self.judge(row, col, values[row * n + col], *got));

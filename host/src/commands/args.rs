@@ -123,8 +123,7 @@ pub enum Command {
 
     /// Measures the kernels, those for tensor cores too, on this device, for auto to choose by.
     ///
-    /// Of those for bf16 and f16 it measures by what factor they differ from their costs on an H200; those for tf32 and
-    /// tf32x3 are chosen by such costs, or by arithmetic, and are not measured. Every kernel for f32 is checked, and timed with a few grids; then, for a list of shapes, what
+    /// Of those for tensor cores it measures, on Hopper, by what factor they differ from their costs on an H200. Every kernel for f32 is checked, and timed with a few grids; then, for a list of shapes, what
     /// these times say is fastest is timed in turn with what comes close. Where there is cuBLAS,
     /// what has an rms error of more than 1.10 times cuBLAS's is passed over. The table is kept as
     /// it is made.

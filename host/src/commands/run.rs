@@ -71,6 +71,14 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
     let operands = progress::step("preparing the matrices", || source.read(&gemm))?;
+    for (count, matrix) in operands.overflowed().into_iter().zip(["A", "B"]) {
+        if count > 0 {
+            stdio::say(format_args!(
+                "warning: {count} element(s) of {matrix} overflow {} and are not finite; scale the matrix down",
+                gemm.compute
+            ));
+        }
+    }
     let mut workload = Workload::new(&device, &operands, args.repeat, args.l2())?;
     let (sets, wanted) = workload.sets();
     if sets < wanted {

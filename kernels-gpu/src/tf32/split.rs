@@ -11,7 +11,7 @@
 //! Against [`tma`](super::tma), which computes `C^T = B^T * A^T` likewise, with 64 columns of C for each warpgroup:
 //!
 //! - A tile has as few rows of C as 16, and a block computes one of them, or with split-K a part of
-//!   its sum. The last block of a tile to come adds up the parts, always in the same order.
+//!   its sum. The last block of a tile to finish, by an atomic counter, adds up the parts, always in the same order.
 //! - Two blocks share a multiprocessor, but for the largest tile: one loads while the other one stores, or adds up.
 //! - C may lie as its transpose: the launch has A and B change places where C has few columns.
 //! - Of A no more rows are copied than there are: rows outside of a matrix take the copy engine longer than others.

@@ -201,7 +201,8 @@ pub unsafe fn reduce_splits<G: Geometry>(
 /// the block is the last to arrive: [`is_last_to_arrive`] or [`is_last_of_part`].
 ///
 /// # Safety
-/// As for the entry points. The block's first threads, as many as have sums, come here.
+/// As for the entry points. The block's first threads, `elements / SUMS` of them, come here. `is_last` orders their stores before it
+/// ahead of the loads behind it of whoever is last.
 #[inline(always)]
 pub unsafe fn reduce_sums<const SUMS: usize>(
     params: Params,

@@ -39,7 +39,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use cust::function::BlockSize;
-use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, f32_kernels};
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, Target, f32_kernels};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -280,10 +280,8 @@ impl Auto {
         match gemm.compute {
             Compute::F32 => Ok(self.choose_fma(gemm)),
             Compute::Tf32 | Compute::Tf32x3 => {
-                let info = self.device.info();
-                let (target, multiprocessors) = (tf32::target(info), info.limits.multiprocessors);
                 let fma = self.fastest_fma(gemm);
-                let (choice, ns) = tf32::choose(gemm, target, multiprocessors, &self.factors);
+                let (choice, ns) = tf32::choose(gemm, self.gpu(), &self.factors);
                 Ok(fma.filter(|fma| fma.ns < ns).map_or(choice, |fma| fma.choice))
             }
             Compute::Bf16 | Compute::F16 => {
@@ -293,11 +291,25 @@ impl Auto {
         }
     }
 
-    /// The choice that takes the least time in f32 for a product that may be computed in it, if there are measurements.
+    /// What the times of kernels for TF32 depend on.
+    fn gpu(&self) -> tf32::Gpu {
+        let info = self.device.info();
+        let memory = match &self.basis {
+            Basis::Measured { model, .. } => model.copy_gbytes() / tf32::H200_COPY_GBYTES,
+            Basis::Size { .. } | Basis::Software => 1.0,
+        };
+        let multiprocessors = info.limits.multiprocessors;
+        tf32::Gpu { target: tf32::target(info), multiprocessors, memory }
+    }
+
+    /// The choice that takes the least time in f32 for a product in TF32, or tf32x3, if there are measurements. Kernels by
+    /// `mma.sync` have no costs that were measured, and are compared with none.
     fn fastest_fma(&self, gemm: &Gemm) -> Option<Estimate> {
         match &self.basis {
-            Basis::Measured { model, .. } => model.fastest(&gemm.computed_in(Compute::F32)),
-            Basis::Size { .. } | Basis::Software => None,
+            Basis::Measured { model, .. } if self.gpu().target == Target::Sm90a => {
+                model.fastest(&gemm.computed_in(Compute::F32))
+            }
+            Basis::Measured { .. } | Basis::Size { .. } | Basis::Software => None,
         }
     }
 

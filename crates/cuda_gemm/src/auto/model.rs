@@ -157,6 +157,11 @@ impl Model {
         }
     }
 
+    /// The rate at which device memory is copied, in GB/s.
+    pub(crate) fn copy_gbytes(&self) -> f64 {
+        self.copy
+    }
+
     /// The kernels that are chosen from; at least one.
     pub fn kernels(&self) -> &[Costs] {
         &self.kernels

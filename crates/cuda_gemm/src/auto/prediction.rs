@@ -51,11 +51,10 @@ impl Auto {
     /// ```
     pub fn predictions(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
         let info = self.device.info();
-        let multiprocessors = info.limits.multiprocessors;
         let mut all: Vec<_> = match gemm.compute {
             Compute::F32 => self.ranking(gemm, count).into_iter().map(Prediction::from).collect(),
             Compute::Tf32 | Compute::Tf32x3 => {
-                let times = tf32::times(gemm, tf32::target(info), multiprocessors, &self.factors);
+                let times = tf32::times(gemm, self.gpu(), &self.factors);
                 let of = |(descriptor, splits, us): (&'static KernelDescriptor, usize, f64)| {
                     Prediction {
                         kernel: descriptor.name(),
@@ -66,9 +65,8 @@ impl Auto {
                         memory_bound: None,
                     }
                 };
-                let fma = self.ranking(&gemm.computed_in(Compute::F32), count);
                 let mut all: Vec<_> = times.map(of).collect();
-                all.extend(fma.into_iter().map(Prediction::from));
+                all.extend(self.fastest_fma(gemm).map(Prediction::from));
                 all.sort_by(|one, other| one.ns.total_cmp(&other.ns));
                 let mut names = Vec::new();
                 all.retain(|one| {

@@ -1,4 +1,4 @@
-//! Choices among the kernels for tensor cores on f32 matrices, which no table has.
+//! Choices among the kernels for tensor cores on f32 matrices, of which tables have no more than factors.
 
 mod bulk;
 
@@ -9,6 +9,18 @@ use crate::device::DeviceInfo;
 use crate::gemm::{Compute, Gemm, KernelForm};
 use crate::launch::tensor_core::Factors;
 use crate::launch::{copy_ld, has_hopper, wide_rows};
+
+/// What times depend on beside a product.
+#[derive(Clone, Copy)]
+pub(super) struct Gpu {
+    pub(super) target: Target,
+    pub(super) multiprocessors: u32,
+    /// The rate at which device memory is copied, over that of the H200 that costs are of.
+    pub(super) memory: f64,
+}
+
+/// That rate of the H200, in GB/s.
+pub(super) const H200_COPY_GBYTES: f64 = 4040.0;
 
 /// What choices are based on.
 pub(super) const fn basis(target: Target) -> &'static str {
@@ -59,13 +71,8 @@ const QUAD: usize = 4;
 const MOST_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time for a product in TF32 or tf32x3, and nanoseconds.
-pub(super) fn choose(
-    gemm: &Gemm,
-    target: Target,
-    multiprocessors: u32,
-    factors: &Factors,
-) -> (Choice, f64) {
-    let all = times(gemm, target, multiprocessors, factors);
+pub(super) fn choose(gemm: &Gemm, gpu: Gpu, factors: &Factors) -> (Choice, f64) {
+    let all = times(gemm, gpu, factors);
     let least = all.min_by(|(.., one), (.., other)| one.total_cmp(other));
     let (descriptor, splits, us) = least.expect("some computes every product");
     let staged = is_staged(gemm, descriptor);
@@ -75,20 +82,19 @@ pub(super) fn choose(
 /// The kernels for a target that compute a product, with each number of splits, and microseconds.
 pub(super) fn times(
     gemm: &Gemm,
-    target: Target,
-    multiprocessors: u32,
+    gpu: Gpu,
     factors: &Factors,
 ) -> impl Iterator<Item = (&'static KernelDescriptor, usize, f64)> {
     let kernels = TF32.iter().filter(move |kernel| {
         let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
         // The others can do without copies.
         let pads_too_much = has_maps(kernel) && pads_too_much(gemm, kernel);
-        is_right && kernel.target() == target && !pads_too_much
+        is_right && kernel.target() == gpu.target && !pads_too_much
     });
     kernels.flat_map(move |kernel| {
         let splits = if has_maps(kernel) { bulk::splits(kernel) } else { &SPLITS };
         let factor = factors.get(kernel.name()).copied().unwrap_or(1.0);
-        let time = move |splits| time(gemm, kernel, splits, multiprocessors, factor);
+        let time = move |splits| time(gemm, kernel, splits, gpu, factor);
         splits.iter().map(move |splits| (*kernel, *splits, time(*splits)))
     })
 }
@@ -130,28 +136,26 @@ fn has_maps(kernel: &KernelDescriptor) -> bool {
 }
 
 /// Microseconds of a product, with a factor on what the multiprocessors do.
-fn time(
-    gemm: &Gemm,
-    kernel: &KernelDescriptor,
-    splits: usize,
-    multiprocessors: u32,
-    factor: f64,
-) -> f64 {
+fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu, factor: f64) -> f64 {
     if has_maps(kernel) {
-        return bulk::time(gemm, kernel, splits, multiprocessors, factor) + copies(gemm, kernel);
+        return bulk::time(gemm, kernel, splits, gpu, factor) + copies(gemm, kernel);
     }
     let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
-    let tile = kernel.tile();
+    let (tile, gemm) = (kernel.tile(), &KernelForm::new(gemm, kernel).gemm);
     let tiles = along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn));
     let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
-    let rounds = blocks.div_ceil(multiprocessors.max(1) as usize) as f64;
+    let rounds = blocks.div_ceil(gpu.multiprocessors.max(1) as usize) as f64;
     let steps = along(gemm.depth(), tile.bk).div_ceil(splits) as f64;
     let known = COSTS.iter().find(|(other, ..)| other.name() == kernel.name());
     // One that was not measured takes as long for an output as the others do.
     let other = (f64::from(tile.bm * tile.bn) * 7e-5, BLOCK);
     let (step, rest) = known.map_or(other, |(_, step, rest)| (*step, *rest));
     let rest = if splits > 1 { SPLIT_BLOCK + SPLIT * splits as f64 } else { rest };
-    let memory = if kernel.target() == Target::Sm90a { gemm.bytes() as f64 / MEMORY } else { 0.0 };
+    let memory = if kernel.target() == Target::Sm90a {
+        gemm.bytes() as f64 / (gpu.memory * MEMORY)
+    } else {
+        0.0
+    };
     (factor * rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
 }
 
@@ -183,9 +187,10 @@ fn copies(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
 mod tests {
     use super::*;
 
-    /// On an H200.
+    const H200: Gpu = Gpu { target: Target::Sm90a, multiprocessors: 132, memory: 1.0 };
+
     fn chosen(gemm: Gemm, compute: Compute) -> Choice {
-        choose(&gemm.computed_in(compute), Target::Sm90a, 132, &Factors::new()).0
+        choose(&gemm.computed_in(compute), H200, &Factors::new()).0
     }
 
     /// Their times are in the runs.
@@ -257,6 +262,25 @@ mod tests {
         assert!(copies(&Gemm::new(64, 1, 64).leading_dimensions(64, 3, 1), tma) > 0.0);
     }
 
+    /// Products that share B are one of more rows.
+    #[test]
+    fn batches_that_are_one_product_are_chosen_for_as_that() {
+        let (rows, batch, n, k) = (16, 32, 2048, 64);
+        let one = Gemm::new(rows * batch, n, k);
+        let shared = Gemm::new(rows, n, k).batched(batch, [rows * k, 0, rows * n]);
+        for compute in [Compute::Tf32, Compute::Tf32x3] {
+            assert_eq!(chosen(shared, compute), chosen(one, compute));
+        }
+    }
+
+    /// Where device memory is slower, fewer rows have memory as their limit.
+    #[test]
+    fn memory_is_that_of_the_device() {
+        let gemm = Gemm::new(16, 28672, 4096).computed_in(Compute::Tf32);
+        let ns = |memory| choose(&gemm, Gpu { memory, ..H200 }, &Factors::new()).1;
+        assert!(ns(0.5) > 1.5 * ns(1.0));
+    }
+
     #[test]
     fn batches_of_pointers_have_kernels() {
         let gemm = Gemm::new(4096, 4096, 4096).batched_pointers(2);
@@ -270,11 +294,10 @@ mod tests {
             (Compute::Tf32, ["tf32_mma_64x64", "tf32_mma_128x128"]),
             (Compute::Tf32x3, ["tf32x3_mma_64x64", "tf32x3_mma_128x128"]),
         ] {
+            let a100 = Gpu { target: Target::Sm80, multiprocessors: 108, memory: 0.4 };
             // As many large tiles as multiprocessors.
             let whole = Gemm::new(12 * 128, 9 * 128, 4096);
-            let chosen = |gemm: Gemm| {
-                choose(&gemm.computed_in(compute), Target::Sm80, 108, &Factors::new()).0
-            };
+            let chosen = |gemm: Gemm| choose(&gemm.computed_in(compute), a100, &Factors::new()).0;
             assert_eq!(chosen(Gemm::new(256, 256, 64)).descriptor.name(), small);
             assert_eq!(chosen(whole).descriptor.name(), large);
             let pointers = whole.batched_pointers(2);

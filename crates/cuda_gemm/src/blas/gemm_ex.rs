@@ -27,8 +27,7 @@ fn typed(
 /// `bf16`, [`Compute::F16`] for `f16`, and for f32 one of the others. Sums, alpha and beta are f32. C is of f32, or of
 /// the type of A and B.
 ///
-/// Without compute capability 9.0, A and B in 16 bits are multiplied to a C of f32, one product at a time; neither is
-/// transposed, and alpha and beta are no addresses.
+/// Without compute capability 9.0 the kernels are those by `mma.sync`.
 ///
 /// ```
 /// use cuda_gemm::blas::{Handle, Op, gemm_ex};

@@ -322,7 +322,6 @@ fn compare_ex(
 fn every_type_agrees_with_three_loops() {
     for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
         let device = Device::open(choice).unwrap();
-        let is_hopper = device.info().capability == (9, 0);
         for compute in Compute::ALL {
             let mut handle = Handle::new(&device).unwrap();
             let own = compute.element();
@@ -332,18 +331,11 @@ fn every_type_agrees_with_three_loops() {
                 .flat_map(|c_type| OPS.map(|a| OPS.map(|b| (*c_type, [a, b]))).concat())
             {
                 // Rows that begin on 16 bytes, or of odd lengths, at the start of a buffer, and elsewhere.
-                for at @ (_, _, count) in [(3, 0, 1), (2, 1, 1), (3, 0, 3), (1, 3, 3)] {
+                for at in [(3, 0, 1), (2, 1, 1), (3, 0, 3), (1, 3, 3)] {
                     for factors in [[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]] {
                         let result =
                             compare_ex(&device, &mut handle, (compute, c_type), ops, at, factors);
-                        let is_plain = ops == [Op::None; 2] && count == 1 && c_type != own;
-                        match (compute, result) {
-                            (Compute::Bf16 | Compute::F16, Err(error)) if !is_hopper => {
-                                assert!(!is_plain);
-                                assert!(matches!(error, Error::TensorCoreShape { .. }), "{error}");
-                            }
-                            (_, result) => result.unwrap(),
-                        }
+                        result.unwrap();
                     }
                 }
             }

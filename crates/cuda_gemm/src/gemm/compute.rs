@@ -36,7 +36,7 @@ pub enum Compute {
     F32,
     /// Tensor cores, with f32 split in two parts of TF32 each, to f32's accuracy.
     Tf32x3,
-    /// Tensor cores, with f32 rounded to TF32, of 11 bits.
+    /// Tensor cores, with f32 rounded to TF32, of 11 bits; by `auto` FMAs, where they are predicted to be as fast.
     Tf32,
     /// Tensor cores, of A and B in `bf16`, of 8 bits.
     Bf16,

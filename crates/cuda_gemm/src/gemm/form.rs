@@ -48,7 +48,7 @@ impl KernelForm {
             // Sizes fit 31 bits, or are refused.
             let tiles = form.gemm.m.div_ceil(rows) as u128 * form.gemm.n.div_ceil(cols) as u128;
             match descriptor.abi() {
-                // The operand of few rows takes little to copy.
+                // The operand of few rows takes little to copy; of as many tiles, the form that copies less.
                 KernelAbi::Tf32SplitK => {
                     let sizes = [form.gemm.m, form.gemm.n].into_iter().zip(copied);
                     let sizes = sizes.filter(|(_, is_copied)| *is_copied);

@@ -69,8 +69,7 @@ const SURVIVORS: [(&str, &str, &str); 19] = [
     (
         "tf32_split*",
         WAIT,
-        "where K is 0, which no product here has; or of consumers, which come after the producer's: they wait for tiles \
-         that it has loaded",
+        "of consumers, which come after the producer's: they wait for tiles that it has loaded",
     ),
     (
         "tf32x3_128x128*",

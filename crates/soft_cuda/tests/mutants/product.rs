@@ -76,7 +76,8 @@ impl Product {
             // More steps in each split than there are stages, and fewer rows than a tile has.
             let long = [29, 32].map(|steps| Product::of(spec, unaligned, steps));
             let few = [1, 2].map(|steps| Product { m: 5, ..Product::of(spec, unaligned, steps) });
-            let more = long.into_iter().chain(few);
+            let none = Product { k: 0, splits: 1, ..Product::of(spec, unaligned, 1) };
+            let more = long.into_iter().chain(few).chain([none]);
             all.extend(more.flat_map(|of| [Product { transposed_b: true, ..of.clone() }, of]));
         }
         if matches!(spec.abi(), KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK) {
@@ -169,6 +170,9 @@ impl Product {
                 KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK => TensorElement::Tf32,
                 _ => TensorElement::F32,
             };
+            if k == 0 {
+                return Ok(vec![0; 128]);
+            }
             let (dims, boxes) = ([cols, rows, 1].map(u64::from), [boxes[0], boxes[1], 1]);
             let strides = [ld, ld * rows].map(|elements| u64::from(elements) * 4);
             let (dims, strides, boxes) = (&dims[..rank], &strides[..rank - 1], &boxes[..rank]);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use host::{Compute, DeviceChoice, KernelOptions, L2, Selection, Shape};
+use host::kernels::KernelAbi;
+use host::{DeviceChoice, KernelOptions, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
@@ -60,7 +61,7 @@ pub struct RunArgs {
     seed: Option<u64>,
 
     /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
-    /// for the tiles and tf32 kernels but those by bulk copies [default: 1], and for wgmma_split
+    /// for the tiles, tf32_split and the tf32 kernels without bulk copies [default: 1], and for wgmma_split
     /// [default: what seems best] (--list).
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -78,8 +79,8 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     blocks_per_multiprocessor: Option<u32>,
 
-    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles and tf32 kernels but
-    /// those by bulk copies.
+    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles and the tf32 kernels
+    /// without bulk copies, which copy what they must anyway.
     #[arg(long)]
     pub staged: bool,
 
@@ -152,19 +153,18 @@ impl RunArgs {
     ///
     /// [`Error::Usage`].
     pub fn check(&self, choice: Selection) -> Result<(), Error> {
-        let (is_one, is_split) = match choice {
-            Selection::Rung(descriptor) => (true, descriptor.abi().splits_k()),
+        let (is_one, is_staged) = match choice {
+            Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
             Selection::TensorCore(_) => (true, false),
             _ => (false, false),
         };
-        let is_for_auto = matches!(choice, Selection::Auto | Selection::All)
-            && self.product.compute() == Compute::F32;
+        let is_for_auto = matches!(choice, Selection::Auto | Selection::All);
         let shares_steps = matches!(choice, Selection::TensorCore(one) if one.splits());
         let mistakes = [
             (
                 self.splits.is_some() && !is_one,
-                "--splits is for one kernel: name a tile, one of tf32 but those by bulk copies, or one of \
-                 wgmma_split, with --kernel (--list)",
+                "--splits is for one kernel: name a tile, one of tf32_split or of tf32 without bulk copies, or one \
+                 of wgmma_split, with --kernel (--list)",
             ),
             (
                 self.blocks_per_multiprocessor.is_some() && !shares_steps,
@@ -177,13 +177,13 @@ impl RunArgs {
                  (--list)",
             ),
             (
-                self.staged && !is_split,
-                "--staged is for the tiles, and for tf32 kernels but those by bulk copies: name one with \
+                self.staged && !is_staged,
+                "--staged is for the tiles, and for the tf32 kernels without bulk copies: name one with \
                  --kernel (--list)",
             ),
             (
                 self.table.is_some() && !is_for_auto,
-                "--table is for --kernel auto in f32: leave it out, or take auto",
+                "--table is for --kernel auto: leave it out, or take auto",
             ),
             (
                 self.out.is_some() && choice.is_several(),

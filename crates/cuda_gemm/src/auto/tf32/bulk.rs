@@ -3,6 +3,7 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, tf32};
 
+use super::Gpu;
 use crate::gemm::{Gemm, KernelForm};
 
 /// Microseconds of a kernel on an H200, fitted to 54 products in up to 18 splits each of
@@ -50,8 +51,8 @@ struct Kind {
     launch: f64,
     /// Bytes of A, B and C in a microsecond.
     memory: f64,
-    /// Where tiles and memory take as long as each other, either waits for the other at times: the times are added up as
-    /// powers of this.
+    /// Where tiles and memory take as long as each other, either waits for the other at times: together they take the p-norm
+    /// of the two, with this p.
     power: f64,
     /// Of a launch that copies an operand, and bytes that it copies in a microsecond.
     copy: [f64; 2],
@@ -85,7 +86,7 @@ pub(super) fn time(
     gemm: &Gemm,
     kernel: &KernelDescriptor,
     splits: usize,
-    multiprocessors: u32,
+    gpu: Gpu,
     factor: f64,
 ) -> f64 {
     let known = COSTS.iter().find(|costs| costs.kernel.name() == kernel.name());
@@ -99,15 +100,15 @@ pub(super) fn time(
     let all_steps = along(gemm.depth(), tile.bk);
     let steps = all_steps.div_ceil(splits);
     let splits = all_steps.div_ceil(steps);
-    let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
+    let blocks = tiles.saturating_mul(form.gemm.batch).saturating_mul(splits);
     // Of the multiprocessor that has most.
-    let most = blocks.div_ceil(multiprocessors.max(1) as usize);
+    let most = blocks.div_ceil(gpu.multiprocessors.max(1) as usize);
     let of = |count: usize, step: f64| factor * count as f64 * (steps as f64 * step + of_tile);
     let busy = match step_of_two {
         Some(of_two) => of(most / 2, of_two) + of(most % 2, step),
         None => of(most, step),
     };
-    let read = gemm.bytes() as f64 / memory;
+    let read = gemm.bytes() as f64 / (gpu.memory * memory);
     let both = (busy.powf(power) + read.powf(power)).powf(1.0 / power);
     let tensor_cores = factor * most as f64 * steps as f64 * least_step;
     let reduction = if splits > 1 { REDUCTION + part * splits as f64 } else { 0.0 };

@@ -1,6 +1,6 @@
 //! Copies of matrices in 16 bits whose rows bulk copies do not reach.
 
-use kernels_gpu::staging::{BLOCKS, THREADS};
+use kernels_gpu::staging::{BLOCKS, QUADS, THREADS};
 
 use crate::device::EntryPoint;
 use crate::error::Error;
@@ -77,7 +77,7 @@ impl Copies {
             let ld = ld(cols);
             let stride = if products[i] == 1 { 0 } else { rows * ld };
             to[i] = OperandLayout { address: self.memory[i].address(), ld, stride, ..from[i] };
-            wanted[i] = (rows as u64 * (ld / VECTOR) as u64).div_ceil(THREADS.into());
+            wanted[i] = (rows as u64 * (ld / VECTOR) as u64).div_ceil((THREADS * QUADS).into());
         }
         let multiprocessors = stream.device().info().limits.multiprocessors.clamp(1, 1 << 16);
         let most_blocks = multiprocessors * BLOCKS;
