@@ -69,7 +69,8 @@ const SURVIVORS: [(&str, &str, &str); 19] = [
     (
         "tf32_split*",
         WAIT,
-        "of consumers, which come after the producer's: they wait for tiles that it has loaded",
+        "of batches of pointers, which these kernels do not take; or of consumers, which come after the producer's: they \
+         wait for tiles that it has loaded",
     ),
     (
         "tf32x3_128x128*",
