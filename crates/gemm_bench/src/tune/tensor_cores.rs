@@ -7,7 +7,7 @@ use cuda_gemm::auto::{Auto, Prediction};
 use cuda_gemm::kernels::{
     KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor, tf32, wgmma_persistent,
 };
-use cuda_gemm::{Compute, Device, Element, Error as GemmError, Gemm, Product};
+use cuda_gemm::{Compute, Device, Element, Error as GemmError, Gemm, InputType, Product};
 
 use super::context::{BenchmarkContext, TimedJob, check, operands, reference};
 use crate::buffers::L2;
@@ -49,8 +49,8 @@ const ROUNDS: usize = 100;
 /// A kernel for tensor cores.
 #[derive(Clone, Copy)]
 pub enum Kernel {
-    /// Of matrices in 16 bits.
-    Half(&'static TensorCoreDescriptor),
+    /// Of matrices in 16 bits, of this type.
+    Half(&'static TensorCoreDescriptor, InputType),
     /// Of matrices in f32.
     F32(&'static KernelDescriptor),
 }
@@ -59,8 +59,9 @@ impl Kernel {
     /// That for a product in a precision that has this name; kernels of other precisions may compute it, too.
     fn find(name: &str, compute: Compute) -> Option<Self> {
         match compute.input() {
-            Some(_) => {
-                TENSOR_CORE.iter().find(|known| known.name() == name).copied().map(Self::Half)
+            Some(input) => {
+                let known = TENSOR_CORE.iter().find(|known| known.name() == name);
+                known.map(|known| Self::Half(known, input))
             }
             None => compute.f32_kernels().find(|known| known.name() == name).map(Self::F32),
         }
@@ -69,7 +70,7 @@ impl Kernel {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Half(descriptor) => descriptor.name(),
+            Self::Half(descriptor, _) => descriptor.name(),
             Self::F32(descriptor) => descriptor.name(),
         }
     }
@@ -81,14 +82,11 @@ impl Kernel {
         gemm: Gemm,
         prediction: Prediction,
     ) -> Result<Product, GemmError> {
-        Ok(match (self, gemm.compute.input()) {
-            (Self::Half(descriptor), Some(input)) => {
+        Ok(match self {
+            Self::Half(descriptor, input) => {
                 Product::TensorCore(device.tensor_core(descriptor, input)?.prepare(gemm)?)
             }
-            (Self::Half(descriptor), None) => {
-                return Err(GemmError::CannotSplit { kernel: descriptor.name() });
-            }
-            (Self::F32(descriptor), _) => {
+            Self::F32(descriptor) => {
                 let Prediction { splits, staged, .. } = prediction;
                 let plan = device.kernel(descriptor)?.plan(gemm).splits(splits).staged(staged);
                 Product::F32(plan.prepare()?)
@@ -211,7 +209,7 @@ mod tests {
 
     #[test]
     fn factors_are_those_of_kernels_whatever_products_they_had() {
-        let [one, other, third] = [0, 1, 2].map(|i| Kernel::Half(TENSOR_CORE[i]));
+        let [one, other, third] = [0, 1, 2].map(|i| Kernel::Half(TENSOR_CORE[i], InputType::Bf16));
         let measurement = |(kernel, product, factor): (_, _, f64)| Measurement {
             kernel,
             product,

@@ -324,7 +324,7 @@ impl<R> Steps<'_, R> {
             let name = kernel.name();
             (self.report)(Progress::TensorCore { kernel: name, products, factor })?;
             match kernel {
-                tensor_cores::Kernel::Half(kernel) => device.add_tensor_core(kernel),
+                tensor_cores::Kernel::Half(kernel, _) => device.add_tensor_core(kernel),
                 tensor_cores::Kernel::F32(kernel) => device.add(kernel),
             }
             factors.insert(name.to_owned(), factor);
