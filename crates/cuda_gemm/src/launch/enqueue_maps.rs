@@ -1,5 +1,7 @@
 //! Launches of a plan's kernel, if it takes A and B behind tensor maps.
 
+use std::ffi::c_void;
+
 use cuda_driver::sys::CUtensorMap;
 use cust::memory::DevicePointer;
 use kernels_gpu::tensor_core::options;
@@ -133,15 +135,7 @@ impl Plan {
         // the block is the rung's own; the rest is the caller's contract. The workspace and the copies
         // of A and B are as large as the largest launch needs; one launch after the other uses
         // them, and they are freed after them.
-        unsafe {
-            self.kernel.entry_points().function.launch(
-                &self.stream,
-                (part.launch.grid[0], part.launch.grid[1]),
-                (self.plan.block()[0], self.plan.block()[1]),
-                self.plan.shared_bytes(),
-                &arguments.pointers()[..count],
-            )
-        }
+        unsafe { self.launch_part(part.launch, 1, &arguments.pointers()[..count]) }
     }
 
     /// Launches a kernel with [`KernelAbi::Tf32TensorMap`].
@@ -169,15 +163,7 @@ impl Plan {
             epilogue: part.epilogue,
         };
         // SAFETY: as in `launch_fma`; there is no workspace.
-        unsafe {
-            self.kernel.entry_points().function.launch(
-                &self.stream,
-                (part.launch.grid[0], part.launch.grid[1]),
-                (self.plan.block()[0], self.plan.block()[1]),
-                self.plan.shared_bytes(),
-                &arguments.pointers(),
-            )
-        }
+        unsafe { self.launch_part(part.launch, 1, &arguments.pointers()) }
     }
 
     /// Launches a kernel with [`KernelAbi::Tf32SplitK`].
@@ -211,12 +197,30 @@ impl Plan {
         };
         // SAFETY: as in `launch_fma`.
         unsafe {
+            self.launch_part(part.launch, self.plan.splits() * part.products, &arguments.pointers())
+        }
+    }
+
+    /// Launches the kernel for a part of C, with so many blocks along z.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are the kernel's, and what they describe is there.
+    unsafe fn launch_part(
+        &self,
+        launch: &Launch,
+        depth: u32,
+        arguments: &[*mut c_void],
+    ) -> Result<(), Error> {
+        let ([x, y], block) = (launch.grid, self.plan.block());
+        // SAFETY: the caller's contract.
+        unsafe {
             self.kernel.entry_points().function.launch(
                 &self.stream,
-                (part.launch.grid[0], part.launch.grid[1], self.plan.splits() * part.products),
-                (self.plan.block()[0], self.plan.block()[1]),
+                (x, y, depth),
+                (block[0], block[1]),
                 self.plan.shared_bytes(),
-                &arguments.pointers(),
+                arguments,
             )
         }
     }

@@ -209,26 +209,8 @@ parameters! {
         counters: Address,
     }
 
-    /// Those of [`stage_halves`](kernels_gpu::staging::stage_halves).
-    struct StageHalves {
-        a: Address,
-        lda: u32,
-        to_a: Address,
-        ld_to_a: u32,
-        a_rows: u32,
-        a_cols: u32,
-        b: Address,
-        ldb: u32,
-        to_b: Address,
-        ld_to_b: u32,
-        b_rows: u32,
-        b_cols: u32,
-        a_blocks: u32,
-        stride_a: u64,
-        stride_b: u64,
-    }
-
-    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging).
+    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging); `stage_halves` takes the first
+    /// [`StageOperands::OF_HALVES`].
     struct StageOperands {
         a: Address,
         lda: u32,
@@ -258,6 +240,11 @@ fn count(descriptor: &TensorCoreDescriptor) -> usize {
         (Some(_), false) => all - 2,
         (Some(_), true) => all,
     }
+}
+
+impl StageOperands {
+    /// How many `stage_halves` takes: there are no arrays of addresses.
+    pub(crate) const OF_HALVES: usize = Self::KINDS.len() - 1;
 }
 
 impl TensorCoreParameters {
@@ -315,7 +302,7 @@ mod tests {
             names.map(|name| (name, kinds(descriptor.abi())))
         });
         let others = [
-            ("stage_halves", StageHalves::KINDS),
+            ("stage_halves", &StageOperands::KINDS[..StageOperands::OF_HALVES]),
             ("stage_operands", StageOperands::KINDS),
             ("stage_transposed", StageOperands::KINDS),
             // What `gemm_bench` passes to the kernels that measure peaks.

@@ -6,7 +6,7 @@ use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::gemm::Gemm;
 use crate::launch::alignment::copy_ld;
-use crate::launch::parameters::{Address, StageHalves};
+use crate::launch::parameters::{Address, StageOperands};
 use crate::launch::staging::blocks;
 use crate::matrix::{Memory, OperandLayout};
 use crate::stream::Stream;
@@ -93,7 +93,7 @@ impl Copies {
                 [from_a, from_b].map(|of| of.shape.map(|size| size as u32));
             let [stride_a, stride_b] =
                 [0, 1].map(|i| if products[i] > 1 { from[i].stride as u64 } else { 0 });
-            let mut arguments = StageHalves {
+            let mut arguments = StageOperands {
                 a: Address(from_a.address),
                 // They fit, as `launch` asks.
                 lda: from_a.ld as u32,
@@ -110,12 +110,17 @@ impl Copies {
                 a_blocks: blocks_a,
                 stride_a,
                 stride_b,
+                // It is not passed.
+                pointer_batch: 0,
             };
             let grid = (blocks_a + blocks_b, count);
             // SAFETY: the driver copies the arguments during the call, and they are the kernel's; the
             // grid and the block are as it asks, with blocks only for what is copied. The caller vouches for the matrices, and the
             // copies have room; they are freed after all work.
-            unsafe { self.function.launch(stream, grid, THREADS, 0, &arguments.pointers())? };
+            unsafe {
+                let pointers = &arguments.pointers()[..StageOperands::OF_HALVES];
+                self.function.launch(stream, grid, THREADS, 0, pointers)?;
+            }
         }
         Ok(to)
     }
